@@ -1,0 +1,244 @@
+//! One invocation: who called, until when, with what permissions, from which
+//! snapshot of the catalog. Calls form a tree; limits that count (tool calls,
+//! log output) are counted at its root.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::catalog::Catalog;
+use crate::gateway::{Gateway, Permit};
+use crate::grant::Grants;
+use crate::limits::{Limits, MAX_CALL_DEPTH, Usage};
+use crate::problem::{Problem, Result};
+use crate::tool::{Scope, Tool};
+use crate::value::{Object, Value};
+
+/// Cheap to clone; dropping the last clone ends nothing by itself.
+#[derive(Clone)]
+pub struct Call(Arc<Inner>);
+
+struct Inner {
+    root: Arc<Root>,
+    /// The tool being called; empty at the root.
+    tool: String,
+    scope: Arc<Scope>,
+    deadline: Instant,
+    depth: u32,
+}
+
+/// What the whole tree of calls shares.
+struct Root {
+    gateway: Gateway,
+    catalog: Arc<Catalog>,
+    caller: Caller,
+    usage: Usage,
+    events: Option<Events>,
+    progress: Mutex<Throttle>,
+    _permit: Permit,
+}
+
+/// Which way in a call came, and who made it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Caller {
+    /// `mcp`, `rest` or `cli`.
+    pub surface: &'static str,
+    /// The client's own name for itself, where it gave one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+}
+
+impl Caller {
+    pub fn new(surface: &'static str) -> Self {
+        Self { surface, client: None }
+    }
+}
+
+/// What happens during a call, for whoever watches it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    Log { level: Level, message: String, fields: Option<Value> },
+    Progress { done: f64, total: Option<f64>, message: Option<String> },
+}
+
+pub type Events = Arc<dyn Fn(Event) + Send + Sync>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+impl Level {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Level::Debug => "debug",
+            Level::Info => "info",
+            Level::Warn => "warn",
+            Level::Error => "error",
+        }
+    }
+}
+
+impl Call {
+    pub(crate) fn root(
+        gateway: Gateway,
+        catalog: Arc<Catalog>,
+        caller: Caller,
+        events: Option<Events>,
+        permit: Permit,
+    ) -> Call {
+        Call(Arc::new(Inner {
+            root: Arc::new(Root {
+                gateway,
+                catalog,
+                caller,
+                usage: Usage::default(),
+                events,
+                progress: Mutex::new(Throttle::default()),
+                _permit: permit,
+            }),
+            tool: String::new(),
+            scope: Arc::default(),
+            // Each tool sets its own; this only has to be later than any.
+            deadline: Instant::now() + Duration::from_secs(24 * 3600),
+            depth: 0,
+        }))
+    }
+
+    /// The call that runs `tool`, one level down.
+    pub(crate) fn enter(&self, tool: &Tool) -> Result<Call> {
+        if self.0.depth >= MAX_CALL_DEPTH {
+            return Err(Problem::limit(format!(
+                "tools call each other more than {MAX_CALL_DEPTH} levels deep"
+            )));
+        }
+        if self.0.depth > 0 {
+            self.0.root.usage.count_call(self.limits())?;
+        }
+        let deadline = Instant::now() + tool.scope.limits.timeout;
+        Ok(Call(Arc::new(Inner {
+            root: self.0.root.clone(),
+            tool: tool.name.clone(),
+            scope: tool.scope.clone(),
+            deadline: deadline.min(self.0.deadline),
+            depth: self.0.depth + 1,
+        })))
+    }
+
+    pub fn gateway(&self) -> &Gateway {
+        &self.0.root.gateway
+    }
+
+    /// The snapshot that this call, and all calls it makes, see.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.0.root.catalog
+    }
+
+    pub fn caller(&self) -> &Caller {
+        &self.0.root.caller
+    }
+
+    /// Made by a script, not by a surface.
+    pub fn is_nested(&self) -> bool {
+        self.0.depth > 0
+    }
+
+    pub fn depth(&self) -> u32 {
+        self.0.depth
+    }
+
+    pub fn tool(&self) -> &str {
+        &self.0.tool
+    }
+
+    pub fn deadline(&self) -> Instant {
+        self.0.deadline
+    }
+
+    pub fn scope(&self) -> &Arc<Scope> {
+        &self.0.scope
+    }
+
+    pub fn grants(&self) -> &Grants {
+        &self.0.scope.grants
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.0.scope.limits
+    }
+
+    /// Log on behalf of the script: to the operator's log and to the caller.
+    pub fn log(&self, level: Level, message: &str, fields: Option<Object>) -> Result<()> {
+        let size = message.len() + fields.as_ref().map_or(0, |fields| 16 * fields.len());
+        self.0.root.usage.count_log(size + 16, self.limits())?;
+        let secrets = &self.0.scope.secrets;
+        let message = secrets.redact(message).into_owned();
+        let fields = fields.map(|fields| {
+            let json = Value::Object(fields).to_json_lossy().to_string();
+            secrets.redact(&json).into_owned()
+        });
+        let extra = fields.as_deref().unwrap_or_default();
+        let tool = self.tool();
+        match level {
+            Level::Debug => tracing::debug!(target: "script", tool, fields = extra, "{message}"),
+            Level::Info => tracing::info!(target: "script", tool, fields = extra, "{message}"),
+            Level::Warn => tracing::warn!(target: "script", tool, fields = extra, "{message}"),
+            Level::Error => tracing::error!(target: "script", tool, fields = extra, "{message}"),
+        }
+        if let Some(events) = &self.0.root.events {
+            let fields = fields.and_then(|json| Value::parse_json(json.as_bytes()).ok());
+            events(Event::Log { level, message, fields });
+        }
+        Ok(())
+    }
+
+    /// Tell the caller how far the work is. A flood is thinned out, because
+    /// only the newest report is worth anything.
+    pub fn progress(&self, done: f64, total: Option<f64>, message: Option<&str>) {
+        let Some(events) = &self.0.root.events else { return };
+        if self.0.root.progress.lock().lets_through(done, total) {
+            let message = message.map(|text| self.0.scope.secrets.redact(text).into_owned());
+            events(Event::Progress { done, total, message });
+        }
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Call({} at depth {})", self.0.tool, self.0.depth)
+    }
+}
+
+/// A hundred reports at once, then at most twenty a second, and only upwards,
+/// as MCP demands.
+#[derive(Default)]
+struct Throttle {
+    sent: AtomicU32,
+    last: Option<Instant>,
+    highest: Option<f64>,
+}
+
+impl Throttle {
+    fn lets_through(&mut self, done: f64, total: Option<f64>) -> bool {
+        if self.highest.is_some_and(|highest| done <= highest) {
+            return false;
+        }
+        let free = self.sent.fetch_add(1, Ordering::Relaxed) < 100;
+        let due = self.last.is_none_or(|last| last.elapsed() > Duration::from_millis(50));
+        let complete = total == Some(done);
+        if free || due || complete {
+            self.last = Some(Instant::now());
+            self.highest = Some(done);
+            return true;
+        }
+        false
+    }
+}

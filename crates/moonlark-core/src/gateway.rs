@@ -1,0 +1,182 @@
+//! The one path: every call of every tool goes through here.
+//!
+//! snapshot → find → grant → schema and defaults → deadline → body → redaction
+//! → record. Surfaces and scripts cannot differ, because they have no other way
+//! to reach a tool's body.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arc_swap::ArcSwap;
+use futures::FutureExt;
+use tokio::sync::watch;
+
+use crate::call::{Call, Caller, Events};
+use crate::catalog::Catalog;
+use crate::limits::seconds;
+use crate::problem::{Code, Problem, Result};
+use crate::tool::{Body, BoxFuture, SourceKind, Tool};
+use crate::value::Value;
+
+/// Cheap to clone; all clones are the same gateway.
+#[derive(Clone)]
+pub struct Gateway(Arc<Inner>);
+
+struct Inner {
+    catalog: ArcSwap<Catalog>,
+    version: watch::Sender<u64>,
+    running: AtomicUsize,
+    /// How many calls from outside may be in progress.
+    most: AtomicUsize,
+}
+
+/// A call that is done, or one to wait for.
+pub enum Started {
+    Done(Result<Value>),
+    Running(BoxFuture<Result<Value>>),
+}
+
+impl Gateway {
+    pub fn new(catalog: Catalog, runs: usize) -> Self {
+        Gateway(Arc::new(Inner {
+            catalog: ArcSwap::from_pointee(catalog),
+            version: watch::Sender::new(1),
+            running: AtomicUsize::new(0),
+            most: AtomicUsize::new(runs),
+        }))
+    }
+
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.0.catalog.load_full()
+    }
+
+    /// Replace the catalog. Calls in flight finish on the one they began with.
+    pub fn publish(&self, catalog: Catalog) {
+        self.0.catalog.store(Arc::new(catalog));
+        self.0.version.send_modify(|version| *version += 1);
+    }
+
+    /// Change how many calls may be in progress at once.
+    pub fn set_runs(&self, runs: usize) {
+        self.0.most.store(runs, Ordering::Relaxed);
+    }
+
+    /// Wakes whenever a new catalog was published.
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.0.version.subscribe()
+    }
+
+    /// Begin on behalf of a surface: takes the snapshot that this call and all
+    /// calls under it will see.
+    pub fn open(&self, caller: Caller, events: Option<Events>) -> Result<Call> {
+        let most = self.0.most.load(Ordering::Relaxed);
+        let permit = Permit(self.0.clone());
+        if self.0.running.fetch_add(1, Ordering::Relaxed) >= most {
+            let mut problem = Problem::new(
+                Code::RateLimited,
+                format!("{most} calls are in progress, which is the limit"),
+            )
+            .hint("try again in a moment, or raise limits.runs");
+            problem.retry_after = Some(1);
+            return Err(problem);
+        }
+        Ok(Call::root(self.clone(), self.catalog(), caller, events, permit))
+    }
+
+    /// Call the tool `name` as a child of `parent`.
+    pub async fn call(&self, parent: &Call, name: &str, args: Value) -> Result<Value> {
+        let tool = parent.catalog().find(name)?;
+        match self.start(parent, tool, args) {
+            Started::Done(result) => result,
+            Started::Running(future) => future.await,
+        }
+    }
+
+    /// The same, for a tool already found and a caller that cannot wait here.
+    /// Host functions run inside their caller: its grants, limits and deadline
+    /// are theirs. Everything else gets a call of its own.
+    pub fn start(&self, parent: &Call, tool: &Arc<Tool>, args: Value) -> Started {
+        if tool.source.kind == SourceKind::Host {
+            return match &tool.body {
+                Body::Now(body) => Started::Done(body(parent, args)),
+                Body::Later(body) => Started::Running(body(parent.clone(), args)),
+            };
+        }
+        match admit(parent, tool, args) {
+            Ok((call, args)) => Started::Running(Box::pin(run(call, tool.clone(), args))),
+            Err(problem) => {
+                record(parent, tool, &Err(problem.clone()));
+                Started::Done(Err(problem))
+            }
+        }
+    }
+}
+
+/// Everything that can refuse a call before its body runs.
+fn admit(parent: &Call, tool: &Tool, args: Value) -> Result<(Call, Value)> {
+    // Built-ins are how `context.search` and its siblings work: part of what
+    // every script has.
+    if parent.is_nested() && tool.source.kind != SourceKind::Builtin {
+        parent.grants().tool(&tool.name)?;
+    }
+    let args = tool.input.check(args)?;
+    Ok((parent.enter(tool)?, args))
+}
+
+async fn run(call: Call, tool: Arc<Tool>, args: Value) -> Result<Value> {
+    let body = match &tool.body {
+        Body::Now(body) => std::future::ready(body(&call, args)).boxed(),
+        Body::Later(body) => body(call.clone(), args),
+    };
+    // A panic anywhere below is our defect, but it must cost one call only.
+    let body = AssertUnwindSafe(body).catch_unwind();
+    let result = match tokio::time::timeout_at(call.deadline(), body).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(_panic)) => {
+            Err(Problem::internal(format!("tool '{}' failed inside Moonlark", tool.name))
+                .hint("this is a defect of Moonlark: please report it with the server's log"))
+        }
+        Err(_elapsed) => Err(timed_out(&tool)),
+    };
+    let result = match result {
+        Ok(value) => Ok(tool.scope.secrets.redact_result(value)),
+        Err(mut problem) => {
+            tool.scope.secrets.redact_problem(&mut problem);
+            Err(problem)
+        }
+    };
+    record(&call, &tool, &result);
+    result
+}
+
+/// The Problem of a call that ran past its deadline.
+pub fn timed_out(tool: &Tool) -> Problem {
+    Problem::new(
+        Code::Timeout,
+        format!("tool '{}' timed out after {}", tool.name, seconds(tool.scope.limits.timeout)),
+    )
+}
+
+fn record(call: &Call, tool: &Tool, result: &Result<Value>) {
+    let code = match result {
+        Ok(_) => "ok",
+        Err(problem) => problem.code.as_str(),
+    };
+    tracing::debug!(
+        target: "call",
+        tool = tool.name,
+        surface = call.caller().surface,
+        depth = call.depth(),
+        code,
+    );
+}
+
+/// One of the calls in progress; gives its place back when dropped.
+pub(crate) struct Permit(Arc<Inner>);
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,390 @@
+//! Permissions, and the proofs that one was checked.
+//!
+//! A host module cannot act on the world with a plain string: it needs an
+//! [`AllowedUrl`], an [`AllowedEnv`] or an [`AllowedDir`], and only the checks
+//! below make those. A denial says which line would allow it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use url::{Host, Url};
+
+use crate::problem::{Problem, Result};
+
+/// One permission, as written in `allow = ["net:api.github.com"]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Grant {
+    /// Reach a host, on one port or on any.
+    Net { host: String, port: Option<u16> },
+    /// Read one environment variable.
+    Env(String),
+    /// Write into the script's own directory.
+    FsWrite,
+    /// Call tools whose name matches.
+    Tool(String),
+}
+
+impl FromStr for Grant {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let bad = |why: &str| {
+            Problem::bad_config(format!("{text:?} is not a grant: {why}")).hint(
+                "grants look like \"net:api.github.com\", \"net:127.0.0.1:8080\", \"env:NAME\", \"fs:write\" or \"tool:jira_*\"",
+            )
+        };
+        let (kind, what) = text.split_once(':').ok_or_else(|| bad("it has no kind"))?;
+        match kind {
+            _ if what.is_empty() => Err(bad("it names nothing")),
+            "net" => {
+                let (host, port) = split_port(what);
+                let port = match port {
+                    Some(port) => {
+                        Some(port.parse().map_err(|_| bad("the port is not a number"))?)
+                    }
+                    None => None,
+                };
+                Ok(Grant::Net { host: host.to_ascii_lowercase(), port })
+            }
+            "env" => Ok(Grant::Env(what.to_owned())),
+            "fs" if what == "write" => Ok(Grant::FsWrite),
+            "fs" => Err(bad("only \"fs:write\" exists; reading is allowed anyway")),
+            "tool" => Ok(Grant::Tool(what.to_owned())),
+            _ => Err(bad("the kind is none of net, env, fs, tool")),
+        }
+    }
+}
+
+/// `host:port`, `[v6]:port` or a bare host.
+fn split_port(text: &str) -> (&str, Option<&str>) {
+    if let Some(rest) = text.strip_prefix('[') {
+        return match rest.split_once(']') {
+            Some((host, port)) => (host, port.strip_prefix(':')),
+            None => (text, None),
+        };
+    }
+    match text.rsplit_once(':') {
+        // More than one colon and no brackets: a bare IPv6 address.
+        Some((host, port)) if !host.contains(':') => (host, Some(port)),
+        _ => (text, None),
+    }
+}
+
+/// What a script may do, and where its operator would allow more.
+#[derive(Debug, Clone, Default)]
+pub struct Grants {
+    grants: Vec<Grant>,
+    /// Public hosts may be reached without being named.
+    public_net: bool,
+    /// The script's own directory.
+    dir: Option<PathBuf>,
+    /// The configuration key whose `allow` would grant more.
+    owner: String,
+}
+
+impl Grants {
+    /// What an authored script has: its directory, public hosts, `grants`.
+    pub fn authored(owner: impl Into<String>, dir: PathBuf, grants: Vec<Grant>) -> Self {
+        Self { grants, public_net: true, dir: Some(dir), owner: owner.into() }
+    }
+
+    /// What a script has while it loads: its directory, nothing else.
+    pub fn loading(owner: impl Into<String>, dir: PathBuf) -> Self {
+        Self { grants: Vec::new(), public_net: false, dir: Some(dir), owner: owner.into() }
+    }
+
+    /// May `url` be reached? `what` is the tool that asks, for the message.
+    pub fn url(&self, what: &str, url: &Url) -> Result<AllowedUrl> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(Problem::bad_request(format!(
+                "{what} takes http and https addresses, not {}:",
+                url.scheme()
+            )));
+        }
+        let host = url
+            .host()
+            .ok_or_else(|| Problem::bad_request(format!("{what}: the address has no host")))?;
+        let port = url.port_or_known_default().unwrap_or(0);
+        let name = host_name(&host);
+        if self.names_exactly(&name, port) {
+            return Ok(AllowedUrl { url: url.clone(), reach: Reach::Named });
+        }
+        let public = match host {
+            Host::Ipv4(ip) => is_public(ip.into()),
+            Host::Ipv6(ip) => is_public(ip.into()),
+            // Where a name leads is checked after DNS, by whoever holds Reach::Public.
+            Host::Domain(domain) => !is_local_name(domain),
+        };
+        if public && (self.public_net || self.names_by_pattern(&name, port)) {
+            return Ok(AllowedUrl { url: url.clone(), reach: Reach::Public });
+        }
+        Err(self.net_denied(what, &name, url.port()))
+    }
+
+    /// The Problem for a name that DNS sent to an address scripts may not reach.
+    pub fn net_denied(&self, what: &str, host: &str, port: Option<u16>) -> Problem {
+        let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        let target = match port {
+            Some(port) => format!("{bracketed}:{port}"),
+            None => bracketed,
+        };
+        self.denial(format!("{what} may not reach {target}"), &format!("net:{target}"))
+    }
+
+    pub fn env(&self, what: &str, name: &str) -> Result<AllowedEnv> {
+        if self.grants.iter().any(|grant| matches!(grant, Grant::Env(allowed) if allowed == name)) {
+            return Ok(AllowedEnv(name.to_owned()));
+        }
+        Err(self.denial(format!("{what} may not read the variable {name}"), &format!("env:{name}")))
+    }
+
+    /// The script's own directory, for reading.
+    pub fn dir(&self, what: &str) -> Result<AllowedDir> {
+        match &self.dir {
+            Some(dir) => Ok(AllowedDir { dir: dir.clone(), write: false }),
+            None => Err(Problem::denied(format!("{what} has no directory to work in"))),
+        }
+    }
+
+    /// The script's own directory, for writing.
+    pub fn writable_dir(&self, what: &str) -> Result<AllowedDir> {
+        let AllowedDir { dir, .. } = self.dir(what)?;
+        if self.grants.contains(&Grant::FsWrite) {
+            return Ok(AllowedDir { dir, write: true });
+        }
+        Err(self.denial(format!("{what} may not write files"), "fs:write"))
+    }
+
+    /// May the script call `tool`?
+    pub fn tool(&self, tool: &str) -> Result<()> {
+        let allowed = |grant: &Grant| matches!(grant, Grant::Tool(pattern) if matches_pattern(pattern, tool));
+        if self.grants.iter().any(allowed) {
+            return Ok(());
+        }
+        Err(self.denial(format!("context.call may not call {tool}"), &format!("tool:{tool}")))
+    }
+
+    fn names_exactly(&self, host: &str, port: u16) -> bool {
+        self.grants.iter().any(|grant| {
+            matches!(grant, Grant::Net { host: allowed, port: on }
+                if allowed == host && on.is_none_or(|on| on == port))
+        })
+    }
+
+    fn names_by_pattern(&self, host: &str, port: u16) -> bool {
+        self.grants.iter().any(|grant| {
+            matches!(grant, Grant::Net { host: allowed, port: on }
+                if matches_pattern(allowed, host) && on.is_none_or(|on| on == port))
+        })
+    }
+
+    fn denial(&self, message: String, grant: &str) -> Problem {
+        Problem::denied(message)
+            .hint(format!("add \"{grant}\" to allow for {} in moonlark.toml", self.owner))
+    }
+}
+
+/// Proof that a script may reach this address.
+#[derive(Debug, Clone)]
+pub struct AllowedUrl {
+    url: Url,
+    reach: Reach,
+}
+
+/// How far the permission goes once DNS has answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Only public addresses.
+    Public,
+    /// Wherever the name leads: the operator wrote it down.
+    Named,
+}
+
+impl AllowedUrl {
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    pub fn reach(&self) -> Reach {
+        self.reach
+    }
+}
+
+/// Proof that a script may read this variable.
+#[derive(Debug)]
+pub struct AllowedEnv(String);
+
+impl AllowedEnv {
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Proof that a script may use this directory.
+#[derive(Debug)]
+pub struct AllowedDir {
+    dir: PathBuf,
+    write: bool,
+}
+
+impl AllowedDir {
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    pub fn may_write(&self) -> bool {
+        self.write
+    }
+}
+
+/// `*` stands for any run of characters.
+pub fn matches_pattern(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else {
+        return false;
+    };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    true
+}
+
+fn host_name(host: &Host<&str>) -> String {
+    match host {
+        Host::Domain(domain) => domain.trim_end_matches('.').to_ascii_lowercase(),
+        Host::Ipv4(ip) => ip.to_string(),
+        Host::Ipv6(ip) => ip.to_string(),
+    }
+}
+
+/// Names that mean this machine or this network without asking DNS.
+fn is_local_name(domain: &str) -> bool {
+    let domain = domain.trim_end_matches('.').to_ascii_lowercase();
+    domain == "localhost" || domain.ends_with(".localhost") || domain.ends_with(".local")
+        || domain.ends_with(".internal")
+}
+
+/// An address on the public internet: not this machine, not its network, not a
+/// cloud's metadata service, not a range that embeds one of those.
+pub fn is_public(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => is_public_v4(ip),
+        IpAddr::V6(ip) => is_public_v6(ip),
+    }
+}
+
+fn is_public_v4(ip: Ipv4Addr) -> bool {
+    let [a, b, c, _] = ip.octets();
+    let special = ip.is_unspecified()
+        || ip.is_loopback()
+        || ip.is_private()
+        || ip.is_link_local()
+        || ip.is_multicast()
+        || ip.is_broadcast()
+        || ip.is_documentation()
+        || a == 0
+        || a >= 240
+        || (a == 100 && (64..128).contains(&b))
+        || (a == 192 && b == 0 && c == 0)
+        || (a == 192 && b == 88 && c == 99)
+        || (a == 198 && (b == 18 || b == 19));
+    !special
+}
+
+fn is_public_v6(ip: Ipv6Addr) -> bool {
+    let segments = ip.segments();
+    // Addresses that carry an IPv4 address are judged by it.
+    let embedded = match segments {
+        [0, 0, 0, 0, 0, 0xffff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0, 0, ..] => {
+            Some((segments[6], segments[7]))
+        }
+        [0x2002, high, low, ..] => Some((high, low)),
+        _ => None,
+    };
+    if let Some((high, low)) = embedded {
+        let [a, b] = high.to_be_bytes();
+        let [c, d] = low.to_be_bytes();
+        return is_public_v4(Ipv4Addr::new(a, b, c, d));
+    }
+    // Global unicast only, without documentation, Teredo and benchmarking.
+    segments[0] & 0xe000 == 0x2000
+        && segments[..2] != [0x2001, 0xdb8]
+        && segments[..2] != [0x2001, 0]
+        && segments[..2] != [0x2001, 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reach(grants: &[&str], url: &str) -> String {
+        let grants = Grants::authored(
+            "tools.script.t",
+            PathBuf::from("."),
+            grants.iter().map(|grant| grant.parse().unwrap()).collect(),
+        );
+        match grants.url("http.get", &url.parse().unwrap()) {
+            Ok(proof) => format!("{:?}", proof.reach()),
+            Err(problem) => problem.to_string(),
+        }
+    }
+
+    #[test]
+    fn public_hosts_are_open_and_local_ones_only_by_name() {
+        assert_eq!(reach(&[], "https://api.example.com/x"), "Public");
+        assert_eq!(reach(&["net:api.example.com"], "https://api.example.com/x"), "Named");
+        assert_eq!(
+            reach(&[], "http://localhost:8080/"),
+            "error[denied]: http.get may not reach localhost:8080\nhint: add \"net:localhost:8080\" to allow for tools.script.t in moonlark.toml"
+        );
+        assert_eq!(reach(&["net:localhost:8080"], "http://localhost:8080/"), "Named");
+        assert!(reach(&["net:localhost:8080"], "http://localhost:8081/").contains("denied"));
+        assert!(reach(&["net:*"], "http://127.0.0.1/").contains("denied"));
+        assert_eq!(reach(&["net:127.0.0.1"], "http://2130706433:99/"), "Named");
+        assert_eq!(reach(&["net:[::1]:80"], "http://[::1]/"), "Named");
+    }
+
+    #[test]
+    fn every_spelling_of_a_local_address_is_denied() {
+        for url in [
+            "http://127.0.0.1/", "http://2130706433/", "http://0x7f.1/", "http://017700000001/",
+            "http://0.0.0.0/", "http://[::1]/", "http://[::ffff:127.0.0.1]/", "http://[::]/",
+            "http://10.0.0.1/", "http://172.16.0.1/", "http://192.168.1.1/",
+            "http://169.254.169.254/latest", "http://100.64.0.1/", "http://[fd00::1]/",
+            "http://[fe80::1]/", "http://[64:ff9b::7f00:1]/", "http://[2002:7f00:1::]/",
+            "http://user@127.0.0.1/", "http://LOCALHOST./", "http://a.localhost/",
+            "http://metadata.google.internal/",
+        ] {
+            assert!(reach(&[], url).starts_with("error[denied]"), "{url}: {}", reach(&[], url));
+        }
+        assert!(reach(&[], "file:///etc/passwd").starts_with("error[bad_request]"));
+    }
+
+    #[test]
+    fn patterns_match_whole_names() {
+        for (pattern, name, expected) in [
+            ("jira_*", "jira_create", true), ("jira_*", "xjira_create", false), ("*", "", true),
+            ("a*c", "abc", true), ("a*c", "acb", false), ("echo", "echo", true),
+            ("echo", "echo2", false), ("*a*a", "aa", true), ("*.github.com", "github.com", false),
+        ] {
+            assert_eq!(matches_pattern(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_grant_says_what_grants_look_like() {
+        let text = "web:x".parse::<Grant>().unwrap_err().to_string();
+        assert!(text.starts_with("error[bad_config]: \"web:x\" is not a grant: the kind is none of"));
+    }
+}

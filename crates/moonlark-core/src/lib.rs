@@ -1,0 +1,27 @@
+//! The vocabulary of Moonlark: values, tools, the catalog, the gateway.
+//!
+//! No I/O, no script engine, no protocol is named here. Leaf crates (host
+//! modules, engines, surfaces) know this crate and never each other.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+pub mod call;
+pub mod catalog;
+pub mod gateway;
+pub mod grant;
+pub mod limits;
+pub mod module;
+pub mod nearest;
+pub mod problem;
+pub mod schema;
+pub mod secret;
+pub mod tool;
+pub mod value;
+
+pub use call::{Call, Caller, Event, Level};
+pub use catalog::Catalog;
+pub use gateway::Gateway;
+pub use module::Module;
+pub use problem::{Code, Place, Problem, Result};
+pub use tool::Tool;
+pub use value::Value;

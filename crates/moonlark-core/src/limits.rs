@@ -1,0 +1,89 @@
+//! What one call may use, and what it has used.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::problem::{Problem, Result};
+
+/// Ceilings for one call and everything it causes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    /// Wall-clock time.
+    pub timeout: Duration,
+    /// Bytes of one script VM.
+    pub memory: usize,
+    /// Tool calls that a call may cause, over all levels.
+    pub calls: u32,
+    /// Calls in flight at once.
+    pub parallel: u32,
+    /// Bytes of log output.
+    pub logs: u64,
+    /// Bytes of one value that crosses a boundary.
+    pub value: usize,
+    /// Bytes of one HTTP response body.
+    pub http_body: usize,
+}
+
+const MB: usize = 1024 * 1024;
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(30),
+            memory: 64 * MB,
+            calls: 100,
+            parallel: 16,
+            logs: MB as u64,
+            value: 32 * MB,
+            http_body: 10 * MB,
+        }
+    }
+}
+
+/// How deep tools may call tools.
+pub const MAX_CALL_DEPTH: u32 = 16;
+
+/// What one root call and all its children have used so far.
+#[derive(Debug, Default)]
+pub struct Usage {
+    calls: AtomicU32,
+    logs: AtomicU64,
+}
+
+impl Usage {
+    pub fn count_call(&self, limits: &Limits) -> Result<()> {
+        if self.calls.fetch_add(1, Ordering::Relaxed) >= limits.calls {
+            return Err(Problem::limit(format!("more than {} tool calls in one call", limits.calls))
+                .hint("raise limits.calls"));
+        }
+        Ok(())
+    }
+
+    pub fn count_log(&self, bytes: usize, limits: &Limits) -> Result<()> {
+        let before = self.logs.fetch_add(bytes as u64, Ordering::Relaxed);
+        if before.saturating_add(bytes as u64) > limits.logs {
+            return Err(Problem::limit(format!("log output over {}", size(limits.logs as usize)))
+                .hint("log less, or raise limits.logs"));
+        }
+        Ok(())
+    }
+}
+
+/// `64 MB`, for messages.
+pub fn size(bytes: usize) -> String {
+    match bytes {
+        b if b >= MB && b % MB == 0 => format!("{} MB", b / MB),
+        b if b >= 1024 && b % 1024 == 0 => format!("{} KB", b / 1024),
+        b if b >= MB => format!("{:.1} MB", b as f64 / MB as f64),
+        b => format!("{b} bytes"),
+    }
+}
+
+/// `30 seconds`, for messages.
+pub fn seconds(duration: Duration) -> String {
+    match duration.as_secs_f64() {
+        1.0 => "1 second".to_owned(),
+        whole if whole.fract() == 0.0 => format!("{whole:.0} seconds"),
+        part => format!("{part} seconds"),
+    }
+}

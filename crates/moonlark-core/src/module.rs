@@ -1,0 +1,260 @@
+//! Host modules, defined once.
+//!
+//! A [`Module`] is a list of functions that describe themselves: argument
+//! types, documentation, examples, body. From it come the Luau global, the
+//! type definitions, the reference page and the tests that run every example.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value as Json};
+
+use crate::call::Call;
+use crate::problem::{Problem, Result};
+use crate::schema::Schema;
+use crate::tool::{Body, Effects, Source, SourceKind, Tool};
+use crate::value::{ReadError, Value};
+
+#[derive(Clone)]
+pub struct Module {
+    pub name: &'static str,
+    pub doc: &'static str,
+    pub functions: Vec<Function>,
+    pub constants: Vec<Constant>,
+    /// The module is itself the function: `sleep(1)`.
+    pub callable: bool,
+}
+
+#[derive(Clone)]
+pub struct Function {
+    pub name: &'static str,
+    pub tool: Arc<Tool>,
+    /// In the order a script passes them.
+    pub params: Vec<Param>,
+    /// JSON Schema of the result.
+    pub returns: Json,
+    /// The grant it needs, if it touches the world.
+    pub needs: Option<&'static str>,
+    pub examples: Vec<Example>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Param {
+    pub name: String,
+    pub schema: Json,
+    pub required: bool,
+    /// Passed by place; the others go into a trailing table (Luau) or by
+    /// keyword (Starlark).
+    pub positional: bool,
+}
+
+#[derive(Clone)]
+pub struct Constant {
+    pub name: &'static str,
+    pub doc: &'static str,
+    pub value: Value,
+}
+
+/// Documentation that is also a test.
+#[derive(Debug, Clone)]
+pub struct Example {
+    pub args: Json,
+    pub outcome: Outcome,
+}
+
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    Returns(Json),
+    /// The message contains this.
+    Fails(&'static str),
+    /// It succeeds, with a result that differs every time.
+    Varies,
+}
+
+impl Module {
+    pub fn new(name: &'static str, doc: &'static str) -> Self {
+        Self { name, doc, functions: Vec::new(), constants: Vec::new(), callable: false }
+    }
+
+    /// A function that computes and returns.
+    #[must_use]
+    pub fn function<A, R>(
+        self,
+        name: &'static str,
+        doc: &'static str,
+        body: fn(&Call, A) -> Result<R>,
+    ) -> Self
+    where
+        A: DeserializeOwned + JsonSchema + 'static,
+        R: Into<Value> + JsonSchema + 'static,
+    {
+        let full = self.full_name(name);
+        let prefix = full.clone();
+        let body = Body::now(move |call, args| {
+            let args = read_args::<A>(&prefix, args)?;
+            body(call, args).map(Into::into).map_err(|problem| named(&prefix, problem))
+        });
+        self.add::<A, R>(name, full, doc, body)
+    }
+
+    /// A function that may wait.
+    #[must_use]
+    pub fn waiting<A, R, F>(
+        self,
+        name: &'static str,
+        doc: &'static str,
+        body: fn(Call, A) -> F,
+    ) -> Self
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        R: Into<Value> + JsonSchema + 'static,
+        F: Future<Output = Result<R>> + Send + 'static,
+    {
+        let full = self.full_name(name);
+        let prefix: Arc<str> = full.clone().into();
+        let body = Body::later(move |call, args| {
+            let args = read_args::<A>(&prefix, args);
+            let prefix = prefix.clone();
+            async move {
+                body(call, args?).await.map(Into::into).map_err(|problem| named(&prefix, problem))
+            }
+        });
+        self.add::<A, R>(name, full, doc, body)
+    }
+
+    /// The module is this one function, called by the module's name.
+    #[must_use]
+    pub fn callable(mut self) -> Self {
+        self.callable = true;
+        self
+    }
+
+    #[must_use]
+    pub fn constant(mut self, name: &'static str, doc: &'static str, value: Value) -> Self {
+        self.constants.push(Constant { name, doc, value });
+        self
+    }
+
+    /// Optional parameters of the function just added that go by place.
+    #[must_use]
+    pub fn positional(self, names: &[&str]) -> Self {
+        self.last(|function| {
+            for param in &mut function.params {
+                param.positional |= names.contains(&param.name.as_str());
+            }
+            function.params.sort_by_key(|param| !param.positional);
+        })
+    }
+
+    #[must_use]
+    pub fn needs(self, grant: &'static str) -> Self {
+        self.last(|function| function.needs = Some(grant))
+    }
+
+    #[must_use]
+    pub fn example(self, args: Json, result: Json) -> Self {
+        self.outcome(args, Outcome::Returns(result))
+    }
+
+    #[must_use]
+    pub fn fails(self, args: Json, fragment: &'static str) -> Self {
+        self.outcome(args, Outcome::Fails(fragment))
+    }
+
+    #[must_use]
+    pub fn varies(self, args: Json) -> Self {
+        self.outcome(args, Outcome::Varies)
+    }
+
+    fn outcome(self, args: Json, outcome: Outcome) -> Self {
+        self.last(|function| function.examples.push(Example { args, outcome }))
+    }
+
+    fn last(mut self, edit: impl FnOnce(&mut Function)) -> Self {
+        if let Some(function) = self.functions.last_mut() {
+            edit(function);
+        }
+        self
+    }
+
+    fn full_name(&self, name: &str) -> String {
+        if self.name == name { name.to_owned() } else { format!("{}.{name}", self.name) }
+    }
+
+    fn add<A: JsonSchema, R: JsonSchema>(
+        mut self,
+        name: &'static str,
+        full: String,
+        doc: &'static str,
+        body: Body,
+    ) -> Self {
+        let input = object_schema::<A>();
+        let source = Arc::new(Source { kind: SourceKind::Host, name: self.name.to_owned() });
+        let params = params_of(&input);
+        let mut tool = Tool::new(full, source, Schema::described(input), body);
+        tool.description = doc.to_owned();
+        tool.effects = Effects::READ;
+        self.functions.push(Function {
+            name,
+            tool: Arc::new(tool),
+            params,
+            returns: schemars::SchemaGenerator::default().into_root_schema_for::<R>().to_value(),
+            needs: None,
+            examples: Vec::new(),
+        });
+        self
+    }
+}
+
+fn object_schema<A: JsonSchema>() -> Map<String, Json> {
+    // Inlined, so that a parameter's schema stands by itself.
+    let settings =
+        schemars::generate::SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    match settings.into_generator().into_root_schema_for::<A>().to_value() {
+        Json::Object(mut map) => {
+            map.remove("$schema");
+            map.remove("title");
+            map
+        }
+        _ => Map::new(),
+    }
+}
+
+fn params_of(input: &Map<String, Json>) -> Vec<Param> {
+    let required: Vec<&str> = input
+        .get("required")
+        .and_then(Json::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Json::as_str)
+        .collect();
+    let mut params: Vec<Param> = input
+        .get("properties")
+        .and_then(Json::as_object)
+        .into_iter()
+        .flatten()
+        .map(|(name, schema)| {
+            let required = required.contains(&name.as_str());
+            Param { name: name.clone(), schema: schema.clone(), required, positional: required }
+        })
+        .collect();
+    params.sort_by_key(|param| !param.positional);
+    params
+}
+
+fn read_args<A: DeserializeOwned>(function: &str, args: Value) -> Result<A> {
+    args.read().map_err(|ReadError { path, message }| {
+        let at = if path == "." { String::new() } else { format!(" {path}:") };
+        Problem::bad_request(format!("{function}:{at} {message}"))
+    })
+}
+
+/// Put the function's name in front, unless the message begins with it.
+fn named(function: &str, mut problem: Problem) -> Problem {
+    if !problem.message.starts_with(function) {
+        problem.message = format!("{function}: {}", problem.message);
+    }
+    problem
+}

@@ -1,0 +1,31 @@
+//! "Did you mean": the nearest of the names that exist.
+
+/// The candidate closest to `name`, when it is close enough to be a typo.
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // A name as long as a request body is no typo, and comparing it would cost
+    // its length times that of every candidate.
+    if name.len() > 128 {
+        return None;
+    }
+    candidates
+        .into_iter()
+        .filter(|candidate| candidate.len() <= 128)
+        .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= 1 + name.len().max(candidate.len()) / 4)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn only_a_likely_typo_is_suggested() {
+        let names = ["title", "body", "project"];
+        assert_eq!(nearest("titel", names), Some("title"));
+        assert_eq!(nearest("projct", names), Some("project"));
+        assert_eq!(nearest("assignee", names), None);
+        assert_eq!(nearest(&"x".repeat(100_000), names), None);
+    }
+}

@@ -1,0 +1,283 @@
+//! What a person reads when something is wrong: code, message, place, hint.
+//!
+//! The same [`Problem`] reaches the terminal, MCP, REST and the journal; a
+//! surface chooses how to draw it, never what it says. Codes are stable words,
+//! so nothing anywhere classifies an error by the text of its message.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// A stable word for what kind of thing went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Code {
+    /// The arguments, or the request around them, are not what was asked for.
+    BadRequest,
+    /// No tool, document or route has that name.
+    NotFound,
+    /// The deadline passed before the call was done.
+    Timeout,
+    /// The tool itself failed: its script raised an error.
+    ToolError,
+    /// A script used something the operator did not grant.
+    Denied,
+    /// The caller may not do this at all.
+    Forbidden,
+    /// The request is larger than the server takes.
+    TooLarge,
+    /// The request body is in a format the server does not read.
+    UnsupportedMediaType,
+    /// The method does not exist for this route.
+    MethodNotAllowed,
+    /// A limit on memory, calls, log output or value size ended the call.
+    Limit,
+    /// Too much is going on already; try again later.
+    RateLimited,
+    /// The caller went away before the call was done.
+    Cancelled,
+    /// Something the call needs is not there at the moment, or not built in.
+    Unavailable,
+    /// A script or extension does not load.
+    BadScript,
+    /// The configuration is wrong.
+    BadConfig,
+    /// A defect of Moonlark itself.
+    Internal,
+}
+
+impl Code {
+    /// The word as it appears on the wire and in the terminal.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Code::BadRequest => "bad_request",
+            Code::NotFound => "not_found",
+            Code::Timeout => "timeout",
+            Code::ToolError => "tool_error",
+            Code::Denied => "denied",
+            Code::Forbidden => "forbidden",
+            Code::TooLarge => "too_large",
+            Code::UnsupportedMediaType => "unsupported_media_type",
+            Code::MethodNotAllowed => "method_not_allowed",
+            Code::Limit => "limit",
+            Code::RateLimited => "rate_limited",
+            Code::Cancelled => "cancelled",
+            Code::Unavailable => "unavailable",
+            Code::BadScript => "bad_script",
+            Code::BadConfig => "bad_config",
+            Code::Internal => "internal",
+        }
+    }
+
+    /// Whether the same call may succeed when it is made again later.
+    pub fn retryable(self) -> bool {
+        matches!(
+            self,
+            Code::Timeout | Code::RateLimited | Code::Unavailable | Code::Cancelled
+        )
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Where it happened: a file with a line, or a configuration key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// A path relative to the project, or a key such as `server.port`.
+    pub file: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub column: Option<u32>,
+}
+
+impl Place {
+    pub fn file(file: impl Into<String>) -> Self {
+        Self { file: file.into(), line: None, column: None }
+    }
+
+    pub fn line(file: impl Into<String>, line: u32) -> Self {
+        Self { file: file.into(), line: Some(line), column: None }
+    }
+
+    pub fn column(file: impl Into<String>, line: u32, column: u32) -> Self {
+        Self { file: file.into(), line: Some(line), column: Some(column) }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        if let Some(column) = self.column {
+            write!(f, ":{column}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What went wrong, in the reader's terms.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Problem {
+    pub code: Code,
+    /// What happened. One sentence, no trailing full stop, no place.
+    pub message: String,
+    pub place: Option<Place>,
+    /// The next action. It must be true.
+    pub hint: Option<String>,
+    /// For [`Code::RateLimited`]: seconds until it is worth trying again.
+    pub retry_after: Option<u64>,
+    retryable: Option<bool>,
+}
+
+/// Shorthand for what nearly every function of this crate returns.
+pub type Result<T, E = Problem> = std::result::Result<T, E>;
+
+impl Problem {
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            place: None,
+            hint: None,
+            retry_after: None,
+            retryable: None,
+        }
+    }
+
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(Code::BadRequest, message)
+    }
+
+    pub fn tool_error(message: impl Into<String>) -> Self {
+        Self::new(Code::ToolError, message)
+    }
+
+    pub fn denied(message: impl Into<String>) -> Self {
+        Self::new(Code::Denied, message)
+    }
+
+    pub fn limit(message: impl Into<String>) -> Self {
+        Self::new(Code::Limit, message)
+    }
+
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(Code::Unavailable, message)
+    }
+
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(Code::Internal, message)
+    }
+
+    pub fn bad_script(message: impl Into<String>) -> Self {
+        Self::new(Code::BadScript, message)
+    }
+
+    pub fn bad_config(message: impl Into<String>) -> Self {
+        Self::new(Code::BadConfig, message)
+    }
+
+    #[must_use]
+    pub fn at(mut self, place: Place) -> Self {
+        self.place = Some(place);
+        self
+    }
+
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    #[must_use]
+    pub fn maybe_hint(mut self, hint: Option<String>) -> Self {
+        self.hint = hint.or(self.hint);
+        self
+    }
+
+    /// Say whether trying again makes sense, where the code alone does not.
+    #[must_use]
+    pub fn retryable_if(mut self, retryable: bool) -> Self {
+        self.retryable = Some(retryable);
+        self
+    }
+
+    pub fn retryable(&self) -> bool {
+        self.retryable.unwrap_or_else(|| self.code.retryable())
+    }
+
+    /// `place: message`, as a Lua error reads, for places with one line.
+    pub fn line(&self) -> String {
+        match &self.place {
+            Some(place) => format!("{place}: {}", self.message),
+            None => self.message.clone(),
+        }
+    }
+
+    /// The `error` object of REST, MCP structured content and `--json`.
+    pub fn to_json(&self) -> serde_json::Value {
+        let mut object = serde_json::Map::new();
+        object.insert("code".into(), self.code.as_str().into());
+        object.insert("message".into(), self.line().into());
+        if let Some(hint) = &self.hint {
+            object.insert("hint".into(), hint.as_str().into());
+        }
+        if self.retryable() {
+            object.insert("retryable".into(), true.into());
+        }
+        if let Some(seconds) = self.retry_after {
+            object.insert("retry_after".into(), seconds.into());
+        }
+        serde_json::Value::Object(object)
+    }
+
+    /// Apply `edit` to every text a reader would see.
+    pub fn map_text(&mut self, edit: impl Fn(&str) -> String) {
+        self.message = edit(&self.message);
+        if let Some(hint) = &mut self.hint {
+            *hint = edit(hint);
+        }
+    }
+}
+
+/// The terminal form: `error[code]: message`, `--> place`, `hint: …`.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error[{}]: {}", self.code, self.message)?;
+        if let Some(place) = &self.place {
+            write!(f, "\n  --> {place}")?;
+        }
+        if let Some(hint) = &self.hint {
+            write!(f, "\nhint: {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problem {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_terminal_form_names_code_place_and_hint() {
+        let problem = Problem::denied("http.get may not reach api.example.com")
+            .at(Place::line("tools/tickets.luau", 12))
+            .hint("add \"net:api.example.com\" to allow");
+        assert_eq!(
+            problem.to_string(),
+            "error[denied]: http.get may not reach api.example.com\n  --> tools/tickets.luau:12\nhint: add \"net:api.example.com\" to allow"
+        );
+        assert_eq!(
+            problem.line(),
+            "tools/tickets.luau:12: http.get may not reach api.example.com"
+        );
+    }
+}

@@ -1,0 +1,263 @@
+//! Input and output schemas: compiled once, checked on every call.
+//!
+//! A schema never fetches anything: a `$ref` that leaves the document is a
+//! Problem when the tool loads.
+
+use std::sync::Arc;
+
+use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind};
+use serde_json::{Map, Value as Json, json};
+
+use crate::nearest::nearest;
+use crate::problem::{Problem, Result};
+use crate::value::{Object, Value, shorten};
+
+#[derive(Clone)]
+pub struct Schema {
+    json: Arc<Map<String, Json>>,
+    /// None for what the host checks by its own argument types.
+    validator: Option<Arc<jsonschema::Validator>>,
+    defaults: Arc<Defaults>,
+}
+
+impl Schema {
+    /// Compile a JSON Schema of an object.
+    pub fn compile(json: Map<String, Json>) -> Result<Schema> {
+        let whole = Json::Object(json);
+        let validator = jsonschema::options()
+            .with_draft(jsonschema::Draft::Draft202012)
+            .build(&whole)
+            .map_err(|error| Problem::bad_script(format!("the schema is not valid: {error}")))?;
+        let defaults = Defaults::of(&whole, 0)?;
+        let Json::Object(json) = whole else { unreachable!("built from a map above") };
+        Ok(Schema {
+            json: Arc::new(json),
+            validator: Some(Arc::new(validator)),
+            defaults: Arc::new(defaults),
+        })
+    }
+
+    /// A schema that describes arguments which typed code checks by itself.
+    pub fn described(json: Map<String, Json>) -> Schema {
+        Schema { json: Arc::new(json), validator: None, defaults: Arc::default() }
+    }
+
+    /// The schema of a tool without parameters.
+    pub fn empty() -> Schema {
+        let json = json!({"type": "object", "properties": {}, "additionalProperties": false});
+        let Json::Object(json) = json else { unreachable!("an object literal") };
+        Schema::compile(json).unwrap_or_else(|_| Schema::described(Map::new()))
+    }
+
+    pub fn json(&self) -> &Arc<Map<String, Json>> {
+        &self.json
+    }
+
+    /// Fill in defaults, then check; the Problem names every bad parameter.
+    pub fn check(&self, mut args: Value) -> Result<Value> {
+        let Some(validator) = &self.validator else { return Ok(args) };
+        if !matches!(args, Value::Object(_)) {
+            return Err(Problem::bad_request(format!(
+                "the parameters must be an object, got {}",
+                args.kind()
+            )));
+        }
+        self.defaults.fill(&mut args);
+        let json = args.to_json_lossy();
+        if validator.is_valid(&json) {
+            return Ok(args);
+        }
+        let errors: Vec<String> =
+            validator.iter_errors(&json).take(5).map(|error| self.describe(&error)).collect();
+        Err(Problem::bad_request(errors.join("; ")))
+    }
+
+    /// The names of the parameters, for "did you mean".
+    pub fn properties(&self) -> impl Iterator<Item = &str> {
+        self.json
+            .get("properties")
+            .and_then(Json::as_object)
+            .into_iter()
+            .flat_map(|properties| properties.keys().map(String::as_str))
+    }
+
+    fn describe(&self, error: &ValidationError<'_>) -> String {
+        let path = dotted(error.instance_path().as_str());
+        let at = if path.is_empty() { "the parameters".to_owned() } else { format!("parameter '{path}'") };
+        let inside = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        match error.kind() {
+            ValidationErrorKind::Required { property } => {
+                format!("missing required parameter: {}", inside(property.as_str().unwrap_or("?")))
+            }
+            ValidationErrorKind::AdditionalProperties { unexpected } => {
+                let names: Vec<String> = unexpected.iter().take(5).map(|name| self.unknown(&inside(name), name, path.is_empty())).collect();
+                names.join("; ")
+            }
+            ValidationErrorKind::Type { kind } => {
+                let expected = match kind {
+                    TypeKind::Single(kind) => kind.to_string(),
+                    TypeKind::Multiple(kinds) => {
+                        let kinds: Vec<String> = kinds.iter().map(|kind| kind.to_string()).collect();
+                        kinds.join(" or ")
+                    }
+                };
+                format!("{at} must be {expected}, got {}", kind_of(error.instance()))
+            }
+            ValidationErrorKind::Enum { options } => {
+                let options: Vec<String> =
+                    options.as_array().into_iter().flatten().map(plain).collect();
+                format!("{at} must be one of {}, got {}", options.join(", "), plain(error.instance()))
+            }
+            ValidationErrorKind::Minimum { limit } => format!("{at} must be at least {limit}"),
+            ValidationErrorKind::Maximum { limit } => format!("{at} must be at most {limit}"),
+            ValidationErrorKind::Pattern { pattern } => format!("{at} must match {pattern}"),
+            _ => format!("{at}: {}", shorten(&error.to_string())),
+        }
+    }
+
+    fn unknown(&self, full: &str, name: &str, top: bool) -> String {
+        let full = shorten(full);
+        match nearest(name, self.properties()) {
+            Some(known) if top => format!("unknown parameter: {full} (did you mean {known}?)"),
+            _ => format!("unknown parameter: {full}"),
+        }
+    }
+}
+
+impl std::fmt::Debug for Schema {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Schema({:?})", self.json)
+    }
+}
+
+/// `/items/0/name` as `items[0].name`.
+fn dotted(pointer: &str) -> String {
+    let mut path = String::new();
+    for part in pointer.split('/').skip(1) {
+        if part.bytes().all(|b| b.is_ascii_digit()) && !part.is_empty() {
+            path.push_str(&format!("[{part}]"));
+        } else {
+            if !path.is_empty() {
+                path.push('.');
+            }
+            path.push_str(&part.replace("~1", "/").replace("~0", "~"));
+        }
+    }
+    shorten(&path).into_owned()
+}
+
+fn kind_of(json: &Json) -> &'static str {
+    match json {
+        Json::Null => "null",
+        Json::Bool(_) => "boolean",
+        Json::Number(number) if number.is_f64() => "number",
+        Json::Number(_) => "integer",
+        Json::String(_) => "string",
+        Json::Array(_) => "array",
+        Json::Object(_) => "object",
+    }
+}
+
+fn plain(json: &Json) -> String {
+    match json {
+        Json::String(text) => shorten(text).into_owned(),
+        other => shorten(&other.to_string()).into_owned(),
+    }
+}
+
+/// The defaults of a schema, level by level.
+#[derive(Default)]
+struct Defaults {
+    values: Vec<(String, Value)>,
+    inside: Vec<(String, Defaults)>,
+}
+
+impl Defaults {
+    fn of(schema: &Json, depth: usize) -> Result<Defaults> {
+        let mut defaults = Defaults::default();
+        let properties = schema.get("properties").and_then(Json::as_object);
+        if depth > 16 {
+            return Ok(defaults);
+        }
+        for (name, property) in properties.into_iter().flatten() {
+            if let Some(default) = property.get("default") {
+                defaults.values.push((name.clone(), Value::from_json(default.clone())?));
+            }
+            let inner = Defaults::of(property, depth + 1)?;
+            if !inner.values.is_empty() || !inner.inside.is_empty() {
+                defaults.inside.push((name.clone(), inner));
+            }
+        }
+        Ok(defaults)
+    }
+
+    fn fill(&self, value: &mut Value) {
+        let Value::Object(object) = value else { return };
+        self.fill_object(object);
+    }
+
+    fn fill_object(&self, object: &mut Object) {
+        for (name, default) in &self.values {
+            if !object.contains_key(name) {
+                object.insert(name.clone(), default.clone());
+            }
+        }
+        for (name, inner) in &self.inside {
+            if let Some(value) = object.get_mut(name) {
+                inner.fill(value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(args: Json) -> String {
+        let Json::Object(schema) = json!({
+            "type": "object",
+            "properties": {
+                "title": {"type": "string"},
+                "priority": {"type": "string", "enum": ["Low", "High"], "default": "Low"},
+                "count": {"type": "integer", "minimum": 1},
+                "ids": {"type": "array", "items": {"type": "integer"}},
+                "opts": {"type": "object", "properties": {"deep": {"type": "boolean", "default": true}}},
+            },
+            "required": ["title"],
+            "additionalProperties": false,
+        }) else {
+            unreachable!()
+        };
+        let schema = Schema::compile(schema).unwrap();
+        match schema.check(Value::from_json(args).unwrap()) {
+            Ok(value) => value.encode_json("args").unwrap(),
+            Err(problem) => problem.message,
+        }
+    }
+
+    #[test]
+    fn defaults_are_filled_in_and_problems_name_the_parameter() {
+        for (args, expected) in [
+            (json!({"title": "a"}), r#"{"title":"a","priority":"Low"}"#),
+            (json!({"title": "a", "opts": {}}), r#"{"title":"a","opts":{"deep":true},"priority":"Low"}"#),
+            (json!({}), "missing required parameter: title"),
+            (json!({"title": 1}), "parameter 'title' must be string, got integer"),
+            (json!({"title": "a", "priority": "Mid"}), "parameter 'priority' must be one of Low, High, got Mid"),
+            (json!({"title": "a", "count": 0}), "parameter 'count' must be at least 1"),
+            (json!({"title": "a", "count": 1.5}), "parameter 'count' must be integer, got number"),
+            (json!({"title": "a", "ids": [1, "x"]}), "parameter 'ids[1]' must be integer, got string"),
+            (json!({"titel": "a"}), "unknown parameter: titel (did you mean title?); missing required parameter: title"),
+            (json!({"title": "a", "zzz": 1}), "unknown parameter: zzz"),
+            (json!([]), "the parameters must be an object, got array"),
+        ] {
+            assert_eq!(check(args), expected);
+        }
+    }
+
+    #[test]
+    fn a_reference_outside_the_schema_is_a_problem() {
+        let Json::Object(schema) = json!({"$ref": "https://example.com/s.json"}) else { unreachable!() };
+        assert!(Schema::compile(schema).unwrap_err().message.starts_with("the schema is not valid"));
+    }
+}

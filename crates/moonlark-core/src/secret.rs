@@ -1,0 +1,127 @@
+//! Secrets: held, compared, never printed.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::problem::Problem;
+use crate::value::Value;
+
+/// The secret values of one script's configuration, to be taken out of
+/// whatever leaves it.
+#[derive(Clone, Default)]
+pub struct Secrets(Vec<Secret>);
+
+#[derive(Clone)]
+pub struct Secret {
+    /// The configuration key, which replaces the value.
+    pub key: String,
+    pub value: String,
+    /// Secret by its name, so never part of a result. Values that only came
+    /// from the environment (a base URL, say) may be.
+    pub by_name: bool,
+}
+
+/// Shorter values would turn up in ordinary text.
+const SHORTEST: usize = 4;
+
+impl Secrets {
+    pub fn new(mut secrets: Vec<Secret>) -> Self {
+        secrets.retain(|secret| secret.value.len() >= SHORTEST);
+        // A secret that contains another goes first, so no tail of it is left.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.value.len()));
+        Self(secrets)
+    }
+
+    /// For logs and errors: every configured secret.
+    pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        redact(self.0.iter(), text)
+    }
+
+    pub fn redact_problem(&self, problem: &mut Problem) {
+        if !self.0.is_empty() {
+            problem.map_text(|text| self.redact(text).into_owned());
+        }
+    }
+
+    /// For results: only what is secret by its name.
+    pub fn redact_result(&self, value: Value) -> Value {
+        if self.0.iter().any(|secret| secret.by_name) { self.redact_value(value) } else { value }
+    }
+
+    fn redact_value(&self, value: Value) -> Value {
+        let edit = |text: String| match redact(self.0.iter().filter(|s| s.by_name), &text) {
+            Cow::Owned(redacted) => redacted,
+            Cow::Borrowed(_) => text,
+        };
+        match value {
+            Value::Str(text) => Value::Str(edit(text)),
+            Value::Array(items) => {
+                Value::Array(items.into_iter().map(|item| self.redact_value(item)).collect())
+            }
+            Value::Object(object) => Value::Object(
+                object.into_iter().map(|(key, item)| (edit(key), self.redact_value(item))).collect(),
+            ),
+            other => other,
+        }
+    }
+}
+
+fn redact<'a, 's>(secrets: impl Iterator<Item = &'s Secret>, text: &'a str) -> Cow<'a, str> {
+    let mut text = Cow::Borrowed(text);
+    for secret in secrets {
+        if text.contains(&secret.value) {
+            text = text.replace(&secret.value, &format!("[redacted:{}]", secret.key)).into();
+        }
+    }
+    text
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{} secrets]", self.0.len())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[redacted:{}]", self.key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secrets() -> Secrets {
+        let secret = |key: &str, value: &str, by_name| Secret {
+            key: key.into(),
+            value: value.into(),
+            by_name,
+        };
+        Secrets::new(vec![
+            secret("api_token", "hunter22", true),
+            secret("long_token", "hunter22-and-more", true),
+            secret("url", "https://jira.example", false),
+            secret("short", "ab", true),
+        ])
+    }
+
+    #[test]
+    fn logs_lose_every_secret_and_results_those_secret_by_name() {
+        assert_eq!(
+            secrets().redact("ab https://jira.example hunter22-and-more hunter22"),
+            "ab [redacted:url] [redacted:long_token] [redacted:api_token]"
+        );
+        assert_eq!(
+            secrets().redact_result(Value::object([(
+                "hunter22",
+                Value::from(vec!["https://jira.example/browse/1", "x hunter22"])
+            )])),
+            Value::object([(
+                "[redacted:api_token]",
+                Value::from(vec!["https://jira.example/browse/1", "x [redacted:api_token]"])
+            )])
+        );
+        assert_eq!(format!("{:?}", secrets()), "[3 secrets]");
+    }
+}

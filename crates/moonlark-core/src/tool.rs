@@ -1,0 +1,154 @@
+//! Anything callable by name: value in, value out.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::call::Call;
+use crate::grant::Grants;
+use crate::limits::Limits;
+use crate::problem::Result;
+use crate::schema::Schema;
+use crate::secret::Secrets;
+use crate::value::Value;
+
+pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+pub struct Tool {
+    pub name: String,
+    /// Further names it answers to.
+    pub aliases: Vec<String>,
+    pub description: String,
+    pub version: Option<String>,
+    pub input: Schema,
+    /// What the result looks like, where the author said so.
+    pub output: Option<Schema>,
+    pub effects: Effects,
+    pub source: Arc<Source>,
+    /// What a call of it may do and use.
+    pub scope: Arc<Scope>,
+    /// Only the gateway may reach it: validation, limits and the record would
+    /// otherwise have a way around them.
+    pub(crate) body: Body,
+}
+
+/// What a call does to the world. Defaults are the careful ones of MCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Effects {
+    pub read_only: bool,
+    pub destructive: bool,
+    pub idempotent: bool,
+    pub open_world: bool,
+}
+
+impl Default for Effects {
+    fn default() -> Self {
+        Self { read_only: false, destructive: true, idempotent: false, open_world: true }
+    }
+}
+
+impl Effects {
+    pub const READ: Effects =
+        Effects { read_only: true, destructive: false, idempotent: true, open_world: false };
+}
+
+/// Where tools come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    pub kind: SourceKind,
+    /// `http` for a module, the file's path for a script.
+    pub name: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SourceKind {
+    /// A function of a host module.
+    Host,
+    /// Part of Moonlark itself, such as `search`.
+    Builtin,
+    /// A Lua script in the tools folder or the configuration.
+    Script,
+}
+
+/// What the calls of one source may do and use: its grants, limits,
+/// configuration, and the secrets in that.
+#[derive(Debug, Default)]
+pub struct Scope {
+    pub grants: Grants,
+    pub limits: Limits,
+    /// `context.config`.
+    pub config: Value,
+    pub secrets: Secrets,
+}
+
+type NowBody = dyn Fn(&Call, Value) -> Result<Value> + Send + Sync;
+type LaterBody = dyn Fn(Call, Value) -> BoxFuture<Result<Value>> + Send + Sync;
+
+/// What runs behind a tool. A body that waits is dropped to cancel it.
+#[derive(Clone)]
+pub enum Body {
+    /// Pure computation: done when it returns.
+    Now(Arc<NowBody>),
+    /// May wait.
+    Later(Arc<LaterBody>),
+}
+
+impl Body {
+    pub fn now(body: impl Fn(&Call, Value) -> Result<Value> + Send + Sync + 'static) -> Self {
+        Body::Now(Arc::new(body))
+    }
+
+    pub fn later<F>(body: impl Fn(Call, Value) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<Value>> + Send + 'static,
+    {
+        Body::Later(Arc::new(move |call, args| Box::pin(body(call, args))))
+    }
+}
+
+impl Tool {
+    /// A tool with careful defaults; set the public fields for the rest.
+    pub fn new(name: impl Into<String>, source: Arc<Source>, input: Schema, body: Body) -> Self {
+        Self {
+            name: name.into(),
+            aliases: Vec::new(),
+            description: String::new(),
+            version: None,
+            input,
+            output: None,
+            effects: Effects::default(),
+            source,
+            scope: Arc::default(),
+            body,
+        }
+    }
+
+    /// The same tool under another name.
+    #[must_use]
+    pub fn renamed(&self, name: String) -> Tool {
+        Tool {
+            name,
+            aliases: self.aliases.clone(),
+            description: self.description.clone(),
+            version: self.version.clone(),
+            input: self.input.clone(),
+            output: self.output.clone(),
+            effects: self.effects,
+            source: self.source.clone(),
+            scope: self.scope.clone(),
+            body: self.body.clone(),
+        }
+    }
+
+    /// Whether the call blocks nobody: it can be made where nothing may wait.
+    pub fn is_instant(&self) -> bool {
+        matches!(self.body, Body::Now(_))
+    }
+}
+
+impl fmt::Debug for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tool({})", self.name)
+    }
+}

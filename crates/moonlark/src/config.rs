@@ -1,0 +1,204 @@
+//! `moonlark.toml` as structs: every key, its meaning, its default.
+//!
+//! The doc comments here are the documentation: [`schema`] turns them into the
+//! JSON Schema that editors and the checker use, [`reference`] into the page in
+//! the docs. Where a file is found, how it is checked and how `${VAR}` expands
+//! is not known here but in [`crate::config_file`].
+
+mod reference;
+mod schema;
+mod script_config;
+mod seconds;
+mod size;
+
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+pub use reference::reference;
+pub use schema::schema;
+pub use script_config::{ScriptConfig, Secret};
+pub use seconds::Seconds;
+pub use size::{BadSize, Size};
+
+/// Every key is optional; without a file, all defaults hold.
+///
+/// `${VAR}` in any string is replaced by that environment variable, and a
+/// variable that is not set is an error unless a default is given:
+/// `${VAR:-default}`. `$${` is a literal `${`. Paths are relative to the
+/// directory of the file.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(title = "moonlark.toml")]
+pub struct Config {
+    pub server: Server,
+    pub limits: LimitsConfig,
+    pub tools: Tools,
+}
+
+/// Where the HTTP server listens and whom it answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Server {
+    /// The address to listen on.
+    #[schemars(length(min = 1))]
+    pub host: String,
+    /// The port to listen on; 0 takes any free one.
+    pub port: u16,
+    /// Further names that the `Host` header of a request may have, beside
+    /// those of the address listened on.
+    #[schemars(example = ["moonlark.example.com"])]
+    pub allowed_hosts: Vec<String>,
+    /// Browser origins whose pages may call this server.
+    #[schemars(example = ["https://app.example.com"])]
+    pub allowed_origins: Vec<String>,
+}
+
+/// What one call, and everything it causes, may use.
+///
+/// A size is a number of bytes or a string such as `"64MB"`, in units of 1024.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitsConfig {
+    /// Seconds until a call is ended.
+    pub timeout: Seconds,
+    /// Memory of one script.
+    pub memory: Size,
+    /// Tool calls that one call may cause.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub calls: u32,
+    /// Tool calls in flight at once within one call.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub parallel: u32,
+    /// Log output of one call.
+    pub logs: Size,
+    /// One value that goes into or comes out of a tool.
+    pub value: Size,
+    /// The body of one HTTP response that a script reads.
+    pub http_body: Size,
+    /// The body of one HTTP request that the server takes.
+    pub request_body: Size,
+    /// Calls in progress at once in the whole server.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub runs: u32,
+    /// Limits of single tools, by tool name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tools: BTreeMap<String, ToolLimits>,
+}
+
+/// Limits of the tool `NAME`; a key that is not set is taken from `[limits]`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ToolLimits {
+    /// Seconds until a call is ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Seconds")]
+    pub timeout: Option<Seconds>,
+    /// Memory of one script.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Size")]
+    pub memory: Option<Size>,
+    /// Tool calls that one call may cause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u32", range(min = 0, max = 1_000_000), example = 100)]
+    pub calls: Option<u32>,
+    /// Tool calls in flight at once within one call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u32", range(min = 1, max = 10_000), example = 16)]
+    pub parallel: Option<u32>,
+    /// Log output of one call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Size")]
+    pub logs: Option<Size>,
+}
+
+/// Where tool scripts are found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tools {
+    /// The folder whose `*.lua` and `*.luau` files are tools.
+    #[schemars(length(min = 1))]
+    pub dir: String,
+    /// Reload a script when its file changes.
+    pub watch: bool,
+    /// Script tools with a configuration of their own, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub script: BTreeMap<String, ScriptTool>,
+}
+
+/// The script tool `NAME`. Every key that is not listed here is the script's
+/// own and reaches it as `context.config`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = reserve)]
+pub struct ScriptTool {
+    /// The script file.
+    #[schemars(length(min = 1), example = &"tools/create-ticket.luau")]
+    pub path: String,
+    /// Seconds until a call is ended; `limits.timeout` when not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Seconds")]
+    pub timeout: Option<Seconds>,
+    /// What the script may reach, as grants such as `net:api.github.com`,
+    /// `env:NAME`, `fs:write` and `tool:jira.*`.
+    #[serde(default)]
+    #[schemars(example = ["net:api.github.com"])]
+    pub allow: Vec<String>,
+    /// All other keys. They are never serialised, since some are secrets.
+    #[serde(flatten, skip_serializing)]
+    #[schemars(with = "Map<String, Value>")]
+    pub config: ScriptConfig,
+}
+
+/// Keys that a script table will have one day, with what is missing until then.
+/// They must not fall through to the script's own configuration: an operator
+/// who writes `approve = true` would believe that calls are being held.
+const RESERVED: [(&str, &str); 4] = [
+    ("approve", "this version of Moonlark does not hold calls for approval"),
+    ("rate", "this version of Moonlark does not limit how often a tool is called"),
+    ("concurrency", "this version of Moonlark does not limit how many calls of a tool run at once"),
+    ("expose", "this version of Moonlark shows every script tool to every agent"),
+];
+
+/// Put the reserved keys into the schema as properties that nothing satisfies.
+fn reserve(schema: &mut Schema) {
+    let Some(Value::Object(properties)) = schema.get_mut("properties") else { return };
+    for (key, missing) in RESERVED {
+        properties.insert(key.to_owned(), json!({ "description": missing, "not": {} }));
+    }
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            host: "127.0.0.1".to_owned(),
+            port: 7331,
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+        }
+    }
+}
+
+impl Default for LimitsConfig {
+    fn default() -> Self {
+        Self {
+            timeout: Seconds::new(30),
+            memory: Size::mb(64),
+            calls: 100,
+            parallel: 16,
+            logs: Size::mb(1),
+            value: Size::mb(32),
+            http_body: Size::mb(10),
+            request_body: Size::mb(4),
+            runs: 4000,
+            tools: BTreeMap::new(),
+        }
+    }
+}
+
+impl Default for Tools {
+    fn default() -> Self {
+        Self { dir: "tools".to_owned(), watch: true, script: BTreeMap::new() }
+    }
+}

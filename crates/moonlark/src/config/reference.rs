@@ -1,0 +1,71 @@
+//! The reference page of the configuration, drawn from its schema.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::{Size, schema};
+
+/// Markdown: a section for each table, a row for each key.
+pub fn reference() -> String {
+    let schema = schema();
+    let mut page = format!(
+        "# `moonlark.toml`\n\n<!-- Generated from the config structs; edit those. -->\n\n{}\n",
+        description(&schema)
+    );
+    sections(&mut page, &schema, "");
+    page
+}
+
+/// A section for `table` when it has keys, then those of the tables in it.
+fn sections(page: &mut String, schema: &Value, table: &str) {
+    let properties = || schema["properties"].as_object().into_iter().flatten();
+    let (tables, keys): (Vec<_>, Vec<_>) = properties().partition(|(_, key)| key["type"] == "object");
+    if !keys.is_empty() {
+        let _ = write!(page, "\n## `[{table}]`\n\n{}\n\n", description(schema));
+        page.push_str("| key | type | default | description |\n|---|---|---|---|\n");
+    }
+    for (name, key) in keys {
+        row(page, name, key, is_required(schema, name));
+    }
+    for (name, inner) in tables {
+        let path = if table.is_empty() { name.clone() } else { format!("{table}.{name}") };
+        match &inner["additionalProperties"] {
+            named @ Value::Object(_) => sections(page, named, &format!("{path}.NAME")),
+            _ => sections(page, inner, &path),
+        }
+    }
+}
+
+fn row(page: &mut String, name: &str, key: &Value, required: bool) {
+    let (kind, text) = match key.get("not") {
+        Some(_) => ("reserved".to_owned(), format!("Cannot be set: {}.", description(key))),
+        None => (kind(key), description(key)),
+    };
+    let default = match key.get("default") {
+        Some(default) => format!("`{default}`"),
+        None if required => "required".to_owned(),
+        None => "none".to_owned(),
+    };
+    let text = text.replace('\n', " ").replace('|', "\\|");
+    let _ = writeln!(page, "| `{name}` | {kind} | {default} | {text} |");
+}
+
+fn kind(key: &Value) -> String {
+    if key["format"] == Size::FORMAT {
+        return "size".to_owned();
+    }
+    match key["type"].as_str() {
+        Some("array") => format!("array of {}s", kind(&key["items"])),
+        Some(name) => name.to_owned(),
+        None => "any".to_owned(),
+    }
+}
+
+fn description(schema: &Value) -> String {
+    schema["description"].as_str().unwrap_or_default().to_owned()
+}
+
+fn is_required(schema: &Value, name: &str) -> bool {
+    schema["required"].as_array().is_some_and(|required| required.iter().any(|key| key == name))
+}

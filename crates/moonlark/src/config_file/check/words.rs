@@ -1,0 +1,137 @@
+//! What a schema expects, in words for messages and hints.
+
+use serde_json::Value;
+use toml::de::DeValue;
+
+use super::super::key_path::KeyPath;
+use crate::config::Size;
+
+/// Whether a value of this TOML type can fit at all.
+pub(super) fn accepts(schema: &Value, value: &DeValue<'_>) -> bool {
+    let mut types = types(schema).peekable();
+    if types.peek().is_none() {
+        return true;
+    }
+    types.any(|name| match value {
+        DeValue::String(_) => name == "string",
+        DeValue::Integer(_) => name == "integer" || name == "number",
+        DeValue::Float(_) => name == "number",
+        DeValue::Boolean(_) => name == "boolean",
+        DeValue::Array(_) => name == "array",
+        DeValue::Table(_) => name == "object",
+        DeValue::Datetime(_) => false,
+    })
+}
+
+/// "an integer", "a size".
+pub(super) fn expected(schema: &Value) -> &'static str {
+    if schema["format"] == Size::FORMAT {
+        return "a size";
+    }
+    match types(schema).next() {
+        Some("string") => "a string",
+        Some("integer") => "an integer",
+        Some("number") => "a number",
+        Some("boolean") => "a boolean",
+        Some("array") => "an array",
+        Some("object") => "a table",
+        _ => "something else",
+    }
+}
+
+/// How to write it right.
+pub(super) fn hint(schema: &Value, path: &KeyPath) -> String {
+    if let Some(example) = example(schema) {
+        return format!("for example: {} = {example}", path.last());
+    }
+    match types(schema).next() {
+        Some("object") => format!("write it as a table: [{path}]"),
+        Some("string") => "write it in quotes".to_owned(),
+        _ => "write it as a string, or leave it out".to_owned(),
+    }
+}
+
+/// The default where it says something, else the example, as TOML.
+pub(super) fn example(schema: &Value) -> Option<String> {
+    let default = schema.get("default").filter(|default| *default != &Value::Array(Vec::new()));
+    default.or_else(|| schema.get("examples")?.get(0)).map(Value::to_string)
+}
+
+/// What the number must be, when it is not.
+pub(super) fn outside(schema: &Value, number: f64) -> Option<String> {
+    let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_f64);
+    let (minimum, above, maximum) = (bound("minimum"), bound("exclusiveMinimum"), bound("maximum"));
+
+    let fits = minimum.is_none_or(|minimum| number >= minimum)
+        && above.is_none_or(|above| number > above)
+        && maximum.is_none_or(|maximum| number <= maximum);
+    if fits {
+        return None;
+    }
+    let bounds = [
+        minimum.map(|minimum| format!("at least {minimum}")),
+        above.map(|above| format!("more than {above}")),
+        maximum.map(|maximum| format!("at most {maximum}")),
+    ];
+    Some(format!("must be {}", bounds.into_iter().flatten().collect::<Vec<_>>().join(" and ")))
+}
+
+/// The keys of a table that may be set.
+pub(super) fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    let all = schema["properties"].as_object().into_iter().flatten();
+    all.filter(|(_, property)| property.get("not").is_none())
+}
+
+fn types(schema: &Value) -> impl Iterator<Item = &str> {
+    let (one, many) = (schema["type"].as_str(), schema["type"].as_array());
+    one.into_iter().chain(many.into_iter().flatten().filter_map(Value::as_str))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::schema;
+
+    /// Constraints are checked here or in `check`; the rest only describes.
+    const CHECKED: [&str; 12] = [
+        "additionalProperties",
+        "exclusiveMinimum",
+        "format",
+        "items",
+        "maximum",
+        "minLength",
+        "minimum",
+        "not",
+        "pattern", // of a size, which is parsed instead
+        "properties",
+        "required",
+        "type",
+    ];
+    const DESCRIBING: [&str; 5] = ["$schema", "default", "description", "examples", "title"];
+
+    fn check_keywords(schema: &Value) {
+        let Value::Object(object) = schema else { return };
+        for (keyword, value) in object {
+            let known =
+                CHECKED.contains(&keyword.as_str()) || DESCRIBING.contains(&keyword.as_str());
+            assert!(known, "the checker does not know {keyword}");
+            match (keyword.as_str(), value) {
+                ("properties", Value::Object(properties)) => {
+                    properties.values().for_each(check_keywords);
+                }
+                ("items" | "additionalProperties", value) => check_keywords(value),
+                ("minLength", value) => assert_eq!(value, 1),
+                ("pattern", _) => assert_eq!(object["format"], Size::FORMAT),
+                _ => {}
+            }
+        }
+        if object.get("type").is_some_and(|name| name == "integer") {
+            assert!(object.contains_key("maximum"), "an integer without a maximum: {schema}");
+        }
+    }
+
+    #[test]
+    fn the_checker_knows_every_keyword_that_the_structs_produce() {
+        check_keywords(&schema());
+    }
+}

@@ -1,0 +1,161 @@
+//! `${VAR}` in one string: the text with its variables filled in.
+//!
+//! One pass, left to right: what a variable holds is never scanned, so a value
+//! from outside cannot reach for another variable.
+
+use super::Env;
+
+#[derive(Debug, PartialEq, Eq, Default)]
+pub(super) struct Expanded {
+    pub(super) text: String,
+    /// Each variable that was named and what stands in its place.
+    pub(super) variables: Vec<(String, String)>,
+}
+
+/// Why a string cannot be expanded. It never holds a part of the string but the
+/// name of a variable, since the rest may be secret.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    Missing(String),
+    Unterminated,
+    NotAName,
+    NestedDefault(String),
+}
+
+pub(super) fn expand(text: &str, env: Env<'_>) -> Result<Expanded, Vec<Fault>> {
+    let mut expanded = Expanded::default();
+    let mut faults = Vec::new();
+    let mut rest = text;
+    while let Some(start) = rest.find("${") {
+        let (before, after) = (&rest[..start], &rest[start + 2..]);
+        if let Some(before) = before.strip_suffix('$') {
+            expanded.text.push_str(before);
+            expanded.text.push_str("${");
+            rest = after;
+            continue;
+        }
+        expanded.text.push_str(before);
+        let Some(end) = after.find('}') else {
+            faults.push(Fault::Unterminated);
+            rest = "";
+            break;
+        };
+        match resolve(&after[..end], env) {
+            Ok((name, value)) => {
+                expanded.text.push_str(&value);
+                expanded.variables.push((name.to_owned(), value));
+            }
+            Err(fault) => faults.push(fault),
+        }
+        rest = &after[end + 1..];
+    }
+    expanded.text.push_str(rest);
+    if faults.is_empty() { Ok(expanded) } else { Err(faults) }
+}
+
+/// What stands between the braces: `NAME` or `NAME:-default`.
+fn resolve<'a>(inside: &'a str, env: Env<'_>) -> Result<(&'a str, String), Fault> {
+    let (name, default) = match inside.split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
+        None => (inside, None),
+    };
+    if !is_name(name) {
+        return Err(Fault::NotAName);
+    }
+    // The first brace ended it, so `${A:-${B}}` would quietly mean `${B` and `}`.
+    if default.is_some_and(|default| default.contains("${")) {
+        return Err(Fault::NestedDefault(name.to_owned()));
+    }
+    match env(name).or_else(|| default.map(str::to_owned)) {
+        Some(value) => Ok((name, value)),
+        None => Err(Fault::Missing(name.to_owned())),
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env(name: &str) -> Option<String> {
+        let value = match name {
+            "A" => "${B}",
+            "B" => "bee",
+            "EMPTY" => "",
+            "BRACE" => "}",
+            _ => return None,
+        };
+        Some(value.to_owned())
+    }
+
+    fn check(text: &str, expected: &str) {
+        assert_eq!(expand(text, &env).map(|e| e.text), Ok(expected.to_owned()), "{text}");
+    }
+
+    fn check_faults(text: &str, expected: &[Fault]) {
+        assert_eq!(expand(text, &env).unwrap_err(), expected, "{text}");
+    }
+
+    #[test]
+    fn variables_expand_once() {
+        check("", "");
+        check("plain", "plain");
+        check("${B}", "bee");
+        check("<${B}|${B}>", "<bee|bee>");
+        check("${A}", "${B}");
+        check("${A}}", "${B}}");
+        check("${EMPTY}", "");
+        check("${BRACE}${B}", "}bee");
+        check("größe ${B} ü", "größe bee ü");
+    }
+
+    #[test]
+    fn a_default_stands_in_for_a_variable_that_is_not_set() {
+        check("${NONE:-x}", "x");
+        check("${NONE:-}", "");
+        check("${NONE:-a:-b}", "a:-b");
+        check("${B:-x}", "bee");
+        check("${EMPTY:-x}", "");
+    }
+
+    #[test]
+    fn doubled_dollars_give_a_literal_brace() {
+        check("$${B}", "${B}");
+        check("$$${B}", "$${B}");
+        check("$${", "${");
+        check("$${${B}", "${bee");
+        check("a $ b $$ c {d}", "a $ b $$ c {d}");
+        check("$", "$");
+    }
+
+    #[test]
+    fn every_fault_of_a_string_is_found() {
+        check_faults("${NONE}", &[Fault::Missing("NONE".into())]);
+        check_faults("${X} ${Y}", &[Fault::Missing("X".into()), Fault::Missing("Y".into())]);
+        check_faults("${B", &[Fault::Unterminated]);
+        check_faults("${", &[Fault::Unterminated]);
+        check_faults("${NONE} ${", &[Fault::Missing("NONE".into()), Fault::Unterminated]);
+        check_faults("${}", &[Fault::NotAName]);
+        check_faults("${1}", &[Fault::NotAName]);
+        check_faults("${a b}", &[Fault::NotAName]);
+        check_faults("${:-x}", &[Fault::NotAName]);
+        check_faults("${A:x}", &[Fault::NotAName]);
+        check_faults("${A=B}", &[Fault::NotAName]);
+        check_faults("${X:-${B}}", &[Fault::NestedDefault("X".into())]);
+    }
+
+    #[test]
+    fn the_variables_are_remembered_with_what_they_gave() {
+        let expanded = expand("${B} $${A} ${NONE:-x}", &env).unwrap();
+        assert_eq!(expanded.text, "bee ${A} x");
+        assert_eq!(
+            expanded.variables,
+            [("B".to_owned(), "bee".to_owned()), ("NONE".to_owned(), "x".to_owned())]
+        );
+    }
+}

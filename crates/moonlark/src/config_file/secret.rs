@@ -1,0 +1,116 @@
+//! Which of a script's configuration values are secret.
+//!
+//! A string is when a name on the way to it looks like one, or when it holds a
+//! variable of the environment, whatever that variable is called.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::key_path::KeyPath;
+use crate::config::Secret;
+
+/// The variables of every string that has some: name and what it gave.
+pub(super) type Variables = BTreeMap<KeyPath, Vec<(String, String)>>;
+
+/// The secrets of the script `name`, in the order of its table.
+pub(super) fn secrets(name: &str, values: &Map<String, Value>, variables: &Variables) -> Vec<Secret> {
+    let table = KeyPath::of(["tools", "script", name]);
+    let mut found = Vec::new();
+    for (key, value) in values {
+        collect(value, &mut table.with(key), table.depth(), variables, &mut found);
+    }
+    found
+}
+
+fn collect(
+    value: &Value,
+    path: &mut KeyPath,
+    table: usize,
+    variables: &Variables,
+    found: &mut Vec<Secret>,
+) {
+    match value {
+        Value::String(text) => {
+            let variables = variables.get(path).map(Vec::as_slice).unwrap_or_default();
+            string(text, &path.skip(table), variables, found);
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                path.index(index);
+                collect(item, path, table, variables, found);
+                path.pop();
+            }
+        }
+        Value::Object(object) => {
+            for (key, value) in object {
+                path.key(key);
+                collect(value, path, table, variables, found);
+                path.pop();
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// The whole text, and each variable's part of it: of `Bearer ${TOKEN}` a script
+/// or a server may well echo the token alone. Nothing empty, since an empty text
+/// hides nothing and occurs everywhere.
+fn string(text: &str, key: &KeyPath, variables: &[(String, String)], found: &mut Vec<Secret>) {
+    let key_is = key.names().any(looks_secret);
+    let variable_is = variables.iter().any(|(name, _)| looks_secret(name));
+    if text.is_empty() || !(key_is || !variables.is_empty()) {
+        return;
+    }
+    found.push(Secret::new(key.to_string(), text, key_is || variable_is));
+    for (name, part) in variables {
+        if !part.is_empty() && part != text {
+            found.push(Secret::new(key.to_string(), part, looks_secret(name)));
+        }
+    }
+}
+
+const SECRET_WORDS: [&str; 9] = [
+    "token",
+    "secret",
+    "password",
+    "passwd",
+    "apikey",
+    "privatekey",
+    "credential",
+    "webhook",
+    "cookie",
+];
+
+fn looks_secret(name: &str) -> bool {
+    let plain = name.to_lowercase().replace(['_', '-'], "");
+    SECRET_WORDS.iter().any(|word| plain.contains(word)) || speaks_of_auth(&plain)
+}
+
+/// `auth`, `oauth_url`, `authorization`, but not `author`: hiding every mention
+/// of an author's name would spoil results and protect nothing.
+fn speaks_of_auth(plain: &str) -> bool {
+    plain.match_indices("auth").any(|(at, _)| {
+        let after = &plain[at + 4..];
+        !after.starts_with("or") || after.starts_with("oriz") || after.starts_with("oris")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_speak_of_a_secret_look_secret() {
+        for name in [
+            "token", "API_TOKEN", "client-secret", "dbPassword", "passwd", "api_key", "apiKey",
+            "X-Api-Key", "private_key", "credentials", "webhook_url", "auth", "oauth",
+            "Authorization", "authorisation", "cookie", "ÄPI_TOKEN",
+        ] {
+            assert!(looks_secret(name), "{name}");
+        }
+        for name in ["", "url", "project", "key", "author", "authors", "co_author_name", "pass"] {
+            assert!(!looks_secret(name), "{name}");
+        }
+    }
+}
