@@ -1,0 +1,3 @@
+//! Integration tests of Moonlark; see `tests/README.md`.
+#![cfg(test)]
+mod smoke;

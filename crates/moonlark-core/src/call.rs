@@ -133,6 +133,17 @@ impl Call {
         })))
     }
 
+    pub(crate) fn with_scope(&self, scope: Arc<Scope>) -> Call {
+        Call(Arc::new(Inner {
+            root: self.0.root.clone(),
+            tool: String::new(),
+            deadline: Instant::now() + scope.limits.timeout,
+            scope,
+            // Below a surface: what it calls needs a grant.
+            depth: 1,
+        }))
+    }
+
     pub fn gateway(&self) -> &Gateway {
         &self.0.root.gateway
     }

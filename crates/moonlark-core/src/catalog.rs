@@ -69,11 +69,8 @@ impl Catalog {
     pub fn find(&self, name: &str) -> Result<&Arc<Tool>> {
         self.by_name.get(name).ok_or_else(|| {
             let hint = nearest(name, self.by_name.keys().map(String::as_str));
-            Problem::new(
-                Code::NotFound,
-                format!("no tool registered with name: {}", shorten(name)),
-            )
-            .maybe_hint(hint.map(|near| format!("did you mean {near}?")))
+            Problem::new(Code::NotFound, format!("no tool registered with name: {}", shorten(name)))
+                .maybe_hint(hint.map(|near| format!("did you mean {near}?")))
         })
     }
 

@@ -16,7 +16,7 @@ use crate::call::{Call, Caller, Events};
 use crate::catalog::Catalog;
 use crate::limits::seconds;
 use crate::problem::{Code, Problem, Result};
-use crate::tool::{Body, BoxFuture, SourceKind, Tool};
+use crate::tool::{Body, BoxFuture, Scope, SourceKind, Tool};
 use crate::value::Value;
 
 /// Cheap to clone; all clones are the same gateway.
@@ -84,6 +84,11 @@ impl Gateway {
         Ok(Call::root(self.clone(), self.catalog(), caller, events, permit))
     }
 
+    /// A call that is no tool's: what a script does while it loads.
+    pub fn scoped(&self, caller: Caller, scope: Arc<Scope>) -> Result<Call> {
+        Ok(self.open(caller, None)?.with_scope(scope))
+    }
+
     /// Call the tool `name` as a child of `parent`.
     pub async fn call(&self, parent: &Call, name: &str, args: Value) -> Result<Value> {
         let tool = parent.catalog().find(name)?;
@@ -132,7 +137,9 @@ async fn run(call: Call, tool: Arc<Tool>, args: Value) -> Result<Value> {
     // A panic anywhere below is our defect, but it must cost one call only.
     let body = AssertUnwindSafe(body).catch_unwind();
     let result = match tokio::time::timeout_at(call.deadline(), body).await {
-        Ok(Ok(result)) => result,
+        // The engine may notice first; the words are the same.
+        Ok(Ok(Err(problem))) if problem.code == Code::Timeout => Err(timed_out(&tool)),
+        Ok(Ok(result)) => result.and_then(|value| tool.check_output(value)),
         Ok(Err(_panic)) => {
             Err(Problem::internal(format!("tool '{}' failed inside Moonlark", tool.name))
                 .hint("this is a defect of Moonlark: please report it with the server's log"))
@@ -151,7 +158,7 @@ async fn run(call: Call, tool: Arc<Tool>, args: Value) -> Result<Value> {
 }
 
 /// The Problem of a call that ran past its deadline.
-pub fn timed_out(tool: &Tool) -> Problem {
+fn timed_out(tool: &Tool) -> Problem {
     Problem::new(
         Code::Timeout,
         format!("tool '{}' timed out after {}", tool.name, seconds(tool.scope.limits.timeout)),

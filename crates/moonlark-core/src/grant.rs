@@ -40,9 +40,7 @@ impl FromStr for Grant {
             "net" => {
                 let (host, port) = split_port(what);
                 let port = match port {
-                    Some(port) => {
-                        Some(port.parse().map_err(|_| bad("the port is not a number"))?)
-                    }
+                    Some(port) => Some(port.parse().map_err(|_| bad("the port is not a number"))?),
                     None => None,
                 };
                 Ok(Grant::Net { host: host.to_ascii_lowercase(), port })
@@ -158,7 +156,8 @@ impl Grants {
 
     /// May the script call `tool`?
     pub fn tool(&self, tool: &str) -> Result<()> {
-        let allowed = |grant: &Grant| matches!(grant, Grant::Tool(pattern) if matches_pattern(pattern, tool));
+        let allowed =
+            |grant: &Grant| matches!(grant, Grant::Tool(pattern) if matches_pattern(pattern, tool));
         if self.grants.iter().any(allowed) {
             return Ok(());
         }
@@ -271,7 +270,9 @@ fn host_name(host: &Host<&str>) -> String {
 /// Names that mean this machine or this network without asking DNS.
 fn is_local_name(domain: &str) -> bool {
     let domain = domain.trim_end_matches('.').to_ascii_lowercase();
-    domain == "localhost" || domain.ends_with(".localhost") || domain.ends_with(".local")
+    domain == "localhost"
+        || domain.ends_with(".localhost")
+        || domain.ends_with(".local")
         || domain.ends_with(".internal")
 }
 
@@ -358,12 +359,26 @@ mod tests {
     #[test]
     fn every_spelling_of_a_local_address_is_denied() {
         for url in [
-            "http://127.0.0.1/", "http://2130706433/", "http://0x7f.1/", "http://017700000001/",
-            "http://0.0.0.0/", "http://[::1]/", "http://[::ffff:127.0.0.1]/", "http://[::]/",
-            "http://10.0.0.1/", "http://172.16.0.1/", "http://192.168.1.1/",
-            "http://169.254.169.254/latest", "http://100.64.0.1/", "http://[fd00::1]/",
-            "http://[fe80::1]/", "http://[64:ff9b::7f00:1]/", "http://[2002:7f00:1::]/",
-            "http://user@127.0.0.1/", "http://LOCALHOST./", "http://a.localhost/",
+            "http://127.0.0.1/",
+            "http://2130706433/",
+            "http://0x7f.1/",
+            "http://017700000001/",
+            "http://0.0.0.0/",
+            "http://[::1]/",
+            "http://[::ffff:127.0.0.1]/",
+            "http://[::]/",
+            "http://10.0.0.1/",
+            "http://172.16.0.1/",
+            "http://192.168.1.1/",
+            "http://169.254.169.254/latest",
+            "http://100.64.0.1/",
+            "http://[fd00::1]/",
+            "http://[fe80::1]/",
+            "http://[64:ff9b::7f00:1]/",
+            "http://[2002:7f00:1::]/",
+            "http://user@127.0.0.1/",
+            "http://LOCALHOST./",
+            "http://a.localhost/",
             "http://metadata.google.internal/",
         ] {
             assert!(reach(&[], url).starts_with("error[denied]"), "{url}: {}", reach(&[], url));
@@ -374,9 +389,15 @@ mod tests {
     #[test]
     fn patterns_match_whole_names() {
         for (pattern, name, expected) in [
-            ("jira_*", "jira_create", true), ("jira_*", "xjira_create", false), ("*", "", true),
-            ("a*c", "abc", true), ("a*c", "acb", false), ("echo", "echo", true),
-            ("echo", "echo2", false), ("*a*a", "aa", true), ("*.github.com", "github.com", false),
+            ("jira_*", "jira_create", true),
+            ("jira_*", "xjira_create", false),
+            ("*", "", true),
+            ("a*c", "abc", true),
+            ("a*c", "acb", false),
+            ("echo", "echo", true),
+            ("echo", "echo2", false),
+            ("*a*a", "aa", true),
+            ("*.github.com", "github.com", false),
         ] {
             assert_eq!(matches_pattern(pattern, name), expected, "{pattern} {name}");
         }
@@ -385,6 +406,8 @@ mod tests {
     #[test]
     fn a_malformed_grant_says_what_grants_look_like() {
         let text = "web:x".parse::<Grant>().unwrap_err().to_string();
-        assert!(text.starts_with("error[bad_config]: \"web:x\" is not a grant: the kind is none of"));
+        assert!(
+            text.starts_with("error[bad_config]: \"web:x\" is not a grant: the kind is none of")
+        );
     }
 }

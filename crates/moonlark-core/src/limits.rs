@@ -53,8 +53,11 @@ pub struct Usage {
 impl Usage {
     pub fn count_call(&self, limits: &Limits) -> Result<()> {
         if self.calls.fetch_add(1, Ordering::Relaxed) >= limits.calls {
-            return Err(Problem::limit(format!("more than {} tool calls in one call", limits.calls))
-                .hint("raise limits.calls"));
+            return Err(Problem::limit(format!(
+                "more than {} tool calls in one call",
+                limits.calls
+            ))
+            .hint("raise limits.calls"));
         }
         Ok(())
     }

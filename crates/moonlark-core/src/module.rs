@@ -210,8 +210,8 @@ impl Module {
 
 fn object_schema<A: JsonSchema>() -> Map<String, Json> {
     // Inlined, so that a parameter's schema stands by itself.
-    let settings =
-        schemars::generate::SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let settings = schemars::generate::SchemaSettings::draft2020_12()
+        .with(|settings| settings.inline_subschemas = true);
     match settings.into_generator().into_root_schema_for::<A>().to_value() {
         Json::Object(mut map) => {
             map.remove("$schema");

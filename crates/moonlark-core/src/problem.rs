@@ -71,10 +71,7 @@ impl Code {
 
     /// Whether the same call may succeed when it is made again later.
     pub fn retryable(self) -> bool {
-        matches!(
-            self,
-            Code::Timeout | Code::RateLimited | Code::Unavailable | Code::Cancelled
-        )
+        matches!(self, Code::Timeout | Code::RateLimited | Code::Unavailable | Code::Cancelled)
     }
 }
 
@@ -275,9 +272,6 @@ mod tests {
             problem.to_string(),
             "error[denied]: http.get may not reach api.example.com\n  --> tools/tickets.luau:12\nhint: add \"net:api.example.com\" to allow"
         );
-        assert_eq!(
-            problem.line(),
-            "tools/tickets.luau:12: http.get may not reach api.example.com"
-        );
+        assert_eq!(problem.line(), "tools/tickets.luau:12: http.get may not reach api.example.com");
     }
 }

@@ -55,7 +55,9 @@ impl Schema {
 
     /// Fill in defaults, then check; the Problem names every bad parameter.
     pub fn check(&self, mut args: Value) -> Result<Value> {
-        let Some(validator) = &self.validator else { return Ok(args) };
+        if self.validator.is_none() {
+            return Ok(args);
+        }
         if !matches!(args, Value::Object(_)) {
             return Err(Problem::bad_request(format!(
                 "the parameters must be an object, got {}",
@@ -63,13 +65,32 @@ impl Schema {
             )));
         }
         self.defaults.fill(&mut args);
-        let json = args.to_json_lossy();
+        self.violations(&args).map_err(Problem::bad_request)?;
+        Ok(args)
+    }
+
+    /// What is wrong with `value`, in words.
+    pub fn violations(&self, value: &Value) -> Result<(), String> {
+        let Some(validator) = &self.validator else { return Ok(()) };
+        let json = value.to_json_lossy();
         if validator.is_valid(&json) {
-            return Ok(args);
+            return Ok(());
         }
         let errors: Vec<String> =
             validator.iter_errors(&json).take(5).map(|error| self.describe(&error)).collect();
-        Err(Problem::bad_request(errors.join("; ")))
+        Err(errors.join("; "))
+    }
+
+    /// Whether each default would itself be accepted.
+    pub fn check_defaults(&self) -> Result<(), String> {
+        let mut filled = Value::Object(Object::new());
+        self.defaults.fill(&mut filled);
+        let mut lenient = (*self.json).clone();
+        lenient.remove("required");
+        match Schema::compile(lenient) {
+            Ok(schema) => schema.violations(&filled),
+            Err(problem) => Err(problem.message),
+        }
     }
 
     /// The names of the parameters, for "did you mean".
@@ -83,21 +104,31 @@ impl Schema {
 
     fn describe(&self, error: &ValidationError<'_>) -> String {
         let path = dotted(error.instance_path().as_str());
-        let at = if path.is_empty() { "the parameters".to_owned() } else { format!("parameter '{path}'") };
-        let inside = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        let at = if path.is_empty() {
+            "the parameters".to_owned()
+        } else {
+            format!("parameter '{path}'")
+        };
+        let inside =
+            |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
         match error.kind() {
             ValidationErrorKind::Required { property } => {
                 format!("missing required parameter: {}", inside(property.as_str().unwrap_or("?")))
             }
             ValidationErrorKind::AdditionalProperties { unexpected } => {
-                let names: Vec<String> = unexpected.iter().take(5).map(|name| self.unknown(&inside(name), name, path.is_empty())).collect();
+                let names: Vec<String> = unexpected
+                    .iter()
+                    .take(5)
+                    .map(|name| self.unknown(&inside(name), name, path.is_empty()))
+                    .collect();
                 names.join("; ")
             }
             ValidationErrorKind::Type { kind } => {
                 let expected = match kind {
                     TypeKind::Single(kind) => kind.to_string(),
                     TypeKind::Multiple(kinds) => {
-                        let kinds: Vec<String> = kinds.iter().map(|kind| kind.to_string()).collect();
+                        let kinds: Vec<String> =
+                            kinds.iter().map(|kind| kind.to_string()).collect();
                         kinds.join(" or ")
                     }
                 };
@@ -106,7 +137,11 @@ impl Schema {
             ValidationErrorKind::Enum { options } => {
                 let options: Vec<String> =
                     options.as_array().into_iter().flatten().map(plain).collect();
-                format!("{at} must be one of {}, got {}", options.join(", "), plain(error.instance()))
+                format!(
+                    "{at} must be one of {}, got {}",
+                    options.join(", "),
+                    plain(error.instance())
+                )
             }
             ValidationErrorKind::Minimum { limit } => format!("{at} must be at least {limit}"),
             ValidationErrorKind::Maximum { limit } => format!("{at} must be at most {limit}"),
@@ -240,14 +275,26 @@ mod tests {
     fn defaults_are_filled_in_and_problems_name_the_parameter() {
         for (args, expected) in [
             (json!({"title": "a"}), r#"{"title":"a","priority":"Low"}"#),
-            (json!({"title": "a", "opts": {}}), r#"{"title":"a","opts":{"deep":true},"priority":"Low"}"#),
+            (
+                json!({"title": "a", "opts": {}}),
+                r#"{"title":"a","opts":{"deep":true},"priority":"Low"}"#,
+            ),
             (json!({}), "missing required parameter: title"),
             (json!({"title": 1}), "parameter 'title' must be string, got integer"),
-            (json!({"title": "a", "priority": "Mid"}), "parameter 'priority' must be one of Low, High, got Mid"),
+            (
+                json!({"title": "a", "priority": "Mid"}),
+                "parameter 'priority' must be one of Low, High, got Mid",
+            ),
             (json!({"title": "a", "count": 0}), "parameter 'count' must be at least 1"),
             (json!({"title": "a", "count": 1.5}), "parameter 'count' must be integer, got number"),
-            (json!({"title": "a", "ids": [1, "x"]}), "parameter 'ids[1]' must be integer, got string"),
-            (json!({"titel": "a"}), "unknown parameter: titel (did you mean title?); missing required parameter: title"),
+            (
+                json!({"title": "a", "ids": [1, "x"]}),
+                "parameter 'ids[1]' must be integer, got string",
+            ),
+            (
+                json!({"titel": "a"}),
+                "unknown parameter: titel (did you mean title?); missing required parameter: title",
+            ),
             (json!({"title": "a", "zzz": 1}), "unknown parameter: zzz"),
             (json!([]), "the parameters must be an object, got array"),
         ] {
@@ -257,7 +304,11 @@ mod tests {
 
     #[test]
     fn a_reference_outside_the_schema_is_a_problem() {
-        let Json::Object(schema) = json!({"$ref": "https://example.com/s.json"}) else { unreachable!() };
-        assert!(Schema::compile(schema).unwrap_err().message.starts_with("the schema is not valid"));
+        let Json::Object(schema) = json!({"$ref": "https://example.com/s.json"}) else {
+            unreachable!()
+        };
+        assert!(
+            Schema::compile(schema).unwrap_err().message.starts_with("the schema is not valid")
+        );
     }
 }

@@ -59,7 +59,10 @@ impl Secrets {
                 Value::Array(items.into_iter().map(|item| self.redact_value(item)).collect())
             }
             Value::Object(object) => Value::Object(
-                object.into_iter().map(|(key, item)| (edit(key), self.redact_value(item))).collect(),
+                object
+                    .into_iter()
+                    .map(|(key, item)| (edit(key), self.redact_value(item)))
+                    .collect(),
             ),
             other => other,
         }

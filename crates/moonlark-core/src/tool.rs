@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::call::Call;
 use crate::grant::Grants;
 use crate::limits::Limits;
-use crate::problem::Result;
+use crate::problem::{Place, Problem, Result};
 use crate::schema::Schema;
 use crate::secret::Secrets;
 use crate::value::Value;
@@ -138,6 +138,17 @@ impl Tool {
             source: self.source.clone(),
             scope: self.scope.clone(),
             body: self.body.clone(),
+        }
+    }
+
+    /// Hold the tool to its own output schema.
+    pub(crate) fn check_output(&self, value: Value) -> Result<Value> {
+        match self.output.as_ref().map(|output| output.violations(&value)) {
+            Some(Err(message)) => Err(Problem::tool_error(format!(
+                "the result does not match tool.output: {message}"
+            ))
+            .at(Place::file(self.source.name.clone()))),
+            _ => Ok(value),
         }
     }
 

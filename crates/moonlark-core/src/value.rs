@@ -466,8 +466,7 @@ impl<'de> Deserialize<'de> for Value {
                 while let Some(key) = map.next_key::<String>()? {
                     if key == NUMBER_TOKEN && object.is_empty() {
                         let text: String = map.next_value()?;
-                        let number: serde_json::Number =
-                            text.parse().map_err(de::Error::custom)?;
+                        let number: serde_json::Number = text.parse().map_err(de::Error::custom)?;
                         return number_value(&number)
                             .map_err(|problem| de::Error::custom(problem.message));
                     }
@@ -673,8 +672,20 @@ mod tests {
     #[test]
     fn json_round_trips_or_is_a_problem() {
         for same in [
-            "null", "true", "0", "-1", "1.5", "9007199254740993", "-9223372036854775808",
-            "\"\"", "\"ä\"", "[]", "{}", "[null]", "{\"b\":1,\"a\":[{}]}", "[1e300]",
+            "null",
+            "true",
+            "0",
+            "-1",
+            "1.5",
+            "9007199254740993",
+            "-9223372036854775808",
+            "\"\"",
+            "\"ä\"",
+            "[]",
+            "{}",
+            "[null]",
+            "{\"b\":1,\"a\":[{}]}",
+            "[1e300]",
         ] {
             let expected = if same == "[1e300]" { "[1e+300]" } else { same };
             assert_eq!(round_trip(same), expected);

@@ -1,0 +1,44 @@
+//! The host modules: what scripts can do beyond their language.
+//!
+//! One file per module, and [`all`] is the one list of them. Each module
+//! describes itself (see `moonlark_core::module`); nothing here knows an
+//! engine. Whatever touches the world does so with a proof from
+//! `moonlark_core::grant`, and what it can produce is bounded by the limits of
+//! the call it runs in.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod args;
+mod base64;
+mod crypto;
+mod env;
+mod json;
+mod log;
+mod progress;
+mod regex;
+mod sleep;
+mod time;
+mod url;
+
+#[cfg(test)]
+mod examples;
+#[cfg(test)]
+mod testing;
+
+use moonlark_core::Module;
+
+/// Every host module, in the order the reference lists them.
+pub fn all() -> Vec<Module> {
+    vec![
+        json::module(),
+        log::module(),
+        env::module(),
+        base64::module(),
+        crypto::module(),
+        time::module(),
+        regex::module(),
+        url::module(),
+        sleep::module(),
+        progress::module(),
+    ]
+}

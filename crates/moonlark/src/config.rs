@@ -136,7 +136,7 @@ pub struct ScriptTool {
     /// The script file.
     #[schemars(length(min = 1), example = &"tools/create-ticket.luau")]
     pub path: String,
-    /// Seconds until a call is ended; `limits.timeout` when not set.
+    /// Seconds until a call is ended; when not set, those of `[limits]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Seconds")]
     pub timeout: Option<Seconds>,
@@ -155,15 +155,29 @@ pub struct ScriptTool {
 /// They must not fall through to the script's own configuration: an operator
 /// who writes `approve = true` would believe that calls are being held.
 const RESERVED: [(&str, &str); 4] = [
-    ("approve", "this version of Moonlark does not hold calls for approval"),
-    ("rate", "this version of Moonlark does not limit how often a tool is called"),
-    ("concurrency", "this version of Moonlark does not limit how many calls of a tool run at once"),
-    ("expose", "this version of Moonlark shows every script tool to every agent"),
+    (
+        "approve",
+        "this version of Moonlark does not hold calls for approval",
+    ),
+    (
+        "rate",
+        "this version of Moonlark does not limit how often a tool is called",
+    ),
+    (
+        "concurrency",
+        "this version of Moonlark does not limit how many calls of a tool run at once",
+    ),
+    (
+        "expose",
+        "this version of Moonlark shows every script tool to every agent",
+    ),
 ];
 
 /// Put the reserved keys into the schema as properties that nothing satisfies.
 fn reserve(schema: &mut Schema) {
-    let Some(Value::Object(properties)) = schema.get_mut("properties") else { return };
+    let Some(Value::Object(properties)) = schema.get_mut("properties") else {
+        return;
+    };
     for (key, missing) in RESERVED {
         properties.insert(key.to_owned(), json!({ "description": missing, "not": {} }));
     }
@@ -199,6 +213,10 @@ impl Default for LimitsConfig {
 
 impl Default for Tools {
     fn default() -> Self {
-        Self { dir: "tools".to_owned(), watch: true, script: BTreeMap::new() }
+        Self {
+            dir: "tools".to_owned(),
+            watch: true,
+            script: BTreeMap::new(),
+        }
     }
 }

@@ -49,13 +49,22 @@ pub struct Loaded {
 /// The error is every problem of that file, in line order.
 pub fn load(explicit: Option<&Path>, cwd: &Path, env: Env<'_>) -> Result<Loaded, Vec<Problem>> {
     let Some(found) = find(explicit, cwd, env) else {
-        return Ok(Loaded { config: Config::default(), path: None, root: cwd.to_owned() });
+        return Ok(Loaded {
+            config: Config::default(),
+            path: None,
+            root: cwd.to_owned(),
+        });
     };
     let bytes = read(&found).map_err(|problem| vec![problem])?;
-    let config = parse(&bytes, env)
-        .map_err(|(valid, findings)| finding::place(findings, &found.label, valid))?;
+    let text = decode(&bytes, &found.label)?;
+    let config =
+        parse(text, env).map_err(|findings| finding::place(findings, &found.label, text))?;
     let root = found.path.parent().unwrap_or(cwd).to_owned();
-    Ok(Loaded { config, path: Some(found.path), root })
+    Ok(Loaded {
+        config,
+        path: Some(found.path),
+        root,
+    })
 }
 
 struct Found {
@@ -66,14 +75,23 @@ struct Found {
 
 fn find(explicit: Option<&Path>, cwd: &Path, env: Env<'_>) -> Option<Found> {
     if let Some(path) = explicit {
-        return Some(Found { path: cwd.join(path), label: path.display().to_string() });
+        return Some(Found {
+            path: cwd.join(path),
+            label: path.display().to_string(),
+        });
     }
     let local = cwd.join(FILE_NAME);
     if is_there(&local) {
-        return Some(Found { path: local, label: FILE_NAME.to_owned() });
+        return Some(Found {
+            path: local,
+            label: FILE_NAME.to_owned(),
+        });
     }
     let path = config_home(env)?.join("moonlark").join(FILE_NAME);
-    is_there(&path).then(|| Found { label: path.display().to_string(), path })
+    is_there(&path).then(|| Found {
+        label: path.display().to_string(),
+        path,
+    })
 }
 
 /// A file that is there but cannot be read, or a dangling link, counts as there:
@@ -81,13 +99,20 @@ fn find(explicit: Option<&Path>, cwd: &Path, env: Env<'_>) -> Option<Found> {
 fn is_there(path: &Path) -> bool {
     match path.symlink_metadata() {
         Ok(_) => true,
-        Err(error) => !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
+        Err(error) => !matches!(
+            error.kind(),
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+        ),
     }
 }
 
 /// Relative values are ignored, as the XDG specification asks.
 fn config_home(env: Env<'_>) -> Option<PathBuf> {
-    let absolute = |name| env(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let absolute = |name| {
+        env(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
     absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")))
 }
 
@@ -96,7 +121,7 @@ fn read(found: &Found) -> Result<Vec<u8>, Problem> {
         |message: String| Problem::bad_config(message).at(Place::file(found.label.as_str()));
     let unreadable = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => problem("there is no such file".to_owned())
-            .hint(format!("check the path, or leave it out to use {FILE_NAME} or the defaults")),
+            .hint("check the path, and where it leads if it is a link"),
         io::ErrorKind::IsADirectory => problem("this is a directory, not a file".to_owned())
             .hint(format!("name the file in it, such as {FILE_NAME}")),
         _ => problem(format!("the file cannot be read: {error}"))
@@ -105,7 +130,9 @@ fn read(found: &Found) -> Result<Vec<u8>, Problem> {
 
     let mut bytes = Vec::new();
     let file = File::open(&found.path).map_err(unreadable)?;
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    file.take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(unreadable)?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(problem("the file is larger than 1 MB".to_owned())
             .hint("keep data in files of its own that a script reads"));
@@ -113,49 +140,59 @@ fn read(found: &Found) -> Result<Vec<u8>, Problem> {
     Ok(bytes)
 }
 
-/// The error comes with the text that its findings point into.
-fn parse<'a>(bytes: &'a [u8], env: Env<'_>) -> Result<Config, (&'a str, Vec<Finding>)> {
-    let text = str::from_utf8(bytes).map_err(not_utf8(bytes))?;
-    // Editors on Windows write one; it is no part of the first line.
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-
-    let document = DeTable::parse(text).map_err(|error| (text, vec![syntax(&error, text)]))?;
-    let checked = check::check(&schema(), document.get_ref(), env)
-        .map_err(|findings| (text, findings))?;
-    build(checked).map_err(|finding| (text, vec![finding]))
+fn decode<'a>(bytes: &'a [u8], label: &str) -> Result<&'a str, Vec<Problem>> {
+    match str::from_utf8(bytes) {
+        // Editors on Windows write a mark first; it is no part of line 1.
+        Ok(text) => Ok(text.strip_prefix('\u{feff}').unwrap_or(text)),
+        Err(error) => {
+            let valid = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+            let problem =
+                Problem::bad_config("the file is not UTF-8 text").hint("save it as UTF-8");
+            Err(finding::place(
+                vec![Finding::at(valid.len(), problem)],
+                label,
+                &valid,
+            ))
+        }
+    }
 }
 
-fn not_utf8(bytes: &[u8]) -> impl FnOnce(std::str::Utf8Error) -> (&str, Vec<Finding>) {
-    |error| {
-        let valid = &bytes[..error.valid_up_to()];
-        let problem = Problem::bad_config("the file is not UTF-8 text")
-            .hint("save it as UTF-8 without other bytes");
-        (str::from_utf8(valid).unwrap_or_default(), vec![Finding::at(valid.len(), problem)])
-    }
+fn parse(text: &str, env: Env<'_>) -> Result<Config, Vec<Finding>> {
+    let document = DeTable::parse(text).map_err(|error| vec![syntax(&error, text)])?;
+    let checked = check::check(&schema(), document.get_ref(), env)?;
+    build(checked)
 }
 
 /// The error's own form quotes the line, which may hold a secret: only its
 /// message, which quotes nothing, is taken.
 fn syntax(error: &toml::de::Error, text: &str) -> Finding {
-    let key = error.span().and_then(|span| text.get(span)).unwrap_or_default();
+    let key = error
+        .span()
+        .and_then(|span| text.get(span))
+        .unwrap_or_default();
     let problem = match error.message() {
         "duplicate key" => Problem::bad_config(format!("duplicate key {key}"))
             .hint("a key may be set once; remove one of the two"),
         message => Problem::bad_config(format!("not valid TOML: {message}"))
             .hint("check the quotes, brackets and equals signs here and just before"),
     };
-    Finding { offset: error.span().map(|span| span.start), problem }
+    Finding {
+        offset: error.span().map(|span| span.start),
+        problem,
+    }
 }
 
 /// What has passed the check deserialises; a difference between the two would
 /// be a defect, and is reported with the key.
-fn build(checked: Checked) -> Result<Config, Finding> {
-    let mut config: Config =
-        serde_path_to_error::deserialize(checked.value).map_err(|error| Finding {
+fn build(checked: Checked) -> Result<Config, Vec<Finding>> {
+    let mut config: Config = serde_path_to_error::deserialize(checked.value).map_err(|error| {
+        let problem = Problem::bad_config(format!("{}: {}", error.path(), error.inner()))
+            .hint("the reference of the configuration says what this key takes");
+        vec![Finding {
             offset: None,
-            problem: Problem::bad_config(format!("{}: {}", error.path(), error.inner()))
-                .hint("the reference of the configuration says what this key takes"),
-        })?;
+            problem,
+        }]
+    })?;
     for (name, script) in &mut config.tools.script {
         script.config.secrets = secret::secrets(name, &script.config.values, &checked.expanded);
     }

@@ -1,4 +1,5 @@
-//! The binary's library.
+//! The binary's parts: the configuration, and what is wired together from it.
+
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod config;

@@ -8,19 +8,23 @@ use super::{Size, schema};
 
 /// Markdown: a section for each table, a row for each key.
 pub fn reference() -> String {
-    let schema = schema();
+    page(&schema())
+}
+
+fn page(schema: &Value) -> String {
     let mut page = format!(
         "# `moonlark.toml`\n\n<!-- Generated from the config structs; edit those. -->\n\n{}\n",
-        description(&schema)
+        description(schema)
     );
-    sections(&mut page, &schema, "");
+    sections(&mut page, schema, "");
     page
 }
 
 /// A section for `table` when it has keys, then those of the tables in it.
 fn sections(page: &mut String, schema: &Value, table: &str) {
     let properties = || schema["properties"].as_object().into_iter().flatten();
-    let (tables, keys): (Vec<_>, Vec<_>) = properties().partition(|(_, key)| key["type"] == "object");
+    let (tables, keys): (Vec<_>, Vec<_>) =
+        properties().partition(|(_, key)| key["type"] == "object");
     if !keys.is_empty() {
         let _ = write!(page, "\n## `[{table}]`\n\n{}\n\n", description(schema));
         page.push_str("| key | type | default | description |\n|---|---|---|---|\n");
@@ -29,7 +33,11 @@ fn sections(page: &mut String, schema: &Value, table: &str) {
         row(page, name, key, is_required(schema, name));
     }
     for (name, inner) in tables {
-        let path = if table.is_empty() { name.clone() } else { format!("{table}.{name}") };
+        let path = if table.is_empty() {
+            name.clone()
+        } else {
+            format!("{table}.{name}")
+        };
         match &inner["additionalProperties"] {
             named @ Value::Object(_) => sections(page, named, &format!("{path}.NAME")),
             _ => sections(page, inner, &path),
@@ -39,7 +47,10 @@ fn sections(page: &mut String, schema: &Value, table: &str) {
 
 fn row(page: &mut String, name: &str, key: &Value, required: bool) {
     let (kind, text) = match key.get("not") {
-        Some(_) => ("reserved".to_owned(), format!("Cannot be set: {}.", description(key))),
+        Some(_) => (
+            "reserved".to_owned(),
+            format!("Cannot be set: {}.", description(key)),
+        ),
         None => (kind(key), description(key)),
     };
     let default = match key.get("default") {
@@ -47,8 +58,13 @@ fn row(page: &mut String, name: &str, key: &Value, required: bool) {
         None if required => "required".to_owned(),
         None => "none".to_owned(),
     };
-    let text = text.replace('\n', " ").replace('|', "\\|");
-    let _ = writeln!(page, "| `{name}` | {kind} | {default} | {text} |");
+    let cell = |text: &str| text.replace('\n', " ").replace('|', "\\|");
+    let _ = writeln!(
+        page,
+        "| `{name}` | {kind} | {} | {} |",
+        cell(&default),
+        cell(&text)
+    );
 }
 
 fn kind(key: &Value) -> String {
@@ -63,9 +79,91 @@ fn kind(key: &Value) -> String {
 }
 
 fn description(schema: &Value) -> String {
-    schema["description"].as_str().unwrap_or_default().to_owned()
+    schema["description"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn is_required(schema: &Value, name: &str) -> bool {
-    schema["required"].as_array().is_some_and(|required| required.iter().any(|key| key == name))
+    schema["required"]
+        .as_array()
+        .is_some_and(|required| required.iter().any(|key| key == name))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_page_has_a_section_for_each_table_and_a_row_for_each_key() {
+        let schema = json!({
+            "description": "All of it.",
+            "properties": {
+                "server": {
+                    "type": "object",
+                    "description": "The server.",
+                    "properties": {
+                        "host": {"type": "string", "default": "a|b", "description": "One\nline | two."},
+                        "names": {"type": "array", "items": {"type": "string"}, "default": []},
+                    },
+                },
+                "tools": {"type": "object", "properties": {"script": {
+                    "type": "object",
+                    "additionalProperties": {
+                        "type": "object",
+                        "description": "A script.",
+                        "required": ["path"],
+                        "properties": {
+                            "path": {"type": "string", "description": "The file."},
+                            "size": {"type": ["integer", "string"], "format": "size"},
+                            "rate": {"not": {}, "description": "there is none"},
+                        },
+                    },
+                }}},
+            },
+        });
+        assert_eq!(
+            page(&schema),
+            "\
+# `moonlark.toml`
+
+<!-- Generated from the config structs; edit those. -->
+
+All of it.
+
+## `[server]`
+
+The server.
+
+| key | type | default | description |
+|---|---|---|---|
+| `host` | string | `\"a\\|b\"` | One line \\| two. |
+| `names` | array of strings | `[]` |  |
+
+## `[tools.script.NAME]`
+
+A script.
+
+| key | type | default | description |
+|---|---|---|---|
+| `path` | string | required | The file. |
+| `size` | size | none |  |
+| `rate` | reserved | none | Cannot be set: there is none. |
+"
+        );
+    }
+
+    #[test]
+    fn every_key_and_table_is_described() {
+        for line in reference().lines() {
+            assert!(!line.ends_with("|  |"), "no doc comment: {line}");
+        }
+        assert!(
+            !reference().contains("`\n\n\n"),
+            "a table without a doc comment"
+        );
+    }
 }

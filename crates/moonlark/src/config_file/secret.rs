@@ -14,11 +14,21 @@ use crate::config::Secret;
 pub(super) type Variables = BTreeMap<KeyPath, Vec<(String, String)>>;
 
 /// The secrets of the script `name`, in the order of its table.
-pub(super) fn secrets(name: &str, values: &Map<String, Value>, variables: &Variables) -> Vec<Secret> {
+pub(super) fn secrets(
+    name: &str,
+    values: &Map<String, Value>,
+    variables: &Variables,
+) -> Vec<Secret> {
     let table = KeyPath::of(["tools", "script", name]);
     let mut found = Vec::new();
     for (key, value) in values {
-        collect(value, &mut table.with(key), table.depth(), variables, &mut found);
+        collect(
+            value,
+            &mut table.with(key),
+            table.depth(),
+            variables,
+            &mut found,
+        );
     }
     found
 }
@@ -59,7 +69,7 @@ fn collect(
 fn string(text: &str, key: &KeyPath, variables: &[(String, String)], found: &mut Vec<Secret>) {
     let key_is = key.names().any(looks_secret);
     let variable_is = variables.iter().any(|(name, _)| looks_secret(name));
-    if text.is_empty() || !(key_is || !variables.is_empty()) {
+    if text.is_empty() || (!key_is && variables.is_empty()) {
         return;
     }
     found.push(Secret::new(key.to_string(), text, key_is || variable_is));
@@ -103,13 +113,36 @@ mod tests {
     #[test]
     fn names_that_speak_of_a_secret_look_secret() {
         for name in [
-            "token", "API_TOKEN", "client-secret", "dbPassword", "passwd", "api_key", "apiKey",
-            "X-Api-Key", "private_key", "credentials", "webhook_url", "auth", "oauth",
-            "Authorization", "authorisation", "cookie", "ÄPI_TOKEN",
+            "token",
+            "API_TOKEN",
+            "client-secret",
+            "dbPassword",
+            "passwd",
+            "api_key",
+            "apiKey",
+            "X-Api-Key",
+            "private_key",
+            "credentials",
+            "webhook_url",
+            "auth",
+            "oauth",
+            "Authorization",
+            "authorisation",
+            "cookie",
+            "ÄPI_TOKEN",
         ] {
             assert!(looks_secret(name), "{name}");
         }
-        for name in ["", "url", "project", "key", "author", "authors", "co_author_name", "pass"] {
+        for name in [
+            "",
+            "url",
+            "project",
+            "key",
+            "author",
+            "authors",
+            "co_author_name",
+            "pass",
+        ] {
             assert!(!looks_secret(name), "{name}");
         }
     }

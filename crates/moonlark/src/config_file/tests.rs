@@ -1,1 +1,57 @@
-//! x
+//! Whole files in, whole configurations or whole lists of problems out.
+
+mod finding_the_file;
+mod keeping_secrets;
+mod reading_values;
+mod reporting_problems;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::*;
+use crate::config::{ScriptTool, Secret, Server};
+
+fn env(name: &str) -> Option<String> {
+    let value = match name {
+        "JIRA_API_TOKEN" => "s3cret-token",
+        "HOST_NAME" => "jira.example.com",
+        "A" => "${B}",
+        "B" => "bee",
+        "EMPTY" => "",
+        "MEMORY" => "32MB",
+        _ => return None,
+    };
+    Some(value.to_owned())
+}
+
+fn load_bytes(content: &[u8]) -> Result<Loaded, Vec<Problem>> {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join(FILE_NAME), content).unwrap();
+    load(None, dir.path(), &env)
+}
+
+fn config(content: &str) -> Config {
+    load_bytes(content.as_bytes())
+        .unwrap_or_else(|problems| panic!("{problems:#?}"))
+        .config
+}
+
+fn script(content: &str) -> ScriptTool {
+    config(content).tools.script.remove("jira").unwrap()
+}
+
+/// The problems of a file, as the terminal would show them.
+#[track_caller]
+fn check(content: &str, expected: &[&str]) {
+    check_bytes(content.as_bytes(), expected);
+}
+
+#[track_caller]
+fn check_bytes(content: &[u8], expected: &[&str]) {
+    let problems = load_bytes(content).map(|loaded| loaded.config).unwrap_err();
+    let shown: Vec<String> = problems.iter().map(Problem::to_string).collect();
+    assert_eq!(shown.join("\n"), expected.join("\n"));
+}

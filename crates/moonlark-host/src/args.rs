@@ -1,0 +1,83 @@
+//! What the modules' arguments and results have in common.
+
+use std::borrow::Cow;
+
+use moonlark_core::limits::size;
+use moonlark_core::value::Object;
+use moonlark_core::{Call, Problem, Result, Value};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserialize, Deserializer, Error};
+
+/// No arguments.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
+/// A table with any keys. An empty list is an empty table, because some
+/// languages write both as `{}`.
+#[derive(Debug, Default)]
+pub(crate) struct Table(pub(crate) Object);
+
+impl<'de> Deserialize<'de> for Table {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Value::deserialize(deserializer)? {
+            Value::Object(object) => Ok(Table(object)),
+            Value::Array(items) if items.is_empty() => Ok(Table::default()),
+            other => Err(D::Error::custom(format!("expected a table, got {}", other.kind()))),
+        }
+    }
+}
+
+impl JsonSchema for Table {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        "Table".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "object"})
+    }
+}
+
+/// A list of any values. An empty table is an empty list, as above.
+#[derive(Debug, Default)]
+pub(crate) struct List(pub(crate) Vec<Value>);
+
+impl<'de> Deserialize<'de> for List {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Value::deserialize(deserializer)? {
+            Value::Array(items) => Ok(List(items)),
+            Value::Object(object) if object.is_empty() => Ok(List::default()),
+            other => Err(D::Error::custom(format!("expected a list, got {}", other.kind()))),
+        }
+    }
+}
+
+impl JsonSchema for List {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        "List".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "array"})
+    }
+}
+
+impl From<List> for Value {
+    fn from(list: List) -> Self {
+        Value::Array(list.0)
+    }
+}
+
+/// A result of `bytes` bytes may leave the host.
+pub(crate) fn fits(call: &Call, bytes: usize) -> Result<()> {
+    let limit = call.limits().value;
+    if bytes > limit {
+        return Err(Problem::limit(format!("the result is larger than {}", size(limit)))
+            .hint("work on less at a time, or raise limits.value"));
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! `base64`: text and bytes to Base64 and back.
+
+use base64::DecodeError;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, Engine, GeneralPurpose, GeneralPurposeConfig};
+use moonlark_core::value::Bytes;
+use moonlark_core::{Call, Module, Problem, Result};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::args::fits;
+
+pub(crate) fn module() -> Module {
+    Module::new("base64", "Encode and decode Base64.")
+        .function("encode", "Encode text or bytes as Base64.", encode)
+        .example(json!({"data": "hi"}), json!("aGk="))
+        .example(json!({"data": ""}), json!(""))
+        .fails(json!({"data": 1}), "expected a string")
+        .function("decode", "Decode Base64; padding may be missing, white space is skipped.", decode)
+        .example(json!({"text": "aGk="}), json!("hi"))
+        .example(json!({"text": "aG\nk"}), json!("hi"))
+        .fails(json!({"text": "%%%"}), "invalid Base64")
+        .function("encode_url", "Encode for URLs and file names: - and _, no padding.", encode_url)
+        .example(json!({"data": "a??>"}), json!("YT8_Pg"))
+        .fails(json!({"data": {}}), "expected a string")
+        .function("decode_url", "Decode what encode_url made; padding may be there.", decode_url)
+        .example(json!({"text": "YT8_Pg"}), json!("a??>"))
+        .fails(json!({"text": "YT8/Pg"}), "invalid Base64")
+}
+
+const ANY_PADDING: GeneralPurposeConfig =
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, ANY_PADDING);
+const URL_SAFE: GeneralPurpose =
+    GeneralPurpose::new(&alphabet::URL_SAFE, ANY_PADDING.with_encode_padding(false));
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Encode {
+    /// Text or bytes.
+    data: Bytes,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Decode {
+    /// Base64 text.
+    text: Bytes,
+}
+
+fn encode(call: &Call, args: Encode) -> Result<String> {
+    fits(call, args.data.0.len().div_ceil(3) * 4)?;
+    Ok(STANDARD.encode(args.data.0))
+}
+
+fn encode_url(call: &Call, args: Encode) -> Result<String> {
+    fits(call, args.data.0.len().div_ceil(3) * 4)?;
+    Ok(URL_SAFE.encode(args.data.0))
+}
+
+fn decode(_: &Call, args: Decode) -> Result<Bytes> {
+    decode_with(&STANDARD, args)
+}
+
+fn decode_url(_: &Call, args: Decode) -> Result<Bytes> {
+    decode_with(&URL_SAFE, args)
+}
+
+fn decode_with(engine: &GeneralPurpose, args: Decode) -> Result<Bytes> {
+    let mut text = args.text.0;
+    // Mail and several APIs break the lines of what they encode.
+    text.retain(|byte| !byte.is_ascii_whitespace());
+    engine.decode(&text).map(Bytes).map_err(|error| {
+        let why = match error {
+            DecodeError::InvalidByte(at, _) => {
+                format!("character {} is not one of its characters", at + 1)
+            }
+            DecodeError::InvalidLastSymbol(..) => "the last character carries no whole byte".into(),
+            DecodeError::InvalidLength(_) => "its length cannot be right".into(),
+            DecodeError::InvalidPadding => "the padding is wrong".into(),
+        };
+        Problem::bad_request(format!("invalid Base64: {why}"))
+    })
+}

@@ -1,0 +1,124 @@
+//! `crypto`: digests, random values, comparison without a timing leak.
+
+use hmac::{Hmac, Mac};
+use moonlark_core::value::Bytes;
+use moonlark_core::{Call, Module, Problem, Result};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use sha2::{Digest, Sha256, Sha512};
+use subtle::ConstantTimeEq;
+
+use crate::args::Nothing;
+
+pub(crate) fn module() -> Module {
+    Module::new("crypto", "Hash, sign, compare, and make random values.")
+        .function("sha256", "The SHA-256 digest, in lower-case hexadecimal.", sha256)
+        .example(
+            json!({"data": "abc"}),
+            json!("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+        )
+        .fails(json!({"data": 1}), "expected a string")
+        .function("sha512", "The SHA-512 digest, in lower-case hexadecimal.", sha512)
+        .example(
+            json!({"data": "abc"}),
+            json!(
+                "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f"
+            ),
+        )
+        .fails(json!({}), "data")
+        .function("hmac_sha256", "Sign with HMAC-SHA-256, in lower-case hexadecimal.", hmac_sha256)
+        .example(
+            json!({"key": "Jefe", "data": "what do ya want for nothing?"}),
+            json!("5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"),
+        )
+        .fails(json!({"key": "k"}), "data")
+        .function("random_bytes", "Random bytes, fit for keys.", random_bytes)
+        .varies(json!({"count": 16}))
+        .example(json!({"count": 0}), json!(""))
+        .fails(json!({"count": 65537}), "between 0 and 65536")
+        .function("uuid", "A random UUID (version 4).", uuid)
+        .varies(json!({}))
+        .function("constant_time_eq", "Compare two secrets without telling how far they agree.", same)
+        .example(json!({"a": "token", "b": "token"}), json!(true))
+        .example(json!({"a": "token", "b": "tokem"}), json!(false))
+        .fails(json!({"a": "token"}), "b")
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Data {
+    /// Text or bytes.
+    data: Bytes,
+}
+
+fn sha256(_: &Call, args: Data) -> Result<String> {
+    Ok(hex(&Sha256::digest(&args.data.0)))
+}
+
+fn sha512(_: &Call, args: Data) -> Result<String> {
+    Ok(hex(&Sha512::digest(&args.data.0)))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Sign {
+    /// The secret key.
+    key: Bytes,
+    /// What to sign.
+    data: Bytes,
+}
+
+fn hmac_sha256(_: &Call, args: Sign) -> Result<String> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(&args.key.0)
+        .map_err(|error| Problem::bad_request(format!("the key does not work: {error}")))?;
+    mac.update(&args.data.0);
+    Ok(hex(&mac.finalize().into_bytes()))
+}
+
+const MOST_RANDOM: i64 = 64 * 1024;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Count {
+    /// How many bytes, up to 65536.
+    count: i64,
+}
+
+fn random_bytes(_: &Call, args: Count) -> Result<Bytes> {
+    let count = usize::try_from(args.count).ok().filter(|_| args.count <= MOST_RANDOM);
+    let Some(count) = count else {
+        return Err(Problem::bad_request(format!(
+            "count must be between 0 and {MOST_RANDOM}, got {}",
+            args.count
+        )));
+    };
+    let mut bytes = vec![0; count];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Problem::unavailable(format!("the system has no random numbers: {error}"))
+    })?;
+    Ok(Bytes(bytes))
+}
+
+fn uuid(_: &Call, _: Nothing) -> Result<String> {
+    Ok(uuid::Uuid::new_v4().to_string())
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Pair {
+    /// One secret.
+    a: Bytes,
+    /// The other.
+    b: Bytes,
+}
+
+fn same(_: &Call, args: Pair) -> Result<bool> {
+    Ok(args.a.0.ct_eq(&args.b.0).into())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}

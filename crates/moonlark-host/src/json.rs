@@ -1,0 +1,155 @@
+//! `json`: values to JSON text and back.
+
+use std::io::{self, Write};
+
+use moonlark_core::limits::size;
+use moonlark_core::value::Bytes;
+use moonlark_core::{Call, Module, Problem, Result, Value};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::args::{List, fits};
+
+pub(crate) fn module() -> Module {
+    Module::new("json", "Encode and decode JSON.")
+        .constant("null", "JSON's null, where a missing value will not do.", Value::Null)
+        .function("encode", "Encode a value as JSON text.", encode)
+        .example(json!({"value": {"a": [1, 2.5, null]}}), json!(r#"{"a":[1,2.5,null]}"#))
+        .example(json!({"value": [1], "pretty": true}), json!("[\n  1\n]"))
+        .fails(json!({"value": 1, "indent": 2}), "indent")
+        .function("decode", "Decode JSON text.", decode)
+        .example(json!({"text": "{\"a\": [1, 2.5, null]}"}), json!({"a": [1, 2.5, null]}))
+        .fails(json!({"text": "{\"a\": "}), "invalid JSON")
+        .function("parse", "Decode JSON text; the same as json.decode.", decode)
+        .example(json!({"text": "[true]"}), json!([true]))
+        .fails(json!({"text": "nope"}), "invalid JSON")
+        .function("array", "Mark a list as an array, so that it stays one when it is empty.", array)
+        .positional(&["items"])
+        .example(json!({}), json!([]))
+        .example(json!({"items": ["a"]}), json!(["a"]))
+        .fails(json!({"items": {"a": 1}}), "expected a list")
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Encode {
+    /// What to encode.
+    value: Value,
+    /// Indent with two spaces, one entry per line.
+    #[serde(default)]
+    pretty: bool,
+}
+
+fn encode(call: &Call, args: Encode) -> Result<String> {
+    let text = match args.pretty {
+        false => args.value.encode_json("value")?,
+        true => pretty(args.value.into_json("value")?, call.limits().value)?,
+    };
+    fits(call, text.len())?;
+    Ok(text)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Decode {
+    /// JSON text.
+    text: Bytes,
+}
+
+fn decode(call: &Call, args: Decode) -> Result<Value> {
+    decode_within(&args.text.0, call.limits().value)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Array {
+    /// The entries; none for an empty array.
+    #[serde(default)]
+    items: Option<List>,
+}
+
+fn array(_: &Call, args: Array) -> Result<List> {
+    Ok(args.items.unwrap_or_default())
+}
+
+/// What an entry takes at least, wherever a value is held: `[0,0,0]` is a few
+/// bytes of text and many times that once it is decoded.
+const ENTRY: usize = 16;
+
+/// Decode JSON whose text and entries together stay within `limit` bytes.
+pub(crate) fn decode_within(text: &[u8], limit: usize) -> Result<Value> {
+    if text.len() > limit || entries(text).saturating_mul(ENTRY) > limit {
+        return Err(Problem::limit(format!("the JSON decodes to more than {}", size(limit)))
+            .hint("fetch less at a time, or raise limits.value"));
+    }
+    Value::parse_json(text)
+}
+
+/// How many values the text holds, counted by what separates them.
+fn entries(text: &[u8]) -> usize {
+    let (mut count, mut quoted, mut escaped) = (1, false, false);
+    for &byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b',' | b'[' | b'{' if !quoted => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+/// Indentation multiplies the size of deep values, so it is counted as it is
+/// written and not afterwards.
+fn pretty(json: serde_json::Value, limit: usize) -> Result<String> {
+    let mut out = Capped { bytes: Vec::new(), limit };
+    let mut serializer = serde_json::Serializer::pretty(&mut out);
+    json.serialize(&mut serializer).map_err(|error| match error.is_io() {
+        true => Problem::limit(format!("the result is larger than {}", size(limit)))
+            .hint("encode without pretty, or raise limits.value"),
+        false => Problem::internal(format!("cannot encode the value as JSON: {error}")),
+    })?;
+    String::from_utf8(out.bytes).map_err(|_| Problem::internal("JSON text was not UTF-8"))
+}
+
+struct Capped {
+    bytes: Vec<u8>,
+    limit: usize,
+}
+
+impl Write for Capped {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > self.limit {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_small_entries_count_for_what_they_become() {
+        let text = format!("[{}0]", "0,".repeat(1000));
+        assert!(decode_within(text.as_bytes(), 17_000).is_ok());
+        let problem = decode_within(text.as_bytes(), 10_000).unwrap_err();
+        assert_eq!(problem.message, "the JSON decodes to more than 10000 bytes");
+        assert_eq!(entries(br#"["a,b", "\",[", {}]"#), 5);
+    }
+
+    #[test]
+    fn indentation_stops_at_the_limit() {
+        let deep = (0..100).fold(json!([1]), |inner, _| json!([inner]));
+        assert!(pretty(deep.clone(), 100_000).is_ok());
+        assert_eq!(pretty(deep, 1024).unwrap_err().message, "the result is larger than 1 KB");
+    }
+}

@@ -1,0 +1,39 @@
+//! `progress`: tell whoever made the call how far the work is.
+
+use moonlark_core::{Call, Module, Problem, Result};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+pub(crate) fn module() -> Module {
+    Module::new("progress", "Report progress.")
+        .function("progress", "Tell the caller how far the work is.", progress)
+        .callable()
+        .positional(&["total", "message"])
+        .example(json!({"done": 3, "total": 10, "message": "third page"}), json!(null))
+        .example(json!({"done": 0.5}), json!(null))
+        .fails(json!({"done": "half"}), "done")
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Progress {
+    /// How much is done; each report must be higher than the last.
+    done: f64,
+    /// How much there is in all, where that is known.
+    #[serde(default)]
+    total: Option<f64>,
+    /// What is going on, in a few words.
+    #[serde(default)]
+    message: Option<String>,
+}
+
+fn progress(call: &Call, args: Progress) -> Result<()> {
+    for (name, number) in [("done", Some(args.done)), ("total", args.total)] {
+        if let Some(number) = number.filter(|number| !number.is_finite()) {
+            return Err(Problem::bad_request(format!("{name} must be a finite number, got {number}")));
+        }
+    }
+    call.progress(args.done, args.total, args.message.as_deref());
+    Ok(())
+}

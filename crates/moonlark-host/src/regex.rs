@@ -1,0 +1,239 @@
+//! `regex`: regular expressions that cannot run away.
+//!
+//! What a match costs is bounded in [`pattern`]; what it may return, here.
+
+mod pattern;
+
+use moonlark_core::value::Object;
+use moonlark_core::{Call, Module, Result, Value};
+use regex::{Captures, Match};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::args::fits;
+use pattern::{Clock, Pattern};
+
+pub(crate) fn module() -> Module {
+    Module::new(
+        "regex",
+        "Search and replace with regular expressions: Perl's syntax without look-around and \
+         back-references. Positions count bytes from 1 and the last is included, as in Lua.",
+    )
+    .function("is_match", "Whether the pattern occurs in the text.", is_match)
+    .example(json!({"pattern": "^\\d+$", "text": "42"}), json!(true))
+    .fails(json!({"pattern": "(", "text": ""}), "unclosed group")
+    .function("find", "The first match, or nothing.", find)
+    .example(
+        json!({"pattern": "o+", "text": "a moon"}),
+        json!({"start": 4, "finish": 5, "text": "oo"}),
+    )
+    .example(json!({"pattern": "x", "text": "moon"}), json!(null))
+    .fails(json!({"pattern": "a{5,2}", "text": ""}), "the pattern is not valid")
+    .function("find_all", "All matches that do not overlap.", find_all)
+    .positional(&["limit"])
+    .example(
+        json!({"pattern": "o", "text": "moon", "limit": 1}),
+        json!([{"start": 2, "finish": 2, "text": "o"}]),
+    )
+    .fails(json!({"pattern": "[", "text": ""}), "unclosed character class")
+    .function("captures", "The groups of the first match, or nothing.", captures)
+    .example(
+        json!({"pattern": "(?<key>\\w+)=(\\d+)?", "text": "size="}),
+        json!({"text": "size=", "groups": ["size", null], "named": {"key": "size"}}),
+    )
+    .fails(json!({"pattern": "(?<=a)b", "text": ""}), "look-around")
+    .function(
+        "replace",
+        "Replace every match. In the replacement, $1 and ${name} stand for groups, $$ for $.",
+        replace,
+    )
+    .positional(&["limit"])
+    .example(
+        json!({"pattern": "(\\w+)@(\\w+)", "text": "me@home", "replacement": "$2: $1"}),
+        json!("home: me"),
+    )
+    .example(json!({"pattern": "o", "text": "moon", "replacement": "0", "limit": 1}), json!("m0on"))
+    .fails(json!({"pattern": "o", "text": "moon"}), "replacement")
+    .function("split", "The pieces of the text between the matches.", split)
+    .positional(&["limit"])
+    .example(json!({"pattern": "\\s*,\\s*", "text": "a , b,c"}), json!(["a", "b", "c"]))
+    .example(json!({"pattern": ",", "text": "a,b,c", "limit": 2}), json!(["a", "b,c"]))
+    .fails(json!({"pattern": "*", "text": ""}), "the pattern is not valid")
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Search {
+    /// The regular expression.
+    pattern: String,
+    /// Where to search.
+    text: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SearchAll {
+    /// The regular expression.
+    pattern: String,
+    /// Where to search.
+    text: String,
+    /// At most this many results.
+    #[serde(default)]
+    limit: Option<u32>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Replace {
+    /// The regular expression.
+    pattern: String,
+    /// Where to search.
+    text: String,
+    /// What to put in place of a match.
+    replacement: String,
+    /// At most this many replacements.
+    #[serde(default)]
+    limit: Option<u32>,
+}
+
+/// Where a match is.
+#[derive(JsonSchema)]
+#[schemars(inline)]
+struct Found {
+    /// The place of the first byte, counted from 1.
+    start: usize,
+    /// The place of the last byte; one less than `start` for an empty match.
+    finish: usize,
+    /// What matched.
+    text: String,
+}
+
+impl From<Match<'_>> for Found {
+    fn from(found: Match<'_>) -> Self {
+        Found { start: found.start() + 1, finish: found.end(), text: found.as_str().to_owned() }
+    }
+}
+
+impl From<Found> for Value {
+    fn from(found: Found) -> Self {
+        Value::object([
+            ("start", Value::Int(found.start as i64)),
+            ("finish", Value::Int(found.finish as i64)),
+            ("text", Value::Str(found.text)),
+        ])
+    }
+}
+
+/// What the groups of a match hold.
+#[derive(JsonSchema)]
+#[schemars(inline)]
+struct Groups {
+    /// The whole match.
+    text: String,
+    /// Each group in order; null for one that took no part.
+    groups: Vec<Option<String>>,
+    /// The named groups that took part.
+    #[schemars(with = "std::collections::BTreeMap<String, String>")]
+    named: Object,
+}
+
+impl From<Groups> for Value {
+    fn from(groups: Groups) -> Self {
+        Value::object([
+            ("text", groups.text.into()),
+            ("groups", groups.groups.into()),
+            ("named", groups.named.into()),
+        ])
+    }
+}
+
+fn is_match(_: &Call, args: Search) -> Result<bool> {
+    let pattern = Pattern::get(&args.pattern)?;
+    Ok(pattern.over(&args.text)?.is_match(&args.text))
+}
+
+fn find(_: &Call, args: Search) -> Result<Option<Found>> {
+    let pattern = Pattern::get(&args.pattern)?;
+    Ok(pattern.over(&args.text)?.find(&args.text).map(Found::from))
+}
+
+/// What a match costs as a table, beside its text.
+const FOUND: usize = 128;
+
+fn find_all(call: &Call, args: SearchAll) -> Result<Vec<Found>> {
+    let pattern = Pattern::get(&args.pattern)?;
+    let (mut all, mut size, mut clock) = (Vec::new(), 0, Clock::start(call));
+    for found in pattern.over(&args.text)?.find_iter(&args.text).take(most(args.limit)) {
+        clock.check()?;
+        size += FOUND + found.len();
+        fits(call, size)?;
+        all.push(found.into());
+    }
+    Ok(all)
+}
+
+fn captures(_: &Call, args: Search) -> Result<Option<Groups>> {
+    let pattern = Pattern::get(&args.pattern)?;
+    let regex = pattern.over(&args.text)?;
+    let Some(captures) = regex.captures(&args.text) else { return Ok(None) };
+    let text = |group: Match<'_>| group.as_str().to_owned();
+    let named = regex.capture_names().flatten().filter_map(|name| {
+        captures.name(name).map(|group| (name.to_owned(), Value::Str(text(group))))
+    });
+    Ok(Some(Groups {
+        text: captures[0].to_owned(),
+        named: named.collect(),
+        groups: captures.iter().skip(1).map(|group| group.map(text)).collect(),
+    }))
+}
+
+fn replace(call: &Call, args: Replace) -> Result<String> {
+    let pattern = Pattern::get(&args.pattern)?;
+    let text = &args.text;
+    let (mut out, mut done, mut clock) = (String::new(), 0, Clock::start(call));
+    let mut put = |out: &mut String, range: std::ops::Range<usize>, groups: Option<&Captures<'_>>| {
+        clock.check()?;
+        out.push_str(&text[done..range.start]);
+        match groups {
+            Some(groups) => groups.expand(&args.replacement, out),
+            None => out.push_str(&args.replacement),
+        }
+        done = range.end;
+        fits(call, out.len())
+    };
+    let regex = pattern.over(text)?;
+    // Finding the groups costs more than finding the match.
+    if args.replacement.contains('$') {
+        for groups in regex.captures_iter(text).take(most(args.limit)) {
+            let range = groups.get(0).map_or(0..0, |whole| whole.range());
+            put(&mut out, range, Some(&groups))?;
+        }
+    } else {
+        for found in regex.find_iter(text).take(most(args.limit)) {
+            put(&mut out, found.range(), None)?;
+        }
+    }
+    out.push_str(&text[done..]);
+    fits(call, out.len())?;
+    Ok(out)
+}
+
+/// What a piece costs in a list, beside its text.
+const PIECE: usize = 32;
+
+fn split(call: &Call, args: SearchAll) -> Result<Vec<String>> {
+    let pattern = Pattern::get(&args.pattern)?;
+    let (mut all, mut size, mut clock) = (Vec::new(), 0, Clock::start(call));
+    for piece in pattern.over(&args.text)?.splitn(&args.text, most(args.limit)) {
+        clock.check()?;
+        size += PIECE + piece.len();
+        fits(call, size)?;
+        all.push(piece.to_owned());
+    }
+    Ok(all)
+}
+
+fn most(limit: Option<u32>) -> usize {
+    limit.map_or(usize::MAX, |limit| limit as usize)
+}

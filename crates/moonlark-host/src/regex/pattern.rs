@@ -1,0 +1,203 @@
+//! Compiled patterns, kept for the next call, and what they may cost.
+//!
+//! A search takes time in proportion to the text times the pattern, and a
+//! script can make both large; going through all matches can take the square of
+//! the text. Neither can be interrupted from outside, so the first is bounded
+//! before it starts and the second is looked at between matches.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use moonlark_core::limits::{seconds, size};
+use moonlark_core::{Call, Problem, Result};
+use regex::{Regex, RegexBuilder};
+use regex_syntax::hir::{Hir, HirKind};
+use regex_syntax::{Error, ParserBuilder};
+use tokio::time::Instant;
+
+/// Longer patterns are not written but generated, and a class of five bytes can
+/// take kilobytes while it is compiled.
+const MOST_PATTERN: usize = 32 * 1024;
+const MOST_NESTING: u32 = 100;
+/// Of the compiled pattern, and of what it remembers between searches.
+const MOST_COMPILED: usize = 1024 * 1024;
+const MOST_REMEMBERED: usize = 512 * 1024;
+/// Bytes of text times steps of the pattern: seconds at the very worst, since
+/// nearly every pattern looks at a byte once and not once per step.
+const MOST_WORK: usize = 1_000_000_000;
+/// How long one call may go through matches.
+const MOST_TIME: Duration = Duration::from_secs(5);
+const KEPT: usize = 128;
+
+#[derive(Debug)]
+pub(super) struct Pattern {
+    regex: Regex,
+    /// Characters and classes, repetitions written out.
+    steps: usize,
+}
+
+static CACHE: LazyLock<Mutex<HashMap<String, Arc<Pattern>>>> = LazyLock::new(Mutex::default);
+
+fn cache() -> MutexGuard<'static, HashMap<String, Arc<Pattern>>> {
+    CACHE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Pattern {
+    /// The compiled form of `source`, from an earlier call if there was one.
+    pub(super) fn get(source: &str) -> Result<Arc<Pattern>> {
+        if let Some(pattern) = cache().get(source) {
+            return Ok(pattern.clone());
+        }
+        let pattern = Arc::new(Pattern::compile(source)?);
+        let mut cache = cache();
+        if cache.len() >= KEPT {
+            cache.clear();
+        }
+        cache.insert(source.to_owned(), pattern.clone());
+        Ok(pattern)
+    }
+
+    fn compile(source: &str) -> Result<Pattern> {
+        let too_large = || {
+            Problem::bad_request("the pattern is too large")
+                .hint("use smaller repetition counts, or split the pattern")
+        };
+        if source.len() > MOST_PATTERN {
+            return Err(too_large());
+        }
+        let hir = ParserBuilder::new()
+            .nest_limit(MOST_NESTING)
+            .build()
+            .parse(source)
+            .map_err(|error| invalid(&error))?;
+        let regex = RegexBuilder::new(source)
+            .nest_limit(MOST_NESTING)
+            .size_limit(MOST_COMPILED)
+            .dfa_size_limit(MOST_REMEMBERED)
+            .build()
+            .map_err(|_| too_large())?;
+        Ok(Pattern { regex, steps: steps(&hir) })
+    }
+
+    /// The expression, once it is known that it may be run over `text`.
+    pub(super) fn over(&self, text: &str) -> Result<&Regex> {
+        if text.len().saturating_mul(self.steps) > MOST_WORK {
+            return Err(Problem::limit(format!(
+                "the pattern has {} steps, which is too much work for a text of {}",
+                self.steps,
+                size(text.len())
+            ))
+            .hint("use smaller repetition counts, or search the text in pieces"));
+        }
+        Ok(&self.regex)
+    }
+}
+
+fn steps(hir: &Hir) -> usize {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => 0,
+        HirKind::Literal(literal) => literal.0.len(),
+        HirKind::Class(_) => 1,
+        HirKind::Capture(capture) => steps(&capture.sub),
+        HirKind::Repetition(repetition) => {
+            let times = repetition.max.unwrap_or(repetition.min).max(1);
+            steps(&repetition.sub).saturating_mul(times as usize)
+        }
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => {
+            parts.iter().map(steps).fold(0, usize::saturating_add)
+        }
+    }
+}
+
+fn invalid(error: &Error) -> Problem {
+    let (why, column) = match error {
+        Error::Parse(error) => (error.kind().to_string(), error.span().start.column),
+        Error::Translate(error) => (error.kind().to_string(), error.span().start.column),
+        _ => ("it cannot be read".to_owned(), 1),
+    };
+    let problem =
+        Problem::bad_request(format!("the pattern is not valid: {why}, at character {column}"));
+    match why.starts_with("look-around") {
+        true => problem.hint("match the surroundings too and take a group with regex.captures"),
+        false => problem,
+    }
+}
+
+/// Ends a walk over matches that takes too long.
+pub(super) struct Clock {
+    end: Instant,
+}
+
+impl Clock {
+    pub(super) fn start(call: &Call) -> Clock {
+        Clock { end: call.deadline().min(Instant::now() + MOST_TIME) }
+    }
+
+    pub(super) fn check(&mut self) -> Result<()> {
+        if Instant::now() < self.end {
+            return Ok(());
+        }
+        Err(Problem::limit(format!("the matches take longer than {}", seconds(MOST_TIME)))
+            .hint("use a pattern that does not read far ahead, or search the text in pieces"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(pattern: &str) -> usize {
+        Pattern::compile(pattern).unwrap().steps
+    }
+
+    #[test]
+    fn steps_count_what_repetition_writes_out() {
+        assert_eq!(count(r"\w+@\w+\.com"), 7);
+        assert_eq!(count("a{3}"), 3);
+        assert_eq!(count("(?:a{3}|[xy]){2,10}"), 40);
+        assert_eq!(count("^$"), 0);
+    }
+
+    #[test]
+    fn a_pattern_that_would_grow_is_refused() {
+        for source in [r"((a{1000}){1000}){1000}", r"(?i)\pL{1000}", &"a".repeat(40_000)] {
+            assert_eq!(Pattern::compile(source).unwrap_err().message, "the pattern is too large");
+        }
+        let deep = format!("{}{}", "(".repeat(1000), ")".repeat(1000));
+        assert!(Pattern::compile(&deep).unwrap_err().message.contains("nested"));
+    }
+
+    #[test]
+    fn too_much_work_is_refused_before_it_starts() {
+        let pattern = Pattern::compile("(?:[ab]*a[ab]{1000})").unwrap();
+        assert!(pattern.over(&"a".repeat(10_000)).is_ok());
+        let problem = pattern.over(&"a".repeat(2 * 1024 * 1024)).unwrap_err();
+        assert_eq!(
+            problem.message,
+            "the pattern has 1002 steps, which is too much work for a text of 2 MB"
+        );
+    }
+
+    #[test]
+    fn the_cache_stays_small() {
+        for index in 0..3 * KEPT {
+            Pattern::get(&format!("a{index}")).unwrap();
+        }
+        assert!(cache().len() <= KEPT);
+        assert!(Arc::ptr_eq(&Pattern::get("b").unwrap(), &Pattern::get("b").unwrap()));
+    }
+
+    #[test]
+    fn zz_measure() {
+        let mut x = 1u32;
+        let text: String = (0..998_000).map(|_| { x = x.wrapping_mul(1664525).wrapping_add(1013904223); if x >> 31 == 0 {'a'} else {'b'} }).collect();
+        for (p, t) in [("(?:[ab]*a[ab]{998}c)", text.clone()), ("[ab]{0,998}c", text.clone()), ("(?:[ab]|[ab]{2}|a){0,200}c", text.clone()),
+          ("(a|b|ab|ba|aa|bb)*c", text.repeat(32)), (r"(\w+\s*)+c", text.repeat(32)), ("a?".repeat(998).as_str(), text.clone()), (&format!("{}c", "(?:a?b?)".repeat(499)), text.clone())] {
+            let pattern = Pattern::compile(p).unwrap();
+            let start = std::time::Instant::now();
+            let m = pattern.over(&t).map(|r| (r.is_match(&t), r.captures(&t).is_some()));
+            println!("{} steps {} {:?} {:?}", p.chars().take(40).collect::<String>(), pattern.steps, m.map_err(|p| p.message), start.elapsed());
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! `time`: the clock, and times as text.
+
+use std::sync::LazyLock;
+use std::time::Instant;
+
+use jiff::civil::DateTime;
+use jiff::fmt::strtime;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
+use moonlark_core::value::shorten;
+use moonlark_core::{Call, Module, Problem, Result};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::args::Nothing;
+
+pub(crate) fn module() -> Module {
+    Module::new("time", "Read the clock; write and read times. Times are Unix seconds.")
+        .function("now", "The time now, in seconds since 1970 with a fraction.", now)
+        .varies(json!({}))
+        .function("format", "Write a time as text, as RFC 3339 unless a format is given.", format)
+        .positional(&["timestamp", "format", "timezone"])
+        .example(json!({"timestamp": 1700000000}), json!("2023-11-14T22:13:20Z"))
+        .example(
+            json!({"timestamp": 1700000000, "format": "%d.%m.%Y %H:%M", "timezone": "Europe/Berlin"}),
+            json!("14.11.2023 23:13"),
+        )
+        .varies(json!({}))
+        .fails(json!({"timestamp": 1e300}), "out of range")
+        .fails(json!({"timestamp": 0, "format": "%!"}), "format")
+        .fails(json!({"timestamp": 0, "timezone": "Moon/Base"}), "no time zone is named Moon/Base")
+        .function(
+            "parse",
+            "Read a time from text. Without a format: RFC 3339, or RFC 2822 as in HTTP and mail; \
+             a time without an offset is UTC.",
+            parse,
+        )
+        .positional(&["format"])
+        .example(json!({"text": "2023-11-14T22:13:20Z"}), json!(1700000000.0))
+        .example(json!({"text": "2023-11-14"}), json!(1699920000.0))
+        .example(json!({"text": "Tue, 14 Nov 2023 22:13:20 GMT"}), json!(1700000000.0))
+        .example(json!({"text": "14.11.2023 23", "format": "%d.%m.%Y %H"}), json!(1700002800.0))
+        .fails(json!({"text": "yesterday"}), "cannot read \"yesterday\" as a time")
+        .fails(json!({"text": "14", "format": "%Y-%m"}), "cannot read \"14\" as a time")
+        .function("monotonic", "Seconds on a clock that is never set back, to measure with.", monotonic)
+        .varies(json!({}))
+}
+
+fn now(_: &Call, _: Nothing) -> Result<f64> {
+    Ok(seconds(Timestamp::now()))
+}
+
+fn monotonic(_: &Call, _: Nothing) -> Result<f64> {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    Ok(START.elapsed().as_secs_f64())
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Format {
+    /// Unix seconds; now when not given.
+    #[serde(default)]
+    timestamp: Option<f64>,
+    /// As in strftime, such as `%Y-%m-%d %H:%M:%S`.
+    #[serde(default)]
+    format: Option<String>,
+    /// A name such as `Europe/Berlin`; UTC when not given.
+    #[serde(default)]
+    timezone: Option<String>,
+}
+
+fn format(_: &Call, args: Format) -> Result<String> {
+    let at = args.timestamp.map_or_else(|| Ok(Timestamp::now()), timestamp)?;
+    let zone = args.timezone.as_deref().map_or(Ok(TimeZone::UTC), timezone)?;
+    let Some(format) = args.format else {
+        return Ok(match args.timezone {
+            None => at.to_string(),
+            Some(_) => at.display_with_offset(zone.to_offset(at)).to_string(),
+        });
+    };
+    check_format(&format)?;
+    strtime::format(&format, &at.to_zoned(zone)).map_err(|error| bad_format(&format, &error))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Parse {
+    /// A time as text.
+    text: String,
+    /// As in strptime, such as `%d.%m.%Y`.
+    #[serde(default)]
+    format: Option<String>,
+}
+
+fn parse(_: &Call, args: Parse) -> Result<f64> {
+    let text = args.text.trim();
+    let unreadable = |why: String| {
+        Problem::bad_request(format!("cannot read {:?} as a time: {why}", shorten(text)))
+    };
+    let Some(format) = args.format else {
+        return any_standard(text).map(seconds).ok_or_else(|| {
+            unreadable("it is neither RFC 3339 nor RFC 2822".to_owned())
+                .hint("times look like 2023-11-14T22:13:20Z; for others, give a format")
+        });
+    };
+    check_format(&format)?;
+    let parsed = strtime::parse(&format, text).map_err(|error| unreadable(first_line(&error)))?;
+    let instant = match parsed.offset() {
+        Some(_) => parsed.to_timestamp(),
+        None => parsed
+            .to_datetime()
+            .or_else(|_| parsed.to_date().map(DateTime::from))
+            .and_then(utc),
+    };
+    instant.map(seconds).map_err(|error| unreadable(first_line(&error)))
+}
+
+fn any_standard(text: &str) -> Option<Timestamp> {
+    if let Ok(instant) = text.parse::<Timestamp>() {
+        return Some(instant);
+    }
+    if let Ok(zoned) = text.parse::<Zoned>() {
+        return Some(zoned.timestamp());
+    }
+    if let Ok(civil) = text.parse::<DateTime>() {
+        return utc(civil).ok();
+    }
+    jiff::fmt::rfc2822::parse(text).ok().map(|zoned| zoned.timestamp())
+}
+
+fn utc(civil: DateTime) -> Result<Timestamp, jiff::Error> {
+    TimeZone::UTC.to_timestamp(civil)
+}
+
+fn timestamp(seconds: f64) -> Result<Timestamp> {
+    // A double holds microseconds for the years people write about; what is
+    // below that is noise, not time.
+    let micros = (seconds * 1e6).round();
+    // The cast saturates, and what saturated is out of range as well.
+    Timestamp::from_microsecond(micros as i64)
+        .ok()
+        .filter(|_| micros.is_finite())
+        .ok_or_else(|| Problem::bad_request(format!("the timestamp {seconds} is out of range")))
+}
+
+fn seconds(instant: Timestamp) -> f64 {
+    instant.as_microsecond() as f64 / 1e6
+}
+
+fn timezone(name: &str) -> Result<TimeZone> {
+    TimeZone::get(name).map_err(|_| {
+        Problem::bad_request(format!("no time zone is named {}", shorten(name)))
+            .hint("time zones have names such as Europe/Berlin and UTC")
+    })
+}
+
+/// Widths in a format multiply it, so a long one is not a format but an attack.
+fn check_format(format: &str) -> Result<()> {
+    if format.len() > 1000 {
+        return Err(Problem::bad_request("the format is longer than 1000 bytes"));
+    }
+    Ok(())
+}
+
+fn bad_format(format: &str, error: &jiff::Error) -> Problem {
+    let why = first_line(error);
+    Problem::bad_request(format!("the format {:?} does not work: {why}", shorten(format)))
+}
+
+fn first_line(error: &jiff::Error) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,246 @@
+//! `url`: take web addresses apart and put them together.
+
+mod escape;
+
+use std::net::Ipv6Addr;
+
+use moonlark_core::value::{Bytes, Object};
+use moonlark_core::{Call, Module, Problem, Result, Value};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use url::Url;
+
+use crate::args::{Table, fits};
+pub(crate) use escape::query_string;
+
+pub(crate) fn module() -> Module {
+    Module::new("url", "Take web addresses apart and put them together.")
+        .function("parse", "Take an address apart.", parse)
+        .example(
+            json!({"text": "https://example.com/a%20b?tag=x&tag=y&q=a+b#top"}),
+            json!({
+                "scheme": "https", "host": "example.com", "port": 443, "path": "/a%20b",
+                "query": {"tag": ["x", "y"], "q": "a b"}, "fragment": "top",
+            }),
+        )
+        .fails(json!({"text": "example.com/a"}), "not an address")
+        .function("build", "Put an address together; every part is encoded as it needs.", build)
+        .example(
+            json!({"parts": {"host": "example.com", "path": "/a b", "query": {"q": "1&2", "tag": ["x", "y"]}}}),
+            json!("https://example.com/a%20b?q=1%262&tag=x&tag=y"),
+        )
+        .example(
+            json!({"parts": {"scheme": "http", "host": "::1", "port": 8080}}),
+            json!("http://[::1]:8080/"),
+        )
+        .fails(json!({"parts": {"host": "a/b"}}), "host")
+        .function("join", "Resolve a reference, such as a link on a page, against its base.", join)
+        .example(
+            json!({"base": "https://example.com/a/b", "reference": "../c?x=1"}),
+            json!("https://example.com/c?x=1"),
+        )
+        .fails(json!({"base": "/a", "reference": "b"}), "not an address")
+        .function("encode", "Percent-encode one part of an address, such as a path segment.", encode)
+        .example(json!({"text": "a b/ü~"}), json!("a%20b%2F%C3%BC~"))
+        .fails(json!({"text": 1}), "expected a string")
+        .function("decode", "Decode percent-encoding; + stays +.", decode)
+        .example(json!({"text": "a%20b%2F+"}), json!("a b/+"))
+        .fails(json!({"text": "100%"}), "invalid percent-encoding")
+        .function("encode_query", "Encode a query; a list repeats its key.", encode_query)
+        .example(
+            json!({"params": {"q": "a b", "page": 2, "all": true, "tag": ["x", "y"]}}),
+            json!("q=a%20b&page=2&all=true&tag=x&tag=y"),
+        )
+        .fails(json!({"params": {"a": {"b": 1}}}), "params.a is a table")
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Parse {
+    /// A full address.
+    text: String,
+}
+
+/// The parts of an address; those it does not have are missing.
+#[derive(JsonSchema)]
+#[schemars(inline)]
+struct Parsed {
+    /// Such as `https`.
+    scheme: String,
+    /// The user name, decoded.
+    username: Option<String>,
+    /// The password, decoded.
+    password: Option<String>,
+    /// The host in lower case; an IPv6 address stands in brackets.
+    host: Option<String>,
+    /// The port, also where it is the usual one of the scheme.
+    port: Option<u16>,
+    /// The path as it stands in the address, not decoded.
+    path: String,
+    /// The query, decoded; a key that occurs several times has a list.
+    #[schemars(with = "Table")]
+    query: Object,
+    /// What follows `#`, decoded.
+    fragment: Option<String>,
+}
+
+impl From<Parsed> for Value {
+    fn from(parsed: Parsed) -> Self {
+        let fields: [(&str, Value); 8] = [
+            ("scheme", parsed.scheme.into()),
+            ("username", parsed.username.into()),
+            ("password", parsed.password.into()),
+            ("host", parsed.host.into()),
+            ("port", parsed.port.into()),
+            ("path", parsed.path.into()),
+            ("query", parsed.query.into()),
+            ("fragment", parsed.fragment.into()),
+        ];
+        let present = fields.into_iter().filter(|(_, value)| *value != Value::Null);
+        Value::Object(present.map(|(key, value)| (key.to_owned(), value)).collect())
+    }
+}
+
+/// What a pair of a query costs in a table, beside its text.
+const PAIR: usize = 64;
+
+fn parse(call: &Call, args: Parse) -> Result<Parsed> {
+    let url = address(&args.text)?;
+    let query = url.query().unwrap_or_default();
+    fits(call, query.len() + PAIR * query.split('&').count())?;
+    let decoded = |text: &str| String::from_utf8_lossy(&escape::lenient(text, false)).into_owned();
+    Ok(Parsed {
+        scheme: url.scheme().to_owned(),
+        username: Some(url.username()).filter(|name| !name.is_empty()).map(decoded),
+        password: url.password().map(decoded),
+        host: url.host_str().map(str::to_owned),
+        port: url.port_or_known_default(),
+        path: url.path().to_owned(),
+        query: escape::query_object(query),
+        fragment: url.fragment().map(decoded),
+    })
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Build {
+    /// The parts.
+    parts: Parts,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Parts {
+    /// `https` when not given.
+    #[serde(default)]
+    scheme: Option<String>,
+    /// The user name.
+    #[serde(default)]
+    username: Option<String>,
+    /// The password.
+    #[serde(default)]
+    password: Option<String>,
+    /// The host, without a port.
+    host: String,
+    /// The port, where it is not the usual one.
+    #[serde(default)]
+    port: Option<u16>,
+    /// The path; what is encoded in it already stays so.
+    #[serde(default)]
+    path: Option<String>,
+    /// The query; a list repeats its key.
+    #[serde(default)]
+    query: Option<Table>,
+    /// What follows `#`.
+    #[serde(default)]
+    fragment: Option<String>,
+}
+
+fn build(call: &Call, Build { parts }: Build) -> Result<String> {
+    let query = parts.query.map(|query| query_string("parts.query", &query.0)).transpose()?;
+    let bad = |part: &str| Problem::bad_request(format!("parts.{part} does not fit in an address"));
+    let scheme = parts.scheme.as_deref().unwrap_or("https");
+    if !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte)) {
+        return Err(bad("scheme"));
+    }
+    let host = match parts.host.parse::<Ipv6Addr>() {
+        Ok(ip) => format!("[{ip}]"),
+        // set_host would cut a port off and say nothing.
+        Err(_) if parts.host.contains(':') && !parts.host.starts_with('[') => return Err(bad("host")),
+        Err(_) => parts.host,
+    };
+    let mut url = Url::parse(&format!("{scheme}://host/")).map_err(|_| bad("scheme"))?;
+    url.set_host(Some(&host)).map_err(|_| bad("host"))?;
+    url.set_port(parts.port).map_err(|()| bad("port"))?;
+    url.set_username(&parts.username.unwrap_or_default()).map_err(|()| bad("username"))?;
+    url.set_password(parts.password.as_deref()).map_err(|()| bad("password"))?;
+    url.set_path(&parts.path.unwrap_or_default());
+    url.set_query(query.as_deref().filter(|query| !query.is_empty()));
+    url.set_fragment(parts.fragment.as_deref());
+    fits(call, url.as_str().len())?;
+    Ok(url.into())
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Join {
+    /// A full address.
+    base: String,
+    /// An address, or the end of one.
+    reference: String,
+}
+
+fn join(call: &Call, args: Join) -> Result<String> {
+    let joined = address(&args.base)?.join(&args.reference);
+    let joined = joined.map_err(|error| {
+        Problem::bad_request(format!("the reference does not fit the base: {error}"))
+    })?;
+    fits(call, joined.as_str().len())?;
+    Ok(joined.into())
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Encode {
+    /// Text or bytes.
+    text: Bytes,
+}
+
+fn encode(call: &Call, args: Encode) -> Result<String> {
+    let encoded = escape::encode(&args.text.0);
+    fits(call, encoded.len())?;
+    Ok(encoded)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Decode {
+    /// Percent-encoded text.
+    text: String,
+}
+
+fn decode(_: &Call, args: Decode) -> Result<Bytes> {
+    escape::strict(&args.text).map(Bytes)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct EncodeQuery {
+    /// Names with text, numbers, booleans, or lists of those.
+    params: Table,
+}
+
+fn encode_query(call: &Call, args: EncodeQuery) -> Result<String> {
+    let query = query_string("params", &args.params.0)?;
+    fits(call, query.len())?;
+    Ok(query)
+}
+
+/// The text itself is not repeated: it may hold a password.
+fn address(text: &str) -> Result<Url> {
+    Url::parse(text).map_err(|error| {
+        Problem::bad_request(format!("this is not an address: {error}"))
+            .hint("addresses look like https://example.com/path")
+    })
+}

@@ -1,0 +1,345 @@
+//! Luau values to ours and back, by copy.
+//!
+//! Nothing is silently lost: a value round-trips, or it is a Problem with the
+//! path to it. What Luau cannot tell apart by itself is remembered in
+//! metatables: a list stays a list when it is empty, and a field that was null
+//! reads as nil but is null again when it leaves.
+
+use mlua::{IntoLua, Lua, Table, Value as Lv, ffi};
+use moonlark_core::limits::size;
+use moonlark_core::value::{Object, Path, Value};
+use moonlark_core::{Problem, Result};
+
+/// Integers a Luau number holds exactly. Larger ones become Luau's own
+/// 64-bit integers.
+const EXACT: i64 = 1 << 53;
+
+/// The metatable key that names the null fields of an object.
+const NULLS: &str = "__nulls";
+
+/// One VM's side of the bridge.
+#[derive(Clone)]
+pub(crate) struct Bridge {
+    /// Marks lists.
+    array: Table,
+}
+
+impl Bridge {
+    pub(crate) fn new(lua: &Lua) -> mlua::Result<Bridge> {
+        let array = lua.create_table()?;
+        array.raw_set("__metatable", "array")?;
+        array.set_readonly(true);
+        Ok(Bridge { array })
+    }
+
+    /// Copy `value` into the VM.
+    pub(crate) fn to_lua(&self, lua: &Lua, value: Value) -> mlua::Result<Lv> {
+        Ok(match value {
+            Value::Null => Lv::Nil,
+            Value::Bool(flag) => Lv::Boolean(flag),
+            // The wide ones are handled where they are stored: mlua has no
+            // value of its own for them.
+            Value::Int(int) => Lv::Integer(int),
+            Value::Float(float) => Lv::Number(float),
+            Value::Str(text) => Lv::String(lua.create_string(text)?),
+            Value::Bytes(bytes) => Lv::String(lua.create_string(bytes)?),
+            Value::Array(items) => {
+                let table = lua.create_table_with_capacity(items.len(), 0)?;
+                for (index, item) in items.into_iter().enumerate() {
+                    self.store(lua, &table, index as i64 + 1, item)?;
+                }
+                table.set_metatable(Some(self.array.clone()))?;
+                Lv::Table(table)
+            }
+            Value::Object(object) => {
+                let table = lua.create_table_with_capacity(0, object.len())?;
+                let mut nulls = None;
+                for (key, item) in object {
+                    if item == Value::Null {
+                        let nulls = match &nulls {
+                            Some(nulls) => nulls,
+                            None => nulls.insert(lua.create_table()?),
+                        };
+                        nulls.raw_set(key, true)?;
+                    } else {
+                        self.store(lua, &table, key, item)?;
+                    }
+                }
+                if let Some(nulls) = nulls {
+                    let meta = lua.create_table()?;
+                    meta.raw_set(NULLS, nulls)?;
+                    table.set_metatable(Some(meta))?;
+                }
+                Lv::Table(table)
+            }
+        })
+    }
+
+    fn store(&self, lua: &Lua, table: &Table, key: impl IntoLua, item: Value) -> mlua::Result<()> {
+        match item {
+            // A list cannot have holes, so null stands there as itself.
+            Value::Null => table.raw_set(key, Lv::NULL),
+            Value::Int(int) if int.unsigned_abs() > EXACT as u64 => table.raw_set(key, Wide(int)),
+            item => table.raw_set(key, self.to_lua(lua, item)?),
+        }
+    }
+
+    /// Copy a value out of the VM; `what` names it in Problems.
+    pub(crate) fn from_lua(&self, value: &Lv, what: &str, limit: usize) -> Result<Value> {
+        let mut reader =
+            Reader { bridge: self, path: Path::new(what), parents: Vec::new(), left: limit, limit };
+        reader.read(value)
+    }
+}
+
+/// A 64-bit integer that a Luau number would round.
+struct Wide(i64);
+
+impl IntoLua for Wide {
+    fn into_lua(self, _: &Lua) -> mlua::Result<Lv> {
+        Ok(Lv::Integer(self.0))
+    }
+
+    unsafe fn push_into_stack(self, lua: &mlua::state::RawLua) -> mlua::Result<()> {
+        // SAFETY: called by mlua with a stack slot reserved for one value.
+        unsafe { ffi::lua_pushinteger64(lua.state(), self.0) };
+        Ok(())
+    }
+}
+
+/// What a host function answers: `true, value`, `false, problem` or
+/// `nil, ticket`, with integers kept whole.
+pub(crate) struct Reply(pub(crate) Option<bool>, pub(crate) Copied);
+
+pub(crate) enum Copied {
+    Value(Lv),
+    Wide(i64),
+}
+
+impl Bridge {
+    /// A value as the answer of a host function.
+    pub(crate) fn reply(&self, lua: &Lua, value: Value) -> mlua::Result<Reply> {
+        Ok(match value {
+            Value::Int(int) if int.unsigned_abs() > EXACT as u64 => {
+                Reply(Some(true), Copied::Wide(int))
+            }
+            value => Reply(Some(true), Copied::Value(self.to_lua(lua, value)?)),
+        })
+    }
+}
+
+impl IntoLua for Copied {
+    fn into_lua(self, _: &Lua) -> mlua::Result<Lv> {
+        Ok(match self {
+            Copied::Value(value) => value,
+            Copied::Wide(int) => Lv::Integer(int),
+        })
+    }
+
+    unsafe fn push_into_stack(self, lua: &mlua::state::RawLua) -> mlua::Result<()> {
+        // SAFETY: passed on as it came.
+        unsafe {
+            match self {
+                Copied::Value(value) => value.push_into_stack(lua),
+                Copied::Wide(int) => Wide(int).push_into_stack(lua),
+            }
+        }
+    }
+}
+
+impl mlua::IntoLuaMulti for Reply {
+    fn into_lua_multi(self, lua: &Lua) -> mlua::Result<mlua::MultiValue> {
+        (self.0, self.1).into_lua_multi(lua)
+    }
+
+    unsafe fn push_into_stack_multi(self, lua: &mlua::state::RawLua) -> mlua::Result<std::ffi::c_int> {
+        // SAFETY: passed on as it came.
+        unsafe { (self.0, self.1).push_into_stack_multi(lua) }
+    }
+}
+
+struct Reader<'a> {
+    bridge: &'a Bridge,
+    path: Path,
+    /// The tables on the way down, to recognise a cycle.
+    parents: Vec<usize>,
+    left: usize,
+    limit: usize,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, value: &Lv) -> Result<Value> {
+        self.spend(16)?;
+        match value {
+            Lv::Nil => Ok(Value::Null),
+            Lv::Boolean(flag) => Ok(Value::Bool(*flag)),
+            Lv::Integer(int) => Ok(Value::Int(*int)),
+            Lv::Number(float) => Ok(Value::Float(*float)),
+            Lv::String(text) => {
+                let bytes = text.as_bytes();
+                self.spend(bytes.len())?;
+                Ok(match std::str::from_utf8(&bytes) {
+                    Ok(text) => Value::Str(text.to_owned()),
+                    Err(_) => Value::Bytes(bytes.to_vec()),
+                })
+            }
+            Lv::Table(table) => self.table(table),
+            Lv::LightUserData(pointer) if pointer.0.is_null() => Ok(Value::Null),
+            Lv::Buffer(buffer) => {
+                self.spend(buffer.len())?;
+                Ok(Value::text_or_bytes(buffer.to_vec()))
+            }
+            other => Err(self.refuse(format!("is a {}, which is not a value", kind(other)))),
+        }
+    }
+
+    fn table(&mut self, table: &Table) -> Result<Value> {
+        let pointer = table.to_pointer() as usize;
+        if self.parents.contains(&pointer) {
+            return Err(self.refuse("refers back to a table that contains it".to_owned()));
+        }
+        self.parents.push(pointer);
+        let meta = table.metatable();
+        let marked = meta.as_ref().is_some_and(|meta| *meta == self.bridge.array);
+        let length = table.raw_len();
+        let value = if length > 0 || marked {
+            self.array(table, length)?
+        } else {
+            self.object(table, meta)?
+        };
+        self.parents.pop();
+        Ok(value)
+    }
+
+    fn array(&mut self, table: &Table, length: usize) -> Result<Value> {
+        // Before anything is reserved for it.
+        self.spend(length.saturating_mul(16))?;
+        let mut items: Vec<Option<Value>> = Vec::new();
+        items.resize_with(length, || None);
+        self.each(table, |reader, key, item| {
+            let index = match key {
+                Lv::Integer(index) if *index >= 1 => (*index - 1) as usize,
+                _ => usize::MAX,
+            };
+            let Some(place) = items.get_mut(index) else {
+                return Err(
+                    reader.refuse(format!("has list items and also the key {}", show_key(key)))
+                );
+            };
+            reader.path.push_index(index)?;
+            *place = Some(reader.read(item)?);
+            reader.path.pop();
+            Ok(())
+        })?;
+        let holes = items.iter().position(Option::is_none);
+        if let Some(hole) = holes {
+            return Err(self
+                .refuse(format!("is a list with nothing at [{}]", hole + 1))
+                .hint("use json.null for an empty place"));
+        }
+        Ok(Value::Array(items.into_iter().flatten().collect()))
+    }
+
+    fn object(&mut self, table: &Table, meta: Option<Table>) -> Result<Value> {
+        let mut fields: Vec<(String, Value)> = Vec::new();
+        self.each(table, |reader, key, item| {
+            let key = match key {
+                Lv::String(key) => match key.to_str() {
+                    Ok(key) => key.to_owned(),
+                    Err(_) => return Err(reader.refuse("has a key that is not UTF-8".to_owned())),
+                },
+                Lv::Integer(index) => {
+                    return Err(reader
+                        .refuse(format!("has the key [{index}] but nothing at [1]"))
+                        .hint("a list starts at 1 and has no gaps; otherwise use text keys"));
+                }
+                other => {
+                    return Err(reader
+                        .refuse(format!("has a {} as a key", kind(other)))
+                        .hint("keys must be text"));
+                }
+            };
+            reader.spend(key.len())?;
+            reader.path.push_key(&key)?;
+            let item = reader.read(item)?;
+            reader.path.pop();
+            fields.push((key, item));
+            Ok(())
+        })?;
+        if let Some(nulls) =
+            meta.and_then(|meta| meta.raw_get::<Option<Table>>(NULLS).ok().flatten())
+        {
+            self.each(&nulls, |reader, key, _| {
+                if let Lv::String(key) = key
+                    && let Ok(key) = key.to_str()
+                    && !fields.iter().any(|(name, _)| *name == *key)
+                {
+                    reader.spend(16 + key.len())?;
+                    fields.push((key.to_owned(), Value::Null));
+                }
+                Ok(())
+            })?;
+        }
+        // Luau's own order depends on the history of the table.
+        fields.sort_unstable_by(|(left, _), (right, _)| left.cmp(right));
+        Ok(Value::Object(fields.into_iter().collect::<Object>()))
+    }
+
+    fn each(
+        &mut self,
+        table: &Table,
+        mut visit: impl FnMut(&mut Self, &Lv, &Lv) -> Result<()>,
+    ) -> Result<()> {
+        let mut problem = None;
+        let walked = table.for_each(|key: Lv, item: Lv| {
+            visit(self, &key, &item).map_err(|found| {
+                problem = Some(found);
+                mlua::Error::runtime("stop")
+            })
+        });
+        match (problem, walked) {
+            (Some(problem), _) => Err(problem),
+            (None, Err(error)) => Err(Problem::tool_error(format!("{}: {error}", self.path))),
+            (None, Ok(())) => Ok(()),
+        }
+    }
+
+    fn spend(&mut self, bytes: usize) -> Result<()> {
+        match self.left.checked_sub(bytes) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => {
+                Err(Problem::limit(format!("{} is larger than {}", self.path, size(self.limit)))
+                    .hint("return less, or raise limits.value"))
+            }
+        }
+    }
+
+    fn refuse(&self, why: String) -> Problem {
+        Problem::tool_error(format!("{} {why}", self.path))
+    }
+}
+
+fn kind(value: &Lv) -> &'static str {
+    match value {
+        Lv::Function(_) => "function",
+        Lv::Thread(_) => "coroutine",
+        Lv::Table(_) => "table",
+        Lv::Boolean(_) => "boolean",
+        Lv::Number(_) | Lv::Integer(_) => "number",
+        Lv::Vector(_) => "vector",
+        Lv::LightUserData(_) | Lv::UserData(_) => "userdata",
+        _ => "value of an unknown type",
+    }
+}
+
+fn show_key(key: &Lv) -> String {
+    match key {
+        Lv::String(key) => moonlark_core::value::shorten(&key.to_string_lossy()).into_owned(),
+        Lv::Integer(index) => format!("[{index}]"),
+        Lv::Number(number) => format!("[{number}]"),
+        other => format!("({})", kind(other)),
+    }
+}

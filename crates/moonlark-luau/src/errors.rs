@@ -1,0 +1,164 @@
+//! What a script raised, as a Problem: with its place, and the Luau way where
+//! the author wrote another Lua.
+
+use mlua::{Table, Value as Lv};
+use moonlark_core::limits::Limits;
+use moonlark_core::value::{Value, shorten};
+use moonlark_core::{Code as ProblemCode, Place, Problem};
+
+use crate::bridge::Bridge;
+use crate::script::Code;
+use crate::vm::out_of_memory;
+
+/// Longest message taken from a script.
+const MESSAGE: usize = 4096;
+
+/// The Problem for an error value that nothing in the script caught.
+pub(crate) fn problem(
+    bridge: &Bridge,
+    problem_meta: &Table,
+    raised: Lv,
+    code: &Code,
+    limits: &Limits,
+) -> Problem {
+    match raised {
+        Lv::String(text) => from_text(&text.to_string_lossy(), code, limits),
+        Lv::Table(table) if table.metatable().as_ref() == Some(problem_meta) => {
+            from_host(&table, code)
+        }
+        Lv::Table(table) => {
+            let problem = Problem::tool_error(describe(bridge, &table));
+            match place_of(&table) {
+                Some(place) => problem.at(place),
+                None => problem,
+            }
+        }
+        Lv::Error(error) => match &*error {
+            mlua::Error::MemoryError(_) => out_of_memory(limits.memory),
+            error => Problem::tool_error(first_line(&error.to_string())),
+        },
+        _ => Problem::tool_error("the script failed without saying why"),
+    }
+}
+
+/// A syntax error, with line and hint.
+pub(crate) fn syntax(message: &str, code: &Code) -> Problem {
+    let mut problem = from_text(&first_line(message), code, &Limits::default());
+    problem.code = ProblemCode::BadScript;
+    problem
+}
+
+fn from_text(text: &str, code: &Code, limits: &Limits) -> Problem {
+    if text == "not enough memory" {
+        return out_of_memory(limits.memory);
+    }
+    let (line, message) = split_place(text, code.name());
+    let problem = Problem::tool_error(cut(message));
+    match line {
+        Some(line) => problem
+            .at(Place::line(code.name(), line))
+            .maybe_hint(luau_way(message, code.line(line)).map(str::to_owned)),
+        None => problem,
+    }
+}
+
+/// A Problem of a host function. What the host could not do is the script's
+/// failure, except where the caller can do something about it.
+fn from_host(table: &Table, code: &Code) -> Problem {
+    let text = |key: &str| table.raw_get::<Option<String>>(key).ok().flatten();
+    let word = text("code").unwrap_or_default();
+    let kept = [ProblemCode::Denied, ProblemCode::Limit, ProblemCode::Unavailable]
+        .into_iter()
+        .find(|code| code.as_str() == word)
+        .unwrap_or(ProblemCode::ToolError);
+    let mut problem = Problem::new(kept, cut(&text("text").unwrap_or_default()))
+        .maybe_hint(text("hint"))
+        .retryable_if(table.raw_get("retryable").unwrap_or(false));
+    problem.place = place_of(table).or_else(|| Some(Place::file(code.name())));
+    problem
+}
+
+fn place_of(table: &Table) -> Option<Place> {
+    let source: String = table.raw_get("source").ok()?;
+    let line: u32 = table.raw_get("line").ok()?;
+    Some(Place::line(source, line))
+}
+
+/// The words for `error({ … })`: its message if it has one.
+fn describe(bridge: &Bridge, table: &Table) -> String {
+    let raised: Lv = table.raw_get("raised").unwrap_or(Lv::Nil);
+    if let Lv::Table(fields) = &raised
+        && let Ok(Some(message)) = fields.raw_get::<Option<String>>("message")
+    {
+        return cut(&message);
+    }
+    match bridge.from_lua(&raised, "error", MESSAGE) {
+        Ok(Value::Null) => "the script raised an error without a value".to_owned(),
+        Ok(Value::Str(text)) => cut(&text),
+        Ok(value) => cut(&value.to_json_lossy().to_string()),
+        Err(_) => "the script raised an error value that cannot be shown".to_owned(),
+    }
+}
+
+/// `tools/x.lua:12: message` as line and message.
+fn split_place<'a>(text: &'a str, file: &str) -> (Option<u32>, &'a str) {
+    let parsed = text.strip_prefix(file).and_then(|rest| rest.strip_prefix(':')).and_then(|rest| {
+        let (line, message) = rest.split_once(": ")?;
+        Some((line.parse().ok()?, message))
+    });
+    match parsed {
+        Some((line, message)) => (Some(line), message),
+        None => (None, text),
+    }
+}
+
+pub(crate) fn first_line(text: &str) -> String {
+    let text = text
+        .strip_prefix("runtime error: ")
+        .or(text.strip_prefix("syntax error: "))
+        .unwrap_or(text);
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+fn cut(text: &str) -> String {
+    if text.len() <= MESSAGE {
+        return text.to_owned();
+    }
+    let end = (0..=MESSAGE).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}…", &text[..end])
+}
+
+/// What to write instead, for the spellings that real Lua 5.4 scripts use.
+fn luau_way(message: &str, line: &str) -> Option<&'static str> {
+    // Only lines of a size that a person wrote.
+    let line = shorten_line(line);
+    let has = |part: &str| line.contains(part);
+    let hint = match () {
+        () if has("os.getenv") => "use env.get(\"NAME\"), with \"env:NAME\" in allow",
+        () if has("os.execute") || has("io.popen") => "scripts cannot run commands through a shell",
+        () if has("io.open") || has("io.lines") || has("io.read") => "use fs.read(path)",
+        () if has("io.write") => "use print(...) or log.info(...)",
+        () if has("io.") => "there is no io here: use fs.read, fs.write or print",
+        () if has("require") => {
+            "there is no require in a tool script: modules such as http and json are globals"
+        }
+        () if has("loadstring") || has("dofile") || has("load(") => {
+            "code cannot be loaded at run time"
+        }
+        () if has("goto ") || has("::") => "Luau has no goto: use continue or a function",
+        () if has("<const>") || has("<close>") => "Luau has no attributes: write a plain local",
+        () if has("setfenv") || has("getfenv") => "environments cannot be changed here",
+        () if has("collectgarbage") => "memory is managed for you: leave collectgarbage out",
+        () if message.contains("Expected")
+            && (has("&") || has("|") || has("<<") || has(">>") || has("~")) =>
+        {
+            "bit operators are functions here: bit32.band, bor, bxor, bnot, lshift, rshift"
+        }
+        () => return None,
+    };
+    Some(hint)
+}
+
+fn shorten_line(line: &str) -> std::borrow::Cow<'_, str> {
+    if line.len() > 1000 { shorten(line) } else { line.into() }
+}

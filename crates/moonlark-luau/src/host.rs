@@ -1,0 +1,299 @@
+//! The Rust functions behind the prelude: starting and polling host calls,
+//! printing, and the text functions that must not run for ever.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use mlua::{Function as LuaFunction, LightUserData, Lua, MultiValue, Table, Value as Lv};
+use moonlark_core::gateway::Started;
+use moonlark_core::module::Function;
+use moonlark_core::tool::BoxFuture;
+use moonlark_core::value::{Object, Value};
+use moonlark_core::{Call, Code, Level, Problem, Result};
+use parking_lot::Mutex;
+
+use crate::bridge::{Bridge, Copied, Reply};
+use crate::prelude::Prelude;
+use crate::vm::out_of_memory;
+use crate::watchdog::Interrupt;
+
+/// What a waiting coroutine yields. Only its address matters.
+pub(crate) const PENDING: LightUserData =
+    LightUserData(std::ptr::addr_of!(PENDING_MARK) as *mut std::ffi::c_void);
+static PENDING_MARK: u8 = 0;
+
+/// What the host functions of one VM share.
+pub(crate) struct Shared {
+    prelude: Arc<Prelude>,
+    interrupt: Arc<Interrupt>,
+    bridge: Bridge,
+    run: Mutex<Run>,
+}
+
+#[derive(Default)]
+struct Run {
+    call: Option<Call>,
+    waker: Option<Waker>,
+    /// Host calls that scripts wait for; the ticket is the place.
+    waiting: Vec<Option<BoxFuture<Result<Value>>>>,
+}
+
+impl Shared {
+    pub(crate) fn new(prelude: Arc<Prelude>, interrupt: Arc<Interrupt>, bridge: Bridge) -> Self {
+        Self { prelude, interrupt, bridge, run: Mutex::default() }
+    }
+
+    pub(crate) fn begin(&self, call: Call) {
+        *self.run.lock() = Run { call: Some(call), ..Run::default() };
+    }
+
+    /// Forget the run; host calls still in flight are cancelled.
+    pub(crate) fn end(&self) {
+        let ended = std::mem::take(&mut *self.run.lock());
+        drop(ended);
+    }
+
+    pub(crate) fn set_waker(&self, waker: &Waker) {
+        let mut run = self.run.lock();
+        match &mut run.waker {
+            Some(current) => current.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
+    }
+
+    fn call(&self) -> mlua::Result<Call> {
+        self.run.lock().call.clone().ok_or_else(|| mlua::Error::runtime("no call is running"))
+    }
+
+    fn waker(&self) -> Waker {
+        self.run.lock().waker.clone().unwrap_or_else(|| Waker::noop().clone())
+    }
+
+    /// Answer the script, now or with a ticket.
+    fn answer(&self, lua: &Lua, started: Started) -> mlua::Result<Reply> {
+        match started {
+            Started::Done(result) => self.reply(lua, result),
+            Started::Running(future) => self.wait(lua, future, None),
+        }
+    }
+
+    fn wait(
+        &self,
+        lua: &Lua,
+        mut future: BoxFuture<Result<Value>>,
+        ticket: Option<usize>,
+    ) -> mlua::Result<Reply> {
+        let waker = self.waker();
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(result) => self.reply(lua, result),
+            Poll::Pending => {
+                let waiting = &mut self.run.lock().waiting;
+                let ticket = ticket
+                    .or_else(|| waiting.iter().position(Option::is_none))
+                    .unwrap_or_else(|| {
+                        waiting.push(None);
+                        waiting.len() - 1
+                    });
+                waiting[ticket] = Some(future);
+                Ok(Reply(None, Copied::Value(Lv::Number(ticket as f64))))
+            }
+        }
+    }
+
+    fn reply(&self, lua: &Lua, result: Result<Value>) -> mlua::Result<Reply> {
+        match result {
+            Ok(value) => self.bridge.reply(lua, value),
+            Err(problem) => self.refuse(lua, problem),
+        }
+    }
+
+    /// A problem the script may catch, unless it is a limit: those are final.
+    fn refuse(&self, lua: &Lua, problem: Problem) -> mlua::Result<Reply> {
+        let table = lua.create_table()?;
+        table.raw_set("code", problem.code.as_str())?;
+        table.raw_set("message", problem.message.as_str())?;
+        table.raw_set("hint", problem.hint.as_deref())?;
+        table.raw_set("retryable", problem.retryable())?;
+        if problem.code == Code::Limit {
+            self.interrupt.doom(problem);
+        }
+        Ok(Reply(Some(false), Copied::Value(Lv::Table(table))))
+    }
+}
+
+/// The table that the prelude receives as `host`.
+pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    let add = |name: &str, function: LuaFunction| table.raw_set(name, function);
+
+    let host = shared.clone();
+    add(
+        "start",
+        lua.create_function(move |lua, mut args: MultiValue| {
+            let call = host.call()?;
+            let id = args.pop_front().and_then(|id| id.as_usize()).unwrap_or(usize::MAX);
+            let Some(function) = host.prelude.function(id) else {
+                return Err(mlua::Error::runtime("no such host function"));
+            };
+            match collect(&host.bridge, function, args, call.limits().value) {
+                Ok(args) => {
+                    let started = call.gateway().start(&call, &function.tool, args);
+                    host.answer(lua, started)
+                }
+                Err(problem) => host.refuse(lua, problem),
+            }
+        })?,
+    )?;
+
+    let host = shared.clone();
+    add(
+        "start_tool",
+        lua.create_function(move |lua, (name, args): (Lv, Lv)| {
+            let call = host.call()?;
+            let started = tool_call(&host.bridge, &call, &name, &args)
+                .and_then(|(name, args)| {
+                    let tool = call.catalog().find(&name)?;
+                    Ok(call.gateway().start(&call, tool, args))
+                })
+                .unwrap_or_else(|problem| Started::Done(Err(problem)));
+            host.answer(lua, started)
+        })?,
+    )?;
+
+    let host = shared.clone();
+    add(
+        "poll",
+        lua.create_function(move |lua, ticket: usize| {
+            let future = host.run.lock().waiting.get_mut(ticket).and_then(Option::take);
+            match future {
+                Some(future) => host.wait(lua, future, Some(ticket)),
+                None => Err(mlua::Error::runtime("nothing to wait for")),
+            }
+        })?,
+    )?;
+
+    let host = shared.clone();
+    add(
+        "say",
+        lua.create_function(move |lua, text: mlua::LuaString| {
+            let call = host.call()?;
+            let logged = call.log(Level::Info, &text.to_string_lossy(), None);
+            host.reply(lua, logged.map(|()| Value::Null))
+        })?,
+    )?;
+
+    let host = shared.clone();
+    add(
+        "out_of_memory",
+        lua.create_function(move |_, ()| -> mlua::Result<()> {
+            host.interrupt.doom(out_of_memory(host.call()?.limits().memory));
+            Err(mlua::Error::runtime("the script was stopped"))
+        })?,
+    )?;
+
+    let host = shared.clone();
+    add(
+        "too_much",
+        lua.create_function(move |_, why: String| -> mlua::Result<()> {
+            host.interrupt.doom(Problem::limit(why));
+            Err(mlua::Error::runtime("the script was stopped"))
+        })?,
+    )?;
+
+    add("find", lua.create_function(find)?)?;
+    add("split", lua.create_function(split)?)?;
+    table.raw_set("null", Lv::NULL)?;
+    Ok(table)
+}
+
+/// The arguments of a host function as an object: those with a place first,
+/// the others from a trailing table.
+fn collect(bridge: &Bridge, function: &Function, args: MultiValue, limit: usize) -> Result<Value> {
+    let name = &function.tool.name;
+    let by_place = function.params.iter().take_while(|param| param.positional).count();
+    let has_options = by_place < function.params.len();
+    if args.len() > by_place + usize::from(has_options) {
+        return Err(Problem::bad_request(format!(
+            "{name} takes at most {} arguments, got {}",
+            by_place + usize::from(has_options),
+            args.len()
+        )));
+    }
+    let mut object = Object::new();
+    for (index, arg) in args.iter().enumerate() {
+        if index < by_place {
+            let param = &function.params[index];
+            if !matches!(arg, Lv::Nil) {
+                let what = format!("{name}: {}", param.name);
+                object.insert(param.name.clone(), bridge.from_lua(arg, &what, limit)?);
+            }
+            continue;
+        }
+        match bridge.from_lua(arg, &format!("{name}: options"), limit)? {
+            Value::Null => {}
+            Value::Object(options) => object.extend(options),
+            Value::Array(items) if items.is_empty() => {}
+            other => {
+                return Err(Problem::bad_request(format!(
+                    "{name}: the options must be a table of names and values, got {}",
+                    other.kind()
+                )));
+            }
+        }
+    }
+    Ok(Value::Object(object))
+}
+
+fn tool_call(bridge: &Bridge, call: &Call, name: &Lv, args: &Lv) -> Result<(String, Value)> {
+    let limit = call.limits().value;
+    let Value::Str(name) = bridge.from_lua(name, "tool", limit)? else {
+        return Err(Problem::bad_request(
+            "context.call takes the name of a tool and its arguments",
+        ));
+    };
+    let args = match bridge.from_lua(args, "arguments", limit)? {
+        Value::Null => Value::Object(Object::new()),
+        args => args,
+    };
+    Ok((name, args))
+}
+
+/// `string.find` without patterns, in linear time.
+fn find(
+    _: &Lua,
+    (subject, needle, init): (mlua::LuaString, mlua::LuaString, Option<f64>),
+) -> mlua::Result<(Option<usize>, Option<usize>)> {
+    let (subject, needle) = (subject.as_bytes(), needle.as_bytes());
+    let start = match init.unwrap_or(1.0) {
+        init if init >= 1.0 => init as usize - 1,
+        init if init < 0.0 => subject.len().saturating_sub((-init) as usize),
+        _ => 0,
+    };
+    let Some(rest) = subject.get(start..) else { return Ok((None, None)) };
+    Ok(match memchr::memmem::find(rest, &needle) {
+        Some(at) => (Some(start + at + 1), Some(start + at + needle.len())),
+        None => (None, None),
+    })
+}
+
+/// `string.split` in linear time.
+fn split(
+    lua: &Lua,
+    (subject, separator): (mlua::LuaString, mlua::LuaString),
+) -> mlua::Result<Table> {
+    let (subject, separator) = (subject.as_bytes(), separator.as_bytes());
+    let parts = lua.create_table()?;
+    if separator.is_empty() {
+        for byte in subject.iter() {
+            parts.raw_push(lua.create_string([*byte])?)?;
+        }
+        return Ok(parts);
+    }
+    let mut start = 0;
+    for at in memchr::memmem::find_iter(&subject, &*separator) {
+        parts.raw_push(lua.create_string(&subject[start..at])?)?;
+        start = at + separator.len();
+    }
+    parts.raw_push(lua.create_string(&subject[start..])?)?;
+    Ok(parts)
+}

@@ -1,0 +1,63 @@
+//! The prelude with the host modules written into it, compiled once.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use mlua::chunk::Compiler;
+use moonlark_core::module::{Function, Module};
+use moonlark_core::{Problem, Result, Value};
+
+pub(crate) struct Prelude {
+    bytecode: Vec<u8>,
+    functions: Vec<Function>,
+}
+
+impl Prelude {
+    pub(crate) fn new(modules: &[Module]) -> Result<Arc<Prelude>> {
+        let mut functions = Vec::new();
+        let mut source = include_str!("prelude.luau").to_owned();
+        for module in modules {
+            write_module(&mut source, module, &mut functions);
+        }
+        source.push_str(include_str!("prelude_end.luau"));
+        let bytecode =
+            Compiler::new().set_optimization_level(2).set_debug_level(1).compile(source).map_err(
+                |error| Problem::internal(format!("the prelude does not compile: {error}")),
+            )?;
+        Ok(Arc::new(Prelude { bytecode, functions }))
+    }
+
+    pub(crate) fn bytecode(&self) -> &[u8] {
+        &self.bytecode
+    }
+
+    pub(crate) fn function(&self, id: usize) -> Option<&Function> {
+        self.functions.get(id)
+    }
+}
+
+fn write_module(source: &mut String, module: &Module, functions: &mut Vec<Function>) {
+    let mut fields = String::new();
+    for function in &module.functions {
+        let (id, name) = (functions.len(), function.name);
+        let body = if function.tool.is_instant() {
+            format!("instant({id})")
+        } else {
+            format!("waiting({id}, {:?})", function.tool.name)
+        };
+        functions.push(function.clone());
+        if module.callable {
+            let _ = writeln!(source, "base.{} = {body}", module.name);
+            return;
+        }
+        let _ = write!(fields, "{name} = {body}, ");
+    }
+    for constant in &module.constants {
+        let value = match &constant.value {
+            Value::Null => "host.null".to_owned(),
+            other => other.to_json_lossy().to_string(),
+        };
+        let _ = write!(fields, "{} = {value}, ", constant.name);
+    }
+    let _ = writeln!(source, "base.{} = {{ {fields}}}", module.name);
+}

@@ -1,0 +1,211 @@
+//! One sandboxed VM: built from the allow-list in `prelude.luau`, runs one
+//! script at a time, and is kept for the next call of the same script only
+//! after a clean end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+
+use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value as Lv};
+use moonlark_core::limits::size;
+use moonlark_core::value::Value;
+use moonlark_core::{Call, Problem, Result};
+
+use crate::bridge::Bridge;
+use crate::errors;
+use crate::host::{self, Shared};
+use crate::prelude::Prelude;
+use crate::script::Code;
+use crate::watchdog::{self, Interrupt};
+
+/// Memory a VM may have gained over its runs before it is replaced.
+const GROWTH: usize = 2 * 1024 * 1024;
+/// Runs before a VM is replaced.
+const USES: u32 = 1000;
+
+pub(crate) struct Vm {
+    lua: Lua,
+    bridge: Bridge,
+    shared: Arc<Shared>,
+    interrupt: Arc<Interrupt>,
+    /// The metatable of every script's globals.
+    globals: Table,
+    load: Function,
+    run: Function,
+    problem_meta: Table,
+    /// Memory in use when it was new.
+    fresh: usize,
+    uses: u32,
+}
+
+impl Vm {
+    pub(crate) fn new(prelude: &Arc<Prelude>) -> Result<Vm> {
+        Self::build(prelude)
+            .map_err(|error| Problem::internal(format!("cannot build a script VM: {error}")))
+    }
+
+    fn build(prelude: &Arc<Prelude>) -> mlua::Result<Vm> {
+        let lua = Lua::new_with(StdLib::ALL_SAFE, LuaOptions::new())?;
+        let bridge = Bridge::new(&lua)?;
+        let interrupt = Interrupt::install(&lua)?;
+        let shared = Arc::new(Shared::new(prelude.clone(), interrupt.clone(), bridge.clone()));
+        let functions = host::functions(&lua, &shared)?;
+        let main: Function = lua
+            .load(prelude.bytecode())
+            .set_mode(mlua::chunk::ChunkMode::Binary)
+            .set_name("=prelude")
+            .into_function()?;
+        let (globals, load, run, problem_meta) = main.call((functions, host::PENDING))?;
+        let fresh = lua.used_memory();
+        Ok(Vm { lua, bridge, shared, interrupt, globals, load, run, problem_meta, fresh, uses: 0 })
+    }
+
+    pub(crate) fn interrupt(&self) -> &Arc<Interrupt> {
+        &self.interrupt
+    }
+
+    /// Whether the next call of the same script may have it.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.uses < USES && self.lua.used_memory() < self.fresh + GROWTH
+    }
+
+    /// Run the script's top level and hand its globals to `read`.
+    pub(crate) async fn load<T>(
+        &mut self,
+        code: &Code,
+        call: &Call,
+        read: impl FnOnce(&Bridge, &Table) -> Result<T>,
+    ) -> Result<T> {
+        let (env, main) = self.prepare(code, call)?;
+        let values = MultiValue::from_vec(vec![Lv::Function(main)]);
+        self.drive(self.load.clone(), values, code, call).await?;
+        let read = read(&self.bridge, &env);
+        self.shared.end();
+        read
+    }
+
+    /// Run the script's top level and then its `tool.execute`.
+    pub(crate) async fn execute(&mut self, code: &Code, call: &Call, args: Value) -> Result<Value> {
+        self.uses += 1;
+        let (env, main) = self.prepare(code, call)?;
+        let values =
+            self.arguments(env, main, call, args).map_err(|error| self.failed(&error, call))?;
+        let result = self.drive(self.run.clone(), values, code, call).await?;
+        let value = self.bridge.from_lua(&result, "result", call.limits().value);
+        self.shared.end();
+        value
+    }
+
+    /// Fresh globals, and the script bound to them.
+    fn prepare(&mut self, code: &Code, call: &Call) -> Result<(Table, Function)> {
+        let build = || -> mlua::Result<(Table, Function)> {
+            self.lua.set_memory_limit(call.limits().memory)?;
+            let env = self.lua.create_table()?;
+            env.raw_set("_G", &env)?;
+            env.set_metatable(Some(self.globals.clone()))?;
+            // Nothing under the globals can change, so Luau may use its fast
+            // paths for builtins.
+            env.set_safeenv(true);
+            let main = self
+                .lua
+                .load(code.bytecode())
+                .set_mode(mlua::chunk::ChunkMode::Binary)
+                .set_name(code.chunk_name())
+                .set_environment(env.clone())
+                .into_function()?;
+            Ok((env, main))
+        };
+        build().map_err(|error| self.failed(&error, call))
+    }
+
+    fn arguments(
+        &self,
+        env: Table,
+        main: Function,
+        call: &Call,
+        args: Value,
+    ) -> mlua::Result<MultiValue> {
+        let lua = &self.lua;
+        let caller = Value::object([
+            ("surface", call.caller().surface.into()),
+            ("client", call.caller().client.clone().into()),
+        ]);
+        Ok(MultiValue::from_vec(vec![
+            Lv::Function(main),
+            Lv::Table(env),
+            Lv::Number(seed()),
+            self.bridge.to_lua(lua, args)?,
+            self.bridge.to_lua(lua, call.scope().config.clone())?,
+            self.bridge.to_lua(lua, caller)?,
+        ]))
+    }
+
+    /// Resume the script until it is done, giving way whenever it waits.
+    async fn drive(
+        &mut self,
+        function: Function,
+        values: MultiValue,
+        code: &Code,
+        call: &Call,
+    ) -> Result<Lv> {
+        let thread = self.lua.create_thread(function).map_err(|error| self.failed(&error, call))?;
+        self.interrupt.begin(thread.to_pointer(), call.deadline().into_std());
+        self.shared.begin(call.clone());
+        let mut values = Some(values);
+        let ended = std::future::poll_fn(|cx| {
+            self.shared.set_waker(cx.waker());
+            let entered = watchdog::enter(&self.interrupt);
+            let resumed = thread.resume::<MultiValue>(values.take().unwrap_or_default());
+            drop(entered);
+            let results = match resumed {
+                Ok(results) => results,
+                Err(error) => return Poll::Ready(Err(self.failed(&error, call))),
+            };
+            if thread.status() != mlua::thread::ThreadStatus::Resumable {
+                return Poll::Ready(Ok(results));
+            }
+            if results.front() == Some(&Lv::LightUserData(host::PENDING)) {
+                return Poll::Pending;
+            }
+            if self.interrupt.take_yield() {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Poll::Ready(Err(Problem::tool_error("coroutine.yield was called outside a coroutine")))
+        })
+        .await;
+        if let Some(doom) = self.interrupt.take_doom() {
+            return Err(doom);
+        }
+        let mut results = ended?;
+        let ok = results.pop_front() == Some(Lv::Boolean(true));
+        let value = results.pop_front().unwrap_or(Lv::Nil);
+        if ok {
+            return Ok(value);
+        }
+        Err(errors::problem(&self.bridge, &self.problem_meta, value, code, call.limits()))
+    }
+
+    /// An error of the VM itself, outside anything the script could catch.
+    fn failed(&self, error: &mlua::Error, call: &Call) -> Problem {
+        self.interrupt.take_doom().unwrap_or_else(|| match error {
+            mlua::Error::MemoryError(_) => out_of_memory(call.limits().memory),
+            error => Problem::tool_error(errors::first_line(&error.to_string())),
+        })
+    }
+}
+
+pub(crate) fn out_of_memory(limit: usize) -> Problem {
+    Problem::limit(format!("the script used more than {} of memory", size(limit)))
+        .hint("work in smaller pieces, or raise limits.memory")
+}
+
+/// A different seed for every run, so that `math.random` carries nothing over.
+fn seed() -> f64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let count = NEXT.fetch_add(1, Ordering::Relaxed);
+    let nanos = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |elapsed| u64::from(elapsed.subsec_nanos()));
+    (count.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ nanos) as u32 as f64
+}

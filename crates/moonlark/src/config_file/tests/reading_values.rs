@@ -1,0 +1,132 @@
+//! Files without mistakes, and the configuration they give.
+
+use super::*;
+
+#[test]
+fn an_empty_file_is_all_defaults() {
+    for content in [
+        "",
+        "\n",
+        "# nothing\r\n",
+        "\u{feff}",
+        "[server]\n[limits]\n[tools]",
+    ] {
+        assert_eq!(config(content), Config::default(), "{content:?}");
+    }
+}
+
+#[test]
+fn every_key_is_read() {
+    let read = config(
+        r#"
+            [server]
+            host = "0.0.0.0"
+            port = 0
+            allowed_hosts = ["a.example.com"]
+            allowed_origins = ["https://b.example.com"]
+            [limits]
+            timeout = 1.5
+            memory = "1.5 GB"
+            calls = 0
+            parallel = 1
+            logs = 1024
+            value = "1KiB"
+            http_body = "${MEMORY}"
+            request_body = "100 B"
+            runs = 1
+            [limits.tools.slow]
+            timeout = 300
+            memory = "1GB"
+            calls = 1
+            parallel = 2
+            logs = "2MB"
+            [tools]
+            dir = "scripts"
+            watch = false
+            [tools.script.jira]
+            path = "tools/jira.lua"
+            timeout = 20
+            allow = ["net:api.github.com", "fs:write"]
+            "#,
+    );
+    assert_eq!(
+        serde_json::to_value(&read).unwrap(),
+        json!({
+            "server": {
+                "host": "0.0.0.0", "port": 0,
+                "allowed_hosts": ["a.example.com"],
+                "allowed_origins": ["https://b.example.com"],
+            },
+            "limits": {
+                "timeout": 1.5, "memory": "1536MB", "calls": 0, "parallel": 1, "logs": "1KB",
+                "value": "1KB", "http_body": "32MB", "request_body": "100B", "runs": 1,
+                "tools": {"slow": {
+                    "timeout": 300, "memory": "1GB", "calls": 1, "parallel": 2, "logs": "2MB",
+                }},
+            },
+            "tools": {"dir": "scripts", "watch": false, "script": {"jira": {
+                "path": "tools/jira.lua", "timeout": 20,
+                "allow": ["net:api.github.com", "fs:write"],
+            }}},
+        })
+    );
+}
+
+#[test]
+fn strings_of_all_tables_expand() {
+    let server = config(
+        r#"server = { host = "${B}", allowed_hosts = ["x-${B}", "${NONE:-dflt}", "$${B}"] }"#,
+    )
+    .server;
+    let allowed_hosts = ["x-bee", "dflt", "${B}"].map(str::to_owned).into();
+    assert_eq!(
+        server,
+        Server {
+            host: "bee".to_owned(),
+            allowed_hosts,
+            ..Server::default()
+        }
+    );
+}
+
+#[test]
+fn all_other_keys_of_a_script_are_its_own_in_the_order_of_the_file() {
+    let script = script(
+        r#"
+            [tools.script.jira]
+            zebra = 1
+            path = "jira.lua"
+            server = { port = "any" }
+            pth = true
+            once = "${A}"
+            when = 2026-01-02T03:04:05Z
+            day = 2026-01-02
+            big = 9007199254740993
+            ratio = 0.5
+            mixed = [1, "two", [3.0], { four = [] }]
+            [tools.script.jira.deep.er]
+            "a key" = { x = "${B}" }
+            [[tools.script.jira.rows]]
+            n = 1
+            [[tools.script.jira.rows]]
+            n = 2
+            "#,
+    );
+    assert_eq!(
+        serde_json::to_string(&script.config.values).unwrap(),
+        json!({
+            "zebra": 1,
+            "server": {"port": "any"},
+            "pth": true,
+            "once": "${B}",
+            "when": "2026-01-02T03:04:05Z",
+            "day": "2026-01-02",
+            "big": 9007199254740993_i64,
+            "ratio": 0.5,
+            "mixed": [1, "two", [3.0], {"four": []}],
+            "deep": {"er": {"a key": {"x": "bee"}}},
+            "rows": [{"n": 1}, {"n": 2}],
+        })
+        .to_string()
+    );
+}
