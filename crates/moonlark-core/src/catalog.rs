@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::module::Module;
 use crate::nearest::nearest;
-use crate::problem::{Code, Problem, Result};
+use crate::problem::{Code, Place, Problem, Result};
 use crate::tool::{SourceKind, Tool};
 use crate::value::shorten;
 
@@ -24,46 +24,56 @@ impl Catalog {
     /// Put `tools` together. Built-ins come first, then the order given; a name
     /// that is taken gets the next free number behind it, with a warning, so
     /// that no tool is lost. A script may stand in for a built-in that has
-    /// nothing behind it yet: `replaceable` names those.
+    /// nothing behind it yet (`replaceable`), under all its names.
     pub fn new(
         modules: Arc<Vec<Module>>,
         tools: Vec<Arc<Tool>>,
         replaceable: &[&str],
-        mut problems: Vec<Problem>,
+        problems: Vec<Problem>,
     ) -> Catalog {
+        let mut catalog = Catalog { modules, problems, ..Catalog::default() };
         let (builtin, others): (Vec<_>, Vec<_>) =
             tools.into_iter().partition(|tool| tool.source.kind == SourceKind::Builtin);
-        let taken_over = |tool: &Tool| {
-            others.iter().any(|other| other.name == tool.name || tool.aliases.contains(&other.name))
-                && replaceable.contains(&tool.name.as_str())
-        };
-        let builtin: Vec<_> = builtin.into_iter().filter(|tool| !taken_over(tool)).collect();
-
-        let mut catalog =
-            Catalog { modules, tools: Vec::new(), by_name: HashMap::new(), problems: Vec::new() };
-        for tool in builtin.into_iter().chain(others) {
-            let tool = match catalog.by_name.get(&tool.name) {
-                None => tool,
-                Some(first) => {
-                    let name = catalog.free_name(&tool.name);
-                    problems.push(
-                        Problem::bad_script(format!(
-                            "{} and {} both define a tool named {}; the second is {name}",
-                            first.source.name, tool.source.name, tool.name
-                        ))
-                        .hint("rename one of them"),
-                    );
-                    Arc::new(tool.renamed(name))
+        let mut inherited = Vec::new();
+        for tool in builtin {
+            let names = || std::iter::once(&tool.name).chain(&tool.aliases);
+            let heir = others.iter().find(|other| names().any(|name| *name == other.name));
+            match heir {
+                Some(heir) if replaceable.contains(&tool.name.as_str()) => {
+                    inherited.extend(names().map(|name| (name.clone(), heir.clone())));
                 }
-            };
-            for alias in &tool.aliases {
-                catalog.by_name.entry(alias.clone()).or_insert_with(|| tool.clone());
+                _ => catalog.add(tool),
             }
-            catalog.by_name.insert(tool.name.clone(), tool.clone());
-            catalog.tools.push(tool);
         }
-        catalog.problems = problems;
+        for tool in others {
+            catalog.add(tool);
+        }
+        for (name, heir) in inherited {
+            catalog.by_name.entry(name).or_insert(heir);
+        }
         catalog
+    }
+
+    fn add(&mut self, tool: Arc<Tool>) {
+        let tool = match self.by_name.get(&tool.name) {
+            None => tool,
+            Some(first) => {
+                let name = self.free_name(&tool.name);
+                let problem = Problem::bad_script(format!(
+                    "{} and {} both define a tool named {}; the second is {name}",
+                    first.source.name, tool.source.name, tool.name
+                ));
+                self.problems.push(
+                    problem.at(Place::file(tool.source.name.clone())).hint("rename one of them"),
+                );
+                Arc::new(tool.renamed(name))
+            }
+        };
+        for alias in &tool.aliases {
+            self.by_name.entry(alias.clone()).or_insert_with(|| tool.clone());
+        }
+        self.by_name.insert(tool.name.clone(), tool.clone());
+        self.tools.push(tool);
     }
 
     pub fn find(&self, name: &str) -> Result<&Arc<Tool>> {

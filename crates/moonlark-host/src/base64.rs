@@ -17,7 +17,11 @@ pub(crate) fn module() -> Module {
         .example(json!({"data": "hi"}), json!("aGk="))
         .example(json!({"data": ""}), json!(""))
         .fails(json!({"data": 1}), "expected a string")
-        .function("decode", "Decode Base64; padding may be missing, white space is skipped.", decode)
+        .function(
+            "decode",
+            "Decode Base64; padding may be missing, white space is skipped.",
+            decode,
+        )
         .example(json!({"text": "aGk="}), json!("hi"))
         .example(json!({"text": "aG\nk"}), json!("hi"))
         .fails(json!({"text": "%%%"}), "invalid Base64")

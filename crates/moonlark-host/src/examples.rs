@@ -42,11 +42,17 @@ fn every_function_is_documented_and_has_an_example() {
             assert!(!function.examples.is_empty(), "{name} needs an example");
             for param in &function.params {
                 let doc = param.schema.get("description").and_then(|doc| doc.as_str());
-                assert!(doc.is_some_and(|doc| !doc.is_empty()), "{name}: {} needs a doc", param.name);
+                assert!(
+                    doc.is_some_and(|doc| !doc.is_empty()),
+                    "{name}: {} needs a doc",
+                    param.name
+                );
             }
             let required = function.params.iter().any(|param| param.required);
-            let fails =
-                function.examples.iter().any(|example| matches!(example.outcome, Outcome::Fails(_)));
+            let fails = function
+                .examples
+                .iter()
+                .any(|example| matches!(example.outcome, Outcome::Fails(_)));
             assert!(fails || !required, "{name} needs an example that fails");
         }
     }
@@ -61,7 +67,8 @@ fn required_parameters_come_first() {
             let name = &function.tool.name;
             let required: Vec<bool> = function.params.iter().map(|param| param.required).collect();
             assert!(required.is_sorted_by(|a, b| a >= b), "{name}: {required:?}");
-            let by_place: Vec<bool> = function.params.iter().map(|param| param.positional).collect();
+            let by_place: Vec<bool> =
+                function.params.iter().map(|param| param.positional).collect();
             assert!(by_place.is_sorted_by(|a, b| a >= b), "{name}: {by_place:?}");
         }
     }

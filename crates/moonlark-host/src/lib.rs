@@ -12,6 +12,8 @@ mod args;
 mod base64;
 mod crypto;
 mod env;
+mod fs;
+mod http;
 mod json;
 mod log;
 mod progress;
@@ -30,9 +32,11 @@ use moonlark_core::Module;
 /// Every host module, in the order the reference lists them.
 pub fn all() -> Vec<Module> {
     vec![
+        http::module(),
         json::module(),
         log::module(),
         env::module(),
+        fs::module(),
         base64::module(),
         crypto::module(),
         time::module(),

@@ -23,17 +23,26 @@ struct Progress {
     /// How much there is in all, where that is known.
     #[serde(default)]
     total: Option<f64>,
-    /// What is going on, in a few words.
+    /// What is going on; at most 500 characters are passed on.
     #[serde(default)]
     message: Option<String>,
 }
 
+/// Reports wait for whoever reads them, so they must be small.
+const MOST_MESSAGE: usize = 500;
+
 fn progress(call: &Call, args: Progress) -> Result<()> {
     for (name, number) in [("done", Some(args.done)), ("total", args.total)] {
         if let Some(number) = number.filter(|number| !number.is_finite()) {
-            return Err(Problem::bad_request(format!("{name} must be a finite number, got {number}")));
+            return Err(Problem::bad_request(format!(
+                "{name} must be a finite number, got {number}"
+            )));
         }
     }
-    call.progress(args.done, args.total, args.message.as_deref());
+    let message = args.message.as_deref().map(|text| match text.char_indices().nth(MOST_MESSAGE) {
+        Some((cut, _)) => &text[..cut],
+        None => text,
+    });
+    call.progress(args.done, args.total, message);
     Ok(())
 }

@@ -192,16 +192,17 @@ fn replace(call: &Call, args: Replace) -> Result<String> {
     let pattern = Pattern::get(&args.pattern)?;
     let text = &args.text;
     let (mut out, mut done, mut clock) = (String::new(), 0, Clock::start(call));
-    let mut put = |out: &mut String, range: std::ops::Range<usize>, groups: Option<&Captures<'_>>| {
-        clock.check()?;
-        out.push_str(&text[done..range.start]);
-        match groups {
-            Some(groups) => groups.expand(&args.replacement, out),
-            None => out.push_str(&args.replacement),
-        }
-        done = range.end;
-        fits(call, out.len())
-    };
+    let mut put =
+        |out: &mut String, range: std::ops::Range<usize>, groups: Option<&Captures<'_>>| {
+            clock.check()?;
+            out.push_str(&text[done..range.start]);
+            match groups {
+                Some(groups) => groups.expand(&args.replacement, out),
+                None => out.push_str(&args.replacement),
+            }
+            done = range.end;
+            fits(call, out.len())
+        };
     let regex = pattern.over(text)?;
     // Finding the groups costs more than finding the match.
     if args.replacement.contains('$') {
@@ -236,4 +237,65 @@ fn split(call: &Call, args: SearchAll) -> Result<Vec<String>> {
 
 fn most(limit: Option<u32>) -> usize {
     limit.map_or(usize::MAX, |limit| limit as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+
+    use serde_json::json;
+
+    use crate::testing::{call, limited, problem, scope};
+
+    #[tokio::test]
+    async fn a_walk_that_takes_the_square_of_the_text_is_ended() {
+        let start = Instant::now();
+        let args = json!({"pattern": ".*[^A-Z]|[A-Z]", "text": "A".repeat(1_000_000)});
+        assert_eq!(
+            problem(scope(Path::new("."), &[]), "regex.find_all", args).await,
+            "error[limit]: regex.find_all: the matches take longer than 2 seconds\nhint: use a pattern that does not read far ahead, or search the text in pieces"
+        );
+        assert!(start.elapsed() < Duration::from_secs(20));
+    }
+
+    #[tokio::test]
+    async fn results_stay_within_the_limit() {
+        let small = || limited(scope(Path::new("."), &[]), |limits| limits.value = 10_000);
+        for (function, args) in [
+            ("regex.find_all", json!({"pattern": "a", "text": "a".repeat(1000)})),
+            ("regex.split", json!({"pattern": "a", "text": "a".repeat(1000)})),
+            (
+                "regex.replace",
+                json!({"pattern": "a", "text": "a".repeat(1000), "replacement": "$0".repeat(100)}),
+            ),
+        ] {
+            assert_eq!(
+                problem(small(), function, args).await,
+                format!(
+                    "error[limit]: {function}: the result is larger than 10000 bytes\nhint: work on less at a time, or raise limits.value"
+                )
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn empty_matches_stand_between_characters() {
+        let scope = || scope(Path::new("."), &[]);
+        let find = json!({"pattern": "x*", "text": "äb"});
+        assert_eq!(
+            call(scope(), "regex.find", find).await.unwrap().to_json_lossy(),
+            json!({"start": 1, "finish": 0, "text": ""})
+        );
+        let split = json!({"pattern": "", "text": "äb"});
+        assert_eq!(
+            call(scope(), "regex.split", split).await.unwrap().to_json_lossy(),
+            json!(["", "ä", "b", ""])
+        );
+        let replace = json!({"pattern": "", "text": "äb", "replacement": "-"});
+        assert_eq!(
+            call(scope(), "regex.replace", replace).await.unwrap().to_json_lossy(),
+            json!("-ä-b-")
+        );
+    }
 }

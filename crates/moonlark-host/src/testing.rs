@@ -2,7 +2,7 @@
 //! a tool whose scope they choose, as a script would.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use moonlark_core::gateway::Started;
 use moonlark_core::grant::Grants;
@@ -16,7 +16,10 @@ use serde_json::Value as Json;
 /// A script's scope: its directory, what it is granted, default limits.
 pub(crate) fn scope(dir: &Path, grants: &[&str]) -> Scope {
     let grants = grants.iter().map(|grant| grant.parse().unwrap()).collect();
-    Scope { grants: Grants::authored("tools.script.test", dir.to_owned(), grants), ..Scope::default() }
+    Scope {
+        grants: Grants::authored("tools.script.test", dir.to_owned(), grants),
+        ..Scope::default()
+    }
 }
 
 /// The same with limits changed.
@@ -32,14 +35,20 @@ pub(crate) async fn call(scope: Scope, name: &str, args: Json) -> Result<Value> 
 
 pub(crate) async fn call_value(scope: Scope, name: &str, args: Value) -> Result<Value> {
     let wanted = name.to_owned();
+    // What the function itself says; what becomes of that on the way out of the
+    // script is not this crate's business.
+    let own = Arc::new(Mutex::new(None));
+    let slot = own.clone();
     let body = Body::later(move |call, args| {
-        let wanted = wanted.clone();
+        let (wanted, slot) = (wanted.clone(), slot.clone());
         async move {
             let function = find(call.catalog().modules(), &wanted)?;
-            match call.gateway().start(&call, &function.tool, args) {
+            let result = match call.gateway().start(&call, &function.tool, args) {
                 Started::Done(result) => result,
                 Started::Running(future) => future.await,
-            }
+            };
+            *slot.lock().unwrap() = Some(result);
+            Ok(Value::Null)
         }
     });
     let source = Arc::new(Source { kind: SourceKind::Script, name: "test.luau".into() });
@@ -49,7 +58,9 @@ pub(crate) async fn call_value(scope: Scope, name: &str, args: Value) -> Result<
     let modules = Arc::new(crate::all());
     let gateway = Gateway::new(Catalog::new(modules, vec![Arc::new(script)], &[], vec![]), 10);
     let call = gateway.open(Caller::new("cli"), None)?;
-    gateway.call(&call, "script", args).await
+    let outer = gateway.call(&call, "script", args).await;
+    let own = own.lock().unwrap().take();
+    own.unwrap_or(outer)
 }
 
 /// The terminal form of what went wrong.

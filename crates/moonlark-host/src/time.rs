@@ -98,6 +98,9 @@ fn parse(_: &Call, args: Parse) -> Result<f64> {
     let unreadable = |why: String| {
         Problem::bad_request(format!("cannot read {:?} as a time: {why}", shorten(text)))
     };
+    if text.len() > MOST_TEXT {
+        return Err(unreadable("it is too long".to_owned()));
+    }
     let Some(format) = args.format else {
         return any_standard(text).map(seconds).ok_or_else(|| {
             unreadable("it is neither RFC 3339 nor RFC 2822".to_owned())
@@ -108,13 +111,15 @@ fn parse(_: &Call, args: Parse) -> Result<f64> {
     let parsed = strtime::parse(&format, text).map_err(|error| unreadable(first_line(&error)))?;
     let instant = match parsed.offset() {
         Some(_) => parsed.to_timestamp(),
-        None => parsed
-            .to_datetime()
-            .or_else(|_| parsed.to_date().map(DateTime::from))
-            .and_then(utc),
+        None => {
+            parsed.to_datetime().or_else(|_| parsed.to_date().map(DateTime::from)).and_then(utc)
+        }
     };
     instant.map(seconds).map_err(|error| unreadable(first_line(&error)))
 }
+
+/// Times are short; reasons for not reading one repeat it.
+const MOST_TEXT: usize = 200;
 
 fn any_standard(text: &str) -> Option<Timestamp> {
     if let Ok(instant) = text.parse::<Timestamp>() {

@@ -167,7 +167,9 @@ fn build(call: &Call, Build { parts }: Build) -> Result<String> {
     let host = match parts.host.parse::<Ipv6Addr>() {
         Ok(ip) => format!("[{ip}]"),
         // set_host would cut a port off and say nothing.
-        Err(_) if parts.host.contains(':') && !parts.host.starts_with('[') => return Err(bad("host")),
+        Err(_) if parts.host.contains(':') && !parts.host.starts_with('[') => {
+            return Err(bad("host"));
+        }
         Err(_) => parts.host,
     };
     let mut url = Url::parse(&format!("{scheme}://host/")).map_err(|_| bad("scheme"))?;

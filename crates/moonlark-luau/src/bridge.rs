@@ -152,7 +152,10 @@ impl mlua::IntoLuaMulti for Reply {
         (self.0, self.1).into_lua_multi(lua)
     }
 
-    unsafe fn push_into_stack_multi(self, lua: &mlua::state::RawLua) -> mlua::Result<std::ffi::c_int> {
+    unsafe fn push_into_stack_multi(
+        self,
+        lua: &mlua::state::RawLua,
+    ) -> mlua::Result<std::ffi::c_int> {
         // SAFETY: passed on as it came.
         unsafe { (self.0, self.1).push_into_stack_multi(lua) }
     }

@@ -1,0 +1,20 @@
+//! The ways in: MCP over stdio and Streamable HTTP, and REST.
+//!
+//! A surface decodes a request, calls the gateway and encodes the answer. What
+//! is allowed, checked, limited and recorded happens behind the gateway, so the
+//! ways in cannot differ.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod access;
+mod http;
+pub mod mcp;
+mod mcp_tools;
+mod openapi;
+mod rest;
+mod status;
+
+pub use http::{Options, router, serve};
+
+/// What every surface calls itself.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

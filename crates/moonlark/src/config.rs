@@ -155,22 +155,10 @@ pub struct ScriptTool {
 /// They must not fall through to the script's own configuration: an operator
 /// who writes `approve = true` would believe that calls are being held.
 const RESERVED: [(&str, &str); 4] = [
-    (
-        "approve",
-        "this version of Moonlark does not hold calls for approval",
-    ),
-    (
-        "rate",
-        "this version of Moonlark does not limit how often a tool is called",
-    ),
-    (
-        "concurrency",
-        "this version of Moonlark does not limit how many calls of a tool run at once",
-    ),
-    (
-        "expose",
-        "this version of Moonlark shows every script tool to every agent",
-    ),
+    ("approve", "this version of Moonlark does not hold calls for approval"),
+    ("rate", "this version of Moonlark does not limit how often a tool is called"),
+    ("concurrency", "this version of Moonlark does not limit how many calls of a tool run at once"),
+    ("expose", "this version of Moonlark shows every script tool to every agent"),
 ];
 
 /// Put the reserved keys into the schema as properties that nothing satisfies.
@@ -213,10 +201,6 @@ impl Default for LimitsConfig {
 
 impl Default for Tools {
     fn default() -> Self {
-        Self {
-            dir: "tools".to_owned(),
-            watch: true,
-            script: BTreeMap::new(),
-        }
+        Self { dir: "tools".to_owned(), watch: true, script: BTreeMap::new() }
     }
 }

@@ -49,22 +49,14 @@ pub struct Loaded {
 /// The error is every problem of that file, in line order.
 pub fn load(explicit: Option<&Path>, cwd: &Path, env: Env<'_>) -> Result<Loaded, Vec<Problem>> {
     let Some(found) = find(explicit, cwd, env) else {
-        return Ok(Loaded {
-            config: Config::default(),
-            path: None,
-            root: cwd.to_owned(),
-        });
+        return Ok(Loaded { config: Config::default(), path: None, root: cwd.to_owned() });
     };
     let bytes = read(&found).map_err(|problem| vec![problem])?;
     let text = decode(&bytes, &found.label)?;
     let config =
         parse(text, env).map_err(|findings| finding::place(findings, &found.label, text))?;
     let root = found.path.parent().unwrap_or(cwd).to_owned();
-    Ok(Loaded {
-        config,
-        path: Some(found.path),
-        root,
-    })
+    Ok(Loaded { config, path: Some(found.path), root })
 }
 
 struct Found {
@@ -75,23 +67,14 @@ struct Found {
 
 fn find(explicit: Option<&Path>, cwd: &Path, env: Env<'_>) -> Option<Found> {
     if let Some(path) = explicit {
-        return Some(Found {
-            path: cwd.join(path),
-            label: path.display().to_string(),
-        });
+        return Some(Found { path: cwd.join(path), label: path.display().to_string() });
     }
     let local = cwd.join(FILE_NAME);
     if is_there(&local) {
-        return Some(Found {
-            path: local,
-            label: FILE_NAME.to_owned(),
-        });
+        return Some(Found { path: local, label: FILE_NAME.to_owned() });
     }
     let path = config_home(env)?.join("moonlark").join(FILE_NAME);
-    is_there(&path).then(|| Found {
-        label: path.display().to_string(),
-        path,
-    })
+    is_there(&path).then(|| Found { label: path.display().to_string(), path })
 }
 
 /// A file that is there but cannot be read, or a dangling link, counts as there:
@@ -99,20 +82,15 @@ fn find(explicit: Option<&Path>, cwd: &Path, env: Env<'_>) -> Option<Found> {
 fn is_there(path: &Path) -> bool {
     match path.symlink_metadata() {
         Ok(_) => true,
-        Err(error) => !matches!(
-            error.kind(),
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-        ),
+        Err(error) => {
+            !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        }
     }
 }
 
 /// Relative values are ignored, as the XDG specification asks.
 fn config_home(env: Env<'_>) -> Option<PathBuf> {
-    let absolute = |name| {
-        env(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
+    let absolute = |name| env(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")))
 }
 
@@ -130,9 +108,7 @@ fn read(found: &Found) -> Result<Vec<u8>, Problem> {
 
     let mut bytes = Vec::new();
     let file = File::open(&found.path).map_err(unreadable)?;
-    file.take(MAX_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(unreadable)?;
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(problem("the file is larger than 1 MB".to_owned())
             .hint("keep data in files of its own that a script reads"));
@@ -148,11 +124,7 @@ fn decode<'a>(bytes: &'a [u8], label: &str) -> Result<&'a str, Vec<Problem>> {
             let valid = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
             let problem =
                 Problem::bad_config("the file is not UTF-8 text").hint("save it as UTF-8");
-            Err(finding::place(
-                vec![Finding::at(valid.len(), problem)],
-                label,
-                &valid,
-            ))
+            Err(finding::place(vec![Finding::at(valid.len(), problem)], label, &valid))
         }
     }
 }
@@ -166,20 +138,14 @@ fn parse(text: &str, env: Env<'_>) -> Result<Config, Vec<Finding>> {
 /// The error's own form quotes the line, which may hold a secret: only its
 /// message, which quotes nothing, is taken.
 fn syntax(error: &toml::de::Error, text: &str) -> Finding {
-    let key = error
-        .span()
-        .and_then(|span| text.get(span))
-        .unwrap_or_default();
+    let key = error.span().and_then(|span| text.get(span)).unwrap_or_default();
     let problem = match error.message() {
         "duplicate key" => Problem::bad_config(format!("duplicate key {key}"))
             .hint("a key may be set once; remove one of the two"),
         message => Problem::bad_config(format!("not valid TOML: {message}"))
             .hint("check the quotes, brackets and equals signs here and just before"),
     };
-    Finding {
-        offset: error.span().map(|span| span.start),
-        problem,
-    }
+    Finding { offset: error.span().map(|span| span.start), problem }
 }
 
 /// What has passed the check deserialises; a difference between the two would
@@ -188,10 +154,7 @@ fn build(checked: Checked) -> Result<Config, Vec<Finding>> {
     let mut config: Config = serde_path_to_error::deserialize(checked.value).map_err(|error| {
         let problem = Problem::bad_config(format!("{}: {}", error.path(), error.inner()))
             .hint("the reference of the configuration says what this key takes");
-        vec![Finding {
-            offset: None,
-            problem,
-        }]
+        vec![Finding { offset: None, problem }]
     })?;
     for (name, script) in &mut config.tools.script {
         script.config.secrets = secret::secrets(name, &script.config.values, &checked.expanded);

@@ -1,6 +1,11 @@
-//! The binary's parts: the configuration, and what is wired together from it.
+//! The binary's parts: configuration, project, reload, command line.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod builtin;
+pub mod cli;
 pub mod config;
 pub mod config_file;
+pub mod project;
+pub mod reload;
+pub mod scripts;

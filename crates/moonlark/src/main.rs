@@ -1,1 +1,5 @@
-fn main() {}
+//! `moonlark`: see `cli` for the commands.
+
+fn main() -> std::process::ExitCode {
+    moonlark::cli::main()
+}

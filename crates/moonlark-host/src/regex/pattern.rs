@@ -23,17 +23,17 @@ const MOST_NESTING: u32 = 100;
 /// Of the compiled pattern, and of what it remembers between searches.
 const MOST_COMPILED: usize = 1024 * 1024;
 const MOST_REMEMBERED: usize = 512 * 1024;
-/// Bytes of text times steps of the pattern: seconds at the very worst, since
-/// nearly every pattern looks at a byte once and not once per step.
-const MOST_WORK: usize = 1_000_000_000;
+/// Bytes of text times steps of the pattern. Nearly every pattern looks at a
+/// byte once, not once per step; for the worst this is a few seconds.
+const MOST_WORK: usize = 500_000_000;
 /// How long one call may go through matches.
-const MOST_TIME: Duration = Duration::from_secs(5);
+const MOST_TIME: Duration = Duration::from_secs(2);
 const KEPT: usize = 128;
 
 #[derive(Debug)]
 pub(super) struct Pattern {
     regex: Regex,
-    /// Characters and classes, repetitions written out.
+    /// Words and classes, repetitions written out.
     steps: usize,
 }
 
@@ -97,7 +97,8 @@ impl Pattern {
 fn steps(hir: &Hir) -> usize {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => 0,
-        HirKind::Literal(literal) => literal.0.len(),
+        // Plain text is searched in one go, however long it is.
+        HirKind::Literal(literal) => 1 + literal.0.len() / 16,
         HirKind::Class(_) => 1,
         HirKind::Capture(capture) => steps(&capture.sub),
         HirKind::Repetition(repetition) => {
@@ -153,7 +154,7 @@ mod tests {
 
     #[test]
     fn steps_count_what_repetition_writes_out() {
-        assert_eq!(count(r"\w+@\w+\.com"), 7);
+        assert_eq!(count(r"\w+@\w+\.com"), 4);
         assert_eq!(count("a{3}"), 3);
         assert_eq!(count("(?:a{3}|[xy]){2,10}"), 40);
         assert_eq!(count("^$"), 0);
@@ -172,10 +173,10 @@ mod tests {
     fn too_much_work_is_refused_before_it_starts() {
         let pattern = Pattern::compile("(?:[ab]*a[ab]{1000})").unwrap();
         assert!(pattern.over(&"a".repeat(10_000)).is_ok());
-        let problem = pattern.over(&"a".repeat(2 * 1024 * 1024)).unwrap_err();
+        let problem = pattern.over(&"a".repeat(1024 * 1024)).unwrap_err();
         assert_eq!(
             problem.message,
-            "the pattern has 1002 steps, which is too much work for a text of 2 MB"
+            "the pattern has 1002 steps, which is too much work for a text of 1 MB"
         );
     }
 
@@ -186,18 +187,5 @@ mod tests {
         }
         assert!(cache().len() <= KEPT);
         assert!(Arc::ptr_eq(&Pattern::get("b").unwrap(), &Pattern::get("b").unwrap()));
-    }
-
-    #[test]
-    fn zz_measure() {
-        let mut x = 1u32;
-        let text: String = (0..998_000).map(|_| { x = x.wrapping_mul(1664525).wrapping_add(1013904223); if x >> 31 == 0 {'a'} else {'b'} }).collect();
-        for (p, t) in [("(?:[ab]*a[ab]{998}c)", text.clone()), ("[ab]{0,998}c", text.clone()), ("(?:[ab]|[ab]{2}|a){0,200}c", text.clone()),
-          ("(a|b|ab|ba|aa|bb)*c", text.repeat(32)), (r"(\w+\s*)+c", text.repeat(32)), ("a?".repeat(998).as_str(), text.clone()), (&format!("{}c", "(?:a?b?)".repeat(499)), text.clone())] {
-            let pattern = Pattern::compile(p).unwrap();
-            let start = std::time::Instant::now();
-            let m = pattern.over(&t).map(|r| (r.is_match(&t), r.captures(&t).is_some()));
-            println!("{} steps {} {:?} {:?}", p.chars().take(40).collect::<String>(), pattern.steps, m.map_err(|p| p.message), start.elapsed());
-        }
     }
 }

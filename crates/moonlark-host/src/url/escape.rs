@@ -55,7 +55,9 @@ fn decode(bytes: &[u8], form: bool) -> Result<Vec<u8>, usize> {
     while let Some(&byte) = bytes.get(at) {
         match byte {
             b'%' => {
-                let (Some(high), Some(low)) = (digit(at + 1), digit(at + 2)) else { return Err(at) };
+                let (Some(high), Some(low)) = (digit(at + 1), digit(at + 2)) else {
+                    return Err(at);
+                };
                 out.push((high * 16 + low) as u8);
                 at += 2;
             }
@@ -136,7 +138,9 @@ mod tests {
 
     #[test]
     fn what_is_not_encoded_right_stands_for_itself_or_is_named() {
-        for (text, expected) in [("a%20b", "a b"), ("100%", "100%"), ("%zz%41", "%zzA"), ("%%41", "%A")] {
+        for (text, expected) in
+            [("a%20b", "a b"), ("100%", "100%"), ("%zz%41", "%zzA"), ("%%41", "%A")]
+        {
             assert_eq!(lenient(text, false), expected.as_bytes(), "{text}");
         }
         assert_eq!(lenient("a+b", true), b"a b");
@@ -147,9 +151,6 @@ mod tests {
     #[test]
     fn a_query_gathers_repeated_keys() {
         let object = Value::Object(query_object("a=1&b&a=2&&a=%C3%BC&=x"));
-        assert_eq!(
-            object.encode_json("query").unwrap(),
-            r#"{"a":["1","2","ü"],"b":"","":"x"}"#
-        );
+        assert_eq!(object.encode_json("query").unwrap(), r#"{"a":["1","2","ü"],"b":"","":"x"}"#);
     }
 }

@@ -33,11 +33,7 @@ fn sections(page: &mut String, schema: &Value, table: &str) {
         row(page, name, key, is_required(schema, name));
     }
     for (name, inner) in tables {
-        let path = if table.is_empty() {
-            name.clone()
-        } else {
-            format!("{table}.{name}")
-        };
+        let path = if table.is_empty() { name.clone() } else { format!("{table}.{name}") };
         match &inner["additionalProperties"] {
             named @ Value::Object(_) => sections(page, named, &format!("{path}.NAME")),
             _ => sections(page, inner, &path),
@@ -47,10 +43,7 @@ fn sections(page: &mut String, schema: &Value, table: &str) {
 
 fn row(page: &mut String, name: &str, key: &Value, required: bool) {
     let (kind, text) = match key.get("not") {
-        Some(_) => (
-            "reserved".to_owned(),
-            format!("Cannot be set: {}.", description(key)),
-        ),
+        Some(_) => ("reserved".to_owned(), format!("Cannot be set: {}.", description(key))),
         None => (kind(key), description(key)),
     };
     let default = match key.get("default") {
@@ -59,12 +52,7 @@ fn row(page: &mut String, name: &str, key: &Value, required: bool) {
         None => "none".to_owned(),
     };
     let cell = |text: &str| text.replace('\n', " ").replace('|', "\\|");
-    let _ = writeln!(
-        page,
-        "| `{name}` | {kind} | {} | {} |",
-        cell(&default),
-        cell(&text)
-    );
+    let _ = writeln!(page, "| `{name}` | {kind} | {} | {} |", cell(&default), cell(&text));
 }
 
 fn kind(key: &Value) -> String {
@@ -79,16 +67,11 @@ fn kind(key: &Value) -> String {
 }
 
 fn description(schema: &Value) -> String {
-    schema["description"]
-        .as_str()
-        .unwrap_or_default()
-        .to_owned()
+    schema["description"].as_str().unwrap_or_default().to_owned()
 }
 
 fn is_required(schema: &Value, name: &str) -> bool {
-    schema["required"]
-        .as_array()
-        .is_some_and(|required| required.iter().any(|key| key == name))
+    schema["required"].as_array().is_some_and(|required| required.iter().any(|key| key == name))
 }
 
 #[cfg(test)]
@@ -161,9 +144,6 @@ A script.
         for line in reference().lines() {
             assert!(!line.ends_with("|  |"), "no doc comment: {line}");
         }
-        assert!(
-            !reference().contains("`\n\n\n"),
-            "a table without a doc comment"
-        );
+        assert!(!reference().contains("`\n\n\n"), "a table without a doc comment");
     }
 }

@@ -23,10 +23,7 @@ pub fn schema() -> Value {
 /// Leave out what says nothing to a reader: the width of an integer whose range
 /// is given, and the default of a table, since each of its keys has its own.
 fn tidy(schema: &mut Schema) {
-    if schema
-        .get("format")
-        .is_some_and(|format| format != Size::FORMAT)
-    {
+    if schema.get("format").is_some_and(|format| format != Size::FORMAT) {
         schema.remove("format");
     }
     if schema.get("default").is_some_and(Value::is_object) {

@@ -32,11 +32,7 @@ pub struct Secret {
 
 impl Secret {
     pub fn new(key: impl Into<String>, value: impl Into<String>, by_name: bool) -> Self {
-        Self {
-            key: key.into(),
-            by_name,
-            value: value.into(),
-        }
+        Self { key: key.into(), by_name, value: value.into() }
     }
 
     /// The secret itself. Never empty when it comes from a loaded file.
@@ -57,10 +53,7 @@ impl fmt::Debug for Secret {
 
 impl fmt::Debug for ScriptConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let redacted = self
-            .values
-            .keys()
-            .map(|key| (key, format_args!("[redacted]")));
+        let redacted = self.values.keys().map(|key| (key, format_args!("[redacted]")));
         f.debug_map().entries(redacted).finish()
     }
 }
@@ -74,10 +67,7 @@ mod tests {
         let mut config: ScriptConfig =
             serde_json::from_str(r#"{"url": "https://x", "deep": {"pin": "1234"}}"#).unwrap();
         config.secrets.push(Secret::new("deep.pin", "1234", true));
-        assert_eq!(
-            format!("{config:?}"),
-            r#"{"url": [redacted], "deep": [redacted]}"#
-        );
+        assert_eq!(format!("{config:?}"), r#"{"url": [redacted], "deep": [redacted]}"#);
         assert_eq!(
             format!("{:?}", config.secrets),
             r#"[Secret { key: "deep.pin", by_name: true, value: [redacted] }]"#

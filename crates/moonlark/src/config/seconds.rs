@@ -34,11 +34,7 @@ impl TryFrom<f64> for Seconds {
     type Error = BadSeconds;
 
     fn try_from(seconds: f64) -> Result<Self, BadSeconds> {
-        if seconds > 0.0 && seconds <= f64::from(MAX) {
-            Ok(Self(seconds))
-        } else {
-            Err(BadSeconds)
-        }
+        if seconds > 0.0 && seconds <= f64::from(MAX) { Ok(Self(seconds)) } else { Err(BadSeconds) }
     }
 }
 
@@ -94,10 +90,7 @@ mod tests {
         }
         let half = Seconds::try_from(0.5).unwrap();
         assert_eq!(half.duration(), Duration::from_millis(500));
-        assert_eq!(
-            Seconds::try_from(5e-324).unwrap().duration(),
-            Duration::ZERO
-        );
+        assert_eq!(Seconds::try_from(5e-324).unwrap().duration(), Duration::ZERO);
     }
 
     #[test]

@@ -59,22 +59,15 @@ impl fmt::Display for BadSize {
 impl std::error::Error for BadSize {}
 
 /// Largest first, as the shortest exact spelling is looked for in this order.
-const UNITS: [(&str, u64); 5] = [
-    ("TB", 1 << 40),
-    ("GB", 1 << 30),
-    ("MB", 1 << 20),
-    ("KB", 1 << 10),
-    ("B", 1),
-];
+const UNITS: [(&str, u64); 5] =
+    [("TB", 1 << 40), ("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10), ("B", 1)];
 
 impl FromStr for Size {
     type Err = BadSize;
 
     fn from_str(text: &str) -> Result<Self, BadSize> {
         let text = text.trim();
-        let digits = text
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(text.len());
+        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
         let unit = unit_bytes(unit.trim_start()).ok_or(BadSize::NotASize)?;
 
@@ -105,18 +98,13 @@ fn unit_bytes(unit: &str) -> Option<u64> {
     if plain.len() == 3 {
         plain = plain.replace("IB", "B");
     }
-    UNITS
-        .iter()
-        .find(|(name, _)| *name == plain)
-        .map(|(_, bytes)| *bytes)
+    UNITS.iter().find(|(name, _)| *name == plain).map(|(_, bytes)| *bytes)
 }
 
 /// The largest unit that divides it, so that it reads back exactly.
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let exact = UNITS
-            .iter()
-            .find(|(_, bytes)| self.0.is_multiple_of(*bytes));
+        let exact = UNITS.iter().find(|(_, bytes)| self.0.is_multiple_of(*bytes));
         let (name, bytes) = exact.unwrap_or(&("B", 1));
         write!(f, "{}{name}", self.0 / bytes)
     }

@@ -33,18 +33,11 @@ pub(super) fn check(
     document: &DeTable<'_>,
     env: Env<'_>,
 ) -> Result<Checked, Vec<Finding>> {
-    let mut walk = Walk {
-        env,
-        path: KeyPath::default(),
-        expanded: Variables::new(),
-        findings: Vec::new(),
-    };
+    let mut walk =
+        Walk { env, path: KeyPath::default(), expanded: Variables::new(), findings: Vec::new() };
     let value = walk.table(schema, document, 0);
     if walk.findings.is_empty() {
-        Ok(Checked {
-            value,
-            expanded: walk.expanded,
-        })
+        Ok(Checked { value, expanded: walk.expanded })
     } else {
         Err(walk.findings)
     }
@@ -71,11 +64,7 @@ impl Walk<'_> {
         }
         let value = value.get_ref();
         if !words::accepts(schema, value) {
-            let message = format!(
-                "must be {}, got {}",
-                words::expected(schema),
-                value.type_str()
-            );
+            let message = format!("must be {}, got {}", words::expected(schema), value.type_str());
             return self.fault(at, message, words::hint(schema, &self.path));
         }
         match value {
@@ -116,33 +105,26 @@ impl Walk<'_> {
     }
 
     fn unknown(&mut self, schema: &Value, key: &str, at: usize) {
-        let valid: Vec<&str> = words::properties(schema)
-            .map(|(name, _)| name.as_str())
-            .collect();
+        let valid: Vec<&str> = words::properties(schema).map(|(name, _)| name.as_str()).collect();
         let hint = match nearest(key, valid.iter().copied()) {
             Some(near) => format!("did you mean {near}?"),
             None if self.path.is_root() => format!("valid keys: {}", valid.join(", ")),
             None => format!("valid keys of {}: {}", self.path, valid.join(", ")),
         };
         let message = format!("unknown key {}", self.path.with(key));
-        self.findings
-            .push(Finding::at(at, Problem::bad_config(message).hint(hint)));
+        self.findings.push(Finding::at(at, Problem::bad_config(message).hint(hint)));
     }
 
     fn reserved(&mut self, schema: &Value, key: &str, at: usize) {
         let missing = schema["description"].as_str().unwrap_or_default();
         let message = format!("{} cannot be set: {missing}", self.path.with(key));
         let hint = format!("remove {key}");
-        self.findings
-            .push(Finding::at(at, Problem::bad_config(message).hint(hint)));
+        self.findings.push(Finding::at(at, Problem::bad_config(message).hint(hint)));
     }
 
     fn missing(&mut self, schema: &Value, table: &DeTable<'_>, at: usize) {
         let required = schema["required"].as_array().into_iter().flatten();
-        for key in required
-            .filter_map(Value::as_str)
-            .filter(|key| !table.contains_key(*key))
-        {
+        for key in required.filter_map(Value::as_str).filter(|key| !table.contains_key(*key)) {
             let path = self.path.with(key);
             let example = words::example(&schema["properties"][key]);
             let hint = match example {
@@ -175,11 +157,7 @@ impl Walk<'_> {
             return self.bad_size(schema, bad, at);
         }
         if schema["minLength"] == 1 && expanded.text.is_empty() {
-            return self.fault(
-                at,
-                "must not be empty".to_owned(),
-                words::hint(schema, &self.path),
-            );
+            return self.fault(at, "must not be empty".to_owned(), words::hint(schema, &self.path));
         }
         if !expanded.variables.is_empty() {
             self.expanded.insert(self.path.clone(), expanded.variables);
@@ -195,14 +173,12 @@ impl Walk<'_> {
                     format!("needs the environment variable {name}, which is not set"),
                     format!("set {name}, or write a default: \"${{{name}:-default}}\""),
                 ),
-                Fault::Unterminated => (
-                    "has a \"${\" without a \"}\"".to_owned(),
-                    literal.to_owned(),
-                ),
-                Fault::NotAName => (
-                    "has a \"${…}\" that names no variable".to_owned(),
-                    literal.to_owned(),
-                ),
+                Fault::Unterminated => {
+                    ("has a \"${\" without a \"}\"".to_owned(), literal.to_owned())
+                }
+                Fault::NotAName => {
+                    ("has a \"${…}\" that names no variable".to_owned(), literal.to_owned())
+                }
                 Fault::NestedDefault(name) => (
                     format!("has a \"${{\" inside the default of {name}"),
                     "a default is plain text; leave the inner variable out".to_owned(),
@@ -219,10 +195,7 @@ impl Walk<'_> {
             return self.fault(at, message, words::hint(schema, &self.path));
         };
         if schema["format"] == Size::FORMAT {
-            if let Err(bad) = u64::try_from(number)
-                .map_err(|_| BadSize::Zero)
-                .and_then(Size::new)
-            {
+            if let Err(bad) = u64::try_from(number).map_err(|_| BadSize::Zero).and_then(Size::new) {
                 return self.bad_size(schema, bad, at);
             }
         } else if let Some(range) = words::outside(schema, number as f64) {

@@ -50,11 +50,7 @@ pub(super) fn expand(text: &str, env: Env<'_>) -> Result<Expanded, Vec<Fault>> {
         rest = &after[end + 1..];
     }
     expanded.text.push_str(rest);
-    if faults.is_empty() {
-        Ok(expanded)
-    } else {
-        Err(faults)
-    }
+    if faults.is_empty() { Ok(expanded) } else { Err(faults) }
 }
 
 /// What stands between the braces: `NAME` or `NAME:-default`.
@@ -98,11 +94,7 @@ mod tests {
     }
 
     fn check(text: &str, expected: &str) {
-        assert_eq!(
-            expand(text, &env).map(|e| e.text),
-            Ok(expected.to_owned()),
-            "{text}"
-        );
+        assert_eq!(expand(text, &env).map(|e| e.text), Ok(expected.to_owned()), "{text}");
     }
 
     fn check_faults(text: &str, expected: &[Fault]) {
@@ -144,16 +136,10 @@ mod tests {
     #[test]
     fn every_fault_of_a_string_is_found() {
         check_faults("${NONE}", &[Fault::Missing("NONE".into())]);
-        check_faults(
-            "${X} ${Y}",
-            &[Fault::Missing("X".into()), Fault::Missing("Y".into())],
-        );
+        check_faults("${X} ${Y}", &[Fault::Missing("X".into()), Fault::Missing("Y".into())]);
         check_faults("${B", &[Fault::Unterminated]);
         check_faults("${", &[Fault::Unterminated]);
-        check_faults(
-            "${NONE} ${",
-            &[Fault::Missing("NONE".into()), Fault::Unterminated],
-        );
+        check_faults("${NONE} ${", &[Fault::Missing("NONE".into()), Fault::Unterminated]);
         check_faults("${}", &[Fault::NotAName]);
         check_faults("${1}", &[Fault::NotAName]);
         check_faults("${a b}", &[Fault::NotAName]);
@@ -169,10 +155,7 @@ mod tests {
         assert_eq!(expanded.text, "bee ${A} x");
         assert_eq!(
             expanded.variables,
-            [
-                ("B".to_owned(), "bee".to_owned()),
-                ("NONE".to_owned(), "x".to_owned())
-            ]
+            [("B".to_owned(), "bee".to_owned()), ("NONE".to_owned(), "x".to_owned())]
         );
     }
 }

@@ -11,10 +11,7 @@ pub(super) struct Finding {
 
 impl Finding {
     pub(super) fn at(offset: usize, problem: Problem) -> Self {
-        Self {
-            offset: Some(offset),
-            problem,
-        }
+        Self { offset: Some(offset), problem }
     }
 }
 
@@ -28,19 +25,13 @@ pub(super) fn place(mut findings: Vec<Finding>, file: &str, text: &str) -> Vec<P
     let (mut seen, mut line, mut column) = (0, 1, 1);
     let mut locate = |offset: usize| {
         for c in text.get(seen..offset).unwrap_or_default().chars() {
-            (line, column) = if c == '\n' {
-                (line + 1, 1)
-            } else {
-                (line, column + 1)
-            };
+            (line, column) = if c == '\n' { (line + 1, 1) } else { (line, column + 1) };
         }
         seen = offset;
         Place::column(file, line, column)
     };
     let placed = |finding: Finding| {
-        let place = finding
-            .offset
-            .map_or_else(|| Place::file(file), &mut locate);
+        let place = finding.offset.map_or_else(|| Place::file(file), &mut locate);
         finding.problem.at(place)
     };
     findings.into_iter().map(placed).collect()
@@ -53,32 +44,15 @@ mod tests {
     #[test]
     fn findings_come_in_the_order_of_the_text_with_columns_in_characters() {
         let text = "höhe = 1\r\n\n  größe = 2";
-        let findings = [
-            (text.len(), "end"),
-            (7, "equals"),
-            (0, "start"),
-            (text.len(), "end too"),
-        ]
-        .map(|(offset, message)| Finding::at(offset, Problem::bad_config(message)))
-        .into_iter()
-        .chain([Finding {
-            offset: None,
-            problem: Problem::bad_config("nowhere"),
-        }])
-        .collect();
-        let lines: Vec<String> = place(findings, "x", text)
-            .iter()
-            .map(Problem::line)
+        let findings = [(text.len(), "end"), (7, "equals"), (0, "start"), (text.len(), "end too")]
+            .map(|(offset, message)| Finding::at(offset, Problem::bad_config(message)))
+            .into_iter()
+            .chain([Finding { offset: None, problem: Problem::bad_config("nowhere") }])
             .collect();
+        let lines: Vec<String> = place(findings, "x", text).iter().map(Problem::line).collect();
         assert_eq!(
             lines,
-            [
-                "x: nowhere",
-                "x:1:1: start",
-                "x:1:7: equals",
-                "x:3:12: end",
-                "x:3:12: end too"
-            ]
+            ["x: nowhere", "x:1:1: start", "x:1:7: equals", "x:3:12: end", "x:3:12: end too"]
         );
     }
 }

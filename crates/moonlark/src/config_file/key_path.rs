@@ -80,11 +80,7 @@ impl fmt::Display for KeyPath {
 
 fn write_key(f: &mut fmt::Formatter<'_>, key: &str) -> fmt::Result {
     let bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if !key.is_empty() && key.chars().all(bare) {
-        f.write_str(key)
-    } else {
-        write!(f, "{key:?}")
-    }
+    if !key.is_empty() && key.chars().all(bare) { f.write_str(key) } else { write!(f, "{key:?}") }
 }
 
 #[cfg(test)]

@@ -22,13 +22,7 @@ pub(super) fn secrets(
     let table = KeyPath::of(["tools", "script", name]);
     let mut found = Vec::new();
     for (key, value) in values {
-        collect(
-            value,
-            &mut table.with(key),
-            table.depth(),
-            variables,
-            &mut found,
-        );
+        collect(value, &mut table.with(key), table.depth(), variables, &mut found);
     }
     found
 }
@@ -133,16 +127,7 @@ mod tests {
         ] {
             assert!(looks_secret(name), "{name}");
         }
-        for name in [
-            "",
-            "url",
-            "project",
-            "key",
-            "author",
-            "authors",
-            "co_author_name",
-            "pass",
-        ] {
+        for name in ["", "url", "project", "key", "author", "authors", "co_author_name", "pass"] {
             assert!(!looks_secret(name), "{name}");
         }
     }

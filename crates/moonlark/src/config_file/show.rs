@@ -23,11 +23,7 @@ pub fn show(loaded: &Loaded) -> String {
 }
 
 fn redacted(config: &ScriptConfig) -> Map<String, Value> {
-    let secret = config
-        .secrets
-        .iter()
-        .map(|secret| secret.key.as_str())
-        .collect();
+    let secret = config.secrets.iter().map(|secret| secret.key.as_str()).collect();
     let mut values = config.values.clone();
     for (key, value) in &mut values {
         redact(value, &mut KeyPath::of([key]), &secret);

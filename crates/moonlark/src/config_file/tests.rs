@@ -34,9 +34,7 @@ fn load_bytes(content: &[u8]) -> Result<Loaded, Vec<Problem>> {
 }
 
 fn config(content: &str) -> Config {
-    load_bytes(content.as_bytes())
-        .unwrap_or_else(|problems| panic!("{problems:#?}"))
-        .config
+    load_bytes(content.as_bytes()).unwrap_or_else(|problems| panic!("{problems:#?}")).config
 }
 
 fn script(content: &str) -> ScriptTool {

@@ -53,22 +53,14 @@ pub(super) fn hint(schema: &Value, path: &KeyPath) -> String {
 
 /// The default where it says something, else the example, as TOML.
 pub(super) fn example(schema: &Value) -> Option<String> {
-    let default = schema
-        .get("default")
-        .filter(|default| *default != &Value::Array(Vec::new()));
-    default
-        .or_else(|| schema.get("examples")?.get(0))
-        .map(Value::to_string)
+    let default = schema.get("default").filter(|default| *default != &Value::Array(Vec::new()));
+    default.or_else(|| schema.get("examples")?.get(0)).map(Value::to_string)
 }
 
 /// What the number must be, when it is not.
 pub(super) fn outside(schema: &Value, number: f64) -> Option<String> {
     let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_f64);
-    let (minimum, above, maximum) = (
-        bound("minimum"),
-        bound("exclusiveMinimum"),
-        bound("maximum"),
-    );
+    let (minimum, above, maximum) = (bound("minimum"), bound("exclusiveMinimum"), bound("maximum"));
 
     let fits = minimum.is_none_or(|minimum| number >= minimum)
         && above.is_none_or(|above| number > above)
@@ -81,14 +73,7 @@ pub(super) fn outside(schema: &Value, number: f64) -> Option<String> {
         above.map(|above| format!("more than {above}")),
         maximum.map(|maximum| format!("at most {maximum}")),
     ];
-    Some(format!(
-        "must be {}",
-        bounds
-            .into_iter()
-            .flatten()
-            .collect::<Vec<_>>()
-            .join(" and ")
-    ))
+    Some(format!("must be {}", bounds.into_iter().flatten().collect::<Vec<_>>().join(" and ")))
 }
 
 /// The keys of a table that may be set.
@@ -99,8 +84,7 @@ pub(super) fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Valu
 
 fn types(schema: &Value) -> impl Iterator<Item = &str> {
     let (one, many) = (schema["type"].as_str(), schema["type"].as_array());
-    one.into_iter()
-        .chain(many.into_iter().flatten().filter_map(Value::as_str))
+    one.into_iter().chain(many.into_iter().flatten().filter_map(Value::as_str))
 }
 
 #[cfg(test)]
@@ -144,10 +128,7 @@ mod tests {
             }
         }
         if object.get("type").is_some_and(|name| name == "integer") {
-            assert!(
-                object.contains_key("maximum"),
-                "an integer without a maximum: {schema}"
-            );
+            assert!(object.contains_key("maximum"), "an integer without a maximum: {schema}");
         }
     }
 

@@ -25,14 +25,7 @@ fn without_a_file_the_defaults_hold() {
     let dir = TempDir::new().unwrap();
     let loaded = load(None, dir.path(), &nothing).unwrap();
     let root = dir.path().to_owned();
-    assert_eq!(
-        loaded,
-        Loaded {
-            config: Config::default(),
-            path: None,
-            root
-        }
-    );
+    assert_eq!(loaded, Loaded { config: Config::default(), path: None, root });
 }
 
 #[test]
@@ -61,11 +54,7 @@ fn the_explicit_file_comes_first_then_the_local_then_the_users() {
     let explicit = put(&dir, "conf/other.toml", 4);
     let relative = Some(Path::new("conf/other.toml"));
     check_found(load(relative, dir.path(), &both).unwrap(), 4, &explicit);
-    check_found(
-        load(Some(&explicit), dir.path(), &both).unwrap(),
-        4,
-        &explicit,
-    );
+    check_found(load(Some(&explicit), dir.path(), &both).unwrap(), 4, &explicit);
 }
 
 #[track_caller]

@@ -258,19 +258,15 @@ hint: write it as a string, or leave it out",
 fn a_syntax_error_has_its_place_and_quotes_nothing() {
     check(
         "[server]\nport 80\n",
-        &[
-            "error[bad_config]: not valid TOML: key with no value, expected `=`
+        &["error[bad_config]: not valid TOML: key with no value, expected `=`
   --> moonlark.toml:2:6
-hint: check the quotes, brackets and equals signs here and just before",
-        ],
+hint: check the quotes, brackets and equals signs here and just before"],
     );
     check(
         "token = \"s3cret",
-        &[
-            "error[bad_config]: not valid TOML: invalid basic string, expected `\"`
+        &["error[bad_config]: not valid TOML: invalid basic string, expected `\"`
   --> moonlark.toml:1:16
-hint: check the quotes, brackets and equals signs here and just before",
-        ],
+hint: check the quotes, brackets and equals signs here and just before"],
     );
 }
 
@@ -325,17 +321,8 @@ hint: use fewer levels",
             ".a".repeat(125)
         )],
     );
-    for deep in [
-        "[".repeat(500_000),
-        "{a=".repeat(300_000),
-        "a.".repeat(500_000),
-    ] {
-        assert_eq!(
-            load_bytes(format!("x = {deep}").as_bytes())
-                .unwrap_err()
-                .len(),
-            1
-        );
+    for deep in ["[".repeat(500_000), "{a=".repeat(300_000), "a.".repeat(500_000)] {
+        assert_eq!(load_bytes(format!("x = {deep}").as_bytes()).unwrap_err().len(), 1);
         assert_eq!(load_bytes(deep.as_bytes()).unwrap_err().len(), 1);
     }
 }

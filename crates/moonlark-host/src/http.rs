@@ -1,0 +1,178 @@
+//! `http`: requests to web servers.
+//!
+//! Here stand the functions and their documentation. [`request`] turns
+//! arguments into a request, [`exchange`] sends it (redirects, retries, time),
+//! [`client`] decides which addresses may be reached, [`answer`] reads what
+//! comes back, [`failure`] says what went wrong.
+
+mod answer;
+mod client;
+mod exchange;
+mod failure;
+mod request;
+#[cfg(test)]
+mod tests;
+
+use http::Method;
+use moonlark_core::value::Bytes;
+use moonlark_core::{Call, Module, Result, Value};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::args::Table;
+use answer::Answer;
+use exchange::send;
+use request::Ask;
+
+pub(crate) fn module() -> Module {
+    let elsewhere = || json!({"url": "ftp://example.com/"});
+    let nowhere = || json!({"url": "example.com"});
+    Module::new(
+        "http",
+        "Make web requests. An answer with any status is a result; an error is raised only where \
+         there is no answer.",
+    )
+    .waiting("get", "Fetch an address.", get)
+    .needs("net")
+    .fails(elsewhere(), "http and https")
+    .fails(nowhere(), "not an address")
+    .fails(json!({"url": "http://127.0.0.1:1/"}), "may not reach 127.0.0.1:1")
+    .fails(json!({"url": "https://example.com", "timeout": 0}), "timeout")
+    .waiting("post", "Send a POST request.", post)
+    .positional(&["body"])
+    .needs("net")
+    .fails(elsewhere(), "http and https")
+    .fails(json!({"url": "https://example.com", "body": "a", "json": 1}), "body or json")
+    .waiting("put", "Send a PUT request.", put)
+    .positional(&["body"])
+    .needs("net")
+    .fails(elsewhere(), "http and https")
+    .waiting("patch", "Send a PATCH request.", patch)
+    .positional(&["body"])
+    .needs("net")
+    .fails(elsewhere(), "http and https")
+    .waiting("delete", "Send a DELETE request.", delete)
+    .needs("net")
+    .fails(elsewhere(), "http and https")
+    .waiting("head", "Fetch the headers of an address, without the body.", head)
+    .needs("net")
+    .fails(elsewhere(), "http and https")
+    .waiting("request", "Send a request with any method.", request)
+    .needs("net")
+    .fails(json!({"opts": {"url": "ftp://example.com/"}}), "http and https")
+    .fails(json!({"opts": {"url": "https://example.com", "method": "CONNECT"}}), "CONNECT")
+}
+
+/// An argument struct with its own fields and those that every request has.
+macro_rules! arguments {
+    ($name:ident { $($(#[$doc:meta])* $field:ident: $type:ty,)* }) => {
+        #[derive(Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        #[schemars(inline)]
+        struct $name {
+            $($(#[$doc])* $field: $type,)*
+            /// Headers to send, by name.
+            #[serde(default)]
+            #[schemars(with = "Option<std::collections::BTreeMap<String, String>>")]
+            headers: Option<Table>,
+            /// Added to the address's query; a list repeats its key.
+            #[serde(default)]
+            query: Option<Table>,
+            /// A value to send as JSON, instead of a body.
+            #[serde(default)]
+            json: Option<Value>,
+            /// Seconds until it is given up, redirects and retries included;
+            /// the call's own deadline holds anyway.
+            #[serde(default)]
+            timeout: Option<f64>,
+            /// Go where a redirect leads, up to ten times.
+            #[serde(default = "yes")]
+            follow_redirects: bool,
+            /// How often to try again when there is no connection or the server
+            /// asks for it (status 429 or 503).
+            #[serde(default)]
+            retries: u32,
+        }
+
+        impl From<$name> for Ask {
+            fn from(args: $name) -> Ask {
+                Ask {
+                    $($field: args.$field,)*
+                    headers: args.headers,
+                    query: args.query,
+                    json: args.json,
+                    timeout: args.timeout,
+                    follow_redirects: args.follow_redirects,
+                    retries: args.retries,
+                    ..Ask::default()
+                }
+            }
+        }
+    };
+}
+
+arguments!(Plain {
+    /// The address, beginning with http:// or https://.
+    url: String,
+});
+
+arguments!(WithBody {
+    /// The address, beginning with http:// or https://.
+    url: String,
+    /// What to send, as it is.
+    #[serde(default)]
+    body: Option<Bytes>,
+});
+
+arguments!(Options {
+    /// The address, beginning with http:// or https://.
+    url: String,
+    /// The method; GET when not given.
+    #[serde(default)]
+    method: Option<String>,
+    /// What to send, as it is.
+    #[serde(default)]
+    body: Option<Bytes>,
+});
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Any {
+    /// The address, the method, the body and the options of the other functions.
+    opts: Options,
+}
+
+fn yes() -> bool {
+    true
+}
+
+async fn get(call: Call, args: Plain) -> Result<Answer> {
+    send(call, "http.get", Method::GET, args.into()).await
+}
+
+async fn post(call: Call, args: WithBody) -> Result<Answer> {
+    send(call, "http.post", Method::POST, args.into()).await
+}
+
+async fn put(call: Call, args: WithBody) -> Result<Answer> {
+    send(call, "http.put", Method::PUT, args.into()).await
+}
+
+async fn patch(call: Call, args: WithBody) -> Result<Answer> {
+    send(call, "http.patch", Method::PATCH, args.into()).await
+}
+
+async fn delete(call: Call, args: Plain) -> Result<Answer> {
+    send(call, "http.delete", Method::DELETE, args.into()).await
+}
+
+async fn head(call: Call, args: Plain) -> Result<Answer> {
+    send(call, "http.head", Method::HEAD, args.into()).await
+}
+
+async fn request(call: Call, args: Any) -> Result<Answer> {
+    let ask = Ask::from(args.opts);
+    let method = ask.method()?;
+    send(call, "http.request", method, ask).await
+}

@@ -1,0 +1,180 @@
+//! A request and its answer: every hop is checked, time is bounded by the call.
+
+use std::time::Duration;
+
+use http::{Method, StatusCode, header};
+use jiff::Timestamp;
+use moonlark_core::limits::seconds;
+use moonlark_core::{Call, Code, Problem, Result};
+use reqwest::Response;
+use tokio::time::{Instant, timeout_at};
+use url::Url;
+
+use super::answer::Answer;
+use super::request::{Ask, Request, place};
+use super::{client, failure};
+
+const MOST_REDIRECTS: usize = 10;
+const MOST_RETRIES: u32 = 10;
+/// The first pause before trying again; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+pub(super) async fn send(
+    call: Call,
+    what: &'static str,
+    method: Method,
+    ask: Ask,
+) -> Result<Answer> {
+    let started = Instant::now();
+    let until = until(&call, started, ask.timeout)?;
+    let follow = ask.follow_redirects;
+    if ask.retries > MOST_RETRIES {
+        return Err(Problem::bad_request(format!("retries must be at most {MOST_RETRIES}")));
+    }
+    let retries = ask.retries;
+    let request = Request::new(method, ask)?;
+    let target = request.place();
+    let mut exchange = Exchange { call, what, retries, tried: 0, until };
+    timeout_at(until, exchange.run(request, follow)).await.unwrap_or_else(|_| {
+        let spent = seconds(until - started);
+        Err(Problem::new(Code::Timeout, format!("no answer from {target} within {spent}")))
+    })
+}
+
+fn until(call: &Call, now: Instant, timeout: Option<f64>) -> Result<Instant> {
+    let Some(timeout) = timeout else { return Ok(call.deadline()) };
+    let own = Duration::try_from_secs_f64(timeout).ok().filter(|own| !own.is_zero());
+    let Some(own) = own else {
+        return Err(Problem::bad_request(format!(
+            "timeout must be a number of seconds over 0, got {timeout}"
+        )));
+    };
+    // What overflows ends with the call.
+    Ok(now.checked_add(own).map_or(call.deadline(), |end| end.min(call.deadline())))
+}
+
+struct Exchange {
+    call: Call,
+    what: &'static str,
+    retries: u32,
+    tried: u32,
+    until: Instant,
+}
+
+impl Exchange {
+    async fn run(&mut self, mut request: Request, follow: bool) -> Result<Answer> {
+        for _ in 0..=MOST_REDIRECTS {
+            let response = self.patiently(&request).await?;
+            let target = if follow { redirect(&request.url, &response)? } else { None };
+            match target {
+                Some(url) => request = request.redirected(response.status(), url),
+                None => return Answer::read(&self.call, &request, response).await,
+            }
+        }
+        Err(Problem::unavailable(format!(
+            "more than {MOST_REDIRECTS} redirects, the last to {}",
+            request.place()
+        ))
+        .retryable_if(false))
+    }
+
+    /// Send one hop, again if that is asked for and was not understood as done:
+    /// there was no connection, or the server said to come back later.
+    async fn patiently(&mut self, request: &Request) -> Result<Response> {
+        loop {
+            let outcome = self.once(request).await;
+            let pause = match &outcome {
+                Ok(Ok(response)) => busy(response).map(|asked| asked.unwrap_or(self.pause())),
+                Ok(Err(error)) => failure::never_sent(error).then(|| self.pause()),
+                Err(_) => None,
+            };
+            // Waiting past the end would lose an answer that is there.
+            let again = pause.filter(|pause| {
+                self.tried < self.retries
+                    && Instant::now().checked_add(*pause).is_some_and(|then| then < self.until)
+            });
+            let Some(pause) = again else {
+                return outcome?.map_err(|error| {
+                    failure::explain(self.call.grants(), self.what, &request.url, &error)
+                });
+            };
+            self.tried += 1;
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn once(&self, request: &Request) -> Result<Result<Response, reqwest::Error>> {
+        let allowed = self.call.grants().url(self.what, &request.url)?;
+        let client = client::reaching(self.call.grants(), self.what, &allowed).await?;
+        let mut builder = client
+            .request(request.method.clone(), allowed.url().clone())
+            .headers(request.headers.clone());
+        if let Some(body) = &request.body {
+            builder = builder.body(body.clone());
+        }
+        let started = Instant::now();
+        let outcome = builder.send().await;
+        tracing::debug!(
+            target: "http",
+            method = %request.method,
+            url = request.place(),
+            status = outcome.as_ref().ok().map(|response| response.status().as_u16()),
+            milliseconds = started.elapsed().as_millis() as u64,
+        );
+        Ok(outcome)
+    }
+
+    fn pause(&self) -> Duration {
+        FIRST_PAUSE.saturating_mul(1 << self.tried.min(10)).min(LONGEST_PAUSE)
+    }
+}
+
+/// Where the answer sends us, if it does.
+fn redirect(from: &Url, response: &Response) -> Result<Option<Url>> {
+    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return Ok(None);
+    }
+    let Some(location) = response.headers().get(header::LOCATION) else { return Ok(None) };
+    let location = String::from_utf8_lossy(location.as_bytes());
+    let mut url = from.join(&location).map_err(|_| {
+        Problem::unavailable(format!("{} redirects to an address that is not valid", place(from)))
+            .retryable_if(false)
+    })?;
+    url.set_fragment(None);
+    Ok(Some(url))
+}
+
+/// The server asks to try again later, perhaps saying when.
+fn busy(response: &Response) -> Option<Option<Duration>> {
+    let status = response.status();
+    if status != StatusCode::TOO_MANY_REQUESTS && status != StatusCode::SERVICE_UNAVAILABLE {
+        return None;
+    }
+    let after = response.headers().get(header::RETRY_AFTER);
+    Some(after.and_then(|after| retry_after(after.to_str().ok()?, Timestamp::now())))
+}
+
+/// Seconds, or a date.
+fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
+    if let Ok(seconds) = text.trim().parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let then = jiff::fmt::rfc2822::parse(text.trim()).ok()?.timestamp();
+    Some(Duration::try_from(then.duration_since(now)).unwrap_or(Duration::ZERO))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let now: Timestamp = "2023-11-14T22:13:20Z".parse().unwrap();
+        let after = |text: &str| retry_after(text, now).map(|wait| wait.as_secs());
+        assert_eq!(after("120"), Some(120));
+        assert_eq!(after("Tue, 14 Nov 2023 22:14:20 GMT"), Some(60));
+        assert_eq!(after("Tue, 14 Nov 2023 22:00:00 GMT"), Some(0));
+        assert_eq!(after("soon"), None);
+    }
+}

@@ -1,0 +1,276 @@
+//! Arguments become a request: address, headers, body, each of them checked.
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, StatusCode};
+use moonlark_core::value::{Bytes, shorten};
+use moonlark_core::{Problem, Result, Value};
+use url::Url;
+
+use crate::args::Table;
+use crate::url::query_string;
+
+/// What a script asked for, whichever function it called.
+#[derive(Default)]
+pub(super) struct Ask {
+    pub(super) url: String,
+    pub(super) method: Option<String>,
+    pub(super) body: Option<Bytes>,
+    pub(super) headers: Option<Table>,
+    pub(super) query: Option<Table>,
+    pub(super) json: Option<Value>,
+    pub(super) timeout: Option<f64>,
+    pub(super) follow_redirects: bool,
+    pub(super) retries: u32,
+}
+
+impl Ask {
+    pub(super) fn method(&self) -> Result<Method> {
+        let name = self.method.as_deref().unwrap_or("GET").to_ascii_uppercase();
+        // Both are about the connection, not about what is at the address.
+        if name == "CONNECT" || name == "TRACE" {
+            return Err(Problem::bad_request(format!("the method {name} cannot be sent")));
+        }
+        Method::from_bytes(name.as_bytes())
+            .map_err(|_| Problem::bad_request(format!("{:?} is not a method", shorten(&name))))
+    }
+}
+
+/// One request on its way, from hop to hop.
+#[derive(Debug, Clone)]
+pub(super) struct Request {
+    pub(super) method: Method,
+    pub(super) url: Url,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Option<bytes::Bytes>,
+}
+
+impl Request {
+    pub(super) fn new(method: Method, ask: Ask) -> Result<Request> {
+        let url = address(&ask.url, ask.query)?;
+        let mut headers = header_map(ask.headers.unwrap_or_default())?;
+        let body = match (ask.body, ask.json) {
+            (Some(_), Some(_)) => return Err(Problem::bad_request("give body or json, not both")),
+            (Some(body), None) => Some(body.0.into()),
+            (None, Some(json)) => {
+                let kind = HeaderValue::from_static("application/json");
+                headers.entry(header::CONTENT_TYPE).or_insert(kind);
+                Some(json.encode_json("json")?.into())
+            }
+            (None, None) => None,
+        };
+        Ok(Request { method, url, headers, body })
+    }
+
+    /// The request that a redirect with `status` to `url` asks for.
+    pub(super) fn redirected(mut self, status: StatusCode, url: Url) -> Request {
+        let rewritten = match status {
+            StatusCode::SEE_OTHER => self.method != Method::HEAD,
+            StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => self.method == Method::POST,
+            _ => false,
+        };
+        if rewritten {
+            self.method = Method::GET;
+            self.body = None;
+            for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::CONTENT_LANGUAGE] {
+                self.headers.remove(name);
+            }
+        }
+        // What proves who we are to one server is not for another.
+        if self.url.origin() != url.origin() {
+            for name in [header::AUTHORIZATION, header::COOKIE, header::PROXY_AUTHORIZATION] {
+                self.headers.remove(name);
+            }
+        }
+        self.url = url;
+        self
+    }
+
+    /// The address as messages name it.
+    pub(super) fn place(&self) -> String {
+        place(&self.url)
+    }
+}
+
+/// Scheme, host, port and path: a query or a user name may be a secret.
+pub(super) fn place(url: &Url) -> String {
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    let host = url.host_str().unwrap_or_default();
+    format!("{}://{host}{port}{}", url.scheme(), shorten(url.path()))
+}
+
+/// The text itself is not repeated in the Problem, for the same reason.
+fn address(text: &str, query: Option<Table>) -> Result<Url> {
+    let mut url = Url::parse(text.trim()).map_err(|error| {
+        Problem::bad_request(format!("the url is not an address: {error}"))
+            .hint("give a whole address, such as https://api.example.com/items")
+    })?;
+    if let Some(query) = query {
+        let added = query_string("query", &query.0)?;
+        let whole = match url.query() {
+            Some(given) if !given.is_empty() && !added.is_empty() => format!("{given}&{added}"),
+            Some(given) if added.is_empty() => given.to_owned(),
+            _ => added,
+        };
+        url.set_query(Some(whole.as_str()).filter(|whole| !whole.is_empty()));
+    }
+    url.set_fragment(None);
+    Ok(url)
+}
+
+/// Headers that say how a message is carried. They follow from the request; a
+/// script that sets them could make one request look like two.
+const CARRIAGE: [HeaderName; 7] = [
+    header::HOST,
+    header::CONNECTION,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::TE,
+    header::TRAILER,
+    header::EXPECT,
+];
+
+fn header_map(table: Table) -> Result<HeaderMap> {
+    let mut map = HeaderMap::new();
+    for (key, value) in table.0 {
+        let name = HeaderName::from_bytes(key.as_bytes()).map_err(|_| {
+            Problem::bad_request(format!("{:?} is not a header name", shorten(&key)))
+        })?;
+        if CARRIAGE.contains(&name) {
+            return Err(Problem::bad_request(format!("the header {name} cannot be set"))
+                .hint("it follows from the address and the body"));
+        }
+        // Scripts often set it; the true one is sent in any case.
+        if name == header::CONTENT_LENGTH {
+            continue;
+        }
+        let values = match value {
+            Value::Array(values) => values,
+            single => vec![single],
+        };
+        for value in values {
+            if let Some(value) = header_value(&name, value)? {
+                map.append(&name, value);
+            }
+        }
+    }
+    Ok(map)
+}
+
+fn header_value(name: &HeaderName, value: Value) -> Result<Option<HeaderValue>> {
+    let bytes = match value {
+        Value::Null => return Ok(None),
+        Value::Str(text) => text.into_bytes(),
+        Value::Bytes(bytes) => bytes,
+        Value::Bool(flag) => flag.to_string().into_bytes(),
+        Value::Int(int) => int.to_string().into_bytes(),
+        Value::Float(float) => float.to_string().into_bytes(),
+        other => {
+            let kind = other.kind();
+            return Err(Problem::bad_request(format!(
+                "the header {name} must be text, got {kind}"
+            )));
+        }
+    };
+    let mut value = HeaderValue::from_maybe_shared(bytes::Bytes::from(bytes)).map_err(|_| {
+        Problem::bad_request(format!(
+            "the header {name} contains a line break or control character"
+        ))
+    })?;
+    // Kept out of debug output, and out of HTTP/2's compression tables.
+    value.set_sensitive(*name == header::AUTHORIZATION || *name == header::COOKIE);
+    Ok(Some(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(method: Method) -> Request {
+        let headers = [
+            ("authorization", "a"),
+            ("cookie", "b"),
+            ("proxy-authorization", "c"),
+            ("content-type", "d"),
+            ("x-own", "e"),
+        ];
+        Request {
+            method,
+            url: "https://one.example/a".parse().unwrap(),
+            headers: headers
+                .into_iter()
+                .map(|(name, value)| {
+                    (HeaderName::from_static(name), HeaderValue::from_static(value))
+                })
+                .collect(),
+            body: Some("body".into()),
+        }
+    }
+
+    /// `METHOD body? header-values` after a redirect.
+    fn after(method: Method, status: u16, to: &str) -> String {
+        let status = StatusCode::from_u16(status).unwrap();
+        let next = request(method).redirected(status, to.parse().unwrap());
+        let mut values: Vec<&str> =
+            next.headers.values().map(|value| value.to_str().unwrap()).collect();
+        values.sort_unstable();
+        let body = if next.body.is_some() { "body" } else { "-" };
+        format!("{} {body} {}", next.method, values.concat())
+    }
+
+    #[test]
+    fn a_redirect_keeps_or_drops_what_it_should() {
+        let same = "https://one.example/b";
+        for (method, status, to, expected) in [
+            (Method::POST, 301, same, "GET - abce"),
+            (Method::POST, 302, same, "GET - abce"),
+            (Method::PUT, 302, same, "PUT body abcde"),
+            (Method::PUT, 303, same, "GET - abce"),
+            (Method::HEAD, 303, same, "HEAD body abcde"),
+            (Method::POST, 307, same, "POST body abcde"),
+            (Method::POST, 308, same, "POST body abcde"),
+            (Method::POST, 307, "http://one.example/b", "POST body de"),
+            (Method::POST, 307, "https://one.example:444/b", "POST body de"),
+            (Method::POST, 307, "https://two.example/b", "POST body de"),
+            (Method::POST, 307, "https://one.example:443/b", "POST body abcde"),
+        ] {
+            assert_eq!(after(method.clone(), status, to), expected, "{method} {status} {to}");
+        }
+    }
+
+    #[test]
+    fn messages_name_neither_query_nor_user() {
+        let url = "https://user:pass@api.example.com:8443/a?token=x#y".parse().unwrap();
+        assert_eq!(place(&url), "https://api.example.com:8443/a");
+    }
+
+    #[test]
+    fn a_query_is_added_to_the_one_that_is_there() {
+        let add = |url: &str, query: &str| {
+            let query = Value::parse_json(query.as_bytes()).unwrap();
+            let Value::Object(query) = query else { panic!("not an object") };
+            address(url, Some(Table(query))).unwrap().to_string()
+        };
+        assert_eq!(add("http://a/?x=1", r#"{"y": [1, "ä b"]}"#), "http://a/?x=1&y=1&y=%C3%A4%20b");
+        assert_eq!(add("http://a/#f", r#"{"y": true}"#), "http://a/?y=true");
+        assert_eq!(add("http://a/?x=1", "{}"), "http://a/?x=1");
+    }
+
+    #[test]
+    fn headers_cannot_forge_a_message() {
+        let check = |name: &str, value: &str| {
+            let table = Table([(name.to_owned(), Value::from(value))].into_iter().collect());
+            header_map(table).map(|map| map.len()).map_err(|problem| problem.message)
+        };
+        assert_eq!(check("X-Own", "a"), Ok(1));
+        assert_eq!(check("Content-Length", "5"), Ok(0));
+        for (name, value) in [
+            ("a b", "x"),
+            ("", "x"),
+            ("x", "a\r\nb: c"),
+            ("Host", "b"),
+            ("transfer-encoding", "chunked"),
+        ] {
+            assert!(check(name, value).is_err(), "{name}");
+        }
+    }
+}

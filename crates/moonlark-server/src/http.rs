@@ -1,0 +1,86 @@
+//! The HTTP server: REST, MCP and the checks in front of both.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::serve::ListenerExt;
+use moonlark_core::{Code, Gateway, Problem};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::access::{self, Access};
+use crate::{VERSION, mcp, rest, status};
+
+/// What the operator decides about the server.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Host names to answer to, beside those of this machine.
+    pub allowed_hosts: Vec<String>,
+    /// Browser origins that may call.
+    pub allowed_origins: Vec<String>,
+    /// Largest request body, in bytes.
+    pub request_body: usize,
+}
+
+/// Everything the server answers.
+pub fn router(gateway: Gateway, options: Options, stop: CancellationToken) -> Router {
+    let access =
+        Arc::new(Access { hosts: options.allowed_hosts, origins: options.allowed_origins });
+    let state = rest::State::new(gateway.clone(), options.request_body);
+    Router::new()
+        .route("/", get(index))
+        .route("/health", get(health))
+        .route("/ready", get(health))
+        .route("/tools/list", get(rest::list))
+        .route("/tools/{name}", post(rest::call).get(rest::call_by_get))
+        .route("/openapi.json", get(rest::openapi))
+        .with_state(state)
+        .nest_service("/mcp", mcp::http_service(gateway, options.request_body, stop))
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
+        .layer(axum::middleware::from_fn_with_state(access, access::check))
+}
+
+/// Serve until `stop` is cancelled, then let requests in progress finish.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
+    // Without this, small answers wait for the client's acknowledgement.
+    let listener = listener.tap_io(|stream| {
+        let _ = stream.set_nodelay(true);
+    });
+    axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
+}
+
+async fn index() -> Response {
+    axum::Json(json!({
+        "name": "moonlark",
+        "version": VERSION,
+        "mcp": "/mcp",
+        "rest": ["GET /tools/list", "POST /tools/{name}", "GET /health", "GET /openapi.json"],
+    }))
+    .into_response()
+}
+
+async fn health() -> Response {
+    axum::Json(json!({"status": "ok", "version": VERSION})).into_response()
+}
+
+async fn no_route(uri: http::Uri) -> Response {
+    status::problem(
+        &Problem::new(Code::NotFound, format!("nothing is at {}", uri.path()))
+            .hint("GET / lists what is here"),
+    )
+}
+
+async fn no_method(method: http::Method, uri: http::Uri) -> Response {
+    status::problem(&Problem::new(
+        Code::MethodNotAllowed,
+        format!("{} does not answer to {method}", uri.path()),
+    ))
+}

@@ -1,0 +1,98 @@
+//! The server's own OpenAPI document, made from the catalog.
+
+use moonlark_core::{Catalog, Tool};
+use serde_json::{Map, Value as Json, json};
+
+use crate::VERSION;
+
+/// OpenAPI 3.1: the fixed routes and one path per tool.
+pub(crate) fn document(catalog: &Catalog) -> Json {
+    let mut paths = Map::new();
+    paths.insert("/health".into(), json!({"get": {
+        "operationId": "health",
+        "summary": "Whether the server is up",
+        "responses": {"200": {"description": "It is", "content": {"application/json": {"schema": {
+            "type": "object",
+            "properties": {"status": {"type": "string"}, "version": {"type": "string"}},
+        }}}}},
+    }}));
+    paths.insert("/tools/list".into(), json!({"get": {
+        "operationId": "list_tools",
+        "summary": "All tools with the schemas of their parameters",
+        "responses": {"200": {"description": "The tools", "content": {"application/json": {"schema": {
+            "type": "object",
+            "properties": {"tools": {"type": "array", "items": {"$ref": "#/components/schemas/Tool"}}},
+            "required": ["tools"],
+        }}}}},
+    }}));
+    for tool in catalog.tools() {
+        paths.insert(format!("/tools/{}", tool.name), operation(tool));
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {"title": "Moonlark", "version": VERSION, "description": "Tools for agents, over REST."},
+        "paths": paths,
+        "components": {
+            "schemas": {
+                "Tool": {
+                    "type": "object",
+                    "properties": {
+                        "name": {"type": "string"},
+                        "description": {"type": "string"},
+                        "builtin": {"type": "boolean"},
+                        "parameters": {"type": "object"},
+                    },
+                    "required": ["name", "description", "builtin", "parameters"],
+                },
+                "Problem": {
+                    "type": "object",
+                    "properties": {"error": {
+                        "type": "object",
+                        "properties": {
+                            "code": {"type": "string"},
+                            "message": {"type": "string"},
+                            "hint": {"type": "string"},
+                            "retryable": {"type": "boolean"},
+                            "retry_after": {"type": "integer"},
+                        },
+                        "required": ["code", "message"],
+                    }},
+                    "required": ["error"],
+                },
+            },
+        },
+    })
+}
+
+fn operation(tool: &Tool) -> Json {
+    let problem = |text: &str| {
+        json!({
+            "description": text,
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        })
+    };
+    let result = match &tool.output {
+        Some(schema) => Json::Object((**schema.json()).clone()),
+        None => json!({}),
+    };
+    json!({"post": {
+        "operationId": tool.name,
+        "summary": tool.description,
+        "requestBody": {"content": {"application/json": {"schema": **tool.input.json()}}},
+        "responses": {
+            "200": {"description": "The tool's result", "content": {"application/json": {"schema": {
+                "type": "object",
+                "properties": {"result": result},
+                "required": ["result"],
+            }}}},
+            "400": problem("The parameters do not fit"),
+            "403": problem("The caller may not do this"),
+            "408": problem("The tool ran past its deadline"),
+            "413": problem("The request is too large"),
+            "415": problem("The request body is not JSON"),
+            "429": problem("Too many calls are in progress"),
+            "500": problem("The tool failed"),
+            "503": problem("Something the tool needs is not there"),
+        },
+    }})
+}

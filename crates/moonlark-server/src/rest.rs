@@ -1,0 +1,225 @@
+//! REST: `GET /tools/list`, `POST /tools/{name}`, `GET /openapi.json`.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Request, State as Extract};
+use axum::response::sse::{Event as Sse, KeepAlive};
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
+use http::{HeaderMap, HeaderValue, header};
+use moonlark_core::call::{Events, Level};
+use moonlark_core::limits::size;
+use moonlark_core::tool::SourceKind;
+use moonlark_core::{Caller, Catalog, Code, Event, Gateway, Problem, Result, Tool, Value};
+use parking_lot::Mutex;
+use serde_json::{Value as Json, json};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::{openapi, status};
+
+#[derive(Clone)]
+pub(crate) struct State(Arc<Shared>);
+
+struct Shared {
+    gateway: Gateway,
+    request_body: usize,
+    /// The answer to `/tools/list`, with the catalog it was made from.
+    listing: Mutex<Option<(Arc<Catalog>, Bytes)>>,
+}
+
+impl State {
+    pub(crate) fn new(gateway: Gateway, request_body: usize) -> Self {
+        Self(Arc::new(Shared { gateway, request_body, listing: Mutex::default() }))
+    }
+}
+
+pub(crate) async fn list(Extract(State(shared)): Extract<State>) -> Response {
+    let catalog = shared.gateway.catalog();
+    let mut listing = shared.listing.lock();
+    let body = match &*listing {
+        Some((of, body)) if Arc::ptr_eq(of, &catalog) => body.clone(),
+        _ => {
+            let tools: Vec<Json> = catalog.tools().iter().map(|tool| describe(tool)).collect();
+            let body = Bytes::from(json!({ "tools": tools }).to_string());
+            *listing = Some((catalog, body.clone()));
+            body
+        }
+    };
+    json_response(body)
+}
+
+fn describe(tool: &Tool) -> Json {
+    json!({
+        "name": tool.name,
+        "description": tool.description,
+        "builtin": tool.source.kind == SourceKind::Builtin,
+        "parameters": **tool.input.json(),
+    })
+}
+
+pub(crate) async fn openapi(Extract(State(shared)): Extract<State>) -> Response {
+    axum::Json(openapi::document(&shared.gateway.catalog())).into_response()
+}
+
+pub(crate) async fn call(
+    Extract(State(shared)): Extract<State>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    match read_body(&shared, &parts.headers, body).await {
+        Ok(args) => answer(&shared, name, args, &parts.headers).await,
+        Err(problem) => status::problem(&problem),
+    }
+}
+
+/// Reading by GET, for tools that only read and need no parameters.
+pub(crate) async fn call_by_get(
+    Extract(State(shared)): Extract<State>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    let catalog = shared.gateway.catalog();
+    match catalog.find(&name) {
+        Ok(tool) if tool.effects.read_only && !tool.input.json().contains_key("required") => {
+            answer(&shared, name, Value::Object(Default::default()), &headers).await
+        }
+        Ok(_) => status::problem(
+            &Problem::new(Code::MethodNotAllowed, format!("the tool {name} is called with POST"))
+                .hint("send its parameters as a JSON object"),
+        ),
+        Err(problem) => status::problem(&problem),
+    }
+}
+
+async fn read_body(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<Value> {
+    let body = axum::body::to_bytes(body, shared.request_body).await.map_err(|error| {
+        // axum tells a broken connection from a body over the limit only by
+        // the source of the error.
+        let over = std::error::Error::source(&error)
+            .is_some_and(|source| source.to_string().contains("length limit"));
+        if over {
+            Problem::new(
+                Code::TooLarge,
+                format!("the request body is larger than {}", size(shared.request_body)),
+            )
+            .hint("send less, or raise limits.request_body")
+        } else {
+            Problem::bad_request("the request body did not arrive whole")
+        }
+    })?;
+    if body.is_empty() {
+        return Ok(Value::Object(Default::default()));
+    }
+    let kind =
+        headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    let is_json = kind.eq_ignore_ascii_case("application/json")
+        || (kind.to_ascii_lowercase().starts_with("application/")
+            && kind.to_ascii_lowercase().ends_with("+json"));
+    if !is_json {
+        return Err(Problem::new(
+            Code::UnsupportedMediaType,
+            format!(
+                "the request body must be JSON, not {}",
+                if kind.is_empty() { "of no type" } else { kind }
+            ),
+        )
+        .hint("send the header Content-Type: application/json"));
+    }
+    let args = Value::parse_json(&body).map_err(|mut problem| {
+        // Too deep is the caller's mistake here, not a limit of a script.
+        problem.code = Code::BadRequest;
+        problem
+    })?;
+    match args {
+        Value::Object(_) => Ok(args),
+        other => Err(Problem::bad_request(format!(
+            "the request body must be a JSON object, got {}",
+            other.kind()
+        ))),
+    }
+}
+
+async fn answer(shared: &Shared, name: String, args: Value, headers: &HeaderMap) -> Response {
+    let streams = headers
+        .get(header::ACCEPT)
+        .and_then(|accept| accept.to_str().ok())
+        .is_some_and(|accept| accept.contains("text/event-stream"));
+    let caller = Caller {
+        surface: "rest",
+        client: headers
+            .get(header::USER_AGENT)
+            .and_then(|agent| agent.to_str().ok())
+            .map(str::to_owned),
+    };
+    if streams {
+        return stream(shared.gateway.clone(), caller, name, args);
+    }
+    match run(&shared.gateway, caller, None, &name, args).await {
+        Ok(body) => json_response(body.into()),
+        Err(problem) => status::problem(&problem),
+    }
+}
+
+/// Call and encode: `{"result": …}`.
+async fn run(
+    gateway: &Gateway,
+    caller: Caller,
+    events: Option<Events>,
+    name: &str,
+    args: Value,
+) -> Result<String> {
+    let call = gateway.open(caller, events)?;
+    let result = gateway.call(&call, name, args).await?;
+    Ok(format!("{{\"result\":{}}}", result.encode_json("result")?))
+}
+
+/// The same as server-sent events: `log`, `progress`, and `result` at the end.
+fn stream(gateway: Gateway, caller: Caller, name: String, args: Value) -> Response {
+    // Unbounded but for the limits: log output is capped per call and progress
+    // is thinned out.
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let events = sender.clone();
+    let events: Events = Arc::new(move |event| {
+        let _ = events.send(describe_event(event));
+    });
+    let task = tokio::spawn(async move {
+        let last = match run(&gateway, caller, Some(events), &name, args).await {
+            Ok(body) => body,
+            Err(problem) => json!({ "error": problem.to_json() }).to_string(),
+        };
+        let _ = sender.send(("result", last));
+    });
+    // The client going away drops the stream, and with it the call.
+    let task = AbortOnDropHandle::new(task);
+    let stream = UnboundedReceiverStream::new(receiver).map(move |(kind, data)| {
+        let _ = &task;
+        Ok::<_, Infallible>(Sse::default().event(kind).data(data))
+    });
+    axum::response::Sse::new(stream).keep_alive(KeepAlive::default()).into_response()
+}
+
+fn describe_event(event: Event) -> (&'static str, String) {
+    match event {
+        Event::Log { level, message, fields } => {
+            let mut log = json!({"level": Level::as_str(level), "message": message});
+            if let Some(fields) = fields {
+                log["fields"] = fields.to_json_lossy();
+            }
+            ("log", log.to_string())
+        }
+        Event::Progress { done, total, message } => {
+            ("progress", json!({"done": done, "total": total, "message": message}).to_string())
+        }
+    }
+}
+
+fn json_response(body: Bytes) -> Response {
+    let kind = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    ([kind], body).into_response()
+}

@@ -1,0 +1,258 @@
+//! The command line: one file per command.
+//!
+//! Data goes to stdout, everything said about it to stderr. Exit codes: 0 done,
+//! 1 failed, 2 wrong usage.
+
+mod call;
+mod check;
+mod completions;
+mod config;
+mod demo;
+mod doctor;
+mod serve;
+mod stdio;
+mod template;
+mod tool;
+mod tool_test;
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use moonlark_core::{Problem, Value};
+use tracing_subscriber::EnvFilter;
+
+use crate::project::Project;
+
+/// One binary between AI agents and everything they may call.
+#[derive(Parser)]
+#[command(name = "moonlark", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Args, Clone)]
+pub(crate) struct Global {
+    /// The configuration file (otherwise moonlark.toml here, or in the user's configuration folder).
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print data as JSON.
+    #[arg(long, global = true)]
+    json: bool,
+    /// Say more on stderr (twice: even more).
+    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+    /// Say only what is wrong.
+    #[arg(long, short, global = true)]
+    quiet: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// A tour: starts a server with example tools and calls one through every way in.
+    Demo(demo::Demo),
+    /// Serve the tools over HTTP: MCP at /mcp, REST at /tools.
+    Serve(serve::Serve),
+    /// Serve the tools to one MCP client over stdin and stdout.
+    Stdio,
+    /// Call one tool and print its result.
+    Call(call::Call),
+    /// Write, try and list tool scripts.
+    #[command(subcommand)]
+    Tool(tool::Tool),
+    /// Load scripts and configuration without running a tool.
+    Check(check::Check),
+    /// Look at the configuration.
+    #[command(subcommand)]
+    Config(config::Config),
+    /// Look for what is wrong with this set-up.
+    Doctor,
+    /// Print a completion script for a shell.
+    Completions(completions::Completions),
+}
+
+/// How a command ends badly.
+pub(crate) enum Failure {
+    /// Problems to print.
+    Problems(Vec<Problem>),
+    /// Everything was said already.
+    Said,
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Failure::Problems(vec![problem])
+    }
+}
+
+impl From<Vec<Problem>> for Failure {
+    fn from(problems: Vec<Problem>) -> Self {
+        Failure::Problems(problems)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Problem::internal(error.to_string()).into()
+    }
+}
+
+pub(crate) type Done = Result<(), Failure>;
+
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_log(&cli.global);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error[internal]: cannot start: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let done = runtime.block_on(run(cli));
+    // What still waits (a reader of stdin, a blocked script) must not hold us.
+    runtime.shutdown_timeout(std::time::Duration::from_millis(100));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Said) => ExitCode::FAILURE,
+        Err(Failure::Problems(problems)) => {
+            for problem in problems {
+                eprintln!("{}", painted(&problem));
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(cli: Cli) -> Done {
+    let global = cli.global;
+    match cli.command {
+        Command::Demo(demo) => demo.run(&global).await,
+        Command::Serve(serve) => serve.run(&global).await,
+        Command::Stdio => stdio::run(&global).await,
+        Command::Call(call) => call.run(&global).await,
+        Command::Tool(tool) => tool.run(&global).await,
+        Command::Check(check) => check.run(&global).await,
+        Command::Config(config) => config.run(&global),
+        Command::Doctor => doctor::run(&global).await,
+        Command::Completions(completions) => {
+            completions.run(&mut Cli::command());
+            Ok(())
+        }
+    }
+}
+
+/// The project of the working directory.
+pub(crate) async fn open(global: &Global) -> Result<Project, Failure> {
+    Ok(Project::open(global.config.as_deref(), &here()?).await?)
+}
+
+pub(crate) fn here() -> Result<PathBuf, Failure> {
+    std::env::current_dir().map_err(|error| {
+        Problem::unavailable(format!("the working directory cannot be used: {error}")).into()
+    })
+}
+
+/// An empty project serves nobody: say what to do.
+pub(crate) async fn require_tools(project: &Project) -> Done {
+    if project.script_count().await > 0 {
+        return Ok(());
+    }
+    let dir = project.config().await.tools.dir;
+    Err(Problem::bad_config(format!(
+        "there are no tools: the folder {dir}/ has no .lua or .luau file"
+    ))
+    .hint("run `moonlark tool init hello` to write one, or `moonlark demo` for a tour")
+    .into())
+}
+
+fn start_log(global: &Global) {
+    let level = match (global.quiet, global.verbose) {
+        (true, _) => "warn",
+        (false, 0) => "info",
+        (false, 1) => "debug",
+        (false, _) => "trace",
+    };
+    // Libraries only speak when asked to.
+    let default = format!("warn,moonlark={level},script={level},call={level},http={level}");
+    let filter =
+        EnvFilter::try_from_env("MOONLARK_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(colours())
+        .with_target(false)
+        .compact()
+        .init();
+}
+
+/// Colours only for people.
+pub(crate) fn colours() -> bool {
+    std::io::stderr().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+fn painted(problem: &Problem) -> String {
+    let text = problem.to_string();
+    if !colours() {
+        return text;
+    }
+    text.replacen("error[", "\x1b[1;31merror[", 1)
+        .replacen("]:", "]\x1b[0m:", 1)
+        .replace("\nhint:", "\n\x1b[1;36mhint\x1b[0m:")
+}
+
+/// Tool parameters from the command line.
+#[derive(Args)]
+pub(crate) struct Params {
+    /// One parameter; values that are not text are written as JSON.
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = key_value)]
+    params: Vec<(String, String)>,
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("write it as NAME=VALUE".to_owned()),
+    }
+}
+
+impl Params {
+    /// Put the parameters into `args`, each read as its schema says.
+    fn add_to(&self, args: &mut moonlark_core::value::Object, tool: Option<&moonlark_core::Tool>) {
+        for (name, text) in &self.params {
+            let wanted = tool.and_then(|tool| {
+                tool.input.json().get("properties")?.get(name)?.get("type")?.as_str()
+            });
+            let value = match wanted {
+                Some("string") | None => Value::Str(text.clone()),
+                // Left as text when it is not JSON, so that the schema complains
+                // in its own words.
+                Some(_) => {
+                    Value::parse_json(text.as_bytes()).unwrap_or_else(|_| Value::Str(text.clone()))
+                }
+            };
+            args.insert(name.clone(), value);
+        }
+    }
+}
+
+/// JSON as people read it.
+pub(crate) fn pretty(value: &Value) -> Result<String, Problem> {
+    let json = value.clone().into_json("result")?;
+    serde_json::to_string_pretty(&json).map_err(|error| Problem::internal(error.to_string()))
+}
+
+/// Print and never panic when the reader has gone (`| head`).
+pub(crate) fn print(text: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+pub(crate) fn shown(path: &Path) -> String {
+    path.display().to_string()
+}

@@ -1,0 +1,221 @@
+//! `moonlark demo`: a server with example tools, and one call through every way in.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use clap::Args;
+use moonlark_core::{Problem, Result};
+use serde_json::{Value as Json, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+use super::serve::{serve, until_asked_to_stop};
+use super::{Done, Global, print};
+use crate::project::Project;
+use crate::reload;
+
+#[derive(Args)]
+pub(crate) struct Demo {
+    /// Leave after the tour instead of serving on.
+    #[arg(long)]
+    once: bool,
+}
+
+/// The example project, as it is in the repository.
+const FILES: [(&str, &str); 5] = [
+    ("moonlark.toml", include_str!("../../../../examples/moonlark.toml")),
+    ("tools/countdown.lua", include_str!("../../../../examples/tools/countdown.lua")),
+    ("tools/echo.lua", include_str!("../../../../examples/tools/echo.lua")),
+    ("tools/report.lua", include_str!("../../../../examples/tools/report.lua")),
+    ("tools/text_stats.lua", include_str!("../../../../examples/tools/text_stats.lua")),
+];
+
+impl Demo {
+    pub(crate) async fn run(self, _global: &Global) -> Done {
+        let folder = tempfile::Builder::new().prefix("moonlark-demo-").tempdir()?;
+        std::fs::create_dir(folder.path().join("tools"))?;
+        for (name, text) in FILES {
+            std::fs::write(folder.path().join(name), text)?;
+        }
+        let project = Arc::new(Project::open(None, folder.path()).await?);
+        // The usual port if nobody has it, a free one otherwise.
+        let listener = match TcpListener::bind(("127.0.0.1", 7331)).await {
+            Ok(listener) => listener,
+            Err(_) => TcpListener::bind(("127.0.0.1", 0)).await?,
+        };
+        let address = listener.local_addr()?.to_string();
+        let stop = CancellationToken::new();
+        let server = tokio::spawn(serve(project.clone(), listener, stop.clone()).await);
+        let watcher = tokio::spawn(reload::watch(project.clone()));
+
+        tour(&project, &address, folder.path()).await?;
+        next_steps(&address, folder.path());
+        let stay = !self.once && std::io::stdin().is_terminal();
+        if stay {
+            print("\nServing until Ctrl-C.");
+            until_asked_to_stop().await;
+        }
+        watcher.abort();
+        stop.cancel();
+        let _ = tokio::time::timeout(std::time::Duration::from_secs(2), server).await;
+        Ok(())
+    }
+}
+
+async fn tour(project: &Project, address: &str, folder: &Path) -> Result<()> {
+    let catalog = project.gateway.catalog();
+    print(&format!("Moonlark {} on http://{address}", env!("CARGO_PKG_VERSION")));
+    print(&format!("\nTool scripts in {}/tools:", folder.display()));
+    for tool in catalog
+        .tools()
+        .iter()
+        .filter(|tool| tool.source.kind == moonlark_core::tool::SourceKind::Script)
+    {
+        print(&format!("  {:<11} {}", tool.name, tool.description));
+    }
+
+    let args = json!({"text": "a rose is a rose\nis a rose"});
+    print(&format!("\nThe tool report, called with {args} through every way in:"));
+    let rest = over_rest(address, "report", &args).await?;
+    show("REST", &rest["result"]);
+    let http = over_mcp_http(address, "report", &args).await?;
+    show("MCP over HTTP", &http["result"]["structuredContent"]);
+    let stdio = over_mcp_stdio(folder, "report", &args).await?;
+    show("MCP over stdio", &stdio["result"]["structuredContent"]);
+    let cli = over_cli(folder, "report", &args).await?;
+    show("command line", &cli["result"]);
+
+    print("\nBad input is answered, not guessed at:");
+    let bad = over_rest(address, "echo", &json!({"mesage": "hi"})).await?;
+    print(&format!("  {}: {}", word(&bad["error"]["code"]), word(&bad["error"]["message"])));
+    Ok(())
+}
+
+fn show(way: &str, result: &Json) {
+    print(&format!("  {way:<15} {}", word(&result["summary"])));
+}
+
+fn word(json: &Json) -> &str {
+    json.as_str().unwrap_or("(no answer)")
+}
+
+fn next_steps(address: &str, folder: &Path) {
+    let client = json!({"mcpServers": {"moonlark": {"url": format!("http://{address}/mcp")}}});
+    print(&format!(
+        r#"
+Try next:
+  curl -s http://{address}/tools/list
+  curl -s http://{address}/tools/echo -H 'Content-Type: application/json' -d '{{"message": "hello"}}'
+  curl -N http://{address}/tools/countdown -H 'Content-Type: application/json' -H 'Accept: text/event-stream' -d '{{}}'
+  edit {}/tools/echo.lua and call it again: it is live at once
+
+An MCP client that speaks HTTP takes this configuration:
+{client:#}
+One that starts its servers itself takes "command": "moonlark", "args": ["stdio"] in your project's folder.
+
+Your own:
+  moonlark tool init hello && moonlark tool test tools/hello.lua --param name=World
+  moonlark serve"#,
+        folder.display()
+    ));
+}
+
+fn failed(way: &str) -> impl Fn(std::io::Error) -> Problem + '_ {
+    move |error| Problem::unavailable(format!("the call over {way} failed: {error}"))
+}
+
+async fn over_rest(address: &str, tool: &str, args: &Json) -> Result<Json> {
+    post(address, &format!("/tools/{tool}"), &[], args).await.map_err(failed("REST"))
+}
+
+async fn over_mcp_http(address: &str, tool: &str, args: &Json) -> Result<Json> {
+    let headers = [
+        ("Accept", "application/json, text/event-stream"),
+        ("MCP-Protocol-Version", MODERN),
+        ("Mcp-Method", "tools/call"),
+        ("Mcp-Name", tool),
+    ];
+    post(address, "/mcp", &headers, &request(tool, args)).await.map_err(failed("MCP"))
+}
+
+const MODERN: &str = "2026-07-28";
+
+/// One call that needs nothing before it.
+fn request(tool: &str, args: &Json) -> Json {
+    json!({
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {
+            "name": tool,
+            "arguments": args,
+            "_meta": {
+                "io.modelcontextprotocol/protocolVersion": MODERN,
+                "io.modelcontextprotocol/clientCapabilities": {},
+                "io.modelcontextprotocol/clientInfo": {"name": "moonlark demo", "version": "1"},
+            },
+        },
+    })
+}
+
+/// One HTTP request on a connection of its own.
+async fn post(
+    address: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &Json,
+) -> std::io::Result<Json> {
+    let body = body.to_string();
+    let extra: String =
+        headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n{extra}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.take(1024 * 1024).read_to_string(&mut answer).await?;
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    serde_json::from_str(body).map_err(std::io::Error::other)
+}
+
+async fn over_mcp_stdio(folder: &Path, tool: &str, args: &Json) -> Result<Json> {
+    let talk = async {
+        let mut child = this_binary(folder)?
+            .args(["stdio", "--quiet"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(std::io::Error::other("no pipes"));
+        };
+        stdin.write_all(format!("{}\n", request(tool, args)).as_bytes()).await?;
+        let line = BufReader::new(stdout).lines().next_line().await?.unwrap_or_default();
+        drop(stdin);
+        child.wait().await?;
+        serde_json::from_str(&line).map_err(std::io::Error::other)
+    };
+    talk.await.map_err(failed("stdio"))
+}
+
+async fn over_cli(folder: &Path, tool: &str, args: &Json) -> Result<Json> {
+    let talk = async {
+        let output = this_binary(folder)?
+            .args(["call", tool, "--json", "--quiet", "--args", &args.to_string()])
+            .output()
+            .await?;
+        serde_json::from_slice(&output.stdout).map_err(std::io::Error::other)
+    };
+    talk.await.map_err(failed("the command line"))
+}
+
+fn this_binary(folder: &Path) -> std::io::Result<tokio::process::Command> {
+    let mut command = tokio::process::Command::new(std::env::current_exe()?);
+    command.current_dir(folder);
+    Ok(command)
+}

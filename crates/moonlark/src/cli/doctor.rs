@@ -1,0 +1,81 @@
+//! `moonlark doctor`: what is wrong with this set-up, and what is not.
+
+use moonlark_core::tool::SourceKind;
+use moonlark_core::{Problem, Result};
+use serde_json::json;
+
+use super::{Done, Failure, Global, here, open, print, shown};
+
+/// One thing that was looked at.
+struct Finding {
+    what: &'static str,
+    outcome: Result<String>,
+}
+
+pub(crate) async fn run(global: &Global) -> Done {
+    let findings = look(global).await?;
+    let bad = findings.iter().filter(|finding| finding.outcome.is_err()).count();
+    if global.json {
+        let findings: Vec<_> = findings
+            .iter()
+            .map(|finding| match &finding.outcome {
+                Ok(text) => json!({ "what": finding.what, "ok": true, "text": text }),
+                Err(problem) => {
+                    json!({ "what": finding.what, "ok": false, "error": problem.to_json() })
+                }
+            })
+            .collect();
+        print(&json!({ "version": env!("CARGO_PKG_VERSION"), "findings": findings }).to_string());
+    } else {
+        print(&format!("Moonlark {}", env!("CARGO_PKG_VERSION")));
+        for finding in &findings {
+            match &finding.outcome {
+                Ok(text) => print(&format!("  ✓ {}: {text}", finding.what)),
+                Err(problem) => {
+                    let problem = problem.to_string().replace('\n', "\n    ");
+                    print(&format!("  ✗ {}: {problem}", finding.what));
+                }
+            }
+        }
+    }
+    if bad == 0 { Ok(()) } else { Err(Failure::Said) }
+}
+
+async fn look(global: &Global) -> Result<Vec<Finding>, Failure> {
+    let mut findings = Vec::new();
+    let project = match open(global).await {
+        Ok(project) => project,
+        Err(Failure::Problems(problems)) => {
+            let found = |problem| Finding { what: "configuration", outcome: Err(problem) };
+            return Ok(problems.into_iter().map(found).collect());
+        }
+        Err(said) => return Err(said),
+    };
+    let loaded = project.loaded().await;
+    let origin = match &loaded.path {
+        Some(path) => shown(path.strip_prefix(here()?).unwrap_or(path)),
+        None => "none, defaults".to_owned(),
+    };
+    findings.push(Finding { what: "configuration", outcome: Ok(origin) });
+
+    let catalog = project.gateway.catalog();
+    let scripts =
+        catalog.tools().iter().filter(|tool| tool.source.kind == SourceKind::Script).count();
+    let outcome = match super::require_tools(&project).await {
+        Err(Failure::Problems(mut problems)) if !problems.is_empty() => Err(problems.remove(0)),
+        _ => Ok(format!("{scripts} of {} scripts work", project.script_count().await)),
+    };
+    findings.push(Finding { what: "tools", outcome });
+    for problem in catalog.problems() {
+        findings.push(Finding { what: "script", outcome: Err(problem.clone()) });
+    }
+
+    let server = &loaded.config.server;
+    let outcome = match super::serve::listen(&server.host, server.port).await {
+        Ok(_) => Ok(format!("{}:{} is free", server.host, server.port)),
+        Err(Failure::Problems(mut problems)) if !problems.is_empty() => Err(problems.remove(0)),
+        Err(_) => Err(Problem::unavailable("cannot listen")),
+    };
+    findings.push(Finding { what: "address", outcome });
+    Ok(findings)
+}

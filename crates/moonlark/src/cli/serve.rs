@@ -1,0 +1,128 @@
+//! `moonlark serve`
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use clap::Args;
+use moonlark_core::{Place, Problem};
+use moonlark_server::Options;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::{Done, Failure, Global, open, require_tools};
+use crate::project::Project;
+use crate::reload;
+
+#[derive(Args)]
+pub(crate) struct Serve {
+    /// The address to listen on (overrides server.host).
+    #[arg(long)]
+    host: Option<String>,
+    /// The port to listen on (overrides server.port); 0 takes a free one.
+    #[arg(long)]
+    port: Option<u16>,
+}
+
+impl Serve {
+    pub(crate) async fn run(self, global: &Global) -> Done {
+        let project = Arc::new(open(global).await?);
+        require_tools(&project).await?;
+        let config = project.config().await;
+        let host = self.host.unwrap_or(config.server.host);
+        let port = self.port.unwrap_or(config.server.port);
+        let listener = listen(&host, port).await?;
+        let stop = CancellationToken::new();
+        announce(&project, &listener)?;
+        let watcher = config.tools.watch.then(|| tokio::spawn(reload::watch(project.clone())));
+        let server = tokio::spawn(serve(project, listener, stop.clone()).await);
+        until_asked_to_stop().await;
+        tracing::info!("stopping");
+        stop.cancel();
+        // Calls in progress get a moment; whoever hangs on is cut off.
+        let _ = tokio::time::timeout(std::time::Duration::from_secs(5), server).await;
+        if let Some(watcher) = watcher {
+            watcher.abort();
+        }
+        Ok(())
+    }
+}
+
+/// The server as a future, ready to be spawned.
+pub(super) async fn serve(
+    project: Arc<Project>,
+    listener: TcpListener,
+    stop: CancellationToken,
+) -> impl Future<Output = std::io::Result<()>> + Send + 'static {
+    let config = project.config().await;
+    let options = Options {
+        allowed_hosts: config.server.allowed_hosts,
+        allowed_origins: config.server.allowed_origins,
+        request_body: usize::try_from(config.limits.request_body.bytes()).unwrap_or(usize::MAX),
+    };
+    let router = moonlark_server::router(project.gateway.clone(), options, stop.clone());
+    moonlark_server::serve(listener, router, stop)
+}
+
+/// Listen on this machine only: there is no authentication yet, so any other
+/// address would hand every tool to the whole network.
+pub(super) async fn listen(host: &str, port: u16) -> Result<TcpListener, Failure> {
+    let local = host.eq_ignore_ascii_case("localhost")
+        || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    if !local {
+        return Err(Problem::bad_config(format!("{host} can be reached from other machines, and nobody would have to log in"))
+            .at(Place::file("server.host"))
+            .hint("this version only listens on 127.0.0.1, ::1 or localhost; put a reverse proxy that authenticates in front of it")
+            .into());
+    }
+    TcpListener::bind((host.trim_matches(['[', ']']), port)).await.map_err(|error| {
+        let problem = Problem::unavailable(format!("cannot listen on {host}:{port}: {error}"));
+        match error.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                problem.hint("choose another with --port, or 0 for a free one")
+            }
+            _ => problem,
+        }
+        .into()
+    })
+}
+
+fn announce(project: &Project, listener: &TcpListener) -> Done {
+    let address = listener.local_addr()?;
+    let catalog = project.gateway.catalog();
+    let scripts: Vec<&str> = catalog
+        .tools()
+        .iter()
+        .filter(|tool| tool.source.kind == moonlark_core::tool::SourceKind::Script)
+        .map(|tool| tool.name.as_str())
+        .collect();
+    tracing::info!("{} tools: {}", scripts.len(), abridged(&scripts));
+    for problem in catalog.problems() {
+        tracing::warn!("{problem}");
+    }
+    tracing::info!("listening on http://{address} (MCP at /mcp, REST at /tools)");
+    Ok(())
+}
+
+fn abridged(names: &[&str]) -> String {
+    match names {
+        [] => "none that works".to_owned(),
+        names if names.len() <= 12 => names.join(", "),
+        names => format!("{}, …", names[..12].join(", ")),
+    }
+}
+
+/// Ctrl-C, or SIGTERM from whoever runs us.
+pub(super) async fn until_asked_to_stop() {
+    #[cfg(unix)]
+    {
+        let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
+        if let Ok(mut terminate) = terminate {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+            return;
+        }
+    }
+    let _ = tokio::signal::ctrl_c().await;
+}

@@ -1,0 +1,121 @@
+//! `moonlark tool init`, `tool test`, `tool list`
+
+use std::path::Path;
+
+use clap::Subcommand;
+use moonlark_core::tool::SourceKind;
+use moonlark_core::{Place, Problem};
+use serde_json::json;
+
+use super::tool_test::Test;
+use super::{Done, Global, here, open, print, shown, template};
+use crate::config_file;
+
+#[derive(Subcommand)]
+pub(crate) enum Tool {
+    /// Write a new tool script from a template.
+    Init {
+        /// The tool's name; the file is named after it.
+        name: String,
+    },
+    /// Run one tool script, with a report of each step.
+    Test(Test),
+    /// List all tools.
+    List,
+}
+
+impl Tool {
+    pub(crate) async fn run(self, global: &Global) -> Done {
+        match self {
+            Tool::Init { name } => init(&name, global),
+            Tool::Test(test) => test.run(global).await,
+            Tool::List => list(global).await,
+        }
+    }
+}
+
+fn init(name: &str, global: &Global) -> Done {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
+    if name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
+        return Err(Problem::bad_request(format!("{name:?} cannot be the name of a tool"))
+            .hint("use letters, digits, - and _")
+            .into());
+    }
+    let loaded =
+        config_file::load(global.config.as_deref(), &here()?, &|key| std::env::var(key).ok())?;
+    let dir = loaded.root.join(&loaded.config.tools.dir);
+    let path = dir.join(format!("{name}.lua"));
+    let label = shown(path.strip_prefix(&loaded.root).unwrap_or(&path));
+    std::fs::create_dir_all(&dir).map_err(|error| cannot_write(&label, &error))?;
+    write_new(&path, &template::tool(&name.replace('-', "_"))).map_err(|error| {
+        match error.kind() {
+            std::io::ErrorKind::AlreadyExists => {
+                Problem::bad_request(format!("{label} is there already"))
+                    .hint("choose another name, or remove the file first")
+            }
+            _ => cannot_write(&label, &error),
+        }
+    })?;
+    print(&format!("Created {label}"));
+    if !global.quiet {
+        eprintln!("Try it: moonlark tool test {label} --param name=World");
+    }
+    Ok(())
+}
+
+fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
+    use std::io::Write;
+    std::fs::File::create_new(path)?.write_all(text.as_bytes())
+}
+
+fn cannot_write(label: &str, error: &std::io::Error) -> Problem {
+    Problem::unavailable(format!("cannot write it: {error}")).at(Place::file(label))
+}
+
+async fn list(global: &Global) -> Done {
+    let project = open(global).await?;
+    let catalog = project.gateway.catalog();
+    if global.json {
+        let tools: Vec<_> = catalog
+            .tools()
+            .iter()
+            .map(|tool| {
+                json!({
+                    "name": tool.name,
+                    "description": tool.description,
+                    "builtin": tool.source.kind == SourceKind::Builtin,
+                    "source": tool.source.name,
+                    "version": tool.version,
+                    "parameters": **tool.input.json(),
+                })
+            })
+            .collect();
+        let problems: Vec<_> = catalog.problems().iter().map(Problem::to_json).collect();
+        print(&json!({ "tools": tools, "problems": problems }).to_string());
+        return Ok(());
+    }
+    let group = |kind: SourceKind, width: usize| {
+        let tools: Vec<_> =
+            catalog.tools().iter().filter(|tool| tool.source.kind == kind).collect();
+        let width = tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0).max(width);
+        let lines: Vec<String> = tools
+            .iter()
+            .map(|tool| {
+                let first = tool.description.lines().next().unwrap_or_default();
+                format!("  {:<width$} {first}", tool.name).trim_end().to_owned()
+            })
+            .collect();
+        lines.join("\n")
+    };
+    print(&format!("Built-in tools:\n{}", group(SourceKind::Builtin, 16)));
+    let scripts = group(SourceKind::Script, 20);
+    if scripts.is_empty() {
+        print("\nLua tools: none yet; `moonlark tool init hello` writes one");
+    } else {
+        print(&format!("\nLua tools:\n{scripts}"));
+    }
+    for problem in catalog.problems() {
+        eprintln!("\n{problem}");
+    }
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! Hot reload: one loop over one kind of event, "something changed on disk".
+//!
+//! Events are gathered until there is a moment of quiet, so that an editor that
+//! truncates, writes and renames is seen as one change.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::mpsc;
+
+use crate::project::{Project, Report};
+
+/// How long nothing must happen before a change counts as complete.
+const QUIET: Duration = Duration::from_millis(40);
+/// How long a change may keep going on before it is looked at anyway.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Watch the project until the task is dropped. `None` ends an event stream that
+/// cannot be had: the server then runs without hot reload.
+pub async fn watch(project: Arc<Project>) {
+    let (sender, mut events) = mpsc::channel::<()>(1);
+    let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        // Reading is not changing, and our own reading would wake us for ever.
+        if event.is_ok_and(|event| !event.kind.is_access()) {
+            let _ = sender.try_send(());
+        }
+    });
+    let mut watcher = match watcher {
+        Ok(watcher) => watcher,
+        Err(error) => {
+            tracing::warn!("changes on disk are not noticed: {error}");
+            return;
+        }
+    };
+    let mut watched = HashSet::new();
+    follow(&mut watcher, &mut watched, project.folders().await);
+    // Whatever changed between loading and watching.
+    tell(&project.reload().await);
+    #[cfg(unix)]
+    let mut hangups = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok();
+    loop {
+        #[cfg(unix)]
+        let hangup = async {
+            match &mut hangups {
+                Some(hangups) => hangups.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        #[cfg(not(unix))]
+        let hangup = std::future::pending::<Option<()>>();
+        tokio::select! {
+            event = events.recv() => match event {
+                Some(()) => settle(&mut events).await,
+                None => return,
+            },
+            _ = hangup => {}
+        }
+        tell(&project.reload().await);
+        follow(&mut watcher, &mut watched, project.folders().await);
+    }
+}
+
+/// Wait until no event has come for a moment.
+async fn settle(events: &mut mpsc::Receiver<()>) {
+    let quiet =
+        async { while let Ok(Some(())) = tokio::time::timeout(QUIET, events.recv()).await {} };
+    let _ = tokio::time::timeout(PATIENCE, quiet).await;
+}
+
+fn follow(watcher: &mut RecommendedWatcher, watched: &mut HashSet<PathBuf>, folders: Vec<PathBuf>) {
+    // A folder that was removed and made again needs a new watch.
+    watched.retain(|folder| folder.is_dir());
+    for folder in folders {
+        if !watched.contains(&folder)
+            && folder.is_dir()
+            && watcher.watch(&folder, RecursiveMode::NonRecursive).is_ok()
+        {
+            watched.insert(folder);
+        }
+    }
+}
+
+fn tell(report: &Report) {
+    for change in &report.changes {
+        tracing::info!("reload: {change}");
+    }
+    for problem in &report.problems {
+        tracing::warn!("reload: the last good version stays in use\n{problem}");
+    }
+}

@@ -1,3 +1,0 @@
-//! Integration tests of Moonlark; see `tests/README.md`.
-#![cfg(test)]
-mod smoke;
