@@ -164,7 +164,12 @@ impl Server {
 
     /// `POST /tools/{name}`: status and body.
     pub fn post(&self, tool: &str, args: &Value) -> (u16, Value) {
-        let answer = self.request("POST", &format!("/tools/{tool}"), &[("Content-Type", "application/json")], args.to_string().as_bytes());
+        let answer = self.request(
+            "POST",
+            &format!("/tools/{tool}"),
+            &[("Content-Type", "application/json")],
+            args.to_string().as_bytes(),
+        );
         (answer.status, answer.json())
     }
 
@@ -173,7 +178,13 @@ impl Server {
     }
 
     /// One request on a connection of its own, byte for byte as given.
-    pub fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    pub fn request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Answer {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
@@ -208,7 +219,11 @@ impl Server {
         let answer = self.request("POST", "/mcp", &headers, body.as_bytes());
         // A call that said something is answered as a stream of events.
         let text = String::from_utf8_lossy(&answer.body).into_owned();
-        let last = text.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| data.contains("\"id\":1")).next_back();
+        let last = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("data: "))
+            .filter(|data| data.contains("\"id\":1"))
+            .next_back();
         serde_json::from_str(last.unwrap_or(&text)).unwrap_or_else(|_| panic!("not JSON: {text}"))
     }
 }
@@ -224,7 +239,8 @@ impl Drop for Server {
 pub fn modern(id: u64, method: &str, mut params: Value) -> Value {
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
-    params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({"name": "suite", "version": "1"});
+    params["_meta"]["io.modelcontextprotocol/clientInfo"] =
+        json!({"name": "suite", "version": "1"});
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
 
@@ -237,9 +253,10 @@ pub struct Answer {
 
 impl Answer {
     fn parse(bytes: &[u8]) -> Answer {
-        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap_or_else(|| {
-            panic!("no HTTP answer: {:?}", String::from_utf8_lossy(bytes))
-        });
+        let end = bytes
+            .windows(4)
+            .position(|window| window == b"\r\n\r\n")
+            .unwrap_or_else(|| panic!("no HTTP answer: {:?}", String::from_utf8_lossy(bytes)));
         let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
         let mut lines = head.lines();
         let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
@@ -270,7 +287,8 @@ impl Answer {
 fn unchunk(mut body: &[u8]) -> Vec<u8> {
     let mut whole = Vec::new();
     while let Some(end) = body.windows(2).position(|window| window == b"\r\n") {
-        let size = usize::from_str_radix(std::str::from_utf8(&body[..end]).unwrap().trim(), 16).unwrap();
+        let size =
+            usize::from_str_radix(std::str::from_utf8(&body[..end]).unwrap().trim(), 16).unwrap();
         if size == 0 || body.len() < end + 2 + size {
             break;
         }
@@ -305,7 +323,8 @@ impl StdioClient {
 
     pub fn answer(&self, id: u64) -> Value {
         loop {
-            let message: Value = serde_json::from_str(&self.lines.next()).expect("only JSON on stdout");
+            let message: Value =
+                serde_json::from_str(&self.lines.next()).expect("only JSON on stdout");
             if message["id"] == json!(id) {
                 return message;
             }

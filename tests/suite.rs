@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod harness;
-mod ways_in;
+mod hostile;
+mod hostile_server;

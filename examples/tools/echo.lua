@@ -10,5 +10,5 @@ tool = {
 }
 
 function tool.execute(params, context)
-    return { echo = "Echo: " .. string.rep(params.message, params.times, " ") }
+    return { echo = "Echo: " .. table.concat(table.create(params.times, params.message), " ") }
 end

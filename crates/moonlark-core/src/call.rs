@@ -188,14 +188,12 @@ impl Call {
 
     /// Log on behalf of the script: to the operator's log and to the caller.
     pub fn log(&self, level: Level, message: &str, fields: Option<Object>) -> Result<()> {
-        let size = message.len() + fields.as_ref().map_or(0, |fields| 16 * fields.len());
-        self.0.root.usage.count_log(size + 16, self.limits())?;
+        let fields = fields.map(|fields| Value::Object(fields).to_json_lossy().to_string());
+        let size = 16 + message.len() + fields.as_ref().map_or(0, String::len);
+        self.0.root.usage.count_log(size, self.limits())?;
         let secrets = &self.0.scope.secrets;
         let message = secrets.redact(message).into_owned();
-        let fields = fields.map(|fields| {
-            let json = Value::Object(fields).to_json_lossy().to_string();
-            secrets.redact(&json).into_owned()
-        });
+        let fields = fields.map(|fields| secrets.redact(&fields).into_owned());
         let extra = fields.as_deref().unwrap_or_default();
         let tool = self.tool();
         match level {

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arc_swap::ArcSwap;
 use futures::FutureExt;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::call::{Call, Caller, Events};
 use crate::catalog::Catalog;
@@ -138,7 +139,11 @@ async fn run(call: Call, tool: Arc<Tool>, args: Value) -> Result<Value> {
     let body = AssertUnwindSafe(body).catch_unwind();
     let result = match tokio::time::timeout_at(call.deadline(), body).await {
         // The engine may notice first; the words are the same.
-        Ok(Ok(Err(problem))) if problem.code == Code::Timeout => Err(timed_out(&tool)),
+        Ok(Ok(Err(problem)))
+            if problem.code == Code::Timeout && Instant::now() >= call.deadline() =>
+        {
+            Err(timed_out(&tool))
+        }
         Ok(Ok(result)) => result.and_then(|value| tool.check_output(value)),
         Ok(Err(_panic)) => {
             Err(Problem::internal(format!("tool '{}' failed inside Moonlark", tool.name))

@@ -15,7 +15,7 @@ use crate::call::Call;
 use crate::problem::{Problem, Result};
 use crate::schema::Schema;
 use crate::tool::{Body, Effects, Source, SourceKind, Tool};
-use crate::value::{ReadError, Value};
+use crate::value::{ReadError, Value, shorten};
 
 #[derive(Clone)]
 pub struct Module {
@@ -247,7 +247,8 @@ fn params_of(input: &Map<String, Json>) -> Vec<Param> {
 fn read_args<A: DeserializeOwned>(function: &str, args: Value) -> Result<A> {
     args.read().map_err(|ReadError { path, message }| {
         let at = if path == "." { String::new() } else { format!(" {path}:") };
-        Problem::bad_request(format!("{function}:{at} {message}"))
+        // serde repeats the value it refused, however long or secret it is.
+        Problem::bad_request(format!("{function}:{at} {}", shorten(&message)))
     })
 }
 

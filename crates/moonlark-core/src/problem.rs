@@ -8,67 +8,73 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// A stable word for what kind of thing went wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Code {
+/// One line per code: its meaning, its name here, its word on the wire. The
+/// meaning is the doc comment and the text of the reference page alike.
+macro_rules! codes {
+    ($(#[doc = $meaning:literal] $name:ident = $word:literal,)*) => {
+        /// A stable word for what kind of thing went wrong.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Code {
+            $(#[doc = $meaning] $name,)*
+        }
+
+        impl Code {
+            pub const ALL: &[Code] = &[$(Code::$name,)*];
+
+            /// The word as it appears on the wire and in the terminal.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Code::$name => $word,)*
+                }
+            }
+
+            /// What it says, in a sentence.
+            pub fn meaning(self) -> &'static str {
+                match self {
+                    $(Code::$name => $meaning.trim_ascii(),)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
     /// The arguments, or the request around them, are not what was asked for.
-    BadRequest,
+    BadRequest = "bad_request",
     /// No tool, document or route has that name.
-    NotFound,
+    NotFound = "not_found",
     /// The deadline passed before the call was done.
-    Timeout,
+    Timeout = "timeout",
     /// The tool itself failed: its script raised an error.
-    ToolError,
+    ToolError = "tool_error",
     /// A script used something the operator did not grant.
-    Denied,
+    Denied = "denied",
     /// The caller may not do this at all.
-    Forbidden,
+    Forbidden = "forbidden",
     /// The request is larger than the server takes.
-    TooLarge,
+    TooLarge = "too_large",
     /// The request body is in a format the server does not read.
-    UnsupportedMediaType,
+    UnsupportedMediaType = "unsupported_media_type",
     /// The method does not exist for this route.
-    MethodNotAllowed,
+    MethodNotAllowed = "method_not_allowed",
     /// A limit on memory, calls, log output or value size ended the call.
-    Limit,
+    Limit = "limit",
     /// Too much is going on already; try again later.
-    RateLimited,
+    RateLimited = "rate_limited",
     /// The caller went away before the call was done.
-    Cancelled,
+    Cancelled = "cancelled",
     /// Something the call needs is not there at the moment, or not built in.
-    Unavailable,
+    Unavailable = "unavailable",
     /// A script or extension does not load.
-    BadScript,
+    BadScript = "bad_script",
     /// The configuration is wrong.
-    BadConfig,
+    BadConfig = "bad_config",
     /// A defect of Moonlark itself.
-    Internal,
+    Internal = "internal",
 }
 
 impl Code {
-    /// The word as it appears on the wire and in the terminal.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Code::BadRequest => "bad_request",
-            Code::NotFound => "not_found",
-            Code::Timeout => "timeout",
-            Code::ToolError => "tool_error",
-            Code::Denied => "denied",
-            Code::Forbidden => "forbidden",
-            Code::TooLarge => "too_large",
-            Code::UnsupportedMediaType => "unsupported_media_type",
-            Code::MethodNotAllowed => "method_not_allowed",
-            Code::Limit => "limit",
-            Code::RateLimited => "rate_limited",
-            Code::Cancelled => "cancelled",
-            Code::Unavailable => "unavailable",
-            Code::BadScript => "bad_script",
-            Code::BadConfig => "bad_config",
-            Code::Internal => "internal",
-        }
-    }
-
     /// Whether the same call may succeed when it is made again later.
     pub fn retryable(self) -> bool {
         matches!(self, Code::Timeout | Code::RateLimited | Code::Unavailable | Code::Cancelled)

@@ -212,9 +212,9 @@ fn is_name(key: &str) -> bool {
         && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// At most 64 characters of `text`, for messages.
+/// At most 100 characters of `text`, for messages.
 pub fn shorten(text: &str) -> std::borrow::Cow<'_, str> {
-    match text.char_indices().nth(64) {
+    match text.char_indices().nth(100) {
         Some((cut, _)) => format!("{}…", &text[..cut]).into(),
         None => text.into(),
     }

@@ -95,6 +95,8 @@ macro_rules! arguments {
             retries: u32,
         }
 
+        // One of the structs has every field.
+        #[allow(clippy::needless_update)]
         impl From<$name> for Ask {
             fn from(args: $name) -> Ask {
                 Ask {

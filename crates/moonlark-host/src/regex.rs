@@ -192,12 +192,17 @@ fn replace(call: &Call, args: Replace) -> Result<String> {
     let pattern = Pattern::get(&args.pattern)?;
     let text = &args.text;
     let (mut out, mut done, mut clock) = (String::new(), 0, Clock::start(call));
+    let references = args.replacement.matches('$').count();
     let mut put =
         |out: &mut String, range: std::ops::Range<usize>, groups: Option<&Captures<'_>>| {
             clock.check()?;
             out.push_str(&text[done..range.start]);
             match groups {
-                Some(groups) => groups.expand(&args.replacement, out),
+                Some(groups) => {
+                    // Known before a gigabyte is written, not after.
+                    fits(call, out.len().saturating_add(references.saturating_mul(range.len())))?;
+                    groups.expand(&args.replacement, out);
+                }
                 None => out.push_str(&args.replacement),
             }
             done = range.end;

@@ -275,7 +275,7 @@ impl Reader<'_> {
             self.each(&nulls, |reader, key, _| {
                 if let Lv::String(key) = key
                     && let Ok(key) = key.to_str()
-                    && !fields.iter().any(|(name, _)| *name == *key)
+                    && matches!(table.raw_get(&*key), Ok(Lv::Nil))
                 {
                     reader.spend(16 + key.len())?;
                     fields.push((key.to_owned(), Value::Null));

@@ -14,17 +14,14 @@ use crate::vm::out_of_memory;
 const MESSAGE: usize = 4096;
 
 /// The Problem for an error value that nothing in the script caught.
-pub(crate) fn problem(
-    bridge: &Bridge,
-    problem_meta: &Table,
-    raised: Lv,
-    code: &Code,
-    limits: &Limits,
-) -> Problem {
+pub(crate) fn problem(bridge: &Bridge, raised: Lv, code: &Code, limits: &Limits) -> Problem {
     match raised {
         Lv::String(text) => from_text(&text.to_string_lossy(), code, limits),
-        Lv::Table(table) if table.metatable().as_ref() == Some(problem_meta) => {
-            from_host(&table, code)
+        Lv::Table(table) if matches!(table.raw_get("host"), Ok(Lv::Table(_))) => {
+            match table.raw_get::<Table>("host") {
+                Ok(problem) => from_host(&problem, code),
+                Err(_) => Problem::tool_error("the script failed"),
+            }
         }
         Lv::Table(table) => {
             let problem = Problem::tool_error(describe(bridge, &table));
@@ -35,7 +32,7 @@ pub(crate) fn problem(
         }
         Lv::Error(error) => match &*error {
             mlua::Error::MemoryError(_) => out_of_memory(limits.memory),
-            error => Problem::tool_error(first_line(&error.to_string())),
+            error => Problem::tool_error(cut(&first_line(&error.to_string()))),
         },
         _ => Problem::tool_error("the script failed without saying why"),
     }
@@ -72,7 +69,7 @@ fn from_host(table: &Table, code: &Code) -> Problem {
         .find(|code| code.as_str() == word)
         .unwrap_or(ProblemCode::ToolError);
     let mut problem = Problem::new(kept, cut(&text("text").unwrap_or_default()))
-        .maybe_hint(text("hint"))
+        .maybe_hint(text("hint").map(|hint| cut(&hint)))
         .retryable_if(table.raw_get("retryable").unwrap_or(false));
     problem.place = place_of(table).or_else(|| Some(Place::file(code.name())));
     problem

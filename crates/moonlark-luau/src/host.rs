@@ -87,7 +87,17 @@ impl Shared {
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(result) => self.reply(lua, result),
             Poll::Pending => {
-                let waiting = &mut self.run.lock().waiting;
+                let mut run = self.run.lock();
+                let most = run.call.as_ref().map_or(1, |call| call.limits().parallel) as usize;
+                let waiting = &mut run.waiting;
+                // Waits that a script started and then abandoned still count.
+                if ticket.is_none() && waiting.iter().flatten().count() >= most {
+                    drop(run);
+                    let problem =
+                        Problem::limit(format!("more than {most} host calls wait at once"))
+                            .hint("wait for some of them first, or raise limits.parallel");
+                    return self.refuse(lua, problem);
+                }
                 let ticket = ticket
                     .or_else(|| waiting.iter().position(Option::is_none))
                     .unwrap_or_else(|| {
@@ -193,6 +203,20 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> 
 
     let host = shared.clone();
     add(
+        "judge",
+        lua.create_function(move |_, error: Lv| {
+            if let Lv::Error(error) = &error
+                && is_memory_error(error)
+            {
+                host.interrupt.doom(out_of_memory(host.call()?.limits().memory));
+                return Err(mlua::Error::runtime("the script was stopped"));
+            }
+            Ok(())
+        })?,
+    )?;
+
+    let host = shared.clone();
+    add(
         "too_much",
         lua.create_function(move |_, why: String| -> mlua::Result<()> {
             host.interrupt.doom(Problem::limit(why));
@@ -201,9 +225,17 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> 
     )?;
 
     add("find", lua.create_function(find)?)?;
-    add("split", lua.create_function(split)?)?;
     table.raw_set("null", Lv::NULL)?;
     Ok(table)
+}
+
+/// Memory may run out in the middle of a host function, behind other errors.
+fn is_memory_error(error: &mlua::Error) -> bool {
+    match error {
+        mlua::Error::MemoryError(_) => true,
+        mlua::Error::CallbackError { cause, .. } => is_memory_error(cause),
+        _ => false,
+    }
 }
 
 /// The arguments of a host function as an object: those with a place first,
@@ -221,7 +253,13 @@ fn collect(bridge: &Bridge, function: &Function, args: MultiValue, limit: usize)
     }
     let mut object = Object::new();
     for (index, arg) in args.iter().enumerate() {
-        if index < by_place {
+        // `http.post(url, { json = … })`: a table where a text may be left out
+        // is the options.
+        let is_options = index + 1 == args.len()
+            && has_options
+            && matches!(arg, Lv::Table(_))
+            && function.params.get(index).is_some_and(|param| !param.required && takes_text(param));
+        if index < by_place && !is_options {
             let param = &function.params[index];
             if !matches!(arg, Lv::Nil) {
                 let what = format!("{name}: {}", param.name);
@@ -242,6 +280,12 @@ fn collect(bridge: &Bridge, function: &Function, args: MultiValue, limit: usize)
         }
     }
     Ok(Value::Object(object))
+}
+
+fn takes_text(param: &moonlark_core::module::Param) -> bool {
+    let kind = &param.schema["type"];
+    kind == "string"
+        || kind.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "string"))
 }
 
 fn tool_call(bridge: &Bridge, call: &Call, name: &Lv, args: &Lv) -> Result<(String, Value)> {
@@ -274,26 +318,4 @@ fn find(
         Some(at) => (Some(start + at + 1), Some(start + at + needle.len())),
         None => (None, None),
     })
-}
-
-/// `string.split` in linear time.
-fn split(
-    lua: &Lua,
-    (subject, separator): (mlua::LuaString, mlua::LuaString),
-) -> mlua::Result<Table> {
-    let (subject, separator) = (subject.as_bytes(), separator.as_bytes());
-    let parts = lua.create_table()?;
-    if separator.is_empty() {
-        for byte in subject.iter() {
-            parts.raw_push(lua.create_string([*byte])?)?;
-        }
-        return Ok(parts);
-    }
-    let mut start = 0;
-    for at in memchr::memmem::find_iter(&subject, &*separator) {
-        parts.raw_push(lua.create_string(&subject[start..at])?)?;
-        start = at + separator.len();
-    }
-    parts.raw_push(lua.create_string(&subject[start..])?)?;
-    Ok(parts)
 }

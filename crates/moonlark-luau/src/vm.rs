@@ -32,7 +32,6 @@ pub(crate) struct Vm {
     globals: Table,
     load: Function,
     run: Function,
-    problem_meta: Table,
     /// Memory in use when it was new.
     fresh: usize,
     uses: u32,
@@ -55,9 +54,9 @@ impl Vm {
             .set_mode(mlua::chunk::ChunkMode::Binary)
             .set_name("=prelude")
             .into_function()?;
-        let (globals, load, run, problem_meta) = main.call((functions, host::PENDING))?;
+        let (globals, load, run) = main.call((functions, host::PENDING))?;
         let fresh = lua.used_memory();
-        Ok(Vm { lua, bridge, shared, interrupt, globals, load, run, problem_meta, fresh, uses: 0 })
+        Ok(Vm { lua, bridge, shared, interrupt, globals, load, run, fresh, uses: 0 })
     }
 
     pub(crate) fn interrupt(&self) -> &Arc<Interrupt> {
@@ -183,7 +182,7 @@ impl Vm {
         if ok {
             return Ok(value);
         }
-        Err(errors::problem(&self.bridge, &self.problem_meta, value, code, call.limits()))
+        Err(errors::problem(&self.bridge, value, code, call.limits()))
     }
 
     /// An error of the VM itself, outside anything the script could catch.

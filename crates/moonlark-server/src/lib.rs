@@ -15,6 +15,7 @@ mod rest;
 mod status;
 
 pub use http::{Options, router, serve};
+pub use status::status;
 
 /// What every surface calls itself.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -5,7 +5,8 @@ use http::{HeaderValue, StatusCode, header};
 use moonlark_core::{Code, Problem};
 use serde_json::json;
 
-pub(crate) fn status(code: Code) -> StatusCode {
+/// The status that a Problem with this code is answered with.
+pub fn status(code: Code) -> StatusCode {
     match code {
         Code::BadRequest => StatusCode::BAD_REQUEST,
         Code::Forbidden => StatusCode::FORBIDDEN,

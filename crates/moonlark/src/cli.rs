@@ -103,6 +103,11 @@ impl From<std::io::Error> for Failure {
 
 pub(crate) type Done = Result<(), Failure>;
 
+/// All commands and options, for completions and the reference page.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     start_log(&cli.global);
@@ -140,7 +145,7 @@ async fn run(cli: Cli) -> Done {
         Command::Config(config) => config.run(&global),
         Command::Doctor => doctor::run(&global).await,
         Command::Completions(completions) => {
-            completions.run(&mut Cli::command());
+            completions.run(&mut command());
             Ok(())
         }
     }

@@ -27,7 +27,7 @@ pub(super) async fn send(
     ask: Ask,
 ) -> Result<Answer> {
     let started = Instant::now();
-    let until = until(&call, started, ask.timeout)?;
+    let until = until(started, ask.timeout)?;
     let follow = ask.follow_redirects;
     if ask.retries > MOST_RETRIES {
         return Err(Problem::bad_request(format!("retries must be at most {MOST_RETRIES}")));
@@ -36,22 +36,24 @@ pub(super) async fn send(
     let request = Request::new(method, ask)?;
     let target = request.place();
     let mut exchange = Exchange { call, what, retries, tried: 0, until };
+    let Some(until) = until else { return exchange.run(request, follow).await };
     timeout_at(until, exchange.run(request, follow)).await.unwrap_or_else(|_| {
         let spent = seconds(until - started);
         Err(Problem::new(Code::Timeout, format!("no answer from {target} within {spent}")))
     })
 }
 
-fn until(call: &Call, now: Instant, timeout: Option<f64>) -> Result<Instant> {
-    let Some(timeout) = timeout else { return Ok(call.deadline()) };
+/// When the script's own patience ends. The call's deadline is the caller's to
+/// enforce: it drops the whole exchange.
+fn until(now: Instant, timeout: Option<f64>) -> Result<Option<Instant>> {
+    let Some(timeout) = timeout else { return Ok(None) };
     let own = Duration::try_from_secs_f64(timeout).ok().filter(|own| !own.is_zero());
     let Some(own) = own else {
         return Err(Problem::bad_request(format!(
             "timeout must be a number of seconds over 0, got {timeout}"
         )));
     };
-    // What overflows ends with the call.
-    Ok(now.checked_add(own).map_or(call.deadline(), |end| end.min(call.deadline())))
+    Ok(now.checked_add(own))
 }
 
 struct Exchange {
@@ -59,7 +61,7 @@ struct Exchange {
     what: &'static str,
     retries: u32,
     tried: u32,
-    until: Instant,
+    until: Option<Instant>,
 }
 
 impl Exchange {
@@ -92,7 +94,9 @@ impl Exchange {
             // Waiting past the end would lose an answer that is there.
             let again = pause.filter(|pause| {
                 self.tried < self.retries
-                    && Instant::now().checked_add(*pause).is_some_and(|then| then < self.until)
+                    && Instant::now().checked_add(*pause).is_some_and(|then| {
+                        then < self.call.deadline() && self.until.is_none_or(|until| then < until)
+                    })
             });
             let Some(pause) = again else {
                 return outcome?.map_err(|error| {

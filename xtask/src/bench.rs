@@ -1,0 +1,142 @@
+//! `cargo x bench`: what Moonlark costs, against floors measured in the same run.
+//!
+//! Absolute times belong to a machine and a moment; what counts is the ratio to
+//! the least that the same work can cost there: a bare axum route, a bare rmcp
+//! server, a bare Luau VM. Servers run as child processes of the release
+//! profile, Moonlark and its floor in turns, and the median of the rounds counts.
+
+mod calls;
+mod echo;
+mod fib;
+pub mod floor_axum;
+pub mod floor_rmcp;
+mod http;
+mod machine;
+mod process;
+mod report;
+mod rounds;
+mod scale;
+mod scripts;
+mod server;
+mod stdio;
+mod waiting;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, Subcommand, ValueEnum};
+
+use report::Section;
+
+#[derive(Subcommand)]
+pub enum Bench {
+    /// Script tools over REST and MCP, in process, waiting, computing, and many of them.
+    Tools(Tools),
+}
+
+#[derive(Args)]
+pub struct Tools {
+    /// Write the report to this file as well.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Only these parts.
+    #[arg(long, value_delimiter = ',', value_name = "PART")]
+    only: Vec<Part>,
+    /// Rounds of each measurement, in turns with its floor.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+    /// Seconds of each round, after a warm-up.
+    #[arg(long, default_value_t = 3.0, value_parser = seconds)]
+    seconds: f64,
+    /// The release binaries are built and this is one of them.
+    #[arg(long, hide = true)]
+    built: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// An echo tool over REST, MCP over HTTP and MCP over stdio.
+    Echo,
+    /// CPU of a call in process, in a fresh and in a warm VM.
+    Call,
+    /// 2,000 calls that sleep.
+    Waiting,
+    /// A script that computes.
+    Fib,
+    /// Start-up, memory and listings with many tools.
+    Scale,
+}
+
+/// How long and how often to measure.
+#[derive(Clone, Copy)]
+struct Effort {
+    rounds: u32,
+    round: Duration,
+    warm_up: Duration,
+}
+
+impl Bench {
+    pub fn run(self) -> Result<()> {
+        let Bench::Tools(tools) = self;
+        if tools.built { tools.measure() } else { tools.build_and_run() }
+    }
+}
+
+impl Tools {
+    /// Measure release builds only, whatever profile this was started in.
+    fn build_and_run(&self) -> Result<()> {
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--release", "--package", "moonlark", "--package", "xtask"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status()
+            .context("cannot start cargo")?;
+        ensure!(built.success(), "the release build failed");
+        let this = std::env::current_exe()?;
+        let target = this.parent().and_then(Path::parent).context("not in a target folder")?;
+        let ran = Command::new(target.join("release").join("xtask"))
+            .args(std::env::args_os().skip(1))
+            .arg("--built")
+            .status()
+            .context("cannot start the release build")?;
+        ensure!(ran.success(), "the benchmark failed");
+        Ok(())
+    }
+
+    fn measure(&self) -> Result<()> {
+        process::raise_open_files();
+        let round = Duration::from_secs_f64(self.seconds);
+        let effort = Effort { rounds: self.rounds, round, warm_up: round / 6 };
+        let mut sections: Vec<Section> = Vec::new();
+        for (part, run) in PARTS {
+            if self.only.is_empty() || self.only.contains(&part) {
+                sections.extend(run(effort)?);
+            }
+        }
+        let report = report::render(&sections, effort)?;
+        println!("{report}");
+        if let Some(out) = &self.out {
+            std::fs::write(out, &report)
+                .with_context(|| format!("cannot write {}", out.display()))?;
+        }
+        Ok(())
+    }
+}
+
+type Run = fn(Effort) -> Result<Vec<Section>>;
+
+const PARTS: [(Part, Run); 5] = [
+    (Part::Echo, echo::run),
+    (Part::Call, calls::run),
+    (Part::Waiting, waiting::run),
+    (Part::Fib, fib::run),
+    (Part::Scale, scale::run),
+];
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.1..=60.0).contains(&seconds) => Ok(seconds),
+        _ => Err("give a number from 0.1 to 60".to_owned()),
+    }
+}

@@ -1,0 +1,62 @@
+//! Projects to serve: the echo tool of the examples, and as many like it as asked for.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+pub(super) const ECHO: &str = include_str!("../../../examples/tools/echo.lua");
+pub(super) const DESCRIPTION: &str = "Echoes back the input message";
+
+pub(super) const WAIT: &str = r#"
+tool = {
+    name = "wait",
+    description = "Waits",
+    parameters = { { name = "seconds", type = "number", required = true } },
+}
+
+function tool.execute(params, context)
+    sleep(params.seconds)
+    return { waited = params.seconds }
+end
+"#;
+
+/// A project with `count` tools, one of them `echo`.
+pub(super) fn project(count: usize) -> Result<TempDir> {
+    let folder = tempfile::Builder::new().prefix("bench-").tempdir()?;
+    let tools = folder.path().join("tools");
+    std::fs::create_dir(&tools)?;
+    // Its own configuration, or that of the user would count.
+    std::fs::write(folder.path().join("moonlark.toml"), "")?;
+    std::fs::write(tools.join("echo.lua"), ECHO)?;
+    for index in 1..count {
+        let name = name(index);
+        std::fs::write(tools.join(format!("{name}.lua")), named(&name))?;
+    }
+    Ok(folder)
+}
+
+/// The name of the tool `index`, counted from 1; `echo` comes before it.
+pub(super) fn name(index: usize) -> String {
+    format!("echo_{index:04}")
+}
+
+/// The echo script under another name.
+pub(super) fn named(name: &str) -> String {
+    ECHO.replacen("\"echo\"", &format!("{name:?}"), 1)
+}
+
+/// The input schema that the echo script's parameters become.
+pub(super) fn schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "message": {"type": "string", "description": "What to say"},
+            "times": {
+                "type": "integer", "description": "How often",
+                "default": 1, "minimum": 1, "maximum": 10,
+            },
+        },
+        "required": ["message"],
+        "additionalProperties": false,
+    })
+}

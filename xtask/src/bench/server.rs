@@ -1,0 +1,94 @@
+//! Servers as child processes: started on a free port, ended by their id.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::http::{Connection, Request};
+
+/// How long a server may take to start.
+const START: Duration = Duration::from_secs(60);
+
+pub(super) struct Server {
+    child: Child,
+    pub(super) address: SocketAddr,
+    /// From the start of the process to its first answer.
+    pub(super) started_in: Duration,
+}
+
+impl Server {
+    /// `moonlark serve` in `project`.
+    pub(super) fn moonlark(project: &Path) -> Result<Server> {
+        let mut command = Command::new(beside("moonlark")?);
+        command.args(["serve", "--port", "0"]).current_dir(project);
+        Server::start(command)
+    }
+
+    /// A floor: a hidden command of this binary.
+    pub(super) fn floor(args: &[&str]) -> Result<Server> {
+        let mut command = Command::new(beside("xtask")?);
+        command.args(args);
+        Server::start(command)
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn start(mut command: Command) -> Result<Server> {
+        let began = Instant::now();
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+        let stderr = child.stderr.take().context("no stderr")?;
+        let mut server =
+            Server { child, address: ([0, 0, 0, 0], 0).into(), started_in: Duration::ZERO };
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            // Read to the end, or the server would stall on a full pipe.
+            let mut said = Vec::new();
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                if let Some(address) = listening(&line) {
+                    let _ = sender.send(Ok(address));
+                } else if said.len() < 20 {
+                    said.push(line);
+                }
+            }
+            let _ = sender.send(Err(said.join("\n")));
+        });
+        server.address = receiver
+            .recv_timeout(START)
+            .context("the server did not start in time")?
+            .map_err(|said| anyhow::anyhow!("the server did not start:\n{said}"))?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let mut connection = Connection::open(server.address).await?;
+            connection.ask(&Request::get("/health", "")).await
+        })?;
+        server.started_in = began.elapsed();
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The address in `… listening on http://127.0.0.1:1234 …`.
+fn listening(line: &str) -> Option<SocketAddr> {
+    let rest = line.split_once("listening on http://")?.1;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+/// A binary of the same build as this one.
+pub(super) fn beside(name: &str) -> Result<PathBuf> {
+    let this = std::env::current_exe()?;
+    Ok(this.parent().context("no folder")?.join(name))
+}

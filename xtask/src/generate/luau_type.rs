@@ -1,0 +1,275 @@
+//! JSON Schema to Luau types.
+//!
+//! Luau has no integers, no ranges and no patterns in its types, so these are
+//! left out; what it can say is said exactly.
+
+use serde_json::{Map, Value as Json};
+
+/// The Luau type of a value that fits `schema`, on one line.
+pub(crate) fn luau_type(schema: &Json) -> String {
+    Reader { root: schema, open: Vec::new() }.read(schema).written()
+}
+
+/// The same for something that may also be left out.
+pub(crate) fn optional_type(schema: &Json) -> String {
+    let mut found = Reader { root: schema, open: Vec::new() }.read(schema);
+    found.nil = true;
+    found.written()
+}
+
+/// Alternatives, none of them twice; `nil` is kept apart for its `?`.
+#[derive(Default)]
+struct Union {
+    types: Vec<String>,
+    nil: bool,
+}
+
+impl Union {
+    fn of(text: impl Into<String>) -> Union {
+        Union { types: vec![text.into()], nil: false }
+    }
+
+    fn nothing() -> Union {
+        Union { types: Vec::new(), nil: true }
+    }
+
+    fn all(unions: impl IntoIterator<Item = Union>) -> Union {
+        let mut all = Union::default();
+        for union in unions {
+            all.nil |= union.nil;
+            for text in union.types {
+                if !all.types.contains(&text) {
+                    all.types.push(text);
+                }
+            }
+        }
+        all
+    }
+
+    fn written(&self) -> String {
+        // `any` takes everything in, so nothing beside it says more.
+        if self.types.iter().any(|text| text == "any") {
+            return "any".to_owned();
+        }
+        match (self.types.as_slice(), self.nil) {
+            ([], true) => "nil".to_owned(),
+            ([], false) => "never".to_owned(),
+            ([one], true) if one.contains(" & ") => format!("({one})?"),
+            ([one], true) => format!("{one}?"),
+            ([one], false) => one.clone(),
+            (many, true) => format!("({})?", many.join(" | ")),
+            (many, false) => many.join(" | "),
+        }
+    }
+}
+
+struct Reader<'a> {
+    root: &'a Json,
+    /// References on the way here, so that a cycle ends.
+    open: Vec<&'a str>,
+}
+
+impl<'a> Reader<'a> {
+    fn read(&mut self, schema: &'a Json) -> Union {
+        let schema = match schema {
+            Json::Bool(false) => return Union::default(),
+            Json::Object(schema) => schema,
+            _ => return Union::of("any"),
+        };
+        if let Some(Json::String(reference)) = schema.get("$ref") {
+            return self.follow(reference);
+        }
+        if let Some(value) = schema.get("const") {
+            return literal(value);
+        }
+        if let Some(Json::Array(values)) = schema.get("enum") {
+            return Union::all(values.iter().map(literal));
+        }
+        for key in ["anyOf", "oneOf"] {
+            if let Some(Json::Array(choices)) = schema.get(key) {
+                return Union::all(choices.iter().map(|choice| self.read(choice)));
+            }
+        }
+        if let Some(Json::Array(parts)) = schema.get("allOf") {
+            let parts: Vec<String> = parts.iter().map(|part| self.read(part).written()).collect();
+            return Union::of(parts.join(" & "));
+        }
+        match schema.get("type") {
+            Some(Json::String(kind)) => self.kind(kind, schema),
+            Some(Json::Array(kinds)) => Union::all(
+                kinds.iter().filter_map(Json::as_str).map(|kind| self.kind(kind, schema)),
+            ),
+            _ if schema.contains_key("properties") => self.kind("object", schema),
+            _ => Union::of("any"),
+        }
+    }
+
+    fn kind(&mut self, kind: &str, schema: &'a Map<String, Json>) -> Union {
+        match kind {
+            "string" | "boolean" | "number" => Union::of(kind),
+            "integer" => Union::of("number"),
+            "null" => Union::nothing(),
+            "array" => {
+                let items = schema.get("items").map(|items| self.read(items).written());
+                Union::of(format!("{{{}}}", items.as_deref().unwrap_or("any")))
+            }
+            "object" => Union::of(self.object(schema)),
+            _ => Union::of("any"),
+        }
+    }
+
+    fn object(&mut self, schema: &'a Map<String, Json>) -> String {
+        let mut fields = Vec::new();
+        for (name, field) in
+            schema.get("properties").and_then(Json::as_object).into_iter().flatten()
+        {
+            let mut value = self.read(field);
+            value.nil |= !is_required(schema, name);
+            fields.push(format!("{}: {}", key(name), value.written()));
+        }
+        let others = match schema.get("additionalProperties") {
+            Some(Json::Object(_)) => Some(self.read(&schema["additionalProperties"]).written()),
+            Some(Json::Bool(true)) => Some("any".to_owned()),
+            None if fields.is_empty() => Some("any".to_owned()),
+            _ => None,
+        };
+        fields.extend(others.map(|value| format!("[string]: {value}")));
+        if fields.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", fields.join(", ")) }
+    }
+
+    fn follow(&mut self, reference: &'a str) -> Union {
+        let target = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
+        match target {
+            Some(target) if !self.open.contains(&reference) => {
+                self.open.push(reference);
+                let found = self.read(target);
+                self.open.pop();
+                found
+            }
+            _ => Union::of("any"),
+        }
+    }
+}
+
+/// Whether an object of this schema always has `name`.
+pub(crate) fn is_required(schema: &Map<String, Json>, name: &str) -> bool {
+    let required = schema.get("required").and_then(Json::as_array);
+    required.is_some_and(|required| required.iter().any(|key| key == name))
+}
+
+/// The type of exactly this value; Luau has such types for text and booleans.
+fn literal(value: &Json) -> Union {
+    match value {
+        Json::Null => Union::nothing(),
+        Json::Bool(flag) => Union::of(flag.to_string()),
+        Json::Number(_) => Union::of("number"),
+        Json::String(text) => Union::of(format!("{text:?}")),
+        _ => Union::of("any"),
+    }
+}
+
+/// A field's name as a table type takes it.
+pub(crate) fn key(name: &str) -> String {
+    if is_name(name) { name.to_owned() } else { format!("[{name:?}]") }
+}
+
+/// Luau's keywords; `continue`, `export` and `type` are only words in places.
+const KEYWORDS: [&str; 21] = [
+    "and", "break", "do", "else", "elseif", "end", "false", "for", "function", "if", "in", "local",
+    "nil", "not", "or", "repeat", "return", "then", "true", "until", "while",
+];
+
+pub(crate) fn is_name(name: &str) -> bool {
+    let mut letters = name.chars();
+    letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
+        && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+        && !KEYWORDS.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn plain_types_map_to_their_luau_names() {
+        for (schema, expected) in [
+            (json!({"type": "string"}), "string"),
+            (json!({"type": "number"}), "number"),
+            (json!({"type": "integer", "minimum": 0}), "number"),
+            (json!({"type": "boolean"}), "boolean"),
+            (json!({"type": "null"}), "nil"),
+            (json!({"type": "array"}), "{any}"),
+            (json!({"type": "array", "items": {"type": "integer"}}), "{number}"),
+            (json!({"type": "array", "items": {"type": ["string", "null"]}}), "{string?}"),
+            (json!(true), "any"),
+            (json!({}), "any"),
+            (json!({"description": "Anything."}), "any"),
+            (json!(false), "never"),
+        ] {
+            assert_eq!(luau_type(&schema), expected, "{schema}");
+        }
+    }
+
+    #[test]
+    fn objects_have_fields_or_keys_or_both() {
+        for (schema, expected) in [
+            (json!({"type": "object"}), "{ [string]: any }"),
+            (json!({"type": "object", "additionalProperties": false}), "{}"),
+            (
+                json!({"type": "object", "additionalProperties": {"type": "string"}}),
+                "{ [string]: string }",
+            ),
+            (
+                json!({"type": "object", "required": ["a"], "properties": {
+                    "a": {"type": "string"}, "b": {"type": "integer"}, "c-d": {}, "end": {"type": "null"},
+                }}),
+                "{ a: string, b: number?, [\"c-d\"]: any, [\"end\"]: nil }",
+            ),
+            (
+                json!({"properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "number"}}),
+                "{ a: string?, [string]: number }",
+            ),
+        ] {
+            assert_eq!(luau_type(&schema), expected, "{schema}");
+        }
+    }
+
+    #[test]
+    fn choices_become_unions() {
+        for (schema, expected) in [
+            (json!({"enum": ["low", "high"]}), "\"low\" | \"high\""),
+            (json!({"enum": ["low", "high", null]}), "(\"low\" | \"high\")?"),
+            (json!({"enum": [1, 2]}), "number"),
+            (json!({"const": true}), "true"),
+            (json!({"type": ["string", "null"]}), "string?"),
+            (json!({"type": ["integer", "number", "string"]}), "number | string"),
+            (json!({"anyOf": [{"type": "string"}, {"type": "null"}]}), "string?"),
+            (json!({"oneOf": [{"type": "string"}, {}]}), "any"),
+            (
+                json!({"allOf": [{"type": "object", "properties": {"a": {}}}, {"type": "object"}]}),
+                "{ a: any } & { [string]: any }",
+            ),
+        ] {
+            assert_eq!(luau_type(&schema), expected, "{schema}");
+        }
+        assert_eq!(optional_type(&json!({"type": "string"})), "string?");
+        assert_eq!(optional_type(&json!({"type": ["string", "null"]})), "string?");
+        assert_eq!(optional_type(&json!({"enum": ["a", "b"]})), "(\"a\" | \"b\")?");
+        assert_eq!(optional_type(&json!({})), "any");
+    }
+
+    #[test]
+    fn references_are_followed_until_they_repeat() {
+        let tree = json!({
+            "$ref": "#/$defs/Node",
+            "$defs": {"Node": {"type": "object", "properties": {
+                "name": {"type": "string"},
+                "below": {"type": "array", "items": {"$ref": "#/$defs/Node"}},
+            }, "required": ["name", "below"]}},
+        });
+        assert_eq!(luau_type(&tree), "{ name: string, below: {any} }");
+        assert_eq!(luau_type(&json!({"$ref": "https://example.com/x.json"})), "any");
+    }
+}

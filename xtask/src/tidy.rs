@@ -1,0 +1,66 @@
+//! `cargo x tidy`: what a machine can check of ARCHITECTURE.md and the house
+//! rules.
+//!
+//! Each check looks at the files and says what it found, where, and what to do
+//! about it. None of them changes anything.
+
+mod code_map;
+mod documented;
+mod links;
+mod source;
+mod star;
+
+use anyhow::{Result, bail};
+
+use crate::repo::{self, File};
+
+/// Something that is not as it should be.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Finding {
+    path: String,
+    /// 0 for the file as a whole.
+    line: usize,
+    what: String,
+    /// The next action.
+    fix: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, what: impl Into<String>, fix: impl Into<String>) -> Finding {
+        Finding { path: path.to_owned(), line, what: what.into(), fix: fix.into() }
+    }
+
+    fn shown(&self) -> String {
+        let Finding { path, line, what, fix } = self;
+        match line {
+            0 => format!("{path}: {what}\n    {fix}"),
+            line => format!("{path}:{line}: {what}\n    {fix}"),
+        }
+    }
+}
+
+const CHECKS: [fn(&[File]) -> Vec<Finding>; 12] = [
+    code_map::folders_and_crates,
+    code_map::files_of_crates,
+    code_map::names_exist,
+    star::dependencies,
+    source::length,
+    source::panics,
+    source::unsafe_code,
+    source::type_names,
+    source::unfinished,
+    documented::modules_and_examples,
+    documented::hostile_scripts,
+    links::resolve,
+];
+
+pub(crate) fn run() -> Result<()> {
+    let files = repo::files()?;
+    let mut findings: Vec<Finding> = CHECKS.iter().flat_map(|check| check(&files)).collect();
+    findings.sort();
+    if findings.is_empty() {
+        return Ok(());
+    }
+    let shown: Vec<String> = findings.iter().map(Finding::shown).collect();
+    bail!("{}\n\n{} things are not tidy", shown.join("\n"), findings.len())
+}

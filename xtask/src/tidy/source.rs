@@ -1,0 +1,160 @@
+//! Rules for source files: length, panics, unsafe code, names, loose ends.
+
+use super::Finding;
+use crate::repo::File;
+
+const LONGEST: usize = 600;
+
+/// The files that may hold unsafe code.
+const UNSAFE: [&str; 2] =
+    ["crates/moonlark-luau/src/watchdog.rs", "crates/moonlark-luau/src/bridge.rs"];
+
+/// Words that say nothing about what a thing is.
+const EMPTY_WORDS: [&str; 6] = ["Manager", "Helper", "Util", "Utils", "Handler", "Service"];
+
+pub(super) fn length(files: &[File]) -> Vec<Finding> {
+    let endings = [".rs", ".luau", ".lua", ".py", ".ts", ".sh"];
+    // Generated, and as long as its author likes.
+    let exempt = ["types/", "tests/hostile/"];
+    files
+        .iter()
+        .filter(|file| endings.iter().any(|ending| file.is(ending)))
+        .filter(|file| !exempt.iter().any(|folder| file.path.starts_with(folder)))
+        .map(|file| (file, before_tests(file).len()))
+        .filter(|(_, lines)| *lines > LONGEST)
+        .map(|(file, lines)| {
+            let what = format!("{lines} lines without its tests, more than {LONGEST}");
+            Finding::new(&file.path, 0, what, "it has two jobs: make it two files")
+        })
+        .collect()
+}
+
+pub(super) fn panics(files: &[File]) -> Vec<Finding> {
+    let words = [".unwrap()", ".expect(", "panic!("];
+    let fix = "return a Problem; nothing that a user or a script causes may panic";
+    in_crates(files, |file, line, text| {
+        let found = words.iter().find(|word| text.contains(*word))?;
+        Some(Finding::new(&file.path, line, format!("`{found}` outside a test"), fix))
+    })
+}
+
+pub(super) fn unsafe_code(files: &[File]) -> Vec<Finding> {
+    let fix = format!("only {} may hold it", UNSAFE.join(" and "));
+    in_crates(files, |file, line, text| {
+        let here = !UNSAFE.contains(&file.path.as_str()) && has_word(text, "unsafe");
+        here.then(|| Finding::new(&file.path, line, "unsafe code", fix.clone()))
+    })
+}
+
+pub(super) fn type_names(files: &[File]) -> Vec<Finding> {
+    in_crates(files, |file, line, text| {
+        let mut words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.by_ref().find(|word| matches!(*word, "struct" | "enum" | "trait" | "type"))?;
+        let name = words.find(|word| !word.is_empty())?;
+        let empty = EMPTY_WORDS.iter().find(|word| name.ends_with(*word))?;
+        let what = format!("the name {name} ends in {empty}");
+        Some(Finding::new(&file.path, line, what, "name it after what it is or does"))
+    })
+}
+
+pub(super) fn unfinished(files: &[File]) -> Vec<Finding> {
+    // Spelt so that this file does not find itself.
+    let words = [concat!("TO", "DO"), concat!("FIX", "ME")];
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| !file.is(".lock") && !file.is("package-lock.json")) {
+        for (line, text) in file.lines() {
+            if let Some(word) = words.iter().find(|word| has_word(text, word)) {
+                let fix = "do it now, or write it down in limitations/";
+                findings.push(Finding::new(&file.path, line, format!("a {word}"), fix));
+            }
+        }
+    }
+    findings
+}
+
+/// Look at every line of code, but for tests, in the crates.
+fn in_crates(
+    files: &[File],
+    look: impl Fn(&File, usize, &str) -> Option<Finding>,
+) -> Vec<Finding> {
+    let only_tests = only_for_tests(files);
+    files
+        .iter()
+        .filter(|file| file.path.starts_with("crates/") && file.is(".rs"))
+        .filter(|file| !only_tests.contains(&file.path) && !is_tests(&file.path))
+        .flat_map(|file| code(file).filter_map(|(line, text)| look(file, line, text)))
+        .collect()
+}
+
+/// The lines of code outside comments and tests.
+fn code(file: &File) -> impl Iterator<Item = (usize, &str)> {
+    before_tests(file).into_iter().filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
+/// The lines up to the module of tests at the end.
+fn before_tests(file: &File) -> Vec<(usize, &str)> {
+    let mut lines: Vec<(usize, &str)> = file.lines().collect();
+    let tests = lines.windows(2).position(|pair| {
+        pair[0].1 == "#[cfg(test)]" && pair[1].1.starts_with("mod ") && pair[1].1.ends_with('{')
+    });
+    lines.truncate(tests.unwrap_or(lines.len()));
+    lines
+}
+
+/// Files whose module is declared as `#[cfg(test)] mod name;`.
+fn only_for_tests(files: &[File]) -> Vec<String> {
+    let mut paths = Vec::new();
+    for file in files.iter().filter(|file| file.is(".rs")) {
+        let lines: Vec<&str> = file.text.lines().collect();
+        for pair in lines.windows(2).filter(|pair| pair[0].starts_with("#[cfg(") && pair[0].contains("test")) {
+            let name = pair[1].strip_prefix("mod ").and_then(|rest| rest.strip_suffix(';'));
+            let folder = match file.path.strip_suffix("/lib.rs") {
+                Some(folder) => folder,
+                None => file.path.trim_end_matches(".rs"),
+            };
+            paths.extend(name.map(|name| format!("{folder}/{name}.rs")));
+        }
+    }
+    paths
+}
+
+fn is_tests(path: &str) -> bool {
+    path.split('/').any(|part| part == "tests" || part.starts_with("tests."))
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|part| part == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(text: &str) -> [File; 3] {
+        let file = |path: &str, text: &str| File { path: path.to_owned(), text: text.to_owned() };
+        [
+            file("crates/a/src/lib.rs", text),
+            file("crates/a/src/examples.rs", "x.unwrap();"),
+            file("crates/a/src/b/tests.rs", "x.unwrap();"),
+        ]
+    }
+
+    fn show(findings: Vec<Finding>) -> Vec<String> {
+        findings.iter().map(|finding| format!("{}: {}", finding.line, finding.what)).collect()
+    }
+
+    #[test]
+    fn only_code_outside_tests_is_looked_at() {
+        let text = "#[cfg(test)]\nmod examples;\n\n// x.unwrap()\nx.unwrap_or(1);\ny.expect(\"z\");\n\n#[cfg(test)]\nmod tests {\n    x.unwrap();\n}\n";
+        assert_eq!(show(panics(&files(text))), ["6: `.expect(` outside a test"]);
+    }
+
+    #[test]
+    fn names_and_loose_ends_are_found() {
+        let text = "pub(crate) struct ToolManager {\n    name: String,\n}\nimpl ServerHandler for X {}\nunsafe { x() }\n";
+        assert_eq!(show(type_names(&files(text))), ["1: the name ToolManager ends in Manager"]);
+        assert_eq!(show(unsafe_code(&files(text))), ["5: unsafe code"]);
+        let text = format!("// {}: later\nlet stodo = 1;\n", concat!("TO", "DO"));
+        assert_eq!(show(unfinished(&files(&text))).len(), 1);
+    }
+}
