@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -99,7 +99,8 @@ impl Project {
 
 /// Lines of a child's output, as they come.
 pub struct Log {
-    lines: mpsc::Receiver<String>,
+    /// Behind a lock, so that a server can be shared by the threads of a test.
+    lines: Mutex<mpsc::Receiver<String>>,
 }
 
 impl Log {
@@ -112,12 +113,12 @@ impl Log {
                 }
             }
         });
-        Log { lines }
+        Log { lines: Mutex::new(lines) }
     }
 
     /// The next line, or a panic when there is none in time.
     pub fn next(&self) -> String {
-        self.lines.recv_timeout(PATIENCE).expect("a line of output")
+        self.lines.lock().unwrap().recv_timeout(PATIENCE).expect("a line of output")
     }
 
     /// The next line that contains `text`.
@@ -125,7 +126,7 @@ impl Log {
         let started = Instant::now();
         let mut seen = Vec::new();
         while started.elapsed() < PATIENCE {
-            match self.lines.recv_timeout(Duration::from_secs(1)) {
+            match self.lines.lock().unwrap().recv_timeout(Duration::from_secs(1)) {
                 Ok(line) if line.contains(text) => return line,
                 Ok(line) => seen.push(line),
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,

@@ -2,6 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod bad_input;
+mod docs;
 mod harness;
 mod hostile;
 mod hostile_server;
+mod jira;
+mod reach;
+mod reload;
+mod ways_in;

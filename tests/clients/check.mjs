@@ -190,10 +190,13 @@ function checks(sdk, client, version) {
             await once(server, 'listening');
             const asked = once(server, 'connection');
             const abort = new AbortController();
+            // A client that could ask for the rest of an answer without end would
+            // ask for it again and again.
+            const resumable = [];
             const call = sdk.call(
                 client,
                 { name: 'linger', arguments: { url: `http://127.0.0.1:${server.address().port}/` } },
-                { signal: abort.signal }
+                { signal: abort.signal, onresumptiontoken: token => resumable.push(token) }
             );
             const refused = assert.rejects(call);
             const [socket] = await Promise.race([asked, refused]);
@@ -202,6 +205,7 @@ function checks(sdk, client, version) {
             await refused;
             await hungUp;
             server.close();
+            assert.deepEqual(resumable, []);
             await expect(EXPECTED.call);
             assert.equal(existsSync(join(folder, 'tools', 'went_on')), false);
         },
@@ -235,6 +239,8 @@ for (const version of sdk.versions) {
             ? new sdk.StreamableHTTPClientTransport(new URL(where))
             : new sdk.StdioClientTransport({ command: where, args: ['stdio'], cwd: folder });
     const todo = checks(sdk, client, version);
+    const complaints = [];
+    client.onerror = error => complaints.push(error.message);
     let what = 'connect';
     try {
         await within(sdk.connect(client, transport, version), what);
@@ -243,8 +249,11 @@ for (const version of sdk.versions) {
             await within(check(), name);
             console.log(`ok ${version} ${name}`);
         }
+        what = 'disconnect';
         await transport.terminateSession?.();
+        assert.deepEqual(complaints, []);
         await client.close();
+        console.log(`ok ${version} ${what}`);
     } catch (error) {
         console.error(error);
         console.error(`failed ${version} ${what}: ${error.message}`);

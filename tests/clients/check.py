@@ -10,14 +10,17 @@ thing that did not.
 import asyncio
 import contextlib
 import json
+import logging
 import shutil
 import sys
 import traceback
+import warnings
 from pathlib import Path
 
 import anyio
 import mcp.client.session
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.shared.exceptions import MCPDeprecationWarning
 from mcp_types import ToolListChangedNotification
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
@@ -25,6 +28,17 @@ HERE = Path(__file__).parent
 EXPECTED = json.loads((HERE / "expected.json").read_text())
 PATIENCE = 60
 LOG_LEVEL = "io.modelcontextprotocol/logLevel"
+
+
+class Complaints(logging.Handler):
+    """What the client found worth a warning."""
+
+    def __init__(self):
+        super().__init__(logging.WARNING)
+        self.seen: list[str] = []
+
+    def emit(self, record: logging.LogRecord):
+        self.seen.append(record.getMessage())
 
 
 class Check:
@@ -183,9 +197,15 @@ def equal(got, expected):
 
 
 async def main(transport: str, where: str, folder: str):
+    warnings.simplefilter("ignore", MCPDeprecationWarning)
+    complaints = Complaints()
+    logging.getLogger().addHandler(complaints)
     for version in [*HANDSHAKE_PROTOCOL_VERSIONS, *MODERN_PROTOCOL_VERSIONS]:
         if failed := await Check(transport, where, Path(folder), version).run():
             sys.exit(f"failed {failed}")
+        if complaints.seen:
+            sys.exit(f"failed {version} disconnect: {complaints.seen}")
+        print("ok", version, "disconnect", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ use crate::value::shorten;
 pub struct Catalog {
     tools: Vec<Arc<Tool>>,
     by_name: HashMap<String, Arc<Tool>>,
+    /// Scripts that stand in for a built-in.
+    heirs: Vec<String>,
     modules: Arc<Vec<Module>>,
     problems: Vec<Problem>,
 }
@@ -40,6 +42,7 @@ impl Catalog {
             let heir = others.iter().find(|other| names().any(|name| *name == other.name));
             match heir {
                 Some(heir) if replaceable.contains(&tool.name.as_str()) => {
+                    catalog.heirs.push(heir.name.clone());
                     inherited.extend(names().map(|name| (name.clone(), heir.clone())));
                 }
                 _ => catalog.add(tool),
@@ -82,6 +85,11 @@ impl Catalog {
             Problem::new(Code::NotFound, format!("no tool registered with name: {}", shorten(name)))
                 .maybe_hint(hint.map(|near| format!("did you mean {near}?")))
         })
+    }
+
+    /// Whether every script may call it: a built-in, or what stands in for one.
+    pub(crate) fn is_common(&self, tool: &Tool) -> bool {
+        tool.source.kind == SourceKind::Builtin || self.heirs.contains(&tool.name)
     }
 
     /// All tools, built-ins first, then by source.

@@ -123,7 +123,7 @@ impl Gateway {
 fn admit(parent: &Call, tool: &Tool, args: Value) -> Result<(Call, Value)> {
     // Built-ins are how `context.search` and its siblings work: part of what
     // every script has.
-    if parent.is_nested() && tool.source.kind != SourceKind::Builtin {
+    if parent.is_nested() && !parent.catalog().is_common(tool) {
         parent.grants().tool(&tool.name)?;
     }
     let args = tool.input.check(args)?;

@@ -49,8 +49,8 @@ pub(crate) fn module() -> Module {
         .fails(json!({"text": "100%"}), "invalid percent-encoding")
         .function("encode_query", "Encode a query; a list repeats its key.", encode_query)
         .example(
-            json!({"params": {"q": "a b", "page": 2, "all": true, "tag": ["x", "y"]}}),
-            json!("q=a%20b&page=2&all=true&tag=x&tag=y"),
+            json!({"params": {"all": true, "page": 2, "q": "a b", "tag": ["x", "y"]}}),
+            json!("all=true&page=2&q=a%20b&tag=x&tag=y"),
         )
         .fails(json!({"params": {"a": {"b": 1}}}), "params.a is a table")
 }

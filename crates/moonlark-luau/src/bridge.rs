@@ -237,7 +237,7 @@ impl Reader<'_> {
         let holes = items.iter().position(Option::is_none);
         if let Some(hole) = holes {
             return Err(self
-                .refuse(format!("is a list with nothing at [{}]", hole + 1))
+                .refuse(format!("is a list with nothing at place {}", hole + 1))
                 .hint("use json.null for an empty place"));
         }
         Ok(Value::Array(items.into_iter().flatten().collect()))

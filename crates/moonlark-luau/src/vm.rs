@@ -150,7 +150,7 @@ impl Vm {
         let thread = self.lua.create_thread(function).map_err(|error| self.failed(&error, call))?;
         self.interrupt.begin(thread.to_pointer(), call.deadline().into_std());
         self.shared.begin(call.clone());
-        let mut values = Some(values);
+        let (mut values, mut preempted) = (Some(values), false);
         let ended = std::future::poll_fn(|cx| {
             self.shared.set_waker(cx.waker());
             let entered = watchdog::enter(&self.interrupt);
@@ -164,9 +164,15 @@ impl Vm {
                 return Poll::Ready(Ok(results));
             }
             if results.front() == Some(&Lv::LightUserData(host::PENDING)) {
+                // It polled the host before it was preempted: a wake-up that
+                // came in between is spent, so it has to look once more.
+                if std::mem::take(&mut preempted) {
+                    cx.waker().wake_by_ref();
+                }
                 return Poll::Pending;
             }
             if self.interrupt.take_yield() {
+                preempted = true;
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }

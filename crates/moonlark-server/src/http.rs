@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
@@ -38,10 +40,26 @@ pub fn router(gateway: Gateway, options: Options, stop: CancellationToken) -> Ro
         .route("/tools/{name}", post(rest::call).get(rest::call_by_get))
         .route("/openapi.json", get(rest::openapi))
         .with_state(state)
-        .nest_service("/mcp", mcp::http_service(gateway, options.request_body, stop))
+        .nest_service("/mcp", mcp(gateway, options.request_body, stop))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(axum::middleware::from_fn_with_state(access, access::check))
+}
+
+/// The SDK says that it took the end of a session in hand, of which clients then
+/// warn; but it is over by then.
+fn mcp(gateway: Gateway, request_body: usize, stop: CancellationToken) -> Router {
+    let ended = async |request: Request, next: Next| {
+        let is_end = request.method() == http::Method::DELETE;
+        let mut response = next.run(request).await;
+        if is_end && response.status() == http::StatusCode::ACCEPTED {
+            *response.status_mut() = http::StatusCode::NO_CONTENT;
+        }
+        response
+    };
+    Router::new()
+        .fallback_service(mcp::http_service(gateway, request_body, stop))
+        .layer(axum::middleware::from_fn(ended))
 }
 
 /// Serve until `stop` is cancelled, then let requests in progress finish.

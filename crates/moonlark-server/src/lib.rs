@@ -8,14 +8,17 @@
 
 mod access;
 mod http;
-pub mod mcp;
+mod mcp;
+mod mcp_sessions;
 mod mcp_tools;
 mod openapi;
 mod rest;
 mod status;
+mod stdio;
 
 pub use http::{Options, router, serve};
 pub use status::status;
+pub use stdio::serve_stdio;
 
 /// What every surface calls itself.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -23,45 +23,25 @@ use rmcp::model::{
     ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscriptionFilter,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
-use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use rmcp::{Peer, RoleServer, ServerHandler, ServiceExt};
+use rmcp::{Peer, RoleServer, ServerHandler};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::VERSION;
+use crate::mcp_sessions::{IDLE, Sessions};
 use crate::mcp_tools::Listing;
 
 /// Tools on one page of `tools/list`.
 const PAGE: usize = 1000;
-
-/// Old clients that never come back lose their session after this long.
-const SESSION: std::time::Duration = std::time::Duration::from_secs(30 * 60);
-
-/// Serve one client over stdin and stdout, until it closes them.
-pub async fn serve_stdio(gateway: Gateway) -> Result<(), Problem> {
-    let stopped = |error: &dyn std::fmt::Display| {
-        Problem::unavailable(format!("the MCP client went away: {error}"))
-    };
-    let running = Mcp::new(gateway)
-        .serve(rmcp::transport::io::stdio_pipes())
-        .await
-        .map_err(|error| stopped(&error))?;
-    running.waiting().await.map_err(|error| stopped(&error))?;
-    Ok(())
-}
 
 /// The service behind `/mcp`.
 pub(crate) fn http_service(
     gateway: Gateway,
     request_body: usize,
     stop: CancellationToken,
-) -> StreamableHttpService<Mcp, LocalSessionManager> {
-    let mut sessions = LocalSessionManager::default();
-    let mut session = SessionConfig::default();
-    session.keep_alive = Some(SESSION);
-    sessions.session_config = session;
+) -> StreamableHttpService<Mcp, Sessions> {
     let config = StreamableHttpServerConfig::default()
         .with_json_response(true)
         .with_max_request_body_bytes(request_body)
@@ -70,7 +50,7 @@ pub(crate) fn http_service(
         .disable_allowed_hosts()
         .disable_allowed_origins();
     let mcp = Mcp::new(gateway);
-    StreamableHttpService::new(move || Ok(mcp.for_client()), sessions.into(), config)
+    StreamableHttpService::new(move || Ok(mcp.for_client()), Arc::new(Sessions::new()), config)
 }
 
 #[derive(Clone)]
@@ -82,7 +62,7 @@ pub(crate) struct Mcp {
 }
 
 impl Mcp {
-    fn new(gateway: Gateway) -> Self {
+    pub(crate) fn new(gateway: Gateway) -> Self {
         Self {
             gateway,
             listing: Arc::default(),
@@ -234,7 +214,7 @@ impl ServerHandler for Mcp {
         tokio::spawn(async move {
             while !peer.is_transport_closed() {
                 // Looks up from waiting now and then, so as not to outlive the client.
-                match tokio::time::timeout(SESSION, changes.changed()).await {
+                match tokio::time::timeout(IDLE, changes.changed()).await {
                     Ok(Ok(())) if peer.notify_tool_list_changed().await.is_ok() => {}
                     Err(_elapsed) => {}
                     _ => return,

@@ -182,8 +182,10 @@ fn start_log(global: &Global) {
         (false, 1) => "debug",
         (false, _) => "trace",
     };
-    // Libraries only speak when asked to.
-    let default = format!("warn,moonlark={level},script={level},call={level},http={level}");
+    // Libraries only speak when asked to. To the MCP library a client that hangs
+    // up is an error.
+    let default =
+        format!("warn,rmcp::service=off,moonlark={level},script={level},call={level},http={level}");
     let filter =
         EnvFilter::try_from_env("MOONLARK_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     tracing_subscriber::fmt()

@@ -52,7 +52,9 @@ pub(super) fn names_exist(files: &[File]) -> Vec<Finding> {
         .filter(|file| file.path.starts_with("crates/") || file.path.starts_with("xtask/"))
         .flat_map(|file| file.text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'))
         .collect();
-    let is_file = |span: &str| files.iter().any(|file| format!("/{}", file.path).ends_with(&format!("/{span}")));
+    let is_file = |span: &str| {
+        files.iter().any(|file| format!("/{}", file.path).ends_with(&format!("/{span}")))
+    };
     let mut findings = Vec::new();
     for (line, text) in document.lines() {
         for span in text.split('`').skip(1).step_by(2) {
@@ -91,7 +93,8 @@ impl Map {
             } else if !inside {
                 continue;
             } else if let Some(title) = line.strip_prefix("### ") {
-                current = first_span(title).and_then(|span| Some(span.strip_prefix("crates/")?.to_owned()));
+                current = first_span(title)
+                    .and_then(|span| Some(span.strip_prefix("crates/")?.to_owned()));
                 if let Some(name) = &current {
                     map.crates.insert(name.clone(), (number, BTreeMap::new()));
                 }
@@ -127,7 +130,12 @@ fn differences(
         Finding::new(MAP, 0, format!("{what} {name} is not in {place}"), fix)
     });
     let gone = mapped.iter().filter(|(name, _)| !there.contains(*name)).map(|(name, line)| {
-        Finding::new(MAP, *line, format!("{what} {name} is not in the repository"), "remove the line")
+        Finding::new(
+            MAP,
+            *line,
+            format!("{what} {name} is not in the repository"),
+            "remove the line",
+        )
     });
     missing.chain(gone).collect()
 }

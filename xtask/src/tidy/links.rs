@@ -95,7 +95,10 @@ mod tests {
     fn a_link_needs_its_file_and_its_heading() {
         let file = |path: &str, text: &str| File { path: path.to_owned(), text: text.to_owned() };
         let files = [
-            file("docs/a.md", "# One `two`: three\n[x](b.md) [y](#one-two-three) [z](#none)\n```\n[c](gone)\n```\n"),
+            file(
+                "docs/a.md",
+                "# One `two`: three\n[x](b.md) [y](#one-two-three) [z](#none)\n```\n[c](gone)\n```\n",
+            ),
             file("docs/b.md", "[up](../README.md#top) [gone](c.md) [web](https://example.com)"),
             file("README.md", "## Top"),
         ];

@@ -73,10 +73,7 @@ pub(super) fn unfinished(files: &[File]) -> Vec<Finding> {
 }
 
 /// Look at every line of code, but for tests, in the crates.
-fn in_crates(
-    files: &[File],
-    look: impl Fn(&File, usize, &str) -> Option<Finding>,
-) -> Vec<Finding> {
+fn in_crates(files: &[File], look: impl Fn(&File, usize, &str) -> Option<Finding>) -> Vec<Finding> {
     let only_tests = only_for_tests(files);
     files
         .iter()
@@ -106,7 +103,10 @@ fn only_for_tests(files: &[File]) -> Vec<String> {
     let mut paths = Vec::new();
     for file in files.iter().filter(|file| file.is(".rs")) {
         let lines: Vec<&str> = file.text.lines().collect();
-        for pair in lines.windows(2).filter(|pair| pair[0].starts_with("#[cfg(") && pair[0].contains("test")) {
+        for pair in lines
+            .windows(2)
+            .filter(|pair| pair[0].starts_with("#[cfg(") && pair[0].contains("test"))
+        {
             let name = pair[1].strip_prefix("mod ").and_then(|rest| rest.strip_suffix(';'));
             let folder = match file.path.strip_suffix("/lib.rs") {
                 Some(folder) => folder,

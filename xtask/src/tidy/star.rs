@@ -17,7 +17,11 @@ const OWNED: [(&str, &str, &str); 3] = [
 ];
 
 pub(super) fn dependencies(files: &[File]) -> Vec<Finding> {
-    files.iter().filter(|file| file.path.starts_with("crates/") && file.is("/Cargo.toml")).flat_map(manifest).collect()
+    files
+        .iter()
+        .filter(|file| file.path.starts_with("crates/") && file.is("/Cargo.toml"))
+        .flat_map(manifest)
+        .collect()
 }
 
 fn manifest(file: &File) -> Vec<Finding> {
@@ -45,7 +49,10 @@ fn manifest(file: &File) -> Vec<Finding> {
                 && *owner != name
                 && section != "dev-dependencies"
             {
-                find(format!("{name} depends on {dependency}"), format!("only {owner} knows {what}"));
+                find(
+                    format!("{name} depends on {dependency}"),
+                    format!("only {owner} knows {what}"),
+                );
             }
         }
     }
@@ -70,7 +77,10 @@ mod tests {
     fn check(name: &str, dependencies: &str) -> Vec<String> {
         let path = format!("crates/{name}/Cargo.toml");
         let file = File { path, text: format!("[dependencies]\n{dependencies}") };
-        manifest(&file).iter().map(|finding| format!("{}: {}", finding.line, finding.what)).collect()
+        manifest(&file)
+            .iter()
+            .map(|finding| format!("{}: {}", finding.line, finding.what))
+            .collect()
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub(crate) async fn run(global: &Global) -> Done {
         tokio::spawn(reload::watch(project.clone()));
     }
     tokio::select! {
-        served = moonlark_server::mcp::serve_stdio(project.gateway.clone()) => Ok(served?),
+        served = moonlark_server::serve_stdio(project.gateway.clone()) => Ok(served?),
         () = super::serve::until_asked_to_stop() => Ok(()),
     }
 }

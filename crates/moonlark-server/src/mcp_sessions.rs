@@ -1,0 +1,91 @@
+//! Sessions of old clients, whose answers come once.
+//!
+//! The SDK numbers the events of every answer so that a client can ask for what
+//! it missed. But a client that saw a number asks again whenever an answer ends
+//! without a result, which is how the SDK ends a cancelled call: it would ask
+//! every three seconds for as long as it is connected.
+
+use futures::{Stream, StreamExt};
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::streamable_http_server::session::local::{
+    LocalSessionManager, LocalSessionManagerError, SessionConfig,
+};
+use rmcp::transport::streamable_http_server::session::{
+    ServerSseMessage, SessionId, SessionManager,
+};
+
+/// Old clients that never come back lose their session after this long.
+pub(crate) const IDLE: std::time::Duration = std::time::Duration::from_secs(30 * 60);
+
+pub(crate) struct Sessions(LocalSessionManager);
+
+impl Sessions {
+    pub(crate) fn new() -> Self {
+        let mut config = SessionConfig::default();
+        config.keep_alive = Some(IDLE);
+        config.sse_retry = None;
+        let mut sessions = LocalSessionManager::default();
+        sessions.session_config = config;
+        Self(sessions)
+    }
+}
+
+impl SessionManager for Sessions {
+    type Error = LocalSessionManagerError;
+    type Transport = <LocalSessionManager as SessionManager>::Transport;
+
+    async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
+        self.0.create_session().await
+    }
+
+    async fn initialize_session(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, Self::Error> {
+        self.0.initialize_session(id, message).await
+    }
+
+    async fn has_session(&self, id: &SessionId) -> Result<bool, Self::Error> {
+        self.0.has_session(id).await
+    }
+
+    async fn close_session(&self, id: &SessionId) -> Result<(), Self::Error> {
+        self.0.close_session(id).await
+    }
+
+    async fn create_stream(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        let answer = self.0.create_stream(id, message).await?;
+        Ok(answer.map(|mut event| {
+            event.event_id = None;
+            event
+        }))
+    }
+
+    async fn accept_message(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<(), Self::Error> {
+        self.0.accept_message(id, message).await
+    }
+
+    async fn create_standalone_stream(
+        &self,
+        id: &SessionId,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        self.0.create_standalone_stream(id).await
+    }
+
+    async fn resume(
+        &self,
+        id: &SessionId,
+        last_event_id: String,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        self.0.resume(id, last_event_id).await
+    }
+}

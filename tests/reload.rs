@@ -1,0 +1,149 @@
+//! Scripts that change while they are called without pause.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::harness::{PATIENCE, Project, Server};
+
+/// A version of a script: its answer names the version twice, once from the top
+/// level and once from inside, so that a mixture would show.
+fn version(name: &str, number: u64) -> String {
+    format!(
+        "local top = {number}\ntool = {{ name = '{name}', description = 'version {number}', parameters = {{}} }}\n\
+         function tool.execute() sleep(0.001) return {{ top = top, inside = {number} }} end\n"
+    )
+}
+
+/// Call until the answer is as wanted.
+fn wait_until(server: &Server, tool: &str, wanted: impl Fn(u16, &Value) -> bool) {
+    let started = std::time::Instant::now();
+    while started.elapsed() < PATIENCE {
+        let (status, answer) = server.post(tool, &json!({}));
+        if wanted(status, &answer) {
+            return;
+        }
+    }
+    panic!("{tool} never changed as wanted");
+}
+
+#[test]
+fn calls_never_fail_while_scripts_change_under_them() {
+    let project = Project::new(&[
+        ("tools/steady.lua", &version("steady", 1)),
+        ("tools/other.lua", &version("other", 1)),
+    ]);
+    let server = Arc::new(project.serve());
+    let stop = Arc::new(AtomicBool::new(false));
+    let calls = Arc::new(AtomicU64::new(0));
+    let versions = Arc::new(Mutex::new(HashSet::new()));
+    let clients: Vec<_> = (0..32)
+        .map(|_| {
+            let (server, stop, calls, versions) =
+                (server.clone(), stop.clone(), calls.clone(), versions.clone());
+            std::thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let (status, answer) = server.post("steady", &json!({}));
+                    assert_eq!(status, 200, "{answer}");
+                    let (top, inside) = (&answer["result"]["top"], &answer["result"]["inside"]);
+                    assert_eq!(top, inside, "an answer from two versions");
+                    versions.lock().unwrap().insert(top.as_u64().unwrap());
+                    calls.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+
+    let is = |number: u64| move |_: u16, answer: &Value| answer["result"]["top"] == json!(number);
+    // Modify, again and again; in place as well as by rename.
+    for number in 2..=10 {
+        if number % 2 == 0 {
+            project.write("tools/steady.lua", &version("steady", number));
+        } else {
+            std::fs::write(project.path("tools/steady.lua"), version("steady", number)).unwrap();
+        }
+        wait_until(&server, "steady", is(number));
+    }
+    // Break it: the last good version stays, and the log says where.
+    project.write("tools/steady.lua", "tool = {\n  name = 'steady',\n  oops oops\n}");
+    server.log.wait_for("the last good version stays in use");
+    let line = server.log.wait_for("-->");
+    assert!(line.contains("tools/steady.lua:3"), "{line}");
+    assert_eq!(server.post("steady", &json!({})).1["result"]["top"], json!(10));
+    // Mend it.
+    project.write("tools/steady.lua", &version("steady", 11));
+    wait_until(&server, "steady", is(11));
+    // Create and remove neighbours.
+    project.write("tools/new.lua", &version("new", 1));
+    wait_until(&server, "new", is(1));
+    project.remove("tools/new.lua");
+    wait_until(&server, "new", |status, _| status == 404);
+    // Rename a file: the same tool from another place, and no ghost.
+    std::fs::rename(project.path("tools/other.lua"), project.path("tools/moved.lua")).unwrap();
+    project.write("tools/moved.lua", &version("other", 2));
+    wait_until(&server, "other", is(2));
+    let listing = server.get("/tools/list").json();
+    let names: Vec<&str> = listing["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|tool| tool["name"].as_str())
+        .collect();
+    assert_eq!(names, ["search", "get_document", "list_sources", "other", "steady"]);
+
+    stop.store(true, Ordering::Relaxed);
+    for client in clients {
+        client.join().unwrap();
+    }
+    assert!(calls.load(Ordering::Relaxed) > 100);
+    assert!(versions.lock().unwrap().contains(&11));
+}
+
+#[test]
+fn clients_are_told_when_tools_change() {
+    let project = Project::new(&[("tools/one.lua", &version("one", 1))]);
+    let mut client = project.stdio();
+    // An old client is told without asking.
+    client.send_raw(
+        b"{\"jsonrpc\":\"2.0\",\"id\":100,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"2025-06-18\",\"capabilities\":{},\"clientInfo\":{\"name\":\"suite\",\"version\":\"1\"}}}\n\
+          {\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n\
+          {\"jsonrpc\":\"2.0\",\"id\":101,\"method\":\"tools/list\"}\n",
+    );
+    client.answer(101);
+    project.write("tools/two.lua", &version("two", 1));
+    loop {
+        if client.message()["method"] == json!("notifications/tools/list_changed") {
+            break;
+        }
+    }
+    client.send_raw(b"{\"jsonrpc\":\"2.0\",\"id\":102,\"method\":\"tools/list\"}\n");
+    let names: Vec<String> = client.answer(102)["result"]["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|tool| tool["name"].as_str().map(str::to_owned))
+        .collect();
+    assert_eq!(names, ["search", "get_document", "list_sources", "one", "two"]);
+}
+
+#[test]
+fn the_configuration_is_reloaded_and_a_broken_one_changes_nothing() {
+    let script = "tool = { name = 'who', description = '', parameters = {} }\nfunction tool.execute(_, context) return { name = context.config.name } end";
+    let config =
+        |name: &str| format!("[tools.script.who]\npath = \"who.lua\"\nname = \"{name}\"\n");
+    let project = Project::new(&[("who.lua", script), ("moonlark.toml", &config("first"))]);
+    let server = project.serve();
+    let is =
+        |name: &'static str| move |_: u16, answer: &Value| answer["result"]["name"] == json!(name);
+    wait_until(&server, "who", is("first"));
+    project.write("moonlark.toml", &config("second"));
+    wait_until(&server, "who", is("second"));
+    project.write("moonlark.toml", "[tools.script.who]\npath = 5\n");
+    server.log.wait_for("the last good version stays in use");
+    assert_eq!(server.post("who", &json!({})).1, json!({"result": {"name": "second"}}));
+    project.write("moonlark.toml", &config("third"));
+    wait_until(&server, "who", is("third"));
+}
