@@ -161,8 +161,9 @@ impl Page {
     /// What a command prints, or nothing for one that is not for us to run.
     fn run(&mut self, command: &str) -> Result<Option<String>, String> {
         let command = command.replace("cargo run --release -- ", "moonlark ");
-        match command.split(' ').next().unwrap_or_default() {
-            "moonlark" if command.starts_with("moonlark serve") => {
+        let setting = |word: &&str| word.contains('=');
+        match command.split(' ').find(|word| !setting(word)).unwrap_or_default() {
+            "moonlark" if command.contains("moonlark serve") => {
                 self.serve();
                 Ok(None)
             }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod bad_input;
+mod clients;
 mod docs;
 mod harness;
 mod hostile;
@@ -10,4 +11,6 @@ mod hostile_server;
 mod jira;
 mod reach;
 mod reload;
+mod surfaces;
+mod transcripts;
 mod ways_in;

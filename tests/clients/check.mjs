@@ -213,13 +213,13 @@ function checks(sdk, client, version) {
         async tools_changed() {
             const late = join(folder, 'tools', 'late.lua');
             const aside = join(folder, 'late.lua');
-            const subscription = modern ? await client.listen({ toolsListChanged: true }) : undefined;
+            // It ends with the connection.
+            if (modern) await client.listen({ toolsListChanged: true });
             copyFileSync(new URL('late.lua', import.meta.url), aside);
             renameSync(aside, late);
             await waitForTools([...EXPECTED.tools, 'late']);
             rmSync(late);
             await waitForTools(EXPECTED.tools);
-            await subscription?.close();
         }
     };
 }

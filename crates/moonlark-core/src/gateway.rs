@@ -72,7 +72,7 @@ impl Gateway {
     /// calls under it will see.
     pub fn open(&self, caller: Caller, events: Option<Events>) -> Result<Call> {
         let most = self.0.most.load(Ordering::Relaxed);
-        let permit = Permit(self.0.clone());
+        let permit = Permit(Some(self.0.clone()));
         if self.0.running.fetch_add(1, Ordering::Relaxed) >= most {
             let mut problem = Problem::new(
                 Code::RateLimited,
@@ -86,8 +86,10 @@ impl Gateway {
     }
 
     /// A call that is no tool's: what a script does while it loads.
-    pub fn scoped(&self, caller: Caller, scope: Arc<Scope>) -> Result<Call> {
-        Ok(self.open(caller, None)?.with_scope(scope))
+    pub fn scoped(&self, caller: Caller, scope: Arc<Scope>) -> Call {
+        // Loading is ours, not a caller's: it takes nobody's place.
+        let call = Call::root(self.clone(), self.catalog(), caller, None, Permit(None));
+        call.with_scope(scope)
     }
 
     /// Call the tool `name` as a child of `parent`.
@@ -185,10 +187,12 @@ fn record(call: &Call, tool: &Tool, result: &Result<Value>) {
 }
 
 /// One of the calls in progress; gives its place back when dropped.
-pub(crate) struct Permit(Arc<Inner>);
+pub(crate) struct Permit(Option<Arc<Inner>>);
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::Relaxed);
+        if let Some(gateway) = &self.0 {
+            gateway.running.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }

@@ -97,7 +97,7 @@ impl Luau {
     pub async fn load(&self, script: Script, gateway: &Gateway) -> Result<Tool> {
         let Script { file, text, configured, scope, loading } = script;
         let code = Arc::new(Code::compile(&file, text)?);
-        let call = gateway.scoped(Caller::new("load"), loading)?;
+        let call = gateway.scoped(Caller::new("load"), loading);
         let (engine, reading) = (self.clone(), code.clone());
         let deadline = call.deadline();
         let loaded = self.run(move |guard| async move {
