@@ -150,16 +150,19 @@ impl Page {
 
     fn commands(&mut self, block: &Block) -> Result<(), String> {
         for (command, expected) in commands(block) {
-            let Some(output) = self.run(&command)? else { continue };
-            if !expected.is_empty() {
-                same(&expected, &output).map_err(|why| format!("$ {command}\n{why}"))?;
-            }
+            let Some(said) = self.run(&command)? else { continue };
+            let done = match expected.is_empty() {
+                true if said.success => Ok(()),
+                true => Err(format!("it fails:\n{}", said.text)),
+                false => same(&expected, &said.text),
+            };
+            done.map_err(|why| format!("$ {command}\n{why}"))?;
         }
         Ok(())
     }
 
-    /// What a command prints, or nothing for one that is not for us to run.
-    fn run(&mut self, command: &str) -> Result<Option<String>, String> {
+    /// What a command says, or nothing for one that is not for us to run.
+    fn run(&mut self, command: &str) -> Result<Option<Said>, String> {
         let command = command.replace("cargo run --release -- ", "moonlark ");
         let setting = |word: &&str| word.contains('=');
         match command.split(' ').find(|word| !setting(word)).unwrap_or_default() {
@@ -197,7 +200,7 @@ impl Page {
     }
 
     /// Everything a command line says, as a reader would see it.
-    fn shell(&self, line: &str) -> String {
+    fn shell(&self, line: &str) -> Said {
         let binary = moonlark();
         let folder = Path::new(binary.get_program()).parent().unwrap();
         let path = std::env::var("PATH").unwrap_or_default();
@@ -205,7 +208,9 @@ impl Page {
         command.args(["-c", &format!("({line}) 2>&1")]);
         command.env("PATH", format!("{}:{path}", folder.display()));
         command.env("NO_COLOR", "1").env("MOONLARK_LOG", "off").env("HOME", "/nonexistent");
-        String::from_utf8_lossy(&self.in_project(command).stdout).into_owned()
+        let output = self.in_project(command);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        Said { text, success: output.status.success() }
     }
 
     fn in_project(&self, mut command: Command) -> Output {
@@ -217,6 +222,12 @@ impl Page {
             .output()
             .unwrap()
     }
+}
+
+/// How a command went.
+struct Said {
+    text: String,
+    success: bool,
 }
 
 /// A block as a script of its own whose lines have the numbers of the page.
@@ -323,7 +334,7 @@ fn has_curl() -> bool {
 }
 
 /// The forms of curl that the pages use, where there is no curl.
-fn request(server: &Server, command: &str) -> String {
+fn request(server: &Server, command: &str) -> Said {
     let (mut method, mut headers, mut body, mut path) = (None, Vec::new(), None, String::new());
     let words = words(command);
     let mut words = words.iter().skip(1);
@@ -338,7 +349,8 @@ fn request(server: &Server, command: &str) -> String {
     }
     let usual = if body.is_some() { "POST" } else { "GET" };
     let method = method.unwrap_or_else(|| usual.to_owned());
-    server.request(&method, &path, &headers, body.unwrap_or_default().as_bytes()).text()
+    let answer = server.request(&method, &path, &headers, body.unwrap_or_default().as_bytes());
+    Said { text: answer.text(), success: true }
 }
 
 /// Words as a shell splits them, with quotes of both kinds.

@@ -148,17 +148,6 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Resident memory in bytes.
-    pub fn memory(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
-    }
-
     pub fn is_alive(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
@@ -223,8 +212,7 @@ impl Server {
         let last = text
             .lines()
             .filter_map(|line| line.strip_prefix("data: "))
-            .filter(|data| data.contains("\"id\":1"))
-            .next_back();
+            .rfind(|data| data.contains("\"id\":1"));
         serde_json::from_str(last.unwrap_or(&text)).unwrap_or_else(|_| panic!("not JSON: {text}"))
     }
 }

@@ -36,7 +36,7 @@ async fn create(State(seen): State<Seen>, headers: HeaderMap, body: String) -> R
     let issue: Value = serde_json::from_str(&body).unwrap_or(Value::Null);
     let fields = &issue["fields"];
     seen.lock().unwrap().push(json!({"authorization": header("authorization"), "fields": fields}));
-    if header("content-type") != "application/json" || header("authorization") == "" {
+    if header("content-type") != "application/json" || header("authorization").is_empty() {
         return (StatusCode::UNAUTHORIZED, "no").into_response();
     }
     if fields["project"]["key"] == "NOPE" {

@@ -1,6 +1,6 @@
 //! The integration suite: see `README.md` beside this file.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
 mod bad_input;
 mod clients;

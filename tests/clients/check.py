@@ -87,7 +87,7 @@ class Check:
                         await check()
                 except Exception as error:
                     traceback.print_exc()
-                    return f"{self.version} {check.__name__}: {error or type(error).__name__}"
+                    return f"{self.version} {check.__name__}: {str(error) or type(error).__name__}"
                 print("ok", self.version, check.__name__, flush=True)
 
     async def connect(self):

@@ -17,7 +17,51 @@ use crate::problem::{Problem, Result};
 /// How deep a value may nest wherever it crosses a boundary.
 pub const MAX_DEPTH: usize = 128;
 
-pub type Object = IndexMap<String, Value>;
+/// Named fields in order. Behind a pointer, so that a long list of numbers
+/// does not pay for maps it does not have.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Object(Box<IndexMap<String, Value>>);
+
+impl Object {
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl std::ops::Deref for Object {
+    type Target = IndexMap<String, Value>;
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Object {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+impl IntoIterator for Object {
+    type Item = (String, Value);
+    type IntoIter = indexmap::map::IntoIter<String, Value>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Object {
+    type Item = (&'a String, &'a Value);
+    type IntoIter = indexmap::map::Iter<'a, String, Value>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl FromIterator<(String, Value)> for Object {
+    fn from_iter<I: IntoIterator<Item = (String, Value)>>(fields: I) -> Self {
+        Self(Box::new(fields.into_iter().collect()))
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Value {
@@ -667,6 +711,11 @@ mod tests {
             Ok(value) => value.encode_json("value").unwrap_or_else(|p| p.to_string()),
             Err(problem) => problem.to_string(),
         }
+    }
+
+    #[test]
+    fn a_value_is_small() {
+        assert!(std::mem::size_of::<Value>() <= 32, "{}", std::mem::size_of::<Value>());
     }
 
     #[test]

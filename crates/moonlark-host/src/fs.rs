@@ -48,6 +48,7 @@ pub(crate) fn module() -> Module {
         )
         .needs("fs:write")
         .fails(json!({"path": "../x", "data": ""}), "leave the script's directory")
+        .fails(json!({"path": "other.lua", "data": ""}), "may not change scripts")
         .waiting("remove", "Remove a file or an empty directory.", remove)
         .needs("fs:write")
         .fails(json!({"path": "../x"}), "leave the script's directory")
@@ -140,14 +141,28 @@ struct Write {
 
 async fn write(call: Call, args: Write) -> Result<()> {
     check("fs.write", &args.path)?;
+    spare_code("fs.write", &args.path)?;
     let dir = call.grants().writable_dir("fs.write")?;
     blocking("fs.write", dir, move |dir| dir.write(&args.path, &args.data.0)).await
 }
 
 async fn remove(call: Call, args: At) -> Result<()> {
     check("fs.remove", &args.path)?;
+    spare_code("fs.remove", &args.path)?;
     let dir = call.grants().writable_dir("fs.remove")?;
     blocking("fs.remove", dir, move |dir| dir.remove(&args.path)).await
+}
+
+/// Files that would run, or decide what may: a script that may write its data
+/// may not write tools.
+fn spare_code(what: &str, path: &str) -> Result<()> {
+    let path = std::path::Path::new(path);
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    if matches!(ending.to_ascii_lowercase().as_str(), "lua" | "luau" | "star" | "toml") {
+        return Err(Problem::denied(format!("{what} may not change scripts or configuration"))
+            .hint("write data under another ending"));
+    }
+    Ok(())
 }
 
 /// Disks block, and a directory may lie on a network: never on an async thread.

@@ -85,7 +85,7 @@ impl Bridge {
     }
 
     /// Copy a value out of the VM; `what` names it in Problems.
-    pub(crate) fn from_lua(&self, value: &Lv, what: &str, limit: usize) -> Result<Value> {
+    pub(crate) fn read(&self, value: &Lv, what: &str, limit: usize) -> Result<Value> {
         let mut reader =
             Reader { bridge: self, path: Path::new(what), parents: Vec::new(), left: limit, limit };
         reader.read(value)

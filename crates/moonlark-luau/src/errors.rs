@@ -89,7 +89,7 @@ fn describe(bridge: &Bridge, table: &Table) -> String {
     {
         return cut(&message);
     }
-    match bridge.from_lua(&raised, "error", MESSAGE) {
+    match bridge.read(&raised, "error", MESSAGE) {
         Ok(Value::Null) => "the script raised an error without a value".to_owned(),
         Ok(Value::Str(text)) => cut(&text),
         Ok(value) => cut(&value.to_json_lossy().to_string()),

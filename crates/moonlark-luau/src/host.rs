@@ -263,11 +263,11 @@ fn collect(bridge: &Bridge, function: &Function, args: MultiValue, limit: usize)
             let param = &function.params[index];
             if !matches!(arg, Lv::Nil) {
                 let what = format!("{name}: {}", param.name);
-                object.insert(param.name.clone(), bridge.from_lua(arg, &what, limit)?);
+                object.insert(param.name.clone(), bridge.read(arg, &what, limit)?);
             }
             continue;
         }
-        match bridge.from_lua(arg, &format!("{name}: options"), limit)? {
+        match bridge.read(arg, &format!("{name}: options"), limit)? {
             Value::Null => {}
             Value::Object(options) => object.extend(options),
             Value::Array(items) if items.is_empty() => {}
@@ -290,12 +290,12 @@ fn takes_text(param: &moonlark_core::module::Param) -> bool {
 
 fn tool_call(bridge: &Bridge, call: &Call, name: &Lv, args: &Lv) -> Result<(String, Value)> {
     let limit = call.limits().value;
-    let Value::Str(name) = bridge.from_lua(name, "tool", limit)? else {
+    let Value::Str(name) = bridge.read(name, "tool", limit)? else {
         return Err(Problem::bad_request(
             "context.call takes the name of a tool and its arguments",
         ));
     };
-    let args = match bridge.from_lua(args, "arguments", limit)? {
+    let args = match bridge.read(args, "arguments", limit)? {
         Value::Null => Value::Object(Object::new()),
         args => args,
     };

@@ -46,7 +46,7 @@ pub(crate) fn read(bridge: &Bridge, globals: &Table) -> Result<Header> {
     };
     let field = |name: &str| -> Result<Value> {
         let value = tool.raw_get::<Lv>(name).unwrap_or(Lv::Nil);
-        bridge.from_lua(&value, &format!("tool.{name}"), 1024 * 1024)
+        bridge.read(&value, &format!("tool.{name}"), 1024 * 1024)
     };
     let text = |name: &str| match field(name)? {
         Value::Null => Ok(None),

@@ -90,7 +90,7 @@ impl Vm {
         let values =
             self.arguments(env, main, call, args).map_err(|error| self.failed(&error, call))?;
         let result = self.drive(self.run.clone(), values, code, call).await?;
-        let value = self.bridge.from_lua(&result, "result", call.limits().value);
+        let value = self.bridge.read(&result, "result", call.limits().value);
         self.shared.end();
         value
     }
