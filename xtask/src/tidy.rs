@@ -39,7 +39,9 @@ impl Finding {
     }
 }
 
-const CHECKS: [fn(&[File]) -> Vec<Finding>; 12] = [
+type Check = fn(&[File]) -> Vec<Finding>;
+
+const CHECKS: [Check; 12] = [
     code_map::folders_and_crates,
     code_map::files_of_crates,
     code_map::names_exist,

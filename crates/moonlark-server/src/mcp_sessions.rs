@@ -17,7 +17,33 @@ use rmcp::transport::streamable_http_server::session::{
 /// Old clients that never come back lose their session after this long.
 pub(crate) const IDLE: std::time::Duration = std::time::Duration::from_secs(30 * 60);
 
+/// Sessions at once. Each costs memory until it is closed or idle for too long.
+const MOST: usize = 1000;
+
 pub(crate) struct Sessions(LocalSessionManager);
+
+#[derive(Debug)]
+pub(crate) enum SessionProblem {
+    Full,
+    Session(LocalSessionManagerError),
+}
+
+impl std::fmt::Display for SessionProblem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SessionProblem::Full => write!(f, "{MOST} sessions are open, which is the limit"),
+            SessionProblem::Session(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SessionProblem {}
+
+impl From<LocalSessionManagerError> for SessionProblem {
+    fn from(error: LocalSessionManagerError) -> Self {
+        SessionProblem::Session(error)
+    }
+}
 
 impl Sessions {
     pub(crate) fn new() -> Self {
@@ -31,11 +57,14 @@ impl Sessions {
 }
 
 impl SessionManager for Sessions {
-    type Error = LocalSessionManagerError;
+    type Error = SessionProblem;
     type Transport = <LocalSessionManager as SessionManager>::Transport;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
-        self.0.create_session().await
+        if self.0.sessions.read().await.len() >= MOST {
+            return Err(SessionProblem::Full);
+        }
+        Ok(self.0.create_session().await?)
     }
 
     async fn initialize_session(
@@ -43,15 +72,15 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<ServerJsonRpcMessage, Self::Error> {
-        self.0.initialize_session(id, message).await
+        Ok(self.0.initialize_session(id, message).await?)
     }
 
     async fn has_session(&self, id: &SessionId) -> Result<bool, Self::Error> {
-        self.0.has_session(id).await
+        Ok(self.0.has_session(id).await?)
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<(), Self::Error> {
-        self.0.close_session(id).await
+        Ok(self.0.close_session(id).await?)
     }
 
     async fn create_stream(
@@ -71,14 +100,14 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<(), Self::Error> {
-        self.0.accept_message(id, message).await
+        Ok(self.0.accept_message(id, message).await?)
     }
 
     async fn create_standalone_stream(
         &self,
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        self.0.create_standalone_stream(id).await
+        Ok(self.0.create_standalone_stream(id).await?)
     }
 
     async fn resume(
@@ -86,6 +115,6 @@ impl SessionManager for Sessions {
         id: &SessionId,
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        self.0.resume(id, last_event_id).await
+        Ok(self.0.resume(id, last_event_id).await?)
     }
 }
