@@ -19,6 +19,7 @@ from pathlib import Path
 
 import anyio
 import mcp.client.session
+import mcp.client.stdio
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.shared.exceptions import MCPDeprecationWarning
 from mcp_types import ToolListChangedNotification
@@ -200,6 +201,12 @@ async def main(transport: str, where: str, folder: str):
     warnings.simplefilter("ignore", MCPDeprecationWarning)
     complaints = Complaints()
     logging.getLogger().addHandler(complaints)
+
+    async def kill(process):
+        complaints.seen.append("the server did not end with its input")
+        process.kill()
+
+    mcp.client.stdio._terminate_process_tree = kill
     for version in [*HANDSHAKE_PROTOCOL_VERSIONS, *MODERN_PROTOCOL_VERSIONS]:
         if failed := await Check(transport, where, Path(folder), version).run():
             sys.exit(f"failed {failed}")

@@ -64,5 +64,5 @@ pub(crate) fn run() -> Result<()> {
         return Ok(());
     }
     let shown: Vec<String> = findings.iter().map(Finding::shown).collect();
-    bail!("{}\n\n{} things are not tidy", shown.join("\n"), findings.len())
+    bail!("{}\n\nnot tidy: {}", shown.join("\n"), findings.len())
 }

@@ -59,6 +59,8 @@ pub(crate) struct Mcp {
     listing: Arc<Mutex<Option<Arc<Listing>>>>,
     /// What an old client asked for with `logging/setLevel`.
     level: Arc<AtomicU8>,
+    /// The client will ask nothing more.
+    pub(crate) gone: CancellationToken,
 }
 
 impl Mcp {
@@ -67,6 +69,7 @@ impl Mcp {
             gateway,
             listing: Arc::default(),
             level: Arc::new(AtomicU8::new(rank(LoggingLevel::Info))),
+            gone: CancellationToken::new(),
         }
     }
 
@@ -237,6 +240,7 @@ impl ServerHandler for Mcp {
         loop {
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
+                () = self.gone.cancelled() => return Ok(()),
                 changed = changes.changed() => {
                     if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
                         return Ok(());

@@ -7,6 +7,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::io::{StdioReader, StdioWriter};
 use rmcp::transport::{Transport, stdio_pipes};
 use rmcp::{RoleServer, ServiceExt};
+use tokio_util::sync::CancellationToken;
 
 use crate::mcp::Mcp;
 
@@ -15,8 +16,10 @@ pub async fn serve_stdio(gateway: Gateway) -> Result<(), Problem> {
         Problem::unavailable(format!("the MCP client went away: {error}"))
     };
     let (input, output) = stdio_pipes();
-    let transport = Patient { inner: AsyncRwTransport::new(input, output), begun: false };
-    let running = match Mcp::new(gateway).serve(transport).await {
+    let mcp = Mcp::new(gateway);
+    let inner = AsyncRwTransport::new(input, output);
+    let transport = Patient { inner, begun: false, gone: mcp.gone.clone() };
+    let running = match mcp.serve(transport).await {
         Ok(running) => running,
         // A client that closes before it asked anything has done nothing wrong.
         Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
@@ -33,6 +36,9 @@ struct Patient {
     inner: AsyncRwTransport<RoleServer, StdioReader, StdioWriter>,
     /// A session has begun, or a request that stands by itself was made.
     begun: bool,
+    /// Set at the end of the input. Calls in progress are still answered, but an
+    /// open subscription has nobody to tell, and would hold up the end.
+    gone: CancellationToken,
 }
 
 impl Transport<RoleServer> for Patient {
@@ -47,7 +53,10 @@ impl Transport<RoleServer> for Patient {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            let message = self.inner.receive().await?;
+            let Some(message) = self.inner.receive().await else {
+                self.gone.cancel();
+                return None;
+            };
             let JsonRpcMessage::Request(asked) = &message else {
                 if self.begun {
                     return Some(message);
