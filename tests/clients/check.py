@@ -143,15 +143,16 @@ class Check:
         equal(await self.logs.get(), EXPECTED["log"])
 
     async def progress(self):
-        seen = []
+        reports: asyncio.Queue[list] = asyncio.Queue()
 
         async def on_progress(progress, total, message):
-            seen.append([progress, total, message])
+            await reports.put([progress, total, message])
 
         arguments = {"from": 4, "pause": 0.01}
         result = await self.client.call_tool("countdown", arguments, progress_callback=on_progress)
         equal(result.structured_content, {"done": True, "counted": 4})
-        equal(seen, EXPECTED["progress"])
+        equal([await reports.get() for _ in EXPECTED["progress"]], EXPECTED["progress"])
+        equal(reports.empty(), True)
 
     async def cancel(self):
         """The script waits for this server, and hangs up when it is stopped."""

@@ -194,13 +194,13 @@ impl Call {
         let secrets = &self.0.scope.secrets;
         let message = secrets.redact(message).into_owned();
         let fields = fields.map(|fields| secrets.redact(&fields).into_owned());
-        let extra = fields.as_deref().unwrap_or_default();
+        let extra = fields.as_deref().map(|fields| format!(" {fields}")).unwrap_or_default();
         let tool = self.tool();
         match level {
-            Level::Debug => tracing::debug!(target: "script", tool, fields = extra, "{message}"),
-            Level::Info => tracing::info!(target: "script", tool, fields = extra, "{message}"),
-            Level::Warn => tracing::warn!(target: "script", tool, fields = extra, "{message}"),
-            Level::Error => tracing::error!(target: "script", tool, fields = extra, "{message}"),
+            Level::Debug => tracing::debug!(target: "script", "{tool}: {message}{extra}"),
+            Level::Info => tracing::info!(target: "script", "{tool}: {message}{extra}"),
+            Level::Warn => tracing::warn!(target: "script", "{tool}: {message}{extra}"),
+            Level::Error => tracing::error!(target: "script", "{tool}: {message}{extra}"),
         }
         if let Some(events) = &self.0.root.events {
             let fields = fields.and_then(|json| Value::parse_json(json.as_bytes()).ok());

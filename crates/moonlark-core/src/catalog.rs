@@ -83,7 +83,15 @@ impl Catalog {
         self.by_name.get(name).ok_or_else(|| {
             let hint = nearest(name, self.by_name.keys().map(String::as_str));
             Problem::new(Code::NotFound, format!("no tool registered with name: {}", shorten(name)))
-                .maybe_hint(hint.map(|near| format!("did you mean {near}?")))
+                .maybe_hint(match (hint, self.problems.len()) {
+                    (Some(near), 0) => Some(format!("did you mean {near}?")),
+                    (None, 0) => None,
+                    // It may be one of those.
+                    (_, 1) => Some("one script has a problem: see `moonlark doctor`".to_owned()),
+                    (_, many) => {
+                        Some(format!("{many} scripts have problems: see `moonlark doctor`"))
+                    }
+                })
         })
     }
 

@@ -65,19 +65,19 @@ impl Schema {
             )));
         }
         self.defaults.fill(&mut args);
-        self.violations(&args).map_err(Problem::bad_request)?;
+        self.violations(&args, "parameter").map_err(Problem::bad_request)?;
         Ok(args)
     }
 
-    /// What is wrong with `value`, in words.
-    pub fn violations(&self, value: &Value) -> Result<(), String> {
+    /// What is wrong with `value`, in words; `noun` is what its fields are called.
+    pub fn violations(&self, value: &Value, noun: &str) -> Result<(), String> {
         let Some(validator) = &self.validator else { return Ok(()) };
         let json = value.to_json_lossy();
         if validator.is_valid(&json) {
             return Ok(());
         }
         let errors: Vec<String> =
-            validator.iter_errors(&json).take(5).map(|error| self.describe(&error)).collect();
+            validator.iter_errors(&json).take(5).map(|error| self.describe(&error, noun)).collect();
         Err(errors.join("; "))
     }
 
@@ -88,7 +88,7 @@ impl Schema {
         let mut lenient = (*self.json).clone();
         lenient.remove("required");
         match Schema::compile(lenient) {
-            Ok(schema) => schema.violations(&filled),
+            Ok(schema) => schema.violations(&filled, "parameter"),
             Err(problem) => Err(problem.message),
         }
     }
@@ -102,24 +102,20 @@ impl Schema {
             .flat_map(|properties| properties.keys().map(String::as_str))
     }
 
-    fn describe(&self, error: &ValidationError<'_>) -> String {
+    fn describe(&self, error: &ValidationError<'_>, noun: &str) -> String {
         let path = dotted(error.instance_path().as_str());
-        let at = if path.is_empty() {
-            "the parameters".to_owned()
-        } else {
-            format!("parameter '{path}'")
-        };
+        let at = if path.is_empty() { format!("the {noun}s") } else { format!("{noun} '{path}'") };
         let inside =
             |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
         match error.kind() {
             ValidationErrorKind::Required { property } => {
-                format!("missing required parameter: {}", inside(property.as_str().unwrap_or("?")))
+                format!("missing required {noun}: {}", inside(property.as_str().unwrap_or("?")))
             }
             ValidationErrorKind::AdditionalProperties { unexpected } => {
                 let names: Vec<String> = unexpected
                     .iter()
                     .take(5)
-                    .map(|name| self.unknown(&inside(name), name, path.is_empty()))
+                    .map(|name| self.unknown(noun, &inside(name), name, path.is_empty()))
                     .collect();
                 names.join("; ")
             }
@@ -150,11 +146,11 @@ impl Schema {
         }
     }
 
-    fn unknown(&self, full: &str, name: &str, top: bool) -> String {
+    fn unknown(&self, noun: &str, full: &str, name: &str, top: bool) -> String {
         let full = shorten(full);
         match nearest(name, self.properties()) {
-            Some(known) if top => format!("unknown parameter: {full} (did you mean {known}?)"),
-            _ => format!("unknown parameter: {full}"),
+            Some(known) if top => format!("unknown {noun}: {full} (did you mean {known}?)"),
+            _ => format!("unknown {noun}: {full}"),
         }
     }
 }

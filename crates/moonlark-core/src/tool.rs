@@ -143,7 +143,7 @@ impl Tool {
 
     /// Hold the tool to its own output schema.
     pub(crate) fn check_output(&self, value: Value) -> Result<Value> {
-        match self.output.as_ref().map(|output| output.violations(&value)) {
+        match self.output.as_ref().map(|output| output.violations(&value, "field")) {
             Some(Err(message)) => Err(Problem::tool_error(format!(
                 "the result does not match tool.output: {message}"
             ))

@@ -48,7 +48,7 @@ pub struct Server {
     /// The port to listen on; 0 takes any free one.
     pub port: u16,
     /// Further names that the `Host` header of a request may have, beside
-    /// those of the address listened on.
+    /// `localhost` and loopback addresses.
     #[schemars(example = ["moonlark.example.com"])]
     pub allowed_hosts: Vec<String>,
     /// Browser origins whose pages may call this server.

@@ -18,27 +18,38 @@ const QUIET: Duration = Duration::from_millis(40);
 /// How long a change may keep going on before it is looked at anyway.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Watch the project until the task is dropped. `None` ends an event stream that
-/// cannot be had: the server then runs without hot reload.
+/// Reload the project whenever it changes on disk (if its configuration says
+/// so) and on SIGHUP, until the task is dropped.
 pub async fn watch(project: Arc<Project>) {
-    let (sender, mut events) = mpsc::channel::<()>(1);
+    let (sender, events) = mpsc::channel::<()>(1);
+    if !project.config().await.tools.watch {
+        // Only a signal reloads; the sender is kept so that waiting goes on.
+        return on_events(project, events, None, Some(sender)).await;
+    }
     let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         // Reading is not changing, and our own reading would wake us for ever.
         if event.is_ok_and(|event| !event.kind.is_access()) {
             let _ = sender.try_send(());
         }
     });
-    let mut watcher = match watcher {
-        Ok(watcher) => watcher,
-        Err(error) => {
-            tracing::warn!("changes on disk are not noticed: {error}");
-            return;
-        }
-    };
+    match watcher {
+        Ok(watcher) => on_events(project, events, Some(watcher), None).await,
+        Err(error) => tracing::warn!("changes on disk are not noticed: {error}"),
+    }
+}
+
+async fn on_events(
+    project: Arc<Project>,
+    mut events: mpsc::Receiver<()>,
+    mut watcher: Option<RecommendedWatcher>,
+    _kept: Option<mpsc::Sender<()>>,
+) {
     let mut watched = HashSet::new();
-    follow(&mut watcher, &mut watched, project.folders().await);
-    // Whatever changed between loading and watching.
-    tell(&project.reload().await);
+    if let Some(watcher) = &mut watcher {
+        follow(watcher, &mut watched, project.folders().await);
+        // Whatever changed between loading and watching.
+        tell(&project.reload().await);
+    }
     #[cfg(unix)]
     let mut hangups = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok();
     loop {
@@ -59,7 +70,9 @@ pub async fn watch(project: Arc<Project>) {
             _ = hangup => {}
         }
         tell(&project.reload().await);
-        follow(&mut watcher, &mut watched, project.folders().await);
+        if let Some(watcher) = &mut watcher {
+            follow(watcher, &mut watched, project.folders().await);
+        }
     }
 }
 

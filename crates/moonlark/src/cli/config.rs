@@ -35,7 +35,7 @@ impl Config {
             Err(problems) => return Err(problems.into()),
         };
         let origin = match &loaded.path {
-            Some(path) => shown(path),
+            Some(path) => shown(path.strip_prefix(here()?).unwrap_or(path)),
             None => "no configuration file; everything is default".to_owned(),
         };
         match self {

@@ -63,6 +63,7 @@ async fn look(global: &Global) -> Result<Vec<Finding>, Failure> {
         catalog.tools().iter().filter(|tool| tool.source.kind == SourceKind::Script).count();
     let outcome = match super::require_tools(&project).await {
         Err(Failure::Problems(mut problems)) if !problems.is_empty() => Err(problems.remove(0)),
+        _ if scripts == 0 => Err(Problem::bad_script("no script works").hint("mend what is below")),
         _ => Ok(format!("{scripts} of {} scripts work", project.script_count().await)),
     };
     findings.push(Finding { what: "tools", outcome });

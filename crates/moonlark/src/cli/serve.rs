@@ -33,16 +33,14 @@ impl Serve {
         let listener = listen(&host, port).await?;
         let stop = CancellationToken::new();
         announce(&project, &listener)?;
-        let watcher = config.tools.watch.then(|| tokio::spawn(reload::watch(project.clone())));
+        let watcher = tokio::spawn(reload::watch(project.clone()));
         let server = tokio::spawn(serve(project, listener, stop.clone()).await);
         until_asked_to_stop().await;
         tracing::info!("stopping");
         stop.cancel();
         // Calls in progress get a moment; whoever hangs on is cut off.
         let _ = tokio::time::timeout(std::time::Duration::from_secs(5), server).await;
-        if let Some(watcher) = watcher {
-            watcher.abort();
-        }
+        watcher.abort();
         Ok(())
     }
 }

@@ -11,9 +11,7 @@ pub(crate) async fn run(global: &Global) -> Done {
     for problem in project.gateway.catalog().problems() {
         tracing::warn!("{problem}");
     }
-    if project.config().await.tools.watch {
-        tokio::spawn(reload::watch(project.clone()));
-    }
+    tokio::spawn(reload::watch(project.clone()));
     tokio::select! {
         served = moonlark_server::serve_stdio(project.gateway.clone()) => Ok(served?),
         () = super::serve::until_asked_to_stop() => Ok(()),

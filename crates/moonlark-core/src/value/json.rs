@@ -1,0 +1,260 @@
+//! Values as JSON, and JSON as values.
+
+use std::fmt;
+
+use super::{MAX_DEPTH, Path, Value};
+use crate::problem::{Problem, Result};
+
+impl Value {
+    /// Parse JSON text. Nesting and integers beyond 64 bits are Problems, never
+    /// a crash or a rounded number.
+    pub fn parse_json(text: &[u8]) -> Result<Value> {
+        // Counted before serde recurses, and with our bound instead of its.
+        check_json_depth(text)?;
+        serde_json::from_slice(text)
+            .map_err(|error| Problem::bad_request(format!("invalid JSON: {error}")))
+    }
+
+    pub fn from_json(json: serde_json::Value) -> Result<Value> {
+        from_json(json, 0)
+    }
+
+    /// The JSON form; `what` names the value in the Problem if it has none.
+    pub fn into_json(self, what: &str) -> Result<serde_json::Value> {
+        let mut path = Path::new(what);
+        into_json(self, &mut path)
+    }
+
+    /// The JSON form for looking at, where bytes can only be shown as such.
+    pub fn to_json_lossy(&self) -> serde_json::Value {
+        use serde_json::Value as Json;
+        match self {
+            Value::Null => Json::Null,
+            Value::Bool(flag) => Json::Bool(*flag),
+            Value::Int(int) => Json::from(*int),
+            Value::Float(float) => Json::from(*float),
+            Value::Str(text) => Json::String(text.clone()),
+            Value::Bytes(bytes) => Json::String(format!("<{} bytes>", bytes.len())),
+            Value::Array(items) => Json::Array(items.iter().map(Value::to_json_lossy).collect()),
+            Value::Object(object) => Json::Object(
+                object.iter().map(|(key, value)| (key.clone(), value.to_json_lossy())).collect(),
+            ),
+        }
+    }
+
+    /// Compact JSON text.
+    pub fn encode_json(&self, what: &str) -> Result<String> {
+        let mut path = Path::new(what);
+        check_json(self, &mut path)?;
+        serde_json::to_string(self)
+            .map_err(|error| Problem::internal(format!("cannot encode {what} as JSON: {error}")))
+    }
+}
+
+fn check_json_depth(text: &[u8]) -> Result<()> {
+    let (mut depth, mut quoted, mut escaped) = (0usize, false, false);
+    for &byte in text {
+        if quoted {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = true,
+                b'"' => quoted = false,
+                _ => {}
+            }
+            continue;
+        }
+        match byte {
+            b'"' => quoted = true,
+            b'[' | b'{' => {
+                depth += 1;
+                if depth > MAX_DEPTH {
+                    return Err(Problem::limit(format!(
+                        "the JSON is nested deeper than {MAX_DEPTH} levels"
+                    )));
+                }
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn from_json(json: serde_json::Value, depth: usize) -> Result<Value> {
+    use serde_json::Value as Json;
+    if depth > MAX_DEPTH {
+        return Err(Problem::limit(format!("the value is nested deeper than {MAX_DEPTH} levels")));
+    }
+    Ok(match json {
+        Json::Null => Value::Null,
+        Json::Bool(flag) => Value::Bool(flag),
+        Json::Number(number) => number_value(&number)?,
+        Json::String(text) => Value::Str(text),
+        Json::Array(items) => Value::Array(
+            items.into_iter().map(|item| from_json(item, depth + 1)).collect::<Result<_>>()?,
+        ),
+        Json::Object(map) => Value::Object(
+            map.into_iter()
+                .map(|(key, value)| Ok((key, from_json(value, depth + 1)?)))
+                .collect::<Result<_>>()?,
+        ),
+    })
+}
+
+pub(super) fn number_value(number: &serde_json::Number) -> Result<Value> {
+    if let Some(int) = number.as_i64() {
+        return Ok(Value::Int(int));
+    }
+    if number.as_u64().is_some() {
+        return Err(too_large_integer(number));
+    }
+    match number.as_f64() {
+        Some(float) if float.is_finite() => Ok(Value::Float(float)),
+        _ => Err(Problem::bad_request(format!("the number {number} is out of range"))),
+    }
+}
+
+pub(super) fn too_large_integer(number: impl fmt::Display) -> Problem {
+    Problem::bad_request(format!("the integer {number} does not fit 64 bits"))
+        .hint("send it as a string")
+}
+
+fn into_json(value: Value, path: &mut Path) -> Result<serde_json::Value> {
+    use serde_json::Value as Json;
+    Ok(match value {
+        Value::Null => Json::Null,
+        Value::Bool(flag) => Json::Bool(flag),
+        Value::Int(int) => Json::from(int),
+        Value::Float(float) => match serde_json::Number::from_f64(float) {
+            Some(number) => Json::Number(number),
+            None => return Err(not_json_number(float, path)),
+        },
+        Value::Str(text) => Json::String(text),
+        Value::Bytes(_) => return Err(not_text(path)),
+        Value::Array(items) => {
+            let mut array = Vec::with_capacity(items.len());
+            for (index, item) in items.into_iter().enumerate() {
+                path.push_index(index)?;
+                array.push(into_json(item, path)?);
+                path.pop();
+            }
+            Json::Array(array)
+        }
+        Value::Object(object) => {
+            let mut map = serde_json::Map::with_capacity(object.len());
+            for (key, item) in object {
+                path.push_key(&key)?;
+                let item = into_json(item, path)?;
+                path.pop();
+                map.insert(key, item);
+            }
+            Json::Object(map)
+        }
+    })
+}
+
+/// What `into_json` refuses, without building anything.
+fn check_json(value: &Value, path: &mut Path) -> Result<()> {
+    match value {
+        Value::Float(float) if !float.is_finite() => Err(not_json_number(*float, path)),
+        Value::Bytes(_) => Err(not_text(path)),
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                // Scalars, the bulk of any value, need no path entry.
+                if !matches!(item, Value::Null | Value::Bool(_) | Value::Int(_) | Value::Str(_)) {
+                    path.push_index(index)?;
+                    check_json(item, path)?;
+                    path.pop();
+                }
+            }
+            Ok(())
+        }
+        Value::Object(object) => {
+            for (key, item) in object {
+                if !matches!(item, Value::Null | Value::Bool(_) | Value::Int(_) | Value::Str(_)) {
+                    path.push_key(key)?;
+                    check_json(item, path)?;
+                    path.pop();
+                }
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn not_json_number(float: f64, path: &Path) -> Problem {
+    let name = match float {
+        f if f.is_nan() => "NaN",
+        f if f > 0.0 => "infinity",
+        _ => "-infinity",
+    };
+    Problem::tool_error(format!("{path} is {name}, which JSON cannot hold"))
+        .hint("return nil or a string instead")
+}
+
+fn not_text(path: &Path) -> Problem {
+    Problem::tool_error(format!("{path} is not UTF-8 text, which JSON cannot hold"))
+        .hint("encode it with base64.encode")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(json: &str) -> String {
+        match Value::parse_json(json.as_bytes()) {
+            Ok(value) => value.encode_json("value").unwrap_or_else(|p| p.to_string()),
+            Err(problem) => problem.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_value_is_small() {
+        assert!(std::mem::size_of::<Value>() <= 32, "{}", std::mem::size_of::<Value>());
+    }
+
+    #[test]
+    fn json_round_trips_or_is_a_problem() {
+        for same in [
+            "null",
+            "true",
+            "0",
+            "-1",
+            "1.5",
+            "9007199254740993",
+            "-9223372036854775808",
+            "\"\"",
+            "\"ä\"",
+            "[]",
+            "{}",
+            "[null]",
+            "{\"b\":1,\"a\":[{}]}",
+            "[1e300]",
+        ] {
+            let expected = if same == "[1e300]" { "[1e+300]" } else { same };
+            assert_eq!(round_trip(same), expected);
+        }
+        assert_eq!(
+            round_trip("18446744073709551615"),
+            "error[bad_request]: invalid JSON: the integer 18446744073709551615 does not fit 64 bits at line 1 column 20"
+        );
+        assert!(round_trip(&"[".repeat(100_000)).contains("nested deeper than 128"));
+        assert!(round_trip("{").starts_with("error[bad_request]: invalid JSON"));
+        assert!(round_trip("1e400").starts_with("error[bad_request]: invalid JSON"));
+    }
+
+    #[test]
+    fn what_json_cannot_hold_is_named_with_its_path() {
+        let value = Value::object([("items", Value::Array(vec![Value::Bytes(vec![0xff])]))]);
+        assert_eq!(
+            value.encode_json("result").unwrap_err().message,
+            "result.items[0] is not UTF-8 text, which JSON cannot hold"
+        );
+        let value = Value::object([("a b", Value::Float(f64::NAN))]);
+        assert_eq!(
+            value.into_json("result").unwrap_err().message,
+            "result[\"a b\"] is NaN, which JSON cannot hold"
+        );
+    }
+}
