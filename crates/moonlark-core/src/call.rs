@@ -17,7 +17,7 @@ use crate::grant::Grants;
 use crate::limits::{Limits, MAX_CALL_DEPTH, Usage};
 use crate::problem::{Problem, Result};
 use crate::tool::{Scope, Tool};
-use crate::value::{Object, Value};
+use crate::value::{Object, Value, shorten};
 
 /// Cheap to clone; dropping the last clone ends nothing by itself.
 #[derive(Clone)]
@@ -214,7 +214,9 @@ impl Call {
     pub fn progress(&self, done: f64, total: Option<f64>, message: Option<&str>) {
         let Some(events) = &self.0.root.events else { return };
         if self.0.root.progress.lock().lets_through(done, total) {
-            let message = message.map(|text| self.0.scope.secrets.redact(text).into_owned());
+            // A line on a progress bar, not a way to move data past the limits.
+            let message =
+                message.map(|text| shorten(&self.0.scope.secrets.redact(text)).into_owned());
             events(Event::Progress { done, total, message });
         }
     }

@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 
 use super::report::{Row, Section, micros, times};
 use super::rounds::median;
-use super::{Effort, process, scripts};
+use super::{Effort, machine, process, scripts};
 
 /// Tools called once each in an engine: fewer than it keeps VMs for.
 const FRESH: usize = 100;
@@ -30,6 +30,7 @@ pub(super) fn run(effort: Effort) -> Result<Vec<Section>> {
      -> Result<(f64, f64)> {
         let mut both = Vec::new();
         for _ in 0..rounds {
+            machine::quiet();
             both.push((ours()?, floor()?));
         }
         Ok((median(both.iter().map(|b| b.0)), median(both.iter().map(|b| b.1))))

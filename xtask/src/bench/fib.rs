@@ -6,10 +6,10 @@ use anyhow::{Result, ensure};
 use mlua::{Function, Lua, Table};
 use moonlark_core::Value;
 
-use super::Effort;
 use super::calls::Engine;
 use super::report::{Row, Section, millis, times};
 use super::rounds::median;
+use super::{Effort, machine};
 
 /// The same text runs in both; a local function is what Luau is fastest at, a
 /// global one what people write.
@@ -68,6 +68,7 @@ fn compare(keyword: &str, rounds: u32) -> Result<Times> {
     let engine = Engine::with(&runtime, vec![text.clone()])?;
     let (level_2, level_1) = (Plain::new(&text, Some(2))?, Plain::new(&text, None)?);
     let mut all = Vec::new();
+    machine::quiet();
     for _ in 0..rounds {
         all.push((ours(&engine, &runtime)?, level_2.run()?, level_1.run()?));
     }

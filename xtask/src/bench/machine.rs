@@ -1,6 +1,8 @@
 //! The machine, as far as it matters to the figures and no further.
 
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
@@ -20,8 +22,58 @@ pub(super) fn describe() -> Result<String> {
         line.starts_with("flags") && line.split_whitespace().any(|flag| flag == "hypervisor")
     });
     let kind = if virtual_machine { " of a virtual machine" } else { "" };
+    let disturbed = match DISTURBED.load(Ordering::Relaxed) {
+        0 => "",
+        _ => " Other work ran on it at the same time.",
+    };
     Ok(format!(
         "The machine: {model}, {cores} cores{kind}, Linux {kernel}, rustc {rustc}, release \
-         profile. Server and load generator share the cores."
+         profile. Server and load generator share the cores.{disturbed}"
     ))
+}
+
+/// Share of all cores that others may use for the machine to count as quiet.
+const QUIET: f64 = 0.1;
+/// How long to wait for quiet, over the whole run.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Milliseconds waited in vain so far.
+static WAITED: AtomicU64 = AtomicU64::new(0);
+/// Rounds that began while others were busy.
+static DISTURBED: AtomicU64 = AtomicU64::new(0);
+
+/// Wait, with patience, until nobody else uses the machine. Called between
+/// rounds, when our own processes are idle.
+pub(super) fn quiet() {
+    let began = Instant::now();
+    while busy(Duration::from_millis(100)).is_some_and(|share| share > QUIET) {
+        let waited = Duration::from_millis(WAITED.load(Ordering::Relaxed)) + began.elapsed();
+        if waited > PATIENCE {
+            if DISTURBED.fetch_add(1, Ordering::Relaxed) == 0 {
+                eprintln!("the machine is busy with something else: expect noise");
+            }
+            return;
+        }
+    }
+    let waited = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    // The first look always takes its time and counts for nothing.
+    WAITED.fetch_add(waited.saturating_sub(100), Ordering::Relaxed);
+}
+
+/// The share of all cores that is in use during `time`.
+fn busy(time: Duration) -> Option<f64> {
+    let (busy, all) = ticks()?;
+    std::thread::sleep(time);
+    let (busy_after, all_after) = ticks()?;
+    Some((busy_after - busy) as f64 / (all_after - all).max(1) as f64)
+}
+
+/// Ticks in use and all ticks since the machine started, over all cores.
+fn ticks() -> Option<(u64, u64)> {
+    let stat = std::fs::read_to_string("/proc/stat").ok()?;
+    let ticks: Vec<u64> =
+        stat.lines().next()?.split_whitespace().skip(1).filter_map(|n| n.parse().ok()).collect();
+    let idle: u64 = ticks.get(3..5)?.iter().sum();
+    let all: u64 = ticks.iter().take(8).sum();
+    Some((all - idle, all))
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::process;
+use super::{machine, process};
 
 /// One round of requests, or the median over rounds.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +32,7 @@ pub(super) fn in_turns(
 ) -> Result<Pair> {
     let mut pairs = Vec::new();
     for round in 0..rounds {
+        machine::quiet();
         pairs.push(if round % 2 == 0 {
             let first = ours()?;
             (first, floor()?)

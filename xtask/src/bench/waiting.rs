@@ -14,7 +14,7 @@ use super::process::{self, Status};
 use super::report::{Row, Section, bytes, millis, times};
 use super::rounds::median;
 use super::server::Server;
-use super::{Effort, scripts};
+use super::{Effort, machine, scripts};
 
 const CALLS: usize = 2000;
 /// More would not fit the queue of a listening socket.
@@ -27,6 +27,7 @@ pub(super) fn run(effort: Effort) -> Result<Vec<Section>> {
     std::fs::write(project.path().join("tools").join("wait.lua"), scripts::WAIT)?;
     let (mut ours, mut floor) = (Vec::new(), Vec::new());
     for _ in 0..effort.rounds.min(3) {
+        machine::quiet();
         ours.push(measure(&Server::moonlark(project.path())?)?);
         floor.push(measure(&Server::floor(&["bench-floor-axum"])?)?);
     }
