@@ -1,9 +1,14 @@
-//! The Luau engine: one small runtime for all scripts, so that nothing a
-//! script does can stall the threads that answer requests.
+//! The Luau engine: where scripts run.
+//!
+//! A script starts on the thread of whoever called it: most are done, or wait
+//! for the host, within microseconds, and a change of thread would cost more
+//! than they do. One that computes on is preempted and moves to a small runtime
+//! of its own, so that it cannot stall the threads that answer requests.
 
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 
 use moonlark_core::{Module, Problem, Result};
 use tokio::runtime::Runtime;
@@ -47,7 +52,8 @@ impl Luau {
         &self.0.prelude
     }
 
-    /// Run `work` on the script threads; dropping the future stops it.
+    /// Run `work`, here and then on the script threads; dropping the future
+    /// stops it.
     pub(crate) async fn run<T, F>(
         &self,
         work: impl FnOnce(Guard) -> F + Send + 'static,
@@ -60,7 +66,16 @@ impl Luau {
             return Err(Problem::internal("the engine has stopped"));
         };
         let guard = Guard::default();
-        let handle = runtime.spawn(work(guard.clone()));
+        let mut work = Box::pin(work(guard.clone()));
+        let here = std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending if guard.was_preempted() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        });
+        if let Some(result) = here.await {
+            return result;
+        }
+        let handle = runtime.spawn(work);
         let mut waiting = Waiting { handle: AbortOnDropHandle::new(handle), guard };
         match (&mut waiting.handle).await {
             Ok(result) => result,

@@ -184,6 +184,11 @@ impl Guard {
         *self.0.lock() = None;
     }
 
+    /// Whether the script has used up its time on the thread that called it.
+    pub(crate) fn was_preempted(&self) -> bool {
+        self.0.lock().as_ref().is_some_and(|interrupt| interrupt.was_preempted())
+    }
+
     pub(crate) fn cancel(&self) {
         if let Some(interrupt) = &*self.0.lock() {
             interrupt.cancel();

@@ -35,6 +35,8 @@ pub(crate) struct Interrupt {
     callback: *mut c_void,
     state: Mutex<State>,
     cancelled: AtomicBool,
+    /// It has given way to others at least once in this run.
+    preempted: AtomicBool,
 }
 
 #[derive(Default)]
@@ -80,6 +82,7 @@ impl Interrupt {
             callback,
             state: Mutex::default(),
             cancelled: AtomicBool::new(false),
+            preempted: AtomicBool::new(false),
         });
         *shared.lock() = Arc::downgrade(&interrupt);
         interrupt.write(std::ptr::null_mut());
@@ -89,6 +92,7 @@ impl Interrupt {
     /// Get ready for a run of `root` until `deadline`.
     pub(crate) fn begin(&self, root: *const c_void, deadline: Instant) {
         self.cancelled.store(false, Ordering::Relaxed);
+        self.preempted.store(false, Ordering::Relaxed);
         *self.state.lock() =
             State { deadline: Some(deadline), root: root as usize, ..State::default() };
     }
@@ -102,6 +106,11 @@ impl Interrupt {
     /// Nobody waits for the run any more.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the script has given way in this run.
+    pub(crate) fn was_preempted(&self) -> bool {
+        self.preempted.load(Ordering::Relaxed)
     }
 
     /// Why the run was stopped, if it was.
@@ -133,12 +142,17 @@ impl Interrupt {
         let at_root = lua.current_thread().to_pointer() as usize == state.root;
         if at_root && !state.yielding {
             state.yielding = true;
+            self.preempted.store(true, Ordering::Relaxed);
             return Ok(VmState::Yield);
         }
         drop(state);
         // It cannot yield here (a coroutine, a comparator, a metamethod), so the
         // scheduler's work moves to another thread and this one stays behind.
-        tokio::task::block_in_place(|| {});
+        if tokio::runtime::Handle::try_current().is_ok_and(|runtime| {
+            runtime.runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread
+        }) {
+            tokio::task::block_in_place(|| {});
+        }
         Ok(VmState::Continue)
     }
 
