@@ -10,11 +10,13 @@
 //! | `toml` | checked as a configuration |
 //! | `sh`, `console` | commands of `moonlark` and `curl` are run, output is compared |
 //! | `json` | parsed |
+//! | `starlark` | parsed, as Python, whose syntax it shares |
 //! | `text` | left alone |
 //!
 //! In output, `…` stands for anything. JSON is compared as values.
 
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -105,7 +107,8 @@ impl Page {
 
     /// What is wrong with the page.
     fn check(mut self) -> Vec<String> {
-        let mut broken = Vec::new();
+        let mut broken: Vec<String> =
+            starlark(&self.path, &self.blocks).err().into_iter().collect();
         for block in std::mem::take(&mut self.blocks) {
             if let Some(file) = block.file() {
                 self.project.write(file, &block.text);
@@ -117,7 +120,8 @@ impl Page {
                 "json" => serde_json::from_str::<Value>(&block.text)
                     .map(|_| ())
                     .map_err(|e| e.to_string()),
-                "text" => Ok(()),
+                // All of a page at once, above.
+                "starlark" | "text" => Ok(()),
                 other => Err(format!("a block of {other:?}, which no test runs: mark it as text")),
             };
             broken.extend(done.err().map(|why| format!("{}:{}: {why}", self.path, block.line)));
@@ -222,6 +226,30 @@ impl Page {
             .output()
             .unwrap()
     }
+}
+
+/// Parse the Starlark of a page, with the lines it has there.
+fn starlark(path: &str, blocks: &[Block]) -> Result<(), String> {
+    let mut page = String::new();
+    for block in blocks.iter().filter(|block| block.language == "starlark") {
+        let above = block.line - 1 - page.lines().count();
+        page.push_str(&"\n".repeat(above));
+        page.push_str(&block.text);
+    }
+    parses_as_python(path, &page)
+}
+
+/// Whether Python's own parser takes it.
+pub fn parses_as_python(name: &str, text: &str) -> Result<(), String> {
+    let program = "import ast, sys; ast.parse(sys.stdin.buffer.read(), sys.argv[1])";
+    let mut python = Command::new("python3")
+        .args(["-c", program, name])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("python3 is there");
+    python.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    succeed(python.wait_with_output().unwrap())
 }
 
 /// How a command went.

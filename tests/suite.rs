@@ -5,6 +5,9 @@
 mod bad_input;
 mod clients;
 mod docs;
+mod editors;
+#[cfg(target_os = "linux")]
+mod exec;
 mod harness;
 mod hostile;
 mod hostile_server;

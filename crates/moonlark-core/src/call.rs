@@ -15,6 +15,7 @@ use crate::catalog::Catalog;
 use crate::gateway::{Gateway, Permit};
 use crate::grant::Grants;
 use crate::limits::{Limits, MAX_CALL_DEPTH, Usage};
+use crate::mock::Mocks;
 use crate::problem::{Problem, Result};
 use crate::tool::{Scope, Tool};
 use crate::value::{Object, Value, shorten};
@@ -40,6 +41,8 @@ struct Root {
     usage: Usage,
     events: Option<Events>,
     progress: Mutex<Throttle>,
+    /// In a test: what stands in for the world.
+    mocks: Option<Mocks>,
     _permit: Permit,
 }
 
@@ -93,6 +96,7 @@ impl Call {
         catalog: Arc<Catalog>,
         caller: Caller,
         events: Option<Events>,
+        mocks: Option<Mocks>,
         permit: Permit,
     ) -> Call {
         Call(Arc::new(Inner {
@@ -103,6 +107,7 @@ impl Call {
                 usage: Usage::default(),
                 events,
                 progress: Mutex::new(Throttle::default()),
+                mocks,
                 _permit: permit,
             }),
             tool: String::new(),
@@ -151,6 +156,11 @@ impl Call {
     /// The snapshot that this call, and all calls it makes, see.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.0.root.catalog
+    }
+
+    /// In a test: what stands in for the world.
+    pub fn mocks(&self) -> Option<&Mocks> {
+        self.0.root.mocks.as_ref()
     }
 
     pub fn caller(&self) -> &Caller {

@@ -15,7 +15,9 @@ use tokio::time::Instant;
 
 use crate::call::{Call, Caller, Events};
 use crate::catalog::Catalog;
+use crate::content::Answer;
 use crate::limits::seconds;
+use crate::mock::Mocks;
 use crate::problem::{Code, Problem, Result};
 use crate::tool::{Body, BoxFuture, Scope, SourceKind, Tool};
 use crate::value::Value;
@@ -82,22 +84,52 @@ impl Gateway {
             problem.retry_after = Some(1);
             return Err(problem);
         }
-        Ok(Call::root(self.clone(), self.catalog(), caller, events, permit))
+        Ok(Call::root(self.clone(), self.catalog(), caller, events, None, permit))
     }
 
     /// A call that is no tool's: what a script does while it loads.
     pub fn scoped(&self, caller: Caller, scope: Arc<Scope>) -> Call {
         // Loading is ours, not a caller's: it takes nobody's place.
-        let call = Call::root(self.clone(), self.catalog(), caller, None, Permit(None));
+        let call = Call::root(self.clone(), self.catalog(), caller, None, None, Permit(None));
         call.with_scope(scope)
     }
 
-    /// Call the tool `name` as a child of `parent`.
+    /// A call that is a test: what it mocks stands in for the world.
+    pub fn test(&self, scope: Arc<Scope>, events: Option<Events>) -> Call {
+        let mocks = Some(Mocks::default());
+        let caller = Caller::new("test");
+        let call =
+            Call::root(self.clone(), self.catalog(), caller, events, mocks, Permit(None));
+        call.with_scope(scope)
+    }
+
+    /// Call the tool `name` as a child of `parent`, for its plain value.
     pub async fn call(&self, parent: &Call, name: &str, args: Value) -> Result<Value> {
+        self.ask(parent, name, args).await.map(Answer::into_plain)
+    }
+
+    /// The same, for all that the tool answers: content of any kind.
+    pub async fn ask(&self, parent: &Call, name: &str, args: Value) -> Result<Answer> {
         let tool = parent.catalog().find(name)?;
-        match self.start(parent, tool, args) {
-            Started::Done(result) => result,
-            Started::Running(future) => future.await,
+        if tool.source.kind == SourceKind::Host {
+            return match self.start(parent, tool, args) {
+                Started::Done(result) => result.map(Answer::Value),
+                Started::Running(future) => future.await.map(Answer::Value),
+            };
+        }
+        let (call, args) = admit(parent, tool, args)?;
+        run(call, tool.clone(), args).await
+    }
+
+    /// The same for a script, by the tool's name.
+    pub fn start_named(&self, parent: &Call, name: &str, args: Value) -> Started {
+        // A mock stands in for a tool that need not exist.
+        if let Some(answer) = parent.mocks().and_then(|mocks| mocks.answer(name, name, &args)) {
+            return Started::Done(answer);
+        }
+        match parent.catalog().find(name) {
+            Ok(tool) => self.start(parent, tool, args),
+            Err(problem) => Started::Done(Err(problem)),
         }
     }
 
@@ -106,23 +138,36 @@ impl Gateway {
     /// are theirs. Everything else gets a call of its own.
     pub fn start(&self, parent: &Call, tool: &Arc<Tool>, args: Value) -> Started {
         if tool.source.kind == SourceKind::Host {
+            if let Some(mocks) = parent.mocks()
+                && let Some(answer) = mocks.answer(&tool.source.name, &tool.name, &args)
+            {
+                return Started::Done(answer);
+            }
             return match &tool.body {
                 Body::Now(body) => Started::Done(body(parent, args)),
                 Body::Later(body) => Started::Running(body(parent.clone(), args)),
             };
         }
         match admit(parent, tool, args) {
-            Ok((call, args)) => Started::Running(Box::pin(run(call, tool.clone(), args))),
-            Err(problem) => {
-                record(parent, tool, &Err(problem.clone()));
-                Started::Done(Err(problem))
+            Ok((call, args)) => {
+                let ran = run(call, tool.clone(), args);
+                Started::Running(Box::pin(async { ran.await.map(Answer::into_plain) }))
             }
+            Err(problem) => Started::Done(Err(problem)),
         }
     }
 }
 
 /// Everything that can refuse a call before its body runs.
 fn admit(parent: &Call, tool: &Tool, args: Value) -> Result<(Call, Value)> {
+    let admitted = may_run(parent, tool, args);
+    if let Err(problem) = &admitted {
+        record(parent, tool, problem.code.as_str());
+    }
+    admitted
+}
+
+fn may_run(parent: &Call, tool: &Tool, args: Value) -> Result<(Call, Value)> {
     // Built-ins are how `context.search` and its siblings work: part of what
     // every script has.
     if parent.is_nested() && !parent.catalog().is_common(tool) {
@@ -132,7 +177,7 @@ fn admit(parent: &Call, tool: &Tool, args: Value) -> Result<(Call, Value)> {
     Ok((parent.enter(tool)?, args))
 }
 
-async fn run(call: Call, tool: Arc<Tool>, args: Value) -> Result<Value> {
+async fn run(call: Call, tool: Arc<Tool>, args: Value) -> Result<Answer> {
     let body = match &tool.body {
         Body::Now(body) => std::future::ready(body(&call, args)).boxed(),
         Body::Later(body) => body(call.clone(), args),
@@ -146,21 +191,21 @@ async fn run(call: Call, tool: Arc<Tool>, args: Value) -> Result<Value> {
         {
             Err(timed_out(&tool))
         }
-        Ok(Ok(result)) => result.and_then(|value| tool.check_output(value)),
+        Ok(Ok(result)) => result
+            .map(|value| tool.scope.secrets.redact_result(value))
+            .and_then(Answer::of)
+            .and_then(|answer| tool.check_output(answer)),
         Ok(Err(_panic)) => {
             Err(Problem::internal(format!("tool '{}' failed inside Moonlark", tool.name))
                 .hint("this is a defect of Moonlark: please report it with the server's log"))
         }
         Err(_elapsed) => Err(timed_out(&tool)),
     };
-    let result = match result {
-        Ok(value) => Ok(tool.scope.secrets.redact_result(value)),
-        Err(mut problem) => {
-            tool.scope.secrets.redact_problem(&mut problem);
-            Err(problem)
-        }
-    };
-    record(&call, &tool, &result);
+    let result = result.map_err(|mut problem| {
+        tool.scope.secrets.redact_problem(&mut problem);
+        problem
+    });
+    record(&call, &tool, result.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok"));
     result
 }
 
@@ -172,11 +217,7 @@ fn timed_out(tool: &Tool) -> Problem {
     )
 }
 
-fn record(call: &Call, tool: &Tool, result: &Result<Value>) {
-    let code = match result {
-        Ok(_) => "ok",
-        Err(problem) => problem.code.as_str(),
-    };
+fn record(call: &Call, tool: &Tool, code: &str) {
     tracing::debug!(
         target: "call",
         tool = tool.name,

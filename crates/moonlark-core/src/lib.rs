@@ -5,14 +5,19 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod authored;
 pub mod call;
 pub mod catalog;
+pub mod content;
 pub mod gateway;
 pub mod grant;
 pub mod limits;
+pub mod mock;
 pub mod module;
 pub mod nearest;
+mod params;
 pub mod problem;
+pub mod render;
 pub mod schema;
 pub mod secret;
 pub mod tool;

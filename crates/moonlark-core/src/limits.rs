@@ -12,6 +12,8 @@ pub struct Limits {
     pub timeout: Duration,
     /// Bytes of one script VM.
     pub memory: usize,
+    /// Calls and loop rounds of one Starlark script.
+    pub steps: u64,
     /// Tool calls that a call may cause, over all levels.
     pub calls: u32,
     /// Calls in flight at once.
@@ -31,6 +33,7 @@ impl Default for Limits {
         Self {
             timeout: Duration::from_secs(30),
             memory: 64 * MB,
+            steps: 1_000_000_000,
             calls: 100,
             parallel: 16,
             logs: MB as u64,

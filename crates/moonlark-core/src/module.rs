@@ -25,6 +25,21 @@ pub struct Module {
     pub constants: Vec<Constant>,
     /// The module is itself the function: `sleep(1)`.
     pub callable: bool,
+    /// Its functions only compute: they touch nothing and look at nothing of
+    /// the call but its limits, so an engine may run them wherever its script
+    /// runs.
+    pub pure: bool,
+    /// The one language whose scripts see it; all do when there is none.
+    pub only: Option<Language>,
+    /// Only tests see it.
+    pub only_in_tests: bool,
+}
+
+/// A language that scripts are written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Language {
+    Luau,
+    Starlark,
 }
 
 #[derive(Clone)]
@@ -75,7 +90,16 @@ pub enum Outcome {
 
 impl Module {
     pub fn new(name: &'static str, doc: &'static str) -> Self {
-        Self { name, doc, functions: Vec::new(), constants: Vec::new(), callable: false }
+        Self {
+            name,
+            doc,
+            functions: Vec::new(),
+            constants: Vec::new(),
+            callable: false,
+            pure: false,
+            only: None,
+            only_in_tests: false,
+        }
     }
 
     /// A function that computes and returns.
@@ -129,6 +153,32 @@ impl Module {
     pub fn callable(mut self) -> Self {
         self.callable = true;
         self
+    }
+
+    /// Its functions only compute; see the field of that name.
+    #[must_use]
+    pub fn pure(mut self) -> Self {
+        self.pure = true;
+        self
+    }
+
+    /// Scripts of other languages do not see it: they have their own.
+    #[must_use]
+    pub fn only_for(mut self, language: Language) -> Self {
+        self.only = Some(language);
+        self
+    }
+
+    /// Only scripts that are tests see it.
+    #[must_use]
+    pub fn only_in_tests(mut self) -> Self {
+        self.only_in_tests = true;
+        self
+    }
+
+    /// Whether scripts of this language see it.
+    pub fn is_for(&self, language: Language) -> bool {
+        self.only.is_none_or(|only| only == language)
     }
 
     #[must_use]

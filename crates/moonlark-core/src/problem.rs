@@ -8,6 +8,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::content::Content;
+
 /// One line per code: its meaning, its name here, its word on the wire. The
 /// meaning is the doc comment and the text of the reference page alike.
 macro_rules! codes {
@@ -136,6 +138,8 @@ pub struct Problem {
     pub hint: Option<String>,
     /// For [`Code::RateLimited`]: seconds until it is worth trying again.
     pub retry_after: Option<u64>,
+    /// What the tool itself answered while failing.
+    pub content: Option<Box<Content>>,
     retryable: Option<bool>,
 }
 
@@ -150,6 +154,7 @@ impl Problem {
             place: None,
             hint: None,
             retry_after: None,
+            content: None,
             retryable: None,
         }
     }

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::call::Call;
+use crate::content::Answer;
 use crate::grant::Grants;
 use crate::limits::Limits;
 use crate::problem::{Place, Problem, Result};
@@ -69,11 +70,13 @@ pub enum SourceKind {
     Builtin,
     /// A Lua script in the tools folder or the configuration.
     Script,
+    /// A Starlark file in the extensions folder.
+    Extension,
 }
 
 /// What the calls of one source may do and use: its grants, limits,
 /// configuration, and the secrets in that.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Scope {
     pub grants: Grants,
     pub limits: Limits,
@@ -142,13 +145,18 @@ impl Tool {
     }
 
     /// Hold the tool to its own output schema.
-    pub(crate) fn check_output(&self, value: Value) -> Result<Value> {
-        match self.output.as_ref().map(|output| output.violations(&value, "field")) {
-            Some(Err(message)) => Err(Problem::tool_error(format!(
+    pub(crate) fn check_output(&self, answer: Answer) -> Result<Answer> {
+        let Some(output) = &self.output else { return Ok(answer) };
+        let checked = match &answer {
+            Answer::Value(value) => output.violations(value, "field"),
+            Answer::Content(_) => output.violations(&answer.clone().into_plain(), "field"),
+        };
+        match checked {
+            Ok(()) => Ok(answer),
+            Err(message) => Err(Problem::tool_error(format!(
                 "the result does not match tool.output: {message}"
             ))
             .at(Place::file(self.source.name.clone()))),
-            _ => Ok(value),
         }
     }
 

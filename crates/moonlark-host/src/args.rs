@@ -81,3 +81,12 @@ pub(crate) fn fits(call: &Call, bytes: usize) -> Result<()> {
     }
     Ok(())
 }
+
+/// Where in a text, for messages: `line 2, column 5`. Both count from 1.
+pub(crate) fn line_and_column(text: &str, at: usize) -> String {
+    let before = text.as_bytes().get(..at).unwrap_or(text.as_bytes());
+    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let column = String::from_utf8_lossy(&before[start..]).chars().count() + 1;
+    format!("line {line}, column {column}")
+}

@@ -13,6 +13,7 @@ use crate::args::fits;
 
 pub(crate) fn module() -> Module {
     Module::new("base64", "Encode and decode Base64.")
+        .pure()
         .function("encode", "Encode text or bytes as Base64.", encode)
         .example(json!({"data": "hi"}), json!("aGk="))
         .example(json!({"data": ""}), json!(""))

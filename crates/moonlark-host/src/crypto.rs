@@ -13,6 +13,7 @@ use crate::args::Nothing;
 
 pub(crate) fn module() -> Module {
     Module::new("crypto", "Hash, sign, compare, and make random values.")
+        .pure()
         .function("sha256", "The SHA-256 digest, in lower-case hexadecimal.", sha256)
         .example(
             json!({"data": "abc"}),

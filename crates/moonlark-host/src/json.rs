@@ -13,6 +13,7 @@ use crate::args::{List, fits};
 
 pub(crate) fn module() -> Module {
     Module::new("json", "Encode and decode JSON.")
+        .pure()
         .constant("null", "JSON's null, where a missing value will not do.", Value::Null)
         .function("encode", "Encode a value as JSON text.", encode)
         .example(json!({"value": {"a": [1, 2.5, null]}}), json!(r#"{"a":[1,2.5,null]}"#))

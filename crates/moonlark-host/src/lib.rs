@@ -11,22 +11,33 @@
 mod args;
 mod base64;
 mod crypto;
+mod csv;
 mod env;
+mod exec;
 mod fs;
+mod html;
 mod http;
 mod json;
 mod log;
+mod math;
+mod pool;
+mod postgres;
 mod progress;
 mod regex;
 mod sleep;
+mod sql;
+mod sqlite;
 mod time;
+mod toml;
 mod url;
+mod yaml;
 
 #[cfg(test)]
 mod examples;
 #[cfg(test)]
 mod testing;
 
+pub use exec::supervise_if_asked;
 use moonlark_core::Module;
 
 /// Every host module, in the order the reference lists them.
@@ -37,11 +48,19 @@ pub fn all() -> Vec<Module> {
         log::module(),
         env::module(),
         fs::module(),
+        exec::module(),
+        sqlite::module(),
+        postgres::module(),
         base64::module(),
         crypto::module(),
         time::module(),
         regex::module(),
         url::module(),
+        toml::module(),
+        yaml::module(),
+        csv::module(),
+        html::module(),
+        math::module(),
         sleep::module(),
         progress::module(),
     ]

@@ -20,6 +20,7 @@ pub(crate) fn module() -> Module {
         "Search and replace with regular expressions: Perl's syntax without look-around and \
          back-references. Positions count bytes from 1 and the last is included, as in Lua.",
     )
+    .pure()
     .function("is_match", "Whether the pattern occurs in the text.", is_match)
     .example(json!({"pattern": "^\\d+$", "text": "42"}), json!(true))
     .fails(json!({"pattern": "(", "text": ""}), "unclosed group")

@@ -17,6 +17,7 @@ use crate::args::Nothing;
 
 pub(crate) fn module() -> Module {
     Module::new("time", "Read the clock; write and read times. Times are Unix seconds.")
+        .pure()
         .function("now", "The time now, in seconds since 1970 with a fraction.", now)
         .varies(json!({}))
         .function("format", "Write a time as text, as RFC 3339 unless a format is given.", format)

@@ -16,6 +16,7 @@ pub(crate) use escape::query_string;
 
 pub(crate) fn module() -> Module {
     Module::new("url", "Take web addresses apart and put them together.")
+        .pure()
         .function("parse", "Take an address apart.", parse)
         .example(
             json!({"text": "https://example.com/a%20b?tag=x&tag=y&q=a+b#top"}),

@@ -161,10 +161,7 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> 
         lua.create_function(move |lua, (name, args): (Lv, Lv)| {
             let call = host.call()?;
             let started = tool_call(&host.bridge, &call, &name, &args)
-                .and_then(|(name, args)| {
-                    let tool = call.catalog().find(&name)?;
-                    Ok(call.gateway().start(&call, tool, args))
-                })
+                .map(|(name, args)| call.gateway().start_named(&call, &name, args))
                 .unwrap_or_else(|problem| Started::Done(Err(problem)));
             host.answer(lua, started)
         })?,

@@ -9,7 +9,6 @@ mod bridge;
 mod engine;
 mod errors;
 mod host;
-mod params;
 mod prelude;
 mod script;
 mod tool_table;

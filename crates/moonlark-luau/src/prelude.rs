@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use mlua::chunk::Compiler;
-use moonlark_core::module::{Function, Module};
+use moonlark_core::module::{Function, Language, Module};
 use moonlark_core::{Problem, Result, Value};
 
 pub(crate) struct Prelude {
@@ -16,7 +16,7 @@ impl Prelude {
     pub(crate) fn new(modules: &[Module]) -> Result<Arc<Prelude>> {
         let mut functions = Vec::new();
         let mut source = include_str!("prelude.luau").to_owned();
-        for module in modules {
+        for module in modules.iter().filter(|module| module.is_for(Language::Luau)) {
             write_module(&mut source, module, &mut functions);
         }
         source.push_str(include_str!("prelude_end.luau"));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
 use mlua::chunk::Compiler;
+use moonlark_core::authored;
 use moonlark_core::tool::{Body, Scope, Source, Tool};
 use moonlark_core::{Call, Caller, Gateway, Place, Problem, Result, Value};
 use parking_lot::Mutex;
@@ -27,7 +28,7 @@ pub struct Script {
     pub text: String,
     /// The name it has in the configuration, if it is there.
     pub configured: Option<String>,
-    pub scope: Arc<Scope>,
+    pub scope: Scope,
     /// What it may do while it loads.
     pub loading: Arc<Scope>,
 }
@@ -110,32 +111,12 @@ impl Luau {
         let header = tokio::time::timeout_at(deadline, loaded)
             .await
             .unwrap_or_else(|_| Err(Problem::new(moonlark_core::Code::Timeout, "")))
-            .map_err(|problem| at_load(problem, &file))?;
+            .map_err(|problem| authored::at_load(problem, &file, "tool.execute"))?;
         let warm = Arc::new(Warm { code, vms: ArrayQueue::new(WARM), engine: self.clone() });
         let source = Source { kind: moonlark_core::tool::SourceKind::Script, name: file };
         let body = Body::later(move |call, args| execute(warm.clone(), call, args));
         header.into_tool(configured, Arc::new(source), scope, body)
     }
-}
-
-/// A script that cannot load is a bad script, whatever stopped it; limits and
-/// denials keep their code.
-fn at_load(mut problem: Problem, file: &str) -> Problem {
-    use moonlark_core::Code::{Cancelled, Denied, Internal, Limit, Timeout};
-    if problem.code == Timeout {
-        problem.message = "the script did not finish loading in time".to_owned();
-    }
-    if problem.code == Denied {
-        problem.hint = Some(
-            "while a script loads it can only read its own files: move this into tool.execute"
-                .to_owned(),
-        );
-    }
-    if !matches!(problem.code, Timeout | Limit | Denied | Internal | Cancelled) {
-        problem.code = moonlark_core::Code::BadScript;
-    }
-    problem.place.get_or_insert_with(|| Place::file(file));
-    problem
 }
 
 struct Warm {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use moonlark_core::call::{Events, Level};
+use moonlark_core::content::{Answer, Content};
 use moonlark_core::{Call, Caller, Code, Event, Gateway, Problem, Value};
 use parking_lot::Mutex;
 use rmcp::model::{
@@ -106,7 +107,7 @@ impl Mcp {
         &self,
         request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Value, Problem> {
+    ) -> Result<Answer, Problem> {
         let caller =
             Caller { surface: "mcp", client: context.client_info().map(|client| client.name) };
         let args = Value::from_json(request.arguments.unwrap_or_default().into())?;
@@ -114,7 +115,7 @@ impl Mcp {
         let rank = self.log_rank(context);
         if token.is_none() && rank.is_none() {
             let call = self.gateway.open(caller, None)?;
-            return self.gateway.call(&call, &request.name, args).await;
+            return self.gateway.ask(&call, &request.name, args).await;
         }
         // Bounded by the limits on log output and by the thinning of progress.
         let (sender, mut receiver) = mpsc::unbounded_channel();
@@ -122,7 +123,7 @@ impl Mcp {
             let _ = sender.send(event);
         });
         let call: Call = self.gateway.open(caller, Some(events))?;
-        let mut result = std::pin::pin!(self.gateway.call(&call, &request.name, args));
+        let mut result = std::pin::pin!(self.gateway.ask(&call, &request.name, args));
         let ended = loop {
             tokio::select! {
                 biased;
@@ -189,7 +190,7 @@ impl ServerHandler for Mcp {
             // Dropping the call stops everything it started.
             () = context.ct.cancelled() => Err(Problem::new(Code::Cancelled, "the client cancelled the call")),
         };
-        match ended.and_then(|value| succeed(value, any_structure)) {
+        match ended.and_then(|answer| succeed(answer, any_structure)) {
             Ok(result) => Ok(CallToolResponse::Complete(result)),
             // An unknown tool is a mistake in the request, not in the tool.
             Err(problem) if problem.code == Code::NotFound => Err(ErrorData::new(
@@ -256,7 +257,20 @@ fn is_modern(context: &RequestContext<RoleServer>) -> bool {
 }
 
 /// The result as text, and as structure where the client can take it.
-fn succeed(value: Value, any_structure: bool) -> Result<CallToolResult, Problem> {
+fn succeed(answer: Answer, any_structure: bool) -> Result<CallToolResult, Problem> {
+    let value = match answer {
+        Answer::Value(value) => value,
+        Answer::Content(content) => {
+            let structured = content.structured.clone();
+            let mut result = CallToolResult::success(blocks(content)?);
+            if let Some(value) = structured
+                && (any_structure || matches!(value, Value::Object(_)))
+            {
+                result.structured_content = Some(value.into_json("result.structuredContent")?);
+            }
+            return Ok(result);
+        }
+    };
     let text = match &value {
         Value::Str(text) => text.clone(),
         other => other.encode_json("result")?,
@@ -268,7 +282,28 @@ fn succeed(value: Value, any_structure: bool) -> Result<CallToolResult, Problem>
     Ok(result)
 }
 
+/// Content as the SDK has it.
+fn blocks(content: Content) -> Result<Vec<ContentBlock>, Problem> {
+    let block = |(index, block): (usize, Value)| {
+        let at = format!("result.content[{index}]");
+        serde_json::from_value(block.into_json(&at)?)
+            .map_err(|error| Problem::tool_error(format!("{at} is not MCP content: {error}")))
+    };
+    content.blocks.into_iter().enumerate().map(block).collect()
+}
+
 fn fail(problem: &Problem) -> CallToolResult {
+    // A tool that says itself how it failed is passed on as it is.
+    if let Some(content) = &problem.content
+        && let Ok(blocks) = blocks((**content).clone())
+    {
+        let mut result = CallToolResult::error(blocks);
+        result.structured_content = content
+            .structured
+            .clone()
+            .and_then(|value| value.into_json("result.structuredContent").ok());
+        return result;
+    }
     let mut result = CallToolResult::error(vec![ContentBlock::text(problem.to_string())]);
     result.structured_content = Some(json!({ "error": problem.to_json() }));
     result

@@ -8,12 +8,14 @@ mod check;
 mod completions;
 mod config;
 mod demo;
+mod docs;
 mod doctor;
 mod serve;
 mod stdio;
 mod template;
 mod tool;
 mod tool_test;
+mod types;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -24,6 +26,8 @@ use moonlark_core::{Problem, Value};
 use tracing_subscriber::EnvFilter;
 
 use crate::project::Project;
+
+pub use types::{Definitions, definitions};
 
 /// One binary between AI agents and everything they may call.
 #[derive(Parser)]
@@ -64,6 +68,10 @@ enum Command {
     /// Write, try and list tool scripts.
     #[command(subcommand)]
     Tool(tool::Tool),
+    /// Explain a module, a function or a tool.
+    Docs(docs::Docs),
+    /// Write type definitions and settings for editors.
+    Types(types::Types),
     /// Load scripts and configuration without running a tool.
     Check(check::Check),
     /// Look at the configuration.
@@ -141,6 +149,8 @@ async fn run(cli: Cli) -> Done {
         Command::Stdio => stdio::run(&global).await,
         Command::Call(call) => call.run(&global).await,
         Command::Tool(tool) => tool.run(&global).await,
+        Command::Docs(docs) => docs.run(&global).await,
+        Command::Types(types) => types.run(&global),
         Command::Check(check) => check.run(&global).await,
         Command::Config(config) => config.run(&global),
         Command::Doctor => doctor::run(&global).await,

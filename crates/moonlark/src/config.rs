@@ -36,6 +36,7 @@ pub struct Config {
     pub server: Server,
     pub limits: LimitsConfig,
     pub tools: Tools,
+    pub extensions: Extensions,
 }
 
 /// Where the HTTP server listens and whom it answers.
@@ -66,6 +67,9 @@ pub struct LimitsConfig {
     pub timeout: Seconds,
     /// Memory of one script.
     pub memory: Size,
+    /// Calls and loop rounds of one Starlark script.
+    #[schemars(range(min = 1, max = 1_000_000_000_000_u64))]
+    pub steps: u64,
     /// Tool calls that one call may cause.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub calls: u32,
@@ -100,6 +104,10 @@ pub struct ToolLimits {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Size")]
     pub memory: Option<Size>,
+    /// Calls and loop rounds of one Starlark script.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64", range(min = 1, max = 1_000_000_000_000_u64), example = 1_000_000)]
+    pub steps: Option<u64>,
     /// Tool calls that one call may cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u32", range(min = 0, max = 1_000_000), example = 100)]
@@ -151,6 +159,46 @@ pub struct ScriptTool {
     pub config: ScriptConfig,
 }
 
+/// Where Starlark extensions are found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Extensions {
+    /// The folder whose `*.star` files, at any depth, are extensions. They may
+    /// `load()` each other. Files whose names begin with `_` are only loaded.
+    #[schemars(length(min = 1))]
+    pub dir: String,
+    /// Reload an extension when one of its files changes.
+    pub watch: bool,
+    /// Extensions with a configuration of their own, by file name without
+    /// `.star`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub script: BTreeMap<String, ScriptExtension>,
+}
+
+/// The extension `NAME`. Every key that is not listed here is the extension's
+/// own and reaches its handlers as `context.config`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = reserve)]
+pub struct ScriptExtension {
+    /// The file inside the extensions folder; when not set, `NAME.star`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1), example = &"github/issues.star")]
+    pub path: Option<String>,
+    /// Seconds until a call is ended; when not set, those of `[limits]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Seconds")]
+    pub timeout: Option<Seconds>,
+    /// What the extension may reach, as grants such as `exec:git`,
+    /// `net:api.github.com`, `env:NAME`, `sql:write` and `tool:jira.*`.
+    #[serde(default)]
+    #[schemars(example = ["exec:git"])]
+    pub allow: Vec<String>,
+    /// All other keys. They are never serialised, since some are secrets.
+    #[serde(flatten, skip_serializing)]
+    #[schemars(with = "Map<String, Value>")]
+    pub config: ScriptConfig,
+}
+
 /// Keys that a script table will have one day, with what is missing until then.
 /// They must not fall through to the script's own configuration: an operator
 /// who writes `approve = true` would believe that calls are being held.
@@ -187,6 +235,7 @@ impl Default for LimitsConfig {
         Self {
             timeout: Seconds::new(30),
             memory: Size::mb(64),
+            steps: 1_000_000_000,
             calls: 100,
             parallel: 16,
             logs: Size::mb(1),
@@ -196,6 +245,12 @@ impl Default for LimitsConfig {
             runs: 4000,
             tools: BTreeMap::new(),
         }
+    }
+}
+
+impl Default for Extensions {
+    fn default() -> Self {
+        Self { dir: "extensions".to_owned(), watch: true, script: BTreeMap::new() }
     }
 }
 

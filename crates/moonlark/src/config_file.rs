@@ -18,11 +18,13 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use moonlark_core::problem::{Place, Problem};
+use moonlark_core::value::{ReadError, Value};
 use toml::de::DeTable;
 
 use crate::config::{Config, schema};
 use check::Checked;
 use finding::Finding;
+use key_path::KeyPath;
 
 pub use show::show;
 
@@ -151,13 +153,21 @@ fn syntax(error: &toml::de::Error, text: &str) -> Finding {
 /// What has passed the check deserialises; a difference between the two would
 /// be a defect, and is reported with the key.
 fn build(checked: Checked) -> Result<Config, Vec<Finding>> {
-    let mut config: Config = serde_path_to_error::deserialize(checked.value).map_err(|error| {
-        let problem = Problem::bad_config(format!("{}: {}", error.path(), error.inner()))
+    let defect = |message: String| {
+        let problem = Problem::bad_config(message)
             .hint("the reference of the configuration says what this key takes");
         vec![Finding { offset: None, problem }]
-    })?;
-    for (name, script) in &mut config.tools.script {
-        script.config.secrets = secret::secrets(name, &script.config.values, &checked.expanded);
+    };
+    let value = Value::from_json(checked.value).map_err(|problem| defect(problem.message))?;
+    let mut config: Config = value
+        .read()
+        .map_err(|ReadError { path, message }| defect(format!("{path}: {message}")))?;
+    let tools = config.tools.script.iter_mut().map(|(name, it)| ("tools", name, &mut it.config));
+    let extensions =
+        config.extensions.script.iter_mut().map(|(name, it)| ("extensions", name, &mut it.config));
+    for (table, name, own) in tools.chain(extensions) {
+        let table = KeyPath::of([table, "script", name]);
+        own.secrets = secret::secrets(&table, &own.values, &checked.expanded);
     }
     Ok(config)
 }

@@ -6,6 +6,7 @@ pub mod builtin;
 pub mod cli;
 pub mod config;
 pub mod config_file;
+pub mod extensions;
 pub mod project;
 pub mod reload;
 pub mod scripts;

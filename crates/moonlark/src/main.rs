@@ -1,5 +1,10 @@
 //! `moonlark`: see `cli` for the commands.
 
 fn main() -> std::process::ExitCode {
+    // Hidden modes of the same binary come before everything else.
+    moonlark_host::supervise_if_asked();
+    if std::env::args_os().nth(1).is_some_and(|mode| mode == moonlark_starlark::worker::MODE) {
+        return moonlark_starlark::worker::main(moonlark_host::all());
+    }
     moonlark::cli::main()
 }

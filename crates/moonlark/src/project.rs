@@ -8,14 +8,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::StreamExt;
-use moonlark_core::{Catalog, Gateway, Module, Problem, Result};
+use moonlark_core::{Catalog, Gateway, Module, Place, Problem, Result};
 use moonlark_luau::Luau;
+use moonlark_starlark::Starlark;
 use tokio::sync::Mutex;
 
 use crate::builtin;
 use crate::config::Config;
 use crate::config_file::{self, Loaded};
-use crate::scripts::{self, Entries, Entry, Found};
+use crate::extensions;
+use crate::scripts::{self, Entries, Entry, Found, Kind};
 
 /// Scripts loaded at the same time.
 const LOADING: usize = 16;
@@ -26,7 +28,8 @@ pub struct Project {
     explicit: Option<PathBuf>,
     cwd: PathBuf,
     modules: Arc<Vec<Module>>,
-    engine: Luau,
+    pub(crate) luau: Luau,
+    pub(crate) starlark: Starlark,
     state: Mutex<State>,
 }
 
@@ -49,14 +52,16 @@ impl Project {
     pub async fn open(explicit: Option<&Path>, cwd: &Path) -> Result<Project, Vec<Problem>> {
         let loaded = read_config(explicit, cwd)?;
         let modules = Arc::new(moonlark_host::all());
-        let engine = Luau::new(&modules).map_err(|problem| vec![problem])?;
+        let luau = Luau::new(&modules).map_err(|problem| vec![problem])?;
+        let starlark = Starlark::new(own_binary(), &modules);
         let empty = Catalog::new(modules.clone(), Vec::new(), &[], Vec::new());
         let project = Project {
             gateway: Gateway::new(empty, loaded.config.limits.runs as usize),
             explicit: explicit.map(Path::to_owned),
             cwd: cwd.to_owned(),
             modules,
-            engine,
+            luau,
+            starlark,
             state: Mutex::new(State {
                 loaded,
                 config_problems: Vec::new(),
@@ -104,10 +109,15 @@ impl Project {
     pub async fn folders(&self) -> Vec<PathBuf> {
         let state = self.state.lock().await;
         let loaded = &state.loaded;
-        let mut folders =
-            vec![self.cwd.clone(), loaded.root.clone(), loaded.root.join(&loaded.config.tools.dir)];
+        let mut folders = vec![self.cwd.clone(), loaded.root.clone()];
         folders.extend(loaded.path.iter().filter_map(|path| Some(path.parent()?.to_owned())));
-        folders.extend(state.scripts.keys().filter_map(|path| Some(path.parent()?.to_owned())));
+        if loaded.config.tools.watch {
+            folders.push(loaded.root.join(&loaded.config.tools.dir));
+            folders.extend(state.scripts.keys().filter_map(|path| Some(path.parent()?.to_owned())));
+        }
+        if loaded.config.extensions.watch {
+            folders.extend(extensions::folders(&loaded.root.join(&loaded.config.extensions.dir)));
+        }
         folders.sort();
         folders.dedup();
         folders
@@ -122,7 +132,8 @@ impl Project {
         let (found, mut problems) = scripts::find(&state.loaded);
         let config = &state.loaded.config;
         let old = std::mem::take(&mut state.scripts);
-        let order: Vec<PathBuf> = found.iter().map(|found| found.path.clone()).collect();
+        let order: Vec<(PathBuf, String)> =
+            found.iter().map(|found| (found.path.clone(), found.file.clone())).collect();
 
         let loads = found.into_iter().map(|found| async {
             let entry = self.load_one(&found, config, old.get(&found.path)).await;
@@ -140,7 +151,9 @@ impl Project {
                     Some(_) => format!("{} changed", found.file),
                     None => format!("{} added", found.file),
                 }),
-                Loading::Failed(ref problem, _) => report.problems.push(problem.clone()),
+                Loading::Failed(Entry { ref problem, .. }) => {
+                    report.problems.extend(problem.clone());
+                }
             }
             let previous = old.get(&found.path);
             entries.insert(found.path, loading.into_entry(previous));
@@ -154,9 +167,11 @@ impl Project {
         problems.extend(state.config_problems.iter().cloned());
         report.problems.extend(state.config_problems.iter().cloned());
         let mut tools = builtin::tools()?;
-        for entry in order.iter().filter_map(|path| entries.get(path)) {
+        for (path, file) in &order {
+            let Some(entry) = entries.get(path) else { continue };
             problems.extend(entry.problem.clone());
-            tools.extend(entry.tool.clone());
+            problems.extend(is_idle(path, file, entry, &entries));
+            tools.extend(entry.tools.iter().cloned());
         }
         state.scripts = entries;
         let catalog = Catalog::new(self.modules.clone(), tools, &builtin::REPLACEABLE, problems);
@@ -172,49 +187,109 @@ impl Project {
     }
 
     async fn load_one(&self, found: &Found, config: &Config, old: Option<&Entry>) -> Loading {
-        let text = match scripts::read(found) {
-            Ok(text) => text,
-            Err(problem) => return Loading::Failed(problem, String::new()),
+        let fingerprint = scripts::fingerprint(found, config);
+        let same = |text: &dyn Fn(&str) -> Result<String>| {
+            old.is_some_and(|old| {
+                let is_same = |(file, was): (&String, &String)| {
+                    text(file).unwrap_or_default() == *was
+                };
+                old.fingerprint == fingerprint
+                    && !old.texts.is_empty()
+                    && old.texts.iter().all(is_same)
+            })
         };
-        let fingerprint = scripts::fingerprint(found, &text, config);
-        if old.is_some_and(|old| old.fingerprint == fingerprint) {
-            return Loading::Same;
-        }
-        let loaded = match scripts::prepare(found, text, config) {
-            Ok(script) => self.engine.load(script, &self.gateway).await,
-            Err(problem) => Err(problem),
+        let mut entry = Entry { fingerprint: fingerprint.clone(), ..Entry::default() };
+        let loaded = match &found.kind {
+            Kind::Tool => {
+                if same(&|_| scripts::read(found)) {
+                    return Loading::Same;
+                }
+                let text = scripts::read(found);
+                entry.texts.insert(found.file.clone(), text.clone().unwrap_or_default());
+                match text.and_then(|text| scripts::prepare(found, text, config)) {
+                    Ok(script) => self.luau.load(script, &self.gateway).await.map(|tool| vec![tool]),
+                    Err(problem) => Err(problem),
+                }
+            }
+            Kind::Extension(folder) => {
+                if same(&*extensions::files(folder)) {
+                    return Loading::Same;
+                }
+                match extensions::prepare(found, folder, config) {
+                    Ok(extension) => {
+                        let (loaded, texts) = self.starlark.load(extension, &self.gateway).await;
+                        entry.texts = texts;
+                        loaded.map(|loaded| {
+                            entry.library = loaded.library;
+                            loaded.tools
+                        })
+                    }
+                    Err(problem) => Err(problem),
+                }
+            }
         };
         match loaded {
-            Ok(tool) => {
-                Loading::New(Entry { fingerprint, tool: Some(Arc::new(tool)), problem: None })
+            Ok(tools) => {
+                entry.tools = tools.into_iter().map(Arc::new).collect();
+                Loading::New(entry)
             }
-            Err(problem) => Loading::Failed(problem, fingerprint),
+            Err(problem) => {
+                entry.problem = Some(problem);
+                Loading::Failed(entry)
+            }
         }
     }
+}
+
+/// A file that is no extension and that no extension loads is a mistake.
+fn is_idle(path: &Path, file: &str, entry: &Entry, all: &Entries) -> Option<Problem> {
+    let (name, _) = entry.texts.iter().next().filter(|_| entry.library)?;
+    let name = entry.texts.keys().find(|name| file.ends_with(name.as_str())).unwrap_or(name);
+    let used = all.iter().any(|(other, it)| other != path && it.texts.contains_key(name));
+    let problem = || {
+        Problem::bad_script("the file defines no function describe_extension")
+            .at(Place::file(file))
+            .hint("define it, or begin the file's name with _ if others are to load it")
+    };
+    (!used).then(problem)
 }
 
 enum Loading {
     Same,
     New(Entry),
-    Failed(Problem, String),
+    Failed(Entry),
 }
 
 impl Loading {
     fn into_entry(self, old: Option<&Entry>) -> Entry {
         match self {
             Loading::New(entry) => entry,
-            Loading::Failed(problem, fingerprint) => Entry {
-                fingerprint,
-                tool: old.and_then(|old| old.tool.clone()),
-                problem: Some(problem),
+            // The last good version stays.
+            Loading::Failed(entry) => Entry {
+                tools: old.map(|old| old.tools.clone()).unwrap_or_default(),
+                ..entry
             },
-            Loading::Same => Entry {
-                fingerprint: old.map(|old| old.fingerprint.clone()).unwrap_or_default(),
-                tool: old.and_then(|old| old.tool.clone()),
-                problem: old.and_then(|old| old.problem.clone()),
+            Loading::Same => match old {
+                Some(old) => Entry {
+                    fingerprint: old.fingerprint.clone(),
+                    texts: old.texts.clone(),
+                    tools: old.tools.clone(),
+                    library: old.library,
+                    problem: old.problem.clone(),
+                },
+                None => Entry::default(),
             },
         }
     }
+}
+
+/// This very binary, which is its own worker. The link of the kernel holds even
+/// when the file was replaced by a newer version.
+fn own_binary() -> PathBuf {
+    if cfg!(target_os = "linux") {
+        return PathBuf::from("/proc/self/exe");
+    }
+    std::env::current_exe().unwrap_or_else(|_| PathBuf::from("moonlark"))
 }
 
 fn read_config(explicit: Option<&Path>, cwd: &Path) -> Result<Loaded, Vec<Problem>> {

@@ -22,7 +22,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// so) and on SIGHUP, until the task is dropped.
 pub async fn watch(project: Arc<Project>) {
     let (sender, events) = mpsc::channel::<()>(1);
-    if !project.config().await.tools.watch {
+    let config = project.config().await;
+    if !config.tools.watch && !config.extensions.watch {
         // Only a signal reloads; the sender is kept so that waiting goes on.
         return on_events(project, events, None, Some(sender)).await;
     }

@@ -1,4 +1,4 @@
-//! Lua tool scripts on disk: which there are, and what each may do.
+//! Scripts on disk: which there are, and what each may do.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,31 +13,45 @@ use moonlark_core::tool::Scope;
 use moonlark_core::{Place, Problem, Result, Value};
 use moonlark_luau::{MAX_SOURCE, Script};
 
-use crate::config::{Config, ScriptTool};
+use crate::config::{Config, ScriptConfig, Seconds};
 use crate::config_file::Loaded;
+use crate::extensions::{self, Folder};
 
-/// A script that should be a tool.
+/// A script found on disk.
 #[derive(Debug)]
 pub struct Found {
     pub path: PathBuf,
     /// Relative to the project where it lies inside.
     pub file: String,
-    /// Its key under `[tools.script]`, if it has one.
+    /// Its key under `[tools.script]` or `[extensions.script]`, if it has one.
     pub configured: Option<String>,
+    pub kind: Kind,
 }
 
-/// All scripts: those in the configuration by name, then those in the tools
-/// folder by file name.
+/// What a script is to become.
+#[derive(Debug, Clone)]
+pub enum Kind {
+    /// A Lua tool.
+    Tool,
+    /// A Starlark extension, one of the files of a folder.
+    Extension(Folder),
+}
+
+impl Found {
+    /// A Lua script outside what the project would find by itself.
+    pub fn tool(path: PathBuf, file: String, configured: Option<String>) -> Self {
+        Self { path, file, configured, kind: Kind::Tool }
+    }
+}
+
+/// All scripts: those in the configuration by name, then those in the folders
+/// by file name; tools first.
 pub fn find(loaded: &Loaded) -> (Vec<Found>, Vec<Problem>) {
     let mut problems = Vec::new();
     let mut found: Vec<Found> = Vec::new();
     for (name, script) in &loaded.config.tools.script {
         let path = loaded.root.join(&script.path);
-        found.push(Found {
-            file: shown(&loaded.root, &path),
-            path,
-            configured: Some(name.clone()),
-        });
+        found.push(Found::tool(path.clone(), shown(&loaded.root, &path), Some(name.clone())));
     }
     let dir = loaded.root.join(&loaded.config.tools.dir);
     match in_folder(&dir) {
@@ -46,7 +60,7 @@ pub fn find(loaded: &Loaded) -> (Vec<Found>, Vec<Problem>) {
                 found.iter().filter_map(|f| f.path.canonicalize().ok()).collect();
             for path in paths {
                 if !path.canonicalize().is_ok_and(|path| taken.contains(&path)) {
-                    found.push(Found { file: shown(&loaded.root, &path), path, configured: None });
+                    found.push(Found::tool(path.clone(), shown(&loaded.root, &path), None));
                 }
             }
         }
@@ -56,6 +70,7 @@ pub fn find(loaded: &Loaded) -> (Vec<Found>, Vec<Problem>) {
                 .at(Place::file(loaded.config.tools.dir.clone())),
         ),
     }
+    extensions::find(loaded, &mut found, &mut problems);
     (found, problems)
 }
 
@@ -83,25 +98,33 @@ pub fn is_script(path: &Path) -> bool {
 
 /// The text of a script; whatever is not a file of a sane size is a Problem.
 pub fn read(found: &Found) -> Result<String> {
-    let problem =
-        |message: String| Problem::bad_script(message).at(Place::file(found.file.clone()));
-    let kind = fs::metadata(&found.path)
-        .map_err(|error| problem(format!("the script cannot be read: {}", reason(&error))))?;
+    let kind = fs::metadata(&found.path).map(|kind| kind.is_file());
+    read_text(&found.file, kind, || fs::File::open(&found.path))
+}
+
+/// The same for a file opened in some other way.
+pub fn read_text<F: Read>(
+    file: &str,
+    is_file: std::io::Result<bool>,
+    open: impl FnOnce() -> std::io::Result<F>,
+) -> Result<String> {
+    let problem = |message: String| Problem::bad_script(message).at(Place::file(file));
+    let unreadable = |error| problem(format!("the script cannot be read: {}", reason(&error)));
     // Opening a pipe would wait for somebody to write.
-    if !kind.is_file() {
+    if !is_file.map_err(unreadable)? {
         return Err(problem("the script is not a regular file".to_owned()));
     }
     let mut text = Vec::new();
-    fs::File::open(&found.path)
+    open()
         .and_then(|file| file.take(MAX_SOURCE as u64 + 1).read_to_end(&mut text))
-        .map_err(|error| problem(format!("the script cannot be read: {}", reason(&error))))?;
+        .map_err(unreadable)?;
     String::from_utf8(text).map_err(|error| {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()]
             .iter()
             .filter(|b| **b == b'\n')
             .count();
         Problem::bad_script("the script is not UTF-8 text")
-            .at(Place::line(found.file.clone(), line as u32 + 1))
+            .at(Place::line(file, line as u32 + 1))
     })
 }
 
@@ -113,109 +136,141 @@ fn reason(error: &std::io::Error) -> String {
     }
 }
 
-/// Everything that decides how a script behaves, besides its text.
-pub fn prepare(found: &Found, text: String, config: &Config) -> Result<Script> {
-    let stem = found.path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-    let settings = found.configured.as_ref().and_then(|name| config.tools.script.get(name));
-    let name = found.configured.clone().unwrap_or_else(|| stem.to_owned());
-    let owner = format!("tools.script.{name}");
+/// What the configuration says of one script.
+struct Settings<'a> {
+    /// The script's name there, or the name it would have.
+    name: String,
+    /// The key whose `allow` would grant more.
+    owner: String,
+    timeout: Option<Seconds>,
+    allow: &'a [String],
+    config: Option<&'a ScriptConfig>,
+}
+
+impl<'a> Settings<'a> {
+    fn of(found: &Found, config: &'a Config) -> Self {
+        let stem = found.path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        let name = found.configured.clone().unwrap_or_else(|| stem.to_owned());
+        let configured = found.configured.as_ref();
+        let (kind, own) = match &found.kind {
+            Kind::Tool => {
+                let own = configured.and_then(|name| config.tools.script.get(name));
+                ("tools", own.map(|it| (it.timeout, &it.allow, &it.config)))
+            }
+            Kind::Extension(_) => {
+                let own = configured.and_then(|name| config.extensions.script.get(name));
+                ("extensions", own.map(|it| (it.timeout, &it.allow, &it.config)))
+            }
+        };
+        Self {
+            owner: format!("{kind}.script.{name}"),
+            name,
+            timeout: own.and_then(|(timeout, ..)| timeout),
+            allow: own.map(|(_, allow, _)| allow.as_slice()).unwrap_or_default(),
+            config: own.map(|(.., config)| config),
+        }
+    }
+
+    fn grants(&self) -> Result<Vec<Grant>> {
+        let read = |grant: &String| {
+            grant
+                .parse()
+                .map_err(|problem: Problem| problem.at(Place::file(format!("{}.allow", self.owner))))
+        };
+        self.allow.iter().map(read).collect()
+    }
+
+    fn secrets(&self) -> Vec<Secret> {
+        let secrets = self.config.map(|config| config.secrets.as_slice()).unwrap_or_default();
+        secrets
+            .iter()
+            .map(|secret| Secret {
+                key: secret.key.clone(),
+                value: secret.expose().to_owned(),
+                by_name: secret.by_name,
+            })
+            .collect()
+    }
+
+    /// The general limits, overridden for one tool. The script's own `timeout`
+    /// is the nearest to it and wins.
+    fn limits(&self, config: &Config) -> Limits {
+        let general = &config.limits;
+        let own = general.tools.get(&self.name);
+        let bytes = |size: crate::config::Size| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
+        Limits {
+            timeout: self
+                .timeout
+                .or(own.and_then(|own| own.timeout))
+                .unwrap_or(general.timeout)
+                .duration(),
+            memory: bytes(own.and_then(|own| own.memory).unwrap_or(general.memory)),
+            steps: own.and_then(|own| own.steps).unwrap_or(general.steps),
+            calls: own.and_then(|own| own.calls).unwrap_or(general.calls),
+            parallel: own.and_then(|own| own.parallel).unwrap_or(general.parallel),
+            logs: own.and_then(|own| own.logs).unwrap_or(general.logs).bytes(),
+            value: bytes(general.value),
+            http_body: bytes(general.http_body),
+        }
+    }
+}
+
+/// What a script may do and use when it is called, and while it loads.
+pub fn scopes(found: &Found, config: &Config) -> Result<(Scope, Scope)> {
+    let settings = Settings::of(found, config);
     let dir = found.path.parent().map(Path::to_owned).unwrap_or_default();
-    let grants = grants(settings, &owner)?;
-    let limits = limits(config, &name, settings);
-    let (values, secrets) = match settings {
-        Some(settings) => (settings.config.values.clone(), secrets(settings)),
-        None => Default::default(),
-    };
+    let limits = settings.limits(config);
+    let values = settings.config.map(|config| config.values.clone()).unwrap_or_default();
+    let secrets = Secrets::new(settings.secrets());
     let scope = Scope {
-        grants: Grants::authored(owner.clone(), dir.clone(), grants),
+        grants: Grants::authored(settings.owner.clone(), dir.clone(), settings.grants()?),
         limits: limits.clone(),
         config: Value::from_json(serde_json::Value::Object(values))?,
-        secrets: Secrets::new(secrets.clone()),
+        secrets: secrets.clone(),
     };
-    let loading = Scope {
-        grants: Grants::loading(owner, dir),
-        limits,
-        config: Value::Null,
-        secrets: Secrets::new(secrets),
-    };
+    let loading =
+        Scope { grants: Grants::loading(settings.owner, dir), limits, config: Value::Null, secrets };
+    Ok((scope, loading))
+}
+
+/// A Lua script, ready to be loaded.
+pub fn prepare(found: &Found, text: String, config: &Config) -> Result<Script> {
+    let (scope, loading) = scopes(found, config)?;
     Ok(Script {
         file: found.file.clone(),
         text,
         configured: found.configured.clone(),
-        scope: Arc::new(scope),
+        scope,
         loading: Arc::new(loading),
     })
 }
 
-fn grants(settings: Option<&ScriptTool>, owner: &str) -> Result<Vec<Grant>> {
-    let allow = settings.map(|settings| settings.allow.as_slice()).unwrap_or_default();
-    allow
-        .iter()
-        .map(|grant| {
-            grant
-                .parse()
-                .map_err(|problem: Problem| problem.at(Place::file(format!("{owner}.allow"))))
-        })
-        .collect()
-}
-
-fn secrets(settings: &ScriptTool) -> Vec<Secret> {
-    settings
-        .config
-        .secrets
-        .iter()
-        .map(|secret| Secret {
-            key: secret.key.clone(),
-            value: secret.expose().to_owned(),
-            by_name: secret.by_name,
-        })
-        .collect()
-}
-
-/// The general limits, overridden for one tool. The script's own `timeout` is
-/// the nearest to it and wins.
-pub fn limits(config: &Config, name: &str, settings: Option<&ScriptTool>) -> Limits {
-    let general = &config.limits;
-    let own = general.tools.get(name);
-    let bytes = |size: crate::config::Size| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
-    Limits {
-        timeout: settings
-            .and_then(|settings| settings.timeout)
-            .or(own.and_then(|own| own.timeout))
-            .unwrap_or(general.timeout)
-            .duration(),
-        memory: bytes(own.and_then(|own| own.memory).unwrap_or(general.memory)),
-        calls: own.and_then(|own| own.calls).unwrap_or(general.calls),
-        parallel: own.and_then(|own| own.parallel).unwrap_or(general.parallel),
-        logs: own.and_then(|own| own.logs).unwrap_or(general.logs).bytes(),
-        value: bytes(general.value),
-        http_body: bytes(general.http_body),
-    }
-}
-
-/// What, when it changes, makes the loaded tool out of date.
-pub fn fingerprint(found: &Found, text: &str, config: &Config) -> String {
-    let settings = found.configured.as_ref().and_then(|name| config.tools.script.get(name));
-    let values = settings.map(|settings| (&settings.config.values, &settings.allow));
-    let stem = found.path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-    let name = found.configured.as_deref().unwrap_or(stem);
-    format!("{:?}\n{:?}\n{values:?}\n{text}", found.configured, limits(config, name, settings))
+/// What, besides its text, makes a loaded script out of date when it changes.
+pub fn fingerprint(found: &Found, config: &Config) -> String {
+    let settings = Settings::of(found, config);
+    let values = settings.config.map(|config| &config.values);
+    let limits = settings.limits(config);
+    format!("{:?}\n{limits:?}\n{:?}\n{values:?}", found.configured, settings.allow)
 }
 
 /// A path as a reader of messages knows it.
-fn shown(root: &Path, path: &Path) -> String {
+pub(crate) fn shown(root: &Path, path: &Path) -> String {
     let shown = path.strip_prefix(root).unwrap_or(path);
     shown.to_string_lossy().trim_start_matches("./").to_owned()
 }
 
-/// Tools by file, with what was wrong at the last attempt.
+/// Scripts by file, with what was wrong at the last attempt.
 pub type Entries = BTreeMap<PathBuf, Entry>;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Entry {
     pub fingerprint: String,
+    /// The files it consists of, by the names its own code has for them.
+    pub texts: BTreeMap<String, String>,
     /// The last version that loaded.
-    pub tool: Option<Arc<moonlark_core::Tool>>,
-    /// Why the newest version did not.
+    pub tools: Vec<Arc<moonlark_core::Tool>>,
+    /// It loads, but is there for others to load.
+    pub library: bool,
+    /// Why the newest version did not load.
     pub problem: Option<Problem>,
 }

@@ -51,7 +51,7 @@ impl Check {
         let config = project.config().await;
         let mut problems = Vec::new();
         for path in &self.paths {
-            let found = Found { path: here()?.join(path), file: shown(path), configured: None };
+            let found = Found::tool(here()?.join(path), shown(path), None);
             let loaded = match scripts::read(&found)
                 .and_then(|text| scripts::prepare(&found, text, &config))
             {

@@ -77,7 +77,7 @@ impl Test {
             .into());
         }
         let path = here()?.join(&self.path);
-        let found = Found { path, file: shown(&self.path), configured: self.source.clone() };
+        let found = Found::tool(path, shown(&self.path), self.source.clone());
         let text = scripts::read(&found)?;
         let script = scripts::prepare(&found, text, &loaded.config)?;
         let engine = Luau::new(&moonlark_host::all())?;

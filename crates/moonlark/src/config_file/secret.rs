@@ -13,13 +13,12 @@ use crate::config::Secret;
 /// The variables of every string that has some: name and what it gave.
 pub(super) type Variables = BTreeMap<KeyPath, Vec<(String, String)>>;
 
-/// The secrets of the script `name`, in the order of its table.
+/// The secrets of the script whose configuration is at `table`, in its order.
 pub(super) fn secrets(
-    name: &str,
+    table: &KeyPath,
     values: &Map<String, Value>,
     variables: &Variables,
 ) -> Vec<Secret> {
-    let table = KeyPath::of(["tools", "script", name]);
     let mut found = Vec::new();
     for (key, value) in values {
         collect(value, &mut table.with(key), table.depth(), variables, &mut found);

@@ -12,13 +12,20 @@ use crate::config::ScriptConfig;
 /// `"[redacted]"`.
 pub fn show(loaded: &Loaded) -> String {
     let mut shown = serde_json::to_value(&loaded.config).unwrap_or_default();
-    for (name, script) in &loaded.config.tools.script {
-        if let Value::Object(table) = &mut shown["tools"]["script"][name] {
-            table.extend(redacted(&script.config));
+    let config = &loaded.config;
+    let tools = config.tools.script.iter().map(|(name, it)| ("tools", name, &it.config));
+    let extensions =
+        config.extensions.script.iter().map(|(name, it)| ("extensions", name, &it.config));
+    for (kind, name, own) in tools.chain(extensions) {
+        if let Value::Object(table) = &mut shown[kind]["script"][name] {
+            table.extend(redacted(own));
         }
     }
     escape(&mut shown);
-    // Only a null could fail, and TOML, where all of it came from, has none.
+    // By way of our own value: JSON numbers may be kept as text, which only
+    // JSON itself understands. Nothing here can fail: only a null could, and
+    // TOML, where all of it came from, has none.
+    let shown = moonlark_core::Value::from_json(shown).unwrap_or_default();
     toml::to_string_pretty(&shown).unwrap_or_default()
 }
 

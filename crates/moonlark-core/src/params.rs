@@ -1,13 +1,14 @@
-//! A script's `parameters` as JSON Schema.
+//! The `parameters` of an authored tool as JSON Schema.
 //!
 //! Authors write a list of parameters, or a JSON Schema of their own; both end
 //! up as the one schema that every surface shows and the gateway checks.
 
-use moonlark_core::nearest::nearest;
-use moonlark_core::schema::Schema;
-use moonlark_core::value::{Object, Value};
-use moonlark_core::{Problem, Result};
 use serde_json::{Map, Value as Json, json};
+
+use crate::nearest::nearest;
+use crate::problem::{Problem, Result};
+use crate::schema::Schema;
+use crate::value::{Object, Value};
 
 const TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
 
@@ -32,23 +33,23 @@ const FIELDS: [(&str, &str); 17] = [
     ("title", "title"),
 ];
 
-/// The input schema for `tool.parameters`.
-pub(crate) fn input_schema(parameters: Value) -> Result<Schema> {
+/// The input schema for `parameters`; `what` names them in messages.
+pub(crate) fn input_schema(parameters: Value, what: &str) -> Result<Schema> {
     let schema = match parameters {
         Value::Null => return Ok(Schema::empty()),
         Value::Object(object) if object.is_empty() => return Ok(Schema::empty()),
-        Value::Array(list) => object_schema(list, "tool.parameters")?,
-        Value::Object(object) => own_schema(object, "tool.parameters")?,
+        Value::Array(list) => object_schema(list, what)?,
+        Value::Object(object) => own_schema(object, what)?,
         other => {
             return Err(Problem::bad_script(format!(
-                "tool.parameters must be a list of parameters or a JSON Schema, got {}",
+                "{what} must be a list of parameters or a JSON Schema, got {}",
                 other.kind()
             )));
         }
     };
     let schema = Schema::compile(schema)?;
     schema.check_defaults().map_err(|message| {
-        Problem::bad_script(format!("tool.parameters: {message}"))
+        Problem::bad_script(format!("{what}: {message}"))
             .hint("a default must be a value the parameter itself would accept")
     })?;
     Ok(schema)
@@ -181,7 +182,7 @@ mod tests {
     use super::*;
 
     fn check(parameters: Json) -> String {
-        match input_schema(Value::from_json(parameters).unwrap()) {
+        match input_schema(Value::from_json(parameters).unwrap(), "tool.parameters") {
             Ok(schema) => Json::Object((**schema.json()).clone()).to_string(),
             Err(problem) => problem.to_string(),
         }

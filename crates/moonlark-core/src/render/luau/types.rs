@@ -5,14 +5,21 @@
 
 use serde_json::{Map, Value as Json};
 
+use crate::render::shape::is_required;
+
+/// Schemas come from authors too, and references can make a short one large:
+/// what lies deeper, or comes after so many parts, is `any`.
+const DEEPEST: usize = 24;
+const LARGEST: usize = 1000;
+
 /// The Luau type of a value that fits `schema`, on one line.
-pub(crate) fn luau_type(schema: &Json) -> String {
-    Reader { root: schema, open: Vec::new() }.read(schema).written()
+pub fn luau_type(schema: &Json) -> String {
+    Reader::new(schema).read(schema).written()
 }
 
 /// The same for something that may also be left out.
-pub(crate) fn optional_type(schema: &Json) -> String {
-    let mut found = Reader { root: schema, open: Vec::new() }.read(schema);
+pub fn optional_type(schema: &Json) -> String {
+    let mut found = Reader::new(schema).read(schema);
     found.nil = true;
     found.written()
 }
@@ -67,10 +74,27 @@ struct Reader<'a> {
     root: &'a Json,
     /// References on the way here, so that a cycle ends.
     open: Vec<&'a str>,
+    depth: usize,
+    parts: usize,
 }
 
 impl<'a> Reader<'a> {
+    fn new(root: &'a Json) -> Self {
+        Reader { root, open: Vec::new(), depth: 0, parts: 0 }
+    }
+
     fn read(&mut self, schema: &'a Json) -> Union {
+        self.parts += 1;
+        if self.depth == DEEPEST || self.parts > LARGEST {
+            return Union::of("any");
+        }
+        self.depth += 1;
+        let found = self.read_part(schema);
+        self.depth -= 1;
+        found
+    }
+
+    fn read_part(&mut self, schema: &'a Json) -> Union {
         let schema = match schema {
             Json::Bool(false) => return Union::default(),
             Json::Object(schema) => schema,
@@ -151,12 +175,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether an object of this schema always has `name`.
-pub(crate) fn is_required(schema: &Map<String, Json>, name: &str) -> bool {
-    let required = schema.get("required").and_then(Json::as_array);
-    required.is_some_and(|required| required.iter().any(|key| key == name))
-}
-
 /// The type of exactly this value; Luau has such types for text and booleans.
 fn literal(value: &Json) -> Union {
     match value {
@@ -169,7 +187,7 @@ fn literal(value: &Json) -> Union {
 }
 
 /// A field's name as a table type takes it.
-pub(crate) fn key(name: &str) -> String {
+pub(super) fn key(name: &str) -> String {
     if is_name(name) { name.to_owned() } else { format!("[{name:?}]") }
 }
 
@@ -179,7 +197,7 @@ const KEYWORDS: [&str; 21] = [
     "nil", "not", "or", "repeat", "return", "then", "true", "until", "while",
 ];
 
-pub(crate) fn is_name(name: &str) -> bool {
+pub(super) fn is_name(name: &str) -> bool {
     let mut letters = name.chars();
     letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
         && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
@@ -271,5 +289,16 @@ mod tests {
         });
         assert_eq!(luau_type(&tree), "{ name: string, below: {any} }");
         assert_eq!(luau_type(&json!({"$ref": "https://example.com/x.json"})), "any");
+    }
+
+    #[test]
+    fn a_schema_that_unfolds_without_end_is_cut() {
+        let two = |next: usize| {
+            let below = json!({"$ref": format!("#/$defs/{next}")});
+            json!({"type": "object", "properties": {"a": below.clone(), "b": below}})
+        };
+        let defs: Map<String, Json> = (0..60).map(|n| (n.to_string(), two(n + 1))).collect();
+        let text = luau_type(&json!({"$ref": "#/$defs/0", "$defs": defs}));
+        assert!(text.len() < 100_000, "{}", text.len());
     }
 }

@@ -2,9 +2,9 @@
 
 use serde_json::Value as Json;
 
-use super::luau_type::is_name;
+use super::types::is_name;
 
-pub(crate) fn luau_value(value: &Json) -> String {
+pub fn luau_value(value: &Json) -> String {
     match value {
         Json::Null => "json.null".to_owned(),
         Json::Bool(flag) => flag.to_string(),
@@ -30,7 +30,7 @@ pub(crate) fn luau_value(value: &Json) -> String {
     }
 }
 
-pub(crate) fn field(key: &str, value: &Json) -> String {
+pub(super) fn field(key: &str, value: &Json) -> String {
     let value = luau_value(value);
     if is_name(key) { format!("{key} = {value}") } else { format!("[{key:?}] = {value}") }
 }

@@ -1,0 +1,131 @@
+//! What a test put in the place of the world: answers for host functions and
+//! tools, and the calls that were made.
+//!
+//! The gateway asks here first, so a test mocks whatever a script can call, and
+//! neither modules nor engines know.
+
+use parking_lot::Mutex;
+
+use crate::grant::matches_pattern;
+use crate::problem::{Code, Problem, Result};
+use crate::value::{Object, Value, shorten};
+
+/// The mocks of one test.
+#[derive(Debug, Default)]
+pub struct Mocks(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    mocks: Vec<Mock>,
+    calls: Vec<(String, Value)>,
+}
+
+/// One answer, for calls that look as it says.
+#[derive(Debug, Clone)]
+pub struct Mock {
+    /// What is called: a module such as `http`, or a tool by its name.
+    pub target: String,
+    /// Arguments the call must have; `*` in a text stands for anything.
+    pub when: Object,
+    pub answer: Result<Value>,
+}
+
+/// Calls that a test may look at afterwards.
+const RECORDED: usize = 10_000;
+
+impl Mocks {
+    pub fn add(&self, mock: Mock) {
+        self.0.lock().mocks.push(mock);
+    }
+
+    /// The arguments of the calls of `target` so far, with the function's name.
+    pub fn calls(&self, target: &str) -> Vec<Value> {
+        let state = self.0.lock();
+        state.calls.iter().filter(|(of, _)| of == target).map(|(_, call)| call.clone()).collect()
+    }
+
+    /// The answer for a call of `target`; none when nothing of it is mocked. The
+    /// newest mock that fits answers.
+    pub(crate) fn answer(&self, target: &str, function: &str, args: &Value) -> Option<Result<Value>> {
+        let mut state = self.0.lock();
+        if state.mocks.iter().all(|mock| mock.target != target) {
+            return None;
+        }
+        let mut facts = match args {
+            Value::Object(args) => args.clone(),
+            _ => Object::new(),
+        };
+        if target == "http" && !facts.contains_key("method") {
+            let method = function.rsplit('.').next().unwrap_or_default().to_uppercase();
+            facts.insert("method".to_owned(), Value::Str(method));
+        }
+        let fits = |mock: &&Mock| {
+            mock.target == target
+                && mock.when.iter().all(|(key, wanted)| fits(wanted, facts.get(key)))
+        };
+        let answer = state.mocks.iter().rev().find(fits).map(|mock| mock.answer.clone());
+        let call = Value::Object(facts);
+        let shown = call.to_json_lossy().to_string();
+        if state.calls.len() < RECORDED {
+            state.calls.push((target.to_owned(), call));
+        }
+        Some(answer.unwrap_or_else(|| {
+            Err(Problem::new(
+                Code::ToolError,
+                format!("no mock fits this call of {function}: {}", shorten(&shown)),
+            )
+            .hint("add a mock for it, or make one that fits more"))
+        }))
+    }
+}
+
+fn fits(wanted: &Value, given: Option<&Value>) -> bool {
+    match (wanted, given) {
+        (Value::Str(pattern), Some(Value::Str(text))) => matches_pattern(pattern, text),
+        (Value::Object(wanted), Some(Value::Object(given))) => {
+            wanted.iter().all(|(key, wanted)| fits(wanted, given.get(key)))
+        }
+        (wanted, Some(given)) => wanted == given,
+        (wanted, None) => *wanted == Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(json: serde_json::Value) -> Object {
+        match Value::from_json(json).unwrap() {
+            Value::Object(object) => object,
+            _ => panic!("not an object"),
+        }
+    }
+
+    #[test]
+    fn the_newest_mock_that_fits_answers_and_calls_are_kept() {
+        let mocks = Mocks::default();
+        let ask = |args| match mocks.answer("http", "http.get", &Value::Object(object(args))) {
+            None => "real".to_owned(),
+            Some(Ok(value)) => value.to_json_lossy().to_string(),
+            Some(Err(problem)) => problem.message,
+        };
+        assert_eq!(ask(json!({"url": "https://a.example/1"})), "real");
+        for (url, answer) in [("https://a.example/*", "any"), ("https://a.example/1", "one")] {
+            mocks.add(Mock {
+                target: "http".to_owned(),
+                when: object(json!({"url": url, "method": "GET"})),
+                answer: Ok(answer.into()),
+            });
+        }
+        assert_eq!(ask(json!({"url": "https://a.example/1"})), "\"one\"");
+        assert_eq!(ask(json!({"url": "https://a.example/2"})), "\"any\"");
+        assert_eq!(
+            ask(json!({"url": "https://b.example/"})),
+            "no mock fits this call of http.get: {\"url\":\"https://b.example/\",\"method\":\"GET\"}"
+        );
+        assert_eq!(mocks.calls("http").len(), 3);
+        assert_eq!(mocks.calls("exec").len(), 0);
+    }
+}

@@ -1,0 +1,16 @@
+//! Host modules and tools as text: definitions for editors, the reference
+//! page, one function for the terminal.
+//!
+//! Everything here is drawn from descriptors and schemas, so that it cannot
+//! say anything else than what is there. Nothing here runs, reads or writes.
+
+pub mod luau;
+mod modules_page;
+mod shape;
+mod sheet;
+pub mod starlark;
+#[cfg(test)]
+mod tests;
+
+pub use modules_page::modules_page;
+pub use sheet::{Row, Sample, Sheet};

@@ -1,0 +1,106 @@
+//! What the drawings of all languages have in common: which parameters go by
+//! place, which tables have names, what is said about them.
+
+use serde_json::{Map, Value as Json};
+
+use crate::module::{Function, Module, Param};
+use crate::problem::{Problem, Result};
+use crate::schema::Schema;
+
+/// The parameters that go by place.
+pub(super) fn by_place(function: &Function) -> impl Iterator<Item = &Param> {
+    function.params.iter().take_while(|param| param.positional)
+}
+
+/// The parameters that have no place.
+pub(super) fn options(function: &Function) -> &[Param] {
+    let places = by_place(function).count();
+    &function.params[places..]
+}
+
+pub(super) fn same_params(left: &[Param], right: &[Param]) -> bool {
+    left.len() == right.len()
+        && left.iter().zip(right).all(|(a, b)| a.name == b.name && a.schema == b.schema)
+}
+
+/// The fields of an object schema, if it lists any.
+pub(super) fn fields(schema: &Json) -> Option<&Map<String, Json>> {
+    let fields = schema.get("properties")?.as_object()?;
+    (schema["type"] == "object" && !fields.is_empty()).then_some(fields)
+}
+
+/// Whether an object of this schema always has `name`.
+pub(super) fn is_required(schema: &Map<String, Json>, name: &str) -> bool {
+    let required = schema.get("required").and_then(Json::as_array);
+    required.is_some_and(|required| required.iter().any(|key| key == name))
+}
+
+/// The same for a schema that may be anything.
+pub(super) fn requires(schema: &Json, name: &str) -> bool {
+    schema.as_object().is_some_and(|schema| is_required(schema, name))
+}
+
+pub(super) fn doc(schema: &Json) -> String {
+    schema["description"].as_str().unwrap_or_default().replace('\n', " ")
+}
+
+/// Whether there is a result at all.
+pub(super) fn returns_nothing(function: &Function) -> bool {
+    function.returns["type"] == "null"
+}
+
+/// `HttpAnswer` for the result that `http` calls `Answer`.
+pub(super) fn result_name(module: &Module, function: &Function) -> Option<String> {
+    fields(&function.returns)?;
+    Some(format!("{}{}", capital(module.name), function.returns["title"].as_str()?))
+}
+
+/// `HttpOptions`, or `HttpGetOptions` where the functions of a module differ.
+pub(super) fn options_name(module: &Module, function: &Function) -> Option<String> {
+    if options(function).is_empty() {
+        return None;
+    }
+    let same = module
+        .functions
+        .iter()
+        .filter(|other| !options(other).is_empty())
+        .all(|other| same_params(options(other), options(function)));
+    let own = if same { String::new() } else { capital(function.name) };
+    Some(format!("{}{own}Options", capital(module.name)))
+}
+
+/// `HttpRequestOpts`, for a table that goes by place.
+pub(super) fn param_name(module: &Module, function: &Function, param: &Param) -> Option<String> {
+    fields(&param.schema)?;
+    Some(format!("{}{}{}", capital(module.name), capital(function.name), capital(&param.name)))
+}
+
+/// What `search` takes beside the query.
+pub(super) fn search_options(search: &Schema) -> Map<String, Json> {
+    let mut schema = (**search.json()).clone();
+    if let Some(Json::Object(properties)) = schema.get_mut("properties") {
+        properties.shift_remove("query");
+    }
+    schema.remove("required");
+    schema
+}
+
+/// The module that is also a part of the context.
+pub(super) fn progress(modules: &[Module]) -> Result<(&Module, &Function)> {
+    modules
+        .iter()
+        .find(|module| module.name == "progress")
+        .and_then(|module| Some((module, module.functions.first()?)))
+        .ok_or_else(|| Problem::internal("there is no module named progress"))
+}
+
+pub(super) fn capital(name: &str) -> String {
+    name.split('_')
+        .map(|word| {
+            let mut letters = word.chars();
+            letters.next().map_or_else(String::new, |first| {
+                first.to_ascii_uppercase().to_string() + letters.as_str()
+            })
+        })
+        .collect()
+}

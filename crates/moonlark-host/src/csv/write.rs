@@ -1,0 +1,113 @@
+//! Rows to CSV text.
+
+use moonlark_core::value::{Object, shorten};
+use moonlark_core::{Call, Problem, Result, Value};
+
+use crate::args::fits;
+
+pub(super) struct Writer<'a> {
+    call: &'a Call,
+    delimiter: char,
+    out: String,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(call: &'a Call, delimiter: char) -> Self {
+        Self { call, delimiter, out: String::new() }
+    }
+
+    pub(super) fn header(&mut self, columns: &[String]) -> Result<()> {
+        for (index, column) in columns.iter().enumerate() {
+            self.field(index, columns.len(), column)?;
+        }
+        self.end()
+    }
+
+    pub(super) fn object(&mut self, row: usize, columns: &[String], object: &Object) -> Result<()> {
+        for (index, column) in columns.iter().enumerate() {
+            let value = object.get(column).unwrap_or(&Value::Null);
+            let field = text(value).map_err(|why| refuse(row, index, columns, &why))?;
+            self.field(index, columns.len(), &field)?;
+        }
+        self.end()
+    }
+
+    pub(super) fn list(&mut self, row: usize, columns: &[String], list: &[Value]) -> Result<()> {
+        if !columns.is_empty() && list.len() > columns.len() {
+            return Err(Problem::bad_request(format!(
+                "row {} has {} fields, but there are {} columns",
+                row + 1,
+                list.len(),
+                columns.len()
+            )));
+        }
+        let count = list.len().max(columns.len());
+        for index in 0..count {
+            let value = list.get(index).unwrap_or(&Value::Null);
+            let field = text(value).map_err(|why| refuse(row, index, columns, &why))?;
+            self.field(index, count, &field)?;
+        }
+        self.end()
+    }
+
+    pub(super) fn finish(self) -> String {
+        self.out
+    }
+
+    fn field(&mut self, index: usize, count: usize, field: &str) -> Result<()> {
+        if index > 0 {
+            self.out.push(self.delimiter);
+        }
+        let special = [self.delimiter, '"', '\r', '\n', '\u{feff}'];
+        // An empty line is no row, so a row of one empty field is quoted.
+        if field.contains(special) || (count == 1 && field.is_empty()) {
+            self.out.push('"');
+            self.out.push_str(&field.replace('"', "\"\""));
+            self.out.push('"');
+        } else {
+            self.out.push_str(field);
+        }
+        fits(self.call, self.out.len())
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.out.push('\n');
+        fits(self.call, self.out.len())
+    }
+}
+
+/// The field, or why there is none.
+fn text(value: &Value) -> Result<std::borrow::Cow<'_, str>, String> {
+    Ok(match value {
+        Value::Null => "".into(),
+        Value::Bool(flag) => flag.to_string().into(),
+        Value::Int(int) => int.to_string().into(),
+        Value::Float(float) if float.is_finite() => format!("{float:?}").into(),
+        Value::Str(text) => text.into(),
+        Value::Float(_) => return Err("is NaN or infinite, which CSV has no form for".to_owned()),
+        Value::Bytes(_) => return Err("is not UTF-8 text".to_owned()),
+        Value::Array(_) | Value::Object(_) => {
+            return Err(format!("is {}, and a field is only text", a_kind(value)));
+        }
+    })
+}
+
+/// `an array`, for messages.
+pub(super) fn a_kind(value: &Value) -> String {
+    let kind = value.kind();
+    let article = match kind {
+        "null" | "bytes" => "",
+        _ if kind.starts_with(['a', 'i', 'o']) => "an ",
+        _ => "a ",
+    };
+    format!("{article}{kind}")
+}
+
+fn refuse(row: usize, column: usize, columns: &[String], why: &str) -> Problem {
+    let column = match columns.get(column) {
+        Some(name) => format!("{:?}", shorten(name)),
+        None => (column + 1).to_string(),
+    };
+    Problem::bad_request(format!("row {}, column {column} {why}", row + 1))
+        .hint("encode it as text first, such as with json.encode")
+}

@@ -1,0 +1,253 @@
+//! The process between Moonlark and a command: a hidden mode of the same
+//! binary that lives exactly as long as the command.
+//!
+//! It adopts whatever the command leaves behind, so nothing the command starts
+//! gets away from it, neither in a session of its own nor by forking twice. Its
+//! standard input is a socket to Moonlark. When that ends, because the call did
+//! or because Moonlark is no more, it kills everything below it and goes. When
+//! the command ends, it kills the rest, says how the command ended, and goes.
+//!
+//! Its arguments are the program and the program's arguments, its environment
+//! is the program's, and so are its standard output and error until the program
+//! has them. The program's input and folder come over the socket.
+//!
+//! What it cannot prevent: a command of the same user may kill it.
+
+use std::env;
+use std::fs::OpenOptions;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio, exit};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::FdFlags;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus};
+use rustix::stdio::stdin;
+
+use super::ending::Ending;
+use super::supervised;
+
+/// The first argument that asks for this mode.
+pub(super) const MODE: &str = "__supervise";
+
+/// For the top of a binary's `main`, before anything else: be the supervisor if
+/// that is what this process was started for, and otherwise note that this
+/// binary can be one. Without it, nothing can be run.
+pub fn supervise_if_asked() {
+    if env::args_os().nth(1).is_some_and(|mode| mode == MODE) {
+        supervise();
+    }
+    supervised::use_this_binary();
+}
+
+fn supervise() -> ! {
+    let ending = match start() {
+        Ok(command) => outlive(command),
+        Err(error) => Ending::not_started(&error),
+    };
+    // If nobody is there to hear it, nobody asks.
+    let _ = rustix::io::write(stdin(), &ending.to_bytes());
+    exit(0)
+}
+
+/// Everything between being started and the command running.
+fn start() -> io::Result<Pid> {
+    close_inherited();
+    // A session of its own: no terminal, and no signal meant for Moonlark's.
+    rustix::process::setsid()?;
+    #[cfg(target_os = "linux")]
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let [input, folder] = receive()?;
+    // The command gets its input as such, and nothing beside it.
+    for descriptor in [&input, &folder] {
+        rustix::io::fcntl_setfd(descriptor, FdFlags::CLOEXEC)?;
+    }
+    rustix::process::fchdir(&folder)?;
+    let nothing = OpenOptions::new().write(true).open("/dev/null")?;
+    let mut arguments = env::args_os().skip(2);
+    let program = arguments.next().ok_or(io::ErrorKind::InvalidInput)?;
+    let command = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::from(input))
+        // The whole group can be killed at one blow, and we are not in it.
+        .process_group(0)
+        .spawn()?;
+    // Only the command may hold its output open. It runs: nothing may fail now.
+    let _ = rustix::stdio::dup2_stdout(&nothing);
+    let _ = rustix::stdio::dup2_stderr(&nothing);
+    Ok(Pid::from_child(&command))
+}
+
+/// What Moonlark opens is not for other processes, but it may have got
+/// descriptors from whoever started it.
+fn close_inherited() {
+    let listing = if cfg!(target_os = "linux") { "/proc/self/fd" } else { "/dev/fd" };
+    let open: Vec<RawFd> = std::fs::read_dir(listing)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|descriptor| *descriptor > 2)
+        .collect();
+    for descriptor in open {
+        // SAFETY: this process has opened nothing yet, so nobody in it owns any
+        // of them. The listing's own is closed already, and that is no harm.
+        unsafe { rustix::io::close(descriptor) }
+    }
+}
+
+/// The command's input and folder, which Moonlark sends first.
+fn receive() -> io::Result<[OwnedFd; 2]> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let mut parts = [IoSliceMut::new(&mut byte)];
+    recvmsg(stdin(), &mut parts, &mut ancillary, RecvFlags::empty())?;
+    let descriptors: Vec<OwnedFd> = ancillary
+        .drain()
+        .filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    descriptors.try_into().map_err(|_| io::ErrorKind::UnexpectedEof.into())
+}
+
+/// Wait for the command's end, and end what it left.
+fn outlive(command: Pid) -> Ending {
+    let below = Arc::new(Below { command, reaping: Mutex::new(()) });
+    let watching = below.clone();
+    let watch = move || {
+        until_nobody_asks();
+        let _end = watching.lock();
+        watching.kill_all();
+        exit(0)
+    };
+    if std::thread::Builder::new().stack_size(64 * 1024).spawn(watch).is_err() {
+        // Nothing would end it: better now than never.
+        below.kill_all();
+        return Ending::NotStarted { errno: rustix::io::Errno::AGAIN.raw_os_error() };
+    }
+    loop {
+        // Wait without taking anybody away: the number of a process that was
+        // not waited for cannot become another's.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let waited = rustix::process::waitid(WaitId::All, options);
+        let _reaping = below.lock();
+        match waited {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Ending::NotStarted { errno: error.raw_os_error() },
+        }
+        if let Some(ending) = below.reap() {
+            below.kill_all();
+            return ending;
+        }
+    }
+}
+
+/// Moonlark says nothing more; it only holds the other end.
+fn until_nobody_asks() {
+    loop {
+        match rustix::io::read(stdin(), &mut [0; 16]) {
+            Ok(0) => return,
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// All processes below this one.
+struct Below {
+    command: Pid,
+    /// Held while children are waited for, or listed and killed.
+    reaping: Mutex<()>,
+}
+
+impl Below {
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.reaping.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Take away all that have ended; the command's ending, if it is among them.
+    fn reap(&self) -> Option<Ending> {
+        let mut ending = None;
+        while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+            if pid == self.command {
+                ending = Some(ending_of(status));
+            }
+        }
+        ending
+    }
+
+    /// Until there is nobody left, or nobody that we may kill. The orphans of
+    /// whoever dies become children here and are next.
+    #[cfg(target_os = "linux")]
+    fn kill_all(&self) {
+        loop {
+            let mut children = children();
+            if children.is_empty() && self.has_command() {
+                // There is no list: the command itself is all we know.
+                children.push(self.command);
+            }
+            let killed = children.into_iter().filter(|child| kill(*child)).count();
+            if killed == 0 {
+                return;
+            }
+            // One at least will end, whatever the others do.
+            let _ = rustix::process::wait(WaitOptions::empty());
+            self.reap();
+        }
+    }
+
+    /// Whether the command is still a child, ended or not.
+    #[cfg(target_os = "linux")]
+    fn has_command(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        rustix::process::waitid(WaitId::Pid(self.command), options).is_ok()
+    }
+
+    /// Elsewhere orphans are not ours: the command's group is all we know.
+    #[cfg(not(target_os = "linux"))]
+    fn kill_all(&self) {
+        let _ = rustix::process::kill_process_group(self.command, rustix::process::Signal::KILL);
+        while rustix::process::wait(WaitOptions::empty()).is_ok() {}
+    }
+}
+
+/// Each thread has a list of its own. One that is made meanwhile is seen in the
+/// next round, and none goes away: only we wait for them.
+#[cfg(target_os = "linux")]
+fn children() -> Vec<Pid> {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let lists: Vec<String> = threads
+        .filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok())
+        .collect();
+    let numbers = lists.iter().flat_map(|list| list.split_ascii_whitespace());
+    numbers.filter_map(|number| Pid::from_raw(number.parse().ok()?)).collect()
+}
+
+/// Kill a child with its whole group. The group may be larger than what is
+/// below us only if it is our own, which the child may have joined.
+#[cfg(target_os = "linux")]
+fn kill(child: Pid) -> bool {
+    use rustix::process::{Signal, getpgid, getpgrp, kill_process, kill_process_group};
+    if let Ok(group) = getpgid(Some(child))
+        && group != getpgrp()
+    {
+        // Members that are not ours to kill do not spare the others.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    kill_process(child, Signal::KILL).is_ok()
+}
+
+fn ending_of(status: WaitStatus) -> Ending {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => Ending::Exited(code),
+        (None, Some(signal)) => Ending::Killed { signal },
+        (None, None) => Ending::Exited(0),
+    }
+}

@@ -1,0 +1,216 @@
+//! `html`: reading pages.
+//!
+//! Pages are parsed as browsers do, by a library that has no bounds of its own:
+//! [`document`] gives it some. [`select`] bounds what a selector may cost.
+
+mod document;
+mod entities;
+mod readable;
+mod select;
+
+use moonlark_core::value::{Object, shorten};
+use moonlark_core::{Call, Module, Problem, Result, Value};
+use schemars::JsonSchema;
+use scraper::ElementRef;
+use serde::Deserialize;
+use serde_json::json;
+use url::Url;
+
+use crate::args::fits;
+
+pub(crate) fn module() -> Module {
+    Module::new("html", "Read web pages: their text, their links, and what a CSS selector finds.")
+        .pure()
+        .function(
+            "text",
+            "The text a reader would see: blocks on lines of their own, cells apart by tabs, \
+             scripts and styles left out.",
+            text,
+        )
+        .example(
+            json!({"html": "<title>T</title><h1>Hi &amp;\n bye</h1><p>one<br>two<script>x()</script>"}),
+            json!("Hi & bye\none\ntwo"),
+        )
+        .fails(json!({"html": 1}), "html")
+        .function("select", "The elements that match a CSS selector, in document order.", select)
+        .example(
+            json!({"html": "<ul><li class=x>A <b>b</b></li><li>C</li></ul>", "selector": "li.x"}),
+            json!([{
+                "tag": "li",
+                "text": "A b",
+                "html": "<li class=\"x\">A <b>b</b></li>",
+                "attributes": {"class": "x"},
+            }]),
+        )
+        .fails(json!({"html": "", "selector": "li["}), "the selector is not valid")
+        .function("links", "The links of a page, in document order.", links)
+        .positional(&["base"])
+        .example(
+            json!({"html": "<a href='../b?c'>See <i>b</i></a>", "base": "https://example.com/x/y"}),
+            json!([{"href": "https://example.com/b?c", "text": "See b"}]),
+        )
+        .example(json!({"html": "<a href='#top'>up</a>"}), json!([{"href": "#top", "text": "up"}]))
+        .fails(json!({"html": "", "base": "/x"}), "base is not an absolute URL")
+        .function("escape", "Write text so that it stays text in HTML, also in attributes.", escape)
+        .example(json!({"text": "a < \"b\" & 'c'"}), json!("a &lt; &quot;b&quot; &amp; &#39;c&#39;"))
+        .fails(json!({}), "text")
+        .function("unescape", "Replace character references such as &amp; by what they mean.", unescape)
+        .example(json!({"text": "1 &lt; 2 &amp;amp; &eacute;&#x1F319;"}), json!("1 < 2 &amp; é🌙"))
+        .fails(json!({"text": []}), "text")
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Page {
+    /// An HTML page, or a part of one.
+    html: String,
+}
+
+fn text(call: &Call, args: Page) -> Result<String> {
+    let page = document::parse(call, &args.html)?;
+    let text = readable::text(page.tree.root());
+    fits(call, text.len())?;
+    Ok(text)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Select {
+    /// An HTML page, or a part of one.
+    html: String,
+    /// A CSS selector, such as "table.prices td:first-child".
+    selector: String,
+}
+
+/// What a selector found.
+#[derive(JsonSchema)]
+#[schemars(inline)]
+struct Found {
+    /// The name of the element, in lower case.
+    tag: String,
+    /// Its text, as html.text gives it.
+    text: String,
+    /// The element as HTML, with its tags.
+    html: String,
+    /// Its attributes.
+    #[schemars(with = "std::collections::BTreeMap<String, String>")]
+    attributes: Object,
+}
+
+impl From<Found> for Value {
+    fn from(found: Found) -> Self {
+        Value::object([
+            ("tag", found.tag.into()),
+            ("text", found.text.into()),
+            ("html", found.html.into()),
+            ("attributes", found.attributes.into()),
+        ])
+    }
+}
+
+/// What an entry costs as a table, beside its text.
+const ENTRY: usize = 128;
+
+fn select(call: &Call, args: Select) -> Result<Vec<Found>> {
+    let selector = select::Selector::parse(&args.selector)?;
+    let page = document::parse(call, &args.html)?;
+    let (mut all, mut size) = (Vec::new(), 0usize);
+    for element in selector.matches(&page)? {
+        let found = found(element);
+        size += ENTRY + found.tag.len() + found.text.len() + found.html.len();
+        size += found.attributes.keys().map(|name| ENTRY + name.len()).sum::<usize>();
+        fits(call, size)?;
+        all.push(found);
+    }
+    Ok(all)
+}
+
+fn found(element: ElementRef<'_>) -> Found {
+    Found {
+        tag: element.value().name().to_owned(),
+        text: readable::text(*element),
+        html: element.html(),
+        attributes: element
+            .value()
+            .attrs()
+            .map(|(name, value)| (name.to_owned(), Value::from(value)))
+            .collect(),
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Links {
+    /// An HTML page, or a part of one.
+    html: String,
+    /// Where the page is from; links become absolute.
+    #[serde(default)]
+    base: Option<String>,
+}
+
+#[derive(JsonSchema)]
+#[schemars(inline)]
+struct Link {
+    /// Where it leads.
+    href: String,
+    /// What it says, in one line.
+    text: String,
+}
+
+impl From<Link> for Value {
+    fn from(link: Link) -> Self {
+        Value::object([("href", link.href.into()), ("text", link.text.into())])
+    }
+}
+
+fn links(call: &Call, args: Links) -> Result<Vec<Link>> {
+    let base = args.base.as_deref().map(absolute).transpose()?;
+    let page = document::parse(call, &args.html)?;
+    let elements = || page.tree.root().descendants().filter_map(ElementRef::wrap);
+    // A page may say itself what its links are relative to.
+    let own = elements().find(|element| element.value().name() == "base");
+    let own = own.and_then(|element| element.attr("href"));
+    let base = base.map(|base| own.and_then(|own| base.join(own).ok()).unwrap_or(base));
+    let (mut all, mut size) = (Vec::new(), 0usize);
+    for element in elements().filter(|element| matches!(element.value().name(), "a" | "area")) {
+        let Some(href) = element.attr("href").map(str::trim_ascii) else { continue };
+        let href = match base.as_ref().map(|base| base.join(href)) {
+            Some(Ok(url)) => url.to_string(),
+            // A link that leads nowhere is still what the page says.
+            Some(Err(_)) | None => href.to_owned(),
+        };
+        let text = readable::text(*element).replace(['\n', '\t'], " ");
+        size += ENTRY + href.len() + text.len();
+        fits(call, size)?;
+        all.push(Link { href, text });
+    }
+    Ok(all)
+}
+
+fn absolute(base: &str) -> Result<Url> {
+    Url::parse(base).ok().filter(|url| !url.cannot_be_a_base()).ok_or_else(|| {
+        Problem::bad_request(format!("base is not an absolute URL: {:?}", shorten(base)))
+    })
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    /// Any text.
+    text: String,
+}
+
+fn escape(call: &Call, args: Text) -> Result<String> {
+    let escaped = entities::escape(&args.text);
+    fits(call, escaped.len())?;
+    Ok(escaped)
+}
+
+fn unescape(call: &Call, args: Text) -> Result<String> {
+    let text = entities::unescape(&args.text);
+    fits(call, text.len())?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests;

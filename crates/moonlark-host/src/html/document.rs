@@ -1,0 +1,160 @@
+//! A page as a tree, with bounds.
+//!
+//! The library follows browsers in everything, also in what a few bytes can
+//! cause: it looks through all open elements for each tag, through all
+//! attributes for each attribute, and opens formatting elements again in every
+//! paragraph. So the depth and the size of the tree are looked at after each
+//! token, and a clock catches what grows elsewhere.
+
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
+
+use html5ever::TokenizerResult;
+use html5ever::buffer_queue::BufferQueue;
+use html5ever::tendril::StrTendril;
+use html5ever::tokenizer::{Token, TokenSink, TokenSinkResult, Tokenizer};
+use html5ever::tree_builder::{TreeBuilder, TreeSink};
+use moonlark_core::limits::{seconds, size};
+use moonlark_core::{Call, Problem, Result};
+use scraper::{Html, HtmlTreeSink, Node};
+
+/// Browsers flatten what is deeper.
+const MOST_DEPTH: usize = 512;
+/// What a node or an attribute takes at least.
+const NODE: usize = 64;
+const MOST_TIME: Duration = Duration::from_secs(2);
+/// Bytes between two looks at the clock.
+const PIECE: usize = 8 * 1024;
+
+pub(super) fn parse(call: &Call, html: &str) -> Result<Html> {
+    let limit = call.limits().value;
+    if html.len() > limit {
+        return Err(too_large(limit));
+    }
+    let guard = Guard {
+        builder: TreeBuilder::new(HtmlTreeSink::new(Html::new_document()), Default::default()),
+        limit,
+        end: Instant::now() + MOST_TIME.min(call.limits().timeout),
+        nodes: Cell::new(0),
+        cost: Cell::new(0),
+        tokens: Cell::new(0),
+        stopped: RefCell::new(None),
+    };
+    let tokenizer = Tokenizer::new(guard, Default::default());
+    let mut rest = html;
+    while !rest.is_empty() && tokenizer.sink.goes_on() {
+        let (piece, after) = rest.split_at(boundary(rest, PIECE));
+        rest = after;
+        feed(&tokenizer, piece);
+        tokenizer.sink.look_at_clock();
+    }
+    if tokenizer.sink.goes_on() {
+        tokenizer.end();
+    }
+    match tokenizer.sink.stopped.take() {
+        Some(problem) => Err(problem),
+        None => Ok(tokenizer.sink.builder.sink.finish()),
+    }
+}
+
+/// The tokenizer pauses where a browser would run a script.
+pub(super) fn feed<S: TokenSink>(tokenizer: &Tokenizer<S>, text: &str) {
+    let queue = BufferQueue::default();
+    queue.push_back(StrTendril::from(text));
+    while !matches!(tokenizer.feed(&queue), TokenizerResult::Done) {}
+}
+
+/// At most `most` bytes, without cutting a character.
+fn boundary(text: &str, most: usize) -> usize {
+    let mut at = most.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+type Builder = TreeBuilder<<HtmlTreeSink as TreeSink>::Handle, HtmlTreeSink>;
+
+/// Stands between the tokenizer and the tree.
+struct Guard {
+    builder: Builder,
+    limit: usize,
+    end: Instant,
+    /// Nodes that were looked at.
+    nodes: Cell<usize>,
+    /// Bytes they take.
+    cost: Cell<usize>,
+    tokens: Cell<usize>,
+    stopped: RefCell<Option<Problem>>,
+}
+
+impl Guard {
+    fn goes_on(&self) -> bool {
+        self.stopped.borrow().is_none()
+    }
+
+    fn stop(&self, problem: Problem) {
+        self.stopped.borrow_mut().get_or_insert(problem);
+    }
+
+    fn look_at_clock(&self) {
+        if Instant::now() > self.end {
+            self.stop(
+                Problem::limit(format!(
+                    "the HTML takes longer than {} to read",
+                    seconds(MOST_TIME)
+                ))
+                .hint("take a part of the page, such as with regex.find"),
+            );
+        }
+    }
+
+    fn look_at_tree(&self) {
+        let page = self.builder.sink.0.borrow();
+        let nodes = page.tree.nodes();
+        let count = nodes.len();
+        let new = count - self.nodes.replace(count);
+        let Some(last) = page.tree.nodes().next_back().filter(|_| new > 0) else { return };
+        let cost = |node: &Node| NODE * (1 + node.as_element().map_or(0, |it| it.attrs.len()));
+        let added: usize = nodes.rev().take(new).map(|node| cost(node.value())).sum();
+        self.cost.set(self.cost.get() + added);
+        if self.cost.get() > self.limit {
+            self.stop(too_large(self.limit));
+        }
+        if last.ancestors().nth(MOST_DEPTH).is_some() {
+            self.stop(Problem::limit(format!(
+                "the HTML is nested deeper than {MOST_DEPTH} elements"
+            )));
+        }
+    }
+}
+
+impl TokenSink for Guard {
+    type Handle = <Builder as TokenSink>::Handle;
+
+    fn process_token(&self, token: Token, line: u64) -> TokenSinkResult<Self::Handle> {
+        if !self.goes_on() {
+            return TokenSinkResult::Continue;
+        }
+        let result = self.builder.process_token(token, line);
+        self.look_at_tree();
+        self.tokens.set(self.tokens.get() + 1);
+        if self.tokens.get().is_multiple_of(64) {
+            self.look_at_clock();
+        }
+        result
+    }
+
+    fn end(&self) {
+        self.builder.end();
+    }
+
+    fn adjusted_current_node_present_but_not_in_html_namespace(&self) -> bool {
+        self.builder.adjusted_current_node_present_but_not_in_html_namespace()
+    }
+}
+
+fn too_large(limit: usize) -> Problem {
+    Problem::limit(format!("the HTML takes more than {} once it is read", size(limit)))
+        .hint("work on less at a time, or raise limits.value")
+}

@@ -1,0 +1,155 @@
+//! Times and dates as ISO 8601 text. PostgreSQL knows years that others do not,
+//! so the calendar is our own.
+
+use moonlark_core::Value;
+
+use super::{fixed, take};
+
+/// Microseconds.
+const SECOND: i64 = 1_000_000;
+const DAY: i64 = 86_400 * SECOND;
+
+/// Days since 2000.
+pub(super) fn date(bytes: &[u8]) -> Option<Value> {
+    Some(match i32::from_be_bytes(fixed(bytes)?) {
+        i32::MAX => "infinity".into(),
+        i32::MIN => "-infinity".into(),
+        days => day(days.into()).into(),
+    })
+}
+
+/// Microseconds since midnight.
+pub(super) fn time(bytes: &[u8]) -> Option<Value> {
+    let micros = i64::from_be_bytes(fixed(bytes)?);
+    (0..=DAY).contains(&micros).then(|| clock(micros).into())
+}
+
+/// The same, and how many seconds it is west of Greenwich.
+pub(super) fn time_with_zone(mut bytes: &[u8]) -> Option<Value> {
+    let micros = i64::from_be_bytes(take(&mut bytes)?);
+    let west = i32::from_be_bytes(fixed(bytes)?);
+    let (sign, away) = if west > 0 { ('-', west) } else { ('+', west.checked_neg()?) };
+    let mut zone = format!("{sign}{:02}:{:02}", away / 3600, away / 60 % 60);
+    if away % 60 != 0 {
+        zone.push_str(&format!(":{:02}", away % 60));
+    }
+    (0..=DAY).contains(&micros).then(|| format!("{}{zone}", clock(micros)).into())
+}
+
+pub(super) fn timestamp(bytes: &[u8]) -> Option<Value> {
+    point(bytes, "")
+}
+
+pub(super) fn instant(bytes: &[u8]) -> Option<Value> {
+    point(bytes, "Z")
+}
+
+/// Microseconds since 2000.
+fn point(bytes: &[u8], zone: &str) -> Option<Value> {
+    Some(match i64::from_be_bytes(fixed(bytes)?) {
+        i64::MAX => "infinity".into(),
+        i64::MIN => "-infinity".into(),
+        micros => {
+            let (days, rest) = (micros.div_euclid(DAY), micros.rem_euclid(DAY));
+            format!("{}T{}{zone}", day(days), clock(rest)).into()
+        }
+    })
+}
+
+/// Microseconds, days and months, each with a sign of its own.
+pub(super) fn interval(mut bytes: &[u8]) -> Option<Value> {
+    let micros = i64::from_be_bytes(take(&mut bytes)?);
+    let days = i32::from_be_bytes(take(&mut bytes)?);
+    let months = i32::from_be_bytes(fixed(bytes)?);
+    let mut text = String::from("P");
+    let mut part = |amount: i64, unit: char| {
+        if amount != 0 {
+            text.push_str(&format!("{amount}{unit}"));
+        }
+    };
+    part((months / 12).into(), 'Y');
+    part((months % 12).into(), 'M');
+    part(days.into(), 'D');
+    if micros != 0 {
+        text.push('T');
+        let mut part = |amount: i64, unit: char| {
+            if amount != 0 {
+                text.push_str(&format!("{amount}{unit}"));
+            }
+        };
+        part(micros / (3600 * SECOND), 'H');
+        part(micros / (60 * SECOND) % 60, 'M');
+        let rest = micros % (60 * SECOND);
+        if rest != 0 {
+            let sign = if rest < 0 { "-" } else { "" };
+            let rest = rest.abs();
+            text.push_str(&format!("{sign}{}{}S", rest / SECOND, fraction(rest % SECOND)));
+        }
+    }
+    Some(if text == "P" { "PT0S".into() } else { text.into() })
+}
+
+fn clock(micros: i64) -> String {
+    let seconds = micros / SECOND;
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{hour:02}:{minute:02}:{second:02}{}", fraction(micros % SECOND))
+}
+
+fn fraction(micros: i64) -> String {
+    match micros {
+        0 => String::new(),
+        micros => format!(".{micros:06}").trim_end_matches('0').to_owned(),
+    }
+}
+
+/// The date `days` after 2000-01-01. Counted in years that begin in March, so
+/// that a leap day is the last of its year.
+fn day(days: i64) -> String {
+    // From 0000-03-01 to 2000-01-01.
+    let days = days + 730_425;
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = era * 400 + year + next;
+    match year {
+        0..=9999 => format!("{year:04}-{month:02}-{day:02}"),
+        // Years with more digits, and those before our era, show their sign.
+        _ => format!("{year:+05}-{month:02}-{day:02}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        for (days, expected) in [
+            (0, "2000-01-01"),
+            (-1, "1999-12-31"),
+            (59, "2000-02-29"),
+            (60, "2000-03-01"),
+            (366, "2001-01-01"),
+            (-10_957, "1970-01-01"),
+            (-730_119, "0001-01-01"),
+            (-730_120, "0000-12-31"),
+            (-2_451_545 + 38, "-4712-01-01"),
+            (2_921_939, "9999-12-31"),
+            (2_921_940, "+10000-01-01"),
+        ] {
+            assert_eq!(day(days), expected, "{days}");
+        }
+    }
+
+    #[test]
+    fn every_day_follows_the_one_before() {
+        let mut date = jiff::civil::date(1, 1, 1);
+        for days in (-730_119..2_900_000).step_by(17) {
+            assert_eq!(day(days), date.to_string());
+            date = date.checked_add(jiff::Span::new().days(17)).unwrap();
+        }
+    }
+}

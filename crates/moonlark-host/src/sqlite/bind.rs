@@ -1,0 +1,99 @@
+//! Values into the places that a statement leaves open.
+
+use moonlark_core::value::{Object, shorten};
+use moonlark_core::{Problem, Result, Value};
+use rusqlite::Statement;
+use rusqlite::types::{ToSqlOutput, ValueRef};
+
+use super::failure;
+use crate::sql::Params;
+
+pub(super) fn bind(statement: &mut Statement<'_>, params: &Params, path: &str) -> Result<()> {
+    match params {
+        Params::ByPlace(values) => by_place(statement, values, path),
+        Params::ByName(values) => by_name(statement, values, path),
+    }
+}
+
+fn by_place(statement: &mut Statement<'_>, values: &[Value], path: &str) -> Result<()> {
+    let places = statement.parameter_count();
+    if places != values.len() {
+        let plural = if places == 1 { "" } else { "s" };
+        return Err(Problem::bad_request(format!(
+            "the statement has {places} parameter{plural}, but {} were given",
+            values.len()
+        )));
+    }
+    for (index, value) in values.iter().enumerate() {
+        put(statement, index + 1, value, &format!("parameter {}", index + 1), path)?;
+    }
+    Ok(())
+}
+
+fn by_name(statement: &mut Statement<'_>, values: &Object, path: &str) -> Result<()> {
+    let mut used = 0;
+    for index in 1..=statement.parameter_count() {
+        let name = statement.parameter_name(index).map(|name| name[1..].to_owned());
+        let Some(name) = name.filter(|name| !name.starts_with(|c: char| c.is_ascii_digit())) else {
+            return Err(Problem::bad_request(format!(
+                "parameter {index} has no name, but params are given by name"
+            ))
+            .hint("write :name in the statement, or pass a list"));
+        };
+        let shown = format!("parameter {:?}", shorten(&name));
+        let value = values.get(&name).ok_or_else(|| {
+            Problem::bad_request(format!("the statement uses {shown}, which is not in params"))
+        })?;
+        put(statement, index, value, &shown, path)?;
+        used += 1;
+    }
+    // The same name with another mark in front (`:a` and `@a`) counts twice.
+    if used < values.len() {
+        let unknown = values.keys().find(|key| !uses(statement, key));
+        if let Some(unknown) = unknown {
+            return Err(Problem::bad_request(format!(
+                "params has {:?}, which the statement does not use",
+                shorten(unknown)
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn uses(statement: &Statement<'_>, key: &str) -> bool {
+    (1..=statement.parameter_count())
+        .any(|index| statement.parameter_name(index).is_some_and(|name| &name[1..] == key))
+}
+
+fn put(
+    statement: &mut Statement<'_>,
+    index: usize,
+    value: &Value,
+    shown: &str,
+    path: &str,
+) -> Result<()> {
+    let value = match value {
+        Value::Null => ValueRef::Null,
+        Value::Bool(flag) => ValueRef::Integer(i64::from(*flag)),
+        Value::Int(int) => ValueRef::Integer(*int),
+        // SQLite would store NULL for the one and keep the other from JSON.
+        Value::Float(float) if !float.is_finite() => {
+            return Err(Problem::bad_request(format!(
+                "{shown} is {float}, which is no number to store"
+            )));
+        }
+        Value::Float(float) => ValueRef::Real(*float),
+        Value::Str(text) => ValueRef::Text(text.as_bytes()),
+        Value::Bytes(bytes) => ValueRef::Blob(bytes),
+        Value::Array(_) | Value::Object(_) => {
+            return Err(Problem::bad_request(format!(
+                "{shown} is an {}, which SQLite has no type for",
+                value.kind()
+            ))
+            .hint("pass it as text with json.encode"));
+        }
+    };
+    statement
+        .raw_bind_parameter(index, ToSqlOutput::Borrowed(value))
+        .map_err(|error| failure::problem(error, path))
+}

@@ -1,0 +1,150 @@
+//! `yaml`: values to YAML and back.
+//!
+//! A library parses and writes. What the events of the parser mean is decided
+//! in [`compose`] and [`scalar`], so that nothing is rounded or lost, and what
+//! it costs is bounded there.
+
+mod compose;
+mod scalar;
+
+use moonlark_core::value::Path;
+use moonlark_core::{Call, Module, Problem, Result, Value};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::args::fits;
+
+pub(crate) fn module() -> Module {
+    Module::new(
+        "yaml",
+        "Encode and decode YAML 1.2: only true and false are booleans, anchors and merge keys \
+         are followed, tags of your own are not. A key that is a number, a boolean or null becomes the text \
+         it is written as; a key that is a list or a table is an error.",
+    )
+    .pure()
+    .function("decode", "Decode a YAML document; an empty one is null.", decode)
+    .example(
+        json!({"text": "name: x\nports: [80, 443]\nenabled: yes\n1: one\n"}),
+        json!({"name": "x", "ports": [80, 443], "enabled": "yes", "1": "one"}),
+    )
+    .example(
+        json!({"text": "base: &base {a: 1, b: 2}\nmore: {<<: *base, b: 3}\n"}),
+        json!({"base": {"a": 1, "b": 2}, "more": {"a": 1, "b": 3}}),
+    )
+    .fails(json!({"text": "a: 1\nb: [1, 2"}), "invalid YAML")
+    .fails(json!({"text": "a: 1\na: 2\n"}), "at line 2, column 1")
+    .function("decode_all", "Decode every document of a YAML stream.", decode_all)
+    .example(json!({"text": "a: 1\n---\n- 2\n"}), json!([{"a": 1}, [2]]))
+    .fails(json!({"text": "a: 1\n---\n]\n"}), "at line 3")
+    .function("encode", "Encode a value as a YAML document.", encode)
+    .example(
+        json!({"value": {"name": "x", "ports": [80, 443], "on": "yes"}}),
+        json!("name: x\nports:\n  - 80\n  - 443\n\"on\": \"yes\"\n"),
+    )
+    .fails(json!({}), "value")
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Decode {
+    /// YAML text.
+    text: String,
+}
+
+fn decode(call: &Call, args: Decode) -> Result<Value> {
+    let mut documents = read(call, &args.text)?;
+    if documents.len() > 1 {
+        return Err(Problem::bad_request(format!(
+            "the text has {} documents, not one",
+            documents.len()
+        ))
+        .hint("use yaml.decode_all"));
+    }
+    Ok(documents.pop().unwrap_or_default())
+}
+
+fn decode_all(call: &Call, args: Decode) -> Result<Vec<Value>> {
+    read(call, &args.text)
+}
+
+fn read(call: &Call, text: &str) -> Result<Vec<Value>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    compose::documents(text, call.limits().value)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Encode {
+    /// What to encode.
+    value: Value,
+}
+
+fn encode(call: &Call, args: Encode) -> Result<String> {
+    check(&args.value, &mut Path::new("value"))?;
+    let options = serde_saphyr::ser_options! {
+        // Older readers take yes and off for booleans, so those are quoted.
+        yaml_12: false,
+        compact_list_indent: false,
+        prefer_block_scalars: false,
+    };
+    let mut out = Capped { text: String::new(), limit: call.limits().value, full: false };
+    let written = serde_saphyr::to_fmt_writer_with_options(&mut out, &args.value, options);
+    if out.full {
+        fits(call, usize::MAX)?;
+    }
+    match written {
+        Ok(()) => Ok(out.text),
+        Err(error) => Err(Problem::internal(format!("cannot encode the value as YAML: {error}"))),
+    }
+}
+
+/// Bytes that are no text have a form in YAML that few can read; and depth.
+fn check(value: &Value, path: &mut Path) -> Result<()> {
+    match value {
+        Value::Bytes(_) => {
+            return Err(Problem::bad_request(format!(
+                "{path} is not UTF-8 text, which YAML cannot hold"
+            ))
+            .hint("encode it with base64.encode"));
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                path.push_index(index)?;
+                check(item, path)?;
+                path.pop();
+            }
+        }
+        Value::Object(object) => {
+            for (key, item) in object {
+                path.push_key(key)?;
+                check(item, path)?;
+                path.pop();
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Indentation multiplies the size of deep values, so it is counted as it is
+/// written.
+struct Capped {
+    text: String,
+    limit: usize,
+    full: bool,
+}
+
+impl std::fmt::Write for Capped {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        if self.text.len() + text.len() > self.limit {
+            self.full = true;
+            return Err(std::fmt::Error);
+        }
+        self.text.push_str(text);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! The Starlark engine: worker processes, kept ready, one job at a time each.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use moonlark_core::gateway::Started;
+use moonlark_core::module::Function;
+use moonlark_core::tool::BoxFuture;
+use moonlark_core::{Call, Level, Module, Problem, Result, Value};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use crate::extension::Files;
+use crate::process::Process;
+pub(crate) use crate::wire::Script;
+use crate::wire::{Job, Kind, Order, Report};
+
+/// Processes at once. More calls than that wait for their turn.
+const MOST: usize = 64;
+/// Processes kept when nothing runs.
+const IDLE: usize = 4;
+/// Processes kept ready for the next call.
+const READY: usize = 1;
+
+/// Cheap to clone; all clones are the same engine.
+#[derive(Clone)]
+pub struct Starlark(Arc<Inner>);
+
+struct Inner {
+    /// Our own binary.
+    program: PathBuf,
+    functions: Vec<Function>,
+    idle: Mutex<Vec<Process>>,
+    starting: AtomicUsize,
+    turns: Semaphore,
+    units: AtomicU64,
+}
+
+impl Starlark {
+    /// `program` is a Moonlark binary: it serves as its own worker.
+    pub fn new(program: PathBuf, modules: &[Module]) -> Starlark {
+        Starlark(Arc::new(Inner {
+            program,
+            functions: functions(modules).cloned().collect(),
+            idle: Mutex::default(),
+            starting: AtomicUsize::new(0),
+            turns: Semaphore::new(MOST),
+            units: AtomicU64::new(0),
+        }))
+    }
+
+    /// A version of a script, which workers that have loaded it can keep.
+    pub(crate) fn script(&self, folder: String, main: String) -> Script {
+        Script { unit: self.0.units.fetch_add(1, Ordering::Relaxed), folder, main }
+    }
+
+    /// Do one job in a worker. Dropping the future kills the worker.
+    pub(crate) async fn run(
+        &self,
+        call: &Call,
+        script: &Script,
+        kind: Kind,
+        files: &Files,
+    ) -> Result<Value> {
+        let Ok(_turn) = self.0.turns.acquire().await else {
+            return Err(Problem::internal("the engine has stopped"));
+        };
+        let limits = call.limits();
+        let job = Job {
+            script: script.clone(),
+            kind,
+            memory: limits.memory,
+            value: limits.value,
+            steps: limits.steps,
+        };
+        let mut worker = self.take()?;
+        let mut order = Order::Job(job);
+        loop {
+            let alive = worker.send(&order).await?.is_some();
+            let report = if alive { worker.receive().await? } else { None };
+            let Some(report) = report else {
+                return Err(worker.post_mortem(limits.memory).await);
+            };
+            let answer = match report {
+                Report::Done { reply, clean } => {
+                    if clean {
+                        self.give_back(worker);
+                    }
+                    return reply.map_err(Problem::from);
+                }
+                report => self.answer(call, report, files).await,
+            };
+            order = Order::Answer(answer.map_err(Into::into));
+        }
+    }
+
+    /// What the script asked for, by the gateway.
+    async fn answer(&self, call: &Call, report: Report, files: &Files) -> Result<Value> {
+        let wait = |started: Started| -> BoxFuture<Result<Value>> {
+            match started {
+                Started::Done(result) => Box::pin(std::future::ready(result)),
+                Started::Running(future) => future,
+            }
+        };
+        match report {
+            Report::Host { function, args } => match self.0.functions.get(function) {
+                Some(function) => wait(call.gateway().start(call, &function.tool, args)).await,
+                None => Err(Problem::internal("a script asked for an unknown host function")),
+            },
+            Report::Tool { name, args } => {
+                wait(call.gateway().start_named(call, &name, args)).await
+            }
+            Report::Print { text } => call.log(Level::Info, &text, None).map(|()| Value::Null),
+            Report::Read { path } => files(&path).map(Value::from),
+            Report::Done { .. } => Ok(Value::Null),
+        }
+    }
+
+    fn take(&self) -> Result<Process> {
+        let kept = self.0.idle.lock().pop();
+        let worker = match kept {
+            Some(worker) => worker,
+            None => Process::start(&self.0.program)?,
+        };
+        self.prepare();
+        Ok(worker)
+    }
+
+    fn give_back(&self, worker: Process) {
+        let mut idle = self.0.idle.lock();
+        if idle.len() < IDLE {
+            idle.push(worker);
+        }
+    }
+
+    /// See to it that the next call finds a worker ready.
+    fn prepare(&self) {
+        let ready = self.0.idle.lock().len() + self.0.starting.load(Ordering::Relaxed);
+        if ready >= READY {
+            return;
+        }
+        self.0.starting.fetch_add(1, Ordering::Relaxed);
+        let engine = self.clone();
+        tokio::spawn(async move {
+            let started = Process::start(&engine.0.program);
+            engine.0.starting.fetch_sub(1, Ordering::Relaxed);
+            if let Ok(worker) = started {
+                engine.give_back(worker);
+            }
+        });
+    }
+}
+
+/// All host functions in the order by which worker and engine number them.
+pub(crate) fn functions(modules: &[Module]) -> impl Iterator<Item = &Function> {
+    modules.iter().flat_map(|module| &module.functions)
+}

@@ -1,0 +1,25 @@
+//! The Starlark engine: extensions, run in worker processes.
+//!
+//! Starlark's own limits are soft: a script can take memory that nobody counts,
+//! or stay in a builtin that nobody can interrupt. So scripts run in processes
+//! of the same binary ([`worker`]) that can be killed at any moment, and only
+//! their own call suffers. What a script asks of the world comes back here and
+//! is answered by the gateway: grants, secrets and limits never leave it.
+//!
+//! Only this crate knows Starlark, and only [`worker`] its values.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod engine;
+mod extension;
+mod paths;
+mod process;
+mod tests_in_scripts;
+mod wire;
+pub mod worker;
+
+pub use engine::Starlark;
+pub use extension::{Extension, Files, Loaded};
+pub use tests_in_scripts::Tests;
+pub use paths::resolve;
+pub use wire::{MAX_FILES, MAX_SOURCE};

@@ -1,0 +1,72 @@
+//! Where `load("…")` leads: always into the extensions folder.
+
+use moonlark_core::{Problem, Result};
+
+/// The file that `path` means in `from`, relative to the extensions folder.
+/// `//` starts at that folder, anything else beside `from`.
+pub fn resolve(from: &str, path: &str) -> Result<String> {
+    let bad = |why: &str| {
+        Problem::bad_script(format!("load({path:?}) {why}"))
+            .hint("load files of the extensions folder: load(\"other.star\", \"name\")")
+    };
+    let (mut parts, rest): (Vec<&str>, &str) = match path.strip_prefix("//") {
+        Some(rest) => (Vec::new(), rest),
+        None => {
+            let mut folder: Vec<&str> = from.split('/').collect();
+            folder.pop();
+            (folder, path)
+        }
+    };
+    if rest.starts_with('/') || rest.contains(['\\', '\0', ':']) {
+        return Err(bad("is not a path inside the extensions folder"));
+    }
+    for part in rest.split('/') {
+        match part {
+            "" => return Err(bad("is not a path")),
+            "." => {}
+            ".." => {
+                parts.pop().ok_or_else(|| bad("leads out of the extensions folder"))?;
+            }
+            part => parts.push(part),
+        }
+    }
+    if !parts.last().is_some_and(|name| name.len() > 5 && name.ends_with(".star")) {
+        return Err(bad("does not name a .star file"));
+    }
+    Ok(parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_stay_inside_the_folder() {
+        for (from, path, expected) in [
+            ("a.star", "b.star", Some("b.star")),
+            ("a.star", "lib/b.star", Some("lib/b.star")),
+            ("lib/a.star", "b.star", Some("lib/b.star")),
+            ("lib/a.star", "./b.star", Some("lib/b.star")),
+            ("lib/a.star", "../b.star", Some("b.star")),
+            ("lib/a.star", "//b.star", Some("b.star")),
+            ("a.star", "../b.star", None),
+            ("a.star", "lib/../../b.star", None),
+            ("a.star", "//../b.star", None),
+            ("a.star", "/etc/b.star", None),
+            ("a.star", "///etc/b.star", None),
+            ("a.star", "b.lua", None),
+            ("a.star", ".star", None),
+            ("a.star", "", None),
+            ("a.star", "b.star/", None),
+            ("a.star", "c:b.star", None),
+            ("a.star", "..\\b.star", None),
+            ("a.star", "b\0.star", None),
+        ] {
+            assert_eq!(resolve(from, path).ok().as_deref(), expected, "{from} {path}");
+        }
+        assert_eq!(
+            resolve("a.star", "../b.star").unwrap_err().to_string(),
+            "error[bad_script]: load(\"../b.star\") leads out of the extensions folder\nhint: load files of the extensions folder: load(\"other.star\", \"name\")"
+        );
+    }
+}

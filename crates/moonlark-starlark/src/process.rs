@@ -1,0 +1,105 @@
+//! One worker process, as the engine sees it.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use moonlark_core::limits::size;
+use moonlark_core::{Problem, Result};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+
+use crate::wire::{self, MAX_FRAME, Order, Report};
+use crate::worker;
+
+/// Killed when it is dropped; reaped by the runtime.
+pub(crate) struct Process {
+    child: Child,
+    socket: UnixStream,
+    buffer: Vec<u8>,
+}
+
+/// How long a worker that has closed its socket may take to be gone.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+impl Process {
+    pub(crate) fn start(program: &Path) -> Result<Process> {
+        Self::spawn(program).map_err(|error| {
+            Problem::internal(format!("a worker process cannot be started: {error}"))
+        })
+    }
+
+    fn spawn(program: &Path) -> std::io::Result<Process> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let child = Command::new(program)
+            .arg(worker::MODE)
+            // Nothing of our environment is a script's business.
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        Ok(Process { child, socket: UnixStream::from_std(ours)?, buffer: Vec::new() })
+    }
+
+    /// None when the worker is gone.
+    pub(crate) async fn send(&mut self, order: &Order) -> Result<Option<()>> {
+        let frame = wire::encode(order)?;
+        Ok(self.socket.write_all(&frame).await.ok())
+    }
+
+    /// None when the worker is gone.
+    pub(crate) async fn receive(&mut self) -> Result<Option<Report>> {
+        let Ok(length) = self.socket.read_u32_le().await else { return Ok(None) };
+        if length as usize > MAX_FRAME {
+            return Err(Problem::internal("a worker sent a frame beyond all limits"));
+        }
+        self.buffer.clear();
+        // Grows with what arrives, not with what was announced.
+        let mut frame = (&mut self.socket).take(length.into());
+        match frame.read_to_end(&mut self.buffer).await {
+            Ok(read) if read == length as usize => {}
+            _ => return Ok(None),
+        }
+        let report = wire::decode(&self.buffer);
+        self.buffer.shrink_to(64 * 1024);
+        report.map(Some)
+    }
+
+    /// Why the worker is gone, in words.
+    pub(crate) async fn post_mortem(mut self, memory: usize) -> Problem {
+        let status = match tokio::time::timeout(LAST_WORDS, self.child.wait()).await {
+            Ok(Ok(status)) => status.to_string(),
+            _ => "it closed its socket".to_owned(),
+        };
+        let mut words = Vec::new();
+        if let Some(stderr) = self.child.stderr.take() {
+            let _ = tokio::time::timeout(
+                LAST_WORDS,
+                stderr.take(64 * 1024).read_to_end(&mut words),
+            )
+            .await;
+        }
+        let words = String::from_utf8_lossy(&words);
+        // What the Rust runtime says last; nothing of the script gets there.
+        if words.contains("memory allocation of") || words.contains("out of memory") {
+            return out_of_memory(memory);
+        }
+        if words.contains("overflowed its stack") {
+            return Problem::limit("the script nests deeper than it can be followed");
+        }
+        tracing::error!("a Starlark worker ended: {status}: {words}");
+        Problem::internal(format!("the script's process ended unexpectedly: {status}"))
+            .hint("this is a defect of Moonlark: please report it with the server's log")
+    }
+}
+
+pub(crate) fn out_of_memory(limit: usize) -> Problem {
+    Problem::limit(format!("the script used more than {} of memory", size(limit)))
+        .hint("work in smaller pieces, or raise limits.memory")
+}

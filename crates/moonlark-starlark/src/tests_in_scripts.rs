@@ -1,0 +1,52 @@
+//! Files of tests: which tests there are, and running one.
+
+use std::sync::Arc;
+
+use moonlark_core::authored;
+use moonlark_core::{Call, Result, Value};
+
+use crate::engine::{Script, Starlark};
+use crate::extension::{Files, Snapshot, replay};
+use crate::wire::Kind;
+
+/// A file of tests that loads.
+pub struct Tests {
+    engine: Starlark,
+    script: Script,
+    files: Files,
+    /// The tests in it, in alphabetical order.
+    pub names: Vec<String>,
+}
+
+impl Starlark {
+    /// Load the tests of `main`, a file of the folder that `files` reads from;
+    /// `folder` is how messages call it.
+    pub async fn tests(
+        &self,
+        folder: String,
+        main: String,
+        files: Files,
+        call: &Call,
+    ) -> Result<Tests> {
+        let shown = format!("{folder}/{main}");
+        let script = self.script(folder, main);
+        let snapshot = Snapshot::new(files);
+        let listed = self.run(call, &script, Kind::ListTests, &snapshot.recording()).await;
+        let names = match listed.map_err(|problem| authored::at_load(problem, &shown, "a test"))? {
+            Value::Array(names) => names,
+            _ => Vec::new(),
+        };
+        let mut names: Vec<String> =
+            names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect();
+        names.sort();
+        Ok(Tests { engine: self.clone(), script, files: replay(snapshot.into_texts()), names })
+    }
+}
+
+impl Tests {
+    /// Run one test in `call`, which is its own.
+    pub async fn run(self: &Arc<Self>, name: &str, call: &Call) -> Result<()> {
+        let kind = Kind::Test { name: name.to_owned() };
+        self.engine.run(call, &self.script, kind, &self.files).await.map(drop)
+    }
+}

@@ -1,0 +1,169 @@
+//! What the engine and its workers say to each other: frames of MessagePack
+//! over a socket. One job at a time; while it runs, the worker asks and the
+//! engine answers.
+
+use moonlark_core::{Code, Place, Problem, Value};
+use serde::{Deserialize, Serialize};
+
+/// Longest file: the parser's memory is nobody's limit.
+pub const MAX_SOURCE: usize = 256 * 1024;
+/// Files that one extension may consist of.
+pub const MAX_FILES: usize = 256;
+/// `load()` inside `load()`.
+pub(crate) const MAX_LOADS: usize = 64;
+
+/// A frame is refused beyond this, whatever a limit says.
+pub(crate) const MAX_FRAME: usize = 256 * 1024 * 1024;
+/// Values nest to 128; the messages around them a little more.
+const MAX_NESTING: usize = 160;
+
+/// From the engine to a worker.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum Order {
+    Job(Job),
+    /// The answer to the last [`Report`] that asks for one.
+    Answer(Reply),
+}
+
+/// One piece of work.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Job {
+    pub script: Script,
+    pub kind: Kind,
+    /// Bytes the script may use beyond what it takes to load it.
+    pub memory: usize,
+    /// Bytes of one value that leaves or enters the script.
+    pub value: usize,
+    /// Calls and loop rounds.
+    pub steps: u64,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Script {
+    /// Its version; a worker keeps what it has loaded.
+    pub unit: u64,
+    /// The folder as messages show it.
+    pub folder: String,
+    /// The main file in there.
+    pub main: String,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) enum Kind {
+    /// Load it and say what it is.
+    Describe,
+    /// Call the handler of a tool.
+    Call { handler: usize, args: Value, context: Value },
+    /// Load a file of tests and name them.
+    ListTests,
+    /// Run one test.
+    Test { name: String },
+}
+
+impl Kind {
+    /// Whether it is about a file of tests, which sees the module `testing`.
+    pub(crate) fn is_test(&self) -> bool {
+        matches!(self, Kind::ListTests | Kind::Test { .. })
+    }
+}
+
+/// From a worker to the engine.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum Report {
+    /// Call a host function, by its place in the list of all.
+    Host { function: usize, args: Value },
+    /// Call a tool.
+    Tool { name: String, args: Value },
+    /// `print`.
+    Print { text: String },
+    /// The text of a file.
+    Read { path: String },
+    /// The job is over. A worker that is not clean does no other.
+    Done { reply: Reply, clean: bool },
+}
+
+pub(crate) type Reply = Result<Value, Words>;
+
+/// A Problem on its way.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Words {
+    code: String,
+    message: String,
+    place: Option<(String, Option<u32>, Option<u32>)>,
+    hint: Option<String>,
+    retryable: bool,
+}
+
+impl From<Problem> for Words {
+    fn from(problem: Problem) -> Self {
+        Words {
+            code: problem.code.as_str().to_owned(),
+            retryable: problem.retryable(),
+            message: problem.message,
+            place: problem.place.map(|place| (place.file, place.line, place.column)),
+            hint: problem.hint,
+        }
+    }
+}
+
+impl From<Words> for Problem {
+    fn from(words: Words) -> Self {
+        let code = Code::ALL.iter().find(|code| code.as_str() == words.code);
+        let mut problem = Problem::new(code.copied().unwrap_or(Code::Internal), words.message)
+            .maybe_hint(words.hint)
+            .retryable_if(words.retryable);
+        problem.place = words.place.map(|(file, line, column)| Place { file, line, column });
+        problem
+    }
+}
+
+/// A frame, with its length in front.
+pub(crate) fn encode(message: &impl Serialize) -> Result<Vec<u8>, Problem> {
+    let mut frame = vec![0; 4];
+    rmp_serde::encode::write(&mut frame, message)
+        .map_err(|error| Problem::internal(format!("a message cannot be encoded: {error}")))?;
+    match u32::try_from(frame.len() - 4) {
+        Ok(length) if length as usize <= MAX_FRAME => {
+            frame[..4].copy_from_slice(&length.to_le_bytes());
+            Ok(frame)
+        }
+        _ => Err(Problem::limit("a value is too large to pass to or from a script")),
+    }
+}
+
+/// The message in a frame's body.
+pub(crate) fn decode<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
+    let mut decoder = rmp_serde::Deserializer::from_read_ref(body);
+    decoder.set_max_depth(MAX_NESTING);
+    T::deserialize(&mut decoder)
+        .map_err(|error| Problem::internal(format!("a message cannot be decoded: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_and_problems_travel_whole() {
+        let deep = (0..127).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
+        for value in [
+            Value::Null,
+            Value::Int(i64::MIN),
+            Value::Float(f64::INFINITY),
+            Value::Bytes(vec![0xff, 0]),
+            Value::from("ä"),
+            Value::object([("a", Value::Array(vec![])), ("", Value::Bool(true))]),
+            deep,
+        ] {
+            let report = Report::Done { reply: Ok(value.clone()), clean: true };
+            let frame = encode(&report).unwrap();
+            let Report::Done { reply: Ok(back), .. } = decode(&frame[4..]).unwrap() else {
+                panic!("another message");
+            };
+            assert_eq!(back, value);
+        }
+        let problem = Problem::denied("no").at(Place::line("a.star", 3)).hint("ask");
+        assert_eq!(Problem::from(Words::from(problem.clone())).to_string(), problem.to_string());
+        assert!(decode::<Report>(&[0xc1]).is_err());
+    }
+}

@@ -1,0 +1,45 @@
+//! The arguments of a call from a script, by place or by name.
+
+use moonlark_core::nearest::nearest;
+use moonlark_core::{Problem, Result};
+use starlark::eval::Arguments;
+use starlark::values::{Heap, Value};
+
+/// Match the arguments of `function` with its parameters; those not given are
+/// left out.
+pub(super) fn collect<'v, 'p>(
+    function: &str,
+    params: &[&'p str],
+    args: &Arguments<'v, '_>,
+    heap: Heap<'v>,
+) -> starlark::Result<Vec<(&'p str, Value<'v>)>> {
+    let by_place: Vec<Value<'v>> = args.positions(heap)?.collect();
+    if by_place.len() > params.len() {
+        return Err(super::errors::raise(Problem::bad_request(format!(
+            "{function} takes at most {} arguments, got {}",
+            params.len(),
+            by_place.len()
+        ))));
+    }
+    let mut given: Vec<(&'p str, Value<'v>)> = params.iter().copied().zip(by_place).collect();
+    for (name, value) in args.names_map()? {
+        let param = find(function, params, name.as_str()).map_err(super::errors::raise)?;
+        if given.iter().any(|(taken, _)| *taken == param) {
+            return Err(super::errors::raise(Problem::bad_request(format!(
+                "{function}: {param} is given twice"
+            ))));
+        }
+        given.push((param, value));
+    }
+    Ok(given)
+}
+
+fn find<'p>(function: &str, params: &[&'p str], name: &str) -> Result<&'p str> {
+    params.iter().copied().find(|param| *param == name).ok_or_else(|| {
+        let near = nearest(name, params.iter().copied());
+        Problem::bad_request(format!("{function} has no parameter {name}")).maybe_hint(
+            near.map(|near| format!("did you mean {near}?"))
+                .or_else(|| Some(format!("its parameters are {}", params.join(", ")))),
+        )
+    })
+}

@@ -1,0 +1,221 @@
+//! `Extension`, `Tool` and `ToolParameter`: how an extension says what it is.
+
+use std::fmt;
+
+use allocative::Allocative;
+use moonlark_core::value::{Object, Value};
+use moonlark_core::{Problem, Result};
+use starlark::environment::GlobalsBuilder;
+use starlark::eval::{Arguments, Evaluator};
+use starlark::values::list::ListRef;
+use starlark::values::structs::{AllocStruct, StructRef};
+use starlark::values::tuple::TupleRef;
+use starlark::values::{
+    Heap, NoSerialize, ProvidesStaticType, StarlarkPagablePanic, StarlarkValue, Value as Sv,
+    starlark_value,
+};
+
+use super::{args, bridge};
+
+/// A description of 1 MB is a mistake.
+const LONGEST: usize = 1024 * 1024;
+
+const EXTENSION: [&str; 5] = ["name", "version", "description", "allowed_exec", "tools"];
+const TOOL: [&str; 6] = ["name", "description", "parameters", "handler", "output", "annotations"];
+const PARAMETER: [&str; 17] = [
+    "name",
+    "param_type",
+    "required",
+    "default",
+    "description",
+    "enum",
+    "items",
+    "properties",
+    "minimum",
+    "maximum",
+    "pattern",
+    "min_length",
+    "max_length",
+    "min_items",
+    "max_items",
+    "format",
+    "title",
+];
+
+pub(super) fn add_to(builder: &mut GlobalsBuilder) {
+    builder.set("Extension", Constructor { name: "Extension", fields: &EXTENSION });
+    builder.set("Tool", Constructor { name: "Tool", fields: &TOOL });
+    builder.set("ToolParameter", Constructor { name: "ToolParameter", fields: &PARAMETER });
+}
+
+/// Makes a struct of its arguments; those not given are not in it.
+#[derive(Debug, ProvidesStaticType, NoSerialize, Allocative, StarlarkPagablePanic)]
+struct Constructor {
+    name: &'static str,
+    #[allocative(skip)]
+    fields: &'static [&'static str],
+}
+
+starlark::starlark_simple_value!(Constructor);
+
+impl fmt::Display for Constructor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<function {}>", self.name)
+    }
+}
+
+#[starlark_value(type = "function")]
+impl<'v> StarlarkValue<'v> for Constructor {
+    fn invoke(
+        &self,
+        _me: Sv<'v>,
+        args: &Arguments<'v, '_>,
+        eval: &mut Evaluator<'v, '_, '_>,
+    ) -> starlark::Result<Sv<'v>> {
+        let heap = eval.heap();
+        Ok(heap.alloc(AllocStruct(args::collect(self.name, self.fields, args, heap)?)))
+    }
+}
+
+/// What `describe_extension()` returned: the description, and for each tool its
+/// handler.
+pub(super) fn read<'v>(value: Sv<'v>, heap: Heap<'v>) -> Result<(Value, Vec<Handler<'v>>)> {
+    let Some(extension) = StructRef::from_value(value) else {
+        return Err(Problem::bad_script(format!(
+            "describe_extension() must return Extension(…), got {}",
+            value.get_type()
+        )));
+    };
+    let mut about = fields(&extension, "Extension", heap, &["tools"])?;
+    if !matches!(about.get("name"), Some(Value::Str(name)) if !name.is_empty()) {
+        return Err(Problem::bad_script("Extension.name is missing"));
+    }
+    let mut tools = Vec::new();
+    let mut handlers = Vec::new();
+    for (index, tool) in list(get(&extension, "tools"), "Extension.tools")?.into_iter().enumerate()
+    {
+        let (tool, handler) = read_tool(tool, &format!("tools[{index}]"), heap)?;
+        tools.push(Value::Object(tool));
+        handlers.push(handler);
+    }
+    about.insert("tools".to_owned(), Value::Array(tools));
+    Ok((Value::Object(about), handlers))
+}
+
+/// A function to call, and with how many arguments: the parameters, then the
+/// context.
+pub(super) struct Handler<'v> {
+    pub(super) function: Sv<'v>,
+    pub(super) takes: usize,
+}
+
+fn read_tool<'v>(tool: Sv<'v>, at: &str, heap: Heap<'v>) -> Result<(Object, Handler<'v>)> {
+    let Some(tool) = StructRef::from_value(tool) else {
+        return Err(Problem::bad_script(format!("{at} must be Tool(…), got {}", tool.get_type())));
+    };
+    let mut about = fields(&tool, at, heap, &["handler", "parameters"])?;
+    let what = match about.get("name") {
+        Some(Value::Str(name)) if !name.is_empty() => format!("Tool {name}"),
+        _ => return Err(Problem::bad_script(format!("{at}.name is missing"))),
+    };
+    about.insert("parameters".to_owned(), parameters(get(&tool, "parameters"), &what, heap)?);
+    let Some(function) = get(&tool, "handler") else {
+        return Err(Problem::bad_script(format!("{what} has no handler"))
+            .hint("add: handler = my_function, where def my_function(params): …"));
+    };
+    let takes = match function.parameters_spec() {
+        Some(spec) => (0..=2).rev().find(|count| spec.can_fill_with_args(*count, &[])),
+        None if function.get_type() == "function" => Some(1),
+        None => {
+            return Err(Problem::bad_script(format!(
+                "{what}: the handler must be a function, got {}",
+                function.get_type()
+            )));
+        }
+    };
+    let Some(takes) = takes else {
+        return Err(Problem::bad_script(format!(
+            "{what}: the handler must take (params) or (params, context)"
+        )));
+    };
+    Ok((about, Handler { function, takes }))
+}
+
+/// A list of `ToolParameter(…)` in the words that every language's parameters
+/// have, or a JSON Schema as it is.
+fn parameters<'v>(value: Option<Sv<'v>>, what: &str, heap: Heap<'v>) -> Result<Value> {
+    let Some(value) = value else { return Ok(Value::Null) };
+    if value.get_type() == "dict" {
+        return bridge::read(value, heap, &format!("{what}: parameters"), LONGEST);
+    }
+    let mut parameters = Vec::new();
+    for (index, item) in list(Some(value), &format!("{what}: parameters"))?.iter().enumerate() {
+        let at = format!("{what}: parameters[{index}]");
+        let Some(parameter) = StructRef::from_value(*item) else {
+            return Err(Problem::bad_script(format!(
+                "{at} must be ToolParameter(…), got {}",
+                item.get_type()
+            )));
+        };
+        let mut about = fields(&parameter, &at, heap, &["items", "properties"])?;
+        if let Some(kind) = about.swap_remove("param_type") {
+            about.insert("type".to_owned(), kind);
+        }
+        if let Some(items) = get(&parameter, "items") {
+            let items = match StructRef::from_value(items) {
+                Some(_) => match parameters_of(items, &at, heap)? {
+                    Value::Array(mut one) => one.pop().unwrap_or(Value::Null),
+                    other => other,
+                },
+                None => bridge::read(items, heap, &format!("{at}.items"), LONGEST)?,
+            };
+            about.insert("items".to_owned(), items);
+        }
+        if let Some(properties) = get(&parameter, "properties") {
+            about.insert("properties".to_owned(), self::parameters(Some(properties), &at, heap)?);
+        }
+        // As elsewhere, None is the same as not given.
+        about.retain(|_, value| *value != Value::Null);
+        parameters.push(Value::Object(about));
+    }
+    Ok(Value::Array(parameters))
+}
+
+fn parameters_of<'v>(one: Sv<'v>, at: &str, heap: Heap<'v>) -> Result<Value> {
+    let list = heap.alloc(starlark::values::list::AllocList([one]));
+    parameters(Some(list), at, heap)
+}
+
+fn get<'v>(fields: &StructRef<'v>, name: &str) -> Option<Sv<'v>> {
+    fields
+        .iter()
+        .find(|(key, value)| key.as_str() == name && !value.is_none())
+        .map(|(_, value)| value)
+}
+
+fn fields<'v>(
+    of: &StructRef<'v>,
+    what: &str,
+    heap: Heap<'v>,
+    except: &[&str],
+) -> Result<Object> {
+    let mut object = Object::new();
+    for (key, value) in of.iter().filter(|(key, _)| !except.contains(&key.as_str())) {
+        let at = format!("{what}.{}", key.as_str());
+        object.insert(key.as_str().to_owned(), bridge::read(value, heap, &at, LONGEST)?);
+    }
+    Ok(object)
+}
+
+fn list<'v>(value: Option<Sv<'v>>, what: &str) -> Result<Vec<Sv<'v>>> {
+    let Some(value) = value else { return Ok(Vec::new()) };
+    if let Some(list) = ListRef::from_value(value) {
+        return Ok(list.iter().collect());
+    }
+    match TupleRef::from_value(value) {
+        Some(tuple) => Ok(tuple.iter().collect()),
+        None => {
+            Err(Problem::bad_script(format!("{what} must be a list, got {}", value.get_type())))
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Starlark values to ours and back, by copy.
+//!
+//! Nothing is silently lost: a value round-trips, or it is a Problem with the
+//! path to it.
+
+use moonlark_core::limits::size;
+use moonlark_core::value::{Object, Path, Value};
+use moonlark_core::{Problem, Result};
+use starlark::values::bytes::StarlarkBytes;
+use starlark::values::dict::{AllocDict, DictRef};
+use starlark::values::float::StarlarkFloat;
+use starlark::values::list::{AllocList, ListRef};
+use starlark::values::structs::StructRef;
+use starlark::values::tuple::TupleRef;
+use starlark::values::{Heap, UnpackValue, Value as Sv, ValueLike};
+
+/// Copy `value` into the script's heap.
+pub(super) fn alloc<'v>(heap: Heap<'v>, value: Value) -> Sv<'v> {
+    match value {
+        Value::Null => Sv::new_none(),
+        Value::Bool(flag) => Sv::new_bool(flag),
+        Value::Int(int) => heap.alloc(int),
+        Value::Float(float) => heap.alloc(float),
+        Value::Str(text) => heap.alloc(text),
+        Value::Bytes(bytes) => heap.alloc(StarlarkBytes::from_vec(bytes)),
+        Value::Array(items) => {
+            heap.alloc(AllocList(items.into_iter().map(|item| alloc(heap, item))))
+        }
+        Value::Object(object) => {
+            heap.alloc(AllocDict(object.into_iter().map(|(key, item)| (key, alloc(heap, item)))))
+        }
+    }
+}
+
+/// Copy a value out of the script; `what` names it in Problems.
+pub(super) fn read<'v>(value: Sv<'v>, heap: Heap<'v>, what: &str, limit: usize) -> Result<Value> {
+    Reader { path: Path::new(what), parents: Vec::new(), heap, left: limit, limit }.read(value)
+}
+
+struct Reader<'v> {
+    path: Path,
+    /// The values on the way down, to recognise a cycle.
+    parents: Vec<Sv<'v>>,
+    heap: Heap<'v>,
+    left: usize,
+    limit: usize,
+}
+
+impl<'v> Reader<'v> {
+    fn read(&mut self, value: Sv<'v>) -> Result<Value> {
+        self.spend(16)?;
+        if value.is_none() {
+            return Ok(Value::Null);
+        }
+        if let Some(flag) = value.unpack_bool() {
+            return Ok(Value::Bool(flag));
+        }
+        if let Some(text) = value.unpack_str() {
+            self.spend(text.len())?;
+            return Ok(Value::Str(text.to_owned()));
+        }
+        if let Ok(Some(int)) = i64::unpack_value(value) {
+            return Ok(Value::Int(int));
+        }
+        if let Some(float) = value.downcast_ref::<StarlarkFloat>() {
+            return Ok(Value::Float(float.0));
+        }
+        if let Some(bytes) = value.downcast_ref::<StarlarkBytes>() {
+            self.spend(bytes.len())?;
+            return Ok(Value::text_or_bytes(bytes.as_bytes().to_vec()));
+        }
+        if self.parents.iter().any(|parent| parent.ptr_eq(value)) {
+            return Err(self.refuse("refers back to a value that contains it"));
+        }
+        self.parents.push(value);
+        let read = self.container(value)?;
+        self.parents.pop();
+        Ok(read)
+    }
+
+    fn container(&mut self, value: Sv<'v>) -> Result<Value> {
+        if let Some(list) = ListRef::from_value(value) {
+            return self.items(list.iter());
+        }
+        if let Some(tuple) = TupleRef::from_value(value) {
+            return self.items(tuple.iter());
+        }
+        if let Some(dict) = DictRef::from_value(value) {
+            let mut object = Object::new();
+            for (key, item) in dict.iter() {
+                let Some(key) = key.unpack_str() else {
+                    return Err(self.refuse(&format!(
+                        "has the key {}, and only text can be a key",
+                        moonlark_core::value::shorten(&key.to_string_for_type_error())
+                    )));
+                };
+                self.field(&mut object, key, item)?;
+            }
+            return Ok(Value::Object(object));
+        }
+        if let Some(fields) = StructRef::from_value(value) {
+            let mut object = Object::new();
+            for (key, item) in fields.iter() {
+                self.field(&mut object, key.as_str(), item)?;
+            }
+            return Ok(Value::Object(object));
+        }
+        match value.get_type() {
+            "int" => Err(self.refuse("is an integer that does not fit 64 bits")
+                .hint("return it as a string: str(…)")),
+            "range" | "set" => {
+                // A range has no items yet, so it is counted before it is walked.
+                let length = value.length().unwrap_or(i32::MAX);
+                self.spend(usize::try_from(length).unwrap_or(0).saturating_mul(16))?;
+                match value.iterate(self.heap) {
+                    Ok(items) => self.items(items),
+                    Err(_) => Err(self.refuse("cannot be read")),
+                }
+            }
+            "enum" | "record" => Err(self
+                .refuse(&format!("is of type {}, which is not a value outside", value.get_type()))
+                .hint("return a dict, a struct or text")),
+            other => Err(self.refuse(&format!("is a {other}, which is not a value"))),
+        }
+    }
+
+    fn items(&mut self, items: impl Iterator<Item = Sv<'v>>) -> Result<Value> {
+        let mut array = Vec::new();
+        for (index, item) in items.enumerate() {
+            self.path.push_index(index)?;
+            array.push(self.read(item)?);
+            self.path.pop();
+        }
+        Ok(Value::Array(array))
+    }
+
+    fn field(&mut self, object: &mut Object, key: &str, item: Sv<'v>) -> Result<()> {
+        self.spend(key.len())?;
+        self.path.push_key(key)?;
+        let item = self.read(item)?;
+        self.path.pop();
+        object.insert(key.to_owned(), item);
+        Ok(())
+    }
+
+    fn spend(&mut self, bytes: usize) -> Result<()> {
+        match self.left.checked_sub(bytes) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => Err(Problem::limit(format!(
+                "{} is larger than {}",
+                self.path,
+                size(self.limit)
+            ))
+            .hint("return less, or raise limits.value")),
+        }
+    }
+
+    fn refuse(&self, why: &str) -> Problem {
+        Problem::tool_error(format!("{} {why}", self.path))
+    }
+}

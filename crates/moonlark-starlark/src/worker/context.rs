@@ -1,0 +1,87 @@
+//! `context`: what a handler with a second parameter gets.
+
+use std::fmt;
+
+use allocative::Allocative;
+use moonlark_core::Problem;
+use moonlark_core::value::{Object, Value};
+use starlark::eval::{Arguments, Evaluator};
+use starlark::values::structs::AllocStruct;
+use starlark::values::{
+    Heap, NoSerialize, ProvidesStaticType, StarlarkPagablePanic, StarlarkValue, Value as Sv,
+    starlark_value,
+};
+
+use super::errors::raise;
+use super::globals::Session;
+use super::{args, bridge};
+use crate::wire::Report;
+
+/// `config` and `caller` as values, and the tools that every script may use.
+pub(super) fn build<'v>(heap: Heap<'v>, values: Value) -> Sv<'v> {
+    let mut fields: Vec<(String, Sv<'v>)> = Vec::new();
+    if let Value::Object(values) = values {
+        fields.extend(values.into_iter().map(|(name, value)| (name, bridge::alloc(heap, value))));
+    }
+    for (name, tool, params) in [
+        ("call", None, &["tool", "args"][..]),
+        ("search", Some("search"), &["query", "mode", "source", "limit"]),
+        ("get", Some("get"), &["id"]),
+        ("sources", Some("sources"), &[]),
+    ] {
+        fields.push((name.to_owned(), heap.alloc(ToolCall { name, tool, params })));
+    }
+    heap.alloc(AllocStruct(fields))
+}
+
+/// `context.call(tool, args)`, or a tool with a name of its own there.
+#[derive(Debug, ProvidesStaticType, NoSerialize, Allocative, StarlarkPagablePanic)]
+struct ToolCall {
+    name: &'static str,
+    tool: Option<&'static str>,
+    #[allocative(skip)]
+    params: &'static [&'static str],
+}
+
+starlark::starlark_simple_value!(ToolCall);
+
+impl fmt::Display for ToolCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<function context.{}>", self.name)
+    }
+}
+
+#[starlark_value(type = "function")]
+impl<'v> StarlarkValue<'v> for ToolCall {
+    fn invoke(
+        &self,
+        _me: Sv<'v>,
+        args: &Arguments<'v, '_>,
+        eval: &mut Evaluator<'v, '_, '_>,
+    ) -> starlark::Result<Sv<'v>> {
+        let session = Session::of(eval)?;
+        let heap = eval.heap();
+        let function = format!("context.{}", self.name);
+        let mut given = Object::new();
+        for (param, value) in args::collect(&function, self.params, args, heap)? {
+            if !value.is_none() {
+                let what = format!("{function}: {param}");
+                let value = bridge::read(value, heap, &what, session.value).map_err(raise)?;
+                given.insert(param.to_owned(), value);
+            }
+        }
+        let report = match self.tool {
+            Some(tool) => Report::Tool { name: tool.to_owned(), args: Value::Object(given) },
+            None => {
+                let Some(Value::Str(name)) = given.swap_remove("tool") else {
+                    return Err(raise(Problem::bad_request(
+                        "context.call takes the name of a tool and its arguments",
+                    )));
+                };
+                let args = given.swap_remove("args").unwrap_or(Value::Object(Object::new()));
+                Report::Tool { name, args }
+            }
+        };
+        session.link.ask(&report).map(|value| bridge::alloc(heap, value)).map_err(raise)
+    }
+}

@@ -1,0 +1,328 @@
+//! Loading scripts and running their functions.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use moonlark_core::limits::Limits;
+use moonlark_core::tool::Scope;
+use moonlark_core::{Caller, Catalog, Gateway, Module as HostModule, Problem, Result, Value};
+use starlark::PrintHandler;
+use starlark::environment::{FrozenModule, Globals, Module};
+use starlark::eval::{Evaluator, FileLoader};
+use starlark::syntax::{AstModule, Dialect, DialectTypes};
+use starlark::values::OwnedFrozenValue;
+use starlark::values::list::{AllocList, ListRef};
+
+use super::errors::{self, raise};
+use super::globals::{self, Session};
+use super::link::Link;
+use super::{authoring, bridge, context, memory};
+use crate::paths::resolve;
+use crate::process::out_of_memory;
+use crate::wire::{Job, Kind, MAX_LOADS, MAX_SOURCE, Report, Script};
+
+/// One dialect, for extensions and their tests.
+const DIALECT: Dialect = Dialect {
+    enable_def: true,
+    enable_lambda: true,
+    enable_load: true,
+    enable_keyword_only_arguments: true,
+    enable_positional_only_arguments: true,
+    enable_types: DialectTypes::Enable,
+    enable_load_reexport: false,
+    enable_top_level_stmt: true,
+    enable_f_strings: true,
+    _non_exhaustive: (),
+};
+
+/// Functions that may be on their way at once.
+const CALL_DEPTH: usize = 400;
+/// Scripts kept loaded.
+const KEPT: usize = 64;
+
+/// The scripts this worker has loaded.
+pub(super) struct Units {
+    extensions: Globals,
+    tests: Globals,
+    gateway: Gateway,
+    kept: Vec<(u64, Rc<Unit>)>,
+}
+
+struct Unit {
+    module: FrozenModule,
+    /// What an extension says of itself.
+    about: Value,
+    handlers: Vec<(OwnedFrozenValue, usize)>,
+}
+
+impl Units {
+    pub(super) fn new(modules: Vec<HostModule>) -> Self {
+        let (extensions, tests) = (globals::build(&modules, false), globals::build(&modules, true));
+        let catalog = Catalog::new(Arc::new(modules), Vec::new(), &[], Vec::new());
+        Units { extensions, tests, gateway: Gateway::new(catalog, usize::MAX), kept: Vec::new() }
+    }
+
+    pub(super) fn work(&mut self, link: &Rc<Link>, job: Job) -> Result<Value> {
+        let limits = Limits { value: job.value, memory: job.memory, ..Limits::default() };
+        let scope = Arc::new(Scope { limits, ..Scope::default() });
+        let call = self.gateway.scoped(Caller::new("worker"), scope);
+        let session = Session { link: link.clone(), call, value: job.value };
+        memory::limit(job.memory);
+        let run = Run { session: &session, steps: job.steps, memory: job.memory };
+        let unit = match self.kept.iter().position(|(id, _)| *id == job.script.unit) {
+            // Last used last.
+            Some(at) => {
+                let kept = self.kept.remove(at);
+                self.kept.push(kept);
+                self.kept[self.kept.len() - 1].1.clone()
+            }
+            None => {
+                let tests = job.kind.is_test();
+                let globals = if tests { &self.tests } else { &self.extensions };
+                let unit = Rc::new(Loading::new(&run, globals, &job.script).main(tests)?);
+                if self.kept.len() >= KEPT {
+                    self.kept.remove(0);
+                }
+                self.kept.push((job.script.unit, unit.clone()));
+                memory::limit(job.memory);
+                unit
+            }
+        };
+        match job.kind {
+            Kind::Describe => Ok(unit.about.clone()),
+            Kind::ListTests => Ok(unit.test_names()),
+            Kind::Test { name } => {
+                let test = unit.module.get(&name).map_err(|error| {
+                    Problem::bad_script(format!("there is no test {name}: {error}"))
+                })?;
+                run.function(&test, 0, Value::Null, Value::Null).map(|_| Value::Null)
+            }
+            Kind::Call { handler, args, context } => match unit.handlers.get(handler) {
+                Some((function, takes)) => run.function(function, *takes, args, context),
+                None => Err(Problem::internal("the extension has no such handler")),
+            },
+        }
+    }
+}
+
+impl Unit {
+    fn test_names(&self) -> Value {
+        let is_test = |name: &str| {
+            name.starts_with("test_")
+                && self.module.get(name).is_ok_and(|it| it.value().get_type() == "function")
+        };
+        let names = self.module.names().filter(|name| is_test(name.as_str()));
+        Value::Array(names.map(|name| Value::from(name.as_str().to_owned())).collect())
+    }
+}
+
+/// What every evaluation of a job has in common.
+struct Run<'a> {
+    session: &'a Session,
+    steps: u64,
+    memory: usize,
+}
+
+impl Run<'_> {
+    /// Call a function with up to two arguments in a heap of its own.
+    fn function(
+        &self,
+        function: &OwnedFrozenValue,
+        takes: usize,
+        args: Value,
+        values: Value,
+    ) -> Result<Value> {
+        Module::with_temp_heap(|module| {
+            let printer = Printer(self.session);
+            let mut eval = Evaluator::new(&module);
+            self.prepare(&mut eval, &printer)?;
+            let heap = module.heap();
+            let function = heap.access_owned_frozen_value(function);
+            let mut given = vec![bridge::alloc(heap, args)];
+            if takes == 2 {
+                given.push(context::build(heap, values));
+            }
+            given.truncate(takes);
+            match eval.eval_function(function, &given, &[]) {
+                Ok(value) => bridge::read(value, heap, "result", self.session.value),
+                Err(error) => Err(self.explain(&error, &eval)),
+            }
+        })
+    }
+
+    fn prepare<'v, 'a, 'e>(
+        &'a self,
+        eval: &mut Evaluator<'v, 'a, 'e>,
+        printer: &'a Printer<'a>,
+    ) -> Result<()> {
+        let internal = |error| Problem::internal(format!("limits cannot be set: {error}"));
+        eval.set_max_callstack_size(CALL_DEPTH).map_err(internal)?;
+        eval.set_max_tick_count(self.steps.max(1)).map_err(internal)?;
+        eval.set_max_heap_size(self.memory.max(1)).map_err(internal)?;
+        eval.set_print_handler(printer);
+        eval.extra = Some(self.session);
+        Ok(())
+    }
+
+    fn explain(&self, error: &starlark::Error, eval: &Evaluator<'_, '_, '_>) -> Problem {
+        if eval.get_total_tick_count() > self.steps {
+            return Problem::limit(format!("the script took more than {} steps", self.steps))
+                .hint("do less in one call, or raise limits.steps");
+        }
+        if eval.heap().peak_allocated_bytes() > self.memory {
+            return out_of_memory(self.memory);
+        }
+        errors::problem(error)
+    }
+}
+
+struct Printer<'a>(&'a Session);
+
+impl PrintHandler for Printer<'_> {
+    fn println(&self, text: &str) -> starlark::Result<()> {
+        self.0.link.ask(&Report::Print { text: text.to_owned() }).map(drop).map_err(raise)
+    }
+}
+
+/// One script and all it loads.
+struct Loading<'a> {
+    run: &'a Run<'a>,
+    globals: &'a Globals,
+    script: &'a Script,
+    done: RefCell<HashMap<String, FrozenModule>>,
+    /// The files on their way, to recognise a cycle.
+    under_way: RefCell<Vec<String>>,
+}
+
+impl<'a> Loading<'a> {
+    fn new(run: &'a Run<'a>, globals: &'a Globals, script: &'a Script) -> Self {
+        Self { run, globals, script, done: RefCell::default(), under_way: RefCell::default() }
+    }
+
+    fn main(&self, tests: bool) -> Result<Unit> {
+        let mut about = Value::Null;
+        let mut takes = Vec::new();
+        let module = self.evaluate(&self.script.main, |eval| {
+            if !tests {
+                (about, takes) = describe(eval, self.run)?;
+            }
+            Ok(())
+        })?;
+        let handlers = match module.owned_extra_value() {
+            None => Vec::new(),
+            Some(list) => {
+                let count = ListRef::from_value(list.value()).map_or(0, |list| list.len());
+                (0..count)
+                    .filter_map(|index| {
+                        list.try_map(|list| {
+                            let list = ListRef::from_value(list.to_value()).ok_or(())?;
+                            list.get(index).and_then(|item| item.unpack_frozen()).ok_or(())
+                        })
+                        .ok()
+                    })
+                    .zip(takes)
+                    .collect()
+            }
+        };
+        Ok(Unit { module, about, handlers })
+    }
+
+    /// A file that another one loads.
+    fn file(&self, path: &str) -> Result<FrozenModule> {
+        if let Some(module) = self.done.borrow().get(path) {
+            return Ok(module.clone());
+        }
+        let module = self.evaluate(path, |_| Ok(()))?;
+        self.done.borrow_mut().insert(path.to_owned(), module.clone());
+        Ok(module)
+    }
+
+    fn evaluate(
+        &self,
+        path: &str,
+        then: impl for<'v> FnOnce(&mut Evaluator<'v, '_, '_>) -> Result<()>,
+    ) -> Result<FrozenModule> {
+        self.enter(path)?;
+        let shown = format!("{}/{path}", self.script.folder);
+        let text = match self.run.session.link.ask(&Report::Read { path: path.to_owned() })? {
+            Value::Str(text) if text.len() <= MAX_SOURCE => text,
+            _ => {
+                return Err(Problem::bad_script(format!(
+                    "the script is larger than {} KB",
+                    MAX_SOURCE / 1024
+                ))
+                .at(moonlark_core::Place::file(shown)));
+            }
+        };
+        let ast = AstModule::parse(&shown, text, &DIALECT).map_err(|it| errors::problem(&it))?;
+        let module = Module::with_temp_heap(|module| {
+            {
+                let printer = Printer(self.run.session);
+                let loader = Loader { loading: self, from: path };
+                let mut eval = Evaluator::new(&module);
+                self.run.prepare(&mut eval, &printer)?;
+                eval.set_loader(&loader);
+                if let Err(error) = eval.eval_module(ast, self.globals) {
+                    return Err(self.run.explain(&error, &eval));
+                }
+                then(&mut eval)?;
+            }
+            module.freeze().map_err(|error| {
+                Problem::internal(format!("the script cannot be kept: {error:?}"))
+            })
+        })?;
+        self.under_way.borrow_mut().pop();
+        Ok(module)
+    }
+
+    fn enter(&self, path: &str) -> Result<()> {
+        let mut under_way = self.under_way.borrow_mut();
+        if let Some(first) = under_way.iter().position(|other| other == path) {
+            let mut ring = under_way[first..].to_vec();
+            ring.push(path.to_owned());
+            return Err(Problem::bad_script(format!(
+                "these files load each other: {}",
+                ring.join(" → ")
+            ))
+            .hint("move what both need into a third file"));
+        }
+        if under_way.len() >= MAX_LOADS {
+            return Err(Problem::bad_script(format!(
+                "files load each other more than {MAX_LOADS} levels deep"
+            )));
+        }
+        under_way.push(path.to_owned());
+        Ok(())
+    }
+}
+
+struct Loader<'a> {
+    loading: &'a Loading<'a>,
+    from: &'a str,
+}
+
+impl FileLoader for Loader<'_> {
+    fn load(&self, path: &str) -> starlark::Result<FrozenModule> {
+        resolve(self.from, path).and_then(|path| self.loading.file(&path)).map_err(raise)
+    }
+}
+
+/// Call `describe_extension()`; its handlers stay with the module. A file
+/// without one has nothing to say.
+fn describe(eval: &mut Evaluator<'_, '_, '_>, run: &Run<'_>) -> Result<(Value, Vec<usize>)> {
+    let Some(function) = eval.module().get("describe_extension") else {
+        return Ok((Value::Null, Vec::new()));
+    };
+    let value = match eval.eval_function(function, &[], &[]) {
+        Ok(value) => value,
+        Err(error) => return Err(run.explain(&error, eval)),
+    };
+    let heap = eval.heap();
+    let (about, handlers) = authoring::read(value, heap)?;
+    let takes = handlers.iter().map(|handler| handler.takes).collect();
+    let functions = handlers.into_iter().map(|handler| handler.function);
+    eval.module().set_extra_value(heap.alloc(AllocList(functions)));
+    Ok((about, takes))
+}

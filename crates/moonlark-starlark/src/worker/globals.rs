@@ -1,0 +1,165 @@
+//! What a script finds: the language, the host modules, the words of an
+//! extension.
+
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use allocative::Allocative;
+use moonlark_core::gateway::Started;
+use moonlark_core::module::{Function, Language, Module};
+use moonlark_core::value::{Object, Value};
+use moonlark_core::{Call, Problem, Result, Tool};
+use starlark::environment::{Globals, GlobalsBuilder, LibraryExtension};
+use starlark::eval::{Arguments, Evaluator};
+use starlark::values::none::NoneType;
+use starlark::values::{
+    NoSerialize, ProvidesStaticType, StarlarkPagablePanic, StarlarkValue, Value as Sv,
+    starlark_value,
+};
+
+use super::errors::raise;
+use super::link::Link;
+use super::{args, authoring, bridge, testing};
+use crate::wire::Report;
+
+const LANGUAGE: [LibraryExtension; 11] = [
+    LibraryExtension::StructType,
+    LibraryExtension::RecordType,
+    LibraryExtension::EnumType,
+    LibraryExtension::SetType,
+    LibraryExtension::Map,
+    LibraryExtension::Filter,
+    LibraryExtension::Partial,
+    LibraryExtension::Print,
+    LibraryExtension::Pprint,
+    LibraryExtension::Pstr,
+    LibraryExtension::Typing,
+];
+
+/// What a job's host functions work with.
+#[derive(ProvidesStaticType)]
+pub(super) struct Session {
+    pub(super) link: Rc<Link>,
+    /// Of this process: what is pure runs here.
+    pub(super) call: Call,
+    /// Bytes of one value.
+    pub(super) value: usize,
+}
+
+impl Session {
+    pub(super) fn of<'a>(eval: &Evaluator<'_, 'a, '_>) -> starlark::Result<&'a Session> {
+        eval.extra
+            .and_then(|extra| extra.downcast_ref::<Session>())
+            .ok_or_else(|| raise(Problem::internal("no job is running")))
+    }
+}
+
+/// The globals of extensions, and of tests when `tests`.
+pub(super) fn build(modules: &[Module], tests: bool) -> Globals {
+    let mut builder = GlobalsBuilder::extended_by(&LANGUAGE);
+    authoring::add_to(&mut builder);
+    let mut id = 0;
+    for module in modules {
+        let first = id;
+        id += module.functions.len();
+        if !module.is_for(Language::Starlark) || (module.only_in_tests && !tests) {
+            continue;
+        }
+        let functions = || module.functions.iter().zip(first..);
+        if module.callable {
+            for (function, id) in functions() {
+                builder.set(function.name, HostFunction::new(function, id, module.pure));
+            }
+            continue;
+        }
+        builder.namespace(module.name, |builder| {
+            for (function, id) in functions() {
+                if testing::is_special(&function.tool.name) {
+                    builder.set(function.name, testing::Raises);
+                } else {
+                    builder.set(function.name, HostFunction::new(function, id, module.pure));
+                }
+            }
+            for constant in &module.constants {
+                set_constant(builder, constant.name, &constant.value);
+            }
+        });
+    }
+    builder.build()
+}
+
+/// A constant of a module; none is more than a scalar.
+fn set_constant(builder: &mut GlobalsBuilder, name: &str, value: &Value) {
+    match value {
+        Value::Bool(flag) => builder.set(name, *flag),
+        Value::Int(int) => builder.set(name, *int),
+        Value::Float(float) => builder.set(name, *float),
+        Value::Str(text) => builder.set(name, text.as_str()),
+        _ => builder.set(name, NoneType),
+    }
+}
+
+/// A host function as a script calls it.
+#[derive(Debug, ProvidesStaticType, NoSerialize, Allocative, StarlarkPagablePanic)]
+struct HostFunction {
+    /// Its place in the list that the engine has too.
+    id: usize,
+    params: Vec<String>,
+    /// Whether it runs here.
+    pure: bool,
+    #[allocative(skip)]
+    tool: Arc<Tool>,
+}
+
+starlark::starlark_simple_value!(HostFunction);
+
+impl HostFunction {
+    fn new(function: &Function, id: usize, pure: bool) -> Self {
+        let params = function.params.iter().map(|param| param.name.clone()).collect();
+        let pure = pure && function.tool.is_instant();
+        Self { id, params, pure, tool: function.tool.clone() }
+    }
+
+    fn call(&self, session: &Session, args: Object) -> Result<Value> {
+        let args = Value::Object(args);
+        if !self.pure {
+            return session.link.ask(&Report::Host { function: self.id, args });
+        }
+        match session.call.gateway().start(&session.call, &self.tool, args) {
+            Started::Done(result) => result,
+            Started::Running(_) => Err(Problem::internal("a pure function waits")),
+        }
+    }
+}
+
+impl fmt::Display for HostFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<function {}>", self.tool.name)
+    }
+}
+
+#[starlark_value(type = "function")]
+impl<'v> StarlarkValue<'v> for HostFunction {
+    fn invoke(
+        &self,
+        _me: Sv<'v>,
+        args: &Arguments<'v, '_>,
+        eval: &mut Evaluator<'v, '_, '_>,
+    ) -> starlark::Result<Sv<'v>> {
+        let session = Session::of(eval)?;
+        let heap = eval.heap();
+        let name = &self.tool.name;
+        let params: Vec<&str> = self.params.iter().map(String::as_str).collect();
+        let mut object = Object::new();
+        for (param, value) in args::collect(name, &params, args, heap)? {
+            // Not given and given as None are the same, as with a default.
+            if !value.is_none() {
+                let what = format!("{name}: {param}");
+                let value = bridge::read(value, heap, &what, session.value).map_err(raise)?;
+                object.insert(param.to_owned(), value);
+            }
+        }
+        self.call(session, object).map(|value| bridge::alloc(heap, value)).map_err(raise)
+    }
+}

@@ -1,0 +1,81 @@
+//! The worker's end of the socket.
+
+use std::cell::RefCell;
+use std::io::{Read, Write};
+use std::os::fd::FromRawFd;
+use std::os::unix::net::UnixStream;
+
+use moonlark_core::{Problem, Result, Value};
+
+use crate::wire::{self, MAX_FRAME, Order, Report};
+
+pub(super) struct Link(RefCell<UnixStream>);
+
+impl Link {
+    /// Stdin is a socket when the engine started us; nothing else may.
+    pub(super) fn on_stdin() -> Option<Link> {
+        // SAFETY: file descriptor 0 is ours from the start and nothing else
+        // in a worker uses it.
+        let socket = unsafe { UnixStream::from_raw_fd(0) };
+        socket.peer_addr().ok()?;
+        watch_for_the_end();
+        Some(Link(RefCell::new(socket)))
+    }
+
+    /// None when the engine is gone.
+    pub(super) fn receive(&self) -> Option<Order> {
+        let mut socket = self.0.borrow_mut();
+        let mut length = [0; 4];
+        socket.read_exact(&mut length).ok()?;
+        let length = u32::from_le_bytes(length) as usize;
+        if length > MAX_FRAME {
+            return None;
+        }
+        let mut body = vec![0; length];
+        socket.read_exact(&mut body).ok()?;
+        wire::decode(&body).ok()
+    }
+
+    pub(super) fn send(&self, report: &Report) {
+        let frame = wire::encode(report).or_else(|problem| {
+            wire::encode(&Report::Done { reply: Err(problem.into()), clean: true })
+        });
+        if let Ok(frame) = frame
+            && self.0.borrow_mut().write_all(&frame).is_err()
+        {
+            gone();
+        }
+    }
+
+    /// Ask the engine, and wait.
+    pub(super) fn ask(&self, report: &Report) -> Result<Value> {
+        let frame = wire::encode(report)?;
+        if self.0.borrow_mut().write_all(&frame).is_err() {
+            gone();
+        }
+        match self.receive() {
+            Some(Order::Answer(reply)) => reply.map_err(Problem::from),
+            _ => gone(),
+        }
+    }
+}
+
+/// The engine may die while a script computes; so must we.
+fn watch_for_the_end() {
+    std::thread::spawn(|| {
+        let mut socket = libc::pollfd { fd: 0, events: libc::POLLRDHUP, revents: 0 };
+        loop {
+            // SAFETY: one descriptor that stays open as long as the process.
+            let ready = unsafe { libc::poll(&mut socket, 1, -1) };
+            if ready > 0 {
+                gone();
+            }
+        }
+    });
+}
+
+fn gone() -> ! {
+    // Nobody is left to read what destructors would have to say.
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(0) }
+}

@@ -1,0 +1,317 @@
+//! `moonlark docs`: a module, a function or a tool, in both languages.
+
+use clap::Args;
+use moonlark_core::module::{Function, Language, Module};
+use moonlark_core::nearest::nearest;
+use moonlark_core::render::{Row, Sheet, luau, starlark};
+use moonlark_core::tool::{Effects, SourceKind};
+use moonlark_core::{Catalog, Code, Problem, Tool};
+use serde_json::{Value as Json, json};
+
+use super::{Done, Global, open, print};
+
+#[derive(Args)]
+pub(crate) struct Docs {
+    /// A module (`http`), a function (`http.get`) or a tool; without it, what there is.
+    name: Option<String>,
+}
+
+impl Docs {
+    pub(crate) async fn run(self, global: &Global) -> Done {
+        let modules = moonlark_host::all();
+        let Some(name) = self.name else {
+            let project = open(global).await?;
+            return Ok(overview(&modules, &project.gateway.catalog(), global.json));
+        };
+        // What is built in can be explained in any project, even a broken one.
+        if let Some(topic) = Topic::built_in(&modules, &name) {
+            return Ok(topic.show(global.json));
+        }
+        let project = open(global).await?;
+        let catalog = project.gateway.catalog();
+        match catalog.find(&name) {
+            Ok(tool) => Ok(Topic::Tool(tool).show(global.json)),
+            Err(_) => Err(unknown(&name, &modules, &catalog).into()),
+        }
+    }
+}
+
+fn unknown(name: &str, modules: &[Module], catalog: &Catalog) -> Problem {
+    let functions = modules.iter().flat_map(|module| &module.functions);
+    let names = modules
+        .iter()
+        .map(|module| module.name)
+        .chain(functions.map(|function| function.tool.name.as_str()))
+        .chain(catalog.tools().iter().map(|tool| tool.name.as_str()));
+    let hint = match nearest(name, names) {
+        Some(near) => format!("did you mean {near}?"),
+        None => "`moonlark docs` lists what there is".to_owned(),
+    };
+    let name = moonlark_core::value::shorten(name);
+    Problem::new(Code::NotFound, format!("no module, function or tool is named {name}")).hint(hint)
+}
+
+/// Something that can be explained.
+enum Topic<'a> {
+    Module(&'a Module),
+    Function(&'a Module, &'a Function),
+    Tool(&'a Tool),
+}
+
+impl<'a> Topic<'a> {
+    fn built_in(modules: &'a [Module], name: &str) -> Option<Topic<'a>> {
+        for module in modules {
+            let function = module.functions.iter().find(|function| function.tool.name == name);
+            if let Some(function) = function {
+                return Some(Topic::Function(module, function));
+            }
+            if module.name == name {
+                return Some(Topic::Module(module));
+            }
+        }
+        None
+    }
+
+    fn show(&self, as_json: bool) {
+        match (self, as_json) {
+            (Topic::Module(module), false) => print(&module_text(module)),
+            (Topic::Module(module), true) => print(&module_json(module).to_string()),
+            (Topic::Function(module, function), false) => print(&function_text(module, function)),
+            (Topic::Function(module, function), true) => {
+                print(&function_json(module, function).to_string());
+            }
+            (Topic::Tool(tool), false) => print(&tool_text(tool)),
+            (Topic::Tool(tool), true) => print(&tool_json(tool).to_string()),
+        }
+    }
+}
+
+/// Everything there is, one line each.
+fn overview(modules: &[Module], catalog: &Catalog, as_json: bool) {
+    let tools = catalog.tools();
+    if as_json {
+        let modules: Vec<Json> = modules
+            .iter()
+            .map(|module| json!({ "name": module.name, "description": module.doc }))
+            .collect();
+        let tools: Vec<Json> = tools
+            .iter()
+            .map(|tool| json!({ "name": tool.name, "description": tool.description }))
+            .collect();
+        print(&json!({ "modules": modules, "tools": tools }).to_string());
+        return;
+    }
+    let modules = modules.iter().map(|module| vec![module.name.to_owned(), first(module.doc)]);
+    print(&format!("Modules:\n{}", table(modules.collect())));
+    let tools = tools.iter().map(|tool| vec![tool.name.clone(), first(&tool.description)]);
+    print(&format!("\nTools:\n{}", table(tools.collect())));
+}
+
+fn module_text(module: &Module) -> String {
+    let mut text = format!("{}\n{}\n", module.name, module.doc);
+    for constant in &module.constants {
+        text.push_str(&format!("\n{}.{}\n  {}\n", module.name, constant.name, constant.doc));
+    }
+    for function in &module.functions {
+        let signature = match module.only {
+            Some(Language::Starlark) => starlark::signature(module, function),
+            _ => luau::signature(module, function),
+        };
+        text.push_str(&format!("\n{signature}\n  {}\n", function.tool.description));
+    }
+    text.trim_end().to_owned()
+}
+
+fn module_json(module: &Module) -> Json {
+    let functions: Vec<Json> =
+        module.functions.iter().map(|function| function_json(module, function)).collect();
+    let constants: Vec<Json> = module
+        .constants
+        .iter()
+        .map(|constant| json!({ "name": constant.name, "description": constant.doc }))
+        .collect();
+    json!({
+        "kind": "module",
+        "name": module.name,
+        "description": module.doc,
+        "constants": constants,
+        "functions": functions,
+    })
+}
+
+fn function_text(module: &Module, function: &Function) -> String {
+    let sheet = Sheet::of(module, function);
+    let mut parts = vec![format!("{}\n{}", sheet.name, sheet.doc), signatures(module, &sheet)];
+    parts.extend(sheet.grant.map(|grant| format!("Grant: {grant}")));
+    let params: Vec<&Row> = sheet.places.iter().chain(&sheet.options).collect();
+    parts.extend(rows("Parameters", &params));
+    parts.extend(rows("Result", &sheet.result.iter().collect::<Vec<_>>()));
+    if !sheet.examples.is_empty() {
+        let luau = sheet.examples.iter().map(|example| &example.luau);
+        let starlark = sheet.examples.iter().map(|example| &example.starlark);
+        if module.is_for(Language::Luau) {
+            parts.push(format!("Examples in Luau:\n{}", lines(luau)));
+        }
+        if module.is_for(Language::Starlark) {
+            parts.push(format!("Examples in Starlark:\n{}", lines(starlark)));
+        }
+    }
+    parts.join("\n\n")
+}
+
+fn signatures(module: &Module, sheet: &Sheet) -> String {
+    match module.only {
+        None => format!("  Luau      {}\n  Starlark  {}", sheet.luau, sheet.starlark),
+        Some(Language::Luau) => format!("  Luau only  {}", sheet.luau),
+        Some(Language::Starlark) => format!("  Starlark only  {}", sheet.starlark),
+    }
+}
+
+fn function_json(module: &Module, function: &Function) -> Json {
+    let sheet = Sheet::of(module, function);
+    let examples: Vec<Json> = sheet
+        .examples
+        .iter()
+        .map(|example| {
+            json!({
+                "luau": spoken(module, Language::Luau, &example.luau),
+                "starlark": spoken(module, Language::Starlark, &example.starlark),
+            })
+        })
+        .collect();
+    json!({
+        "kind": "function",
+        "name": sheet.name,
+        "module": module.name,
+        "description": sheet.doc,
+        "luau": spoken(module, Language::Luau, &sheet.luau),
+        "starlark": spoken(module, Language::Starlark, &sheet.starlark),
+        "grant": sheet.grant,
+        "parameters": **function.tool.input.json(),
+        "result": function.returns,
+        "examples": examples,
+    })
+}
+
+/// What is said in a language, if the module is there in it.
+fn spoken<'a>(module: &Module, language: Language, text: &'a str) -> Option<&'a str> {
+    module.is_for(language).then_some(text)
+}
+
+fn tool_text(tool: &Tool) -> String {
+    let (input, output) = schemas(tool);
+    let version = tool.version.as_ref().map(|version| format!(", version {version}"));
+    let origin = match tool.source.kind {
+        SourceKind::Builtin => "Part of Moonlark".to_owned(),
+        _ => format!("From {}{}", tool.source.name, version.unwrap_or_default()),
+    };
+    let origin = format!("{origin}; {}.", effects(tool.effects));
+    let (in_luau, in_starlark) = calls(tool);
+    let mut parts = vec![
+        format!("{}\n{}", tool.name, tool.description).trim_end().to_owned(),
+        format!("  Luau      {in_luau}\n  Starlark  {in_starlark}"),
+        origin,
+    ];
+    parts.extend(grant(tool).map(|grant| format!("Grant, for a script that calls it: {grant}")));
+    parts.extend(rows("Parameters", &Row::fields(&input, "").iter().collect::<Vec<_>>()));
+    let result = output.map(|output| Row::fields(&output, "")).unwrap_or_default();
+    parts.extend(rows("Result", &result.iter().collect::<Vec<_>>()));
+    parts.join("\n\n")
+}
+
+fn tool_json(tool: &Tool) -> Json {
+    let (input, output) = schemas(tool);
+    let (in_luau, in_starlark) = calls(tool);
+    let Effects { read_only, destructive, idempotent, open_world } = tool.effects;
+    json!({
+        "kind": "tool",
+        "name": tool.name,
+        "aliases": tool.aliases,
+        "description": tool.description,
+        "version": tool.version,
+        "source": tool.source.name,
+        "luau": in_luau,
+        "starlark": in_starlark,
+        "grant": grant(tool),
+        "annotations": {
+            "read_only": read_only,
+            "destructive": destructive,
+            "idempotent": idempotent,
+            "open_world": open_world,
+        },
+        "parameters": input,
+        "result": output,
+    })
+}
+
+fn schemas(tool: &Tool) -> (Json, Option<Json>) {
+    let input = Json::Object((**tool.input.json()).clone());
+    (input, tool.output.as_ref().map(|output| Json::Object((**output.json()).clone())))
+}
+
+/// How scripts call a tool, in Luau and in Starlark.
+fn calls(tool: &Tool) -> (String, String) {
+    let (input, output) = schemas(tool);
+    let name = Json::String(tool.name.clone());
+    let takes = input["properties"].as_object().is_none_or(|fields| !fields.is_empty());
+    let draw = |kind: fn(&Json) -> String| {
+        let args = if takes { format!(", args: {}", kind(&input)) } else { String::new() };
+        let result = output.as_ref().map_or_else(|| kind(&Json::Bool(true)), kind);
+        format!("context.call({name}{args}) -> {result}")
+    };
+    (draw(luau::luau_type), draw(starlark::starlark_type))
+}
+
+/// What a script needs in order to call it.
+fn grant(tool: &Tool) -> Option<String> {
+    (tool.source.kind != SourceKind::Builtin).then(|| format!("tool:{}", tool.name))
+}
+
+fn effects(effects: Effects) -> String {
+    let world = if effects.open_world { "reaches systems outside" } else { "stays inside" };
+    let change = match effects {
+        Effects { read_only: true, .. } => "changes nothing",
+        Effects { destructive: true, .. } => "may overwrite or delete",
+        _ => "changes things, destroys nothing",
+    };
+    format!("it {change} and {world}")
+}
+
+fn rows(title: &str, rows: &[&Row]) -> Option<String> {
+    let cells = |row: &&Row| {
+        let default = |value| format!(" (default: {})", luau::luau_value(value));
+        let default = row.default.as_ref().map(default).unwrap_or_default();
+        let text = format!("{}{default}", row.doc).trim_start().to_owned();
+        vec![row.name.clone(), row.kind.clone(), text]
+    };
+    let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
+    (!cells.is_empty()).then(|| format!("{title}:\n{}", table(cells)))
+}
+
+/// Columns, each as wide as it needs to be but for one that is very wide.
+fn table(rows: Vec<Vec<String>>) -> String {
+    const WIDEST: usize = 40;
+    let length = |cell: &String| cell.chars().count();
+    let width = |column: usize| {
+        let lengths = rows.iter().filter_map(|row| row.get(column)).map(length);
+        lengths.filter(|length| *length <= WIDEST).max().unwrap_or(0)
+    };
+    let line = |row: &Vec<String>| {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            line.push_str(&format!("  {cell:<width$}", width = width(column)));
+        }
+        line.trim_end().to_owned()
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn lines<'a>(lines: impl Iterator<Item = &'a String>) -> String {
+    lines.map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+}
+
+/// The first sentence, or the first line if that is shorter.
+fn first(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    line.split_once(". ").map_or_else(|| line.to_owned(), |(sentence, _)| format!("{sentence}."))
+}

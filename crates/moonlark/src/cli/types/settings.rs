@@ -1,0 +1,76 @@
+//! Which settings editors need, in which file.
+
+use std::path::Path;
+
+use serde_json::{Map, Value as Json, json};
+
+pub(super) const LUAU_FILE: &str = "moonlark.d.luau";
+
+/// Pyright takes the names in a stub of this name for built in.
+pub(super) const STARLARK_FILE: &str = "__builtins__.pyi";
+
+/// What one settings file should say.
+pub(super) struct Settings {
+    /// Its path in the project.
+    pub(super) file: &'static str,
+    pub(super) values: Map<String, Json>,
+    /// Why it must not be made where it is not.
+    pub(super) elsewhere: Option<&'static str>,
+}
+
+/// All of them, for definitions in the folder `out`.
+pub(super) fn all(root: &Path, out: &Path) -> Vec<Settings> {
+    let folder = as_setting(root, out);
+    let definitions = as_setting(root, &out.join(LUAU_FILE));
+    vec![
+        settings(
+            ".vscode/settings.json",
+            json!({
+                "luau-lsp.platform.type": "standard",
+                "luau-lsp.types.definitionFiles": { "@moonlark": definitions },
+                "files.associations": { "*.star": "python" },
+            }),
+        ),
+        settings(
+            ".luaurc",
+            json!({
+                "languageMode": "strict",
+                // `tool` is declared by the definitions and set by every script. As one of
+                // `globals` it would be of any type.
+                "lint": { "BuiltinGlobalWrite": false },
+            }),
+        ),
+        Settings {
+            elsewhere: has_pyright_table(root)
+                .then_some("it would take the place of [tool.pyright] in pyproject.toml"),
+            ..settings(
+                "pyrightconfig.json",
+                json!({
+                    "stubPath": folder,
+                    // To Python, names that come from `load` come from nowhere.
+                    "reportUndefinedVariable": "information",
+                }),
+            )
+        },
+    ]
+}
+
+fn settings(file: &'static str, values: Json) -> Settings {
+    let values = match values {
+        Json::Object(values) => values,
+        _ => Map::new(),
+    };
+    Settings { file, values, elsewhere: None }
+}
+
+/// A path as editors read it: from the project, with slashes.
+fn as_setting(root: &Path, path: &Path) -> String {
+    let inside = path.strip_prefix(root).unwrap_or(path);
+    let text = inside.to_string_lossy();
+    if cfg!(windows) { text.replace('\\', "/") } else { text.into_owned() }
+}
+
+fn has_pyright_table(root: &Path) -> bool {
+    let text = std::fs::read_to_string(root.join("pyproject.toml")).unwrap_or_default();
+    text.lines().any(|line| line.trim_start().starts_with("[tool.pyright"))
+}
