@@ -204,7 +204,7 @@ fn docs_explains_modules_and_tools() {
             "Encode and decode Base64.",
             "",
             "base64.encode(data: string) -> string",
-            "  Encode bytes or text as Base64.",
+            "  Encode text or bytes as Base64.",
         ]
     );
     assert_eq!(

@@ -419,7 +419,7 @@ fn what_a_command_leaves_behind_ends_with_it() {
 fn a_process_that_keeps_forking_away_is_caught() {
     let project = project();
     let hop = project.path("hop.sh");
-    std::fs::write(&hop, "setsid sh \"$0\" &\n").unwrap();
+    std::fs::write(&hop, "echo >> \"$0.count\"\nsetsid sh \"$0\" &\n").unwrap();
     let server = project.serve();
     let mark = format!("HOPPER={}", std::process::id());
     let opts = json!({"timeout": 1, "env": {"HOPPER": std::process::id().to_string()}});
@@ -427,6 +427,8 @@ fn a_process_that_keeps_forking_away_is_caught() {
     let ended = sh(&server, &hops, opts).unwrap_err();
     assert!(ended.contains("sh did not end within 1 second"), "{ended}");
     assert_eq!(marked(&mark), Vec::<PathBuf>::new());
+    let count = std::fs::metadata(project.path("hop.sh.count")).unwrap().len();
+    assert!(count > 20, "{count} hops only");
 }
 
 #[test]
@@ -530,7 +532,8 @@ fn a_supervisor_holds_nothing_of_moonlark_and_is_small() {
         all
     };
     assert_eq!(open(pids[0]), ["0 socket", "1 /dev/null", "2 /dev/null"]);
-    assert_eq!(open(pids[1]), ["0 /dev/null", "1 pipe", "2 pipe"]);
+    // The fourth is the folder that is being listed.
+    assert_eq!(sh(&server, "ls /proc/self/fd", json!({})), done("0\n1\n2\n3\n"));
     let own = status(pids[0], "RssAnon:");
     assert!(own < 4_000, "{own} KB");
 }

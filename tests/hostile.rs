@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
+use moonlark::extensions::{self, Folder};
 use moonlark_core::grant::Grants;
 use moonlark_core::limits::Limits;
 use moonlark_core::tool::Scope;
@@ -139,7 +140,7 @@ impl Attack {
 }
 
 /// The folder that scripts find themselves in.
-fn folder() -> tempfile::TempDir {
+pub fn folder() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     std::fs::create_dir_all(at("tools")).unwrap();
@@ -154,6 +155,35 @@ fn folder() -> tempfile::TempDir {
     let fifo = std::ffi::CString::new(at("tools/fifo").to_str().unwrap()).unwrap();
     assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
     dir
+}
+
+/// What some of them require.
+fn library(tools: &Path) {
+    let lib = tools.join("lib");
+    let file = |name: &str, text: &str| std::fs::write(lib.join(name), text).unwrap();
+    for folder in ["many", "deep"] {
+        std::fs::create_dir_all(lib.join(folder)).unwrap();
+    }
+    for n in 1..=300 {
+        file(&format!("many/f{n}.luau"), &format!("return {n}"));
+    }
+    for n in 1..=100 {
+        file(&format!("deep/f{n}.luau"), &format!("return require('./f{}')", n + 1));
+    }
+    file("loop.luau", "while true do end");
+    file("pcalls.luau", "while true do pcall(function() while true do end end) end");
+    file("sleeper.luau", "sleep(1000)");
+    file("hog.luau", "local t = {} while true do table.insert(t, string.rep('x', 1000) .. #t) end");
+    file("state.luau", "return { count = 0 }");
+    file("a.luau", "return require('./b')");
+    file("b.luau", "return require('./a')");
+    file("nested.luau", &format!("return {}", "(".repeat(100_000)));
+    file("large.luau", &format!("return '{}'", "x".repeat(300 << 10)));
+    std::fs::write(tools.join("../secret/secret.luau"), "return 'secret'").unwrap();
+    std::os::unix::fs::symlink("../../secret/secret.luau", lib.join("outside.luau")).unwrap();
+    std::os::unix::fs::symlink("../../secret", lib.join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", lib.join("zero.luau")).unwrap();
+    std::os::unix::fs::symlink("../fifo", lib.join("pipe.luau")).unwrap();
 }
 
 struct Arena {
@@ -185,16 +215,26 @@ impl Arena {
             ..Limits::default()
         };
         let dir = dir.join("tools");
+        if text.contains("require") {
+            library(&dir);
+        }
+        let (label, main) = ("tools".to_owned(), "hostile.lua".to_owned());
+        let others = extensions::files(&Folder { path: dir.clone(), label, main });
         let grants = grants.iter().map(|grant| grant.parse().unwrap()).collect();
         let scope = |grants| Arc::new(Scope { grants, limits: limits.clone(), ..Scope::default() });
         let script = Script {
             file: "tools/hostile.lua".to_owned(),
-            text,
+            folder: "tools".to_owned(),
+            main: "hostile.lua".to_owned(),
+            files: Arc::new(move |file| match file {
+                "hostile.lua" => Ok(text.clone()),
+                other => others(other),
+            }),
             configured: None,
             scope: scope(Grants::authored("tools.script.hostile", dir.clone(), grants)),
             loading: scope(Grants::loading("tools.script.hostile", dir)),
         };
-        self.engine.load(script, &self.gateway).await
+        self.engine.load(script, &self.gateway).await.0
     }
 
     /// A gateway of its own for each attack, on the one engine.

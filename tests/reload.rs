@@ -147,3 +147,35 @@ fn the_configuration_is_reloaded_and_a_broken_one_changes_nothing() {
     project.write("moonlark.toml", &config("third"));
     wait_until(&server, "who", is("third"));
 }
+
+#[test]
+fn a_tool_is_loaded_again_when_a_file_it_requires_changes() {
+    let tool = "local text = require('./lib/text')\ntool = { name = 'say', description = '', parameters = {} }\n\
+                function tool.execute() return { text = text } end";
+    let project = Project::new(&[
+        ("tools/say.lua", tool),
+        ("tools/lib/text.lua", "return require('./inner') .. ' 1'"),
+        ("tools/lib/inner.luau", "return 'text'"),
+    ]);
+    let server = project.serve();
+    let is =
+        |text: &'static str| move |_: u16, answer: &Value| answer["result"]["text"] == json!(text);
+    wait_until(&server, "say", is("text 1"));
+    project.write("tools/lib/text.lua", "return require('./inner') .. ' 2'");
+    wait_until(&server, "say", is("text 2"));
+    project.write("tools/lib/inner.luau", "return 'words'");
+    wait_until(&server, "say", is("words 2"));
+    // A broken one leaves the last good version in use, and the log says where.
+    project.write("tools/lib/inner.luau", "return\n= 'oops'");
+    server.log.wait_for("the last good version stays in use");
+    let line = server.log.wait_for("-->");
+    assert!(line.contains("tools/lib/inner.luau:2"), "{line}");
+    assert_eq!(server.post("say", &json!({})).1["result"]["text"], json!("words 2"));
+    project.write("tools/lib/inner.luau", "return 'mended'");
+    wait_until(&server, "say", is("mended 2"));
+    // A file that is looked for first may appear later.
+    project.write("tools/lib/text.luau", "return 'another file'");
+    wait_until(&server, "say", is("another file"));
+    project.remove("tools/lib/text.luau");
+    wait_until(&server, "say", is("mended 2"));
+}

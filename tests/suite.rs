@@ -6,12 +6,19 @@ mod bad_input;
 mod clients;
 mod docs;
 mod editors;
+mod engines;
 #[cfg(target_os = "linux")]
 mod exec;
+#[cfg(target_os = "linux")]
+mod extensions;
 mod harness;
 mod hostile;
 mod hostile_server;
+#[cfg(target_os = "linux")]
+mod hostile_starlark;
 mod jira;
+#[cfg(unix)]
+mod postgres;
 mod reach;
 mod reload;
 mod surfaces;

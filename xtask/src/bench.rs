@@ -7,6 +7,7 @@
 
 mod calls;
 mod echo;
+mod engines;
 mod fib;
 pub mod floor_axum;
 pub mod floor_rmcp;
@@ -33,17 +34,25 @@ use report::Section;
 #[derive(Subcommand)]
 pub enum Bench {
     /// Script tools over REST and MCP, in process, waiting, computing, and many of them.
-    Tools(Tools),
+    Tools {
+        /// Only these parts.
+        #[arg(long, value_delimiter = ',', value_name = "PART")]
+        only: Vec<Part>,
+        #[command(flatten)]
+        options: Options,
+    },
+    /// A trivial handler in Luau and in Starlark, and what loading costs.
+    Engines {
+        #[command(flatten)]
+        options: Options,
+    },
 }
 
 #[derive(Args)]
-pub struct Tools {
+pub struct Options {
     /// Write the report to this file as well.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Only these parts.
-    #[arg(long, value_delimiter = ',', value_name = "PART")]
-    only: Vec<Part>,
     /// Rounds of each measurement, in turns with its floor.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
@@ -56,7 +65,7 @@ pub struct Tools {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Part {
+pub enum Part {
     /// An echo tool over REST, MCP over HTTP and MCP over stdio.
     Echo,
     /// CPU of a call in process, in a fresh and in a warm VM.
@@ -79,12 +88,19 @@ struct Effort {
 
 impl Bench {
     pub fn run(self) -> Result<()> {
-        let Bench::Tools(tools) = self;
-        if tools.built { tools.measure() } else { tools.build_and_run() }
+        let (name, options, parts) = match &self {
+            Bench::Tools { only, options } => {
+                let wanted = |part: &Part| only.is_empty() || only.contains(part);
+                let parts = PARTS.iter().filter(|(part, _)| wanted(part)).map(|(_, run)| *run);
+                ("tools", options, parts.collect())
+            }
+            Bench::Engines { options } => ("engines", options, vec![engines::run as Run]),
+        };
+        if options.built { options.measure(name, parts) } else { options.build_and_run() }
     }
 }
 
-impl Tools {
+impl Options {
     /// Measure release builds only, whatever profile this was started in.
     fn build_and_run(&self) -> Result<()> {
         let built = Command::new(env!("CARGO"))
@@ -104,17 +120,15 @@ impl Tools {
         Ok(())
     }
 
-    fn measure(&self) -> Result<()> {
+    fn measure(&self, name: &str, parts: Vec<Run>) -> Result<()> {
         process::raise_open_files();
         let round = Duration::from_secs_f64(self.seconds);
         let effort = Effort { rounds: self.rounds, round, warm_up: round / 6 };
         let mut sections: Vec<Section> = Vec::new();
-        for (part, run) in PARTS {
-            if self.only.is_empty() || self.only.contains(&part) {
-                sections.extend(run(effort)?);
-            }
+        for run in parts {
+            sections.extend(run(effort)?);
         }
-        let report = report::render(&sections, effort)?;
+        let report = report::render(name, &sections, effort)?;
         println!("{report}");
         if let Some(out) = &self.out {
             std::fs::write(out, &report)

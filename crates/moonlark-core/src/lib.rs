@@ -9,6 +9,7 @@ pub mod authored;
 pub mod call;
 pub mod catalog;
 pub mod content;
+pub mod files;
 pub mod gateway;
 pub mod grant;
 pub mod limits;

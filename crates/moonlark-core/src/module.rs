@@ -88,6 +88,14 @@ pub enum Outcome {
     Varies,
 }
 
+impl Param {
+    /// Whether nothing at all (nil, None) is a value it takes, rather than the
+    /// lack of one.
+    pub fn takes_null(&self) -> bool {
+        self.required && self.schema.get("type").is_none()
+    }
+}
+
 impl Module {
     pub fn new(name: &'static str, doc: &'static str) -> Self {
         Self {

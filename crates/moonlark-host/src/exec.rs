@@ -116,3 +116,69 @@ async fn run(call: Call, args: Run) -> Result<Output> {
 /// Elsewhere no command is run, so nobody asks.
 #[cfg(not(unix))]
 pub fn supervise_if_asked() {}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::path::Path;
+
+    use moonlark_core::tool::Scope;
+    use serde_json::json;
+
+    use crate::testing::{problem, scope};
+
+    fn declaring(grants: &[&str], commands: &[&str]) -> Scope {
+        let mut scope = scope(Path::new("."), grants);
+        let commands = commands.iter().map(|command| (*command).to_owned()).collect();
+        scope.grants = scope.grants.declaring(commands);
+        scope
+    }
+
+    #[tokio::test]
+    async fn author_and_operator_have_to_agree() {
+        let args = json!({"cmd": "sh"});
+        assert_eq!(
+            problem(declaring(&["exec:sh"], &[]), "exec.run", args.clone()).await,
+            "error[denied]: exec.run may not run sh, which the script does not declare\nhint: add \"sh\" to allowed_exec in the script"
+        );
+        assert_eq!(
+            problem(declaring(&[], &["sh"]), "exec.run", args).await,
+            "error[denied]: exec.run may not run sh\nhint: add \"exec:sh\" to allow for tools.script.test in moonlark.toml"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_wrong_is_said_before_anything_starts() {
+        for (args, expected) in [
+            (
+                json!({"cmd": "moonlark-missing"}),
+                "error[unavailable]: exec.run: moonlark-missing is not installed\nhint: install it in a folder of the PATH that Moonlark is started with",
+            ),
+            (
+                json!({"cmd": "sh", "timeout": 0}),
+                "error[bad_request]: exec.run: timeout must be a number of seconds over 0, got 0",
+            ),
+            (
+                json!({"cmd": "sh", "timeout": -1}),
+                "error[bad_request]: exec.run: timeout must be a number of seconds over 0, got -1",
+            ),
+            (
+                json!({"cmd": "sh", "args": ["a", 5]}),
+                "error[bad_request]: exec.run: args[2] must be a string, got integer",
+            ),
+            (
+                json!({"cmd": "sh", "cwd": "../.."}),
+                "error[denied]: exec.run may not leave the script's directory\nhint: give cwd as a folder below the script, such as \"data\"",
+            ),
+            // These tests are not the binary that could watch over it. What
+            // happens there is in the integration suite.
+            (
+                json!({"cmd": "sh"}),
+                "error[unavailable]: exec.run: sh cannot be started: this program is not the moonlark binary",
+            ),
+        ] {
+            let allowed =
+                declaring(&["exec:sh", "exec:moonlark-missing"], &["sh", "moonlark-missing"]);
+            assert_eq!(problem(allowed, "exec.run", args).await, expected);
+        }
+    }
+}

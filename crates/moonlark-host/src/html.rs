@@ -180,7 +180,8 @@ fn links(call: &Call, args: Links) -> Result<Vec<Link>> {
             Some(Err(_)) | None => href.to_owned(),
         };
         let text = readable::text(*element).replace(['\n', '\t'], " ");
-        size += ENTRY + href.len() + text.len();
+        // Links can nest in pictures, and what holds no text is still walked through.
+        size += ENTRY + href.len() + text.len() + element.descendants().count();
         fits(call, size)?;
         all.push(Link { href, text });
     }

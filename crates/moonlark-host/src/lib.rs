@@ -27,6 +27,7 @@ mod regex;
 mod sleep;
 mod sql;
 mod sqlite;
+mod testing_module;
 mod time;
 mod toml;
 mod url;
@@ -63,5 +64,6 @@ pub fn all() -> Vec<Module> {
         math::module(),
         sleep::module(),
         progress::module(),
+        testing_module::module(),
     ]
 }

@@ -19,6 +19,8 @@ pub(crate) struct Pool<K, C> {
     per_place: usize,
     /// Places with connections.
     places: usize,
+    /// How long a connection may be idle.
+    idle: Duration,
     state: Mutex<State<K, C>>,
 }
 
@@ -35,9 +37,6 @@ struct Place<C> {
     used: Instant,
 }
 
-/// How long a connection may be idle.
-const IDLE: Duration = Duration::from_secs(30);
-
 /// The right to one connection, and an idle one if there was any.
 pub(crate) struct Slot<K: 'static, C: 'static> {
     pool: &'static Pool<K, C>,
@@ -48,19 +47,20 @@ pub(crate) struct Slot<K: 'static, C: 'static> {
 impl<K: Hash + Eq + Clone + Send + 'static, C: Send + 'static> Pool<K, C> {
     pub(crate) fn new(places: usize, per_place: usize) -> Self {
         let state = State { places: HashMap::new(), sweep: None };
-        Self { per_place, places, state: Mutex::new(state) }
+        let idle = Duration::from_secs(30);
+        Self { per_place, places, idle, state: Mutex::new(state) }
     }
 
-    /// Wait for the right to a connection to `place`; `shown` names it in the
-    /// Problem.
+    /// Wait `until` then for the right to a connection to `place`; `shown` names
+    /// it in the Problem.
     pub(crate) async fn slot(
         &'static self,
-        call: &Call,
+        until: Instant,
         place: &K,
         shown: &str,
     ) -> Result<Slot<K, C>> {
         let slots = self.slots(place)?;
-        match tokio::time::timeout_at(patience(call), slots.acquire_owned()).await {
+        match tokio::time::timeout_at(until, slots.acquire_owned()).await {
             Ok(Ok(permit)) => Ok(Slot { pool: self, place: place.clone(), _permit: permit }),
             _ => Err(Problem::unavailable(format!(
                 "all {} connections to {shown} are busy",
@@ -102,18 +102,18 @@ impl<K: Hash + Eq + Clone + Send + 'static, C: Send + 'static> Pool<K, C> {
         let mut old = Vec::new();
         let mut state = self.state.lock();
         state.places.retain(|_, known| {
-            let first_young = known.idle.iter().position(|(since, _)| now - *since < IDLE);
+            let first_young = known.idle.iter().position(|(since, _)| now - *since < self.idle);
             old.extend(known.idle.drain(..first_young.unwrap_or(known.idle.len())));
             !known.idle.is_empty() || Arc::strong_count(&known.slots) > 1
         });
         let idle = state.places.values().any(|known| !known.idle.is_empty());
         // A runtime that ended took its sweep with it: then it is long due.
-        let due = state.sweep.is_none_or(|at| now > at + IDLE);
+        let due = state.sweep.is_none_or(|at| now > at + self.idle);
         if idle
             && due
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
-            let at = now + IDLE;
+            let at = now + self.idle;
             state.sweep = Some(at);
             runtime.spawn(async move {
                 tokio::time::sleep_until(at).await;
@@ -152,4 +152,56 @@ impl<K: Hash + Eq + Clone + Send + 'static, C: Send + 'static> Slot<K, C> {
 pub(crate) fn patience(call: &Call) -> Instant {
     let now = Instant::now();
     now + call.deadline().saturating_duration_since(now).mul_f64(0.75)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Numbers = Pool<&'static str, u32>;
+
+    fn pool(idle: Duration) -> &'static Numbers {
+        Box::leak(Box::new(Pool { idle, ..Pool::new(2, 2) }))
+    }
+
+    async fn slot(pool: &'static Numbers, place: &'static str) -> Result<Slot<&'static str, u32>> {
+        pool.slot(Instant::now() + Duration::from_millis(20), &place, place).await
+    }
+
+    #[tokio::test]
+    async fn there_are_so_many_connections_and_no_more() {
+        let pool = pool(Duration::from_secs(30));
+        let (one, two) = (slot(pool, "a").await.unwrap(), slot(pool, "a").await.unwrap());
+        let full = slot(pool, "a").await.err().unwrap();
+        assert_eq!(full.message, "all 2 connections to a are busy");
+        one.keep(1);
+        assert_eq!(slot(pool, "a").await.unwrap().idle(), Some(1));
+        drop(two);
+        assert_eq!(slot(pool, "a").await.unwrap().idle(), None);
+    }
+
+    #[tokio::test]
+    async fn the_place_unused_for_longest_makes_room() {
+        let pool = pool(Duration::from_secs(30));
+        slot(pool, "a").await.unwrap().keep(1);
+        slot(pool, "b").await.unwrap().keep(2);
+        let c = slot(pool, "c").await.unwrap();
+        assert_eq!(slot(pool, "b").await.unwrap().idle(), Some(2));
+        let b = slot(pool, "b").await.unwrap();
+        let full = slot(pool, "a").await.err().unwrap();
+        assert_eq!(full.message, "2 databases are in use at once, which is the limit");
+        drop((b, c));
+        assert_eq!(slot(pool, "a").await.unwrap().idle(), None);
+    }
+
+    #[tokio::test]
+    async fn what_is_idle_for_too_long_is_closed() {
+        let pool = pool(Duration::from_millis(30));
+        slot(pool, "a").await.unwrap().keep(1);
+        let started = Instant::now();
+        while !pool.state.lock().places.is_empty() {
+            assert!(started.elapsed() < Duration::from_secs(10));
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
 }

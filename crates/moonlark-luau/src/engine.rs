@@ -6,16 +6,18 @@
 //! of its own, so that it cannot stall the threads that answer requests.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
+use moonlark_core::module::Language;
 use moonlark_core::{Module, Problem, Result};
+use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::prelude::Prelude;
-use crate::script::{Guard, Waiting};
+use crate::watchdog::Interrupt;
 
 /// VMs kept ready over all scripts; each holds about a quarter of a megabyte.
 const PARKED: usize = 128;
@@ -25,7 +27,10 @@ const PARKED: usize = 128;
 pub struct Luau(Arc<Inner>);
 
 struct Inner {
+    modules: Vec<Module>,
     prelude: Arc<Prelude>,
+    /// The same for tests, once there are any.
+    test_prelude: OnceLock<Arc<Prelude>>,
     runtime: Option<Runtime>,
     parked: AtomicUsize,
 }
@@ -41,8 +46,12 @@ impl Luau {
             .map_err(|error| {
                 Problem::internal(format!("cannot start the script threads: {error}"))
             })?;
+        let modules: Vec<Module> =
+            modules.iter().filter(|module| module.is_for(Language::Luau)).cloned().collect();
         Ok(Luau(Arc::new(Inner {
-            prelude: Prelude::new(modules)?,
+            prelude: Prelude::new(&modules)?,
+            test_prelude: OnceLock::new(),
+            modules,
             runtime: Some(runtime),
             parked: AtomicUsize::new(0),
         })))
@@ -50,6 +59,15 @@ impl Luau {
 
     pub(crate) fn prelude(&self) -> &Arc<Prelude> {
         &self.0.prelude
+    }
+
+    /// What tests find: all that tools do, and what is only for tests.
+    pub(crate) fn test_prelude(&self) -> Result<&Arc<Prelude>> {
+        if let Some(prelude) = self.0.test_prelude.get() {
+            return Ok(prelude);
+        }
+        let prelude = Prelude::for_tests(&self.0.modules)?;
+        Ok(self.0.test_prelude.get_or_init(|| prelude))
     }
 
     /// Run `work`, here and then on the script threads; dropping the future
@@ -96,6 +114,44 @@ impl Luau {
     /// A kept VM was taken or dropped.
     pub(crate) fn unparked(&self) {
         self.0.parked.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Cancels the script when the caller's future is dropped.
+#[derive(Clone, Default)]
+pub(crate) struct Guard(Arc<Mutex<Option<Arc<Interrupt>>>>);
+
+impl Guard {
+    pub(crate) fn watch(&self, interrupt: &Arc<Interrupt>) {
+        *self.0.lock() = Some(interrupt.clone());
+    }
+
+    /// The run is over; its VM may belong to somebody else from here on.
+    pub(crate) fn done(&self) {
+        *self.0.lock() = None;
+    }
+
+    /// Whether the script has used up its time on the thread that called it.
+    fn was_preempted(&self) -> bool {
+        self.0.lock().as_ref().is_some_and(|interrupt| interrupt.was_preempted())
+    }
+
+    fn cancel(&self) {
+        if let Some(interrupt) = &*self.0.lock() {
+            interrupt.cancel();
+        }
+    }
+}
+
+/// The caller's end of a run.
+struct Waiting<T> {
+    handle: AbortOnDropHandle<Result<T>>,
+    guard: Guard,
+}
+
+impl<T> Drop for Waiting<T> {
+    fn drop(&mut self) {
+        self.guard.cancel();
     }
 }
 

@@ -7,19 +7,19 @@ use moonlark_core::value::{Value, shorten};
 use moonlark_core::{Code as ProblemCode, Place, Problem};
 
 use crate::bridge::Bridge;
-use crate::script::Code;
+use crate::unit::{Code, Unit};
 use crate::vm::out_of_memory;
 
 /// Longest message taken from a script.
 const MESSAGE: usize = 4096;
 
 /// The Problem for an error value that nothing in the script caught.
-pub(crate) fn problem(bridge: &Bridge, raised: Lv, code: &Code, limits: &Limits) -> Problem {
+pub(crate) fn problem(bridge: &Bridge, raised: Lv, unit: &Unit, limits: &Limits) -> Problem {
     match raised {
-        Lv::String(text) => from_text(&text.to_string_lossy(), code, limits),
+        Lv::String(text) => from_text(&text.to_string_lossy(), unit, limits),
         Lv::Table(table) if matches!(table.raw_get("host"), Ok(Lv::Table(_))) => {
             match table.raw_get::<Table>("host") {
-                Ok(problem) => from_host(&problem, code),
+                Ok(problem) => from_host(&problem, unit),
                 Err(_) => Problem::tool_error("the script failed"),
             }
         }
@@ -40,28 +40,34 @@ pub(crate) fn problem(bridge: &Bridge, raised: Lv, code: &Code, limits: &Limits)
 
 /// A syntax error, with line and hint.
 pub(crate) fn syntax(message: &str, code: &Code) -> Problem {
-    let mut problem = from_text(&first_line(message), code, &Limits::default());
+    let message = first_line(message);
+    let mut problem = match code.split_place(&message) {
+        Some((line, message)) => at_line(code, line, message),
+        None => Problem::tool_error(cut(&message)),
+    };
     problem.code = ProblemCode::BadScript;
     problem
 }
 
-fn from_text(text: &str, code: &Code, limits: &Limits) -> Problem {
+fn from_text(text: &str, unit: &Unit, limits: &Limits) -> Problem {
     if text == "not enough memory" {
         return out_of_memory(limits.memory);
     }
-    let (line, message) = split_place(text, code.name());
-    let problem = Problem::tool_error(cut(message));
-    match line {
-        Some(line) => problem
-            .at(Place::line(code.name(), line))
-            .maybe_hint(luau_way(message, code.line(line)).map(str::to_owned)),
-        None => problem,
+    match unit.split_place(text) {
+        Some((code, line, message)) => at_line(&code, line, message),
+        None => Problem::tool_error(cut(text)),
     }
+}
+
+fn at_line(code: &Code, line: u32, message: &str) -> Problem {
+    Problem::tool_error(cut(message))
+        .at(Place::line(code.name(), line))
+        .maybe_hint(luau_way(message, code.line(line)).map(str::to_owned))
 }
 
 /// A Problem of a host function. What the host could not do is the script's
 /// failure, except where the caller can do something about it.
-fn from_host(table: &Table, code: &Code) -> Problem {
+fn from_host(table: &Table, unit: &Unit) -> Problem {
     let text = |key: &str| table.raw_get::<Option<String>>(key).ok().flatten();
     let word = text("code").unwrap_or_default();
     let kept = [ProblemCode::Denied, ProblemCode::Limit, ProblemCode::Unavailable]
@@ -71,7 +77,7 @@ fn from_host(table: &Table, code: &Code) -> Problem {
     let mut problem = Problem::new(kept, cut(&text("text").unwrap_or_default()))
         .maybe_hint(text("hint").map(|hint| cut(&hint)))
         .retryable_if(table.raw_get("retryable").unwrap_or(false));
-    problem.place = place_of(table).or_else(|| Some(Place::file(code.name())));
+    problem.place = place_of(table).or_else(|| Some(Place::file(unit.main().name())));
     problem
 }
 
@@ -94,18 +100,6 @@ fn describe(bridge: &Bridge, table: &Table) -> String {
         Ok(Value::Str(text)) => cut(&text),
         Ok(value) => cut(&value.to_json_lossy().to_string()),
         Err(_) => "the script raised an error value that cannot be shown".to_owned(),
-    }
-}
-
-/// `tools/x.lua:12: message` as line and message.
-fn split_place<'a>(text: &'a str, file: &str) -> (Option<u32>, &'a str) {
-    let parsed = text.strip_prefix(file).and_then(|rest| rest.strip_prefix(':')).and_then(|rest| {
-        let (line, message) = rest.split_once(": ")?;
-        Some((line.parse().ok()?, message))
-    });
-    match parsed {
-        Some((line, message)) => (Some(line), message),
-        None => (None, text),
     }
 }
 
@@ -136,9 +130,6 @@ fn luau_way(message: &str, line: &str) -> Option<&'static str> {
         () if has("io.open") || has("io.lines") || has("io.read") => "use fs.read(path)",
         () if has("io.write") => "use print(...) or log.info(...)",
         () if has("io.") => "there is no io here: use fs.read, fs.write or print",
-        () if has("require") => {
-            "there is no require in a tool script: modules such as http and json are globals"
-        }
         () if has("loadstring") || has("dofile") || has("load(") => {
             "code cannot be loaded at run time"
         }

@@ -9,11 +9,12 @@ use moonlark_core::gateway::Started;
 use moonlark_core::module::Function;
 use moonlark_core::tool::BoxFuture;
 use moonlark_core::value::{Object, Value};
-use moonlark_core::{Call, Code, Level, Problem, Result};
+use moonlark_core::{Call, Code, Level, Place, Problem, Result};
 use parking_lot::Mutex;
 
 use crate::bridge::{Bridge, Copied, Reply};
 use crate::prelude::Prelude;
+use crate::unit::Unit;
 use crate::vm::out_of_memory;
 use crate::watchdog::Interrupt;
 
@@ -33,6 +34,7 @@ pub(crate) struct Shared {
 #[derive(Default)]
 struct Run {
     call: Option<Call>,
+    unit: Option<Arc<Unit>>,
     waker: Option<Waker>,
     /// Host calls that scripts wait for; the ticket is the place.
     waiting: Vec<Option<BoxFuture<Result<Value>>>>,
@@ -43,8 +45,8 @@ impl Shared {
         Self { prelude, interrupt, bridge, run: Mutex::default() }
     }
 
-    pub(crate) fn begin(&self, call: Call) {
-        *self.run.lock() = Run { call: Some(call), ..Run::default() };
+    pub(crate) fn begin(&self, call: Call, unit: Arc<Unit>) {
+        *self.run.lock() = Run { call: Some(call), unit: Some(unit), ..Run::default() };
     }
 
     /// Forget the run; host calls still in flight are cancelled.
@@ -63,6 +65,10 @@ impl Shared {
 
     fn call(&self) -> mlua::Result<Call> {
         self.run.lock().call.clone().ok_or_else(|| mlua::Error::runtime("no call is running"))
+    }
+
+    fn unit(&self) -> mlua::Result<Arc<Unit>> {
+        self.run.lock().unit.clone().ok_or_else(|| mlua::Error::runtime("no script is running"))
     }
 
     fn waker(&self) -> Waker {
@@ -119,6 +125,11 @@ impl Shared {
 
     /// A problem the script may catch, unless it is a limit: those are final.
     fn refuse(&self, lua: &Lua, problem: Problem) -> mlua::Result<Reply> {
+        let table = self.raisable(lua, problem)?;
+        Ok(Reply(Some(false), Copied::Value(Lv::Table(table))))
+    }
+
+    fn raisable(&self, lua: &Lua, problem: Problem) -> mlua::Result<Table> {
         let table = lua.create_table()?;
         table.raw_set("code", problem.code.as_str())?;
         table.raw_set("message", problem.message.as_str())?;
@@ -127,7 +138,7 @@ impl Shared {
         if problem.code == Code::Limit {
             self.interrupt.doom(problem);
         }
-        Ok(Reply(Some(false), Copied::Value(Lv::Table(table))))
+        Ok(table)
     }
 }
 
@@ -164,6 +175,48 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> 
                 .map(|(name, args)| call.gateway().start_named(&call, &name, args))
                 .unwrap_or_else(|problem| Started::Done(Err(problem)));
             host.answer(lua, started)
+        })?,
+    )?;
+
+    let host = shared.clone();
+    add(
+        "require",
+        lua.create_function(move |lua, (from, path): (String, mlua::LuaString)| {
+            match host.unit()?.require(&from, &path.to_string_lossy()) {
+                Ok(file) => {
+                    Ok(Reply(Some(true), Copied::Value(Lv::String(lua.create_string(file)?))))
+                }
+                Err(mut problem) => {
+                    let place = problem.place.take();
+                    let table = host.raisable(lua, problem)?;
+                    if let Some(Place { file, line: Some(line), .. }) = place {
+                        table.raw_set("source", file)?;
+                        table.raw_set("line", line)?;
+                    }
+                    Ok(Reply(Some(false), Copied::Value(Lv::Table(table))))
+                }
+            }
+        })?,
+    )?;
+
+    let host = shared.clone();
+    add(
+        "bind",
+        lua.create_function(move |lua, (file, env): (String, Table)| {
+            match host.unit()?.required(&file) {
+                Some(code) => code.bind(lua, env),
+                None => Err(mlua::Error::runtime("no such file")),
+            }
+        })?,
+    )?;
+
+    let host = shared.clone();
+    add(
+        "words",
+        lua.create_function(move |lua, text: mlua::LuaString| {
+            let text = text.to_string_lossy();
+            let unit = host.unit()?;
+            lua.create_string(unit.split_place(&text).map_or(text.as_str(), |(.., words)| words))
         })?,
     )?;
 
@@ -258,7 +311,7 @@ fn collect(bridge: &Bridge, function: &Function, args: MultiValue, limit: usize)
             && function.params.get(index).is_some_and(|param| !param.required && takes_text(param));
         if index < by_place && !is_options {
             let param = &function.params[index];
-            if !matches!(arg, Lv::Nil) {
+            if !matches!(arg, Lv::Nil) || param.takes_null() {
                 let what = format!("{name}: {}", param.name);
                 object.insert(param.name.clone(), bridge.read(arg, &what, limit)?);
             }

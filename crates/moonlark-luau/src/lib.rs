@@ -9,11 +9,19 @@ mod bridge;
 mod engine;
 mod errors;
 mod host;
+mod paths;
 mod prelude;
 mod script;
+#[cfg(test)]
+mod testing;
+mod tests_in_scripts;
 mod tool_table;
+mod unit;
 mod vm;
 mod watchdog;
 
 pub use engine::Luau;
-pub use script::{MAX_SOURCE, Script};
+pub use moonlark_core::files::Files;
+pub use script::Script;
+pub use tests_in_scripts::Tests;
+pub use unit::MAX_SOURCE;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use mlua::chunk::Compiler;
-use moonlark_core::module::{Function, Language, Module};
+use moonlark_core::module::{Function, Module};
 use moonlark_core::{Problem, Result, Value};
 
 pub(crate) struct Prelude {
@@ -14,11 +14,21 @@ pub(crate) struct Prelude {
 
 impl Prelude {
     pub(crate) fn new(modules: &[Module]) -> Result<Arc<Prelude>> {
+        Self::build(modules.iter().filter(|module| !module.only_in_tests), "")
+    }
+
+    pub(crate) fn for_tests(modules: &[Module]) -> Result<Arc<Prelude>> {
+        Self::build(modules.iter(), include_str!("prelude_testing.luau"))
+    }
+
+    fn build<'a>(modules: impl Iterator<Item = &'a Module>, more: &str) -> Result<Arc<Prelude>> {
         let mut functions = Vec::new();
-        let mut source = include_str!("prelude.luau").to_owned();
-        for module in modules.iter().filter(|module| module.is_for(Language::Luau)) {
+        let mut source =
+            [include_str!("prelude.luau"), include_str!("prelude_require.luau")].concat();
+        for module in modules {
             write_module(&mut source, module, &mut functions);
         }
+        source.push_str(more);
         source.push_str(include_str!("prelude_end.luau"));
         let bytecode =
             Compiler::new().set_optimization_level(2).set_debug_level(1).compile(source).map_err(

@@ -15,7 +15,8 @@ pub(crate) fn read(bridge: &Bridge, globals: &Table) -> Result<Header> {
         Ok(Lv::Table(tool)) => tool,
         Ok(Lv::Nil) => {
             return Err(Problem::bad_script("the script defines no global table named tool").hint(
-                "start it with: tool = { name = \"…\", description = \"…\", parameters = {} }",
+                "start it with: tool = { name = \"…\", description = \"…\", parameters = {} }; \
+                 or begin the file's name with _ if others are to require it",
             ));
         }
         _ => return Err(Problem::bad_script("tool must be a table")),

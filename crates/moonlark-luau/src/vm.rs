@@ -15,7 +15,7 @@ use crate::bridge::Bridge;
 use crate::errors;
 use crate::host::{self, Shared};
 use crate::prelude::Prelude;
-use crate::script::Code;
+use crate::unit::Unit;
 use crate::watchdog::{self, Interrupt};
 
 /// Memory a VM may have gained over its runs before it is replaced.
@@ -28,10 +28,10 @@ pub(crate) struct Vm {
     bridge: Bridge,
     shared: Arc<Shared>,
     interrupt: Arc<Interrupt>,
-    /// The metatable of every script's globals.
-    globals: Table,
+    begin: Function,
     load: Function,
     run: Function,
+    test: Function,
     /// Memory in use when it was new.
     fresh: usize,
     uses: u32,
@@ -54,9 +54,9 @@ impl Vm {
             .set_mode(mlua::chunk::ChunkMode::Binary)
             .set_name("=prelude")
             .into_function()?;
-        let (globals, load, run) = main.call((functions, host::PENDING))?;
+        let (begin, load, run, test) = main.call((functions, host::PENDING))?;
         let fresh = lua.used_memory();
-        Ok(Vm { lua, bridge, shared, interrupt, globals, load, run, fresh, uses: 0 })
+        Ok(Vm { lua, bridge, shared, interrupt, begin, load, run, test, fresh, uses: 0 })
     }
 
     pub(crate) fn interrupt(&self) -> &Arc<Interrupt> {
@@ -71,47 +71,52 @@ impl Vm {
     /// Run the script's top level and hand its globals to `read`.
     pub(crate) async fn load<T>(
         &mut self,
-        code: &Code,
+        unit: &Arc<Unit>,
         call: &Call,
         read: impl FnOnce(&Bridge, &Table) -> Result<T>,
     ) -> Result<T> {
-        let (env, main) = self.prepare(code, call)?;
+        let (env, main) = self.prepare(unit, call)?;
         let values = MultiValue::from_vec(vec![Lv::Function(main)]);
-        self.drive(self.load.clone(), values, code, call).await?;
+        self.drive(self.load.clone(), values, unit, call).await?;
         let read = read(&self.bridge, &env);
         self.shared.end();
         read
     }
 
     /// Run the script's top level and then its `tool.execute`.
-    pub(crate) async fn execute(&mut self, code: &Code, call: &Call, args: Value) -> Result<Value> {
+    pub(crate) async fn execute(
+        &mut self,
+        unit: &Arc<Unit>,
+        call: &Call,
+        args: Value,
+    ) -> Result<Value> {
         self.uses += 1;
-        let (env, main) = self.prepare(code, call)?;
+        let (env, main) = self.prepare(unit, call)?;
         let values =
             self.arguments(env, main, call, args).map_err(|error| self.failed(&error, call))?;
-        let result = self.drive(self.run.clone(), values, code, call).await?;
+        let result = self.drive(self.run.clone(), values, unit, call).await?;
         let value = self.bridge.read(&result, "result", call.limits().value);
         self.shared.end();
         value
     }
 
+    /// Run the script's top level and then its function `name`.
+    pub(crate) async fn test(&mut self, unit: &Arc<Unit>, call: &Call, name: &str) -> Result<()> {
+        let (env, main) = self.prepare(unit, call)?;
+        let name = self.lua.create_string(name).map_err(|error| self.failed(&error, call))?;
+        let values = [Lv::Function(main), Lv::Table(env), Lv::Number(seed()), Lv::String(name)];
+        let values = MultiValue::from_iter(values);
+        let ended = self.drive(self.test.clone(), values, unit, call).await;
+        self.shared.end();
+        ended.map(drop)
+    }
+
     /// Fresh globals, and the script bound to them.
-    fn prepare(&mut self, code: &Code, call: &Call) -> Result<(Table, Function)> {
+    fn prepare(&mut self, unit: &Unit, call: &Call) -> Result<(Table, Function)> {
         let build = || -> mlua::Result<(Table, Function)> {
             self.lua.set_memory_limit(call.limits().memory)?;
-            let env = self.lua.create_table()?;
-            env.raw_set("_G", &env)?;
-            env.set_metatable(Some(self.globals.clone()))?;
-            // Nothing under the globals can change, so Luau may use its fast
-            // paths for builtins.
-            env.set_safeenv(true);
-            let main = self
-                .lua
-                .load(code.bytecode())
-                .set_mode(mlua::chunk::ChunkMode::Binary)
-                .set_name(code.chunk_name())
-                .set_environment(env.clone())
-                .into_function()?;
+            let env: Table = self.begin.call((unit.path(), unit.main().name()))?;
+            let main = unit.main().bind(&self.lua, env.clone())?;
             Ok((env, main))
         };
         build().map_err(|error| self.failed(&error, call))
@@ -144,12 +149,12 @@ impl Vm {
         &mut self,
         function: Function,
         values: MultiValue,
-        code: &Code,
+        unit: &Arc<Unit>,
         call: &Call,
     ) -> Result<Lv> {
         let thread = self.lua.create_thread(function).map_err(|error| self.failed(&error, call))?;
         self.interrupt.begin(thread.to_pointer(), call.deadline().into_std());
-        self.shared.begin(call.clone());
+        self.shared.begin(call.clone(), unit.clone());
         let (mut values, mut preempted) = (Some(values), false);
         let ended = std::future::poll_fn(|cx| {
             self.shared.set_waker(cx.waker());
@@ -188,7 +193,7 @@ impl Vm {
         if ok {
             return Ok(value);
         }
-        Err(errors::problem(&self.bridge, value, code, call.limits()))
+        Err(errors::problem(&self.bridge, value, unit, call.limits()))
     }
 
     /// An error of the VM itself, outside anything the script could catch.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use moonlark_core::files::Files;
 use moonlark_core::gateway::Started;
 use moonlark_core::module::Function;
 use moonlark_core::tool::BoxFuture;
@@ -11,7 +12,6 @@ use moonlark_core::{Call, Level, Module, Problem, Result, Value};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use crate::extension::Files;
 use crate::process::Process;
 pub(crate) use crate::wire::Script;
 use crate::wire::{Job, Kind, Order, Report};

@@ -4,16 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use moonlark_core::authored::{self, Header};
+use moonlark_core::files::{Files, Snapshot};
 use moonlark_core::tool::{Body, Scope, Source, SourceKind, Tool};
 use moonlark_core::value::Object;
 use moonlark_core::{Call, Caller, Code, Gateway, Problem, Result, Value};
-use parking_lot::Mutex;
 
 use crate::engine::{Script, Starlark};
 use crate::wire::{Kind, MAX_FILES};
-
-/// The text of a file of the extensions folder, by its path in there.
-pub type Files = Arc<dyn Fn(&str) -> Result<String> + Send + Sync>;
 
 /// An extension as found on disk.
 pub struct Extension {
@@ -45,17 +42,17 @@ impl Starlark {
     ) -> (Result<Loaded>, BTreeMap<String, String>) {
         let Extension { folder, main, files, scope, loading } = extension;
         let shown = format!("{folder}/{main}");
-        let snapshot = Snapshot::new(files);
+        let snapshot = Snapshot::new(files, MAX_FILES);
         let script = Arc::new(self.script(folder, main));
         let call = gateway.scoped(Caller::new("load"), loading);
-        let recording = snapshot.recording();
+        let recording = snapshot.reader();
         let describing = self.run(&call, &script, Kind::Describe, &recording);
         let described = match tokio::time::timeout_at(call.deadline(), describing).await {
             Ok(described) => described,
             Err(_) => Err(Problem::new(Code::Timeout, "")),
         };
-        let texts = snapshot.into_texts();
-        let unit = Unit { engine: self.clone(), script, files: replay(texts.clone()) };
+        let texts = snapshot.loaded();
+        let unit = Unit { engine: self.clone(), script, files: snapshot.replay() };
         let loaded = described
             .and_then(|described| unit.into_tools(described, &shown, scope))
             .map_err(|problem| authored::at_load(problem, &shown, "a handler"));
@@ -80,8 +77,7 @@ impl Unit {
         let Value::Array(tools) = take("tools") else {
             return Err(Problem::bad_script("Extension.tools must be a list of Tool(…)"));
         };
-        let source =
-            Arc::new(Source { kind: SourceKind::Extension, name: shown.to_owned() });
+        let source = Arc::new(Source { kind: SourceKind::Extension, name: shown.to_owned() });
         let unit = Arc::new(self);
         let tools = tools.into_iter().enumerate().map(|(handler, fields)| {
             let Value::Object(mut fields) = fields else {
@@ -94,7 +90,8 @@ impl Unit {
                 _ => format!("tools[{handler}]"),
             };
             let unit = unit.clone();
-            let body = Body::later(move |call, args| call_handler(unit.clone(), handler, call, args));
+            let body =
+                Body::later(move |call, args| call_handler(unit.clone(), handler, call, args));
             Header::read(fields, &what)?.into_tool(None, source.clone(), scope.clone(), body)
         });
         Ok(Loaded { tools: tools.collect::<Result<_>>()?, library: false })
@@ -113,48 +110,4 @@ async fn call_handler(unit: Arc<Unit>, handler: usize, call: Call, args: Value) 
     let context = Value::object([("config", config), ("caller", caller)]);
     let kind = Kind::Call { handler, args, context };
     unit.engine.run(&call, &unit.script, kind, &unit.files).await
-}
-
-/// The files an extension was loaded from, so that every worker runs the same
-/// version whatever happens on disk.
-pub(crate) struct Snapshot {
-    files: Files,
-    texts: Arc<Mutex<BTreeMap<String, String>>>,
-}
-
-impl Snapshot {
-    pub(crate) fn new(files: Files) -> Self {
-        Self { files, texts: Arc::default() }
-    }
-
-    pub(crate) fn recording(&self) -> Files {
-        let (files, texts) = (self.files.clone(), self.texts.clone());
-        Arc::new(move |path| {
-            let mut texts = texts.lock();
-            if let Some(text) = texts.get(path) {
-                return Ok(text.clone());
-            }
-            if texts.len() >= MAX_FILES {
-                return Err(Problem::bad_script(format!(
-                    "the extension consists of more than {MAX_FILES} files"
-                )));
-            }
-            let text = files(path);
-            // A file that is missing is part of it too: it may appear.
-            texts.insert(path.to_owned(), text.clone().unwrap_or_default());
-            text
-        })
-    }
-
-    pub(crate) fn into_texts(self) -> BTreeMap<String, String> {
-        std::mem::take(&mut *self.texts.lock())
-    }
-}
-
-pub(crate) fn replay(texts: BTreeMap<String, String>) -> Files {
-    Arc::new(move |path| {
-        texts.get(path).cloned().ok_or_else(|| {
-            Problem::bad_script(format!("{path} was not loaded with the extension"))
-        })
-    })
 }

@@ -19,7 +19,8 @@ mod wire;
 pub mod worker;
 
 pub use engine::Starlark;
-pub use extension::{Extension, Files, Loaded};
+pub use extension::{Extension, Loaded};
+pub use moonlark_core::files::Files;
 pub use tests_in_scripts::Tests;
 pub use paths::resolve;
 pub use wire::{MAX_FILES, MAX_SOURCE};

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use moonlark_core::authored;
+use moonlark_core::files::{Files, Snapshot};
 use moonlark_core::{Call, Result, Value};
 
 use crate::engine::{Script, Starlark};
-use crate::extension::{Files, Snapshot, replay};
-use crate::wire::Kind;
+use crate::wire::{Kind, MAX_FILES};
 
 /// A file of tests that loads.
 pub struct Tests {
@@ -30,8 +30,8 @@ impl Starlark {
     ) -> Result<Tests> {
         let shown = format!("{folder}/{main}");
         let script = self.script(folder, main);
-        let snapshot = Snapshot::new(files);
-        let listed = self.run(call, &script, Kind::ListTests, &snapshot.recording()).await;
+        let snapshot = Snapshot::new(files, MAX_FILES);
+        let listed = self.run(call, &script, Kind::ListTests, &snapshot.reader()).await;
         let names = match listed.map_err(|problem| authored::at_load(problem, &shown, "a test"))? {
             Value::Array(names) => names,
             _ => Vec::new(),
@@ -39,7 +39,7 @@ impl Starlark {
         let mut names: Vec<String> =
             names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect();
         names.sort();
-        Ok(Tests { engine: self.clone(), script, files: replay(snapshot.into_texts()), names })
+        Ok(Tests { engine: self.clone(), script, files: snapshot.replay(), names })
     }
 }
 

@@ -10,9 +10,11 @@ mod config;
 mod demo;
 mod docs;
 mod doctor;
+mod named;
 mod serve;
 mod stdio;
 mod template;
+mod test;
 mod tool;
 mod tool_test;
 mod types;
@@ -20,9 +22,11 @@ mod types;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use moonlark_core::{Problem, Value};
+use moonlark_core::tool::SourceKind;
+use moonlark_core::{Catalog, Problem, Tool, Value};
 use tracing_subscriber::EnvFilter;
 
 use crate::project::Project;
@@ -65,9 +69,11 @@ enum Command {
     Stdio,
     /// Call one tool and print its result.
     Call(call::Call),
-    /// Write, try and list tool scripts.
+    /// Write, try and list tools.
     #[command(subcommand)]
     Tool(tool::Tool),
+    /// Run the tests written beside scripts: `*_test.star`, `*_test.luau`.
+    Test(test::Test),
     /// Explain a module, a function or a tool.
     Docs(docs::Docs),
     /// Write type definitions and settings for editors.
@@ -118,7 +124,7 @@ pub fn command() -> clap::Command {
 
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    start_log(&cli.global);
+    start_log(&cli.global, matches!(cli.command, Command::Test(_)));
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -149,6 +155,7 @@ async fn run(cli: Cli) -> Done {
         Command::Stdio => stdio::run(&global).await,
         Command::Call(call) => call.run(&global).await,
         Command::Tool(tool) => tool.run(&global).await,
+        Command::Test(test) => test.run(&global).await,
         Command::Docs(docs) => docs.run(&global).await,
         Command::Types(types) => types.run(&global),
         Command::Check(check) => check.run(&global).await,
@@ -177,17 +184,27 @@ pub(crate) async fn require_tools(project: &Project) -> Done {
     if project.script_count().await > 0 {
         return Ok(());
     }
-    let dir = project.config().await.tools.dir;
+    let config = project.config().await;
     Err(Problem::bad_config(format!(
-        "there are no tools: the folder {dir}/ has no .lua or .luau file"
+        "there are no tools: the folder {}/ has no .lua or .luau file, and {}/ no .star file",
+        config.tools.dir, config.extensions.dir
     ))
     .hint("run `moonlark tool init hello` to write one, or `moonlark demo` for a tour")
     .into())
 }
 
-fn start_log(global: &Global) {
+/// The tools that scripts of either language make.
+pub(crate) fn authored(catalog: &Catalog) -> impl Iterator<Item = &Arc<Tool>> {
+    let by_script =
+        |tool: &&Arc<Tool>| matches!(tool.source.kind, SourceKind::Script | SourceKind::Extension);
+    catalog.tools().iter().filter(by_script)
+}
+
+/// What scripts say in a test belongs into its report, not into the log.
+fn start_log(global: &Global, testing: bool) {
     let level = match (global.quiet, global.verbose) {
         (true, _) => "warn",
+        (false, 0) if testing => "off",
         (false, 0) => "info",
         (false, 1) => "debug",
         (false, _) => "trace",
@@ -240,7 +257,7 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 
 impl Params {
     /// Put the parameters into `args`, each read as its schema says.
-    fn add_to(&self, args: &mut moonlark_core::value::Object, tool: Option<&moonlark_core::Tool>) {
+    fn add_to(&self, args: &mut moonlark_core::value::Object, tool: Option<&Tool>) {
         for (name, text) in &self.params {
             let wanted = tool.and_then(|tool| {
                 tool.input.json().get("properties")?.get(name)?.get("type")?.as_str()

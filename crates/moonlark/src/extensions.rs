@@ -17,13 +17,13 @@ const DEPTH: usize = 8;
 /// More files than that in one folder are no collection of extensions.
 const MOST: usize = 10_000;
 
-/// The folder that an extension's files are in; `load()` stays inside.
+/// The folder that a script's files are in; `load()` and `require` stay inside.
 #[derive(Debug, Clone)]
 pub struct Folder {
     pub path: PathBuf,
     /// As messages show it.
     pub label: String,
-    /// The extension's main file in there.
+    /// The script's main file in there.
     pub main: String,
 }
 
@@ -41,9 +41,8 @@ pub fn find(loaded: &Loaded, found: &mut Vec<Found>, problems: &mut Vec<Problem>
                 .at(Place::file(config.dir.clone())),
         );
     }
-    let main_of = |name: &String| {
-        config.script[name].path.clone().unwrap_or_else(|| format!("{name}.star"))
-    };
+    let main_of =
+        |name: &String| config.script[name].path.clone().unwrap_or_else(|| format!("{name}.star"));
     for name in config.script.keys() {
         let main = main_of(name);
         // One that is not there is a Problem of its own.
@@ -109,9 +108,9 @@ pub fn folders(dir: &Path) -> Vec<PathBuf> {
 pub fn files(folder: &Folder) -> Files {
     let (path, label) = (folder.path.clone(), folder.label.clone());
     Arc::new(move |file| {
-        let shown = format!("{label}/{file}");
+        let shown = if label.is_empty() { file.to_owned() } else { format!("{label}/{file}") };
         let unreadable = |error: std::io::Error| {
-            Problem::bad_script(format!("the extensions folder cannot be read: {error}"))
+            Problem::bad_script(format!("the script's folder cannot be read: {error}"))
                 .at(Place::file(label.clone()))
         };
         let dir = Dir::open_ambient_dir(&path, ambient_authority()).map_err(unreadable)?;

@@ -114,6 +114,7 @@ impl Project {
         if loaded.config.tools.watch {
             folders.push(loaded.root.join(&loaded.config.tools.dir));
             folders.extend(state.scripts.keys().filter_map(|path| Some(path.parent()?.to_owned())));
+            folders.extend(state.scripts.values().flat_map(Entry::folders));
         }
         if loaded.config.extensions.watch {
             folders.extend(extensions::folders(&loaded.root.join(&loaded.config.extensions.dir)));
@@ -130,13 +131,12 @@ impl Project {
 
     async fn load_scripts(&self, state: &mut State) -> Result<Report> {
         let (found, mut problems) = scripts::find(&state.loaded);
-        let config = &state.loaded.config;
         let old = std::mem::take(&mut state.scripts);
         let order: Vec<(PathBuf, String)> =
             found.iter().map(|found| (found.path.clone(), found.file.clone())).collect();
 
         let loads = found.into_iter().map(|found| async {
-            let entry = self.load_one(&found, config, old.get(&found.path)).await;
+            let entry = self.load_one(&found, &state.loaded, old.get(&found.path)).await;
             (found, entry)
         });
         let results: Vec<(Found, Loading)> =
@@ -186,13 +186,13 @@ impl Project {
         Ok(report)
     }
 
-    async fn load_one(&self, found: &Found, config: &Config, old: Option<&Entry>) -> Loading {
+    async fn load_one(&self, found: &Found, loaded: &Loaded, old: Option<&Entry>) -> Loading {
+        let config = &loaded.config;
         let fingerprint = scripts::fingerprint(found, config);
         let same = |text: &dyn Fn(&str) -> Result<String>| {
             old.is_some_and(|old| {
-                let is_same = |(file, was): (&String, &String)| {
-                    text(file).unwrap_or_default() == *was
-                };
+                let is_same =
+                    |(file, was): (&String, &String)| text(file).unwrap_or_default() == *was;
                 old.fingerprint == fingerprint
                     && !old.texts.is_empty()
                     && old.texts.iter().all(is_same)
@@ -201,17 +201,27 @@ impl Project {
         let mut entry = Entry { fingerprint: fingerprint.clone(), ..Entry::default() };
         let loaded = match &found.kind {
             Kind::Tool => {
-                if same(&|_| scripts::read(found)) {
+                let folder = scripts::folder(found, loaded);
+                let files = scripts::files(found, &folder);
+                if same(&*files) {
                     return Loading::Same;
                 }
-                let text = scripts::read(found);
-                entry.texts.insert(found.file.clone(), text.clone().unwrap_or_default());
-                match text.and_then(|text| scripts::prepare(found, text, config)) {
-                    Ok(script) => self.luau.load(script, &self.gateway).await.map(|tool| vec![tool]),
-                    Err(problem) => Err(problem),
+                entry.folder = folder.path;
+                match scripts::prepare(found, loaded) {
+                    Ok(script) => {
+                        let (loaded, texts) = self.luau.load(script, &self.gateway).await;
+                        entry.texts = texts;
+                        loaded.map(|tool| vec![tool])
+                    }
+                    Err(problem) => {
+                        let text = files(&folder.main).unwrap_or_default();
+                        entry.texts.insert(folder.main, text);
+                        Err(problem)
+                    }
                 }
             }
             Kind::Extension(folder) => {
+                entry.folder = folder.path.clone();
                 if same(&*extensions::files(folder)) {
                     return Loading::Same;
                 }
@@ -265,20 +275,10 @@ impl Loading {
         match self {
             Loading::New(entry) => entry,
             // The last good version stays.
-            Loading::Failed(entry) => Entry {
-                tools: old.map(|old| old.tools.clone()).unwrap_or_default(),
-                ..entry
-            },
-            Loading::Same => match old {
-                Some(old) => Entry {
-                    fingerprint: old.fingerprint.clone(),
-                    texts: old.texts.clone(),
-                    tools: old.tools.clone(),
-                    library: old.library,
-                    problem: old.problem.clone(),
-                },
-                None => Entry::default(),
-            },
+            Loading::Failed(entry) => {
+                Entry { tools: old.map(|old| old.tools.clone()).unwrap_or_default(), ..entry }
+            }
+            Loading::Same => old.cloned().unwrap_or_default(),
         }
     }
 }

@@ -27,13 +27,7 @@ pub async fn watch(project: Arc<Project>) {
         // Only a signal reloads; the sender is kept so that waiting goes on.
         return on_events(project, events, None, Some(sender)).await;
     }
-    let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        // Reading is not changing, and our own reading would wake us for ever.
-        if event.is_ok_and(|event| !event.kind.is_access()) {
-            let _ = sender.try_send(());
-        }
-    });
-    match watcher {
+    match watcher(sender) {
         Ok(watcher) => on_events(project, events, Some(watcher), None).await,
         Err(error) => tracing::warn!("changes on disk are not noticed: {error}"),
     }
@@ -75,6 +69,42 @@ async fn on_events(
             follow(watcher, &mut watched, project.folders().await);
         }
     }
+}
+
+/// Changes anywhere below some folders, gathered as above.
+pub struct Changes {
+    events: mpsc::Receiver<()>,
+    _watcher: RecommendedWatcher,
+}
+
+impl Changes {
+    pub fn below(paths: &[PathBuf]) -> moonlark_core::Result<Changes> {
+        let problem = |error: notify::Error| {
+            moonlark_core::Problem::unavailable(format!("changes cannot be noticed: {error}"))
+        };
+        let (sender, events) = mpsc::channel::<()>(1);
+        let mut watcher = watcher(sender).map_err(problem)?;
+        for path in paths {
+            watcher.watch(path, RecursiveMode::Recursive).map_err(problem)?;
+        }
+        Ok(Changes { events, _watcher: watcher })
+    }
+
+    /// Wait for the next.
+    pub async fn next(&mut self) {
+        if self.events.recv().await.is_some() {
+            settle(&mut self.events).await;
+        }
+    }
+}
+
+fn watcher(sender: mpsc::Sender<()>) -> notify::Result<RecommendedWatcher> {
+    notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        // Reading is not changing, and our own reading would wake us for ever.
+        if event.is_ok_and(|event| !event.kind.is_access()) {
+            let _ = sender.try_send(());
+        }
+    })
 }
 
 /// Wait until no event has come for a moment.

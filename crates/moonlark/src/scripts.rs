@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use moonlark_core::grant::{Grant, Grants};
 use moonlark_core::limits::Limits;
 use moonlark_core::secret::{Secret, Secrets};
 use moonlark_core::tool::Scope;
-use moonlark_core::{Place, Problem, Result, Value};
-use moonlark_luau::{MAX_SOURCE, Script};
+use moonlark_core::{Code, Place, Problem, Result, Value};
+use moonlark_luau::{Files, MAX_SOURCE, Script};
 
 use crate::config::{Config, ScriptConfig, Seconds};
 use crate::config_file::Loaded;
@@ -97,9 +97,9 @@ pub fn is_script(path: &Path) -> bool {
 }
 
 /// The text of a script; whatever is not a file of a sane size is a Problem.
-pub fn read(found: &Found) -> Result<String> {
-    let kind = fs::metadata(&found.path).map(|kind| kind.is_file());
-    read_text(&found.file, kind, || fs::File::open(&found.path))
+fn read(path: &Path, file: &str) -> Result<String> {
+    let kind = fs::metadata(path).map(|kind| kind.is_file());
+    read_text(file, kind, || fs::File::open(path))
 }
 
 /// The same for a file opened in some other way.
@@ -109,7 +109,13 @@ pub fn read_text<F: Read>(
     open: impl FnOnce() -> std::io::Result<F>,
 ) -> Result<String> {
     let problem = |message: String| Problem::bad_script(message).at(Place::file(file));
-    let unreadable = |error| problem(format!("the script cannot be read: {}", reason(&error)));
+    let unreadable = |error: std::io::Error| {
+        let mut problem = problem(format!("the script cannot be read: {}", reason(&error)));
+        if error.kind() == std::io::ErrorKind::NotFound {
+            problem.code = Code::NotFound;
+        }
+        problem
+    };
     // Opening a pipe would wait for somebody to write.
     if !is_file.map_err(unreadable)? {
         return Err(problem("the script is not a regular file".to_owned()));
@@ -123,8 +129,7 @@ pub fn read_text<F: Read>(
             .iter()
             .filter(|b| **b == b'\n')
             .count();
-        Problem::bad_script("the script is not UTF-8 text")
-            .at(Place::line(file, line as u32 + 1))
+        Problem::bad_script("the script is not UTF-8 text").at(Place::line(file, line as u32 + 1))
     })
 }
 
@@ -173,9 +178,9 @@ impl<'a> Settings<'a> {
 
     fn grants(&self) -> Result<Vec<Grant>> {
         let read = |grant: &String| {
-            grant
-                .parse()
-                .map_err(|problem: Problem| problem.at(Place::file(format!("{}.allow", self.owner))))
+            grant.parse().map_err(|problem: Problem| {
+                problem.at(Place::file(format!("{}.allow", self.owner)))
+            })
         };
         self.allow.iter().map(read).collect()
     }
@@ -228,17 +233,57 @@ pub fn scopes(found: &Found, config: &Config) -> Result<(Scope, Scope)> {
         config: Value::from_json(serde_json::Value::Object(values))?,
         secrets: secrets.clone(),
     };
-    let loading =
-        Scope { grants: Grants::loading(settings.owner, dir), limits, config: Value::Null, secrets };
+    let loading = Scope {
+        grants: Grants::loading(settings.owner, dir),
+        limits,
+        config: Value::Null,
+        secrets,
+    };
     Ok((scope, loading))
 }
 
+/// What the tests of a script may do: as much as the script, and `more`.
+pub fn test_scope(found: &Found, config: &Config, more: &[Grant]) -> Result<Scope> {
+    let (mut scope, _) = scopes(found, config)?;
+    scope.grants = scope.grants.for_test(more);
+    Ok(scope)
+}
+
+/// The folder that a Lua script's `require` stays inside: the tools folder,
+/// or, for a script that is not in there, its own.
+pub fn folder(found: &Found, loaded: &Loaded) -> Folder {
+    let tools = loaded.root.join(&loaded.config.tools.dir);
+    let inside = |path: &Path| path.components().all(|part| matches!(part, Component::Normal(_)));
+    let below = found.path.strip_prefix(&tools).ok().filter(|path| inside(path));
+    let (path, main) = match below {
+        Some(below) => (tools, below),
+        None => (
+            found.path.parent().map(Path::to_owned).unwrap_or_default(),
+            found.path.file_name().map(Path::new).unwrap_or(&found.path),
+        ),
+    };
+    let main = main.to_string_lossy().into_owned();
+    let label = found.file.strip_suffix(&main).unwrap_or_default().trim_end_matches('/').to_owned();
+    Folder { path, label, main }
+}
+
+/// The files of a Lua script. The script itself may be a link to elsewhere,
+/// for its user put it there; what it requires may not.
+pub fn files(found: &Found, folder: &Folder) -> Files {
+    let others = extensions::files(folder);
+    let (main, path, file) = (folder.main.clone(), found.path.clone(), found.file.clone());
+    Arc::new(move |name| if name == main { read(&path, &file) } else { others(name) })
+}
+
 /// A Lua script, ready to be loaded.
-pub fn prepare(found: &Found, text: String, config: &Config) -> Result<Script> {
-    let (scope, loading) = scopes(found, config)?;
+pub fn prepare(found: &Found, loaded: &Loaded) -> Result<Script> {
+    let (scope, loading) = scopes(found, &loaded.config)?;
+    let folder = folder(found, loaded);
     Ok(Script {
+        files: files(found, &folder),
         file: found.file.clone(),
-        text,
+        folder: folder.label,
+        main: folder.main,
         configured: found.configured.clone(),
         scope,
         loading: Arc::new(loading),
@@ -262,10 +307,12 @@ pub(crate) fn shown(root: &Path, path: &Path) -> String {
 /// Scripts by file, with what was wrong at the last attempt.
 pub type Entries = BTreeMap<PathBuf, Entry>;
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Entry {
     pub fingerprint: String,
-    /// The files it consists of, by the names its own code has for them.
+    /// The folder its files are in.
+    pub folder: PathBuf,
+    /// The files it consists of, by their paths in there.
     pub texts: BTreeMap<String, String>,
     /// The last version that loaded.
     pub tools: Vec<Arc<moonlark_core::Tool>>,
@@ -273,4 +320,12 @@ pub struct Entry {
     pub library: bool,
     /// Why the newest version did not load.
     pub problem: Option<Problem>,
+}
+
+impl Entry {
+    /// The folders in which one of its files is, or would be.
+    pub fn folders(&self) -> impl Iterator<Item = PathBuf> {
+        let folder = |name| Some(self.folder.join(name).parent()?.to_owned());
+        self.texts.keys().filter_map(folder)
+    }
 }

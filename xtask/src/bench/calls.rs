@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, ensure};
 use mlua::chunk::{ChunkMode, Compiler};
 use mlua::{Function, Lua, LuaOptions, StdLib, Table};
+use moonlark_core::tool::Scope;
 use moonlark_core::{Caller, Catalog, Gateway, Module, Tool, Value};
 use moonlark_luau::{Luau, Script};
 use tokio::runtime::Runtime;
@@ -89,7 +90,7 @@ pub(super) struct Engine {
 
 impl Engine {
     /// With `count` echo tools.
-    fn new(runtime: &Runtime, count: usize) -> Result<Engine> {
+    pub(super) fn new(runtime: &Runtime, count: usize) -> Result<Engine> {
         let names: Vec<String> = (1..=count).map(scripts::name).collect();
         let texts = names.iter().map(|name| scripts::named(name)).collect();
         Engine::with(runtime, texts)
@@ -103,14 +104,17 @@ impl Engine {
         let gateway = Gateway::new(catalog(Vec::new()), 10_000);
         let mut tools: Vec<Arc<Tool>> = Vec::new();
         for (index, text) in texts.into_iter().enumerate() {
+            let main = format!("{index}.lua");
             let script = Script {
-                file: format!("tools/{index}.lua"),
-                text,
+                folder: "tools".to_owned(),
+                file: format!("tools/{main}"),
+                main,
                 configured: None,
-                scope: Arc::default(),
+                files: Arc::new(move |_| Ok(text.clone())),
+                scope: Scope::default(),
                 loading: Arc::default(),
             };
-            let tool = runtime.block_on(engine.load(script, &gateway));
+            let (tool, _) = runtime.block_on(engine.load(script, &gateway));
             tools.push(Arc::new(tool.map_err(|problem| anyhow!("{problem}"))?));
         }
         let names = tools.iter().map(|tool| tool.name.clone()).collect();
@@ -132,7 +136,7 @@ impl Engine {
         })
     }
 
-    fn one_by_one(&self, runtime: &Runtime, calls: usize) -> Result<f64> {
+    pub(super) fn one_by_one(&self, runtime: &Runtime, calls: usize) -> Result<f64> {
         cpu_per(calls, || runtime.block_on(self.repeat(runtime, calls))?)
     }
 
@@ -210,7 +214,7 @@ fn bare_fresh(bytecode: &[u8], calls: usize, give_up: bool) -> Result<f64> {
     })
 }
 
-fn bare_warm(bytecode: &[u8], calls: usize) -> Result<f64> {
+pub(super) fn bare_warm(bytecode: &[u8], calls: usize) -> Result<f64> {
     let lua = bare_vm()?;
     cpu_per(calls, || (0..calls).try_for_each(|_| bare_call(&lua, bytecode)))
 }

@@ -99,7 +99,7 @@ fn per_second(rate: f64) -> String {
     format!("{rate:.0}/s")
 }
 
-pub(super) fn render(sections: &[Section], effort: Effort) -> Result<String> {
+pub(super) fn render(name: &str, sections: &[Section], effort: Effort) -> Result<String> {
     let mut page = String::new();
     let goals = || {
         sections
@@ -108,8 +108,8 @@ pub(super) fn render(sections: &[Section], effort: Effort) -> Result<String> {
             .filter_map(|row| Some((row, row.goal.as_ref()?)))
     };
     let met = goals().filter(|(_, (_, met))| *met).count();
-    writeln!(page, "# Benchmarks\n")?;
-    writeln!(page, "Written by `cargo x bench tools`. {}\n", machine::describe()?)?;
+    writeln!(page, "# Benchmarks: {name}\n")?;
+    writeln!(page, "Written by `cargo x bench {name}`. {}\n", machine::describe()?)?;
     writeln!(
         page,
         "Absolute figures belong to that machine and moment. The ratios compare with a floor \

@@ -1,6 +1,8 @@
 //! What must not go unmentioned: host modules, examples, the aim of every
 //! hostile script.
 
+use moonlark_core::module::{Example, Outcome};
+
 use super::Finding;
 use crate::repo::File;
 
@@ -20,10 +22,17 @@ fn modules(files: &[File]) -> Vec<Finding> {
             let what = format!("the module {} is missing", module.name);
             findings.push(Finding::new(REFERENCE, 0, what, "run `cargo x generate`"));
         }
-        for function in module.functions.iter().filter(|function| function.examples.is_empty()) {
-            let path = format!("crates/moonlark-host/src/{}.rs", module.name);
-            let what = format!("{} has no example", function.tool.name);
-            findings.push(Finding::new(&path, 0, what, "add .example(…), .fails(…) or .varies(…)"));
+        let path = format!("crates/moonlark-host/src/{}.rs", module.name);
+        for function in &module.functions {
+            let name = &function.tool.name;
+            let fails = |example: &Example| matches!(example.outcome, Outcome::Fails(_));
+            if function.examples.is_empty() {
+                let fix = "add .example(…), .fails(…) or .varies(…)";
+                findings.push(Finding::new(&path, 0, format!("{name} has no example"), fix));
+            } else if !function.params.is_empty() && !function.examples.iter().any(fails) {
+                let what = format!("{name} has no example that fails");
+                findings.push(Finding::new(&path, 0, what, "add .fails(…)"));
+            }
         }
     }
     findings
@@ -34,7 +43,7 @@ fn example_scripts(files: &[File]) -> Vec<Finding> {
     let pages: Vec<&File> = files.iter().filter(|file| file.is(".md")).collect();
     files
         .iter()
-        .filter(|file| file.path.starts_with("examples/") && (file.is(".lua") || file.is(".luau")))
+        .filter(|file| file.path.starts_with("examples/") && (file.is(".lua") || file.is(".luau") || file.is(".star")))
         .filter(|file| {
             let name = file.path.rsplit('/').next().unwrap_or_default();
             !pages.iter().any(|page| page.text.contains(name))
@@ -49,13 +58,15 @@ fn example_scripts(files: &[File]) -> Vec<Finding> {
 pub(super) fn hostile_scripts(files: &[File]) -> Vec<Finding> {
     files
         .iter()
-        .filter(|file| file.path.starts_with("tests/hostile/"))
+        .filter(|file| file.path.starts_with("tests/hostile"))
+        .filter(|file| file.is(".lua") || file.is(".luau") || file.is(".star"))
         .filter(|file| {
-            let mut header = file.text.lines().take_while(|line| line.starts_with("--"));
-            !header.any(|line| line.trim_start_matches('-').trim_start().starts_with("expect:"))
+            let comment = |line: &&str| line.starts_with("--") || line.starts_with('#');
+            let mut header = file.text.lines().take_while(comment);
+            !header.any(|line| line.trim_start_matches(['-', '#', ' ']).starts_with("expect:"))
         })
         .map(|file| {
-            let fix = "say at its top how it must end, such as: -- expect: timeout";
+            let fix = "say at its top how it must end, such as `expect: timeout` in a comment";
             Finding::new(&file.path, 1, "no `expect:` header", fix)
         })
         .collect()

@@ -10,8 +10,9 @@ const CORE: &str = "moonlark-core";
 const BINARY: &str = "moonlark";
 
 /// A dependency that only one crate may have, and what it stands for.
-const OWNED: [(&str, &str, &str); 3] = [
+const OWNED: [(&str, &str, &str); 4] = [
     ("mlua", "moonlark-luau", "Luau"),
+    ("starlark", "moonlark-starlark", "Starlark"),
     ("rmcp", "moonlark-server", "MCP"),
     ("axum", "moonlark-server", "the HTTP server"),
 ];

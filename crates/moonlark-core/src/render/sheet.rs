@@ -87,6 +87,11 @@ impl Row {
     }
 }
 
+/// The call of an example as it is written in both languages.
+pub fn spelled(function: &Function, example: &Example) -> Sample {
+    Sample { luau: luau::call(function, example), starlark: starlark::call(function, example) }
+}
+
 fn sample(function: &Function, example: &Example) -> Sample {
     let (luau, starlark) = match &example.outcome {
         Outcome::Returns(_) if returns_nothing(function) => (None, None),
@@ -107,8 +112,9 @@ fn sample(function: &Function, example: &Example) -> Sample {
         Some(outcome) => format!("{call}{arrow}{outcome}"),
         None => call,
     };
+    let call = spelled(function, example);
     Sample {
-        luau: with(luau::call(function, example), " --> ", luau),
-        starlark: with(starlark::call(function, example), "  # ", starlark),
+        luau: with(call.luau, " --> ", luau),
+        starlark: with(call.starlark, "  # ", starlark),
     }
 }

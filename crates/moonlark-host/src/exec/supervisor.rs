@@ -95,7 +95,7 @@ fn close_inherited() {
     for descriptor in open {
         // SAFETY: this process has opened nothing yet, so nobody in it owns any
         // of them. The listing's own is closed already, and that is no harm.
-        unsafe { rustix::io::close(descriptor) }
+        unsafe { libc::close(descriptor) };
     }
 }
 

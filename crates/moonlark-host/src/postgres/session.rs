@@ -50,8 +50,8 @@ impl<'a> Transaction<'a> {
         target: &'a Target,
         write: Option<AllowedWrite>,
     ) -> Result<Transaction<'a>> {
-        let slot = POOL.slot(call, &target.key, &target.shown()).await?;
         let until = patience(call);
+        let slot = POOL.slot(until, &target.key, &target.shown()).await?;
         // Nothing of the call was sent yet, so a connection that died meanwhile
         // costs nothing but another one.
         while let Some(idle) = slot.idle() {

@@ -33,7 +33,13 @@ pub(super) async fn run(call: &Call, target: Target, ask: Ask<'_>) -> Result<Don
     check_word(call, &ask, &word)?;
     let transaction = Transaction::begin(call, &target, ask.write).await?;
     match work(call, &transaction, &target, &ask, &word).await {
-        Ok(done) => transaction.commit().await.map(|()| done),
+        Ok(done) if ask.write.is_some() => transaction.commit().await.map(|()| done),
+        // Servers before version 16 let a reading transaction make large
+        // objects, and every one lets it notify: that is undone.
+        Ok(done) => {
+            transaction.roll_back().await;
+            Ok(done)
+        }
         Err(Failed::Settled(problem)) => {
             transaction.roll_back().await;
             Err(problem)

@@ -11,7 +11,7 @@ use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::hooks::Action;
 use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
-use rusqlite::{Batch, InterruptHandle};
+use rusqlite::{Batch, Connection, InterruptHandle};
 use tokio::time::Instant;
 
 use super::file::{Open, POOL, Place, find};
@@ -48,7 +48,7 @@ pub(super) async fn run(
     .await?;
     let mode = if write.is_some() { Mode::Write } else { Mode::Read };
     let place = Place { path: allowed.path().to_owned(), mode };
-    let slot = POOL.slot(&call, &place, &ask.path).await?;
+    let slot = POOL.slot(patience(&call), &place, &ask.path).await?;
     // Whoever goes away stops the statement: nobody would hear of it.
     let stop = Stop::default();
     let _stopping = StopOnDrop(stop.clone());
@@ -123,25 +123,9 @@ impl Work<'_> {
             none => none.insert(Open::new(allowed, &self.ask.path, mode, create)?),
         };
         self.arm(open)?;
-        // The connection remembers the row id of statements before this one.
-        let earlier = open.connection.last_insert_rowid();
-        let again = Arc::new(AtomicBool::new(false));
-        let seen = again.clone();
-        let watch = move |action, _: &str, _: &str, row| {
-            seen.fetch_or(action == Action::SQLITE_INSERT && row == earlier, Ordering::Relaxed);
-        };
-        let explain = |error| failure::problem(error, &self.ask.path);
-        open.connection.update_hook(Some(watch)).map_err(explain)?;
-        let explain = |error: rusqlite::Error| match open.guard.take() {
-            Some(Refusal::Write) => match self.call.grants().sql_write(self.what) {
-                Err(denial) => Failed::Problem(denial),
-                // Reading is all that listing and describing ever do.
-                Ok(_) => Problem::denied(format!("{} only reads", self.what)).into(),
-            },
-            Some(Refusal::Never(reason)) => Problem::denied(reason).into(),
-            None if failure::is_busy(&error) => Failed::Busy,
-            None => failure::problem(error, &self.ask.path).into(),
-        };
+        let inserts = Inserts::watch(&mut open.connection)
+            .map_err(|error| failure::problem(error, &self.ask.path))?;
+        let explain = |error| self.explain(open, error);
         let connection = &open.connection;
         let mut statements = Batch::new(connection, &self.ask.sql);
         let Some(mut statement) = statements.next().map_err(explain)? else {
@@ -154,55 +138,59 @@ impl Work<'_> {
         }
         bind::bind(&mut statement, &self.ask.params, &self.ask.path)?;
         let columns = statement.column_names().map(str::to_owned).collect();
-        let mut gathered = Rows::new(columns, self.call.limits().value)?;
+        let mut rows = Rows::new(columns, self.call.limits().value)?;
         let before = connection.total_changes();
-        // SQLite keeps what a statement has changed also when its rows are not
-        // read to the end. Journal modes cannot be changed in a transaction.
-        let undo = statement.column_count() > 0
-            && !statement.readonly()
-            && !self
-                .ask
-                .sql
-                .trim_start()
-                .get(..6)
-                .is_some_and(|word| word.eq_ignore_ascii_case("pragma"));
-        if undo {
+        if self.is_partly_done(&statement) {
             open.guard.ours(connection, "BEGIN").map_err(explain)?;
-        }
-        let mut rows = statement.raw_query();
-        let read = self.read(&mut rows, &mut gathered, explain);
-        drop(rows);
-        drop(statement);
-        if undo {
-            let ended = match read {
-                Ok(()) => open.guard.ours(connection, "COMMIT").map_err(explain),
-                Err(_) => Ok(()),
-            };
+            let read = self.read(&mut statement, &mut rows, explain);
+            drop(statement);
+            let kept = read.and_then(|()| open.guard.ours(connection, "COMMIT").map_err(explain));
             if !connection.is_autocommit() {
                 open.guard.ours(connection, "ROLLBACK").map_err(explain)?;
             }
-            ended?;
+            kept?;
+        } else {
+            self.read(&mut statement, &mut rows, explain)?;
         }
-        read?;
         let changed = connection.total_changes() != before;
-        let last = connection.last_insert_rowid();
-        let inserted = last != earlier || again.load(Ordering::Relaxed);
+        let changes = if changed { connection.changes() } else { 0 };
         Ok(Done {
-            rows: gathered,
-            changes: match changed {
-                true => i64::try_from(connection.changes()).unwrap_or(i64::MAX),
-                false => 0,
-            },
-            last_insert_id: (changed && inserted).then_some(last),
+            rows,
+            changes: i64::try_from(changes).unwrap_or(i64::MAX),
+            last_insert_id: inserts.last(connection).filter(|_| changed),
         })
+    }
+
+    fn explain(&self, open: &Open, error: rusqlite::Error) -> Failed {
+        match open.guard.take() {
+            Some(Refusal::Write) => match self.call.grants().sql_write(self.what) {
+                Err(denial) => denial.into(),
+                // Reading is all that listing and describing ever do.
+                Ok(_) => Problem::denied(format!("{} only reads", self.what)).into(),
+            },
+            Some(Refusal::Never(reason)) => Problem::denied(reason).into(),
+            None if failure::is_busy(&error) => Failed::Busy,
+            None => failure::problem(error, &self.ask.path).into(),
+        }
+    }
+
+    /// SQLite keeps what a statement has changed also when its rows are not read
+    /// to the end, unless it is in a transaction. (Where journal modes cannot be
+    /// changed.)
+    fn is_partly_done(&self, statement: &rusqlite::Statement<'_>) -> bool {
+        let word = self.ask.sql.trim_start().get(..6).unwrap_or_default();
+        statement.column_count() > 0
+            && !statement.readonly()
+            && !word.eq_ignore_ascii_case("pragma")
     }
 
     fn read(
         &self,
-        rows: &mut rusqlite::Rows<'_>,
+        statement: &mut rusqlite::Statement<'_>,
         gathered: &mut Rows,
         explain: impl Fn(rusqlite::Error) -> Failed,
     ) -> Result<(), Failed> {
+        let mut rows = statement.raw_query();
         while let Some(row) = rows.next().map_err(&explain)? {
             if self.stop.is_set() {
                 return Err(Problem::new(Code::Cancelled, "the call was given up").into());
@@ -238,6 +226,30 @@ fn read(value: ValueRef<'_>) -> Value {
         ValueRef::Integer(int) => Value::Int(int),
         ValueRef::Real(float) => Value::Float(float),
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Value::text_or_bytes(bytes.to_vec()),
+    }
+}
+
+/// Whether a statement inserts rows. The connection remembers the row id of
+/// statements before it.
+struct Inserts {
+    earlier: i64,
+    again: Arc<AtomicBool>,
+}
+
+impl Inserts {
+    fn watch(connection: &mut Connection) -> rusqlite::Result<Inserts> {
+        let earlier = connection.last_insert_rowid();
+        let again = Arc::new(AtomicBool::new(false));
+        let seen = again.clone();
+        connection.update_hook(Some(move |action, _: &str, _: &str, row| {
+            seen.fetch_or(action == Action::SQLITE_INSERT && row == earlier, Ordering::Relaxed);
+        }))?;
+        Ok(Inserts { earlier, again })
+    }
+
+    fn last(&self, connection: &Connection) -> Option<i64> {
+        let last = connection.last_insert_rowid();
+        (last != self.earlier || self.again.load(Ordering::Relaxed)).then_some(last)
     }
 }
 

@@ -171,7 +171,7 @@ async fn values_come_back_as_they_were() {
         let text = call(scope(Path::new("."), &[]), "yaml.encode", json!({"value": value})).await;
         let args = json!({"text": text.unwrap().to_json_lossy()});
         let back = call(scope(Path::new("."), &[]), "yaml.decode", args.clone()).await;
-        assert_eq!(back.expect(&args.to_string()).to_json_lossy(), value, "{args}");
+        assert_eq!(back.unwrap().to_json_lossy(), value, "{args}");
     }
     let floats = vec![Value::Float(f64::INFINITY), f64::NEG_INFINITY.into(), f64::NAN.into()];
     let args = Value::object([("value", floats.into())]);

@@ -79,7 +79,7 @@ impl<'v> StarlarkValue<'v> for Constructor {
 
 /// What `describe_extension()` returned: the description, and for each tool its
 /// handler.
-pub(super) fn read<'v>(value: Sv<'v>, heap: Heap<'v>) -> Result<(Value, Vec<Handler<'v>>)> {
+pub(super) fn read<'v>(value: Sv<'v>, heap: Heap<'v>) -> Result<(Value, Vec<Callable<'v>>)> {
     let Some(extension) = StructRef::from_value(value) else {
         return Err(Problem::bad_script(format!(
             "describe_extension() must return Extension(…), got {}",
@@ -104,12 +104,12 @@ pub(super) fn read<'v>(value: Sv<'v>, heap: Heap<'v>) -> Result<(Value, Vec<Hand
 
 /// A function to call, and with how many arguments: the parameters, then the
 /// context.
-pub(super) struct Handler<'v> {
+pub(super) struct Callable<'v> {
     pub(super) function: Sv<'v>,
     pub(super) takes: usize,
 }
 
-fn read_tool<'v>(tool: Sv<'v>, at: &str, heap: Heap<'v>) -> Result<(Object, Handler<'v>)> {
+fn read_tool<'v>(tool: Sv<'v>, at: &str, heap: Heap<'v>) -> Result<(Object, Callable<'v>)> {
     let Some(tool) = StructRef::from_value(tool) else {
         return Err(Problem::bad_script(format!("{at} must be Tool(…), got {}", tool.get_type())));
     };
@@ -138,7 +138,7 @@ fn read_tool<'v>(tool: Sv<'v>, at: &str, heap: Heap<'v>) -> Result<(Object, Hand
             "{what}: the handler must take (params) or (params, context)"
         )));
     };
-    Ok((about, Handler { function, takes }))
+    Ok((about, Callable { function, takes }))
 }
 
 /// A list of `ToolParameter(…)` in the words that every language's parameters

@@ -75,9 +75,7 @@ pub(super) fn build(modules: &[Module], tests: bool) -> Globals {
         }
         builder.namespace(module.name, |builder| {
             for (function, id) in functions() {
-                if testing::is_special(&function.tool.name) {
-                    builder.set(function.name, testing::Raises);
-                } else {
+                if !testing::set(builder, function.name, &function.tool.name) {
                     builder.set(function.name, HostFunction::new(function, id, module.pure));
                 }
             }
@@ -105,7 +103,8 @@ fn set_constant(builder: &mut GlobalsBuilder, name: &str, value: &Value) {
 struct HostFunction {
     /// Its place in the list that the engine has too.
     id: usize,
-    params: Vec<String>,
+    /// Each with whether None is a value it takes.
+    params: Vec<(String, bool)>,
     /// Whether it runs here.
     pure: bool,
     #[allocative(skip)]
@@ -116,7 +115,8 @@ starlark::starlark_simple_value!(HostFunction);
 
 impl HostFunction {
     fn new(function: &Function, id: usize, pure: bool) -> Self {
-        let params = function.params.iter().map(|param| param.name.clone()).collect();
+        let params = function.params.iter();
+        let params = params.map(|param| (param.name.clone(), param.takes_null())).collect();
         let pure = pure && function.tool.is_instant();
         Self { id, params, pure, tool: function.tool.clone() }
     }
@@ -150,11 +150,12 @@ impl<'v> StarlarkValue<'v> for HostFunction {
         let session = Session::of(eval)?;
         let heap = eval.heap();
         let name = &self.tool.name;
-        let params: Vec<&str> = self.params.iter().map(String::as_str).collect();
+        let params: Vec<&str> = self.params.iter().map(|(param, _)| param.as_str()).collect();
+        let takes_null = |name: &str| self.params.iter().any(|(param, takes)| *takes && param == name);
         let mut object = Object::new();
         for (param, value) in args::collect(name, &params, args, heap)? {
             // Not given and given as None are the same, as with a default.
-            if !value.is_none() {
+            if !value.is_none() || takes_null(param) {
                 let what = format!("{name}: {param}");
                 let value = bridge::read(value, heap, &what, session.value).map_err(raise)?;
                 object.insert(param.to_owned(), value);

@@ -1,73 +1,112 @@
-//! `testing.raises`: the one host function that takes a function.
+//! The functions of `testing` that take or give functions, which no value is.
 
 use std::fmt;
 
 use allocative::Allocative;
-use moonlark_core::{Code, Problem};
+use moonlark_core::{Code, Problem, Value};
+use starlark::environment::GlobalsBuilder;
 use starlark::eval::{Arguments, Evaluator};
 use starlark::values::{
     NoSerialize, ProvidesStaticType, StarlarkPagablePanic, StarlarkValue, Value as Sv,
     starlark_value,
 };
 
-use super::args;
 use super::errors::{self, raise};
+use super::globals::Session;
+use super::{args, bridge, context};
 
-pub(super) fn is_special(function: &str) -> bool {
-    function == "testing.raises"
+/// Put the function `name` into the module, if it is one of those here.
+pub(super) fn set(builder: &mut GlobalsBuilder, name: &str, full_name: &str) -> bool {
+    match full_name {
+        "testing.raises" => builder.set(name, Special::Raises),
+        "testing.context" => builder.set(name, Special::Context),
+        _ => return false,
+    }
+    true
 }
 
 #[derive(Debug, ProvidesStaticType, NoSerialize, Allocative, StarlarkPagablePanic)]
-pub(super) struct Raises;
+enum Special {
+    Raises,
+    Context,
+}
 
-starlark::starlark_simple_value!(Raises);
+starlark::starlark_simple_value!(Special);
 
-impl fmt::Display for Raises {
+impl fmt::Display for Special {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("<function testing.raises>")
+        f.write_str(match self {
+            Special::Raises => "<function testing.raises>",
+            Special::Context => "<function testing.context>",
+        })
     }
 }
 
 #[starlark_value(type = "function")]
-impl<'v> StarlarkValue<'v> for Raises {
+impl<'v> StarlarkValue<'v> for Special {
     fn invoke(
         &self,
         _me: Sv<'v>,
         args: &Arguments<'v, '_>,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<Sv<'v>> {
-        let heap = eval.heap();
-        let fail = |message: String| raise(Problem::tool_error(message));
-        let (mut function, mut contains) = (None, None);
-        for (param, value) in args::collect("testing.raises", &["fn", "contains"], args, heap)? {
-            match param {
-                "fn" => function = Some(value),
-                _ => contains = value.unpack_str(),
-            }
-        }
-        let Some(function) = function else {
-            return Err(fail("testing.raises takes a function without parameters".to_owned()));
-        };
-        let error = match eval.eval_function(function, &[], &[]) {
-            Ok(value) => {
-                let got = value.to_string_for_type_error();
-                return Err(fail(format!(
-                    "testing.raises: the function did not fail, it returned {got}"
-                )));
-            }
-            Err(error) => error,
-        };
-        let problem = errors::problem(&error);
-        // A limit ends the test, whatever it expected.
-        if problem.code == Code::Limit {
-            return Err(error);
-        }
-        match contains {
-            Some(part) if !problem.message.contains(part) => Err(fail(format!(
-                "testing.raises: it failed with {:?}, which does not contain {part:?}",
-                problem.message
-            ))),
-            _ => Ok(heap.alloc(problem.message)),
+        match self {
+            Special::Raises => raises(args, eval),
+            Special::Context => make_context(args, eval),
         }
     }
+}
+
+fn raises<'v>(
+    args: &Arguments<'v, '_>,
+    eval: &mut Evaluator<'v, '_, '_>,
+) -> starlark::Result<Sv<'v>> {
+    let heap = eval.heap();
+    let fail = |message: String| raise(Problem::tool_error(format!("testing.raises: {message}")));
+    let (mut function, mut contains) = (None, None);
+    for (param, value) in args::collect("testing.raises", &["fn", "contains"], args, heap)? {
+        match param {
+            "fn" => function = Some(value),
+            _ => contains = value.unpack_str(),
+        }
+    }
+    let Some(function) = function.filter(|function| function.get_type() == "function") else {
+        return Err(fail("takes a function without parameters".to_owned()));
+    };
+    let error = match eval.eval_function(function, &[], &[]) {
+        Ok(value) => {
+            let got = value.to_string_for_type_error();
+            return Err(fail(format!("the function did not fail, it returned {got}")));
+        }
+        Err(error) => error,
+    };
+    let problem = errors::problem(&error);
+    // A limit ends the test, whatever it expected.
+    if problem.code == Code::Limit {
+        return Err(error);
+    }
+    match contains {
+        Some(part) if !problem.message.contains(part) => Err(fail(format!(
+            "it failed with {:?}, which does not contain {part:?}",
+            problem.message
+        ))),
+        _ => Ok(heap.alloc(problem.message)),
+    }
+}
+
+fn make_context<'v>(
+    args: &Arguments<'v, '_>,
+    eval: &mut Evaluator<'v, '_, '_>,
+) -> starlark::Result<Sv<'v>> {
+    let session = Session::of(eval)?;
+    let heap = eval.heap();
+    let mut config = Value::Object(Default::default());
+    for (_, value) in args::collect("testing.context", &["config"], args, heap)? {
+        if !value.is_none() {
+            config = bridge::read(value, heap, "testing.context: config", session.value)
+                .map_err(raise)?;
+        }
+    }
+    let caller = Value::object([("surface", "test".into()), ("client", Value::Null)]);
+    Ok(context::build(heap, Value::object([("config", config), ("caller", caller)])))
 }

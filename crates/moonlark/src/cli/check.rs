@@ -4,15 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use moonlark_core::Problem;
-use moonlark_luau::Luau;
 use serde_json::json;
 
-use super::{Done, Failure, Global, here, open, print, shown};
-use crate::scripts::{self, Found};
+use super::{Done, Failure, Global, named, open, print};
+use crate::project::Project;
 
 #[derive(Args)]
 pub(crate) struct Check {
-    /// Scripts to check (otherwise everything the project has).
+    /// Scripts, extensions and files of tests to check (otherwise everything the project has).
     paths: Vec<PathBuf>,
 }
 
@@ -43,22 +42,16 @@ impl Check {
         if problems.is_empty() { Ok(()) } else { Err(Failure::Said) }
     }
 
-    async fn check_paths(
-        &self,
-        project: &crate::project::Project,
-    ) -> Result<Vec<Problem>, Failure> {
-        let engine = Luau::new(&moonlark_host::all())?;
-        let config = project.config().await;
+    async fn check_paths(&self, project: &Project) -> Result<Vec<Problem>, Failure> {
+        let loaded = project.loaded().await;
         let mut problems = Vec::new();
         for path in &self.paths {
-            let found = Found::tool(here()?.join(path), shown(path), None);
-            let loaded = match scripts::read(&found)
-                .and_then(|text| scripts::prepare(&found, text, &config))
-            {
-                Ok(script) => engine.load(script, &project.gateway).await.map(|_| ()),
-                Err(problem) => Err(problem),
+            let found = named::script(path, None, &loaded)?;
+            let checked = match named::is_tests(path) {
+                true => named::tests(&found, project).await,
+                false => named::tools(&found, project).await.map(drop),
             };
-            problems.extend(loaded.err());
+            problems.extend(checked.err());
         }
         Ok(problems)
     }

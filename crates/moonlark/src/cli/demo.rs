@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use clap::Args;
+use moonlark_core::tool::SourceKind;
 use moonlark_core::{Problem, Result};
 use serde_json::{Value as Json, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -17,6 +18,12 @@ use super::{Done, Global, print};
 use crate::project::Project;
 use crate::reload;
 
+macro_rules! example {
+    ($file:literal) => {
+        include_str!(concat!("../../../../examples/", $file))
+    };
+}
+
 #[derive(Args)]
 pub(crate) struct Demo {
     /// Leave after the tour instead of serving on.
@@ -25,20 +32,28 @@ pub(crate) struct Demo {
 }
 
 /// The example project, as it is in the repository.
-const FILES: [(&str, &str); 5] = [
-    ("moonlark.toml", include_str!("../../../../examples/moonlark.toml")),
-    ("tools/countdown.lua", include_str!("../../../../examples/tools/countdown.lua")),
-    ("tools/echo.lua", include_str!("../../../../examples/tools/echo.lua")),
-    ("tools/report.lua", include_str!("../../../../examples/tools/report.lua")),
-    ("tools/text_stats.lua", include_str!("../../../../examples/tools/text_stats.lua")),
+const FILES: [(&str, &str); 12] = [
+    ("moonlark.toml", example!("moonlark.toml")),
+    ("extensions/csv_summary.star", example!("extensions/csv_summary.star")),
+    ("extensions/git.star", example!("extensions/git.star")),
+    ("extensions/github_issues.star", example!("extensions/github_issues.star")),
+    ("extensions/lib/answers.star", example!("extensions/lib/answers.star")),
+    ("extensions/lib/sql.star", example!("extensions/lib/sql.star")),
+    ("extensions/postgres_explorer.star", example!("extensions/postgres_explorer.star")),
+    ("extensions/sqlite_explorer.star", example!("extensions/sqlite_explorer.star")),
+    ("tools/countdown.lua", example!("tools/countdown.lua")),
+    ("tools/echo.lua", example!("tools/echo.lua")),
+    ("tools/report.lua", example!("tools/report.lua")),
+    ("tools/text_stats.lua", example!("tools/text_stats.lua")),
 ];
 
 impl Demo {
     pub(crate) async fn run(self, _global: &Global) -> Done {
         let folder = tempfile::Builder::new().prefix("moonlark-demo-").tempdir()?;
-        std::fs::create_dir(folder.path().join("tools"))?;
         for (name, text) in FILES {
-            std::fs::write(folder.path().join(name), text)?;
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap_or(folder.path()))?;
+            std::fs::write(path, text)?;
         }
         let project = Arc::new(Project::open(None, folder.path()).await?);
         // The usual port if nobody has it, a free one otherwise.
@@ -68,13 +83,14 @@ impl Demo {
 async fn tour(project: &Project, address: &str, folder: &Path) -> Result<()> {
     let catalog = project.gateway.catalog();
     print(&format!("Moonlark {} on http://{address}", env!("CARGO_PKG_VERSION")));
-    print(&format!("\nTool scripts in {}/tools:", folder.display()));
-    for tool in catalog
-        .tools()
-        .iter()
-        .filter(|tool| tool.source.kind == moonlark_core::tool::SourceKind::Script)
-    {
-        print(&format!("  {:<11} {}", tool.name, tool.description));
+    for (kind, what, width) in [
+        (SourceKind::Script, "Lua tools in {}/tools:", 11),
+        (SourceKind::Extension, "Starlark extensions in {}/extensions:", 20),
+    ] {
+        print(&format!("\n{}", what.replace("{}", &folder.display().to_string())));
+        for tool in catalog.tools().iter().filter(|tool| tool.source.kind == kind) {
+            print(&format!("  {:<width$} {}", tool.name, tool.description));
+        }
     }
 
     let args = json!({"text": "a rose is a rose\nis a rose"});
@@ -87,6 +103,13 @@ async fn tour(project: &Project, address: &str, folder: &Path) -> Result<()> {
     show("MCP over stdio", &stdio["result"]["structuredContent"]);
     let cli = over_cli(folder, "report", &args).await?;
     show("command line", &cli["result"]);
+
+    print("\nThe tool csv_summary, of a Starlark extension:");
+    let table = json!({"text": "city,people\nBonn,330000\nKiel,250000"});
+    let summary = over_rest(address, "csv_summary", &table).await?;
+    for column in summary["result"]["columns"].as_array().into_iter().flatten() {
+        print(&format!("  {column}"));
+    }
 
     print("\nBad input is answered, not guessed at:");
     let bad = over_rest(address, "echo", &json!({"mesage": "hi"})).await?;
@@ -118,6 +141,7 @@ One that starts its servers itself takes "command": "moonlark", "args": ["stdio"
 
 Your own:
   moonlark tool init hello && moonlark tool test tools/hello.lua --param name=World
+  moonlark tool init hi --starlark && moonlark test
   moonlark serve"#,
         folder.display()
     ));

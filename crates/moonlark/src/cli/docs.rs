@@ -19,20 +19,21 @@ pub(crate) struct Docs {
 impl Docs {
     pub(crate) async fn run(self, global: &Global) -> Done {
         let modules = moonlark_host::all();
-        let Some(name) = self.name else {
-            let project = open(global).await?;
-            return Ok(overview(&modules, &project.gateway.catalog(), global.json));
+        let text = match self.name {
+            None => overview(&modules, &open(global).await?.gateway.catalog(), global.json),
+            Some(name) => match Topic::built_in(&modules, &name) {
+                // What is built in can be explained in any project, even a broken one.
+                Some(topic) => topic.text(global.json),
+                None => {
+                    let catalog = open(global).await?.gateway.catalog();
+                    let tool = catalog.find(&name);
+                    let tool = tool.map_err(|_| unknown(&name, &modules, &catalog))?;
+                    Topic::Tool(tool).text(global.json)
+                }
+            },
         };
-        // What is built in can be explained in any project, even a broken one.
-        if let Some(topic) = Topic::built_in(&modules, &name) {
-            return Ok(topic.show(global.json));
-        }
-        let project = open(global).await?;
-        let catalog = project.gateway.catalog();
-        match catalog.find(&name) {
-            Ok(tool) => Ok(Topic::Tool(tool).show(global.json)),
-            Err(_) => Err(unknown(&name, &modules, &catalog).into()),
-        }
+        print(&text);
+        Ok(())
     }
 }
 
@@ -72,22 +73,22 @@ impl<'a> Topic<'a> {
         None
     }
 
-    fn show(&self, as_json: bool) {
+    fn text(&self, as_json: bool) -> String {
         match (self, as_json) {
-            (Topic::Module(module), false) => print(&module_text(module)),
-            (Topic::Module(module), true) => print(&module_json(module).to_string()),
-            (Topic::Function(module, function), false) => print(&function_text(module, function)),
+            (Topic::Module(module), false) => module_text(module),
+            (Topic::Module(module), true) => module_json(module).to_string(),
+            (Topic::Function(module, function), false) => function_text(module, function),
             (Topic::Function(module, function), true) => {
-                print(&function_json(module, function).to_string());
+                function_json(module, function).to_string()
             }
-            (Topic::Tool(tool), false) => print(&tool_text(tool)),
-            (Topic::Tool(tool), true) => print(&tool_json(tool).to_string()),
+            (Topic::Tool(tool), false) => tool_text(tool),
+            (Topic::Tool(tool), true) => tool_json(tool).to_string(),
         }
     }
 }
 
 /// Everything there is, one line each.
-fn overview(modules: &[Module], catalog: &Catalog, as_json: bool) {
+fn overview(modules: &[Module], catalog: &Catalog, as_json: bool) -> String {
     let tools = catalog.tools();
     if as_json {
         let modules: Vec<Json> = modules
@@ -98,13 +99,11 @@ fn overview(modules: &[Module], catalog: &Catalog, as_json: bool) {
             .iter()
             .map(|tool| json!({ "name": tool.name, "description": tool.description }))
             .collect();
-        print(&json!({ "modules": modules, "tools": tools }).to_string());
-        return;
+        return json!({ "modules": modules, "tools": tools }).to_string();
     }
     let modules = modules.iter().map(|module| vec![module.name.to_owned(), first(module.doc)]);
-    print(&format!("Modules:\n{}", table(modules.collect())));
     let tools = tools.iter().map(|tool| vec![tool.name.clone(), first(&tool.description)]);
-    print(&format!("\nTools:\n{}", table(tools.collect())));
+    format!("Modules:\n{}\n\nTools:\n{}", table(modules.collect()), table(tools.collect()))
 }
 
 fn module_text(module: &Module) -> String {

@@ -1,6 +1,7 @@
 //! `moonlark doctor`: what is wrong with this set-up, and what is not.
 
-use moonlark_core::tool::SourceKind;
+use std::collections::HashSet;
+
 use moonlark_core::{Problem, Result};
 use serde_json::json;
 
@@ -59,12 +60,13 @@ async fn look(global: &Global) -> Result<Vec<Finding>, Failure> {
     findings.push(Finding { what: "configuration", outcome: Ok(origin) });
 
     let catalog = project.gateway.catalog();
-    let scripts =
-        catalog.tools().iter().filter(|tool| tool.source.kind == SourceKind::Script).count();
+    let tools = super::authored(&catalog).count();
+    let scripts: HashSet<&str> =
+        super::authored(&catalog).map(|tool| tool.source.name.as_str()).collect();
     let outcome = match super::require_tools(&project).await {
         Err(Failure::Problems(mut problems)) if !problems.is_empty() => Err(problems.remove(0)),
-        _ if scripts == 0 => Err(Problem::bad_script("no script works").hint("mend what is below")),
-        _ => Ok(format!("{scripts} of {} scripts work", project.script_count().await)),
+        _ if tools == 0 => Err(Problem::bad_script("no script works").hint("mend what is below")),
+        _ => Ok(format!("{} from {}", counted(tools, "tool"), counted(scripts.len(), "script"))),
     };
     findings.push(Finding { what: "tools", outcome });
     for problem in catalog.problems() {
@@ -79,4 +81,8 @@ async fn look(global: &Global) -> Result<Vec<Finding>, Failure> {
     };
     findings.push(Finding { what: "address", outcome });
     Ok(findings)
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

@@ -9,7 +9,7 @@ use moonlark_server::Options;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::{Done, Failure, Global, open, require_tools};
+use super::{Done, Failure, Global, authored, open, require_tools};
 use crate::project::Project;
 use crate::reload;
 
@@ -87,13 +87,8 @@ pub(super) async fn listen(host: &str, port: u16) -> Result<TcpListener, Failure
 fn announce(project: &Project, listener: &TcpListener) -> Done {
     let address = listener.local_addr()?;
     let catalog = project.gateway.catalog();
-    let scripts: Vec<&str> = catalog
-        .tools()
-        .iter()
-        .filter(|tool| tool.source.kind == moonlark_core::tool::SourceKind::Script)
-        .map(|tool| tool.name.as_str())
-        .collect();
-    tracing::info!("{} tools: {}", scripts.len(), abridged(&scripts));
+    let tools: Vec<&str> = authored(&catalog).map(|tool| tool.name.as_str()).collect();
+    tracing::info!("{} tools: {}", tools.len(), abridged(&tools));
     for problem in catalog.problems() {
         tracing::warn!("{problem}");
     }

@@ -1,11 +1,27 @@
 //! What `moonlark tool init` writes.
 
-pub(crate) fn tool(name: &str) -> String {
-    TEMPLATE.replace("NAME", name)
+/// A Lua tool.
+pub(crate) fn tool(file: &str) -> String {
+    fill(TOOL, file)
 }
 
-const TEMPLATE: &str = r#"-- A tool for every agent, over MCP and REST.
--- Try it:  moonlark tool test tools/NAME.lua --param name=World
+/// A Starlark extension with one tool.
+pub(crate) fn extension(file: &str) -> String {
+    fill(EXTENSION, file)
+}
+
+/// The test beside it.
+pub(crate) fn extension_test(file: &str) -> String {
+    fill(EXTENSION_TEST, file)
+}
+
+/// `file` is the name without its ending; the tool's own has no `-`.
+fn fill(template: &str, file: &str) -> String {
+    template.replace("FILE", file).replace("NAME", &file.replace('-', "_"))
+}
+
+const TOOL: &str = r#"-- A tool for every agent, over MCP and REST.
+-- Try it:  moonlark tool test tools/FILE.lua --param name=World
 tool = {
     name = "NAME",
     version = "0.1.0",
@@ -39,4 +55,50 @@ function tool.execute(params, context)
     log.info("greeted " .. params.name)
     return { greeting = greeting }
 end
+"#;
+
+const EXTENSION: &str = r#"# A tool for every agent, over MCP and REST.
+# Try it:  moonlark tool test extensions/FILE.star --param name=World
+# Test it: moonlark test
+
+# params:  validated, with defaults filled in
+# context: config (its keys under [extensions.script.FILE] in moonlark.toml),
+#          call(tool, args)
+def greet(params, context):
+    greeting = "Hello, " + params["name"] + "!"
+    if params["loud"]:
+        greeting = greeting.upper()
+    log.info("greeted " + params["name"])
+    return {"greeting": greeting}
+
+def describe_extension():
+    return Extension(
+        name = "NAME",
+        version = "0.1.0",
+        description = "Say what these tools are for",
+        # Commands it may run, if the operator allows them too.
+        allowed_exec = [],
+        tools = [
+            Tool(
+                name = "NAME",
+                description = "Say what this tool does, in one line an agent can act on",
+                parameters = [
+                    ToolParameter(name = "name", param_type = "string", required = True, description = "Who to greet"),
+                    ToolParameter(name = "loud", param_type = "boolean", default = False, description = "Greet in capitals"),
+                ],
+                handler = greet,
+                # What it does to the world: agents and operators rely on this.
+                annotations = {"read_only": True},
+            ),
+        ],
+    )
+"#;
+
+const EXTENSION_TEST: &str = r#"load("FILE.star", "greet")
+
+def test_it_greets():
+    testing.eq(greet({"name": "Ann", "loud": False}, testing.context()), {"greeting": "Hello, Ann!"})
+
+def test_it_can_be_loud():
+    testing.eq(greet({"name": "Ann", "loud": True}, testing.context()), {"greeting": "HELLO, ANN!"})
 "#;

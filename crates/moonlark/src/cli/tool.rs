@@ -17,8 +17,11 @@ pub(crate) enum Tool {
     Init {
         /// The tool's name; the file is named after it.
         name: String,
+        /// Write a Starlark extension, and a test for it.
+        #[arg(long)]
+        starlark: bool,
     },
-    /// Run one tool script, with a report of each step.
+    /// Run one tool of a script, with a report of each step.
     Test(Test),
     /// List all tools.
     List,
@@ -27,14 +30,14 @@ pub(crate) enum Tool {
 impl Tool {
     pub(crate) async fn run(self, global: &Global) -> Done {
         match self {
-            Tool::Init { name } => init(&name, global),
+            Tool::Init { name, starlark } => init(&name, starlark, global),
             Tool::Test(test) => test.run(global).await,
             Tool::List => list(global).await,
         }
     }
 }
 
-fn init(name: &str, global: &Global) -> Done {
+fn init(name: &str, starlark: bool, global: &Global) -> Done {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
     if name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
         return Err(Problem::bad_request(format!("{name:?} cannot be the name of a tool"))
@@ -43,24 +46,47 @@ fn init(name: &str, global: &Global) -> Done {
     }
     let loaded =
         config_file::load(global.config.as_deref(), &here()?, &|key| std::env::var(key).ok())?;
-    let dir = loaded.root.join(&loaded.config.tools.dir);
-    let path = dir.join(format!("{name}.lua"));
-    let label = shown(path.strip_prefix(&loaded.root).unwrap_or(&path));
-    std::fs::create_dir_all(&dir).map_err(|error| cannot_write(&label, &error))?;
-    write_new(&path, &template::tool(&name.replace('-', "_"))).map_err(|error| {
-        match error.kind() {
-            std::io::ErrorKind::AlreadyExists => {
-                Problem::bad_request(format!("{label} is there already"))
-                    .hint("choose another name, or remove the file first")
-            }
-            _ => cannot_write(&label, &error),
-        }
-    })?;
-    print(&format!("Created {label}"));
+    let (dir, files) = if starlark {
+        let test = (format!("{name}_test.star"), template::extension_test(name));
+        let files = vec![(format!("{name}.star"), template::extension(name)), test];
+        (&loaded.config.extensions.dir, files)
+    } else {
+        (&loaded.config.tools.dir, vec![(format!("{name}.lua"), template::tool(name))])
+    };
+    let dir = loaded.root.join(dir);
+    let label = |file: &str| {
+        let path = dir.join(file);
+        shown(path.strip_prefix(&loaded.root).unwrap_or(&path))
+    };
+    let first = label(&files[0].0);
+    std::fs::create_dir_all(&dir).map_err(|error| cannot_write(&first, &error))?;
+    // All or nothing.
+    if let Some((file, _)) = files.iter().find(|(file, _)| dir.join(file).exists()) {
+        return Err(is_there(&label(file)).into());
+    }
+    for (file, text) in &files {
+        write_new(&dir.join(file), text).map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => is_there(&label(file)),
+            _ => cannot_write(&label(file), &error),
+        })?;
+        print(&format!("Created {}", label(file)));
+    }
     if !global.quiet {
-        eprintln!("Try it: moonlark tool test {label} --param name=World");
+        eprintln!("Try it: moonlark tool test {first} --param name=World");
+        match starlark {
+            true => eprintln!("Test it: moonlark test"),
+            false => eprintln!(
+                "Test it: write functions test_… into {}, then moonlark test",
+                label(&format!("{name}_test.luau"))
+            ),
+        }
     }
     Ok(())
+}
+
+fn is_there(label: &str) -> Problem {
+    Problem::bad_request(format!("{label} is there already"))
+        .hint("choose another name, or remove the file first")
 }
 
 fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
@@ -109,10 +135,15 @@ async fn list(global: &Global) -> Done {
     };
     print(&format!("Built-in tools:\n{}", group(SourceKind::Builtin, 16)));
     let scripts = group(SourceKind::Script, 20);
-    if scripts.is_empty() {
-        print("\nLua tools: none yet; `moonlark tool init hello` writes one");
-    } else {
+    let extensions = group(SourceKind::Extension, 20);
+    if !scripts.is_empty() {
         print(&format!("\nLua tools:\n{scripts}"));
+    }
+    if !extensions.is_empty() {
+        print(&format!("\nStarlark extensions:\n{extensions}"));
+    }
+    if scripts.is_empty() && extensions.is_empty() {
+        print("\nLua tools: none yet; `moonlark tool init hello` writes one");
     }
     for problem in catalog.problems() {
         eprintln!("\n{problem}");

@@ -5,20 +5,24 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
+use moonlark_core::nearest::nearest;
+use moonlark_core::tool::SourceKind;
 use moonlark_core::value::Object;
 use moonlark_core::{Caller, Catalog, Problem, Result, Tool, Value};
-use moonlark_luau::Luau;
 
-use super::{Done, Global, Params, here, open, pretty, print, shown};
-use crate::scripts::{self, Found};
+use super::{Done, Failure, Global, Params, named, open, pretty, print, shown};
+use crate::project::Project;
 
 #[derive(Args)]
 pub(crate) struct Test {
-    /// The script.
+    /// The script, or the extension.
     path: PathBuf,
     #[command(flatten)]
     params: Params,
-    /// Take the settings of this entry under [tools.script].
+    /// Which tool, where an extension has several.
+    #[arg(long, value_name = "NAME")]
+    tool: Option<String>,
+    /// Take the settings of this entry under [tools.script] or [extensions.script].
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
 }
@@ -35,14 +39,21 @@ impl Test {
         let tool = Arc::new(self.load(&project).await?);
         let label = shown(&self.path);
         say(&format!("Testing tool: {} ({label})", tool.name));
+        let function = match tool.source.kind {
+            SourceKind::Extension => "its handler",
+            _ => "execute",
+        };
         say("  ✓ Script loaded");
-        say("  ✓ tool.execute defined");
+        say(match tool.source.kind {
+            SourceKind::Extension => "  ✓ describe_extension defined",
+            _ => "  ✓ tool.execute defined",
+        });
         let count = tool.input.properties().count();
         say(&format!("  ✓ {count} parameter{} declared", if count == 1 { "" } else { "s" }));
 
         let mut args = Object::new();
         self.params.add_to(&mut args, Some(&tool));
-        say(&format!("  ✓ Calling execute({})...", outline(&args)));
+        say(&format!("  ✓ Calling {function}({})...", outline(&args)));
         let started = Instant::now();
         let result = call(&project, &tool, args).await;
         let took = started.elapsed().as_secs_f64();
@@ -61,32 +72,54 @@ impl Test {
         Ok(())
     }
 
-    async fn load(&self, project: &crate::project::Project) -> Result<Tool, super::Failure> {
+    async fn load(&self, project: &Project) -> Result<Tool, Failure> {
         let loaded = project.loaded().await;
-        if let Some(name) = &self.source
-            && !loaded.config.tools.script.contains_key(name)
-        {
-            let near = moonlark_core::nearest::nearest(
-                name,
-                loaded.config.tools.script.keys().map(String::as_str),
-            );
+        let (table, names): (_, Vec<&String>) = match named::is_starlark(&self.path) {
+            true => ("extensions", loaded.config.extensions.script.keys().collect()),
+            false => ("tools", loaded.config.tools.script.keys().collect()),
+        };
+        if let Some(name) = self.source.as_ref().filter(|name| !names.contains(name)) {
+            let near = nearest(name, names.iter().map(|name| name.as_str()));
             return Err(Problem::bad_request(format!(
-                "there is no [tools.script.{name}] in the configuration"
+                "there is no [{table}.script.{name}] in the configuration"
             ))
             .maybe_hint(near.map(|near| format!("did you mean {near}?")))
             .into());
         }
-        let path = here()?.join(&self.path);
-        let found = Found::tool(path, shown(&self.path), self.source.clone());
-        let text = scripts::read(&found)?;
-        let script = scripts::prepare(&found, text, &loaded.config)?;
-        let engine = Luau::new(&moonlark_host::all())?;
-        Ok(engine.load(script, &project.gateway).await?)
+        let found = named::script(&self.path, self.source.clone(), &loaded)?;
+        let tools = named::tools(&found, project).await?;
+        Ok(self.choose(tools)?)
+    }
+
+    fn choose(&self, mut tools: Vec<Tool>) -> Result<Tool> {
+        let names: Vec<String> = tools.iter().map(|tool| tool.name.clone()).collect();
+        let file = shown(&self.path);
+        let chosen = match &self.tool {
+            Some(name) => names.iter().position(|other| other == name),
+            None if names.len() > 1 => {
+                return Err(Problem::bad_request(format!(
+                    "{file} has several tools: {}",
+                    names.join(", ")
+                ))
+                .hint("choose one with --tool NAME"));
+            }
+            None => (!tools.is_empty()).then_some(0),
+        };
+        match (chosen, &self.tool) {
+            (Some(index), _) => Ok(tools.swap_remove(index)),
+            (None, Some(name)) => {
+                let near = nearest(name, names.iter().map(String::as_str));
+                Err(Problem::bad_request(format!("{file} has no tool {name}"))
+                    .maybe_hint(near.map(|near| format!("did you mean {near}?"))))
+            }
+            (None, None) => Err(Problem::bad_request(format!("{file} has no tool"))
+                .hint("a Starlark file has tools when it defines describe_extension()")),
+        }
     }
 }
 
 /// Call the script itself, with the project's tools at hand for `context.call`.
-async fn call(project: &crate::project::Project, tool: &Arc<Tool>, args: Object) -> Result<String> {
+async fn call(project: &Project, tool: &Arc<Tool>, args: Object) -> Result<String> {
     let catalog = project.gateway.catalog();
     let others = catalog.tools().iter().filter(|other| other.name != tool.name).cloned();
     let tools = std::iter::once(tool.clone()).chain(others).collect();

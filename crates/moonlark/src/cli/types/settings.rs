@@ -67,7 +67,11 @@ fn settings(file: &'static str, values: Json) -> Settings {
 fn as_setting(root: &Path, path: &Path) -> String {
     let inside = path.strip_prefix(root).unwrap_or(path);
     let text = inside.to_string_lossy();
-    if cfg!(windows) { text.replace('\\', "/") } else { text.into_owned() }
+    match cfg!(windows) {
+        _ if text.is_empty() => ".".to_owned(),
+        true => text.replace('\\', "/"),
+        false => text.into_owned(),
+    }
 }
 
 fn has_pyright_table(root: &Path) -> bool {

@@ -1,0 +1,386 @@
+//! `testing`: what tests of scripts check with, and what they put in the place
+//! of the world.
+
+mod differ;
+
+use moonlark_core::mock::Mock;
+use moonlark_core::value::{Object, Value};
+use moonlark_core::{Call, Code, Module, Problem, Result};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::args::Table;
+
+pub(crate) fn module() -> Module {
+    let module = Module::new(
+        "testing",
+        "Check results and stand in for the world. Only in files of tests: `*_test.luau`, \
+         `*_test.star`.",
+    )
+    .only_in_tests();
+    mocks(checks(module))
+}
+
+fn checks(module: Module) -> Module {
+    module
+        .function("eq", "Both values are equal, all the way down.", eq)
+        .positional(&["message"])
+        .example(json!({"actual": {"a": [1, 2]}, "expected": {"a": [1, 2]}}), json!(null))
+        .fails(json!({"actual": {"a": [1, 2]}, "expected": {"a": [1, 3]}}), "a[1] is 2, expected 3")
+        .function("ne", "The values differ.", ne)
+        .positional(&["message"])
+        .example(json!({"actual": 1, "unexpected": 2}), json!(null))
+        .fails(json!({"actual": [1], "unexpected": [1]}), "both are [1]")
+        .function("is_true", "The value is true, and not only something like it.", is_true)
+        .positional(&["message"])
+        .example(json!({"value": true}), json!(null))
+        .fails(json!({"value": 1}), "expected true, got 1")
+        .function("is_false", "The value is false, and not only something like it.", is_false)
+        .positional(&["message"])
+        .example(json!({"value": false}), json!(null))
+        .fails(json!({"value": "no", "message": "switched off"}), "switched off")
+        .function(
+            "contains",
+            "A text has this part, a list this item, or a table or dict this key.",
+            contains,
+        )
+        .positional(&["message"])
+        .example(json!({"container": "moonlark", "item": "lark"}), json!(null))
+        .example(json!({"container": ["a", "b"], "item": "b"}), json!(null))
+        .fails(json!({"container": ["a"], "item": "b"}), "[\"a\"] does not contain \"b\"")
+        .function("fail", "The test has failed.", fail)
+        .fails(json!({"message": "not reached"}), "not reached")
+        .function(
+            "raises",
+            "The function, called without arguments, fails, with a message that contains the \
+             text. Gives the message.",
+            in_the_engine::<Raises>,
+        )
+        .positional(&["contains"])
+        .fails(json!({"fn": null}), "takes a function")
+        .function(
+            "context",
+            "A context as tools get it, with this configuration.",
+            in_the_engine::<Context>,
+        )
+        .positional(&["config"])
+        .fails(json!({"config": 1}), "")
+}
+
+fn mocks(module: Module) -> Module {
+    module
+        .function(
+            "mock_http",
+            "Answer requests to this address instead of sending them. From the first mock on, a \
+             request that none fits is an error.",
+            mock_http,
+        )
+        .example(json!({"url": "https://api.example.com/*", "json": {"ok": true}}), json!(null))
+        .fails(json!({"url": "https://a.example", "status": 99}), "status must be")
+        .function(
+            "mock_tool",
+            "Answer calls of this tool, which need not exist. The arguments that a call must have \
+             are given as `when`.",
+            mock_tool,
+        )
+        .example(json!({"name": "search", "returns": []}), json!(null))
+        .fails(json!({"name": ""}), "needs the name of a tool")
+        .function(
+            "mock_exec",
+            "Answer exec.run of this command instead of running it.",
+            mock_exec,
+        )
+        .example(json!({"cmd": "git", "stdout": "main\n"}), json!(null))
+        .fails(json!({"cmd": ""}), "needs a command")
+        .function(
+            "calls",
+            "The calls so far of what is mocked: `http`, `exec` or the name of a tool; each with \
+             its arguments.",
+            calls,
+        )
+        .example(json!({"target": "http"}), json!([]))
+        .fails(json!({}), "target")
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Eq {
+    /// What the script gave.
+    actual: Value,
+    /// What it should have given.
+    expected: Value,
+    /// What this is about, for the report.
+    #[serde(default)]
+    message: Option<String>,
+}
+
+fn eq(_: &Call, args: Eq) -> Result<()> {
+    match differ::differences(&args.actual, &args.expected) {
+        None => Ok(()),
+        Some(report) => Err(failed(args.message, &report)),
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Ne {
+    /// What the script gave.
+    actual: Value,
+    /// What it must not give.
+    unexpected: Value,
+    /// What this is about, for the report.
+    #[serde(default)]
+    message: Option<String>,
+}
+
+fn ne(_: &Call, args: Ne) -> Result<()> {
+    match differ::differences(&args.actual, &args.unexpected) {
+        Some(_) => Ok(()),
+        None => Err(failed(args.message, &format!("both are {}", differ::show(&args.actual)))),
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Truth {
+    /// The value to look at.
+    value: Value,
+    /// What this is about, for the report.
+    #[serde(default)]
+    message: Option<String>,
+}
+
+fn is_true(_: &Call, args: Truth) -> Result<()> {
+    truth(args, true)
+}
+
+fn is_false(_: &Call, args: Truth) -> Result<()> {
+    truth(args, false)
+}
+
+fn truth(args: Truth, wanted: bool) -> Result<()> {
+    if args.value == Value::Bool(wanted) {
+        return Ok(());
+    }
+    Err(failed(args.message, &format!("expected {wanted}, got {}", differ::show(&args.value))))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Contains {
+    /// A text, a list, or a table or dict.
+    container: Value,
+    /// The part, item or key.
+    item: Value,
+    /// What this is about, for the report.
+    #[serde(default)]
+    message: Option<String>,
+}
+
+fn contains(_: &Call, args: Contains) -> Result<()> {
+    let found = match (&args.container, &args.item) {
+        (Value::Str(text), Value::Str(part)) => text.contains(part.as_str()),
+        (Value::Array(items), item) => {
+            items.iter().any(|other| differ::differences(other, item).is_none())
+        }
+        (Value::Object(object), Value::Str(key)) => object.contains_key(key),
+        (container, _) => {
+            return Err(Problem::bad_request(format!(
+                "the container must be a text, a list or an object, got {}",
+                container.kind()
+            )));
+        }
+    };
+    let report =
+        || format!("{} does not contain {}", differ::show(&args.container), differ::show(&args.item));
+    if found { Ok(()) } else { Err(failed(args.message, &report())) }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Fail {
+    /// Why.
+    message: String,
+}
+
+fn fail(_: &Call, args: Fail) -> Result<()> {
+    Err(Problem::tool_error(args.message))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "engines have this one themselves: a function is no value")]
+struct Raises {
+    /// The function to call.
+    r#fn: Value,
+    /// What the message must contain.
+    #[serde(default)]
+    contains: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "engines have this one themselves: a context has functions")]
+struct Context {
+    /// What the script finds as context.config.
+    #[serde(default)]
+    config: Option<Table>,
+}
+
+fn in_the_engine<A>(_: &Call, _: A) -> Result<Value> {
+    Err(Problem::bad_request("takes a function, which no value is"))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct MockHttp {
+    /// The address; `*` stands for anything.
+    url: String,
+    /// The method; when not set, any.
+    #[serde(default)]
+    method: Option<String>,
+    /// Further arguments that the call must have, such as headers or json.
+    #[serde(default)]
+    when: Option<Table>,
+    /// The status of the answer; 200 when not set.
+    #[serde(default)]
+    status: Option<u16>,
+    /// The headers of the answer.
+    #[serde(default)]
+    headers: Option<Table>,
+    /// The body of the answer, as JSON.
+    #[serde(default)]
+    json: Option<Value>,
+    /// The body of the answer, as text.
+    #[serde(default)]
+    body: Option<String>,
+    /// Fail with this message instead of answering.
+    #[serde(default)]
+    error: Option<String>,
+}
+
+fn mock_http(call: &Call, args: MockHttp) -> Result<()> {
+    let status = args.status.unwrap_or(200);
+    if !(100..=599).contains(&status) {
+        return Err(Problem::bad_request(format!("status must be from 100 to 599, got {status}")));
+    }
+    let mut headers = args.headers.map(|headers| headers.0).unwrap_or_default();
+    let (json, body) = match (args.json, args.body) {
+        (Some(json), _) => {
+            headers
+                .entry("content-type".to_owned())
+                .or_insert_with(|| "application/json".into());
+            let body = json.encode_json("json")?;
+            (json, body)
+        }
+        (None, Some(body)) => (Value::parse_json(body.as_bytes()).unwrap_or_default(), body),
+        (None, None) => (Value::Null, String::new()),
+    };
+    let answer = Value::object([
+        ("status", Value::Int(status.into())),
+        ("ok", Value::Bool((200..300).contains(&status))),
+        ("headers", Value::Object(headers)),
+        ("body", body.into()),
+        ("json", json),
+    ]);
+    let mut when = args.when.map(|when| when.0).unwrap_or_default();
+    when.insert("url".to_owned(), args.url.into());
+    if let Some(method) = args.method {
+        when.insert("method".to_owned(), method.to_uppercase().into());
+    }
+    add(call, "http", when, answer, args.error)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct MockTool {
+    /// The tool's name.
+    name: String,
+    /// The answer.
+    #[serde(default)]
+    returns: Option<Value>,
+    /// Arguments that the call must have; `*` in a text stands for anything.
+    #[serde(default)]
+    when: Option<Table>,
+    /// Fail with this message instead of answering.
+    #[serde(default)]
+    error: Option<String>,
+}
+
+fn mock_tool(call: &Call, args: MockTool) -> Result<()> {
+    if args.name.is_empty() {
+        return Err(Problem::bad_request("mock_tool needs the name of a tool"));
+    }
+    let when = args.when.map(|when| when.0).unwrap_or_default();
+    add(call, &args.name, when, args.returns.unwrap_or_default(), args.error)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct MockExec {
+    /// The command.
+    cmd: String,
+    /// Its arguments; when not set, any.
+    #[serde(default)]
+    args: Option<Vec<String>>,
+    /// What it writes.
+    #[serde(default)]
+    stdout: Option<String>,
+    /// What it writes about it.
+    #[serde(default)]
+    stderr: Option<String>,
+    /// Its exit code; 0 when not set.
+    #[serde(default)]
+    exit_code: Option<i32>,
+    /// Fail with this message instead of answering.
+    #[serde(default)]
+    error: Option<String>,
+}
+
+fn mock_exec(call: &Call, args: MockExec) -> Result<()> {
+    if args.cmd.is_empty() {
+        return Err(Problem::bad_request("mock_exec needs a command"));
+    }
+    let mut when = Object::new();
+    when.insert("cmd".to_owned(), args.cmd.into());
+    if let Some(arguments) = args.args {
+        when.insert("args".to_owned(), arguments.into());
+    }
+    let answer = Value::object([
+        ("stdout", args.stdout.unwrap_or_default().into()),
+        ("stderr", args.stderr.unwrap_or_default().into()),
+        ("exit_code", Value::Int(args.exit_code.unwrap_or(0).into())),
+    ]);
+    add(call, "exec", when, answer, args.error)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Calls {
+    /// `http`, `exec` or the name of a tool.
+    target: String,
+}
+
+fn calls(call: &Call, args: Calls) -> Result<Vec<Value>> {
+    Ok(call.mocks().map(|mocks| mocks.calls(&args.target)).unwrap_or_default())
+}
+
+fn add(call: &Call, target: &str, when: Object, answer: Value, error: Option<String>) -> Result<()> {
+    let answer = match error {
+        None => Ok(answer),
+        Some(message) => Err(Problem::new(Code::Unavailable, message)),
+    };
+    if let Some(mocks) = call.mocks() {
+        mocks.add(Mock { target: target.to_owned(), when, answer });
+    }
+    Ok(())
+}
+
+/// A check that does not hold.
+fn failed(message: Option<String>, report: &str) -> Problem {
+    Problem::tool_error(match message {
+        Some(message) => format!("{message}: {report}"),
+        None => report.to_owned(),
+    })
+}

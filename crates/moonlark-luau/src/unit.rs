@@ -1,0 +1,216 @@
+//! One version of a script: its main file and those it requires, each compiled
+//! once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mlua::chunk::{ChunkMode, Compiler};
+use mlua::{Function, Lua, Table};
+use moonlark_core::files::Snapshot;
+use moonlark_core::value::shorten;
+use moonlark_core::{Code as ProblemCode, Place, Problem, Result};
+use parking_lot::Mutex;
+
+use crate::{errors, paths};
+
+/// Longest file. The compiler's memory is not under the VM's limit.
+pub const MAX_SOURCE: usize = 256 * 1024;
+/// Files that one script may require.
+const MAX_FILES: usize = 256;
+/// The size of all of them.
+const MAX_TOTAL: usize = 4 * 1024 * 1024;
+/// Files that a script may look for while it loads; many a `require` looks for
+/// two.
+pub(crate) const MAX_LOOKS: usize = 1024;
+
+pub(crate) struct Unit {
+    /// The script's folder as messages show it; may be empty.
+    folder: String,
+    /// The main file in there.
+    path: String,
+    main: Arc<Code>,
+    files: Snapshot,
+    required: Mutex<Required>,
+}
+
+#[derive(Default)]
+struct Required {
+    /// By path in the folder; what does not compile is remembered as well.
+    codes: BTreeMap<String, Result<Arc<Code>>>,
+    size: usize,
+}
+
+impl Required {
+    /// Why there can be no more files.
+    fn full(&self) -> Option<Problem> {
+        let what = match () {
+            () if self.codes.len() >= MAX_FILES => format!("{MAX_FILES} files"),
+            () if self.size >= MAX_TOTAL => format!("{} MB of files", MAX_TOTAL >> 20),
+            () => return None,
+        };
+        let problem = Problem::bad_script(format!("the script requires more than {what}"));
+        Some(problem.hint("require only what it needs, or make one file of several"))
+    }
+}
+
+impl Unit {
+    /// Read and compile the main file, `path` in `folder`, which messages call
+    /// `file`.
+    pub(crate) fn new(folder: String, path: String, file: &str, files: Snapshot) -> Result<Unit> {
+        let main = files.read(&path).and_then(|text| Code::compile(file, text))?;
+        Ok(Unit { folder, path, main: Arc::new(main), files, required: Mutex::default() })
+    }
+
+    pub(crate) fn main(&self) -> &Code {
+        &self.main
+    }
+
+    /// The main file's path in the folder.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Which file `require(path)` means in `from`: there, and compiled.
+    pub(crate) fn require(&self, from: &str, path: &str) -> Result<String> {
+        let candidates = paths::resolve(from, path)?;
+        // Held while compiling, so that each file is compiled once.
+        let mut required = self.required.lock();
+        // Known before reading: what is read is kept.
+        let full = required.full();
+        for file in &candidates {
+            if *file == self.path {
+                return Ok(file.clone());
+            }
+            if let Some(known) = required.codes.get(file) {
+                return known.clone().map(|_| file.clone());
+            }
+            if full.is_some() {
+                continue;
+            }
+            let text = match self.files.read(file) {
+                Ok(text) => text,
+                Err(problem) if problem.code == ProblemCode::NotFound => continue,
+                Err(problem) => return Err(named(path, problem)),
+            };
+            required.size += text.len();
+            let code = Code::compile(&self.shown(file), text)
+                .map(Arc::new)
+                .map_err(|problem| named(path, problem));
+            required.codes.insert(file.clone(), code.clone());
+            return code.map(|_| file.clone());
+        }
+        if let Some(problem) = full {
+            return Err(problem);
+        }
+        let names: Vec<String> = candidates.iter().map(|file| self.shown(file)).collect();
+        let path = shorten(path);
+        Err(Problem::new(
+            ProblemCode::NotFound,
+            format!("require({path:?}): there is no {}", names.join(" and no ")),
+        )
+        .hint("the path begins at the folder of the file that requires"))
+    }
+
+    /// A file that `require` found.
+    pub(crate) fn required(&self, file: &str) -> Option<Arc<Code>> {
+        self.required.lock().codes.get(file)?.clone().ok()
+    }
+
+    /// `tools/x.lua:12: message` as file, line and message, if the file is one
+    /// of ours.
+    pub(crate) fn split_place<'a>(&self, text: &'a str) -> Option<(Arc<Code>, u32, &'a str)> {
+        let split = |code: &Arc<Code>| {
+            let (line, message) = code.split_place(text)?;
+            Some((code.clone(), line, message))
+        };
+        let required = self.required.lock();
+        split(&self.main).or_else(|| required.codes.values().flatten().find_map(split))
+    }
+
+    fn shown(&self, file: &str) -> String {
+        shown(&self.folder, file)
+    }
+}
+
+/// A file of a folder as messages show it.
+pub(crate) fn shown(folder: &str, file: &str) -> String {
+    if folder.is_empty() { file.to_owned() } else { format!("{folder}/{file}") }
+}
+
+/// What is wrong with a file as a whole is shown where it is required.
+fn named(path: &str, mut problem: Problem) -> Problem {
+    let Some(Place { file, line: None, .. }) = &problem.place else { return problem };
+    problem.message = format!("require({:?}): {file}: {}", shorten(path), problem.message);
+    problem.place = None;
+    problem
+}
+
+/// A file's compiled form and its text, for messages.
+pub(crate) struct Code {
+    file: String,
+    chunk: String,
+    text: String,
+    bytecode: Vec<u8>,
+}
+
+impl Code {
+    fn compile(file: &str, text: String) -> Result<Code> {
+        if text.len() > MAX_SOURCE {
+            return Err(Problem::bad_script(format!(
+                "the script is larger than {} KB",
+                MAX_SOURCE / 1024
+            ))
+            .at(Place::file(file)));
+        }
+        let mut code = Code {
+            file: file.to_owned(),
+            // `=` makes Luau show the name as it is.
+            chunk: format!("={file}"),
+            text,
+            bytecode: Vec::new(),
+        };
+        let compiler = Compiler::new().set_optimization_level(2).set_debug_level(1);
+        code.bytecode = match compiler.compile(&code.text) {
+            Ok(bytecode) => bytecode,
+            Err(error) => return Err(syntax_error(&error, &code)),
+        };
+        Ok(code)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.file
+    }
+
+    pub(crate) fn line(&self, number: u32) -> &str {
+        self.text.lines().nth(number.saturating_sub(1) as usize).unwrap_or_default()
+    }
+
+    /// The file as a function whose globals are `env`.
+    pub(crate) fn bind(&self, lua: &Lua, env: Table) -> mlua::Result<Function> {
+        // Nothing under the globals can change, so Luau may use its fast paths
+        // for builtins.
+        env.set_safeenv(true);
+        lua.load(self.bytecode.as_slice())
+            .set_mode(ChunkMode::Binary)
+            .set_name(self.chunk.as_str())
+            .set_environment(env)
+            .into_function()
+    }
+
+    /// `tools/x.lua:12: message` as line and message, if this file is meant.
+    pub(crate) fn split_place<'a>(&self, text: &'a str) -> Option<(u32, &'a str)> {
+        let rest = text.strip_prefix(self.name())?.strip_prefix(':')?;
+        let (line, message) = rest.split_once(": ")?;
+        Some((line.parse().ok()?, message))
+    }
+}
+
+/// The compiler knows no file name: it reports `12: message`.
+fn syntax_error(error: &mlua::Error, code: &Code) -> Problem {
+    let message = match error {
+        mlua::Error::SyntaxError { message, .. } => message.clone(),
+        other => other.to_string(),
+    };
+    let message = errors::first_line(&message);
+    errors::syntax(&format!("{}:{message}", code.name()), code)
+}

@@ -1,0 +1,89 @@
+//! Scripts that somebody names by their path, for `check` and `tool test`: in
+//! either language, inside the project's folders or elsewhere.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use moonlark_core::{Code, Problem, Result, Tool};
+
+use super::{Failure, here, shown};
+use crate::config_file::Loaded;
+use crate::extensions::{self, Folder};
+use crate::project::Project;
+use crate::scripts::{self, Found, Kind};
+
+/// The script at `path`. `configured` is the name its settings have.
+pub(super) fn script(
+    path: &Path,
+    configured: Option<String>,
+    loaded: &Loaded,
+) -> Result<Found, Failure> {
+    let whole = here()?.join(path);
+    if !is_starlark(path) {
+        return Ok(Found::tool(whole, shown(path), configured));
+    }
+    let Folder { path, label, main } = folder(path, &whole, loaded);
+    Ok(extensions::extension(&path, label, main, configured))
+}
+
+pub(super) fn is_starlark(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "star")
+}
+
+/// Whether it is a file of tests, by its name.
+pub(super) fn is_tests(path: &Path) -> bool {
+    path.file_stem().is_some_and(|stem| shown(Path::new(stem)).ends_with("_test"))
+}
+
+/// The folder that an extension's other files come from: the project's if it is
+/// in there, otherwise its own.
+fn folder(path: &Path, whole: &Path, loaded: &Loaded) -> Folder {
+    let home = loaded.root.join(&loaded.config.extensions.dir);
+    if let Ok(main) = whole.strip_prefix(&home) {
+        let label = scripts::shown(&loaded.root, &home);
+        return Folder { path: home.clone(), label, main: shown(main) };
+    }
+    let label = match path.parent().map(shown).unwrap_or_default() {
+        label if label.is_empty() => ".".to_owned(),
+        label => label,
+    };
+    let main = whole.file_name().map(|name| shown(Path::new(name))).unwrap_or_default();
+    Folder { path: whole.parent().unwrap_or(whole).to_owned(), label, main }
+}
+
+/// Its tools; none if it is there for others to load.
+pub(super) async fn tools(found: &Found, project: &Project) -> Result<Vec<Tool>> {
+    let loaded = project.loaded().await;
+    match &found.kind {
+        Kind::Tool => {
+            let script = scripts::prepare(found, &loaded)?;
+            Ok(vec![project.luau.load(script, &project.gateway).await.0?])
+        }
+        Kind::Extension(folder) => {
+            let extension = extensions::prepare(found, folder, &loaded.config)?;
+            Ok(project.starlark.load(extension, &project.gateway).await.0?.tools)
+        }
+    }
+}
+
+/// Load a file of tests and run none.
+pub(super) async fn tests(found: &Found, project: &Project) -> Result<()> {
+    let loaded = project.loaded().await;
+    let scope = Arc::new(scripts::test_scope(found, &loaded.config, &[])?);
+    let call = project.gateway.test(scope, None);
+    let folder = match &found.kind {
+        Kind::Tool => scripts::folder(found, &loaded),
+        Kind::Extension(folder) => folder.clone(),
+    };
+    let files = extensions::files(&folder);
+    let Folder { label, main, .. } = folder;
+    let loading = async {
+        match &found.kind {
+            Kind::Tool => project.luau.tests(label, main, files, &call).await.map(drop),
+            Kind::Extension(_) => project.starlark.tests(label, main, files, &call).await.map(drop),
+        }
+    };
+    tokio::time::timeout_at(call.deadline(), loading)
+        .await
+        .unwrap_or_else(|_| Err(Problem::new(Code::Timeout, "it takes too long to load")))
+}

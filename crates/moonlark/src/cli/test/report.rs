@@ -1,0 +1,154 @@
+//! How tests went: for people, as JSON, as JUnit XML.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use moonlark_core::Problem;
+use serde_json::json;
+
+use super::super::print;
+use super::duration;
+use super::find::TestFile;
+
+/// How one test went. A file that does not load is one without a name.
+pub(super) struct Outcome {
+    pub(super) file: String,
+    pub(super) name: String,
+    pub(super) took: Duration,
+    /// What it printed and logged.
+    pub(super) output: Vec<String>,
+    pub(super) problem: Option<Problem>,
+}
+
+impl Outcome {
+    pub(super) fn new(file: &str, name: &str) -> Self {
+        Self {
+            file: file.to_owned(),
+            name: name.to_owned(),
+            took: Duration::ZERO,
+            output: Vec::new(),
+            problem: None,
+        }
+    }
+
+    pub(super) fn failed(self, problem: Problem) -> Self {
+        Self { problem: Some(problem), ..self }
+    }
+}
+
+pub(super) fn print_file(file: &TestFile, outcomes: &[Outcome]) {
+    print(&file.label());
+    for outcome in outcomes {
+        match &outcome.problem {
+            None => print(&format!("  ✓ {} ({})", outcome.name, duration(outcome.took))),
+            Some(problem) => print(failure(file, outcome, problem).trim_end()),
+        }
+    }
+    print("");
+}
+
+fn failure(file: &TestFile, outcome: &Outcome, problem: &Problem) -> String {
+    let name = if outcome.name.is_empty() { "the file does not load" } else { &outcome.name };
+    let mut text = format!("  ✗ {name}\n");
+    for line in problem.to_string().lines() {
+        let _ = writeln!(text, "      {line}");
+    }
+    let place = problem.place.as_ref().filter(|place| place.file == file.label());
+    if let Some(number) = place.and_then(|place| place.line)
+        && let Some(line) = file.line(number)
+    {
+        let _ = writeln!(text, "      {number} | {line}");
+    }
+    for line in outcome.output.iter().flat_map(|said| said.lines()) {
+        let _ = writeln!(text, "      said: {line}");
+    }
+    text
+}
+
+pub(super) fn summary(outcomes: &[Outcome], took: Duration) -> String {
+    let (passed, failed) = count(outcomes);
+    format!("{passed} passed, {failed} failed ({})", duration(took))
+}
+
+pub(super) fn json(outcomes: &[Outcome]) -> String {
+    let (passed, failed) = count(outcomes);
+    let tests: Vec<_> = outcomes
+        .iter()
+        .map(|outcome| {
+            let mut test = json!({
+                "file": outcome.file,
+                "name": outcome.name,
+                "ok": outcome.problem.is_none(),
+                "seconds": outcome.took.as_secs_f64(),
+            });
+            if let Some(problem) = &outcome.problem {
+                test["error"] = problem.to_json();
+                test["output"] = outcome.output.clone().into();
+            }
+            test
+        })
+        .collect();
+    json!({ "passed": passed, "failed": failed, "tests": tests }).to_string()
+}
+
+pub(super) fn junit(outcomes: &[Outcome]) -> String {
+    let (passed, failed) = count(outcomes);
+    let mut xml = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites tests=\"{}\" failures=\"{failed}\">\n",
+        passed + failed
+    );
+    for file in outcomes.chunk_by(|a, b| a.file == b.file) {
+        let (passed, failed) = count(file);
+        let name = file.first().map(|outcome| escape(&outcome.file)).unwrap_or_default();
+        let _ = writeln!(
+            xml,
+            "  <testsuite name=\"{name}\" tests=\"{}\" failures=\"{failed}\">",
+            passed + failed
+        );
+        for outcome in file {
+            let _ = write!(
+                xml,
+                "    <testcase classname=\"{name}\" name=\"{}\" time=\"{:.3}\"",
+                escape(&outcome.name),
+                outcome.took.as_secs_f64()
+            );
+            match &outcome.problem {
+                None => xml.push_str("/>\n"),
+                Some(problem) => {
+                    let _ = writeln!(
+                        xml,
+                        ">\n      <failure message=\"{}\">{}</failure>\n    </testcase>",
+                        escape(&problem.message),
+                        escape(&problem.to_string())
+                    );
+                }
+            }
+        }
+        xml.push_str("  </testsuite>\n");
+    }
+    xml.push_str("</testsuites>\n");
+    xml
+}
+
+/// Text in XML; what XML cannot hold at all is left out.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\n' => escaped.push_str("&#10;"),
+            '\t' => escaped.push(c),
+            c if c < ' ' || matches!(c, '\u{fffe}' | '\u{ffff}') => {}
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+fn count(outcomes: &[Outcome]) -> (usize, usize) {
+    let failed = outcomes.iter().filter(|outcome| outcome.problem.is_some()).count();
+    (outcomes.len() - failed, failed)
+}
