@@ -179,6 +179,10 @@ async fn every_example_of_every_module_has_the_same_outcome_in_both_languages() 
                     }
                     (Outcome::Fails(part), Ended::Problem { message, .. }) => message.contains(part),
                     (Outcome::Varies, Ended::Value(_)) => true,
+                    // Random bytes are a result, if none that JSON holds.
+                    (Outcome::Varies, Ended::Problem { message, .. }) => {
+                        message == "result is not UTF-8 text, which JSON cannot hold"
+                    }
                     _ => false,
                 };
                 if module.is_for(Language::Luau) && !ends_well(&lua) {
@@ -292,7 +296,7 @@ async fn what_cannot_leave_a_script_is_named_with_its_path() {
     }
     // What only one of the two has.
     for (luau, expected) in [
-        ("return { 1, 2, x = 3 }", "result has list items and also the key \"x\""),
+        ("return { 1, 2, x = 3 }", "result has list items and also the key x"),
         ("local t = { 1 }; t[5] = 5; return t", "result"),
         ("return { [1.5] = 1 }", "result"),
     ] {

@@ -133,7 +133,7 @@ fn the_shapes_of_the_seed_answer_the_same_over_rest_and_the_command_line() {
             json!({}),
             500,
             "tool_error",
-            "extensions/demo.star:43: Index `5` is out of bound",
+            "extensions/demo.star:36: Index `5` is out of bound",
         ),
     ] {
         let (got, answer) = server.post(tool, &args);
@@ -207,7 +207,7 @@ fn a_bad_extension_is_a_problem_with_its_place() {
     for (text, expected) in [
         (
             "def f(:\n  pass",
-            "error[bad_script]: unexpected symbol ':' here, expected one of \"*\", \"**\", \")\", \"/\" or IDENTIFIER\n  --> extensions/x.star:1",
+            "error[bad_script]: unexpected symbol ':', expected identifier\n  --> extensions/x.star:1",
         ),
         (
             "while True:\n    pass",
@@ -406,6 +406,26 @@ fn a_call_that_is_given_up_leaves_no_process_behind() {
         assert!(started.elapsed() < PATIENCE, "workers outlive the server");
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn a_loop_is_stopped_by_its_steps_and_by_its_memory() {
+    let text = "def count(params):\n    for _ in range(params['n']):\n        pass\n    return 'done'\n\ndef grow(params):\n    l = []\n    for i in range(1000000):\n        l.append('x' * 100 + str(i))\n\ndef describe_extension():\n    n = ToolParameter('n', 'integer', default = 1)\n    return Extension(name = 'x', tools = [Tool(name = 'count', parameters = [n], handler = count), Tool(name = 'grow', handler = grow)])\n";
+    let project = Project::new(&[
+        ("extensions/x.star", text),
+        ("moonlark.toml", "[limits]\nsteps = 100000\nmemory = \"8MB\"\n"),
+    ]);
+    let server = project.serve();
+    let count = |n: u64| server.post("count", &json!({ "n": n }));
+    assert_eq!(count(50_000), (200, json!({"result": "done"})));
+    let (status, answer) = count(100_000_000);
+    assert_eq!(
+        (status, answer["error"]["message"].as_str()),
+        (500, Some("the script took more than 100000 steps"))
+    );
+    let (_, answer) = server.post("grow", &json!({}));
+    assert_eq!(answer["error"]["message"], json!("the script used more than 8 MB of memory"));
+    assert_eq!(count(1), (200, json!({"result": "done"})));
 }
 
 fn children(pid: u32) -> Vec<u32> {

@@ -221,7 +221,7 @@ impl Arena {
         let (label, main) = ("tools".to_owned(), "hostile.lua".to_owned());
         let others = extensions::files(&Folder { path: dir.clone(), label, main });
         let grants = grants.iter().map(|grant| grant.parse().unwrap()).collect();
-        let scope = |grants| Arc::new(Scope { grants, limits: limits.clone(), ..Scope::default() });
+        let scope = |grants| Scope { grants, limits: limits.clone(), ..Scope::default() };
         let script = Script {
             file: "tools/hostile.lua".to_owned(),
             folder: "tools".to_owned(),
@@ -232,7 +232,7 @@ impl Arena {
             }),
             configured: None,
             scope: scope(Grants::authored("tools.script.hostile", dir.clone(), grants)),
-            loading: scope(Grants::loading("tools.script.hostile", dir)),
+            loading: Arc::new(scope(Grants::loading("tools.script.hostile", dir))),
         };
         self.engine.load(script, &self.gateway).await.0
     }

@@ -7,6 +7,7 @@ mod clients;
 mod docs;
 mod editors;
 mod engines;
+mod examples;
 #[cfg(target_os = "linux")]
 mod exec;
 #[cfg(target_os = "linux")]

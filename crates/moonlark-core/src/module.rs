@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
 use crate::call::Call;
+use crate::nearest::nearest;
 use crate::problem::{Problem, Result};
 use crate::schema::Schema;
 use crate::tool::{Body, Effects, Source, SourceKind, Tool};
@@ -94,6 +95,32 @@ impl Param {
     pub fn takes_null(&self) -> bool {
         self.required && self.schema.get("type").is_none()
     }
+}
+
+impl Function {
+    /// Whether there is a parameter of this name; the Problem says which there
+    /// are.
+    pub fn takes(&self, name: &str) -> Result<()> {
+        let names = || self.params.iter().map(|param| param.name.as_str());
+        if names().any(|known| known == name) {
+            return Ok(());
+        }
+        Err(unknown_parameter(&self.tool.name, name, names()))
+    }
+}
+
+/// The Problem of an argument that a function has no parameter for.
+pub fn unknown_parameter<'a>(
+    function: &str,
+    name: &str,
+    known: impl Iterator<Item = &'a str> + Clone,
+) -> Problem {
+    let all = || known.clone().collect::<Vec<_>>().join(", ");
+    let hint = match nearest(name, known.clone()) {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("its parameters are {}", all()),
+    };
+    Problem::bad_request(format!("{function} has no parameter {}", shorten(name))).hint(hint)
 }
 
 impl Module {

@@ -56,7 +56,7 @@ pub(crate) fn module() -> Module {
         .fails(json!({}), "text")
         .function("unescape", "Replace character references such as &amp; by what they mean.", unescape)
         .example(json!({"text": "1 &lt; 2 &amp;amp; &eacute;&#x1F319;"}), json!("1 < 2 &amp; é🌙"))
-        .fails(json!({"text": []}), "text")
+        .fails(json!({"text": 5}), "text")
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -38,7 +38,7 @@ pub(crate) fn module() -> Module {
         .fails(json!({"x": "1"}), "expected a number")
         .function("isinf", "Whether x is infinity or minus infinity.", isinf)
         .example(json!({"x": 1.5}), json!(false))
-        .fails(json!({"x": null}), "expected a number")
+        .fails(json!({"x": false}), "expected a number")
 }
 
 fn powers(module: Module) -> Module {

@@ -39,8 +39,8 @@ pub(crate) fn module() -> Module {
     .fails(json!({"text": "a: 1\n---\n]\n"}), "at line 3")
     .function("encode", "Encode a value as a YAML document.", encode)
     .example(
-        json!({"value": {"name": "x", "ports": [80, 443], "on": "yes"}}),
-        json!("name: x\nports:\n  - 80\n  - 443\n\"on\": \"yes\"\n"),
+        json!({"value": {"name": "x", "on": "yes", "ports": [80, 443]}}),
+        json!("name: x\n\"on\": \"yes\"\nports:\n  - 80\n  - 443\n"),
     )
     .fails(json!({}), "value")
 }

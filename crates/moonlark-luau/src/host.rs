@@ -319,7 +319,10 @@ fn collect(bridge: &Bridge, function: &Function, args: MultiValue, limit: usize)
         }
         match bridge.read(arg, &format!("{name}: options"), limit)? {
             Value::Null => {}
-            Value::Object(options) => object.extend(options),
+            Value::Object(options) => {
+                options.keys().try_for_each(|option| function.takes(option))?;
+                object.extend(options);
+            }
             Value::Array(items) if items.is_empty() => {}
             other => {
                 return Err(Problem::bad_request(format!(

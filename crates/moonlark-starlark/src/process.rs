@@ -74,6 +74,9 @@ impl Process {
     /// Why the worker is gone, in words.
     pub(crate) async fn post_mortem(mut self, memory: usize) -> Problem {
         let status = match tokio::time::timeout(LAST_WORDS, self.child.wait()).await {
+            Ok(Ok(status)) if status.code() == Some(worker::OUT_OF_MEMORY) => {
+                return out_of_memory(memory);
+            }
             Ok(Ok(status)) => status.to_string(),
             _ => "it closed its socket".to_owned(),
         };
@@ -87,9 +90,6 @@ impl Process {
         }
         let words = String::from_utf8_lossy(&words);
         // What the Rust runtime says last; nothing of the script gets there.
-        if words.contains("memory allocation of") || words.contains("out of memory") {
-            return out_of_memory(memory);
-        }
         if words.contains("overflowed its stack") {
             return Problem::limit("the script nests deeper than it can be followed");
         }

@@ -12,7 +12,7 @@ mod errors;
 mod evaluate;
 mod globals;
 mod link;
-mod memory;
+pub mod memory;
 mod testing;
 
 use std::io::Write as _;
@@ -24,6 +24,7 @@ use moonlark_core::{Module, Problem};
 use crate::wire::{Order, Report};
 use evaluate::Units;
 use link::Link;
+pub(crate) use memory::OUT_OF_MEMORY;
 
 /// The argument that makes this binary a worker.
 pub const MODE: &str = "__worker";

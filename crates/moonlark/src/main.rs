@@ -1,5 +1,9 @@
 //! `moonlark`: see `cli` for the commands.
 
+#[global_allocator]
+static ALLOCATOR: moonlark_starlark::worker::memory::Allocator =
+    moonlark_starlark::worker::memory::Allocator;
+
 fn main() -> std::process::ExitCode {
     // Hidden modes of the same binary come before everything else.
     moonlark_host::supervise_if_asked();

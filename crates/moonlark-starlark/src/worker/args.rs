@@ -1,6 +1,6 @@
 //! The arguments of a call from a script, by place or by name.
 
-use moonlark_core::nearest::nearest;
+use moonlark_core::module::unknown_parameter;
 use moonlark_core::{Problem, Result};
 use starlark::eval::Arguments;
 use starlark::values::{Heap, Value};
@@ -35,11 +35,6 @@ pub(super) fn collect<'v, 'p>(
 }
 
 fn find<'p>(function: &str, params: &[&'p str], name: &str) -> Result<&'p str> {
-    params.iter().copied().find(|param| *param == name).ok_or_else(|| {
-        let near = nearest(name, params.iter().copied());
-        Problem::bad_request(format!("{function} has no parameter {name}")).maybe_hint(
-            near.map(|near| format!("did you mean {near}?"))
-                .or_else(|| Some(format!("its parameters are {}", params.join(", ")))),
-        )
-    })
+    let found = params.iter().copied().find(|param| *param == name);
+    found.ok_or_else(|| unknown_parameter(function, name, params.iter().copied()))
 }

@@ -80,10 +80,10 @@ impl<'v> Reader<'v> {
 
     fn container(&mut self, value: Sv<'v>) -> Result<Value> {
         if let Some(list) = ListRef::from_value(value) {
-            return self.items(list.iter());
+            return self.items(list.len(), list.iter());
         }
         if let Some(tuple) = TupleRef::from_value(value) {
-            return self.items(tuple.iter());
+            return self.items(tuple.len(), tuple.iter());
         }
         if let Some(dict) = DictRef::from_value(value) {
             let mut object = Object::new();
@@ -91,7 +91,7 @@ impl<'v> Reader<'v> {
                 let Some(key) = key.unpack_str() else {
                     return Err(self.refuse(&format!(
                         "has the key {}, and only text can be a key",
-                        moonlark_core::value::shorten(&key.to_string_for_type_error())
+                        moonlark_core::value::shorten(&key.to_repr())
                     )));
                 };
                 self.field(&mut object, key, item)?;
@@ -109,11 +109,9 @@ impl<'v> Reader<'v> {
             "int" => Err(self.refuse("is an integer that does not fit 64 bits")
                 .hint("return it as a string: str(…)")),
             "range" | "set" => {
-                // A range has no items yet, so it is counted before it is walked.
                 let length = value.length().unwrap_or(i32::MAX);
-                self.spend(usize::try_from(length).unwrap_or(0).saturating_mul(16))?;
                 match value.iterate(self.heap) {
-                    Ok(items) => self.items(items),
+                    Ok(items) => self.items(usize::try_from(length).unwrap_or(0), items),
                     Err(_) => Err(self.refuse("cannot be read")),
                 }
             }
@@ -124,8 +122,10 @@ impl<'v> Reader<'v> {
         }
     }
 
-    fn items(&mut self, items: impl Iterator<Item = Sv<'v>>) -> Result<Value> {
-        let mut array = Vec::new();
+    fn items(&mut self, length: usize, items: impl Iterator<Item = Sv<'v>>) -> Result<Value> {
+        // Before any is looked at: a range has no items yet.
+        self.spend(length.saturating_mul(16))?;
+        let mut array = Vec::with_capacity(length);
         for (index, item) in items.enumerate() {
             self.path.push_index(index)?;
             array.push(self.read(item)?);

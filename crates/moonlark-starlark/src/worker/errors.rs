@@ -65,9 +65,8 @@ fn from_host(mut problem: Problem) -> Problem {
 
 fn words(error: &impl std::fmt::Display) -> String {
     let text = error.to_string();
-    let text = text.strip_prefix("fail: ").unwrap_or(&text);
-    let text = text.strip_prefix("Parse error: ").unwrap_or(text);
-    cut(text)
+    let text = text.strip_prefix("fail:").unwrap_or(&text).trim_start();
+    cut(text.strip_prefix("Parse error: ").unwrap_or(text))
 }
 
 fn cut(text: &str) -> String {

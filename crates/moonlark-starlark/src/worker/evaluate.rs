@@ -171,7 +171,8 @@ impl Run<'_> {
             return Problem::limit(format!("the script took more than {} steps", self.steps))
                 .hint("do less in one call, or raise limits.steps");
         }
-        if eval.heap().peak_allocated_bytes() > self.memory {
+        let used = eval.heap().peak_allocated_bytes() + eval.frozen_heap().allocated_bytes();
+        if used > self.memory {
             return out_of_memory(self.memory);
         }
         errors::problem(error)

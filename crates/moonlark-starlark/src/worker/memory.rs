@@ -1,6 +1,10 @@
 //! How much memory a job may take: a limit that the kernel keeps.
+//!
+//! Not everything in the interpreter looks whether it got the memory it asked
+//! for, so a worker that gets none ends right there.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// What the process had when it was new.
 static FRESH: AtomicUsize = AtomicUsize::new(0);
@@ -8,8 +12,50 @@ static FRESH: AtomicUsize = AtomicUsize::new(0);
 /// A worker that has grown by this much is replaced.
 const GROWTH: usize = 32 * 1024 * 1024;
 
+/// The exit code of a worker that ran out of memory.
+pub(crate) const OUT_OF_MEMORY: i32 = 86;
+
+/// Whether this process is a worker.
+static WORKER: AtomicBool = AtomicBool::new(false);
+
+/// The allocator of the binary: that of the system, but for workers.
+pub struct Allocator;
+
+// SAFETY: all memory comes from and goes to the system's allocator.
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: passed on as it came.
+        given(unsafe { System.alloc(layout) })
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: passed on as it came.
+        given(unsafe { System.alloc_zeroed(layout) })
+    }
+
+    unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: passed on as it came.
+        given(unsafe { System.realloc(old, layout, size) })
+    }
+
+    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
+        // SAFETY: passed on as it came.
+        unsafe { System.dealloc(old, layout) }
+    }
+}
+
+#[inline]
+fn given(memory: *mut u8) -> *mut u8 {
+    if memory.is_null() && WORKER.load(Ordering::Relaxed) {
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(OUT_OF_MEMORY) }
+    }
+    memory
+}
+
 /// Nothing a script does may leave traces or reach further than this process.
 pub(super) fn harden() {
+    WORKER.store(true, Ordering::Relaxed);
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: plain system calls with values of our own.
     unsafe {

@@ -67,6 +67,7 @@ allowed_origins = []
 [limits]
 timeout = 30
 memory = "64MB"
+steps = 1000000000
 calls = 100
 parallel = 16
 logs = "1MB"
@@ -103,6 +104,10 @@ ports = [
 [[tools.script.jira.list]]
 name = "x"
 api_key = "[redacted]"
+
+[extensions]
+dir = "extensions"
+watch = true
 "#
     );
 }

@@ -21,6 +21,7 @@ fn every_key_is_read() {
             [limits]
             timeout = 1.5
             memory = "1.5 GB"
+            steps = 7
             calls = 0
             parallel = 1
             logs = 1024
@@ -31,6 +32,7 @@ fn every_key_is_read() {
             [limits.tools.slow]
             timeout = 300
             memory = "1GB"
+            steps = 1000000
             calls = 1
             parallel = 2
             logs = "2MB"
@@ -41,6 +43,14 @@ fn every_key_is_read() {
             path = "tools/jira.lua"
             timeout = 20
             allow = ["net:api.github.com", "fs:write"]
+            [extensions]
+            dir = "stars"
+            watch = false
+            [extensions.script.git]
+            path = "vcs/git.star"
+            timeout = 0.5
+            allow = ["exec:git"]
+            ratio = 1.5
             "#,
     );
     assert_eq!(
@@ -52,18 +62,23 @@ fn every_key_is_read() {
                 "allowed_origins": ["https://b.example.com"],
             },
             "limits": {
-                "timeout": 1.5, "memory": "1536MB", "calls": 0, "parallel": 1, "logs": "1KB",
+                "timeout": 1.5, "memory": "1536MB", "steps": 7, "calls": 0, "parallel": 1, "logs": "1KB",
                 "value": "1KB", "http_body": "32MB", "request_body": "100B", "runs": 1,
                 "tools": {"slow": {
-                    "timeout": 300, "memory": "1GB", "calls": 1, "parallel": 2, "logs": "2MB",
+                    "timeout": 300, "memory": "1GB", "steps": 1_000_000, "calls": 1, "parallel": 2, "logs": "2MB",
                 }},
             },
             "tools": {"dir": "scripts", "watch": false, "script": {"jira": {
                 "path": "tools/jira.lua", "timeout": 20,
                 "allow": ["net:api.github.com", "fs:write"],
             }}},
+            "extensions": {"dir": "stars", "watch": false, "script": {"git": {
+                "path": "vcs/git.star", "timeout": 0.5, "allow": ["exec:git"],
+            }}},
         })
     );
+    let own = &read.extensions.script["git"].config.values;
+    assert_eq!(serde_json::Value::Object(own.clone()), json!({"ratio": 1.5}));
 }
 
 #[test]

@@ -33,16 +33,16 @@ fn an_unknown_key_names_the_nearest_or_all_valid_ones() {
         &[
             "error[bad_config]: unknown key wibble
   --> moonlark.toml:1:1
-hint: valid keys: server, limits, tools",
+hint: valid keys: server, limits, tools, extensions",
             "error[bad_config]: unknown key serverr
   --> moonlark.toml:2:1
 hint: did you mean server?",
             "error[bad_config]: unknown key limits.tools.x.runs
   --> moonlark.toml:3:16
-hint: valid keys of limits.tools.x: timeout, memory, calls, parallel, logs",
+hint: valid keys of limits.tools.x: timeout, memory, steps, calls, parallel, logs",
             "error[bad_config]: unknown key \"a b\"
   --> moonlark.toml:4:1
-hint: valid keys: server, limits, tools",
+hint: valid keys: server, limits, tools, extensions",
         ],
     );
 }
