@@ -177,7 +177,9 @@ async fn every_example_of_every_module_has_the_same_outcome_in_both_languages() 
                     (Outcome::Returns(json), Ended::Value(value)) => {
                         plain_numbers(json.clone()) == *value
                     }
-                    (Outcome::Fails(part), Ended::Problem { message, .. }) => message.contains(part),
+                    (Outcome::Fails(part), Ended::Problem { message, .. }) => {
+                        message.contains(part)
+                    }
                     (Outcome::Varies, Ended::Value(_)) => true,
                     // Random bytes are a result, if none that JSON holds.
                     (Outcome::Varies, Ended::Problem { message, .. }) => {
@@ -233,7 +235,12 @@ async fn values_go_through_both_languages_and_stay_what_they_are() {
     ] {
         let args = json!({"value": value});
         let ended = engines
-            .both("return { it = params.value, n = json.null }", "return {'it': params['value'], 'n': None}", &args, &scope)
+            .both(
+                "return { it = params.value, n = json.null }",
+                "return {'it': params['value'], 'n': None}",
+                &args,
+                &scope,
+            )
             .await;
         let expected = json!({"it": value, "n": null});
         for ended in ended {
@@ -301,11 +308,17 @@ async fn what_cannot_leave_a_script_is_named_with_its_path() {
         ("return { [1.5] = 1 }", "result"),
     ] {
         let [lua, _] = engines.both(luau, "return 1", &json!({}), &scope).await;
-        assert!(matches!(&lua, Ended::Problem { message, .. } if message.starts_with(expected)), "{luau}: {lua:?}");
+        assert!(
+            matches!(&lua, Ended::Problem { message, .. } if message.starts_with(expected)),
+            "{luau}: {lua:?}"
+        );
     }
     for (starlark, expected) in [
         ("return {1: 2}", Err("result has the key 1, and only text can be a key".to_owned())),
-        ("return {'n': 1 << 70}", Err("result.n is an integer that does not fit 64 bits".to_owned())),
+        (
+            "return {'n': 1 << 70}",
+            Err("result.n is an integer that does not fit 64 bits".to_owned()),
+        ),
         ("return struct(a = 1, b = [True])", Ok(json!({"a": 1, "b": [true]}))),
         ("return range(3)", Ok(json!([0, 1, 2]))),
         ("return set([1, 2])", Ok(json!([1, 2]))),

@@ -82,7 +82,10 @@ fn an_extension_is_written_tested_and_tried() {
         shown.starts_with("Testing tool: my_hello (extensions/my-hello.star)\n  ✓ Script loaded\n  ✓ describe_extension defined\n  ✓ 2 parameters declared\n  ✓ Calling its handler({name: \"World\"})...\n  ✓ Returned result in "),
         "{shown}"
     );
-    assert!(shown.ends_with("\nResult:\n  {\n    \"greeting\": \"Hello, World!\"\n  }\n"), "{shown}");
+    assert!(
+        shown.ends_with("\nResult:\n  {\n    \"greeting\": \"Hello, World!\"\n  }\n"),
+        "{shown}"
+    );
     assert_eq!(
         run(&["check", file, "extensions/my-hello_test.star"]).0,
         "2 scripts checked, nothing wrong\n"
@@ -312,7 +315,11 @@ fn explore(server: &Server, tool: &str, place: &str) {
         json!({"rows": [{"id": 2}], "truncated": false})
     );
     // Neither a statement of another kind nor one hidden behind a query.
-    for sql in ["DELETE FROM users", "SELECT 1; DELETE FROM users", "SELECT 1) AS a; DELETE FROM users; --"] {
+    for sql in [
+        "DELETE FROM users",
+        "SELECT 1; DELETE FROM users",
+        "SELECT 1) AS a; DELETE FROM users; --",
+    ] {
         refused(server, tool, json!({"sql": sql}));
     }
     assert_eq!(
@@ -322,9 +329,7 @@ fn explore(server: &Server, tool: &str, place: &str) {
 }
 
 #[cfg(unix)]
-#[path = "postgres/server.rs"]
-#[allow(dead_code)]
-mod postgres;
+use crate::postgres::server as postgres;
 
 #[cfg(unix)]
 #[test]
@@ -459,6 +464,7 @@ fn issues_are_read_and_made_over_http() {
     );
     let stranger = project(&config("wrong-token"));
     assert!(
-        refused(&stranger.serve(), "github_list_issues", json!({})).contains("does not take the token")
+        refused(&stranger.serve(), "github_list_issues", json!({}))
+            .contains("does not take the token")
     );
 }

@@ -138,7 +138,11 @@ fn the_shapes_of_the_seed_answer_the_same_over_rest_and_the_command_line() {
     ] {
         let (got, answer) = server.post(tool, &args);
         let error = &answer["error"];
-        assert_eq!((got, error["code"].as_str(), error["message"].as_str()), (status, Some(code), Some(message)), "{tool}");
+        assert_eq!(
+            (got, error["code"].as_str(), error["message"].as_str()),
+            (status, Some(code), Some(message)),
+            "{tool}"
+        );
     }
 }
 
@@ -146,7 +150,9 @@ fn the_shapes_of_the_seed_answer_the_same_over_rest_and_the_command_line() {
 fn content_of_every_kind_comes_through_mcp_as_it_is() {
     let project = demo();
     let mut client = project.stdio();
-    let mut call = |name: &str| client.request("tools/call", json!({"name": name, "arguments": {}}))["result"].clone();
+    let mut call = |name: &str| {
+        client.request("tools/call", json!({"name": name, "arguments": {}}))["result"].clone()
+    };
     let every = call("every_kind");
     assert_eq!(
         every["content"],
@@ -174,7 +180,8 @@ fn the_schema_says_what_the_author_said() {
     let project = demo();
     let server = project.serve();
     let listing = server.get("/tools/list").json();
-    let greet = listing["tools"].as_array().unwrap().iter().find(|it| it["name"] == "greet").unwrap();
+    let greet =
+        listing["tools"].as_array().unwrap().iter().find(|it| it["name"] == "greet").unwrap();
     assert_eq!(
         greet["parameters"],
         json!({
@@ -209,11 +216,11 @@ fn a_bad_extension_is_a_problem_with_its_place() {
             "def f(:\n  pass",
             "error[bad_script]: unexpected symbol ':', expected identifier\n  --> extensions/x.star:1",
         ),
+        ("while True:\n    pass", "hint: Starlark has no while: use for … in range(…)"),
         (
-            "while True:\n    pass",
-            "hint: Starlark has no while: use for … in range(…)",
+            "x = 1",
+            "error[bad_script]: the file defines no function describe_extension\n  --> extensions/x.star\nhint: define it, or begin the file's name with _ if others are to load it",
         ),
-        ("x = 1", "error[bad_script]: the file defines no function describe_extension\n  --> extensions/x.star\nhint: define it, or begin the file's name with _ if others are to load it"),
         (
             "def describe_extension():\n    return {}",
             "error[bad_script]: describe_extension() must return Extension(…), got dict\n  --> extensions/x.star",
@@ -307,9 +314,7 @@ fn load_stays_inside_the_folder_and_notices_cycles() {
     assert!(said.contains("the script cannot be read"), "{said}");
     // An endless chain: every file loads the next.
     let chain: Vec<(String, String)> = (0..100)
-        .map(|n| {
-            (format!("extensions/_{n}.star"), format!("load('_{}.star', x = 'x')", n + 1))
-        })
+        .map(|n| (format!("extensions/_{n}.star"), format!("load('_{}.star', x = 'x')", n + 1)))
         .collect();
     let mut files: Vec<(&str, &str)> =
         chain.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
@@ -402,7 +407,10 @@ fn a_call_that_is_given_up_leaves_no_process_behind() {
     assert!(!workers.is_empty(), "a worker is kept ready");
     server.kill();
     let started = std::time::Instant::now();
-    while workers.iter().any(|pid| std::path::Path::new(&format!("/proc/{pid}/stat")).exists() && is_worker(*pid)) {
+    while workers
+        .iter()
+        .any(|pid| std::path::Path::new(&format!("/proc/{pid}/stat")).exists() && is_worker(*pid))
+    {
         assert!(started.elapsed() < PATIENCE, "workers outlive the server");
         std::thread::yield_now();
     }
@@ -448,5 +456,6 @@ fn is_running(pid: u32) -> bool {
 }
 
 fn is_worker(pid: u32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains("__worker"))
+    std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
+        .is_ok_and(|line| line.contains("__worker"))
 }

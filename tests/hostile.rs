@@ -158,7 +158,7 @@ pub fn folder() -> tempfile::TempDir {
 }
 
 /// What some of them require.
-fn library(tools: &Path) {
+fn fill_library(tools: &Path) {
     let lib = tools.join("lib");
     let file = |name: &str, text: &str| std::fs::write(lib.join(name), text).unwrap();
     for folder in ["many", "deep"] {
@@ -189,6 +189,8 @@ fn library(tools: &Path) {
 struct Arena {
     engine: Luau,
     gateway: Gateway,
+    /// Hundreds of files, so once for all: nobody can write there.
+    library: tempfile::TempDir,
 }
 
 impl Arena {
@@ -196,7 +198,9 @@ impl Arena {
         let modules = Arc::new(moonlark_host::all());
         let engine = Luau::new(&modules).unwrap();
         let gateway = Gateway::new(Catalog::new(modules, vec![], &[], vec![]), 1000);
-        Arena { engine, gateway }
+        let library = folder();
+        fill_library(&library.path().join("tools"));
+        Arena { engine, gateway, library }
     }
 
     async fn load(
@@ -215,11 +219,9 @@ impl Arena {
             ..Limits::default()
         };
         let dir = dir.join("tools");
-        if text.contains("require") {
-            library(&dir);
-        }
         let (label, main) = ("tools".to_owned(), "hostile.lua".to_owned());
-        let others = extensions::files(&Folder { path: dir.clone(), label, main });
+        let path = self.library.path().join("tools");
+        let others = extensions::files(&Folder { path, label, main });
         let grants = grants.iter().map(|grant| grant.parse().unwrap()).collect();
         let scope = |grants| Scope { grants, limits: limits.clone(), ..Scope::default() };
         let script = Script {

@@ -46,7 +46,8 @@ impl Attack {
         let text = std::fs::read_to_string(path).unwrap().replace("$PORT", &port.to_string());
         let field = |name: &str| -> Vec<String> {
             let prefix = format!("# {name}: ");
-            let words = text.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap_or_default();
+            let words =
+                text.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap_or_default();
             words.split(", ").filter(|word| !word.is_empty()).map(str::to_owned).collect()
         };
         let modes = match field("modes") {
@@ -131,11 +132,12 @@ async fn attack(engines: &Engines, attack: &Attack, mode: Mode) -> Result<(), St
 async fn every_attack_in_starlark_ends_as_stated_and_the_neighbours_do_not_notice() {
     let port = hostile_server::start().await;
     let only = std::env::var("HOSTILE").unwrap_or_default();
-    let mut files: Vec<_> = std::fs::read_dir(crate::harness::repo().join("tests/hostile_starlark"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.to_string_lossy().contains(&only))
-        .collect();
+    let mut files: Vec<_> =
+        std::fs::read_dir(crate::harness::repo().join("tests/hostile_starlark"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.to_string_lossy().contains(&only))
+            .collect();
     files.sort();
     assert!(!only.is_empty() || files.len() >= 90, "the corpus is missing");
     let attacks: Vec<Arc<Attack>> =
@@ -150,8 +152,7 @@ async fn every_attack_in_starlark_ends_as_stated_and_the_neighbours_do_not_notic
         tokio::spawn(async move {
             let text = "def echo(params):\n    sleep(0.001)\n    return {'ok': True}\n\ndef describe_extension():\n    return Extension(name = 'n', tools = [Tool(name = 'echo', handler = echo)])\n";
             let tool = engines.star(text, &[], Scope::default()).await.unwrap();
-            let catalog =
-                Catalog::new(engines.modules.clone(), vec![Arc::new(tool)], &[], vec![]);
+            let catalog = Catalog::new(engines.modules.clone(), vec![Arc::new(tool)], &[], vec![]);
             let gateway = Gateway::new(catalog, 10);
             while !stop.load(Ordering::Relaxed) {
                 let call = gateway.open(Caller::new("cli"), None).unwrap();

@@ -4,7 +4,7 @@
 //! whose names say what holds.
 
 #[path = "postgres/server.rs"]
-mod server;
+pub mod server;
 #[path = "postgres/values.rs"]
 mod values;
 
@@ -42,13 +42,15 @@ struct World {
     moonlark: Server,
 }
 
+type Step = fn(&mut World);
+
 #[test]
 fn a_real_server_is_used_as_promised() {
     let postgres = Postgres::start();
     let project = project(&postgres);
     let moonlark = project.serve();
     let mut world = World { postgres, project, moonlark };
-    let steps: &[(&str, fn(&mut World))] = &[
+    let steps: &[(&str, Step)] = &[
         ("tables are made, listed and described", tables_are_made_listed_and_described),
         ("types come back as they went in", values::types_come_back_as_they_went_in),
         (

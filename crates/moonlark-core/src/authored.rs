@@ -168,10 +168,10 @@ fn effects(annotations: Value, what: &str) -> Result<Effects> {
             other => {
                 let names = ["read_only", "destructive", "idempotent", "open_world"];
                 let near = nearest(other, names).map(|near| format!("did you mean {near}?"));
-                return Err(Problem::bad_script(format!("{what}.annotations.{other} means nothing"))
-                    .maybe_hint(
-                        near.or(Some(format!("the annotations are {}", names.join(", ")))),
-                    ));
+                return Err(Problem::bad_script(format!(
+                    "{what}.annotations.{other} means nothing"
+                ))
+                .maybe_hint(near.or(Some(format!("the annotations are {}", names.join(", "))))));
             }
         }
     }

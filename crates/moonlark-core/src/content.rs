@@ -99,9 +99,9 @@ fn text_of(block: &Value) -> Option<&str> {
 fn is_content(fields: &Object) -> bool {
     let typed = |item: &Value| matches!(item, Value::Object(item) if item.contains_key("type"));
     matches!(fields.get("content"), Some(Value::Array(items)) if items.iter().all(typed))
-        && fields
-            .keys()
-            .all(|key| matches!(key.as_str(), "content" | "isError" | "structuredContent" | "_meta"))
+        && fields.keys().all(|key| {
+            matches!(key.as_str(), "content" | "isError" | "structuredContent" | "_meta")
+        })
         && matches!(fields.get("isError"), None | Some(Value::Null | Value::Bool(_)))
 }
 

@@ -98,8 +98,7 @@ impl Gateway {
     pub fn test(&self, scope: Arc<Scope>, events: Option<Events>) -> Call {
         let mocks = Some(Mocks::default());
         let caller = Caller::new("test");
-        let call =
-            Call::root(self.clone(), self.catalog(), caller, events, mocks, Permit(None));
+        let call = Call::root(self.clone(), self.catalog(), caller, events, mocks, Permit(None));
         call.with_scope(scope)
     }
 

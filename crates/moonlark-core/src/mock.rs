@@ -46,7 +46,12 @@ impl Mocks {
 
     /// The answer for a call of `target`; none when nothing of it is mocked. The
     /// newest mock that fits answers.
-    pub(crate) fn answer(&self, target: &str, function: &str, args: &Value) -> Option<Result<Value>> {
+    pub(crate) fn answer(
+        &self,
+        target: &str,
+        function: &str,
+        args: &Value,
+    ) -> Option<Result<Value>> {
         let mut state = self.0.lock();
         if state.mocks.iter().all(|mock| mock.target != target) {
             return None;

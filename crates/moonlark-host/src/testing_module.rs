@@ -86,11 +86,7 @@ fn mocks(module: Module) -> Module {
         )
         .example(json!({"name": "search", "returns": []}), json!(null))
         .fails(json!({"name": ""}), "needs the name of a tool")
-        .function(
-            "mock_exec",
-            "Answer exec.run of this command instead of running it.",
-            mock_exec,
-        )
+        .function("mock_exec", "Answer exec.run of this command instead of running it.", mock_exec)
         .example(json!({"cmd": "git", "stdout": "main\n"}), json!(null))
         .fails(json!({"cmd": ""}), "needs a command")
         .function(
@@ -192,8 +188,9 @@ fn contains(_: &Call, args: Contains) -> Result<()> {
             )));
         }
     };
-    let report =
-        || format!("{} does not contain {}", differ::show(&args.container), differ::show(&args.item));
+    let report = || {
+        format!("{} does not contain {}", differ::show(&args.container), differ::show(&args.item))
+    };
     if found { Ok(()) } else { Err(failed(args.message, &report())) }
 }
 
@@ -268,9 +265,7 @@ fn mock_http(call: &Call, args: MockHttp) -> Result<()> {
     let mut headers = args.headers.map(|headers| headers.0).unwrap_or_default();
     let (json, body) = match (args.json, args.body) {
         (Some(json), _) => {
-            headers
-                .entry("content-type".to_owned())
-                .or_insert_with(|| "application/json".into());
+            headers.entry("content-type".to_owned()).or_insert_with(|| "application/json".into());
             let body = json.encode_json("json")?;
             (json, body)
         }
@@ -366,7 +361,13 @@ fn calls(call: &Call, args: Calls) -> Result<Vec<Value>> {
     Ok(call.mocks().map(|mocks| mocks.calls(&args.target)).unwrap_or_default())
 }
 
-fn add(call: &Call, target: &str, when: Object, answer: Value, error: Option<String>) -> Result<()> {
+fn add(
+    call: &Call,
+    target: &str,
+    when: Object,
+    answer: Value,
+    error: Option<String>,
+) -> Result<()> {
     let answer = match error {
         None => Ok(answer),
         Some(message) => Err(Problem::new(Code::Unavailable, message)),

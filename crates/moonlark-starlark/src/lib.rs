@@ -21,6 +21,6 @@ pub mod worker;
 pub use engine::Starlark;
 pub use extension::{Extension, Loaded};
 pub use moonlark_core::files::Files;
-pub use tests_in_scripts::Tests;
 pub use paths::resolve;
+pub use tests_in_scripts::Tests;
 pub use wire::{MAX_FILES, MAX_SOURCE};

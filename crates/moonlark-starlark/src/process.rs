@@ -82,11 +82,9 @@ impl Process {
         };
         let mut words = Vec::new();
         if let Some(stderr) = self.child.stderr.take() {
-            let _ = tokio::time::timeout(
-                LAST_WORDS,
-                stderr.take(64 * 1024).read_to_end(&mut words),
-            )
-            .await;
+            let _ =
+                tokio::time::timeout(LAST_WORDS, stderr.take(64 * 1024).read_to_end(&mut words))
+                    .await;
         }
         let words = String::from_utf8_lossy(&words);
         // What the Rust runtime says last; nothing of the script gets there.

@@ -159,9 +159,8 @@ fn build(checked: Checked) -> Result<Config, Vec<Finding>> {
         vec![Finding { offset: None, problem }]
     };
     let value = Value::from_json(checked.value).map_err(|problem| defect(problem.message))?;
-    let mut config: Config = value
-        .read()
-        .map_err(|ReadError { path, message }| defect(format!("{path}: {message}")))?;
+    let mut config: Config =
+        value.read().map_err(|ReadError { path, message }| defect(format!("{path}: {message}")))?;
     let tools = config.tools.script.iter_mut().map(|(name, it)| ("tools", name, &mut it.config));
     let extensions =
         config.extensions.script.iter_mut().map(|(name, it)| ("extensions", name, &mut it.config));

@@ -9,9 +9,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use moonlark_core::tool::Scope;
 use moonlark_core::{Caller, Catalog, Gateway, Module as HostModule, Value};
 use moonlark_starlark::{Extension, Starlark};
-use starlark::environment::{
-    FrozenModule, Globals, GlobalsBuilder, LibraryExtension, Module,
-};
+use starlark::environment::{FrozenModule, Globals, GlobalsBuilder, LibraryExtension, Module};
 use starlark::eval::Evaluator;
 use starlark::syntax::{AstModule, Dialect};
 use starlark::values::dict::AllocDict;
@@ -81,10 +79,9 @@ pub(super) fn run(effort: Effort) -> Result<Vec<Section>> {
     let luau = Luau::new(&runtime, 1)?;
     let bytecode = calls::compile(scripts::ECHO, 2)?;
     luau.one_by_one(&runtime, CALLS)?;
-    let in_luau = in_turns(
-        &mut || luau.one_by_one(&runtime, CALLS),
-        &mut || calls::bare_warm(&bytecode, CALLS),
-    )?;
+    let in_luau = in_turns(&mut || luau.one_by_one(&runtime, CALLS), &mut || {
+        calls::bare_warm(&bytecode, CALLS)
+    })?;
 
     let measured = |text: &str| -> Result<(f64, f64)> {
         let starlark = Host::new(&runtime)?;
@@ -98,19 +95,10 @@ pub(super) fn run(effort: Effort) -> Result<Vec<Section>> {
 
     let loader = Host::new(&runtime)?;
     loader.load(&runtime, ECHO)?;
-    let small = in_turns(
-        &mut || loader.loads(&runtime, ECHO),
-        &mut || bare_loads(ECHO),
-    )?;
+    let small = in_turns(&mut || loader.loads(&runtime, ECHO), &mut || bare_loads(ECHO))?;
     let real = std::fs::read_to_string(repo().join(REAL)).context(REAL)?;
-    let large = in_turns(
-        &mut || loader.loads(&runtime, &real),
-        &mut || bare_loads(&real),
-    )?;
-    let cold = in_turns(
-        &mut || cold(&runtime),
-        &mut || bare_loads(ECHO),
-    )?;
+    let large = in_turns(&mut || loader.loads(&runtime, &real), &mut || bare_loads(&real))?;
+    let cold = in_turns(&mut || cold(&runtime), &mut || bare_loads(ECHO))?;
 
     let row = |what: &str, (ours, floor): (f64, f64)| {
         Row::new(what).ratio(times(ours / floor)).figures(micros(ours), micros(floor))
@@ -171,8 +159,10 @@ impl Host {
             main: "bench.star".to_owned(),
             files: Arc::new(move |path| match path {
                 "bench.star" => Ok(text.clone()),
-                other => Ok(std::fs::read_to_string(repo().join("examples/extensions").join(other))
-                    .unwrap_or_default()),
+                other => {
+                    Ok(std::fs::read_to_string(repo().join("examples/extensions").join(other))
+                        .unwrap_or_default())
+                }
             }),
             loading: Arc::new(scope.clone()),
             scope,
@@ -254,8 +244,8 @@ fn bare_calls(count: usize) -> Result<f64> {
         Module::with_temp_heap(|module| -> Result<()> {
             let heap = module.heap();
             let mut eval = Evaluator::new(&module);
-            let params = heap
-                .alloc(AllocDict([("message", heap.alloc("hello")), ("times", heap.alloc(1))]));
+            let params =
+                heap.alloc(AllocDict([("message", heap.alloc("hello")), ("times", heap.alloc(1))]));
             let function = heap.access_owned_frozen_value(&echo);
             let result = eval
                 .eval_function(function, &[params], &[])

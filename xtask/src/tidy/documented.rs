@@ -43,10 +43,14 @@ fn example_scripts(files: &[File]) -> Vec<Finding> {
     let pages: Vec<&File> = files.iter().filter(|file| file.is(".md")).collect();
     files
         .iter()
-        .filter(|file| file.path.starts_with("examples/") && (file.is(".lua") || file.is(".luau") || file.is(".star")))
+        .filter(|file| {
+            file.path.starts_with("examples/")
+                && (file.is(".lua") || file.is(".luau") || file.is(".star"))
+        })
         .filter(|file| {
             let name = file.path.rsplit('/').next().unwrap_or_default();
-            !pages.iter().any(|page| page.text.contains(name))
+            // The tests of an example belong to it.
+            !name.contains("_test.") && !pages.iter().any(|page| page.text.contains(name))
         })
         .map(|file| {
             let fix = "say in examples/README.md what it shows";

@@ -113,8 +113,5 @@ fn sample(function: &Function, example: &Example) -> Sample {
         None => call,
     };
     let call = spelled(function, example);
-    Sample {
-        luau: with(call.luau, " --> ", luau),
-        starlark: with(call.starlark, "  # ", starlark),
-    }
+    Sample { luau: with(call.luau, " --> ", luau), starlark: with(call.starlark, "  # ", starlark) }
 }

@@ -52,11 +52,13 @@ fn compare(actual: &Value, expected: &Value, at: String, found: &mut Vec<String>
                 match a.get(key) {
                     Some(a) => compare(a, b, join(&at, key), found),
                     None if *b == Value::Null => {}
-                    None => found
-                        .push(format!("{} is missing, expected {}", join(&at, key), show(b))),
+                    None => {
+                        found.push(format!("{} is missing, expected {}", join(&at, key), show(b)))
+                    }
                 }
             }
-            for (key, a) in a.iter().filter(|(key, a)| **a != Value::Null && !b.contains_key(*key)) {
+            for (key, a) in a.iter().filter(|(key, a)| **a != Value::Null && !b.contains_key(*key))
+            {
                 found.push(format!("{} is {}, expected nothing", join(&at, key), show(a)));
             }
         }

@@ -193,12 +193,7 @@ fn get<'v>(fields: &StructRef<'v>, name: &str) -> Option<Sv<'v>> {
         .map(|(_, value)| value)
 }
 
-fn fields<'v>(
-    of: &StructRef<'v>,
-    what: &str,
-    heap: Heap<'v>,
-    except: &[&str],
-) -> Result<Object> {
+fn fields<'v>(of: &StructRef<'v>, what: &str, heap: Heap<'v>, except: &[&str]) -> Result<Object> {
     let mut object = Object::new();
     for (key, value) in of.iter().filter(|(key, _)| !except.contains(&key.as_str())) {
         let at = format!("{what}.{}", key.as_str());

@@ -106,7 +106,8 @@ impl<'v> Reader<'v> {
             return Ok(Value::Object(object));
         }
         match value.get_type() {
-            "int" => Err(self.refuse("is an integer that does not fit 64 bits")
+            "int" => Err(self
+                .refuse("is an integer that does not fit 64 bits")
                 .hint("return it as a string: str(…)")),
             "range" | "set" => {
                 let length = value.length().unwrap_or(i32::MAX);
@@ -149,12 +150,10 @@ impl<'v> Reader<'v> {
                 self.left = left;
                 Ok(())
             }
-            None => Err(Problem::limit(format!(
-                "{} is larger than {}",
-                self.path,
-                size(self.limit)
-            ))
-            .hint("return less, or raise limits.value")),
+            None => {
+                Err(Problem::limit(format!("{} is larger than {}", self.path, size(self.limit)))
+                    .hint("return less, or raise limits.value"))
+            }
         }
     }
 

@@ -270,9 +270,9 @@ impl<'a> Loading<'a> {
                 }
                 then(&mut eval)?;
             }
-            module.freeze().map_err(|error| {
-                Problem::internal(format!("the script cannot be kept: {error:?}"))
-            })
+            module
+                .freeze()
+                .map_err(|error| Problem::internal(format!("the script cannot be kept: {error:?}")))
         })?;
         self.under_way.borrow_mut().pop();
         Ok(module)

@@ -151,7 +151,8 @@ impl<'v> StarlarkValue<'v> for HostFunction {
         let heap = eval.heap();
         let name = &self.tool.name;
         let params: Vec<&str> = self.params.iter().map(|(param, _)| param.as_str()).collect();
-        let takes_null = |name: &str| self.params.iter().any(|(param, takes)| *takes && param == name);
+        let takes_null =
+            |name: &str| self.params.iter().any(|(param, takes)| *takes && param == name);
         let mut object = Object::new();
         for (param, value) in args::collect(name, &params, args, heap)? {
             // Not given and given as None are the same, as with a default.

@@ -98,7 +98,11 @@ impl Test {
             })?;
         }
         let took = started.elapsed();
-        print(&if global.json { report::json(&outcomes) } else { report::summary(&outcomes, took) });
+        print(&if global.json {
+            report::json(&outcomes)
+        } else {
+            report::summary(&outcomes, took)
+        });
         if outcomes.iter().all(|outcome| outcome.problem.is_none()) {
             Ok(())
         } else {

@@ -39,7 +39,9 @@ impl TestFile {
         let Folder { label, main, .. } = self.folder.clone();
         let files = extensions::files(&self.folder);
         Ok(match self.subject.kind {
-            Kind::Tool => Tests::Luau(Arc::new(project.luau.tests(label, main, files, call).await?)),
+            Kind::Tool => {
+                Tests::Luau(Arc::new(project.luau.tests(label, main, files, call).await?))
+            }
             Kind::Extension(_) => {
                 Tests::Starlark(Arc::new(project.starlark.tests(label, main, files, call).await?))
             }
