@@ -205,6 +205,59 @@ async fn every_example_of_every_module_has_the_same_outcome_in_both_languages() 
     assert!(count > 150, "{count} examples");
 }
 
+/// What only tests see is tried in tests.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_example_of_what_only_tests_see_holds_in_both_languages() {
+    let engines = Engines::new();
+    let dir = tempfile::tempdir().unwrap();
+    let scope = Arc::new(scope(dir.path(), &[]));
+    let mut failures = Vec::new();
+    let mut count = 0;
+    for module in engines.modules.iter().filter(|module| module.only_in_tests) {
+        for function in &module.functions {
+            for example in &function.examples {
+                let call = spelled(function, example);
+                let lua = format!("function test_it()\n{}\nend\n", call.luau);
+                let star = format!("def test_it():\n    return {}\n", call.starlark);
+                let files = |text: String| -> moonlark_core::files::Files {
+                    Arc::new(move |_| Ok(text.clone()))
+                };
+                let here = || engines.gateway.test(scope.clone(), None);
+                let folder = "tests".to_owned();
+                let lua = match engines
+                    .luau
+                    .tests(folder.clone(), "x_test.luau".to_owned(), files(lua), &here())
+                    .await
+                {
+                    Ok(tests) => Arc::new(tests).run("test_it", &here()).await,
+                    Err(problem) => Err(problem),
+                };
+                let star = match engines
+                    .starlark
+                    .tests(folder, "x_test.star".to_owned(), files(star), &here())
+                    .await
+                {
+                    Ok(tests) => Arc::new(tests).run("test_it", &here()).await,
+                    Err(problem) => Err(problem),
+                };
+                for (ended, call) in [(lua, &call.luau), (star, &call.starlark)] {
+                    let well = match (&example.outcome, &ended) {
+                        (Outcome::Fails(part), Err(problem)) => problem.message.contains(part),
+                        (Outcome::Fails(_), Ok(())) => false,
+                        (_, ended) => ended.is_ok(),
+                    };
+                    if !well {
+                        failures.push(format!("{call}: {ended:?}"));
+                    }
+                    count += 1;
+                }
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} of {count}:\n{}", failures.len(), failures.join("\n"));
+    assert!(count > 30, "{count} examples");
+}
+
 /// A value that goes in as an argument and comes out as the result.
 #[tokio::test(flavor = "multi_thread")]
 async fn values_go_through_both_languages_and_stay_what_they_are() {

@@ -104,7 +104,7 @@ pub struct Log {
 }
 
 impl Log {
-    fn follow(output: impl Read + Send + 'static) -> Log {
+    pub fn follow(output: impl Read + Send + 'static) -> Log {
         let (sender, lines) = mpsc::channel();
         std::thread::spawn(move || {
             for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {

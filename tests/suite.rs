@@ -22,6 +22,9 @@ mod jira;
 mod postgres;
 mod reach;
 mod reload;
+mod script_tests;
+#[cfg(target_os = "linux")]
+mod sqlite;
 mod surfaces;
 mod transcripts;
 mod ways_in;

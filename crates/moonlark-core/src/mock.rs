@@ -17,13 +17,15 @@ pub struct Mocks(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     mocks: Vec<Mock>,
-    calls: Vec<(String, Value)>,
+    /// Target, function, arguments.
+    calls: Vec<(String, String, Value)>,
 }
 
 /// One answer, for calls that look as it says.
 #[derive(Debug, Clone)]
 pub struct Mock {
-    /// What is called: a module such as `http`, or a tool by its name.
+    /// What is called: a module such as `http`, one of its functions such as
+    /// `sqlite.query`, or a tool by its name.
     pub target: String,
     /// Arguments the call must have; `*` in a text stands for anything.
     pub when: Object,
@@ -38,10 +40,11 @@ impl Mocks {
         self.0.lock().mocks.push(mock);
     }
 
-    /// The arguments of the calls of `target` so far, with the function's name.
+    /// The arguments of the calls of `target` so far.
     pub fn calls(&self, target: &str) -> Vec<Value> {
         let state = self.0.lock();
-        state.calls.iter().filter(|(of, _)| of == target).map(|(_, call)| call.clone()).collect()
+        let calls = state.calls.iter().filter(|(of, function, _)| of == target || function == target);
+        calls.map(|(.., call)| call.clone()).collect()
     }
 
     /// The answer for a call of `target`; none when nothing of it is mocked. The
@@ -53,7 +56,8 @@ impl Mocks {
         args: &Value,
     ) -> Option<Result<Value>> {
         let mut state = self.0.lock();
-        if state.mocks.iter().all(|mock| mock.target != target) {
+        let meant = |mock: &Mock| mock.target == target || mock.target == function;
+        if !state.mocks.iter().any(meant) {
             return None;
         }
         let mut facts = match args {
@@ -65,14 +69,14 @@ impl Mocks {
             facts.insert("method".to_owned(), Value::Str(method));
         }
         let fits = |mock: &&Mock| {
-            mock.target == target
+            meant(mock)
                 && mock.when.iter().all(|(key, wanted)| fits(wanted, facts.get(key)))
         };
         let answer = state.mocks.iter().rev().find(fits).map(|mock| mock.answer.clone());
         let call = Value::Object(facts);
         let shown = call.to_json_lossy().to_string();
         if state.calls.len() < RECORDED {
-            state.calls.push((target.to_owned(), call));
+            state.calls.push((target.to_owned(), function.to_owned(), call));
         }
         Some(answer.unwrap_or_else(|| {
             Err(Problem::new(
@@ -131,6 +135,8 @@ mod tests {
             "no mock fits this call of http.get: {\"url\":\"https://b.example/\",\"method\":\"GET\"}"
         );
         assert_eq!(mocks.calls("http").len(), 3);
+        assert_eq!(mocks.calls("http.get").len(), 3);
+        assert_eq!(mocks.calls("http.post").len(), 0);
         assert_eq!(mocks.calls("exec").len(), 0);
     }
 }

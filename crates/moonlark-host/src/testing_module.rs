@@ -80,8 +80,8 @@ fn mocks(module: Module) -> Module {
         .fails(json!({"url": "https://a.example", "status": 99}), "status must be")
         .function(
             "mock_tool",
-            "Answer calls of this tool, which need not exist. The arguments that a call must have \
-             are given as `when`.",
+            "Answer calls of this tool, which need not exist, or of this host function, such as \
+             `sqlite.query`. The arguments that a call must have are given as `when`.",
             mock_tool,
         )
         .example(json!({"name": "search", "returns": []}), json!(null))
@@ -91,8 +91,8 @@ fn mocks(module: Module) -> Module {
         .fails(json!({"cmd": ""}), "needs a command")
         .function(
             "calls",
-            "The calls so far of what is mocked: `http`, `exec` or the name of a tool; each with \
-             its arguments.",
+            "The calls so far of what is mocked: `http`, `exec`, a host function or the name of a \
+             tool; each with its arguments.",
             calls,
         )
         .example(json!({"target": "http"}), json!([]))

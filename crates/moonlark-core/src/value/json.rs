@@ -190,7 +190,7 @@ fn not_json_number(float: f64, path: &Path) -> Problem {
         _ => "-infinity",
     };
     Problem::tool_error(format!("{path} is {name}, which JSON cannot hold"))
-        .hint("return nil or a string instead")
+        .hint("leave it out, or return a string instead")
 }
 
 fn not_text(path: &Path) -> Problem {

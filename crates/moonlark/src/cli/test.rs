@@ -178,7 +178,8 @@ async fn in_time<T>(call: &Call, work: impl Future<Output = Result<T>>) -> Resul
     let timeout = call.limits().timeout;
     tokio::time::timeout_at(call.deadline(), work).await.unwrap_or_else(|_| {
         let seconds = moonlark_core::limits::seconds(timeout);
-        Err(Problem::new(moonlark_core::Code::Timeout, format!("it took more than {seconds}")))
+        let message = format!("the test timed out after {seconds}");
+        Err(Problem::new(moonlark_core::Code::Timeout, message))
     })
 }
 
