@@ -417,6 +417,37 @@ fn a_call_that_is_given_up_leaves_no_process_behind() {
 }
 
 #[test]
+fn an_extension_whose_calls_all_wait_holds_up_nobody_else() {
+    let waits = "def wait(params):\n    sleep(60)\n\ndef describe_extension():\n    return Extension(name = 'waits', tools = [Tool(name = 'wait', handler = wait)])\n";
+    let quick = "def describe_extension():\n    return Extension(name = 'quick', tools = [Tool(name = 'quick', handler = lambda params: 1)])\n";
+    let project =
+        Project::new(&[("extensions/waits.star", waits), ("extensions/quick.star", quick)]);
+    let server = std::sync::Arc::new(project.serve());
+    // More than there are processes; nobody waits for their answers.
+    for _ in 0..80 {
+        let server = server.clone();
+        std::thread::spawn(move || {
+            let address = server.address.clone();
+            drop(server);
+            let mut stream = std::net::TcpStream::connect(address).unwrap();
+            let request = "POST /tools/wait HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
+            std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+            // Until the server ends.
+            let _ = std::io::Read::read(&mut stream, &mut [0; 1]);
+        });
+    }
+    // As many as may wait at once do.
+    let started = std::time::Instant::now();
+    while children(server.pid()).len() < 16 {
+        assert!(started.elapsed() < PATIENCE, "the calls never began");
+        assert_eq!(server.post("quick", &json!({})), (200, json!({"result": 1})));
+    }
+    for _ in 0..20 {
+        assert_eq!(server.post("quick", &json!({})), (200, json!({"result": 1})));
+    }
+}
+
+#[test]
 fn a_loop_is_stopped_by_its_steps_and_by_its_memory() {
     let text = "def count(params):\n    for _ in range(params['n']):\n        pass\n    return 'done'\n\ndef grow(params):\n    l = []\n    for i in range(1000000):\n        l.append('x' * 100 + str(i))\n\ndef describe_extension():\n    n = ToolParameter('n', 'integer', default = 1)\n    return Extension(name = 'x', tools = [Tool(name = 'count', parameters = [n], handler = count), Tool(name = 'grow', handler = grow)])\n";
     let project = Project::new(&[

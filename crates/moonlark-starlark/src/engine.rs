@@ -10,7 +10,7 @@ use moonlark_core::module::Function;
 use moonlark_core::tool::BoxFuture;
 use moonlark_core::{Call, Level, Module, Problem, Result, Value};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::process::Process;
 pub(crate) use crate::wire::Script;
@@ -18,6 +18,11 @@ use crate::wire::{Job, Kind, Order, Report};
 
 /// Processes at once. More calls than that wait for their turn.
 const MOST: usize = 64;
+/// Of those, for one extension: its calls wait for each other before anybody
+/// else's do.
+pub(crate) const MOST_OF_ONE: usize = 16;
+/// Extensions that load at once: more would only start more processes.
+const LOADS: usize = 4;
 /// Processes kept when nothing runs.
 const IDLE: usize = 4;
 /// Processes kept ready for the next call.
@@ -34,6 +39,7 @@ struct Inner {
     idle: Mutex<Vec<Process>>,
     starting: AtomicUsize,
     turns: Semaphore,
+    loads: Semaphore,
     units: AtomicU64,
 }
 
@@ -46,6 +52,7 @@ impl Starlark {
             idle: Mutex::default(),
             starting: AtomicUsize::new(0),
             turns: Semaphore::new(MOST),
+            loads: Semaphore::new(LOADS),
             units: AtomicU64::new(0),
         }))
     }
@@ -53,6 +60,11 @@ impl Starlark {
     /// A version of a script, which workers that have loaded it can keep.
     pub(crate) fn script(&self, folder: String, main: String) -> Script {
         Script { unit: self.0.units.fetch_add(1, Ordering::Relaxed), folder, main }
+    }
+
+    /// One of the places for extensions that load.
+    pub(crate) async fn turn_to_load(&self) -> Option<SemaphorePermit<'_>> {
+        self.0.loads.acquire().await.ok()
     }
 
     /// Do one job in a worker. Dropping the future kills the worker.

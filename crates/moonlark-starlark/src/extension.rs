@@ -9,7 +9,9 @@ use moonlark_core::tool::{Body, Scope, Source, SourceKind, Tool};
 use moonlark_core::value::Object;
 use moonlark_core::{Call, Caller, Code, Gateway, Problem, Result, Value};
 
-use crate::engine::{Script, Starlark};
+use tokio::sync::Semaphore;
+
+use crate::engine::{MOST_OF_ONE, Script, Starlark};
 use crate::wire::{Kind, MAX_FILES};
 
 /// An extension as found on disk.
@@ -44,6 +46,8 @@ impl Starlark {
         let shown = format!("{folder}/{main}");
         let snapshot = Snapshot::new(files, MAX_FILES);
         let script = Arc::new(self.script(folder, main));
+        // Before the clock starts.
+        let _turn = self.turn_to_load().await;
         let call = gateway.scoped(Caller::new("load"), loading);
         let recording = snapshot.reader();
         let describing = self.run(&call, &script, Kind::Describe, &recording);
@@ -52,7 +56,8 @@ impl Starlark {
             Err(_) => Err(Problem::new(Code::Timeout, "")),
         };
         let texts = snapshot.loaded();
-        let unit = Unit { engine: self.clone(), script, files: snapshot.replay() };
+        let turns = Semaphore::new(MOST_OF_ONE);
+        let unit = Unit { engine: self.clone(), script, files: snapshot.replay(), turns };
         let loaded = described
             .and_then(|described| unit.into_tools(described, &shown, scope))
             .map_err(|problem| authored::at_load(problem, &shown, "a handler"));
@@ -65,6 +70,7 @@ struct Unit {
     engine: Starlark,
     script: Arc<Script>,
     files: Files,
+    turns: Semaphore,
 }
 
 impl Unit {
@@ -109,5 +115,6 @@ async fn call_handler(unit: Arc<Unit>, handler: usize, call: Call, args: Value) 
     };
     let context = Value::object([("config", config), ("caller", caller)]);
     let kind = Kind::Call { handler, args, context };
+    let _turn = unit.turns.acquire().await;
     unit.engine.run(&call, &unit.script, kind, &unit.files).await
 }

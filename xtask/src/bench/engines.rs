@@ -52,7 +52,8 @@ def describe_extension():
 
 const WORLD: &str = r#"
 def world(params):
-    return {"echo": str(fs.exists("nothing"))}
+    log.debug("asked")
+    return {"echo": params["message"]}
 
 def describe_extension():
     return Extension(name = "world", tools = [Tool(name = "world", parameters = [ToolParameter("message", "string")], handler = world)])

@@ -61,7 +61,11 @@ pub(super) fn harden() {
     unsafe {
         libc::setrlimit(libc::RLIMIT_CORE, &none);
         #[cfg(target_os = "linux")]
-        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            // Whatever else the server itself inherited: not a script's.
+            libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0);
+        }
     }
 }
 
