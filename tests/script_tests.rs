@@ -203,7 +203,10 @@ fn filters_junit_and_exit_codes_are_for_ci() {
         std::fs::create_dir_all(project.path("empty")).unwrap();
         let run = project.run(args);
         assert_eq!(run.status.code(), Some(1), "{args:?}");
-        assert!(String::from_utf8_lossy(&run.stderr).starts_with("error[bad_request]: no test was found"));
+        assert!(
+            String::from_utf8_lossy(&run.stderr)
+                .starts_with("error[bad_request]: no test was found")
+        );
     }
     assert_eq!(project.run(&["test", "--allow", "everything"]).status.code(), Some(2));
     // A file that does not load is a failure too.
@@ -217,7 +220,10 @@ fn an_extension_folder_of_its_own_needs_no_project() {
     let project = Project::new(&[
         ("elsewhere/greet.star", GREET),
         ("elsewhere/greet_test.star", GREET_TEST),
-        ("elsewhere/deep/more_test.star", "load('../greet.star', 'greet')\n\ndef test_up():\n    testing.eq(greet({'name': 'x'}), 'Hello, x')\n"),
+        (
+            "elsewhere/deep/more_test.star",
+            "load('../greet.star', 'greet')\n\ndef test_up():\n    testing.eq(greet({'name': 'x'}), 'Hello, x')\n",
+        ),
     ]);
     let run = project.run(&["test", "elsewhere", "--json"]);
     assert_eq!(outcome(&run)["passed"], json!(8), "{run:?}");
@@ -235,10 +241,8 @@ fn an_extension_folder_of_its_own_needs_no_project() {
 
 #[test]
 fn watching_runs_again_after_an_edit() {
-    let project = Project::new(&[(
-        "extensions/x_test.star",
-        "def test_x():\n    testing.eq(1, 2)\n",
-    )]);
+    let project =
+        Project::new(&[("extensions/x_test.star", "def test_x():\n    testing.eq(1, 2)\n")]);
     let mut child = moonlark()
         .args(["test", "--watch"])
         .current_dir(project.path("."))

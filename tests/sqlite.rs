@@ -42,7 +42,10 @@ fn is_root() -> bool {
 fn a_file_that_may_only_be_read_is_read_and_says_why_it_does_not_change() {
     let project = Project::new(&[
         ("tools/sql.lua", SCRIPT),
-        ("moonlark.toml", "[tools.script.sql]\npath = \"tools/sql.lua\"\nallow = [\"sql:write\"]\n"),
+        (
+            "moonlark.toml",
+            "[tools.script.sql]\npath = \"tools/sql.lua\"\nallow = [\"sql:write\"]\n",
+        ),
     ]);
     for change in ["CREATE TABLE t (a INTEGER)", "INSERT INTO t VALUES (7)"] {
         let args = json!({ "change": change }).to_string();

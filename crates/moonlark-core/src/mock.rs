@@ -43,7 +43,8 @@ impl Mocks {
     /// The arguments of the calls of `target` so far.
     pub fn calls(&self, target: &str) -> Vec<Value> {
         let state = self.0.lock();
-        let calls = state.calls.iter().filter(|(of, function, _)| of == target || function == target);
+        let calls =
+            state.calls.iter().filter(|(of, function, _)| of == target || function == target);
         calls.map(|(.., call)| call.clone()).collect()
     }
 
@@ -69,8 +70,7 @@ impl Mocks {
             facts.insert("method".to_owned(), Value::Str(method));
         }
         let fits = |mock: &&Mock| {
-            meant(mock)
-                && mock.when.iter().all(|(key, wanted)| fits(wanted, facts.get(key)))
+            meant(mock) && mock.when.iter().all(|(key, wanted)| fits(wanted, facts.get(key)))
         };
         let answer = state.mocks.iter().rev().find(fits).map(|mock| mock.answer.clone());
         let call = Value::Object(facts);
