@@ -3,9 +3,7 @@
 //! A script starts on the thread of whoever called it: most are done, or wait
 //! for the host, within microseconds, and a change of thread would cost more
 //! than they do. One that computes on is preempted and moves to a small runtime
-//! of its own, so that it cannot stall the threads that answer requests. So does
-//! one that comes while half of the callers' threads run scripts already: the
-//! other half stay free to answer.
+//! of its own, so that it cannot stall the threads that answer requests.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,9 +33,6 @@ struct Inner {
     test_prelude: OnceLock<Arc<Prelude>>,
     runtime: Option<Runtime>,
     parked: AtomicUsize,
-    /// Callers' threads that run a script right now, and how many may.
-    lent: AtomicUsize,
-    most_lent: usize,
 }
 
 impl Luau {
@@ -59,8 +54,6 @@ impl Luau {
             modules,
             runtime: Some(runtime),
             parked: AtomicUsize::new(0),
-            lent: AtomicUsize::new(0),
-            most_lent: (threads / 2).max(1),
         })))
     }
 
@@ -92,13 +85,10 @@ impl Luau {
         };
         let guard = Guard::default();
         let mut work = Box::pin(work(guard.clone()));
-        let here = std::future::poll_fn(|cx| {
-            let Some(_lent) = Lent::of(&self.0) else { return Poll::Ready(None) };
-            match work.as_mut().poll(cx) {
-                Poll::Ready(result) => Poll::Ready(Some(result)),
-                Poll::Pending if guard.was_preempted() => Poll::Ready(None),
-                Poll::Pending => Poll::Pending,
-            }
+        let here = std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending if guard.was_preempted() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
         });
         if let Some(result) = here.await {
             return result;
@@ -124,22 +114,6 @@ impl Luau {
     /// A kept VM was taken or dropped.
     pub(crate) fn unparked(&self) {
         self.0.parked.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A caller's thread, while it runs a script.
-struct Lent<'a>(&'a Inner);
-
-impl Lent<'_> {
-    fn of(engine: &Inner) -> Option<Lent<'_>> {
-        let lent = Lent(engine);
-        (engine.lent.fetch_add(1, Ordering::Relaxed) < engine.most_lent).then_some(lent)
-    }
-}
-
-impl Drop for Lent<'_> {
-    fn drop(&mut self) {
-        self.0.lent.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

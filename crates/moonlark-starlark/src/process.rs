@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use moonlark_core::limits::size;
 use moonlark_core::{Problem, Result};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
@@ -17,7 +17,8 @@ use crate::worker;
 /// Killed when it is dropped; reaped by the runtime.
 pub(crate) struct Process {
     child: Child,
-    socket: UnixStream,
+    /// Read through a buffer: a message is one system call, not two.
+    socket: BufReader<UnixStream>,
     buffer: Vec<u8>,
 }
 
@@ -44,13 +45,14 @@ impl Process {
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
-        Ok(Process { child, socket: UnixStream::from_std(ours)?, buffer: Vec::new() })
+        let socket = BufReader::new(UnixStream::from_std(ours)?);
+        Ok(Process { child, socket, buffer: Vec::new() })
     }
 
     /// None when the worker is gone.
     pub(crate) async fn send(&mut self, order: &Order) -> Result<Option<()>> {
         let frame = wire::encode(order)?;
-        Ok(self.socket.write_all(&frame).await.ok())
+        Ok(self.socket.get_mut().write_all(&frame).await.ok())
     }
 
     /// None when the worker is gone.

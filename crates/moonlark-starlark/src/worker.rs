@@ -37,6 +37,9 @@ pub const MODE: &str = "__worker";
 /// Evaluation recurses on the native stack; it is reserved, not used up.
 const STACK: usize = 512 * 1024 * 1024;
 
+/// Jobs after which a worker looks whether it has grown.
+const LOOK: u64 = 16;
+
 /// Serve jobs from the socket on stdin until it closes.
 pub fn main(modules: Vec<Module>) -> ExitCode {
     memory::harden();
@@ -50,14 +53,23 @@ pub fn main(modules: Vec<Module>) -> ExitCode {
 fn serve(modules: Vec<Module>) {
     let Some(link) = Link::on_stdin().map(std::rc::Rc::new) else { return };
     let mut units = Units::new(modules);
-    while let Some(Order::Job(job)) = link.receive() {
+    for count in 1_u64.. {
+        let Some(Order::Job(job)) = link.receive() else { return };
         let limit = job.memory;
         let done = std::panic::catch_unwind(AssertUnwindSafe(|| units.work(&link, job)));
-        memory::unlimited();
         let (reply, clean) = match done {
-            Ok(reply) => (reply, memory::is_small()),
+            // Looking costs more than most calls.
+            Ok(Ok(value)) => (Ok(value), count % LOOK != 0 || memory::is_small()),
+            Ok(Err(problem)) => {
+                // There must be enough left to say so.
+                memory::unlimited();
+                (Err(problem), memory::is_small())
+            }
             // A panic leaves the interpreter in an unknown state.
-            Err(panic) => (Err(explain(&*panic, limit)), false),
+            Err(panic) => {
+                memory::unlimited();
+                (Err(explain(&*panic, limit)), false)
+            }
         };
         link.send(&Report::Done { reply: reply.map_err(Into::into), clean });
         if !clean {

@@ -274,7 +274,7 @@ fn bare_loads(text: &str) -> Result<f64> {
     let globals = builder.build();
     let text = text.split("def describe_extension").next().unwrap_or_default();
     let own: Vec<&str> = text.lines().filter(|line| !line.starts_with("load(")).collect();
-    let own = own.join("\n");
+    let own = format!("def ToolParameter(**fields):\n    return fields\n\n{}", own.join("\n"));
     let started = Instant::now();
     for _ in 0..LOADS {
         freeze(&own, &globals)?;

@@ -118,7 +118,9 @@ pub(super) fn render(name: &str, sections: &[Section], effort: Effort) -> Result
         effort.rounds,
         effort.round.as_secs_f64()
     )?;
-    writeln!(page, "**{met} of {} goals are met.**\n", goals().count())?;
+    if goals().next().is_some() {
+        writeln!(page, "**{met} of {} goals are met.**\n", goals().count())?;
+    }
     for section in sections {
         writeln!(page, "## {}\n\n{}\n", section.title, section.about)?;
         writeln!(

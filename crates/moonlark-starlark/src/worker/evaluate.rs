@@ -86,7 +86,7 @@ impl Units {
                     self.kept.remove(0);
                 }
                 self.kept.push((job.script.unit, unit.clone()));
-                memory::limit(job.memory);
+                memory::limit_anew(job.memory);
                 unit
             }
         };

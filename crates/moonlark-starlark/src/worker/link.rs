@@ -1,7 +1,7 @@
 //! The worker's end of the socket.
 
 use std::cell::RefCell;
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixStream;
 
@@ -9,7 +9,8 @@ use moonlark_core::{Problem, Result, Value};
 
 use crate::wire::{self, MAX_FRAME, Order, Report};
 
-pub(super) struct Link(RefCell<UnixStream>);
+/// Read through a buffer: a message is one system call, not two.
+pub(super) struct Link(RefCell<BufReader<UnixStream>>);
 
 impl Link {
     /// Stdin is a socket when the engine started us; nothing else may.
@@ -19,7 +20,7 @@ impl Link {
         let socket = unsafe { UnixStream::from_raw_fd(0) };
         socket.peer_addr().ok()?;
         watch_for_the_end();
-        Some(Link(RefCell::new(socket)))
+        Some(Link(RefCell::new(BufReader::new(socket))))
     }
 
     /// None when the engine is gone.
@@ -41,7 +42,7 @@ impl Link {
             wire::encode(&Report::Done { reply: Err(problem.into()), clean: true })
         });
         if let Ok(frame) = frame
-            && self.0.borrow_mut().write_all(&frame).is_err()
+            && self.0.borrow_mut().get_mut().write_all(&frame).is_err()
         {
             gone();
         }
@@ -50,7 +51,7 @@ impl Link {
     /// Ask the engine, and wait.
     pub(super) fn ask(&self, report: &Report) -> Result<Value> {
         let frame = wire::encode(report)?;
-        if self.0.borrow_mut().write_all(&frame).is_err() {
+        if self.0.borrow_mut().get_mut().write_all(&frame).is_err() {
             gone();
         }
         match self.receive() {

@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// What the process had when it was new.
 static FRESH: AtomicUsize = AtomicUsize::new(0);
+/// What a job may take beyond what was there when the limit was set; 0 when
+/// there is no limit.
+static ALLOWED: AtomicUsize = AtomicUsize::new(0);
 
 /// A worker that has grown by this much is replaced.
 const GROWTH: usize = 32 * 1024 * 1024;
@@ -69,15 +72,25 @@ pub(super) fn harden() {
     }
 }
 
-/// Allow the job `bytes` more than there is now.
+/// Allow a job `bytes` more than there is now. When the last job was allowed as
+/// much, nothing changes: what it left is used again.
 pub(super) fn limit(bytes: usize) {
+    if ALLOWED.load(Ordering::Relaxed) != bytes {
+        limit_anew(bytes);
+    }
+}
+
+/// The same after something was loaded that is there to stay.
+pub(super) fn limit_anew(bytes: usize) {
     let now = in_use();
     let _ = FRESH.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
     set(now.saturating_add(bytes));
+    ALLOWED.store(bytes, Ordering::Relaxed);
 }
 
 pub(super) fn unlimited() {
     set(usize::MAX);
+    ALLOWED.store(0, Ordering::Relaxed);
 }
 
 /// Whether the process is about as small as when it was new.
