@@ -1152,7 +1152,7 @@ class testing:
 
     @staticmethod
     def mock_tool(name: str, returns: Any = None, when: Dict[str, Any] | None = None, error: str | None = None) -> None:
-        """Answer calls of this tool, which need not exist. The arguments that a call must have are given as `when`.
+        """Answer calls of this tool, which need not exist, or of this host function, such as `sqlite.query`. The arguments that a call must have are given as `when`.
 
         name: The tool's name.
         returns: The answer.
@@ -1174,7 +1174,7 @@ class testing:
 
     @staticmethod
     def calls(target: str) -> List[Any]:
-        """The calls so far of what is mocked: `http`, `exec` or the name of a tool; each with its arguments.
+        """The calls so far of what is mocked: `http`, `exec`, a host function or the name of a tool; each with its arguments.
 
         target: `http`, `exec` or the name of a tool.
         """
