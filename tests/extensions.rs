@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, Project, Server};
+use crate::harness::{PATIENCE, Project};
 
 /// The shapes of the seed: metadata, parameters of every type, both ways to
 /// answer, a handler that is a lambda, one that is a closure.
@@ -335,17 +335,6 @@ fn files_that_are_only_loaded_are_no_extensions() {
     assert_eq!(said, "");
 }
 
-fn wait_for(server: &Server, tool: &str, wanted: impl Fn(u16, &Value) -> bool) {
-    let started = std::time::Instant::now();
-    while started.elapsed() < PATIENCE {
-        let (status, answer) = server.post(tool, &json!({}));
-        if wanted(status, &answer) {
-            return;
-        }
-    }
-    panic!("{tool} never changed as wanted");
-}
-
 #[test]
 fn an_edit_of_a_shared_file_reloads_what_depends_on_it() {
     let main = |name: &str| {
@@ -362,10 +351,10 @@ fn an_edit_of_a_shared_file_reloads_what_depends_on_it() {
     ]);
     let server = project.serve();
     let is = |version: i64| move |_: u16, answer: &Value| answer["result"] == json!(version);
-    wait_for(&server, "one", is(1));
+    server.wait_until("one", is(1));
     project.write("extensions/lib/shared.star", "version = 2");
-    wait_for(&server, "one", is(2));
-    wait_for(&server, "two", is(2));
+    server.wait_until("one", is(2));
+    server.wait_until("two", is(2));
     // Broken: both stay as they were, and the log says where.
     project.write("extensions/lib/shared.star", "version = (");
     server.log.wait_for("the last good version stays in use");
@@ -373,12 +362,12 @@ fn an_edit_of_a_shared_file_reloads_what_depends_on_it() {
     assert!(line.contains("extensions/lib/shared.star:1"), "{line}");
     assert_eq!(server.post("two", &json!({})).1, json!({"result": 2}));
     project.write("extensions/lib/shared.star", "version = 3");
-    wait_for(&server, "two", is(3));
+    server.wait_until("two", is(3));
     // A new file, a new folder, a removed file.
     project.write("extensions/more/new.star", &alone.replace("alone", "new"));
-    wait_for(&server, "new", is(1));
+    server.wait_until("new", is(1));
     project.remove("extensions/two.star");
-    wait_for(&server, "two", |status, _| status == 404);
+    server.wait_until("two", |status, _| status == 404);
     assert_eq!(server.post("one", &json!({})).1, json!({"result": 3}));
 }
 

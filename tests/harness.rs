@@ -173,6 +173,18 @@ impl Server {
         (answer.status, answer.json())
     }
 
+    /// Call a tool until the answer is as wanted.
+    pub fn wait_until(&self, tool: &str, wanted: impl Fn(u16, &Value) -> bool) {
+        let started = Instant::now();
+        while started.elapsed() < PATIENCE {
+            let (status, answer) = self.post(tool, &json!({}));
+            if wanted(status, &answer) {
+                return;
+            }
+        }
+        panic!("{tool} never changed as wanted");
+    }
+
     pub fn get(&self, path: &str) -> Answer {
         self.request("GET", path, &[], b"")
     }

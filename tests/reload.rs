@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, Project, Server};
+use crate::harness::Project;
 
 /// A version of a script: its answer names the version twice, once from the top
 /// level and once from inside, so that a mixture would show.
@@ -16,18 +16,6 @@ fn version(name: &str, number: u64) -> String {
         "local top = {number}\ntool = {{ name = '{name}', description = 'version {number}', parameters = {{}} }}\n\
          function tool.execute() sleep(0.001) return {{ top = top, inside = {number} }} end\n"
     )
-}
-
-/// Call until the answer is as wanted.
-fn wait_until(server: &Server, tool: &str, wanted: impl Fn(u16, &Value) -> bool) {
-    let started = std::time::Instant::now();
-    while started.elapsed() < PATIENCE {
-        let (status, answer) = server.post(tool, &json!({}));
-        if wanted(status, &answer) {
-            return;
-        }
-    }
-    panic!("{tool} never changed as wanted");
 }
 
 #[test]
@@ -65,7 +53,7 @@ fn calls_never_fail_while_scripts_change_under_them() {
         } else {
             std::fs::write(project.path("tools/steady.lua"), version("steady", number)).unwrap();
         }
-        wait_until(&server, "steady", is(number));
+        server.wait_until("steady", is(number));
     }
     // Break it: the last good version stays, and the log says where.
     project.write("tools/steady.lua", "tool = {\n  name = 'steady',\n  oops oops\n}");
@@ -75,16 +63,16 @@ fn calls_never_fail_while_scripts_change_under_them() {
     assert_eq!(server.post("steady", &json!({})).1["result"]["top"], json!(10));
     // Mend it.
     project.write("tools/steady.lua", &version("steady", 11));
-    wait_until(&server, "steady", is(11));
+    server.wait_until("steady", is(11));
     // Create and remove neighbours.
     project.write("tools/new.lua", &version("new", 1));
-    wait_until(&server, "new", is(1));
+    server.wait_until("new", is(1));
     project.remove("tools/new.lua");
-    wait_until(&server, "new", |status, _| status == 404);
+    server.wait_until("new", |status, _| status == 404);
     // Rename a file: the same tool from another place, and no ghost.
     std::fs::rename(project.path("tools/other.lua"), project.path("tools/moved.lua")).unwrap();
     project.write("tools/moved.lua", &version("other", 2));
-    wait_until(&server, "other", is(2));
+    server.wait_until("other", is(2));
     let listing = server.get("/tools/list").json();
     let names: Vec<&str> = listing["tools"]
         .as_array()
@@ -138,14 +126,14 @@ fn the_configuration_is_reloaded_and_a_broken_one_changes_nothing() {
     let server = project.serve();
     let is =
         |name: &'static str| move |_: u16, answer: &Value| answer["result"]["name"] == json!(name);
-    wait_until(&server, "who", is("first"));
+    server.wait_until("who", is("first"));
     project.write("moonlark.toml", &config("second"));
-    wait_until(&server, "who", is("second"));
+    server.wait_until("who", is("second"));
     project.write("moonlark.toml", "[tools.script.who]\npath = 5\n");
     server.log.wait_for("the last good version stays in use");
     assert_eq!(server.post("who", &json!({})).1, json!({"result": {"name": "second"}}));
     project.write("moonlark.toml", &config("third"));
-    wait_until(&server, "who", is("third"));
+    server.wait_until("who", is("third"));
 }
 
 #[test]
@@ -160,11 +148,11 @@ fn a_tool_is_loaded_again_when_a_file_it_requires_changes() {
     let server = project.serve();
     let is =
         |text: &'static str| move |_: u16, answer: &Value| answer["result"]["text"] == json!(text);
-    wait_until(&server, "say", is("text 1"));
+    server.wait_until("say", is("text 1"));
     project.write("tools/lib/text.lua", "return require('./inner') .. ' 2'");
-    wait_until(&server, "say", is("text 2"));
+    server.wait_until("say", is("text 2"));
     project.write("tools/lib/inner.luau", "return 'words'");
-    wait_until(&server, "say", is("words 2"));
+    server.wait_until("say", is("words 2"));
     // A broken one leaves the last good version in use, and the log says where.
     project.write("tools/lib/inner.luau", "return\n= 'oops'");
     server.log.wait_for("the last good version stays in use");
@@ -172,10 +160,10 @@ fn a_tool_is_loaded_again_when_a_file_it_requires_changes() {
     assert!(line.contains("tools/lib/inner.luau:2"), "{line}");
     assert_eq!(server.post("say", &json!({})).1["result"]["text"], json!("words 2"));
     project.write("tools/lib/inner.luau", "return 'mended'");
-    wait_until(&server, "say", is("mended 2"));
+    server.wait_until("say", is("mended 2"));
     // A file that is looked for first may appear later.
     project.write("tools/lib/text.luau", "return 'another file'");
-    wait_until(&server, "say", is("another file"));
+    server.wait_until("say", is("another file"));
     project.remove("tools/lib/text.luau");
-    wait_until(&server, "say", is("mended 2"));
+    server.wait_until("say", is("mended 2"));
 }

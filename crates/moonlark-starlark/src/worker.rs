@@ -18,6 +18,7 @@ mod evaluate;
 mod globals;
 mod link;
 pub mod memory;
+mod native;
 mod testing;
 
 use std::io::Write as _;

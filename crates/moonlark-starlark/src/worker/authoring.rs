@@ -1,8 +1,5 @@
 //! `Extension`, `Tool` and `ToolParameter`: how an extension says what it is.
 
-use std::fmt;
-
-use allocative::Allocative;
 use moonlark_core::value::{Object, Value};
 use moonlark_core::{Problem, Result};
 use starlark::environment::GlobalsBuilder;
@@ -10,11 +7,9 @@ use starlark::eval::{Arguments, Evaluator};
 use starlark::values::list::ListRef;
 use starlark::values::structs::{AllocStruct, StructRef};
 use starlark::values::tuple::TupleRef;
-use starlark::values::{
-    Heap, NoSerialize, ProvidesStaticType, StarlarkPagablePanic, StarlarkValue, Value as Sv,
-    starlark_value,
-};
+use starlark::values::{Heap, Value as Sv};
 
+use super::native::{Body, Native};
 use super::{args, bridge};
 
 /// A description of 1 MB is a mistake.
@@ -43,37 +38,26 @@ const PARAMETER: [&str; 17] = [
 ];
 
 pub(super) fn add_to(builder: &mut GlobalsBuilder) {
-    builder.set("Extension", Constructor { name: "Extension", fields: &EXTENSION });
-    builder.set("Tool", Constructor { name: "Tool", fields: &TOOL });
-    builder.set("ToolParameter", Constructor { name: "ToolParameter", fields: &PARAMETER });
-}
-
-/// Makes a struct of its arguments; those not given are not in it.
-#[derive(Debug, ProvidesStaticType, NoSerialize, Allocative, StarlarkPagablePanic)]
-struct Constructor {
-    name: &'static str,
-    #[allocative(skip)]
-    fields: &'static [&'static str],
-}
-
-starlark::starlark_simple_value!(Constructor);
-
-impl fmt::Display for Constructor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "<function {}>", self.name)
+    for (name, fields) in
+        [("Extension", &EXTENSION[..]), ("Tool", &TOOL), ("ToolParameter", &PARAMETER)]
+    {
+        builder.set(name, Native::new(name, Constructor(fields)));
     }
 }
 
-#[starlark_value(type = "function")]
-impl<'v> StarlarkValue<'v> for Constructor {
-    fn invoke(
+/// Makes a struct of its arguments; those not given are not in it.
+#[derive(Debug)]
+struct Constructor(&'static [&'static str]);
+
+impl Body for Constructor {
+    fn call<'v>(
         &self,
-        _me: Sv<'v>,
+        name: &str,
         args: &Arguments<'v, '_>,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<Sv<'v>> {
         let heap = eval.heap();
-        Ok(heap.alloc(AllocStruct(args::collect(self.name, self.fields, args, heap)?)))
+        Ok(heap.alloc(AllocStruct(args::collect(name, self.0, args, heap)?)))
     }
 }
 

@@ -1,19 +1,14 @@
 //! `context`: what a handler with a second parameter gets.
 
-use std::fmt;
-
-use allocative::Allocative;
 use moonlark_core::Problem;
 use moonlark_core::value::{Object, Value};
 use starlark::eval::{Arguments, Evaluator};
 use starlark::values::structs::AllocStruct;
-use starlark::values::{
-    Heap, NoSerialize, ProvidesStaticType, StarlarkPagablePanic, StarlarkValue, Value as Sv,
-    starlark_value,
-};
+use starlark::values::{Heap, Value as Sv};
 
 use super::errors::raise;
 use super::globals::Session;
+use super::native::{Body, Native};
 use super::{args, bridge};
 use crate::wire::Report;
 
@@ -29,43 +24,32 @@ pub(super) fn build<'v>(heap: Heap<'v>, values: Value) -> Sv<'v> {
         ("get", Some("get"), &["id"]),
         ("sources", Some("sources"), &[]),
     ] {
-        fields.push((name.to_owned(), heap.alloc(ToolCall { name, tool, params })));
+        let function = Native::new(format!("context.{name}"), ToolCall { tool, params });
+        fields.push((name.to_owned(), heap.alloc(function)));
     }
     heap.alloc(AllocStruct(fields))
 }
 
 /// `context.call(tool, args)`, or a tool with a name of its own there.
-#[derive(Debug, ProvidesStaticType, NoSerialize, Allocative, StarlarkPagablePanic)]
+#[derive(Debug)]
 struct ToolCall {
-    name: &'static str,
     tool: Option<&'static str>,
-    #[allocative(skip)]
     params: &'static [&'static str],
 }
 
-starlark::starlark_simple_value!(ToolCall);
-
-impl fmt::Display for ToolCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "<function context.{}>", self.name)
-    }
-}
-
-#[starlark_value(type = "function")]
-impl<'v> StarlarkValue<'v> for ToolCall {
-    fn invoke(
+impl Body for ToolCall {
+    fn call<'v>(
         &self,
-        _me: Sv<'v>,
+        name: &str,
         args: &Arguments<'v, '_>,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<Sv<'v>> {
         let session = Session::of(eval)?;
         let heap = eval.heap();
-        let function = format!("context.{}", self.name);
         let mut given = Object::new();
-        for (param, value) in args::collect(&function, self.params, args, heap)? {
+        for (param, value) in args::collect(name, self.params, args, heap)? {
             if !value.is_none() {
-                let what = format!("{function}: {param}");
+                let what = format!("{name}: {param}");
                 let value = bridge::read(value, heap, &what, session.value).map_err(raise)?;
                 given.insert(param.to_owned(), value);
             }

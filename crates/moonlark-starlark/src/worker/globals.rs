@@ -1,11 +1,9 @@
 //! What a script finds: the language, the host modules, the words of an
 //! extension.
 
-use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use allocative::Allocative;
 use moonlark_core::gateway::Started;
 use moonlark_core::module::{Function, Language, Module};
 use moonlark_core::value::{Object, Value};
@@ -13,13 +11,11 @@ use moonlark_core::{Call, Problem, Result, Tool};
 use starlark::environment::{Globals, GlobalsBuilder, LibraryExtension};
 use starlark::eval::{Arguments, Evaluator};
 use starlark::values::none::NoneType;
-use starlark::values::{
-    NoSerialize, ProvidesStaticType, StarlarkPagablePanic, StarlarkValue, Value as Sv,
-    starlark_value,
-};
+use starlark::values::{ProvidesStaticType, Value as Sv};
 
 use super::errors::raise;
 use super::link::Link;
+use super::native::{Body, Native};
 use super::{args, authoring, bridge, testing};
 use crate::wire::Report;
 
@@ -69,14 +65,14 @@ pub(super) fn build(modules: &[Module], tests: bool) -> Globals {
         let functions = || module.functions.iter().zip(first..);
         if module.callable {
             for (function, id) in functions() {
-                builder.set(function.name, HostFunction::new(function, id, module.pure));
+                builder.set(function.name, HostFunction::native(function, id, module.pure));
             }
             continue;
         }
         builder.namespace(module.name, |builder| {
             for (function, id) in functions() {
                 if !testing::set(builder, function.name, &function.tool.name) {
-                    builder.set(function.name, HostFunction::new(function, id, module.pure));
+                    builder.set(function.name, HostFunction::native(function, id, module.pure));
                 }
             }
             for constant in &module.constants {
@@ -99,7 +95,7 @@ fn set_constant(builder: &mut GlobalsBuilder, name: &str, value: &Value) {
 }
 
 /// A host function as a script calls it.
-#[derive(Debug, ProvidesStaticType, NoSerialize, Allocative, StarlarkPagablePanic)]
+#[derive(Debug)]
 struct HostFunction {
     /// Its place in the list that the engine has too.
     id: usize,
@@ -107,21 +103,19 @@ struct HostFunction {
     params: Vec<(String, bool)>,
     /// Whether it runs here.
     pure: bool,
-    #[allocative(skip)]
     tool: Arc<Tool>,
 }
 
-starlark::starlark_simple_value!(HostFunction);
-
 impl HostFunction {
-    fn new(function: &Function, id: usize, pure: bool) -> Self {
+    fn native(function: &Function, id: usize, pure: bool) -> Native {
         let params = function.params.iter();
         let params = params.map(|param| (param.name.clone(), param.takes_null())).collect();
         let pure = pure && function.tool.is_instant();
-        Self { id, params, pure, tool: function.tool.clone() }
+        let tool = function.tool.clone();
+        Native::new(tool.name.clone(), Self { id, params, pure, tool })
     }
 
-    fn call(&self, session: &Session, args: Object) -> Result<Value> {
+    fn ask(&self, session: &Session, args: Object) -> Result<Value> {
         let args = Value::Object(args);
         if !self.pure {
             return session.link.ask(&Report::Host { function: self.id, args });
@@ -133,23 +127,15 @@ impl HostFunction {
     }
 }
 
-impl fmt::Display for HostFunction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "<function {}>", self.tool.name)
-    }
-}
-
-#[starlark_value(type = "function")]
-impl<'v> StarlarkValue<'v> for HostFunction {
-    fn invoke(
+impl Body for HostFunction {
+    fn call<'v>(
         &self,
-        _me: Sv<'v>,
+        name: &str,
         args: &Arguments<'v, '_>,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<Sv<'v>> {
         let session = Session::of(eval)?;
         let heap = eval.heap();
-        let name = &self.tool.name;
         let params: Vec<&str> = self.params.iter().map(|(param, _)| param.as_str()).collect();
         let takes_null =
             |name: &str| self.params.iter().any(|(param, takes)| *takes && param == name);
@@ -162,6 +148,6 @@ impl<'v> StarlarkValue<'v> for HostFunction {
                 object.insert(param.to_owned(), value);
             }
         }
-        self.call(session, object).map(|value| bridge::alloc(heap, value)).map_err(raise)
+        self.ask(session, object).map(|value| bridge::alloc(heap, value)).map_err(raise)
     }
 }

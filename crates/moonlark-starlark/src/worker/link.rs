@@ -61,10 +61,17 @@ impl Link {
     }
 }
 
+/// What tells that the other end is closed. Elsewhere than on Linux that comes
+/// unasked.
+#[cfg(target_os = "linux")]
+const CLOSED: libc::c_short = libc::POLLRDHUP;
+#[cfg(not(target_os = "linux"))]
+const CLOSED: libc::c_short = 0;
+
 /// The engine may die while a script computes; so must we.
 fn watch_for_the_end() {
     std::thread::spawn(|| {
-        let mut socket = libc::pollfd { fd: 0, events: libc::POLLRDHUP, revents: 0 };
+        let mut socket = libc::pollfd { fd: 0, events: CLOSED, revents: 0 };
         loop {
             // SAFETY: one descriptor that stays open as long as the process.
             let ready = unsafe { libc::poll(&mut socket, 1, -1) };

@@ -83,6 +83,10 @@ pub(super) fn limit(bytes: usize) {
 /// The same after something was loaded that is there to stay.
 pub(super) fn limit_anew(bytes: usize) {
     let now = in_use();
+    // Where the system does not tell, there is nothing to limit from.
+    if now == 0 {
+        return;
+    }
     let _ = FRESH.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
     set(now.saturating_add(bytes));
     ALLOWED.store(bytes, Ordering::Relaxed);

@@ -1,52 +1,35 @@
 //! The functions of `testing` that take or give functions, which no value is.
 
-use std::fmt;
-
-use allocative::Allocative;
 use moonlark_core::{Code, Problem, Value};
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::{Arguments, Evaluator};
-use starlark::values::{
-    NoSerialize, ProvidesStaticType, StarlarkPagablePanic, StarlarkValue, Value as Sv,
-    starlark_value,
-};
+use starlark::values::Value as Sv;
 
 use super::errors::{self, raise};
 use super::globals::Session;
+use super::native::{Body, Native};
 use super::{args, bridge, context};
 
 /// Put the function `name` into the module, if it is one of those here.
 pub(super) fn set(builder: &mut GlobalsBuilder, name: &str, full_name: &str) -> bool {
     match full_name {
-        "testing.raises" => builder.set(name, Special::Raises),
-        "testing.context" => builder.set(name, Special::Context),
+        "testing.raises" => builder.set(name, Native::new(full_name, Special::Raises)),
+        "testing.context" => builder.set(name, Native::new(full_name, Special::Context)),
         _ => return false,
     }
     true
 }
 
-#[derive(Debug, ProvidesStaticType, NoSerialize, Allocative, StarlarkPagablePanic)]
+#[derive(Debug)]
 enum Special {
     Raises,
     Context,
 }
 
-starlark::starlark_simple_value!(Special);
-
-impl fmt::Display for Special {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Special::Raises => "<function testing.raises>",
-            Special::Context => "<function testing.context>",
-        })
-    }
-}
-
-#[starlark_value(type = "function")]
-impl<'v> StarlarkValue<'v> for Special {
-    fn invoke(
+impl Body for Special {
+    fn call<'v>(
         &self,
-        _me: Sv<'v>,
+        _name: &str,
         args: &Arguments<'v, '_>,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<Sv<'v>> {

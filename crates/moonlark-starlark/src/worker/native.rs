@@ -1,0 +1,53 @@
+//! Functions that scripts call and Rust answers.
+
+use std::fmt;
+
+use allocative::Allocative;
+use starlark::eval::{Arguments, Evaluator};
+use starlark::values::{
+    NoSerialize, ProvidesStaticType, StarlarkPagablePanic, StarlarkValue, Value, starlark_value,
+};
+
+/// What is behind such a function.
+pub(super) trait Body: fmt::Debug + Send + Sync + 'static {
+    fn call<'v>(
+        &self,
+        name: &str,
+        args: &Arguments<'v, '_>,
+        eval: &mut Evaluator<'v, '_, '_>,
+    ) -> starlark::Result<Value<'v>>;
+}
+
+#[derive(Debug, ProvidesStaticType, NoSerialize, Allocative, StarlarkPagablePanic)]
+pub(super) struct Native {
+    /// As messages call it: `http.get`.
+    name: String,
+    #[allocative(skip)]
+    body: Box<dyn Body>,
+}
+
+starlark::starlark_simple_value!(Native);
+
+impl Native {
+    pub(super) fn new(name: impl Into<String>, body: impl Body) -> Self {
+        Self { name: name.into(), body: Box::new(body) }
+    }
+}
+
+impl fmt::Display for Native {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<function {}>", self.name)
+    }
+}
+
+#[starlark_value(type = "function")]
+impl<'v> StarlarkValue<'v> for Native {
+    fn invoke(
+        &self,
+        _me: Value<'v>,
+        args: &Arguments<'v, '_>,
+        eval: &mut Evaluator<'v, '_, '_>,
+    ) -> starlark::Result<Value<'v>> {
+        self.body.call(&self.name, args, eval)
+    }
+}
