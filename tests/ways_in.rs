@@ -55,6 +55,71 @@ function ways.leak(context) return { said = context.config.api_token } end
 function tool.execute(params, context) return ways[params.how](context) end
 "#;
 
+/// The same three tools in Starlark.
+const STAR: &str = r#"
+def echo(params):
+    said = params["message"] * params["times"]
+    answer = {"echo": said.upper() if params["loud"] else said, "style": params["style"]}
+    if "extra" in params:
+        answer["extra"] = params["extra"]
+    return answer
+
+def mirror(params):
+    return params.get("value")
+
+def spin():
+    for _ in range(2000000000):
+        for _ in range(2000000000):
+            pass
+
+def cycle():
+    value = {}
+    value["self"] = value
+    return value
+
+def fail_somehow(params, context):
+    how = params["how"]
+    if how == "error":
+        fail("customer not found")
+    if how == "slow":
+        spin()
+    if how == "sleep":
+        sleep(100)
+    if how == "denied":
+        http.get("http://127.0.0.1:1/")
+    if how == "env":
+        return env.get("HOME")
+    if how == "call":
+        return context.call("echo", {"message": "x"})
+    if how == "search":
+        return context.search("x")
+    if how == "cycle":
+        return cycle()
+    if how == "func":
+        return {"a": [print]}
+    if how == "nan":
+        return {"n": float("nan")}
+    if how == "bytes":
+        return {"raw": base64.decode("/w==")}
+    if how == "secret":
+        fail("token is " + context.config["api_token"])
+    return {"said": context.config["api_token"]}
+
+def describe_extension():
+    deep = ToolParameter("deep", "number", default = 1.5)
+    return Extension(name = "star", tools = [
+        Tool("star_echo", "Echoes back the input message", [
+            ToolParameter("message", "string", True),
+            ToolParameter("loud", "boolean", default = False),
+            ToolParameter("times", "integer", default = 1, minimum = 1, maximum = 3),
+            ToolParameter("style", "string", default = "plain", enum = ["plain", "fancy"]),
+            ToolParameter("extra", "object", properties = [deep]),
+        ], echo),
+        Tool("star_mirror", "", {"type": "object", "properties": {"value": {}}}, mirror),
+        Tool("star_fail", "", [ToolParameter("how", "string", True)], fail_somehow),
+    ])
+"#;
+
 const CONFIG: &str = r#"
 [tools.script.create_jira_ticket]
 path = "tools/create-jira-ticket.lua"
@@ -66,6 +131,10 @@ allow = ["net:127.0.0.1:PORT"]
 
 [tools.script.fail]
 path = "tools/fail.lua"
+timeout = 0.5
+api_token = "hunter2hunter2"
+
+[extensions.script.star]
 timeout = 0.5
 api_token = "hunter2hunter2"
 "#;
@@ -104,7 +173,46 @@ enum Expected {
 }
 use Expected::{Problem, Result};
 
-fn table() -> Vec<(&'static str, Value, Expected)> {
+type Row = (&'static str, Value, Expected);
+
+/// Every row, and for the tools that are there in Starlark too, what their
+/// twins answer: the same, but for places and names.
+fn table() -> Vec<Row> {
+    let mut rows = lua_table();
+    rows.extend(lua_table().into_iter().filter_map(twin));
+    rows
+}
+
+fn twin((tool, args, expected): Row) -> Option<Row> {
+    let twin = match tool {
+        "echo" => "star_echo",
+        "mirror" => "star_mirror",
+        "fail" => "star_fail",
+        _ => return None,
+    };
+    // What only Lua has: capitals of ASCII alone, errors without a place or
+    // that are tables, indexing nil, tables that are lists and objects at once.
+    let only_lua = ["plain", "table", "index", "mixed"];
+    if args["how"].as_str().is_some_and(|how| only_lua.contains(&how)) || args["times"] == 2 {
+        return None;
+    }
+    let expected = match expected {
+        Result(value) => Result(value),
+        Problem(code, message) => Problem(code, in_starlark(message, &args).leak()),
+    };
+    Some((twin, args, expected))
+}
+
+fn in_starlark(message: &str, args: &Value) -> String {
+    let message = message.replace("tool 'fail'", "tool 'star_fail'").replace("a table", "a value");
+    let Some(rest) = message.strip_prefix("tools/fail.lua:") else { return message };
+    // The line after the one that asks for this way to fail.
+    let asks = format!("if how == {}:", args["how"]);
+    let line = STAR.trim_start().lines().position(|line| line.trim() == asks).unwrap() + 2;
+    format!("extensions/star.star:{line}:{}", rest.split_once(':').unwrap().1)
+}
+
+fn lua_table() -> Vec<Row> {
     vec![
         ("echo", json!({"message": "hi"}), Result(json!({"echo": "hi", "style": "plain"}))),
         (
@@ -318,6 +426,7 @@ fn project(port: u16) -> Project {
         ("tools/mirror.luau", MIRROR),
         ("tools/fail.lua", FAIL.trim_start()),
         ("tools/create-jira-ticket.lua", &jira),
+        ("extensions/star.star", STAR.trim_start()),
     ])
 }
 
