@@ -22,6 +22,7 @@ const CHECKS: &[&str] = &[
     "call",
     "validated_call",
     "refused_call",
+    "content_call",
     "unknown_tool",
     "log_messages",
     "progress",
@@ -81,6 +82,7 @@ fn project() -> Project {
     Project::new(&[
         ("moonlark.toml", include_str!("clients/project/moonlark.toml")),
         ("tools/linger.lua", include_str!("clients/project/tools/linger.lua")),
+        ("extensions/gallery.star", include_str!("clients/project/extensions/gallery.star")),
         ("tools/countdown.lua", include_str!("../examples/tools/countdown.lua")),
         ("tools/echo.lua", include_str!("../examples/tools/echo.lua")),
         ("tools/text_stats.lua", include_str!("../examples/tools/text_stats.lua")),

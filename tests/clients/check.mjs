@@ -154,6 +154,12 @@ function checks(sdk, client, version) {
 
         refused_call: () => expect(EXPECTED.refused_call),
 
+        // A Starlark extension answers with content of every kind.
+        async content_call() {
+            const { content } = await sdk.call(client, { name: 'picture', arguments: {} });
+            assert.deepEqual(content, EXPECTED.content);
+        },
+
         async unknown_tool() {
             await assert.rejects(sdk.call(client, { name: 'nope', arguments: {} }), error => {
                 assert.equal(error.code, -32602);

@@ -77,6 +77,7 @@ class Check:
                 self.call,
                 self.validated_call,
                 self.refused_call,
+                self.content_call,
                 self.unknown_tool,
                 self.log_messages,
                 self.progress,
@@ -113,6 +114,13 @@ class Check:
 
     async def refused_call(self):
         await self.expect("refused_call")
+
+    async def content_call(self):
+        """A Starlark extension answers with content of every kind."""
+        result = await self.client.call_tool("picture", {})
+        blocks = [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content]
+        equal(blocks, EXPECTED["content"])
+        equal(result.is_error, False)
 
     async def expect(self, name: str):
         asked = EXPECTED[name]
