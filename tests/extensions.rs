@@ -437,6 +437,29 @@ fn an_extension_whose_calls_all_wait_holds_up_nobody_else() {
 }
 
 #[test]
+fn extensions_that_call_each_other_do_not_wait_for_each_other() {
+    let text = "def down(params, context):\n    if params['n'] == 0:\n        return 0\n    return 1 + context.call('down', {'n': params['n'] - 1})\n\ndef describe_extension():\n    return Extension(name = 'x', tools = [Tool(name = 'down', parameters = [ToolParameter('n', 'integer', True)], handler = down)])\n";
+    let project = Project::new(&[
+        ("extensions/x.star", text),
+        ("moonlark.toml", "[extensions.script.x]\nallow = [\"tool:down\"]\n"),
+    ]);
+    let server = std::sync::Arc::new(project.serve());
+    // As many at once as one extension may have, each with two more below it.
+    let calls: Vec<_> = (0..16)
+        .map(|_| {
+            let server = server.clone();
+            std::thread::spawn(move || server.post("down", &json!({"n": 2})))
+        })
+        .collect();
+    for call in calls {
+        assert_eq!(call.join().unwrap(), (200, json!({"result": 2})));
+    }
+    let (_, answer) = server.post("down", &json!({"n": 20}));
+    let message = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("tools call each other more than 16 levels deep"), "{answer}");
+}
+
+#[test]
 fn a_loop_is_stopped_by_its_steps_and_by_its_memory() {
     let text = "def count(params):\n    for _ in range(params['n']):\n        pass\n    return 'done'\n\ndef grow(params):\n    l = []\n    for i in range(1000000):\n        l.append('x' * 100 + str(i))\n\ndef describe_extension():\n    n = ToolParameter('n', 'integer', default = 1)\n    return Extension(name = 'x', tools = [Tool(name = 'count', parameters = [n], handler = count), Tool(name = 'grow', handler = grow)])\n";
     let project = Project::new(&[

@@ -21,6 +21,14 @@ const MOST: usize = 64;
 /// Of those, for one extension: its calls wait for each other before anybody
 /// else's do.
 pub(crate) const MOST_OF_ONE: usize = 16;
+/// More processes, for what extensions call: were they to wait for a turn, all
+/// turns could be held by callers that wait.
+const MOST_INSIDE: usize = 64;
+
+tokio::task_local! {
+    /// Set while a call is answered that a Starlark script made.
+    static INSIDE: ();
+}
 /// Extensions that load at once: more would only start more processes.
 const LOADS: usize = 4;
 /// Processes kept when nothing runs.
@@ -39,6 +47,7 @@ struct Inner {
     idle: Mutex<Vec<Process>>,
     starting: AtomicUsize,
     turns: Semaphore,
+    inside: Semaphore,
     loads: Semaphore,
     units: AtomicU64,
 }
@@ -52,6 +61,7 @@ impl Starlark {
             idle: Mutex::default(),
             starting: AtomicUsize::new(0),
             turns: Semaphore::new(MOST),
+            inside: Semaphore::new(MOST_INSIDE),
             loads: Semaphore::new(LOADS),
             units: AtomicU64::new(0),
         }))
@@ -75,9 +85,7 @@ impl Starlark {
         kind: Kind,
         files: &Files,
     ) -> Result<Value> {
-        let Ok(_turn) = self.0.turns.acquire().await else {
-            return Err(Problem::internal("the engine has stopped"));
-        };
+        let _turn = self.turn().await?;
         let limits = call.limits();
         let job = Job {
             script: script.clone(),
@@ -101,10 +109,21 @@ impl Starlark {
                     }
                     return reply.map_err(Problem::from);
                 }
-                report => self.answer(call, report, files).await,
+                report => INSIDE.scope((), self.answer(call, report, files)).await,
             };
             order = Order::Answer(answer.map_err(Into::into));
         }
+    }
+
+    async fn turn(&self) -> Result<SemaphorePermit<'_>> {
+        if is_inside() {
+            return self.0.inside.try_acquire().map_err(|_| {
+                Problem::unavailable("too many extensions call each other at the moment")
+                    .hint("try again, or load() the other extension's functions instead")
+            });
+        }
+        let turn = self.0.turns.acquire().await;
+        turn.map_err(|_| Problem::internal("the engine has stopped"))
     }
 
     /// What the script asked for, by the gateway.
@@ -162,6 +181,11 @@ impl Starlark {
             }
         });
     }
+}
+
+/// Whether this is part of a call that a Starlark script made.
+pub(crate) fn is_inside() -> bool {
+    INSIDE.try_with(|()| ()).is_ok()
 }
 
 /// All host functions in the order by which worker and engine number them.
