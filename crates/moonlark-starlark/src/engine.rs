@@ -1,8 +1,9 @@
 //! The Starlark engine: worker processes, kept ready, one job at a time each.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use moonlark_core::files::Files;
 use moonlark_core::gateway::Started;
@@ -31,9 +32,11 @@ tokio::task_local! {
 }
 /// Extensions that load at once: more would only start more processes.
 const LOADS: usize = 4;
-/// Processes kept when nothing runs.
-const IDLE: usize = 4;
-/// Processes kept ready for the next call.
+/// Processes kept for the next calls.
+const KEPT: usize = 16;
+/// How long, when no call comes.
+const REST: Duration = Duration::from_secs(30);
+/// Processes always kept ready.
 const READY: usize = 1;
 
 /// Cheap to clone; all clones are the same engine.
@@ -44,7 +47,10 @@ struct Inner {
     /// Our own binary.
     program: PathBuf,
     functions: Vec<Function>,
-    idle: Mutex<Vec<Process>>,
+    /// Last used last, with when that was.
+    idle: Mutex<Vec<(Process, Instant)>>,
+    /// Somebody looks after those that are not needed any more.
+    tidying: AtomicBool,
     starting: AtomicUsize,
     turns: Semaphore,
     inside: Semaphore,
@@ -59,6 +65,7 @@ impl Starlark {
             program,
             functions: functions(modules).cloned().collect(),
             idle: Mutex::default(),
+            tidying: AtomicBool::new(false),
             starting: AtomicUsize::new(0),
             turns: Semaphore::new(MOST),
             inside: Semaphore::new(MOST_INSIDE),
@@ -151,7 +158,7 @@ impl Starlark {
     fn take(&self) -> Result<Process> {
         let kept = self.0.idle.lock().pop();
         let worker = match kept {
-            Some(worker) => worker,
+            Some((worker, _)) => worker,
             None => Process::start(&self.0.program)?,
         };
         self.prepare();
@@ -160,8 +167,11 @@ impl Starlark {
 
     fn give_back(&self, worker: Process) {
         let mut idle = self.0.idle.lock();
-        if idle.len() < IDLE {
-            idle.push(worker);
+        if idle.len() < KEPT {
+            idle.push((worker, Instant::now()));
+        }
+        if idle.len() > READY && !self.0.tidying.swap(true, Ordering::Relaxed) {
+            tokio::spawn(tidy(Arc::downgrade(&self.0)));
         }
     }
 
@@ -180,6 +190,25 @@ impl Starlark {
                 engine.give_back(worker);
             }
         });
+    }
+}
+
+/// End processes that nobody has needed for a while.
+async fn tidy(engine: Weak<Inner>) {
+    loop {
+        tokio::time::sleep(REST).await;
+        let Some(engine) = engine.upgrade() else { return };
+        let mut idle = engine.idle.lock();
+        let spare = idle.len().saturating_sub(READY);
+        let rested = idle.iter().take(spare).take_while(|(_, since)| since.elapsed() >= REST);
+        let rested = rested.count();
+        let ended: Vec<_> = idle.drain(..rested).collect();
+        if idle.len() <= READY {
+            engine.tidying.store(false, Ordering::Relaxed);
+            drop(idle);
+            drop(ended);
+            return;
+        }
     }
 }
 
