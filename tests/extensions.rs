@@ -373,7 +373,7 @@ fn an_edit_of_a_shared_file_reloads_what_depends_on_it() {
 
 #[test]
 fn a_call_that_is_given_up_leaves_no_process_behind() {
-    let spin = "def spin(params):\n    for _ in range(2000000000):\n        for _ in range(2000000000):\n            pass\n\ndef describe_extension():\n    return Extension(name = 'spin', tools = [Tool(name = 'spin', handler = spin)])\n";
+    let spin = "def spin(params):\n    for _ in range(2000000000):\n        for _ in range(2000000000):\n            pass\n\ndef describe_extension():\n    return Extension(name = 'spin', tools = [Tool(name = 'spin', handler = spin), Tool(name = 'calm', handler = lambda params: 1)])\n";
     let project = Project::new(&[
         ("extensions/spin.star", spin),
         ("moonlark.toml", "[extensions.script.spin]\ntimeout = 0.3\n"),
@@ -391,6 +391,12 @@ fn a_call_that_is_given_up_leaves_no_process_behind() {
         assert!(started.elapsed() < PATIENCE, "workers still run: {:?}", busy(server.pid()));
         std::thread::yield_now();
     }
+    // A worker that somebody kills while it waits is replaced.
+    for worker in children(server.pid()) {
+        // SAFETY: sends a signal to a process of this test's own server.
+        unsafe { libc::kill(worker as i32, libc::SIGKILL) };
+    }
+    assert_eq!(server.post("calm", &json!({})), (200, json!({"result": 1})));
     // Killed without warning, it takes its workers along.
     let workers = children(server.pid());
     assert!(!workers.is_empty(), "a worker is kept ready");

@@ -26,10 +26,6 @@ pub(crate) const MOST_OF_ONE: usize = 16;
 /// turns could be held by callers that wait.
 const MOST_INSIDE: usize = 64;
 
-tokio::task_local! {
-    /// Set while a call is answered that a Starlark script made.
-    static INSIDE: ();
-}
 /// Extensions that load at once: more would only start more processes.
 const LOADS: usize = 4;
 /// Processes kept for the next calls.
@@ -38,6 +34,11 @@ const KEPT: usize = 16;
 const REST: Duration = Duration::from_secs(30);
 /// Processes always kept ready.
 const READY: usize = 1;
+
+tokio::task_local! {
+    /// Set while a call is answered that a Starlark script made.
+    static INSIDE: ();
+}
 
 /// Cheap to clone; all clones are the same engine.
 #[derive(Clone)]
@@ -103,11 +104,19 @@ impl Starlark {
         };
         let mut worker = self.take()?;
         let mut order = Order::Job(job);
+        let mut again = false;
         loop {
             let alive = worker.send(&order).await?.is_some();
             let report = if alive { worker.receive().await? } else { None };
             let Some(report) = report else {
-                return Err(worker.post_mortem(limits.memory).await);
+                let death = worker.post_mortem(limits.memory).await;
+                // It had asked for nothing yet, so nothing has happened.
+                if death.by_others && !again && matches!(order, Order::Job(_)) {
+                    again = true;
+                    worker = Process::start(&self.0.program)?;
+                    continue;
+                }
+                return Err(death.problem);
             };
             let answer = match report {
                 Report::Done { reply, clean } => {

@@ -1,10 +1,12 @@
 //! One worker process, as the engine sees it.
 
 use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use libc::SIGKILL;
 use moonlark_core::limits::size;
 use moonlark_core::{Problem, Result};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
@@ -73,15 +75,21 @@ impl Process {
         report.map(Some)
     }
 
-    /// Why the worker is gone, in words.
-    pub(crate) async fn post_mortem(mut self, memory: usize) -> Problem {
-        let status = match tokio::time::timeout(LAST_WORDS, self.child.wait()).await {
-            Ok(Ok(status)) if status.code() == Some(worker::OUT_OF_MEMORY) => {
-                return out_of_memory(memory);
-            }
-            Ok(Ok(status)) => status.to_string(),
-            _ => "it closed its socket".to_owned(),
+    /// Why the worker is gone.
+    pub(crate) async fn post_mortem(mut self, memory: usize) -> Death {
+        let waited = tokio::time::timeout(LAST_WORDS, self.child.wait()).await;
+        let status = waited.ok().and_then(std::io::Result::ok);
+        // We kill by dropping, and a script cannot.
+        let by_others = status.is_some_and(|status| status.signal() == Some(SIGKILL));
+        let problem = match status.and_then(|status| status.code()) {
+            Some(worker::OUT_OF_MEMORY) => out_of_memory(memory),
+            _ => self.last_words(status).await,
         };
+        Death { problem, by_others }
+    }
+
+    async fn last_words(&mut self, status: Option<ExitStatus>) -> Problem {
+        let status = status.map_or_else(|| "it closed its socket".to_owned(), |it| it.to_string());
         let mut words = Vec::new();
         if let Some(stderr) = self.child.stderr.take() {
             let _ =
@@ -97,6 +105,13 @@ impl Process {
         Problem::internal(format!("the script's process ended unexpectedly: {status}"))
             .hint("this is a defect of Moonlark: please report it with the server's log")
     }
+}
+
+/// How a worker ended.
+pub(crate) struct Death {
+    pub(crate) problem: Problem,
+    /// Killed by somebody else, or by a system that ran out of memory.
+    pub(crate) by_others: bool,
 }
 
 pub(crate) fn out_of_memory(limit: usize) -> Problem {
