@@ -333,6 +333,16 @@ fn files_that_are_only_loaded_are_no_extensions() {
         ("extensions/x_test.star", "this is not looked at"),
     ]);
     assert_eq!(said, "");
+    // One that nobody loads is a mistake, whatever it loads itself.
+    let said = problems(&[
+        ("extensions/ab.star", "load('b.star', 'x')\ny = x"),
+        ("extensions/b.star", "x = 1"),
+    ]);
+    assert!(
+        said.starts_with("error[bad_script]: the file defines no function describe_extension\n  --> extensions/ab.star\n"),
+        "{said}"
+    );
+    assert!(!said.contains("extensions/b.star"), "{said}");
 }
 
 #[test]

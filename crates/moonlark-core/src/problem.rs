@@ -254,6 +254,16 @@ impl Problem {
     }
 }
 
+/// Text from a script as a message: of bounded length.
+pub fn cut(text: &str) -> String {
+    const LONGEST: usize = 4096;
+    if text.len() <= LONGEST {
+        return text.to_owned();
+    }
+    let end = (0..=LONGEST).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}…", &text[..end])
+}
+
 /// The terminal form: `error[code]: message`, `--> place`, `hint: …`.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

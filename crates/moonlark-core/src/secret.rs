@@ -41,27 +41,33 @@ impl Secrets {
         if !self.0.is_empty() {
             problem.map_text(|text| self.redact(text).into_owned());
         }
+        if let Some(content) = &mut problem.content {
+            for block in content.blocks.iter_mut().chain(&mut content.structured) {
+                *block = self.redact_value(std::mem::take(block), &|_| true);
+            }
+        }
     }
 
     /// For results: only what is secret by its name.
     pub fn redact_result(&self, value: Value) -> Value {
-        if self.0.iter().any(|secret| secret.by_name) { self.redact_value(value) } else { value }
+        let by_name = |secret: &Secret| secret.by_name;
+        if self.0.iter().any(by_name) { self.redact_value(value, &by_name) } else { value }
     }
 
-    fn redact_value(&self, value: Value) -> Value {
-        let edit = |text: String| match redact(self.0.iter().filter(|s| s.by_name), &text) {
+    fn redact_value(&self, value: Value, which: &dyn Fn(&Secret) -> bool) -> Value {
+        let edit = |text: String| match redact(self.0.iter().filter(|it| which(it)), &text) {
             Cow::Owned(redacted) => redacted,
             Cow::Borrowed(_) => text,
         };
         match value {
             Value::Str(text) => Value::Str(edit(text)),
             Value::Array(items) => {
-                Value::Array(items.into_iter().map(|item| self.redact_value(item)).collect())
+                Value::Array(items.into_iter().map(|item| self.redact_value(item, which)).collect())
             }
             Value::Object(object) => Value::Object(
                 object
                     .into_iter()
-                    .map(|(key, item)| (edit(key), self.redact_value(item)))
+                    .map(|(key, item)| (edit(key), self.redact_value(item, which)))
                     .collect(),
             ),
             other => other,
@@ -126,5 +132,19 @@ mod tests {
             )])
         );
         assert_eq!(format!("{:?}", secrets()), "[3 secrets]");
+    }
+
+    #[test]
+    fn what_a_tool_answers_while_failing_is_redacted_like_an_error() {
+        let mut problem = Problem::tool_error("see https://jira.example");
+        problem.content = Some(Box::new(crate::content::Content {
+            blocks: vec![Value::object([("text", "see https://jira.example".into())])],
+            structured: Some("hunter22".into()),
+        }));
+        secrets().redact_problem(&mut problem);
+        let content = problem.content.unwrap();
+        assert_eq!(problem.message, "see [redacted:url]");
+        assert_eq!(content.blocks, [Value::object([("text", "see [redacted:url]".into())])]);
+        assert_eq!(content.structured, Some("[redacted:api_token]".into()));
     }
 }

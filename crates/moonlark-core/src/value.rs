@@ -14,7 +14,7 @@ use serde::de::{self, Deserialize, Deserializer};
 
 use crate::problem::Result;
 
-pub use path::{Path, shorten};
+pub use path::{Budget, Path, shorten};
 
 /// How deep a value may nest wherever it crosses a boundary.
 pub const MAX_DEPTH: usize = 128;

@@ -6,8 +6,7 @@
 //! reads as nil but is null again when it leaves.
 
 use mlua::{IntoLua, Lua, Table, Value as Lv, ffi};
-use moonlark_core::limits::size;
-use moonlark_core::value::{Object, Path, Value};
+use moonlark_core::value::{Budget, Object, Path, Value};
 use moonlark_core::{Problem, Result};
 
 /// Integers a Luau number holds exactly. Larger ones become Luau's own
@@ -86,8 +85,12 @@ impl Bridge {
 
     /// Copy a value out of the VM; `what` names it in Problems.
     pub(crate) fn read(&self, value: &Lv, what: &str, limit: usize) -> Result<Value> {
-        let mut reader =
-            Reader { bridge: self, path: Path::new(what), parents: Vec::new(), left: limit, limit };
+        let mut reader = Reader {
+            bridge: self,
+            path: Path::new(what),
+            parents: Vec::new(),
+            budget: Budget::new(limit),
+        };
         reader.read(value)
     }
 }
@@ -166,8 +169,7 @@ struct Reader<'a> {
     path: Path,
     /// The tables on the way down, to recognise a cycle.
     parents: Vec<usize>,
-    left: usize,
-    limit: usize,
+    budget: Budget,
 }
 
 impl Reader<'_> {
@@ -308,16 +310,7 @@ impl Reader<'_> {
     }
 
     fn spend(&mut self, bytes: usize) -> Result<()> {
-        match self.left.checked_sub(bytes) {
-            Some(left) => {
-                self.left = left;
-                Ok(())
-            }
-            None => {
-                Err(Problem::limit(format!("{} is larger than {}", self.path, size(self.limit)))
-                    .hint("return less, or raise limits.value"))
-            }
-        }
+        self.budget.spend(bytes, &self.path)
     }
 
     fn refuse(&self, why: String) -> Problem {

@@ -3,6 +3,7 @@
 
 use mlua::{Table, Value as Lv};
 use moonlark_core::limits::Limits;
+use moonlark_core::problem::cut;
 use moonlark_core::value::{Value, shorten};
 use moonlark_core::{Code as ProblemCode, Place, Problem};
 
@@ -10,7 +11,7 @@ use crate::bridge::Bridge;
 use crate::unit::{Code, Unit};
 use crate::vm::out_of_memory;
 
-/// Longest message taken from a script.
+/// Longest error value that is shown.
 const MESSAGE: usize = 4096;
 
 /// The Problem for an error value that nothing in the script caught.
@@ -109,14 +110,6 @@ pub(crate) fn first_line(text: &str) -> String {
         .or(text.strip_prefix("syntax error: "))
         .unwrap_or(text);
     text.lines().next().unwrap_or_default().to_owned()
-}
-
-fn cut(text: &str) -> String {
-    if text.len() <= MESSAGE {
-        return text.to_owned();
-    }
-    let end = (0..=MESSAGE).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    format!("{}…", &text[..end])
 }
 
 /// What to write instead, for the spellings that real Lua 5.4 scripts use.

@@ -253,9 +253,8 @@ impl Project {
 
 /// A file that is no extension and that no extension loads is a mistake.
 fn is_idle(path: &Path, file: &str, entry: &Entry, all: &Entries) -> Option<Problem> {
-    let (name, _) = entry.texts.iter().next().filter(|_| entry.library)?;
-    let name = entry.texts.keys().find(|name| file.ends_with(name.as_str())).unwrap_or(name);
-    let used = all.iter().any(|(other, it)| other != path && it.texts.contains_key(name));
+    let name = path.strip_prefix(&entry.folder).ok().filter(|_| entry.library)?.to_string_lossy();
+    let used = all.iter().any(|(other, it)| other != path && it.texts.contains_key(&*name));
     let problem = || {
         Problem::bad_script("the file defines no function describe_extension")
             .at(Place::file(file))

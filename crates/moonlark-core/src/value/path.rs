@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::MAX_DEPTH;
+use crate::limits::size;
 use crate::problem::{Problem, Result};
 
 /// The way down to the value being converted, for messages such as
@@ -65,6 +66,31 @@ impl fmt::Display for Path {
             }
         }
         Ok(())
+    }
+}
+
+/// The bytes that a value may still have, for whoever copies one.
+#[derive(Debug)]
+pub struct Budget {
+    left: usize,
+    limit: usize,
+}
+
+impl Budget {
+    pub fn new(limit: usize) -> Self {
+        Self { left: limit, limit }
+    }
+
+    /// Count what is at `path`, before it is copied.
+    pub fn spend(&mut self, bytes: usize, path: &Path) -> Result<()> {
+        match self.left.checked_sub(bytes) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => Err(Problem::limit(format!("{path} is larger than {}", size(self.limit)))
+                .hint("return less, or raise limits.value")),
+        }
     }
 }
 

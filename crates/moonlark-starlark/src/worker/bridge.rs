@@ -3,8 +3,7 @@
 //! Nothing is silently lost: a value round-trips, or it is a Problem with the
 //! path to it.
 
-use moonlark_core::limits::size;
-use moonlark_core::value::{Object, Path, Value};
+use moonlark_core::value::{Budget, Object, Path, Value};
 use moonlark_core::{Problem, Result};
 use starlark::values::bytes::StarlarkBytes;
 use starlark::values::dict::{AllocDict, DictRef};
@@ -34,7 +33,8 @@ pub(super) fn alloc<'v>(heap: Heap<'v>, value: Value) -> Sv<'v> {
 
 /// Copy a value out of the script; `what` names it in Problems.
 pub(super) fn read<'v>(value: Sv<'v>, heap: Heap<'v>, what: &str, limit: usize) -> Result<Value> {
-    Reader { path: Path::new(what), parents: Vec::new(), heap, left: limit, limit }.read(value)
+    Reader { path: Path::new(what), parents: Vec::new(), heap, budget: Budget::new(limit) }
+        .read(value)
 }
 
 struct Reader<'v> {
@@ -42,8 +42,7 @@ struct Reader<'v> {
     /// The values on the way down, to recognise a cycle.
     parents: Vec<Sv<'v>>,
     heap: Heap<'v>,
-    left: usize,
-    limit: usize,
+    budget: Budget,
 }
 
 impl<'v> Reader<'v> {
@@ -145,16 +144,7 @@ impl<'v> Reader<'v> {
     }
 
     fn spend(&mut self, bytes: usize) -> Result<()> {
-        match self.left.checked_sub(bytes) {
-            Some(left) => {
-                self.left = left;
-                Ok(())
-            }
-            None => {
-                Err(Problem::limit(format!("{} is larger than {}", self.path, size(self.limit)))
-                    .hint("return less, or raise limits.value"))
-            }
-        }
+        self.budget.spend(bytes, &self.path)
     }
 
     fn refuse(&self, why: &str) -> Problem {

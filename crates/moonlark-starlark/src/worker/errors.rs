@@ -1,11 +1,9 @@
 //! What a script raised, as a Problem with its place.
 
+use moonlark_core::problem::cut;
 use moonlark_core::value::shorten;
 use moonlark_core::{Code, Place, Problem};
 use starlark::ErrorKind;
-
-/// Longest message taken from a script.
-const MESSAGE: usize = 4096;
 
 /// A Problem as an error that a script cannot swallow.
 pub(super) fn raise(problem: Problem) -> starlark::Error {
@@ -67,14 +65,6 @@ fn words(error: &impl std::fmt::Display) -> String {
     let text = error.to_string();
     let text = text.strip_prefix("fail:").unwrap_or(&text).trim_start();
     cut(text.strip_prefix("Parse error: ").unwrap_or(text))
-}
-
-fn cut(text: &str) -> String {
-    if text.len() <= MESSAGE {
-        return text.to_owned();
-    }
-    let end = (0..=MESSAGE).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    format!("{}…", &text[..end])
 }
 
 /// What to write instead, for what people write from Python by habit.
