@@ -2,20 +2,13 @@
 //!
 //! Here stand the function and its documentation. [`command`] finds the program
 //! and makes its environment, [`running`] feeds it and reads what it says,
-//! [`supervised`] starts it below a process of ours, and [`supervisor`] is that
-//! process: it ends everything the command has started, whatever becomes of
-//! Moonlark.
+//! and `moonlark-child` ends everything the command has started, whatever
+//! becomes of Moonlark.
 
 #[cfg(unix)]
 mod command;
 #[cfg(unix)]
-mod ending;
-#[cfg(unix)]
 mod running;
-#[cfg(unix)]
-mod supervised;
-#[cfg(unix)]
-mod supervisor;
 
 use moonlark_core::value::Bytes;
 use moonlark_core::{Call, Module, Result, Value};
@@ -24,9 +17,6 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::args::{List, Table};
-
-#[cfg(unix)]
-pub use supervisor::supervise_if_asked;
 
 pub(crate) fn module() -> Module {
     Module::new(
@@ -112,10 +102,6 @@ async fn run(call: Call, args: Run) -> Result<Output> {
     ))
     .retryable_if(false));
 }
-
-/// Elsewhere no command is run, so nobody asks.
-#[cfg(not(unix))]
-pub fn supervise_if_asked() {}
 
 #[cfg(all(test, unix))]
 mod tests {

@@ -38,7 +38,6 @@ mod examples;
 #[cfg(test)]
 mod testing;
 
-pub use exec::supervise_if_asked;
 use moonlark_core::Module;
 
 /// Every host module, in the order the reference lists them.

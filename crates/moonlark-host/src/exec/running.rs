@@ -14,8 +14,7 @@ use moonlark_core::{Call, Code, Problem, Result};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 
-use super::ending::Ending;
-use super::supervised::{Launch, Supervised};
+use moonlark_child::{Ending, Launch, Supervised};
 use super::{Output, Run, command};
 use crate::args::fits;
 

@@ -27,11 +27,13 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus};
 use rustix::stdio::stdin;
 
-use super::ending::Ending;
-use super::supervised;
+use crate::ending::Ending;
+use crate::supervised;
 
 /// The first argument that asks for this mode.
-pub(super) const MODE: &str = "__supervise";
+pub(crate) const MODE: &str = "__supervise";
+/// What Moonlark says to have the command asked to end.
+pub(crate) const TERMINATE: u8 = b't';
 
 /// For the top of a binary's `main`, before anything else: be the supervisor if
 /// that is what this process was started for, and otherwise note that this
@@ -122,7 +124,7 @@ fn outlive(command: Pid) -> Ending {
     let below = Arc::new(Below { command, reaping: Mutex::new(()) });
     let watching = below.clone();
     let watch = move || {
-        until_nobody_asks();
+        watching.until_nobody_asks();
         let _end = watching.lock();
         watching.kill_all();
         exit(0)
@@ -149,17 +151,6 @@ fn outlive(command: Pid) -> Ending {
     }
 }
 
-/// Moonlark says nothing more; it only holds the other end.
-fn until_nobody_asks() {
-    loop {
-        match rustix::io::read(stdin(), &mut [0; 16]) {
-            Ok(0) => return,
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return,
-        }
-    }
-}
-
 /// All processes below this one.
 struct Below {
     command: Pid,
@@ -170,6 +161,24 @@ struct Below {
 impl Below {
     fn lock(&self) -> MutexGuard<'_, ()> {
         self.reaping.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Moonlark holds the other end, and may say that the command is to end.
+    fn until_nobody_asks(&self) {
+        loop {
+            match rustix::io::read(stdin(), &mut [0; 16]) {
+                Ok(0) => return,
+                Ok(_) => self.terminate(),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn terminate(&self) {
+        // Not while it may be waited for: its number could be another's by then.
+        let _here = self.lock();
+        let _ = rustix::process::kill_process_group(self.command, rustix::process::Signal::TERM);
     }
 
     /// Take away all that have ended; the command's ending, if it is among them.

@@ -1,5 +1,5 @@
 //! A process that does not outlive its handle, nor Moonlark: started below a
-//! [`supervisor`](super::supervisor), ended with all it has started when the
+//! [`supervisor`](crate::supervisor), ended with all it has started when the
 //! handle is dropped.
 
 use std::ffi::OsString;
@@ -18,33 +18,33 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
-use super::ending::{Ending, LENGTH};
-use super::supervisor::MODE;
+use crate::ending::{Ending, LENGTH};
+use crate::supervisor::{MODE, TERMINATE};
 
 /// The binary that can be a supervisor.
 static SUPERVISOR: OnceLock<PathBuf> = OnceLock::new();
 
 /// What to start.
-pub(super) struct Launch {
-    pub(super) program: PathBuf,
-    pub(super) args: Vec<OsString>,
+pub struct Launch {
+    pub program: PathBuf,
+    pub args: Vec<OsString>,
     /// All of its environment.
-    pub(super) env: Vec<(OsString, OsString)>,
+    pub env: Vec<(OsString, OsString)>,
     /// The folder it runs in: opened, so that nobody can put another there.
-    pub(super) folder: OwnedFd,
+    pub folder: OwnedFd,
     /// Give it a standard input to write to; otherwise it finds the end there.
-    pub(super) feed: bool,
+    pub feed: bool,
 }
 
-pub(super) struct Supervised {
-    pub(super) stdin: Option<pipe::Sender>,
-    pub(super) stdout: ChildStdout,
-    pub(super) stderr: ChildStderr,
-    pub(super) status: Status,
+pub struct Supervised {
+    pub stdin: Option<pipe::Sender>,
+    pub stdout: ChildStdout,
+    pub stderr: ChildStderr,
+    pub status: Status,
 }
 
 /// The line to the supervisor; when it is closed, everything ends.
-pub(super) struct Status {
+pub struct Status {
     control: UnixStream,
     process: Child,
 }
@@ -52,7 +52,7 @@ pub(super) struct Status {
 impl Supervised {
     /// Takes as long as starting a process does: not for an async thread, but
     /// within a runtime.
-    pub(super) fn start(launch: Launch) -> io::Result<Supervised> {
+    pub fn start(launch: Launch) -> io::Result<Supervised> {
         let Some(supervisor) = SUPERVISOR.get() else {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -92,15 +92,21 @@ impl Supervised {
 
 impl Status {
     /// Wait until the process has ended, and all that it left behind.
-    pub(super) async fn ended(&mut self) -> io::Result<Ending> {
+    pub async fn ended(&mut self) -> io::Result<Ending> {
         let mut report = [0; LENGTH];
         self.control.read_exact(&mut report).await?;
         self.process.wait().await?;
         Ending::from_bytes(report).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
+    /// Ask it to end: the signal that programs can act on, to all of its group.
+    pub fn terminate(&self) {
+        // If nobody reads it, there is nothing left to end.
+        let _ = self.control.try_write(&[TERMINATE]);
+    }
+
     /// End it now, and return when nothing is left.
-    pub(super) async fn kill(self) {
+    pub async fn kill(self) {
         let Status { control, mut process } = self;
         drop(control);
         // It can only fail if there is nothing to wait for.
@@ -109,7 +115,7 @@ impl Status {
 }
 
 /// This binary's `main` knows how to be a supervisor.
-pub(super) fn use_this_binary() {
+pub(crate) fn use_this_binary() {
     // Also right when the file was replaced by a newer version meanwhile.
     #[cfg(target_os = "linux")]
     let path = Some(PathBuf::from("/proc/self/exe"));

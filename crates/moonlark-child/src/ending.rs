@@ -3,10 +3,10 @@
 use std::io;
 
 /// A letter and a number.
-pub(super) const LENGTH: usize = 5;
+pub(crate) const LENGTH: usize = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
+pub enum Ending {
     Exited(i32),
     Killed { signal: i32 },
     NotStarted { errno: i32 },
@@ -14,7 +14,7 @@ pub(super) enum Ending {
 
 impl Ending {
     /// The code a shell would show.
-    pub(super) fn exit_code(self) -> i64 {
+    pub fn exit_code(self) -> i64 {
         match self {
             Ending::Exited(code) => code.into(),
             Ending::Killed { signal } => 128 + i64::from(signal),
@@ -22,11 +22,11 @@ impl Ending {
         }
     }
 
-    pub(super) fn not_started(error: &io::Error) -> Ending {
+    pub fn not_started(error: &io::Error) -> Ending {
         Ending::NotStarted { errno: error.raw_os_error().unwrap_or(0) }
     }
 
-    pub(super) fn to_bytes(self) -> [u8; LENGTH] {
+    pub fn to_bytes(self) -> [u8; LENGTH] {
         let (letter, number) = match self {
             Ending::Exited(code) => (b'e', code),
             Ending::Killed { signal } => (b'k', signal),
@@ -36,7 +36,7 @@ impl Ending {
         [letter, a, b, c, d]
     }
 
-    pub(super) fn from_bytes([letter, a, b, c, d]: [u8; LENGTH]) -> Option<Ending> {
+    pub fn from_bytes([letter, a, b, c, d]: [u8; LENGTH]) -> Option<Ending> {
         let number = i32::from_le_bytes([a, b, c, d]);
         match letter {
             b'e' => Some(Ending::Exited(number)),

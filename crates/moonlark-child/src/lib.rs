@@ -1,0 +1,15 @@
+//! Processes that do not outlive Moonlark, nor the handle they are held by.
+//!
+//! Commands of scripts and upstream servers are started through here. It knows
+//! nothing of what they are for.
+
+#![cfg(unix)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod ending;
+mod supervised;
+mod supervisor;
+
+pub use ending::Ending;
+pub use supervised::{Launch, Status, Supervised};
+pub use supervisor::supervise_if_asked;
