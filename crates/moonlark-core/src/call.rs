@@ -2,9 +2,10 @@
 //! snapshot of the catalog. Calls form a tree; limits that count (tool calls,
 //! log output) are counted at its root.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -12,11 +13,12 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::catalog::Catalog;
+use crate::client::{Client, Question};
 use crate::gateway::{Gateway, Permit};
 use crate::grant::Grants;
 use crate::limits::{Limits, MAX_CALL_DEPTH, Usage};
 use crate::mock::Mocks;
-use crate::problem::{Problem, Result};
+use crate::problem::{Code, Problem, Result};
 use crate::tool::{Scope, Tool};
 use crate::value::{Object, Value, shorten};
 
@@ -29,6 +31,8 @@ struct Inner {
     /// The tool being called; empty at the root.
     tool: String,
     scope: Arc<Scope>,
+    catalog: Arc<Catalog>,
+    /// Without the time its caller was asked for something.
     deadline: Instant,
     depth: u32,
 }
@@ -36,8 +40,10 @@ struct Inner {
 /// What the whole tree of calls shares.
 struct Root {
     gateway: Gateway,
-    catalog: Arc<Catalog>,
     caller: Caller,
+    client: Option<Arc<dyn Client>>,
+    /// How much later the deadlines are because the caller was asked, in µs.
+    asked: AtomicU64,
     usage: Usage,
     events: Option<Events>,
     progress: Mutex<Throttle>,
@@ -66,6 +72,8 @@ impl Caller {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     Log { level: Level, message: String, fields: Option<Value> },
+    /// What a source that speaks the caller's protocol logs, in its own words.
+    Relayed { level: String, logger: Option<String>, data: Value },
     Progress { done: f64, total: Option<f64>, message: Option<String> },
 }
 
@@ -95,6 +103,7 @@ impl Call {
         gateway: Gateway,
         catalog: Arc<Catalog>,
         caller: Caller,
+        client: Option<Arc<dyn Client>>,
         events: Option<Events>,
         mocks: Option<Mocks>,
         permit: Permit,
@@ -102,8 +111,9 @@ impl Call {
         Call(Arc::new(Inner {
             root: Arc::new(Root {
                 gateway,
-                catalog,
                 caller,
+                client,
+                asked: AtomicU64::new(0),
                 usage: Usage::default(),
                 events,
                 progress: Mutex::new(Throttle::default()),
@@ -112,6 +122,7 @@ impl Call {
             }),
             tool: String::new(),
             scope: Arc::default(),
+            catalog,
             // Each tool sets its own; this only has to be later than any.
             deadline: Instant::now() + Duration::from_secs(24 * 3600),
             depth: 0,
@@ -128,11 +139,12 @@ impl Call {
         if self.0.depth > 0 {
             self.0.root.usage.count_call(self.limits())?;
         }
-        let deadline = Instant::now() + tool.scope.limits.timeout;
+        let deadline = Instant::now() + tool.scope.limits.timeout - self.0.root.asked();
         Ok(Call(Arc::new(Inner {
             root: self.0.root.clone(),
             tool: tool.name.clone(),
             scope: tool.scope.clone(),
+            catalog: self.0.catalog.clone(),
             deadline: deadline.min(self.0.deadline),
             depth: self.0.depth + 1,
         })))
@@ -144,8 +156,21 @@ impl Call {
             tool: String::new(),
             deadline: Instant::now() + scope.limits.timeout,
             scope,
+            catalog: self.0.catalog.clone(),
             // Below a surface: what it calls needs a grant.
             depth: 1,
+        }))
+    }
+
+    /// The same call on a newer snapshot.
+    pub(crate) fn with_catalog(&self, catalog: Arc<Catalog>) -> Call {
+        Call(Arc::new(Inner {
+            root: self.0.root.clone(),
+            tool: self.0.tool.clone(),
+            scope: self.0.scope.clone(),
+            catalog,
+            deadline: self.0.deadline,
+            depth: self.0.depth,
         }))
     }
 
@@ -155,7 +180,7 @@ impl Call {
 
     /// The snapshot that this call, and all calls it makes, see.
     pub fn catalog(&self) -> &Arc<Catalog> {
-        &self.0.root.catalog
+        &self.0.catalog
     }
 
     /// In a test: what stands in for the world.
@@ -180,8 +205,70 @@ impl Call {
         &self.0.tool
     }
 
+    /// Moves while the caller is being asked: a person's time is not the tool's.
     pub fn deadline(&self) -> Instant {
-        self.0.deadline
+        self.0.deadline + self.0.root.asked()
+    }
+
+    /// Whoever made the call, if this one was made by it and no tool is between.
+    pub fn direct_client(&self) -> Option<&Arc<dyn Client>> {
+        self.0.root.client.as_ref().filter(|_| self.0.depth == 1)
+    }
+
+    /// Whoever is at the other end, if it can be talked to.
+    pub fn client(&self) -> Option<&Arc<dyn Client>> {
+        self.0.root.client.as_ref()
+    }
+
+    /// Whether anybody is told what happens during the call.
+    pub fn is_watched(&self) -> bool {
+        self.0.root.events.is_some()
+    }
+
+    /// Tells callers apart; 0 for those that cannot be talked to.
+    pub fn owner(&self) -> u64 {
+        self.0.root.client.as_ref().map_or(0, |client| client.owner())
+    }
+
+    /// Ask the caller for something only it has.
+    pub async fn ask(&self, question: Question) -> Result<Value> {
+        let root = &self.0.root;
+        let Some(client) = root.client.as_ref().filter(|client| client.can(&question)) else {
+            return Err(Problem::unavailable(format!(
+                "{} needs {} of the caller, which it does not offer",
+                self.tool(),
+                shorten(&question.method)
+            ))
+            .hint("call it from an MCP client that declares this capability")
+            .retryable_if(false));
+        };
+        let pause = Pause::begin(root);
+        let answer = tokio::time::timeout(PATIENCE, client.ask(question)).await;
+        drop(pause);
+        answer.unwrap_or_else(|_| {
+            Err(Problem::new(Code::Timeout, "the caller did not answer what it was asked"))
+        })
+    }
+
+    /// Whether the caller can be asked this.
+    pub fn can_ask(&self, question: &Question) -> bool {
+        self.0.root.client.as_ref().is_some_and(|client| client.can(question))
+    }
+
+    /// Pass on what a source logs in the words of the caller's protocol.
+    pub fn relay(&self, level: &str, logger: Option<&str>, data: Value) -> Result<()> {
+        let Some(events) = &self.0.root.events else { return Ok(()) };
+        let text = data.to_json_lossy().to_string();
+        self.0.root.usage.count_log(16 + text.len(), self.limits())?;
+        let data = match self.0.scope.secrets.redact(&text) {
+            Cow::Borrowed(_) => data,
+            Cow::Owned(redacted) => {
+                Value::parse_json(redacted.as_bytes()).unwrap_or(Value::from(redacted))
+            }
+        };
+        let (level, logger) = (shorten(level).into_owned(), logger.map(|it| shorten(it).into()));
+        events(Event::Relayed { level, logger, data });
+        Ok(())
     }
 
     pub fn scope(&self) -> &Arc<Scope> {
@@ -236,6 +323,40 @@ impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Call({} at depth {})", self.0.tool, self.0.depth)
     }
+}
+
+/// How long a person may take to answer.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+impl Root {
+    fn asked(&self) -> Duration {
+        Duration::from_micros(self.asked.load(Ordering::Relaxed))
+    }
+}
+
+/// The caller is being asked: deadlines are far away meanwhile, and afterwards
+/// later by as long as it took.
+struct Pause<'a> {
+    root: &'a Root,
+    begun: Instant,
+}
+
+impl<'a> Pause<'a> {
+    fn begin(root: &'a Root) -> Self {
+        root.asked.fetch_add(micros(PATIENCE), Ordering::Relaxed);
+        Self { root, begun: Instant::now() }
+    }
+}
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        let unused = PATIENCE.saturating_sub(self.begun.elapsed());
+        self.root.asked.fetch_sub(micros(unused), Ordering::Relaxed);
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// A hundred reports at once, then at most twenty a second, and only upwards,

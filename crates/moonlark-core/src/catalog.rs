@@ -3,13 +3,14 @@
 //! A catalog is built aside and published whole; nothing changes one that
 //! somebody may be looking at.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::module::Module;
 use crate::nearest::nearest;
+use crate::offers::Offers;
 use crate::problem::{Code, Place, Problem, Result};
-use crate::tool::{SourceKind, Tool};
+use crate::tool::{Shown, SourceKind, Tool};
 use crate::value::shorten;
 
 #[derive(Default)]
@@ -18,8 +19,29 @@ pub struct Catalog {
     by_name: HashMap<String, Arc<Tool>>,
     /// Scripts that stand in for a built-in.
     heirs: Vec<String>,
+    /// What agents are shown, under the names they see.
+    shown: Vec<(String, Arc<Tool>)>,
+    offers: Vec<Arc<Offers>>,
+    /// Sources that are still connecting.
+    connecting: Vec<Connecting>,
     modules: Arc<Vec<Module>>,
     problems: Vec<Problem>,
+}
+
+/// A source whose tools are not known yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connecting {
+    pub source: String,
+    /// What its tools are called with, such as `docs__`; any name may be its if
+    /// that is empty.
+    pub prefix: String,
+}
+
+impl Connecting {
+    fn may_have(&self, name: &str) -> bool {
+        let dotted = name.strip_prefix(&self.source).is_some_and(|rest| rest.starts_with('.'));
+        dotted || name.starts_with(&self.prefix)
+    }
 }
 
 impl Catalog {
@@ -34,6 +56,7 @@ impl Catalog {
         problems: Vec<Problem>,
     ) -> Catalog {
         let mut catalog = Catalog { modules, problems, ..Catalog::default() };
+        let mut shown = HashSet::new();
         let (builtin, others): (Vec<_>, Vec<_>) =
             tools.into_iter().partition(|tool| tool.source.kind == SourceKind::Builtin);
         let mut inherited = Vec::new();
@@ -54,7 +77,29 @@ impl Catalog {
         for (name, heir) in inherited {
             catalog.by_name.entry(name).or_insert(heir);
         }
+        for tool in &catalog.tools {
+            let name = match &tool.shown {
+                Shown::ByName => tool.name.clone(),
+                Shown::As(name) => free(name, |name| {
+                    shown.contains(name)
+                        || catalog.by_name.get(name).is_some_and(|it| !Arc::ptr_eq(it, tool))
+                }),
+                Shown::Not => continue,
+            };
+            shown.insert(name.clone());
+            catalog.shown.push((name, tool.clone()));
+        }
+        for (name, tool) in &catalog.shown {
+            catalog.by_name.entry(name.clone()).or_insert_with(|| tool.clone());
+        }
         catalog
+    }
+
+    /// With what the sources offer beside tools, and those that have yet to say.
+    #[must_use]
+    pub fn with_offers(mut self, offers: Vec<Arc<Offers>>, connecting: Vec<Connecting>) -> Self {
+        (self.offers, self.connecting) = (offers, connecting);
+        self
     }
 
     fn add(&mut self, tool: Arc<Tool>) {
@@ -105,6 +150,39 @@ impl Catalog {
         &self.tools
     }
 
+    /// The tools that agents are shown, under the names they see.
+    pub fn shown(&self) -> &[(String, Arc<Tool>)] {
+        &self.shown
+    }
+
+    /// What the sources offer beside tools.
+    pub fn offers(&self) -> &[Arc<Offers>] {
+        &self.offers
+    }
+
+    /// The sources that are still connecting.
+    pub fn connecting(&self) -> &[Connecting] {
+        &self.connecting
+    }
+
+    /// Whether the tool may come from a source that is still connecting.
+    pub(crate) fn awaits(&self, name: &str) -> bool {
+        !self.connecting.is_empty()
+            && !self.by_name.contains_key(name)
+            && self.connecting.iter().any(|it| it.may_have(name))
+    }
+
+    /// The Problem of a call that has waited long enough.
+    pub(crate) fn still_connecting(&self, name: &str) -> Problem {
+        let source = self.connecting.iter().find(|it| it.may_have(name));
+        let source = source.map_or("?", |it| it.source.as_str());
+        Problem::unavailable(format!(
+            "tool '{}' is not there yet: '{source}' is still connecting",
+            shorten(name)
+        ))
+        .hint("try again in a moment; `moonlark doctor` says what it waits for")
+    }
+
     pub fn modules(&self) -> &Arc<Vec<Module>> {
         &self.modules
     }
@@ -115,9 +193,15 @@ impl Catalog {
     }
 
     fn free_name(&self, name: &str) -> String {
-        (2..)
-            .map(|number| format!("{name}_{number}"))
-            .find(|candidate| !self.by_name.contains_key(candidate))
-            .unwrap_or_else(|| name.to_owned())
+        free(name, |name| self.by_name.contains_key(name))
     }
+}
+
+/// `name`, or with the first number behind it that makes it free.
+fn free(name: &str, taken: impl Fn(&str) -> bool) -> String {
+    let numbered = (2..).map(|number| format!("{name}_{number}"));
+    std::iter::once(name.to_owned())
+        .chain(numbered)
+        .find(|candidate| !taken(candidate))
+        .unwrap_or_else(|| name.to_owned())
 }

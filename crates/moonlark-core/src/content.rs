@@ -4,7 +4,7 @@
 //! over MCP; whoever wants one value (REST, the terminal, another script) gets
 //! the plain one inside it.
 
-use crate::problem::{Problem, Result};
+use crate::problem::{Problem, Result, cut};
 use crate::value::{Object, Value, shorten};
 
 /// What a tool answered.
@@ -12,6 +12,8 @@ use crate::value::{Object, Value, shorten};
 pub enum Answer {
     Value(Value),
     Content(Content),
+    /// Whatever the caller's protocol makes of it, passed on as it is.
+    Raw(Object),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +22,8 @@ pub struct Content {
     pub blocks: Vec<Value>,
     /// The result as a value, where the tool gave one beside the content.
     pub structured: Option<Value>,
+    /// What else came with it.
+    pub extra: Object,
 }
 
 /// The types of content, and the fields each needs.
@@ -46,22 +50,16 @@ impl Answer {
             check(block, &format!("result.content[{index}]"))?;
         }
         let structured = fields.swap_remove("structuredContent").filter(|it| *it != Value::Null);
-        let content = Content { blocks, structured };
-        if fields.get("isError") == Some(&Value::Bool(true)) {
-            let text = content.text();
-            let message = if text.is_empty() { "the tool failed".to_owned() } else { text };
-            let mut problem = Problem::tool_error(message);
-            problem.content = Some(Box::new(content));
-            return Err(problem);
-        }
-        Ok(Answer::Content(content))
+        let failed = fields.swap_remove("isError") == Some(Value::Bool(true));
+        Content { blocks, structured, extra: fields }.judged(failed)
     }
 
     /// The one value: what the tool gave as such, else its text, else its
     /// content as a list in which texts are plain.
     pub fn into_plain(self) -> Value {
-        let Content { mut blocks, structured } = match self {
+        let Content { mut blocks, structured, .. } = match self {
             Answer::Value(value) => return value,
+            Answer::Raw(fields) => return Value::Object(fields),
             Answer::Content(content) => content,
         };
         if let Some(structured) = structured {
@@ -80,6 +78,18 @@ impl Answer {
 }
 
 impl Content {
+    /// An answer, or the tool's own Problem if it says it has failed.
+    pub fn judged(self, failed: bool) -> Result<Answer> {
+        if !failed {
+            return Ok(Answer::Content(self));
+        }
+        let text = self.text();
+        let message = if text.is_empty() { "the tool failed".to_owned() } else { cut(&text) };
+        let mut problem = Problem::tool_error(message);
+        problem.content = Some(Box::new(self));
+        Err(problem)
+    }
+
     fn text(&self) -> String {
         self.blocks.iter().filter_map(text_of).collect::<Vec<_>>().join("\n")
     }

@@ -7,20 +7,29 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures::FutureExt;
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
 use crate::call::{Call, Caller, Events};
 use crate::catalog::Catalog;
+use crate::client::Client;
 use crate::content::Answer;
 use crate::limits::seconds;
 use crate::mock::Mocks;
+use crate::offers::Updated;
 use crate::problem::{Code, Problem, Result};
 use crate::tool::{Body, BoxFuture, Scope, SourceKind, Tool};
 use crate::value::Value;
+
+/// Updates of resources that a slow listener may be behind.
+const UPDATES: usize = 256;
+/// How long a call waits for the source of its tool to connect.
+const CONNECTING: Duration = Duration::from_secs(30);
 
 /// Cheap to clone; all clones are the same gateway.
 #[derive(Clone)]
@@ -29,6 +38,7 @@ pub struct Gateway(Arc<Inner>);
 struct Inner {
     catalog: ArcSwap<Catalog>,
     version: watch::Sender<u64>,
+    updates: broadcast::Sender<Updated>,
     running: AtomicUsize,
     /// How many calls from outside may be in progress.
     most: AtomicUsize,
@@ -45,6 +55,7 @@ impl Gateway {
         Gateway(Arc::new(Inner {
             catalog: ArcSwap::from_pointee(catalog),
             version: watch::Sender::new(1),
+            updates: broadcast::Sender::new(UPDATES),
             running: AtomicUsize::new(0),
             most: AtomicUsize::new(runs),
         }))
@@ -70,9 +81,30 @@ impl Gateway {
         self.0.version.subscribe()
     }
 
+    /// A resource of some source has changed.
+    pub fn announce(&self, updated: Updated) {
+        // Nobody may be listening.
+        let _ = self.0.updates.send(updated);
+    }
+
+    /// Every [`announce`](Self::announce) from now on.
+    pub fn updates(&self) -> broadcast::Receiver<Updated> {
+        self.0.updates.subscribe()
+    }
+
     /// Begin on behalf of a surface: takes the snapshot that this call and all
     /// calls under it will see.
     pub fn open(&self, caller: Caller, events: Option<Events>) -> Result<Call> {
+        self.open_for(caller, None, events)
+    }
+
+    /// The same, on behalf of a surface that can ask its caller.
+    pub fn open_for(
+        &self,
+        caller: Caller,
+        client: Option<Arc<dyn Client>>,
+        events: Option<Events>,
+    ) -> Result<Call> {
         let most = self.0.most.load(Ordering::Relaxed);
         let permit = Permit(Some(self.0.clone()));
         if self.0.running.fetch_add(1, Ordering::Relaxed) >= most {
@@ -84,13 +116,13 @@ impl Gateway {
             problem.retry_after = Some(1);
             return Err(problem);
         }
-        Ok(Call::root(self.clone(), self.catalog(), caller, events, None, permit))
+        Ok(Call::root(self.clone(), self.catalog(), caller, client, events, None, permit))
     }
 
     /// A call that is no tool's: what a script does while it loads.
     pub fn scoped(&self, caller: Caller, scope: Arc<Scope>) -> Call {
         // Loading is ours, not a caller's: it takes nobody's place.
-        let call = Call::root(self.clone(), self.catalog(), caller, None, None, Permit(None));
+        let call = Call::root(self.clone(), self.catalog(), caller, None, None, None, Permit(None));
         call.with_scope(scope)
     }
 
@@ -98,7 +130,8 @@ impl Gateway {
     pub fn test(&self, scope: Arc<Scope>, events: Option<Events>) -> Call {
         let mocks = Some(Mocks::default());
         let caller = Caller::new("test");
-        let call = Call::root(self.clone(), self.catalog(), caller, events, mocks, Permit(None));
+        let catalog = self.catalog();
+        let call = Call::root(self.clone(), catalog, caller, None, events, mocks, Permit(None));
         call.with_scope(scope)
     }
 
@@ -109,7 +142,20 @@ impl Gateway {
 
     /// The same, for all that the tool answers: content of any kind.
     pub async fn ask(&self, parent: &Call, name: &str, args: Value) -> Result<Answer> {
+        let waited;
+        let parent = match parent.catalog().awaits(name) {
+            false => parent,
+            true => {
+                waited = self.when_connected(parent, name).await?;
+                &waited
+            }
+        };
         let tool = parent.catalog().find(name)?;
+        self.ask_tool(parent, tool, args).await
+    }
+
+    /// The same, for a tool that is already found.
+    pub async fn ask_tool(&self, parent: &Call, tool: &Arc<Tool>, args: Value) -> Result<Answer> {
         if tool.source.kind == SourceKind::Host {
             return match self.start(parent, tool, args) {
                 Started::Done(result) => result.map(Answer::Value),
@@ -120,11 +166,36 @@ impl Gateway {
         run(call, tool.clone(), args).await
     }
 
+    /// The call as it is once the source of `name` has connected, or has not.
+    async fn when_connected(&self, parent: &Call, name: &str) -> Result<Call> {
+        let mut changes = self.subscribe();
+        let until = (Instant::now() + CONNECTING).min(parent.deadline());
+        loop {
+            changes.mark_unchanged();
+            let catalog = self.catalog();
+            if !catalog.awaits(name) {
+                return Ok(parent.with_catalog(catalog));
+            }
+            match tokio::time::timeout_at(until, changes.changed()).await {
+                Ok(Ok(())) => {}
+                _ => return Err(catalog.still_connecting(name)),
+            }
+        }
+    }
+
     /// The same for a script, by the tool's name.
     pub fn start_named(&self, parent: &Call, name: &str, args: Value) -> Started {
         // A mock stands in for a tool that need not exist.
         if let Some(answer) = parent.mocks().and_then(|mocks| mocks.answer(name, name, &args)) {
             return Started::Done(answer);
+        }
+        if parent.catalog().awaits(name) {
+            let (gateway, parent, name) = (self.clone(), parent.clone(), name.to_owned());
+            return Started::Running(Box::pin(async move {
+                let parent = gateway.when_connected(&parent, &name).await?;
+                let tool = parent.catalog().find(&name)?;
+                gateway.ask_tool(&parent, tool, args).await.map(Answer::into_plain)
+            }));
         }
         match parent.catalog().find(name) {
             Ok(tool) => self.start(parent, tool, args),
@@ -145,6 +216,10 @@ impl Gateway {
             return match &tool.body {
                 Body::Now(body) => Started::Done(body(parent, args)),
                 Body::Later(body) => Started::Running(body(parent.clone(), args)),
+                Body::Answering(body) => {
+                    let answer = body(parent.clone(), args);
+                    Started::Running(Box::pin(async { answer.await.map(Answer::into_plain) }))
+                }
             };
         }
         match admit(parent, tool, args) {
@@ -177,23 +252,28 @@ fn may_run(parent: &Call, tool: &Tool, args: Value) -> Result<(Call, Value)> {
 }
 
 async fn run(call: Call, tool: Arc<Tool>, args: Value) -> Result<Answer> {
-    let body = match &tool.body {
-        Body::Now(body) => std::future::ready(body(&call, args)).boxed(),
-        Body::Later(body) => body(call.clone(), args),
+    let secrets = &tool.scope.secrets;
+    let scripted =
+        |result: Result<Value>| result.map(|it| secrets.redact_result(it)).and_then(Answer::of);
+    let body = async {
+        match &tool.body {
+            Body::Now(body) => scripted(body(&call, args)),
+            Body::Later(body) => scripted(body(call.clone(), args).await),
+            Body::Answering(body) => {
+                body(call.clone(), args).await.map(|answer| secrets.redact_answer(answer))
+            }
+        }
     };
     // A panic anywhere below is our defect, but it must cost one call only.
     let body = AssertUnwindSafe(body).catch_unwind();
-    let result = match tokio::time::timeout_at(call.deadline(), body).await {
+    let result = match in_time(&call, body).await {
         // The engine may notice first; the words are the same.
         Ok(Ok(Err(problem)))
             if problem.code == Code::Timeout && Instant::now() >= call.deadline() =>
         {
             Err(timed_out(&tool))
         }
-        Ok(Ok(result)) => result
-            .map(|value| tool.scope.secrets.redact_result(value))
-            .and_then(Answer::of)
-            .and_then(|answer| tool.check_output(answer)),
+        Ok(Ok(result)) => result.and_then(|answer| tool.check_output(answer)),
         Ok(Err(_panic)) => {
             Err(Problem::internal(format!("tool '{}' failed inside Moonlark", tool.name))
                 .hint("this is a defect of Moonlark: please report it with the server's log"))
@@ -206,6 +286,26 @@ async fn run(call: Call, tool: Arc<Tool>, args: Value) -> Result<Answer> {
     });
     record(&call, &tool, result.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok"));
     result
+}
+
+/// Until the call's deadline, which moves when the caller is asked something.
+/// That wakes this task, since it is the one that asks.
+async fn in_time<F: Future>(call: &Call, body: F) -> Result<F::Output, ()> {
+    let mut body = std::pin::pin!(body);
+    let mut deadline = call.deadline();
+    let mut timer = std::pin::pin!(tokio::time::sleep_until(deadline));
+    std::future::poll_fn(|context| {
+        if let Poll::Ready(output) = body.as_mut().poll(context) {
+            return Poll::Ready(Ok(output));
+        }
+        let now = call.deadline();
+        if now != deadline {
+            deadline = now;
+            timer.as_mut().reset(now);
+        }
+        timer.as_mut().poll(context).map(Err)
+    })
+    .await
 }
 
 /// The Problem of a call that ran past its deadline.

@@ -8,6 +8,7 @@
 pub mod authored;
 pub mod call;
 pub mod catalog;
+pub mod client;
 pub mod content;
 pub mod files;
 pub mod gateway;
@@ -16,6 +17,7 @@ pub mod limits;
 pub mod mock;
 pub mod module;
 pub mod nearest;
+pub mod offers;
 mod params;
 pub mod problem;
 pub mod render;

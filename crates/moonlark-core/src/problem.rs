@@ -9,6 +9,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::content::Content;
+use crate::value::Value;
 
 /// One line per code: its meaning, its name here, its word on the wire. The
 /// meaning is the doc comment and the text of the reference page alike.
@@ -140,7 +141,17 @@ pub struct Problem {
     pub retry_after: Option<u64>,
     /// What the tool itself answered while failing.
     pub content: Option<Box<Content>>,
+    /// The refusal of a source that speaks the caller's protocol, as it put it.
+    pub refusal: Option<Box<Refusal>>,
     retryable: Option<bool>,
+}
+
+/// An error in the words of a protocol; only a surface that speaks it looks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refusal {
+    pub code: i64,
+    pub message: String,
+    pub data: Option<Value>,
 }
 
 /// Shorthand for what nearly every function of this crate returns.
@@ -155,6 +166,7 @@ impl Problem {
             hint: None,
             retry_after: None,
             content: None,
+            refusal: None,
             retryable: None,
         }
     }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::nearest::nearest;
 use crate::problem::{Problem, Result};
-use crate::value::{Object, Value, shorten};
+use crate::value::{MAX_DEPTH, Object, Value, shorten};
 
 #[derive(Clone)]
 pub struct Schema {
@@ -40,6 +40,27 @@ impl Schema {
     /// A schema that describes arguments which typed code checks by itself.
     pub fn described(json: Map<String, Json>) -> Schema {
         Schema { json: Arc::new(json), validator: None, defaults: Arc::default() }
+    }
+
+    /// The schema of somebody else's tool: checked as far as it can be, changed
+    /// in nothing. One that cannot be compiled only describes, and the Problem
+    /// says why.
+    pub fn foreign(json: Map<String, Json>) -> (Schema, Option<Problem>) {
+        let whole = Json::Object(json);
+        // The draft is whichever it names.
+        let compiled = match depth_over(&whole, MAX_DEPTH) {
+            true => Err(format!("it nests deeper than {MAX_DEPTH} levels")),
+            false => jsonschema::options().build(&whole).map_err(|error| error.to_string()),
+        };
+        let Json::Object(json) = whole else { unreachable!("built from a map above") };
+        let (validator, problem) = match compiled {
+            Ok(validator) => (Some(Arc::new(validator)), None),
+            Err(why) => {
+                let message = format!("its arguments are not checked: {}", shorten(&why));
+                (None, Some(Problem::bad_script(message)))
+            }
+        };
+        (Schema { json: Arc::new(json), validator, defaults: Arc::default() }, problem)
     }
 
     /// The schema of a tool without parameters.
@@ -238,6 +259,16 @@ impl Defaults {
                 inner.fill(value);
             }
         }
+    }
+}
+
+/// Whether `json` nests deeper than `left` levels.
+fn depth_over(json: &Json, left: usize) -> bool {
+    let deeper = |item: &Json| left == 0 || depth_over(item, left - 1);
+    match json {
+        Json::Array(items) => items.iter().any(deeper),
+        Json::Object(fields) => fields.values().any(deeper),
+        _ => false,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::content::Answer;
 use crate::problem::Problem;
 use crate::value::Value;
 
@@ -52,6 +53,26 @@ impl Secrets {
     pub fn redact_result(&self, value: Value) -> Value {
         let by_name = |secret: &Secret| secret.by_name;
         if self.0.iter().any(by_name) { self.redact_value(value, &by_name) } else { value }
+    }
+
+    /// The same for a whole answer.
+    pub fn redact_answer(&self, answer: Answer) -> Answer {
+        if !self.0.iter().any(|secret| secret.by_name) {
+            return answer;
+        }
+        match answer {
+            Answer::Value(value) => Answer::Value(self.redact_result(value)),
+            Answer::Raw(fields) => match self.redact_result(Value::Object(fields)) {
+                Value::Object(fields) => Answer::Raw(fields),
+                other => Answer::Value(other),
+            },
+            Answer::Content(mut content) => {
+                for value in content.blocks.iter_mut().chain(&mut content.structured) {
+                    *value = self.redact_result(std::mem::take(value));
+                }
+                Answer::Content(content)
+            }
+        }
     }
 
     fn redact_value(&self, value: Value, which: &dyn Fn(&Secret) -> bool) -> Value {
@@ -138,6 +159,7 @@ mod tests {
     fn what_a_tool_answers_while_failing_is_redacted_like_an_error() {
         let mut problem = Problem::tool_error("see https://jira.example");
         problem.content = Some(Box::new(crate::content::Content {
+            extra: Default::default(),
             blocks: vec![Value::object([("text", "see https://jira.example".into())])],
             structured: Some("hunter22".into()),
         }));

@@ -12,7 +12,7 @@ use crate::limits::Limits;
 use crate::problem::{Place, Problem, Result};
 use crate::schema::Schema;
 use crate::secret::Secrets;
-use crate::value::Value;
+use crate::value::{Object, Value};
 
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -27,11 +27,25 @@ pub struct Tool {
     pub output: Option<Schema>,
     pub effects: Effects,
     pub source: Arc<Source>,
+    /// The name agents see it under, where it is not its own; none if they are
+    /// not shown it.
+    pub shown: Shown,
+    /// How its source describes it, where that says more than we know.
+    pub definition: Option<Arc<Object>>,
     /// What a call of it may do and use.
     pub scope: Arc<Scope>,
     /// Only the gateway may reach it: validation, limits and the record would
     /// otherwise have a way around them.
     pub(crate) body: Body,
+}
+
+/// Whether agents are shown a tool, and as what.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Shown {
+    #[default]
+    ByName,
+    As(String),
+    Not,
 }
 
 /// What a call does to the world. Defaults are the careful ones of MCP.
@@ -72,6 +86,8 @@ pub enum SourceKind {
     Script,
     /// A Starlark file in the extensions folder.
     Extension,
+    /// A server that we are a client of.
+    Upstream,
 }
 
 /// What the calls of one source may do and use: its grants, limits,
@@ -86,6 +102,7 @@ pub struct Scope {
 }
 
 type NowBody = dyn Fn(&Call, Value) -> Result<Value> + Send + Sync;
+type AnsweringBody = dyn Fn(Call, Value) -> BoxFuture<Result<Answer>> + Send + Sync;
 type LaterBody = dyn Fn(Call, Value) -> BoxFuture<Result<Value>> + Send + Sync;
 
 /// What runs behind a tool. A body that waits is dropped to cancel it.
@@ -95,6 +112,8 @@ pub enum Body {
     Now(Arc<NowBody>),
     /// May wait.
     Later(Arc<LaterBody>),
+    /// May wait, and answers in the form its caller gets.
+    Answering(Arc<AnsweringBody>),
 }
 
 impl Body {
@@ -107,6 +126,13 @@ impl Body {
         F: Future<Output = Result<Value>> + Send + 'static,
     {
         Body::Later(Arc::new(move |call, args| Box::pin(body(call, args))))
+    }
+
+    pub fn answering<F>(body: impl Fn(Call, Value) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<Answer>> + Send + 'static,
+    {
+        Body::Answering(Arc::new(move |call, args| Box::pin(body(call, args))))
     }
 }
 
@@ -122,6 +148,8 @@ impl Tool {
             output: None,
             effects: Effects::default(),
             source,
+            shown: Shown::default(),
+            definition: None,
             scope: Arc::default(),
             body,
         }
@@ -139,6 +167,8 @@ impl Tool {
             output: self.output.clone(),
             effects: self.effects,
             source: self.source.clone(),
+            shown: self.shown.clone(),
+            definition: self.definition.clone(),
             scope: self.scope.clone(),
             body: self.body.clone(),
         }
@@ -150,6 +180,7 @@ impl Tool {
         let checked = match &answer {
             Answer::Value(value) => output.violations(value, "field"),
             Answer::Content(_) => output.violations(&answer.clone().into_plain(), "field"),
+            Answer::Raw(_) => Ok(()),
         };
         match checked {
             Ok(()) => Ok(answer),

@@ -9,8 +9,6 @@
 mod access;
 mod http;
 mod mcp;
-mod mcp_sessions;
-mod mcp_tools;
 mod openapi;
 mod rest;
 mod status;

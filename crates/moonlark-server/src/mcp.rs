@@ -1,41 +1,59 @@
-//! MCP, by the official SDK: tools over stdio and Streamable HTTP.
+//! MCP, by the official SDK: over stdio and Streamable HTTP.
 //!
 //! Under 2026-07-28 every request stands by itself; older clients have a
 //! session. Both are served by the same handler, which keeps nothing about a
-//! client but the log level an old one asked for.
+//! client but what an old one asked for: a log level, and resources to watch.
+//!
+//! Here stand the requests. What each does with the gateway is below: [`call`]
+//! for whatever runs, [`offers`] for what sources have beside tools,
+//! [`changes`] for what clients are told.
 
 #![expect(
     deprecated,
-    reason = "old clients still get log messages; the SDK marks them for removal"
+    reason = "old clients still subscribe and set levels; the SDK marks that for removal"
 )]
+
+mod answer;
+mod call;
+mod caller;
+mod changes;
+mod notify;
+mod offers;
+mod parked;
+mod sessions;
+mod tools;
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use moonlark_core::call::{Events, Level};
-use moonlark_core::content::{Answer, Content};
-use moonlark_core::{Call, Caller, Code, Event, Gateway, Problem, Value};
+use moonlark_core::content::Answer;
+use moonlark_core::offers::{Offers, of_prompt, of_uri};
+use moonlark_core::{Code, Gateway, Problem, Value};
 use parking_lot::Mutex;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorCode, ErrorData,
-    Implementation, ListToolsResult, LoggingLevel, LoggingMessageNotificationParam,
-    PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ProtocolVersion,
-    ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscriptionFilter,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
+    CompleteResult, ErrorData, GetPromptRequestParams, GetPromptResponse, GetTaskParams,
+    GetTaskResult, Implementation, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, LoggingLevel, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ServerConfig, SetLevelRequestParams,
+    SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use rmcp::{Peer, RoleServer, ServerHandler};
-use serde_json::json;
-use tokio::sync::mpsc;
+use rmcp::{RoleServer, ServerHandler};
+use serde::Serialize;
+use serde_json::{Value as Json, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::VERSION;
-use crate::mcp_sessions::{IDLE, Sessions};
-use crate::mcp_tools::Listing;
-
-/// Tools on one page of `tools/list`.
-const PAGE: usize = 1000;
+use answer::{asks, of_request, of_tool, refusal};
+use call::Callee;
+use caller::{Sequel, is_modern};
+use changes::Watched;
+use notify::{Wants, rank};
+use sessions::Sessions;
+use tools::{Listing, page};
 
 /// The service behind `/mcp`.
 pub(crate) fn http_service(
@@ -60,23 +78,30 @@ pub(crate) struct Mcp {
     listing: Arc<Mutex<Option<Arc<Listing>>>>,
     /// What an old client asked for with `logging/setLevel`.
     level: Arc<AtomicU8>,
+    /// The resources that an old client watches.
+    watched: Arc<Watched>,
+    /// Tells clients apart, as far as there are connections.
+    owner: u64,
     /// The client will ask nothing more.
     pub(crate) gone: CancellationToken,
 }
 
 impl Mcp {
     pub(crate) fn new(gateway: Gateway) -> Self {
+        static OWNERS: AtomicU64 = AtomicU64::new(1);
         Self {
             gateway,
             listing: Arc::default(),
             level: Arc::new(AtomicU8::new(rank(LoggingLevel::Info))),
+            watched: Arc::default(),
+            owner: OWNERS.fetch_add(1, Ordering::Relaxed),
             gone: CancellationToken::new(),
         }
     }
 
     /// The same server for another client: what it serves is shared.
     fn for_client(&self) -> Self {
-        Self { level: Mcp::new(self.gateway.clone()).level, ..self.clone() }
+        Self { listing: self.listing.clone(), ..Mcp::new(self.gateway.clone()) }
     }
 
     /// The tools as MCP shows them, made once per catalog.
@@ -93,64 +118,52 @@ impl Mcp {
         }
     }
 
-    /// Which messages this request wants: modern clients say so in the request
-    /// and otherwise want none.
-    fn log_rank(&self, context: &RequestContext<RoleServer>) -> Option<u8> {
-        if is_modern(context) {
-            context.meta.log_level().map(rank)
-        } else {
-            Some(self.level.load(Ordering::Relaxed))
-        }
+    /// What this request wants to be told: modern clients say so in the request
+    /// and otherwise want nothing.
+    fn wants(&self, context: &RequestContext<RoleServer>) -> Wants {
+        let rank = match is_modern(context) {
+            true => context.meta.log_level().map(rank),
+            false => Some(self.level.load(Ordering::Relaxed)),
+        };
+        Wants { progress: context.meta.get_progress_token(), rank }
     }
 
     async fn run(
         &self,
-        request: CallToolRequestParams,
-        context: &RequestContext<RoleServer>,
+        callee: Callee,
+        args: Value,
+        sequel: Sequel,
+        context: RequestContext<RoleServer>,
     ) -> Result<Answer, Problem> {
-        let caller =
-            Caller { surface: "mcp", client: context.client_info().map(|client| client.name) };
-        let args = Value::from_json(request.arguments.unwrap_or_default().into())?;
-        let token = context.meta.get_progress_token();
-        let rank = self.log_rank(context);
-        if token.is_none() && rank.is_none() {
-            let call = self.gateway.open(caller, None)?;
-            return self.gateway.ask(&call, &request.name, args).await;
+        let wants = self.wants(&context);
+        call::call(&self.gateway, callee, args, sequel, context, wants, self.owner).await
+    }
+
+    /// Pass a request on to the source it is for.
+    async fn pass_on(
+        &self,
+        offers: &Offers,
+        method: &str,
+        params: impl Serialize,
+        sequel: Sequel,
+        context: RequestContext<RoleServer>,
+    ) -> Result<Answer, Problem> {
+        let mut params = json!(params);
+        if let Json::Object(fields) = &mut params {
+            // They are in the context, and in the sequel.
+            fields.retain(|key, _| !matches!(key.as_str(), "_meta" | "requestState" | "inputResponses"));
         }
-        // Bounded by the limits on log output and by the thinning of progress.
-        let (sender, mut receiver) = mpsc::unbounded_channel();
-        let events: Events = Arc::new(move |event| {
-            let _ = sender.send(event);
-        });
-        let call: Call = self.gateway.open(caller, Some(events))?;
-        let mut result = std::pin::pin!(self.gateway.ask(&call, &request.name, args));
-        let ended = loop {
-            tokio::select! {
-                biased;
-                Some(event) = receiver.recv() => notify(&context.peer, event, token.as_ref(), rank).await,
-                ended = &mut result => break ended,
-            }
-        };
-        // What was said in the last moment still comes before the answer.
-        while let Ok(event) = receiver.try_recv() {
-            notify(&context.peer, event, token.as_ref(), rank).await;
-        }
-        ended
+        let args = Value::from_json(json!({"method": method, "params": params}))?;
+        self.run(Callee::Door(offers.door.clone()), args, sequel, context).await
     }
 }
 
 impl ServerHandler for Mcp {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder()
-            .enable_tools()
-            .enable_tool_list_changed()
-            .enable_logging()
-            .build();
-        let mut info = ServerConfig::new(capabilities);
+        let catalog = self.gateway.catalog();
+        let mut info = ServerConfig::new(offers::capabilities(&catalog));
         info.server_info = Implementation::new("moonlark", VERSION);
-        info.instructions = Some(
-            "Tools written by the operator of this server. Errors say what to do next.".to_owned(),
-        );
+        info.instructions = Some(offers::instructions(&catalog));
         info
     }
 
@@ -160,18 +173,9 @@ impl ServerHandler for Mcp {
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let listing = self.listing();
-        let cursor = request.and_then(|request| request.cursor).unwrap_or_default();
-        let start = match cursor.as_str() {
-            "" => 0,
-            cursor => cursor
-                .parse()
-                .ok()
-                .filter(|start| *start < listing.tools().len())
-                .ok_or_else(|| ErrorData::invalid_params("unknown cursor", None))?,
-        };
-        let end = (start + PAGE).min(listing.tools().len());
-        let mut page = ListToolsResult::with_all_items(listing.tools()[start..end].to_vec());
-        page.next_cursor = (end < listing.tools().len()).then(|| end.to_string());
+        let (tools, next) = page(listing.tools(), request)?;
+        let mut page = ListToolsResult::with_all_items(tools);
+        page.next_cursor = next;
         Ok(page)
     }
 
@@ -185,170 +189,197 @@ impl ServerHandler for Mcp {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let any_structure = is_modern(&context);
-        let ended = tokio::select! {
-            ended = self.run(request, &context) => ended,
-            // Dropping the call stops everything it started.
-            () = context.ct.cancelled() => Err(Problem::new(Code::Cancelled, "the client cancelled the call")),
+        let sequel = Sequel { state: request.request_state, responses: request.input_responses };
+        let ended = match Value::from_json(request.arguments.unwrap_or_default().into()) {
+            Ok(args) => {
+                self.run(Callee::Named(request.name.into_owned()), args, sequel, context).await
+            }
+            Err(problem) => Err(problem),
         };
-        match ended.and_then(|answer| succeed(answer, any_structure)) {
-            Ok(result) => Ok(CallToolResponse::Complete(result)),
-            // An unknown tool is a mistake in the request, not in the tool.
-            Err(problem) if problem.code == Code::NotFound => Err(ErrorData::new(
-                ErrorCode::INVALID_PARAMS,
-                problem.line(),
-                Some(problem.to_json()),
-            )),
-            Err(problem) => Ok(CallToolResponse::Complete(fail(&problem))),
+        of_tool(ended, any_structure)
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let (resources, next) = page(self.listing().resources(), request)?;
+        let mut page = ListResourcesResult::with_all_items(resources);
+        page.next_cursor = next;
+        Ok(page)
+    }
+
+    async fn list_resource_templates(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let (templates, next) = page(self.listing().templates(), request)?;
+        let mut page = ListResourceTemplatesResult::with_all_items(templates);
+        page.next_cursor = next;
+        Ok(page)
+    }
+
+    async fn list_prompts(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let (prompts, next) = page(self.listing().prompts(), request)?;
+        let mut page = ListPromptsResult::with_all_items(prompts);
+        page.next_cursor = next;
+        Ok(page)
+    }
+
+    async fn read_resource(
+        &self,
+        mut request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let catalog = self.gateway.catalog();
+        let Some(offers) = of_uri(catalog.offers(), &request.uri) else {
+            let data = Some(json!({"uri": request.uri}));
+            return Err(ErrorData::resource_not_found("no source has this resource", data));
+        };
+        let sequel = Sequel {
+            state: request.request_state.take(),
+            responses: request.input_responses.take(),
+        };
+        let ended = self.pass_on(offers, "resources/read", request, sequel, context).await;
+        match asks(&ended) {
+            true => of_request(ended).map(ReadResourceResponse::InputRequired),
+            false => of_request(ended).map(ReadResourceResponse::Complete),
         }
+    }
+
+    async fn get_prompt(
+        &self,
+        mut request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let catalog = self.gateway.catalog();
+        let Some(offers) = of_prompt(catalog.offers(), &request.name) else {
+            let problem = Problem::new(Code::NotFound, "no source has a prompt of this name");
+            return Err(refusal(problem));
+        };
+        let sequel = Sequel {
+            state: request.request_state.take(),
+            responses: request.input_responses.take(),
+        };
+        let ended = self.pass_on(offers, "prompts/get", request, sequel, context).await;
+        match asks(&ended) {
+            true => of_request(ended).map(GetPromptResponse::InputRequired),
+            false => of_request(ended).map(GetPromptResponse::Complete),
+        }
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let catalog = self.gateway.catalog();
+        match offers::of_reference(&catalog, &request.r#ref) {
+            Some(offers) => of_request(
+                self.pass_on(offers, "completion/complete", request, Sequel::default(), context)
+                    .await,
+            ),
+            // Nobody has anything to suggest.
+            None => Ok(CompleteResult::default()),
+        }
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let catalog = self.gateway.catalog();
+        let offers = offers::of_task(&catalog, &request.task_id)?;
+        of_request(self.pass_on(offers, "tasks/get", request, Sequel::default(), context).await)
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let catalog = self.gateway.catalog();
+        let offers = offers::of_task(&catalog, &request.task_id)?;
+        // Here the responses are what it is about.
+        let sequel =
+            Sequel { responses: Some(request.input_responses.clone()), ..Sequel::default() };
+        let ended = self.pass_on(offers, "tasks/update", request, sequel, context).await;
+        ended.map(|_| ()).map_err(refusal)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let catalog = self.gateway.catalog();
+        let offers = offers::of_task(&catalog, &request.task_id)?;
+        let ended =
+            self.pass_on(offers, "tasks/cancel", request, Sequel::default(), context).await;
+        ended.map(|_| ()).map_err(refusal)
     }
 
     async fn set_level(
         &self,
         request: SetLevelRequestParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         self.level.store(rank(request.level), Ordering::Relaxed);
+        let catalog = self.gateway.catalog();
+        for offers in catalog.offers().iter().filter(|it| it.capabilities.contains_key("logging")) {
+            let params = json!({"level": request.level});
+            let passed =
+                self.pass_on(offers, "logging/setLevel", params, Sequel::default(), context.clone());
+            // Its own level stays, and ours holds in any case.
+            let _ = passed.await;
+        }
         Ok(())
     }
 
-    /// An old client has connected: tell it from now on when tools change.
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.watched.add(&self.gateway, request.uri, &context.peer).await
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.watched.remove(&request.uri);
+        Ok(())
+    }
+
+    /// An old client has connected: tell it from now on when something changes.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        let mut changes = self.gateway.subscribe();
-        let peer = context.peer;
-        tokio::spawn(async move {
-            while !peer.is_transport_closed() {
-                // Looks up from waiting now and then, so as not to outlive the client.
-                match tokio::time::timeout(IDLE, changes.changed()).await {
-                    Ok(Ok(())) if peer.notify_tool_list_changed().await.is_ok() => {}
-                    Err(_elapsed) => {}
-                    _ => return,
-                }
-            }
-        });
+        tokio::spawn(changes::tell(self.gateway.clone(), context.peer));
     }
 
     fn accepted_subscription_filter(
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        let mut accepted = SubscriptionFilter::new();
-        accepted.tools_list_changed = requested.tools_list_changed;
-        Some(accepted)
+        changes::prepare(&self.gateway, requested);
+        Some(requested.clone())
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut changes = self.gateway.subscribe();
-        loop {
-            tokio::select! {
-                () = context.cancelled() => return Ok(()),
-                () = self.gone.cancelled() => return Ok(()),
-                changed = changes.changed() => {
-                    if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
-                        return Ok(());
-                    }
-                }
-            }
-        }
+        changes::listen(&self.gateway, &self.gone, context).await;
+        Ok(())
     }
-}
-
-fn is_modern(context: &RequestContext<RoleServer>) -> bool {
-    context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
-}
-
-/// The result as text, and as structure where the client can take it.
-fn succeed(answer: Answer, any_structure: bool) -> Result<CallToolResult, Problem> {
-    let value = match answer {
-        Answer::Value(value) => value,
-        Answer::Content(content) => {
-            let structured = content.structured.clone();
-            let mut result = CallToolResult::success(blocks(content)?);
-            if let Some(value) = structured
-                && (any_structure || matches!(value, Value::Object(_)))
-            {
-                result.structured_content = Some(value.into_json("result.structuredContent")?);
-            }
-            return Ok(result);
-        }
-    };
-    let text = match &value {
-        Value::Str(text) => text.clone(),
-        other => other.encode_json("result")?,
-    };
-    let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
-    if any_structure || matches!(value, Value::Object(_)) {
-        result.structured_content = Some(value.into_json("result")?);
-    }
-    Ok(result)
-}
-
-/// Content as the SDK has it.
-fn blocks(content: Content) -> Result<Vec<ContentBlock>, Problem> {
-    let block = |(index, block): (usize, Value)| {
-        let at = format!("result.content[{index}]");
-        serde_json::from_value(block.into_json(&at)?)
-            .map_err(|error| Problem::tool_error(format!("{at} is not MCP content: {error}")))
-    };
-    content.blocks.into_iter().enumerate().map(block).collect()
-}
-
-fn fail(problem: &Problem) -> CallToolResult {
-    // A tool that says itself how it failed is passed on as it is.
-    if let Some(content) = &problem.content
-        && let Ok(blocks) = blocks((**content).clone())
-    {
-        let mut result = CallToolResult::error(blocks);
-        result.structured_content = content
-            .structured
-            .clone()
-            .and_then(|value| value.into_json("result.structuredContent").ok());
-        return result;
-    }
-    let mut result = CallToolResult::error(vec![ContentBlock::text(problem.to_string())]);
-    result.structured_content = Some(json!({ "error": problem.to_json() }));
-    result
-}
-
-async fn notify(
-    peer: &Peer<RoleServer>,
-    event: Event,
-    token: Option<&ProgressToken>,
-    wanted: Option<u8>,
-) {
-    match event {
-        Event::Progress { done, total, message } => {
-            let Some(token) = token else { return };
-            let mut progress = ProgressNotificationParam::new(token.clone(), done);
-            progress.total = total;
-            progress.message = message;
-            let _ = peer.notify_progress(progress).await;
-        }
-        Event::Log { level, message, fields } => {
-            let level = match level {
-                Level::Debug => LoggingLevel::Debug,
-                Level::Info => LoggingLevel::Info,
-                Level::Warn => LoggingLevel::Warning,
-                Level::Error => LoggingLevel::Error,
-            };
-            if wanted.is_none_or(|wanted| rank(level) < wanted) {
-                return;
-            }
-            let data = match fields {
-                Some(fields) => json!({"message": message, "fields": fields.to_json_lossy()}),
-                None => message.into(),
-            };
-            let _ = peer
-                .notify_logging_message(LoggingMessageNotificationParam::new(level, data))
-                .await;
-        }
-    }
-}
-
-fn rank(level: LoggingLevel) -> u8 {
-    level as u8
 }
 
 /// The name as rmcp takes it.
-pub(crate) fn owned(text: &str) -> Cow<'static, str> {
+fn owned(text: &str) -> Cow<'static, str> {
     Cow::Owned(text.to_owned())
 }

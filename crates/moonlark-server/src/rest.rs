@@ -220,6 +220,10 @@ fn describe_event(event: Event) -> (&'static str, String) {
             }
             ("log", log.to_string())
         }
+        Event::Relayed { level, logger, data } => {
+            let data = data.to_json_lossy();
+            ("log", json!({"level": level, "logger": logger, "data": data}).to_string())
+        }
         Event::Progress { done, total, message } => {
             ("progress", json!({"done": done, "total": total, "message": message}).to_string())
         }

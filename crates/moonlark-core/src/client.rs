@@ -1,0 +1,32 @@
+//! Whoever is at the other end of a call, as far as it can be talked to.
+//!
+//! A surface that can carry questions back (and only MCP can) puts one of these
+//! into the calls it opens. Tools ask through [`Call::ask`](crate::Call::ask)
+//! and never learn how the question travels.
+
+use crate::problem::Result;
+use crate::tool::BoxFuture;
+use crate::value::{Object, Value};
+
+pub trait Client: Send + Sync {
+    /// Whether it said that it can be asked this.
+    fn can(&self, question: &Question) -> bool;
+
+    /// Ask it. Waits for as long as a person needs.
+    fn ask(&self, question: Question) -> BoxFuture<Result<Value>>;
+
+    /// What came with the request beside the arguments, for a source that
+    /// speaks the caller's protocol; nobody else reads it.
+    fn envelope(&self) -> &Object;
+
+    /// Tells callers apart: two requests of one client have the same.
+    fn owner(&self) -> u64;
+}
+
+/// Something only the caller has: a decision of its user, a text of its model,
+/// its folders. Named as the protocol names it, with its parameters.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    pub method: String,
+    pub params: Object,
+}

@@ -1,0 +1,96 @@
+//! What a source offers beside tools: things to read, and prompts to fill in.
+//!
+//! Definitions are kept as the source wrote them, under the names that callers
+//! use. Nothing is reached from here: whoever wants something calls the
+//! source's [`door`](Offers::door), which is a tool like any other.
+
+use std::sync::Arc;
+
+use crate::problem::Problem;
+use crate::tool::{BoxFuture, Source, Tool};
+use crate::value::{Object, Value};
+
+#[derive(Clone)]
+pub struct Offers {
+    pub source: Arc<Source>,
+    /// What stands before its URIs, such as `mcp://docs/`; empty if nothing does.
+    pub uris: String,
+    /// What stands before the names of its prompts, such as `docs/`.
+    pub names: String,
+    pub resources: Arc<Vec<Object>>,
+    pub templates: Arc<Vec<Object>>,
+    pub prompts: Arc<Vec<Object>>,
+    /// What it says it can do, in the protocol's words.
+    pub capabilities: Arc<Object>,
+    /// What it tells its users about itself.
+    pub instructions: Option<String>,
+    /// Takes `{method, params}` and answers as the source does.
+    pub door: Arc<Tool>,
+    pub watcher: Arc<dyn Watcher>,
+}
+
+/// A source whose resources can be watched.
+pub trait Watcher: Send + Sync {
+    /// Be told of changes of `uri` for as long as what is returned lives. Ready
+    /// when the source has agreed.
+    fn watch(&self, uri: &str) -> BoxFuture<Box<dyn Send + Sync>>;
+}
+
+/// A resource has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Updated {
+    /// As callers know it.
+    pub uri: Arc<str>,
+}
+
+impl Offers {
+    /// Whether it lists a resource at `uri`.
+    fn lists(&self, uri: &str) -> bool {
+        self.resources.iter().any(|it| text(it, "uri") == Some(uri))
+    }
+
+    fn has_prompt(&self, name: &str) -> bool {
+        self.prompts.iter().any(|it| text(it, "name") == Some(name))
+    }
+
+    fn can_read(&self) -> bool {
+        self.capabilities.contains_key("resources") || !self.resources.is_empty()
+    }
+}
+
+/// Whose a URI is: the source it is named after, the one that lists it, or the
+/// only one left that names nothing after itself.
+pub fn of_uri<'a>(all: &'a [Arc<Offers>], uri: &str) -> Option<&'a Arc<Offers>> {
+    let named = |it: &&Arc<Offers>| !it.uris.is_empty() && uri.starts_with(&it.uris);
+    all.iter()
+        .find(named)
+        .or_else(|| all.iter().find(|it| it.uris.is_empty() && it.lists(uri)))
+        .or_else(|| all.iter().find(|it| it.uris.is_empty() && it.can_read()))
+}
+
+/// The same for the name of a prompt.
+pub fn of_prompt<'a>(all: &'a [Arc<Offers>], name: &str) -> Option<&'a Arc<Offers>> {
+    all.iter().find(|it| it.has_prompt(name)).or_else(|| {
+        all.iter().find(|it| !it.names.is_empty() && name.starts_with(&it.names))
+    })
+}
+
+fn text<'a>(definition: &'a Object, key: &str) -> Option<&'a str> {
+    definition.get(key).and_then(Value::as_str)
+}
+
+/// How a source that connects is doing.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Health {
+    pub source: String,
+    /// `connecting`, `ready`, `failed` or `stopped`.
+    pub state: &'static str,
+    /// The version of the protocol that is spoken.
+    pub protocol: Option<String>,
+    /// What the server calls itself.
+    pub server: Option<String>,
+    pub tools: usize,
+    pub resources: usize,
+    pub prompts: usize,
+    pub problem: Option<Problem>,
+}

@@ -1,0 +1,126 @@
+//! Answers and Problems as the SDK has them.
+
+use moonlark_core::content::{Answer, Content};
+use moonlark_core::value::Object;
+use moonlark_core::{Code, Problem, Result, Value};
+use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ErrorCode, ErrorData, MetaObject};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+/// The answer to `tools/call`.
+pub(crate) fn of_tool(
+    ended: Result<Answer>,
+    any_structure: bool,
+) -> Result<CallToolResponse, ErrorData> {
+    match ended.and_then(|answer| succeed(answer, any_structure)) {
+        Ok(response) => Ok(response),
+        Err(problem) => match problem.refusal {
+            Some(_) => Err(refusal(problem)),
+            // An unknown tool is a mistake in the request, not in the tool.
+            None if problem.code == Code::NotFound => Err(refusal(problem)),
+            None => Ok(CallToolResponse::Complete(fail(&problem))),
+        },
+    }
+}
+
+/// The answer to a request that is no tool's.
+pub(crate) fn of_request<T: DeserializeOwned>(ended: Result<Answer>) -> Result<T, ErrorData> {
+    let fields = match ended.map_err(refusal)? {
+        Answer::Raw(fields) => fields,
+        _ => return Err(ErrorData::internal_error("the source answered with no object", None)),
+    };
+    typed(fields).map_err(refusal)
+}
+
+/// Whether the answer asks for input first.
+pub(crate) fn asks(ended: &Result<Answer>) -> bool {
+    matches!(ended, Ok(Answer::Raw(fields))
+        if fields.get("resultType").and_then(Value::as_str) == Some("input_required"))
+}
+
+/// A Problem as an error of the protocol: in the words of whoever refused.
+pub(crate) fn refusal(problem: Problem) -> ErrorData {
+    if let Some(refusal) = problem.refusal {
+        let code = i32::try_from(refusal.code).unwrap_or(ErrorCode::INTERNAL_ERROR.0);
+        let data = refusal.data.map(|data| data.to_json_lossy());
+        return ErrorData::new(ErrorCode(code), refusal.message, data);
+    }
+    let code = match problem.code {
+        Code::NotFound | Code::BadRequest => ErrorCode::INVALID_PARAMS,
+        _ => ErrorCode::INTERNAL_ERROR,
+    };
+    ErrorData::new(code, problem.line(), Some(problem.to_json()))
+}
+
+/// The result as text, and as structure where the client can take it.
+fn succeed(answer: Answer, any_structure: bool) -> Result<CallToolResponse> {
+    let value = match answer {
+        Answer::Value(value) => value,
+        Answer::Content(content) => {
+            return Ok(CallToolResponse::Complete(of_content(content, any_structure)?));
+        }
+        Answer::Raw(fields) => {
+            return match fields.get("resultType").and_then(Value::as_str) {
+                Some("task") => typed(fields).map(CallToolResponse::Task),
+                _ => typed(fields).map(CallToolResponse::InputRequired),
+            };
+        }
+    };
+    let text = match &value {
+        Value::Str(text) => text.clone(),
+        other => other.encode_json("result")?,
+    };
+    let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
+    if any_structure || matches!(value, Value::Object(_)) {
+        result.structured_content = Some(value.into_json("result")?);
+    }
+    Ok(CallToolResponse::Complete(result))
+}
+
+fn of_content(content: Content, any_structure: bool) -> Result<CallToolResult> {
+    let Content { blocks, structured, extra } = content;
+    let mut result = CallToolResult::success(typed_blocks(blocks)?);
+    if let Some(value) = structured
+        && (any_structure || matches!(value, Value::Object(_)))
+    {
+        result.structured_content = Some(value.into_json("result.structuredContent")?);
+    }
+    result.meta = meta(extra);
+    Ok(result)
+}
+
+/// What a source said about its answer.
+fn meta(mut extra: Object) -> Option<MetaObject> {
+    let meta = extra.swap_remove("_meta").filter(|meta| matches!(meta, Value::Object(_)))?;
+    serde_json::from_value(meta.to_json_lossy()).ok()
+}
+
+/// Content as the SDK has it. What it does not know goes on as text, so that
+/// nothing is lost.
+fn typed_blocks(blocks: Vec<Value>) -> Result<Vec<ContentBlock>> {
+    let block = |(index, block): (usize, Value)| {
+        let json = block.into_json(&format!("result.content[{index}]"))?;
+        Ok(serde_json::from_value(json.clone())
+            .unwrap_or_else(|_| ContentBlock::text(json.to_string())))
+    };
+    blocks.into_iter().enumerate().map(block).collect()
+}
+
+fn fail(problem: &Problem) -> CallToolResult {
+    // A tool that says itself how it failed is passed on as it is.
+    if let Some(content) = &problem.content
+        && let Ok(mut result) = of_content((**content).clone(), true)
+    {
+        result.is_error = Some(true);
+        return result;
+    }
+    let mut result = CallToolResult::error(vec![ContentBlock::text(problem.to_string())]);
+    result.structured_content = Some(json!({ "error": problem.to_json() }));
+    result
+}
+
+fn typed<T: DeserializeOwned>(fields: Object) -> Result<T> {
+    serde_json::from_value(Value::Object(fields).into_json("result")?).map_err(|error| {
+        Problem::tool_error(format!("the source answered with something else than asked: {error}"))
+    })
+}

@@ -1,0 +1,113 @@
+//! The MCP client behind a call: what it can be asked, and what it sent.
+
+use std::sync::OnceLock;
+
+use moonlark_core::client::{Client, Question};
+use moonlark_core::tool::BoxFuture;
+use moonlark_core::value::Object;
+use moonlark_core::{Code, Problem, Result, Value};
+use rmcp::RoleServer;
+use rmcp::model::{InputResponses, ProtocolVersion};
+use rmcp::service::RequestContext;
+use serde_json::{Value as Json, json};
+use tokio::sync::{mpsc, oneshot};
+
+/// A question on its way to the client, and where the answer goes.
+pub(crate) struct Asked {
+    pub(crate) question: Question,
+    pub(crate) answer: oneshot::Sender<Result<Value>>,
+}
+
+/// What a request may carry to finish an earlier one.
+#[derive(Default)]
+pub(crate) struct Sequel {
+    pub(crate) state: Option<String>,
+    pub(crate) responses: Option<InputResponses>,
+}
+
+pub(crate) struct McpClient {
+    context: RequestContext<RoleServer>,
+    owner: u64,
+    sequel: Sequel,
+    questions: mpsc::UnboundedSender<Asked>,
+    envelope: OnceLock<Object>,
+    capabilities: OnceLock<Json>,
+}
+
+impl McpClient {
+    pub(crate) fn new(
+        context: RequestContext<RoleServer>,
+        owner: u64,
+        sequel: Sequel,
+    ) -> (Self, mpsc::UnboundedReceiver<Asked>) {
+        // Bounded by how many calls may be in flight: each waits for its answer.
+        let (questions, asked) = mpsc::unbounded_channel();
+        let envelope = OnceLock::new();
+        let capabilities = OnceLock::new();
+        (Self { context, owner, sequel, questions, envelope, capabilities }, asked)
+    }
+
+    fn capabilities(&self) -> &Json {
+        self.capabilities.get_or_init(|| {
+            let declared = self.context.client_capabilities();
+            declared.and_then(|it| serde_json::to_value(it).ok()).unwrap_or_else(|| json!({}))
+        })
+    }
+}
+
+impl Client for McpClient {
+    fn can(&self, question: &Question) -> bool {
+        let declared = self.capabilities();
+        let mode = question.params.get("mode").and_then(Value::as_str);
+        match question.method.as_str() {
+            "elicitation/create" => declared.get("elicitation").is_some_and(|it| match mode {
+                Some("url") => it.get("url").is_some(),
+                // Said nothing more: forms, as it was before there were others.
+                _ => it.get("form").is_some() || it.get("url").is_none(),
+            }),
+            "sampling/createMessage" => declared.get("sampling").is_some(),
+            "roots/list" => declared.get("roots").is_some(),
+            _ => false,
+        }
+    }
+
+    fn ask(&self, question: Question) -> BoxFuture<Result<Value>> {
+        let (answer, answered) = oneshot::channel();
+        let sent = self.questions.send(Asked { question, answer });
+        Box::pin(async move {
+            let gone = || Problem::new(Code::Cancelled, "the client went away");
+            sent.map_err(|_| gone())?;
+            answered.await.unwrap_or_else(|_| Err(gone()))
+        })
+    }
+
+    fn envelope(&self) -> &Object {
+        self.envelope.get_or_init(|| {
+            let mut envelope = json!({
+                "modern": is_modern(&self.context),
+                "meta": self.context.meta,
+                "capabilities": self.capabilities(),
+                "info": self.context.client_info(),
+            });
+            if let Some(state) = &self.sequel.state {
+                envelope["requestState"] = state.as_str().into();
+            }
+            if let Some(responses) = &self.sequel.responses {
+                envelope["inputResponses"] = json!(responses);
+            }
+            match Value::from_json(envelope) {
+                Ok(Value::Object(envelope)) => envelope,
+                _ => Object::new(),
+            }
+        })
+    }
+
+    fn owner(&self) -> u64 {
+        self.owner
+    }
+}
+
+/// Whether the request stands by itself, as under 2026-07-28.
+pub(crate) fn is_modern(context: &RequestContext<RoleServer>) -> bool {
+    context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
+}

@@ -1,0 +1,66 @@
+//! What happens during a call, as notifications of its request.
+
+#![expect(
+    deprecated,
+    reason = "old clients still get log messages; the SDK marks them for removal"
+)]
+
+use moonlark_core::call::Level;
+use moonlark_core::Event;
+use rmcp::model::{
+    LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken,
+};
+use rmcp::{Peer, RoleServer};
+use serde_json::json;
+
+/// What a request wants to be told.
+pub(crate) struct Wants {
+    pub(crate) progress: Option<ProgressToken>,
+    /// The least severe message.
+    pub(crate) rank: Option<u8>,
+}
+
+impl Wants {
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.progress.is_none() && self.rank.is_none()
+    }
+}
+
+pub(crate) async fn notify(peer: &Peer<RoleServer>, event: Event, wants: &Wants) {
+    let message = match event {
+        Event::Progress { done, total, message } => {
+            let Some(token) = &wants.progress else { return };
+            let mut progress = ProgressNotificationParam::new(token.clone(), done);
+            progress.total = total;
+            progress.message = message;
+            let _ = peer.notify_progress(progress).await;
+            return;
+        }
+        Event::Relayed { level, logger, data } => {
+            let level = serde_json::from_value(level.into()).unwrap_or(LoggingLevel::Info);
+            let mut message = LoggingMessageNotificationParam::new(level, data.to_json_lossy());
+            message.logger = logger;
+            message
+        }
+        Event::Log { level, message, fields } => {
+            let level = match level {
+                Level::Debug => LoggingLevel::Debug,
+                Level::Info => LoggingLevel::Info,
+                Level::Warn => LoggingLevel::Warning,
+                Level::Error => LoggingLevel::Error,
+            };
+            let data = match fields {
+                Some(fields) => json!({"message": message, "fields": fields.to_json_lossy()}),
+                None => message.into(),
+            };
+            LoggingMessageNotificationParam::new(level, data)
+        }
+    };
+    if wants.rank.is_some_and(|wanted| rank(message.level) >= wanted) {
+        let _ = peer.notify_logging_message(message).await;
+    }
+}
+
+pub(crate) fn rank(level: LoggingLevel) -> u8 {
+    level as u8
+}

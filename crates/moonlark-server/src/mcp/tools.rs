@@ -1,0 +1,133 @@
+//! The catalog as MCP lists it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use moonlark_core::offers::Offers;
+use moonlark_core::value::Object;
+use moonlark_core::{Catalog, Value};
+use rmcp::model::{
+    ErrorData, PaginatedRequestParams, Prompt, Resource, ResourceTemplate, Tool, ToolAnnotations,
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
+
+use super::owned;
+
+/// Entries on one page of a list.
+const PAGE: usize = 1000;
+
+/// What one catalog has, ready to send.
+pub(super) struct Listing {
+    catalog: Arc<Catalog>,
+    tools: Vec<Tool>,
+    resources: Vec<Resource>,
+    templates: Vec<ResourceTemplate>,
+    prompts: Vec<Prompt>,
+    /// Tools whose parameters travel in HTTP headers too; the SDK compares.
+    headers: HashMap<String, Tool>,
+}
+
+impl Listing {
+    pub(super) fn new(catalog: Arc<Catalog>) -> Self {
+        let tools: Vec<Tool> =
+            catalog.shown().iter().map(|(name, tool)| describe(name, tool)).collect();
+        let headers = tools
+            .iter()
+            .filter(|tool| uses_headers(&tool.input_schema))
+            .map(|tool| (tool.name.to_string(), tool.clone()))
+            .collect();
+        let resources = all(&catalog, |offers| &offers.resources);
+        let templates = all(&catalog, |offers| &offers.templates);
+        let prompts = all(&catalog, |offers| &offers.prompts);
+        Self { catalog, tools, resources, templates, prompts, headers }
+    }
+
+    pub(super) fn is_of(&self, catalog: &Arc<Catalog>) -> bool {
+        Arc::ptr_eq(&self.catalog, catalog)
+    }
+
+    pub(super) fn tools(&self) -> &[Tool] {
+        &self.tools
+    }
+
+    pub(super) fn resources(&self) -> &[Resource] {
+        &self.resources
+    }
+
+    pub(super) fn templates(&self) -> &[ResourceTemplate] {
+        &self.templates
+    }
+
+    pub(super) fn prompts(&self) -> &[Prompt] {
+        &self.prompts
+    }
+
+    pub(super) fn with_headers(&self, name: &str) -> Option<Tool> {
+        self.headers.get(name).cloned()
+    }
+}
+
+/// One page of a list, and where the next begins.
+pub(super) fn page<T: Clone>(
+    all: &[T],
+    request: Option<PaginatedRequestParams>,
+) -> Result<(Vec<T>, Option<String>), ErrorData> {
+    let cursor = request.and_then(|request| request.cursor).unwrap_or_default();
+    let start = match cursor.as_str() {
+        "" => 0,
+        cursor => cursor
+            .parse()
+            .ok()
+            .filter(|start| *start < all.len())
+            .ok_or_else(|| ErrorData::invalid_params("unknown cursor", None))?,
+    };
+    let end = (start + PAGE).min(all.len());
+    Ok((all[start..end].to_vec(), (end < all.len()).then(|| end.to_string())))
+}
+
+/// What all sources list. Entries that are no such thing were reported when the
+/// source was read.
+fn all<T: DeserializeOwned>(
+    catalog: &Catalog,
+    list: impl Fn(&Offers) -> &Arc<Vec<Object>>,
+) -> Vec<T> {
+    let definitions = catalog.offers().iter().flat_map(|offers| list(offers).iter());
+    definitions.filter_map(typed).collect()
+}
+
+fn typed<T: DeserializeOwned>(definition: &Object) -> Option<T> {
+    serde_json::from_value(Value::Object(definition.clone()).to_json_lossy()).ok()
+}
+
+fn describe(name: &str, tool: &moonlark_core::Tool) -> Tool {
+    // A source that speaks MCP describes its tools better than we could.
+    if let Some(mut described) = tool.definition.as_deref().and_then(typed::<Tool>) {
+        described.name = owned(name);
+        return described;
+    }
+    let effects = tool.effects;
+    let mut described = Tool::new(owned(name), owned(&tool.description), tool.input.json().clone());
+    // Old clients only know objects as output.
+    described.output_schema = tool
+        .output
+        .as_ref()
+        .filter(|output| output.json().get("type") == Some(&Json::from("object")))
+        .map(|output| output.json().clone());
+    let mut annotations = ToolAnnotations::new();
+    annotations.read_only_hint = Some(effects.read_only);
+    annotations.destructive_hint = Some(effects.destructive);
+    annotations.idempotent_hint = Some(effects.idempotent);
+    annotations.open_world_hint = Some(effects.open_world);
+    described.annotations = Some(annotations);
+    described
+}
+
+fn uses_headers(schema: &serde_json::Map<String, Json>) -> bool {
+    schema
+        .get("properties")
+        .and_then(Json::as_object)
+        .into_iter()
+        .flatten()
+        .any(|(_, property)| property.get("x-mcp-header").is_some())
+}
