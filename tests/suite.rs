@@ -4,6 +4,8 @@
 
 mod bad_input;
 mod clients;
+#[cfg(unix)]
+mod conformance;
 mod docs;
 mod editors;
 mod engines;
@@ -17,6 +19,8 @@ mod hostile;
 mod hostile_server;
 #[cfg(target_os = "linux")]
 mod hostile_starlark;
+#[cfg(target_os = "linux")]
+mod import;
 mod jira;
 #[cfg(unix)]
 mod postgres;
@@ -27,4 +31,8 @@ mod script_tests;
 mod sqlite;
 mod surfaces;
 mod transcripts;
+#[cfg(target_os = "linux")]
+mod upstream_faults;
+#[cfg(target_os = "linux")]
+mod upstreams;
 mod ways_in;

@@ -20,6 +20,10 @@ mod scale;
 mod scripts;
 mod server;
 mod stdio;
+mod upstream;
+mod upstream_load;
+pub mod upstream_pass;
+mod upstream_path;
 mod waiting;
 
 use std::path::{Path, PathBuf};
@@ -38,6 +42,11 @@ pub enum Bench {
         /// Only these parts.
         #[arg(long, value_delimiter = ',', value_name = "PART")]
         only: Vec<Part>,
+        #[command(flatten)]
+        options: Options,
+    },
+    /// A tool of an upstream server: directly, through Moonlark, through a bare rmcp gateway.
+    Upstream {
         #[command(flatten)]
         options: Options,
     },
@@ -94,6 +103,7 @@ impl Bench {
                 let parts = PARTS.iter().filter(|(part, _)| wanted(part)).map(|(_, run)| *run);
                 ("tools", options, parts.collect())
             }
+            Bench::Upstream { options } => ("upstream", options, vec![upstream::run as Run]),
             Bench::Engines { options } => ("engines", options, vec![engines::run as Run]),
         };
         if options.built { options.measure(name, parts) } else { options.build_and_run() }

@@ -35,6 +35,9 @@ enum Task {
     /// What `bench` runs as a child process.
     #[command(hide = true)]
     BenchFloorRmcp(bench::floor_rmcp::FloorRmcp),
+    /// What `bench` runs as a child process.
+    #[command(hide = true)]
+    BenchPassThrough(bench::upstream_pass::PassThrough),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Task::Bench(bench) => bench.run(),
         Task::BenchFloorAxum => bench::floor_axum::run(),
         Task::BenchFloorRmcp(floor) => floor.run(),
+        Task::BenchPassThrough(pass) => pass.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

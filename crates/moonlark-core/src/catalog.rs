@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::module::Module;
 use crate::nearest::nearest;
-use crate::offers::Offers;
+use crate::offers::{Health, Offers};
 use crate::problem::{Code, Place, Problem, Result};
 use crate::tool::{Shown, SourceKind, Tool};
 use crate::value::shorten;
@@ -24,6 +24,7 @@ pub struct Catalog {
     offers: Vec<Arc<Offers>>,
     /// Sources that are still connecting.
     connecting: Vec<Connecting>,
+    health: Vec<Health>,
     modules: Arc<Vec<Module>>,
     problems: Vec<Problem>,
 }
@@ -181,6 +182,17 @@ impl Catalog {
             shorten(name)
         ))
         .hint("try again in a moment; `moonlark doctor` says what it waits for")
+    }
+
+    /// With how the sources that connect are doing.
+    #[must_use]
+    pub fn with_health(mut self, health: Vec<Health>) -> Self {
+        self.health = health;
+        self
+    }
+
+    pub fn health(&self) -> &[Health] {
+        &self.health
     }
 
     pub fn modules(&self) -> &Arc<Vec<Module>> {

@@ -166,20 +166,27 @@ impl Gateway {
         run(call, tool.clone(), args).await
     }
 
-    /// The call as it is once the source of `name` has connected, or has not.
-    async fn when_connected(&self, parent: &Call, name: &str) -> Result<Call> {
+    /// The catalog as it is once the source of `name` has connected, or has not.
+    pub async fn settled(&self, name: &str) -> Arc<Catalog> {
         let mut changes = self.subscribe();
-        let until = (Instant::now() + CONNECTING).min(parent.deadline());
+        let until = Instant::now() + CONNECTING;
         loop {
             changes.mark_unchanged();
             let catalog = self.catalog();
-            if !catalog.awaits(name) {
-                return Ok(parent.with_catalog(catalog));
+            let waits = catalog.awaits(name);
+            if !waits || tokio::time::timeout_at(until, changes.changed()).await.is_err() {
+                return catalog;
             }
-            match tokio::time::timeout_at(until, changes.changed()).await {
-                Ok(Ok(())) => {}
-                _ => return Err(catalog.still_connecting(name)),
-            }
+        }
+    }
+
+    /// The call as it is once the source of `name` has connected, or has not.
+    async fn when_connected(&self, parent: &Call, name: &str) -> Result<Call> {
+        let settled = tokio::time::timeout_at(parent.deadline(), self.settled(name)).await;
+        let catalog = settled.unwrap_or_else(|_| self.catalog());
+        match catalog.awaits(name) {
+            true => Err(catalog.still_connecting(name)),
+            false => Ok(parent.with_catalog(catalog)),
         }
     }
 

@@ -38,6 +38,7 @@ pub fn router(gateway: Gateway, options: Options, stop: CancellationToken) -> Ro
         .route("/ready", get(health))
         .route("/tools/list", get(rest::list))
         .route("/tools/{name}", post(rest::call).get(rest::call_by_get))
+        .route("/sources", get(rest::sources))
         .route("/openapi.json", get(rest::openapi))
         .with_state(state)
         .nest_service("/mcp", mcp(gateway, options.request_body, stop))
@@ -80,7 +81,7 @@ async fn index() -> Response {
         "name": "moonlark",
         "version": VERSION,
         "mcp": "/mcp",
-        "rest": ["GET /tools/list", "POST /tools/{name}", "GET /health", "GET /openapi.json"],
+        "rest": ["GET /tools/list", "POST /tools/{name}", "GET /sources", "GET /health", "GET /openapi.json"],
     }))
     .into_response()
 }

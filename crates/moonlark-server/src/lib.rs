@@ -15,6 +15,7 @@ mod status;
 mod stdio;
 
 pub use http::{Options, router, serve};
+pub use rest::health;
 pub use status::status;
 pub use stdio::serve_stdio;
 

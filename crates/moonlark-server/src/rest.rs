@@ -11,6 +11,7 @@ use futures::StreamExt;
 use http::{HeaderMap, HeaderValue, header};
 use moonlark_core::call::{Events, Level};
 use moonlark_core::limits::size;
+use moonlark_core::offers::Health;
 use moonlark_core::tool::SourceKind;
 use moonlark_core::{Caller, Catalog, Code, Event, Gateway, Problem, Result, Tool, Value};
 use parking_lot::Mutex;
@@ -209,6 +210,27 @@ fn stream(gateway: Gateway, caller: Caller, name: String, args: Value) -> Respon
         Ok::<_, Infallible>(Sse::default().event(kind).data(data))
     });
     axum::response::Sse::new(stream).keep_alive(KeepAlive::default()).into_response()
+}
+
+/// How the servers behind this one are doing.
+pub(crate) async fn sources(Extract(State(shared)): Extract<State>) -> Response {
+    let catalog = shared.gateway.catalog();
+    let upstreams: Vec<Json> = catalog.health().iter().map(health).collect();
+    axum::Json(json!({ "upstreams": upstreams })).into_response()
+}
+
+/// One of them, for REST and the command line alike.
+pub fn health(health: &Health) -> Json {
+    json!({
+        "name": health.source,
+        "state": health.state,
+        "server": health.server,
+        "protocol": health.protocol,
+        "tools": health.tools,
+        "resources": health.resources,
+        "prompts": health.prompts,
+        "error": health.problem.as_ref().map(Problem::to_json),
+    })
 }
 
 fn describe_event(event: Event) -> (&'static str, String) {

@@ -10,8 +10,12 @@ mod config;
 mod demo;
 mod docs;
 mod doctor;
+mod import;
+mod install;
 mod named;
 mod serve;
+mod servers;
+mod sources;
 mod stdio;
 mod template;
 mod test;
@@ -66,7 +70,7 @@ enum Command {
     /// Serve the tools over HTTP: MCP at /mcp, REST at /tools.
     Serve(serve::Serve),
     /// Serve the tools to one MCP client over stdin and stdout.
-    Stdio,
+    Stdio(stdio::Stdio),
     /// Call one tool and print its result.
     Call(call::Call),
     /// Write, try and list tools.
@@ -83,8 +87,14 @@ enum Command {
     /// Look at the configuration.
     #[command(subcommand)]
     Config(config::Config),
+    /// List where tools come from, and how upstream servers are doing.
+    Sources(sources::Sources),
     /// Look for what is wrong with this set-up.
     Doctor,
+    /// Take over the MCP servers of Claude Desktop, Cursor, VS Code, Zed or Claude Code.
+    Import(import::Import),
+    /// Register Moonlark with Claude Desktop, Cursor, VS Code, Zed or Claude Code.
+    Install(install::Install),
     /// Print a completion script for a shell.
     Completions(completions::Completions),
 }
@@ -152,7 +162,7 @@ async fn run(cli: Cli) -> Done {
     match cli.command {
         Command::Demo(demo) => demo.run(&global).await,
         Command::Serve(serve) => serve.run(&global).await,
-        Command::Stdio => stdio::run(&global).await,
+        Command::Stdio(stdio) => stdio.run(&global).await,
         Command::Call(call) => call.run(&global).await,
         Command::Tool(tool) => tool.run(&global).await,
         Command::Test(test) => test.run(&global).await,
@@ -160,7 +170,10 @@ async fn run(cli: Cli) -> Done {
         Command::Types(types) => types.run(&global),
         Command::Check(check) => check.run(&global).await,
         Command::Config(config) => config.run(&global),
+        Command::Sources(sources) => sources.run(&global).await,
         Command::Doctor => doctor::run(&global).await,
+        Command::Import(import) => import.run(&global),
+        Command::Install(install) => install.run(&global),
         Command::Completions(completions) => {
             completions.run(&mut command());
             Ok(())
@@ -181,15 +194,15 @@ pub(crate) fn here() -> Result<PathBuf, Failure> {
 
 /// An empty project serves nobody: say what to do.
 pub(crate) async fn require_tools(project: &Project) -> Done {
-    if project.script_count().await > 0 {
+    let config = project.config().await;
+    if project.script_count().await > 0 || !config.mcp_servers.is_empty() {
         return Ok(());
     }
-    let config = project.config().await;
     Err(Problem::bad_config(format!(
-        "there are no tools: the folder {}/ has no .lua or .luau file, and {}/ no .star file",
+        "there are no tools: the folder {}/ has no .lua or .luau file, {}/ no .star file, and no upstream server is configured",
         config.tools.dir, config.extensions.dir
     ))
-    .hint("run `moonlark tool init hello` to write one, or `moonlark demo` for a tour")
+    .hint("run `moonlark tool init hello` to write one, `moonlark serve --mcp NAME=COMMAND` to use a server's, or `moonlark demo` for a tour")
     .into())
 }
 
@@ -212,7 +225,7 @@ fn start_log(global: &Global, testing: bool) {
     // Libraries only speak when asked to. To the MCP library a client that hangs
     // up is an error.
     let default =
-        format!("warn,rmcp::service=off,moonlark={level},script={level},call={level},http={level}");
+        format!("warn,rmcp::service=off,moonlark={level},script={level},call={level},http={level},upstream={level}");
     let filter =
         EnvFilter::try_from_env("MOONLARK_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     tracing_subscriber::fmt()
@@ -273,6 +286,11 @@ impl Params {
             args.insert(name.clone(), value);
         }
     }
+}
+
+/// `3 tools`
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// JSON as people read it.

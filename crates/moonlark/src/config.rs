@@ -5,6 +5,7 @@
 //! the docs. Where a file is found, how it is checked and how `${VAR}` expands
 //! is not known here but in [`crate::config_file`].
 
+mod mcp_server;
 mod reference;
 mod schema;
 mod script_config;
@@ -13,10 +14,12 @@ mod size;
 
 use std::collections::BTreeMap;
 
+use moonlark_core::limits::Limits;
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+pub use mcp_server::{Expose, Hidden, McpServer, Transport};
 pub use reference::reference;
 pub use schema::schema;
 pub use script_config::{ScriptConfig, Secret};
@@ -37,6 +40,9 @@ pub struct Config {
     pub limits: LimitsConfig,
     pub tools: Tools,
     pub extensions: Extensions,
+    /// Upstream MCP servers, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub mcp_servers: BTreeMap<String, McpServer>,
 }
 
 /// Where the HTTP server listens and whom it answers.
@@ -244,6 +250,28 @@ impl Default for LimitsConfig {
             request_body: Size::mb(4),
             runs: 4000,
             tools: BTreeMap::new(),
+        }
+    }
+}
+
+impl LimitsConfig {
+    /// The general limits, overridden for one tool. A `timeout` of its own is
+    /// the nearest to it and wins.
+    pub fn of(&self, tool: &str, timeout: Option<Seconds>) -> Limits {
+        let own = self.tools.get(tool);
+        let bytes = |size: Size| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
+        Limits {
+            timeout: timeout
+                .or(own.and_then(|own| own.timeout))
+                .unwrap_or(self.timeout)
+                .duration(),
+            memory: bytes(own.and_then(|own| own.memory).unwrap_or(self.memory)),
+            steps: own.and_then(|own| own.steps).unwrap_or(self.steps),
+            calls: own.and_then(|own| own.calls).unwrap_or(self.calls),
+            parallel: own.and_then(|own| own.parallel).unwrap_or(self.parallel),
+            logs: own.and_then(|own| own.logs).unwrap_or(self.logs).bytes(),
+            value: bytes(self.value),
+            http_body: bytes(self.http_body),
         }
     }
 }

@@ -13,6 +13,7 @@ mod show;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ use moonlark_core::problem::{Place, Problem};
 use moonlark_core::value::{ReadError, Value};
 use toml::de::DeTable;
 
-use crate::config::{Config, schema};
+use crate::config::{Config, Hidden, schema};
 use check::Checked;
 use finding::Finding;
 use key_path::KeyPath;
@@ -59,6 +60,11 @@ pub fn load(explicit: Option<&Path>, cwd: &Path, env: Env<'_>) -> Result<Loaded,
         parse(text, env).map_err(|findings| finding::place(findings, &found.label, text))?;
     let root = found.path.parent().unwrap_or(cwd).to_owned();
     Ok(Loaded { config, path: Some(found.path), root })
+}
+
+/// The file that [`load`] would read, whatever is in it.
+pub fn in_effect(explicit: Option<&Path>, cwd: &Path, env: Env<'_>) -> Option<PathBuf> {
+    find(explicit, cwd, env).map(|found| found.path)
 }
 
 struct Found {
@@ -168,5 +174,26 @@ fn build(checked: Checked) -> Result<Config, Vec<Finding>> {
         let table = KeyPath::of([table, "script", name]);
         own.secrets = secret::secrets(&table, &own.values, &checked.expanded);
     }
-    Ok(config)
+    for (name, server) in &mut config.mcp_servers {
+        let table = KeyPath::of(["mcp_servers", name]);
+        let values = |of: &BTreeMap<String, Hidden>| -> serde_json::Value {
+            of.iter().map(|(key, value)| (key.clone(), value.0.clone().into())).collect::<serde_json::Map<_, _>>().into()
+        };
+        let own = serde_json::Map::from_iter([
+            ("env".to_owned(), values(&server.env)),
+            ("headers".to_owned(), values(&server.headers)),
+        ]);
+        server.secrets = secret::secrets(&table, &own, &checked.expanded);
+    }
+    let faults = config.mcp_servers.iter().flat_map(|(name, server)| {
+        let table = KeyPath::of(["mcp_servers", name]);
+        server.faults(name).into_iter().map(move |(key, message)| {
+            let key = if key.is_empty() { table.clone() } else { table.with(key) };
+            let problem = Problem::bad_config(format!("{key}: {message}"))
+                .hint("the reference of the configuration says which keys go together");
+            Finding { offset: None, problem }
+        })
+    });
+    let faults: Vec<Finding> = faults.collect();
+    if faults.is_empty() { Ok(config) } else { Err(faults) }
 }

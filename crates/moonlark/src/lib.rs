@@ -4,9 +4,11 @@
 
 pub mod builtin;
 pub mod cli;
+mod clients;
 pub mod config;
 pub mod config_file;
 pub mod extensions;
 pub mod project;
 pub mod reload;
 pub mod scripts;
+mod upstreams;

@@ -4,20 +4,22 @@
 //! walk: look at what is on disk, load what is new or changed, put the next
 //! catalog together, publish it. What fails to load keeps its last good version.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::StreamExt;
-use moonlark_core::{Catalog, Gateway, Module, Place, Problem, Result};
+use moonlark_core::{Catalog, Gateway, Module, Place, Problem, Result, Tool};
 use moonlark_luau::Luau;
 use moonlark_starlark::Starlark;
 use tokio::sync::Mutex;
 
 use crate::builtin;
-use crate::config::Config;
+use crate::config::{Config, McpServer};
 use crate::config_file::{self, Loaded};
 use crate::extensions;
 use crate::scripts::{self, Entries, Entry, Found, Kind};
+use crate::upstreams::Upstreams;
 
 /// Scripts loaded at the same time.
 const LOADING: usize = 16;
@@ -30,6 +32,9 @@ pub struct Project {
     modules: Arc<Vec<Module>>,
     pub(crate) luau: Luau,
     pub(crate) starlark: Starlark,
+    pub(crate) upstreams: Upstreams,
+    /// Servers from the command line, which come before those of the file.
+    servers: BTreeMap<String, McpServer>,
     state: Mutex<State>,
 }
 
@@ -38,6 +43,10 @@ struct State {
     /// Why the newest configuration is not in use.
     config_problems: Vec<Problem>,
     scripts: Entries,
+    /// Of Moonlark and of all scripts, in order.
+    tools: Vec<Arc<Tool>>,
+    /// What is wrong with the scripts and the configuration.
+    problems: Vec<Problem>,
 }
 
 /// What a reload did, in words for the log.
@@ -50,7 +59,16 @@ pub struct Report {
 impl Project {
     /// Read the configuration and load everything it leads to.
     pub async fn open(explicit: Option<&Path>, cwd: &Path) -> Result<Project, Vec<Problem>> {
-        let loaded = read_config(explicit, cwd)?;
+        Self::open_with(explicit, cwd, BTreeMap::new()).await
+    }
+
+    /// The same, with upstream servers that are not in the file.
+    pub async fn open_with(
+        explicit: Option<&Path>,
+        cwd: &Path,
+        servers: BTreeMap<String, McpServer>,
+    ) -> Result<Project, Vec<Problem>> {
+        let loaded = read_config(explicit, cwd, &servers)?;
         let modules = Arc::new(moonlark_host::all());
         let luau = Luau::new(&modules).map_err(|problem| vec![problem])?;
         let starlark = Starlark::new(own_binary(), &modules);
@@ -62,10 +80,14 @@ impl Project {
             modules,
             luau,
             starlark,
+            upstreams: Upstreams::default(),
+            servers,
             state: Mutex::new(State {
                 loaded,
                 config_problems: Vec::new(),
                 scripts: Entries::new(),
+                tools: Vec::new(),
+                problems: Vec::new(),
             }),
         };
         let mut state = project.state.lock().await;
@@ -77,9 +99,12 @@ impl Project {
     /// Look again at what is on disk.
     pub async fn reload(&self) -> Report {
         let mut state = self.state.lock().await;
-        match read_config(self.explicit.as_deref(), &self.cwd) {
+        match read_config(self.explicit.as_deref(), &self.cwd, &self.servers) {
             Ok(loaded) => {
                 self.gateway.set_runs(loaded.config.limits.runs as usize);
+                if self.upstreams.is_connected() {
+                    self.upstreams.apply(&loaded, &self.gateway);
+                }
                 state.loaded = loaded;
                 state.config_problems.clear();
             }
@@ -89,6 +114,31 @@ impl Project {
             Ok(report) => report,
             Err(problem) => Report { problems: vec![problem], ..Report::default() },
         }
+    }
+
+    /// Begin to connect to the upstream servers, and follow what they offer.
+    pub async fn connect(self: &Arc<Self>) {
+        let state = self.state.lock().await;
+        self.upstreams.apply(&state.loaded, &self.gateway);
+        let problems = &state.problems;
+        self.publish(&state, problems.clone());
+        drop(state);
+        let project = Arc::downgrade(self);
+        let changed = self.upstreams.changed();
+        tokio::spawn(async move {
+            loop {
+                changed.notified().await;
+                let Some(project) = project.upgrade() else { return };
+                let state = project.state.lock().await;
+                let problems = state.problems.clone();
+                project.publish(&state, problems);
+            }
+        });
+    }
+
+    /// End the upstream servers as they like to be ended.
+    pub async fn disconnect(&self) {
+        self.upstreams.stop().await;
     }
 
     pub async fn config(&self) -> Config {
@@ -166,24 +216,40 @@ impl Project {
 
         problems.extend(state.config_problems.iter().cloned());
         report.problems.extend(state.config_problems.iter().cloned());
-        let mut tools = builtin::tools()?;
+        state.tools = builtin::tools()?;
         for (path, file) in &order {
             let Some(entry) = entries.get(path) else { continue };
             problems.extend(entry.problem.clone());
             problems.extend(is_idle(path, file, entry, &entries));
-            tools.extend(entry.tools.iter().cloned());
+            state.tools.extend(entry.tools.iter().cloned());
         }
         state.scripts = entries;
-        let catalog = Catalog::new(self.modules.clone(), tools, &builtin::REPLACEABLE, problems);
+        state.problems = problems;
+        self.publish(state, state.problems.clone());
+        Ok(report)
+    }
+
+    /// Put the next catalog together, and publish it if it says anything new.
+    fn publish(&self, state: &State, mut problems: Vec<Problem>) {
+        let mut tools = state.tools.clone();
+        let upstreams = self.upstreams.offered();
+        tools.extend(upstreams.tools);
+        problems.extend(upstreams.problems);
+        let catalog = Catalog::new(self.modules.clone(), tools, &builtin::REPLACEABLE, problems)
+            .with_offers(upstreams.offers, upstreams.connecting)
+            .with_health(upstreams.health);
         let before = self.gateway.catalog();
         let same_tools = before.tools().len() == catalog.tools().len()
             && before.tools().iter().zip(catalog.tools()).all(|(a, b)| {
                 Arc::ptr_eq(a, b) || (a.name == b.name && a.source.name == "moonlark")
             });
-        if !same_tools || before.problems() != catalog.problems() {
+        let same_offers = before.offers().len() == catalog.offers().len()
+            && before.offers().iter().zip(catalog.offers()).all(|(a, b)| Arc::ptr_eq(a, b))
+            && before.connecting() == catalog.connecting()
+            && before.health() == catalog.health();
+        if !same_tools || !same_offers || before.problems() != catalog.problems() {
             self.gateway.publish(catalog);
         }
-        Ok(report)
     }
 
     async fn load_one(&self, found: &Found, loaded: &Loaded, old: Option<&Entry>) -> Loading {
@@ -291,6 +357,12 @@ fn own_binary() -> PathBuf {
     std::env::current_exe().unwrap_or_else(|_| PathBuf::from("moonlark"))
 }
 
-fn read_config(explicit: Option<&Path>, cwd: &Path) -> Result<Loaded, Vec<Problem>> {
-    config_file::load(explicit, cwd, &|name| std::env::var(name).ok())
+fn read_config(
+    explicit: Option<&Path>,
+    cwd: &Path,
+    servers: &BTreeMap<String, McpServer>,
+) -> Result<Loaded, Vec<Problem>> {
+    let mut loaded = config_file::load(explicit, cwd, &|name| std::env::var(name).ok())?;
+    loaded.config.mcp_servers.extend(servers.clone());
+    Ok(loaded)
 }

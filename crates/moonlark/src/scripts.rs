@@ -7,7 +7,6 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use moonlark_core::grant::{Grant, Grants};
-use moonlark_core::limits::Limits;
 use moonlark_core::secret::{Secret, Secrets};
 use moonlark_core::tool::Scope;
 use moonlark_core::{Code, Place, Problem, Result, Value};
@@ -196,35 +195,13 @@ impl<'a> Settings<'a> {
             })
             .collect()
     }
-
-    /// The general limits, overridden for one tool. The script's own `timeout`
-    /// is the nearest to it and wins.
-    fn limits(&self, config: &Config) -> Limits {
-        let general = &config.limits;
-        let own = general.tools.get(&self.name);
-        let bytes = |size: crate::config::Size| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
-        Limits {
-            timeout: self
-                .timeout
-                .or(own.and_then(|own| own.timeout))
-                .unwrap_or(general.timeout)
-                .duration(),
-            memory: bytes(own.and_then(|own| own.memory).unwrap_or(general.memory)),
-            steps: own.and_then(|own| own.steps).unwrap_or(general.steps),
-            calls: own.and_then(|own| own.calls).unwrap_or(general.calls),
-            parallel: own.and_then(|own| own.parallel).unwrap_or(general.parallel),
-            logs: own.and_then(|own| own.logs).unwrap_or(general.logs).bytes(),
-            value: bytes(general.value),
-            http_body: bytes(general.http_body),
-        }
-    }
 }
 
 /// What a script may do and use when it is called, and while it loads.
 pub fn scopes(found: &Found, config: &Config) -> Result<(Scope, Scope)> {
     let settings = Settings::of(found, config);
     let dir = found.path.parent().map(Path::to_owned).unwrap_or_default();
-    let limits = settings.limits(config);
+    let limits = config.limits.of(&settings.name, settings.timeout);
     let values = settings.config.map(|config| config.values.clone()).unwrap_or_default();
     let secrets = Secrets::new(settings.secrets());
     let scope = Scope {
@@ -294,7 +271,7 @@ pub fn prepare(found: &Found, loaded: &Loaded) -> Result<Script> {
 pub fn fingerprint(found: &Found, config: &Config) -> String {
     let settings = Settings::of(found, config);
     let values = settings.config.map(|config| &config.values);
-    let limits = settings.limits(config);
+    let limits = config.limits.of(&settings.name, settings.timeout);
     format!("{:?}\n{limits:?}\n{:?}\n{values:?}", found.configured, settings.allow)
 }
 

@@ -41,13 +41,13 @@ impl FloorRmcp {
 }
 
 /// With the settings of Moonlark.
-fn router(native: Native) -> Router {
+pub(super) fn router(handler: impl ServerHandler + Clone) -> Router {
     let config = StreamableHttpServerConfig::default()
         .with_json_response(true)
         .disable_allowed_hosts()
         .disable_allowed_origins();
     let sessions = Arc::new(LocalSessionManager::default());
-    let service = StreamableHttpService::new(move || Ok(native.clone()), sessions, config);
+    let service = StreamableHttpService::new(move || Ok(handler.clone()), sessions, config);
     Router::new()
         .route("/health", get(async || Json(json!({"status": "ok"}))))
         .nest_service("/mcp", service)

@@ -57,6 +57,11 @@ impl Row {
         self
     }
 
+    pub(super) fn cpu(mut self, cpu: String) -> Row {
+        self.cpu = cpu;
+        self
+    }
+
     pub(super) fn goal(mut self, goal: impl Into<String>, met: bool) -> Row {
         self.goal = Some((goal.into(), met));
         self

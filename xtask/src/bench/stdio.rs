@@ -94,7 +94,7 @@ fn generate(
     Ok(())
 }
 
-fn id_of(line: &str) -> Option<usize> {
+pub(super) fn id_of(line: &str) -> Option<usize> {
     let rest = line.split_once("\"id\":")?.1;
     let end = rest.find(|c: char| !c.is_ascii_digit())?;
     rest[..end].parse().ok()

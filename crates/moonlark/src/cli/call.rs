@@ -8,7 +8,8 @@ use moonlark_core::value::Object;
 use moonlark_core::{Caller, Event, Problem, Result, Value};
 use serde_json::json;
 
-use super::{Done, Failure, Global, Params, open, pretty, print};
+use super::servers::Servers;
+use super::{Done, Failure, Global, Params, pretty, print};
 
 #[derive(Args)]
 pub(crate) struct Call {
@@ -19,12 +20,18 @@ pub(crate) struct Call {
     /// All parameters as one JSON object; `-` reads it from stdin.
     #[arg(long, value_name = "JSON")]
     args: Option<String>,
+    #[command(flatten)]
+    servers: Servers,
 }
 
 impl Call {
-    pub(crate) async fn run(self, global: &Global) -> Done {
-        let project = open(global).await?;
+    pub(crate) async fn run(mut self, global: &Global) -> Done {
+        let project = std::mem::take(&mut self.servers).open(global).await?;
+        // A script's own tools may call those of a server, so it cannot be
+        // known which are needed.
+        project.connect().await;
         let result = self.call(&project.gateway, global).await;
+        project.disconnect().await;
         if global.json {
             let answer = match &result {
                 Ok(value) => json!({ "result": value.clone().into_json("result")? }),
@@ -39,7 +46,7 @@ impl Call {
 
     async fn call(&self, gateway: &moonlark_core::Gateway, global: &Global) -> Result<Value> {
         let mut args = self.read_args()?;
-        let catalog = gateway.catalog();
+        let catalog = gateway.settled(&self.tool).await;
         self.params.add_to(&mut args, catalog.find(&self.tool).ok().map(|tool| &**tool));
         let quiet = global.quiet;
         let events: Events = Arc::new(move |event| {

@@ -1,11 +1,12 @@
 //! `moonlark doctor`: what is wrong with this set-up, and what is not.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use moonlark_core::{Problem, Result};
 use serde_json::json;
 
-use super::{Done, Failure, Global, here, open, print, shown};
+use super::{Done, Failure, Global, counted, here, open, print, shown};
 
 /// One thing that was looked at.
 struct Finding {
@@ -45,7 +46,7 @@ pub(crate) async fn run(global: &Global) -> Done {
 async fn look(global: &Global) -> Result<Vec<Finding>, Failure> {
     let mut findings = Vec::new();
     let project = match open(global).await {
-        Ok(project) => project,
+        Ok(project) => Arc::new(project),
         Err(Failure::Problems(problems)) => {
             let found = |problem| Finding { what: "configuration", outcome: Err(problem) };
             return Ok(problems.into_iter().map(found).collect());
@@ -59,18 +60,35 @@ async fn look(global: &Global) -> Result<Vec<Finding>, Failure> {
     };
     findings.push(Finding { what: "configuration", outcome: Ok(origin) });
 
+    project.connect().await;
+    project.upstreams.settled().await;
+    let upstreams = project.upstreams.offered();
     let catalog = project.gateway.catalog();
+    project.disconnect().await;
     let tools = super::authored(&catalog).count();
     let scripts: HashSet<&str> =
         super::authored(&catalog).map(|tool| tool.source.name.as_str()).collect();
     let outcome = match super::require_tools(&project).await {
         Err(Failure::Problems(mut problems)) if !problems.is_empty() => Err(problems.remove(0)),
-        _ if tools == 0 => Err(Problem::bad_script("no script works").hint("mend what is below")),
+        _ if tools == 0 && upstreams.health.is_empty() => Err(Problem::bad_script("no script works").hint("mend what is below")),
         _ => Ok(format!("{} from {}", counted(tools, "tool"), counted(scripts.len(), "script"))),
     };
     findings.push(Finding { what: "tools", outcome });
-    for problem in catalog.problems() {
+    for problem in catalog.problems().iter().filter(|it| !upstreams.problems.contains(it)) {
         findings.push(Finding { what: "script", outcome: Err(problem.clone()) });
+    }
+    for health in upstreams.health {
+        let outcome = match health.problem.clone() {
+            Some(problem) => Err(problem),
+            None => Ok(super::sources::line(&health)),
+        };
+        findings.push(Finding { what: "upstream", outcome });
+    }
+    for problem in upstreams.problems {
+        // That it does not connect was said.
+        if !findings.iter().any(|it| it.outcome.as_ref().err() == Some(&problem)) {
+            findings.push(Finding { what: "upstream", outcome: Err(problem) });
+        }
     }
 
     let server = &loaded.config.server;
@@ -81,8 +99,4 @@ async fn look(global: &Global) -> Result<Vec<Finding>, Failure> {
     };
     findings.push(Finding { what: "address", outcome });
     Ok(findings)
-}
-
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

@@ -9,7 +9,8 @@ use moonlark_server::Options;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::{Done, Failure, Global, authored, open, require_tools};
+use super::servers::Servers;
+use super::{Done, Failure, Global, authored, require_tools};
 use crate::project::Project;
 use crate::reload;
 
@@ -21,11 +22,13 @@ pub(crate) struct Serve {
     /// The port to listen on (overrides server.port); 0 takes a free one.
     #[arg(long)]
     port: Option<u16>,
+    #[command(flatten)]
+    servers: Servers,
 }
 
 impl Serve {
     pub(crate) async fn run(self, global: &Global) -> Done {
-        let project = Arc::new(open(global).await?);
+        let project = self.servers.open(global).await?;
         require_tools(&project).await?;
         let config = project.config().await;
         let host = self.host.unwrap_or(config.server.host);
@@ -33,14 +36,16 @@ impl Serve {
         let listener = listen(&host, port).await?;
         let stop = CancellationToken::new();
         announce(&project, &listener)?;
+        project.connect().await;
         let watcher = tokio::spawn(reload::watch(project.clone()));
-        let server = tokio::spawn(serve(project, listener, stop.clone()).await);
+        let server = tokio::spawn(serve(project.clone(), listener, stop.clone()).await);
         until_asked_to_stop().await;
         tracing::info!("stopping");
         stop.cancel();
         // Calls in progress get a moment; whoever hangs on is cut off.
         let _ = tokio::time::timeout(std::time::Duration::from_secs(5), server).await;
         watcher.abort();
+        project.disconnect().await;
         Ok(())
     }
 }

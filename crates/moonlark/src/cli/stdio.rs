@@ -1,19 +1,31 @@
 //! `moonlark stdio`
 
-use std::sync::Arc;
+use clap::Args;
 
-use super::{Done, Global, open, require_tools};
+use super::servers::Servers;
+use super::{Done, Global, require_tools};
 use crate::reload;
 
-pub(crate) async fn run(global: &Global) -> Done {
-    let project = Arc::new(open(global).await?);
-    require_tools(&project).await?;
-    for problem in project.gateway.catalog().problems() {
-        tracing::warn!("{problem}");
-    }
-    tokio::spawn(reload::watch(project.clone()));
-    tokio::select! {
-        served = moonlark_server::serve_stdio(project.gateway.clone()) => Ok(served?),
-        () = super::serve::until_asked_to_stop() => Ok(()),
+#[derive(Args)]
+pub(crate) struct Stdio {
+    #[command(flatten)]
+    servers: Servers,
+}
+
+impl Stdio {
+    pub(crate) async fn run(self, global: &Global) -> Done {
+        let project = self.servers.open(global).await?;
+        require_tools(&project).await?;
+        for problem in project.gateway.catalog().problems() {
+            tracing::warn!("{problem}");
+        }
+        project.connect().await;
+        tokio::spawn(reload::watch(project.clone()));
+        let served = tokio::select! {
+            served = moonlark_server::serve_stdio(project.gateway.clone()) => served,
+            () = super::serve::until_asked_to_stop() => Ok(()),
+        };
+        project.disconnect().await;
+        Ok(served?)
     }
 }

@@ -156,6 +156,17 @@ impl Walk<'_> {
         {
             return self.bad_size(schema, bad, at);
         }
+        if let Some(words) = schema["enum"].as_array()
+            && !words.iter().any(|word| word.as_str() == Some(&expanded.text))
+        {
+            let known: Vec<String> = words.iter().map(Value::to_string).collect();
+            let near = nearest(&expanded.text, words.iter().filter_map(Value::as_str));
+            let hint = match near {
+                Some(near) => format!("did you mean {near:?}?"),
+                None => words::hint(schema, &self.path),
+            };
+            return self.fault(at, format!("must be one of {}", known.join(", ")), hint);
+        }
         if schema["minLength"] == 1 && expanded.text.is_empty() {
             return self.fault(at, "must not be empty".to_owned(), words::hint(schema, &self.path));
         }

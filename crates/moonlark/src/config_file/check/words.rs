@@ -93,8 +93,9 @@ mod tests {
     use crate::config::schema;
 
     /// Constraints are checked here or in `check`; the rest only describes.
-    const CHECKED: [&str; 12] = [
+    const CHECKED: [&str; 13] = [
         "additionalProperties",
+        "enum",
         "exclusiveMinimum",
         "format",
         "items",

@@ -1,0 +1,67 @@
+//! Authentication to upstreams: which token goes with a request, where it comes
+//! from, and where it is kept.
+//!
+//! [`authorizer`] gives the transport something to ask. While Moonlark serves,
+//! nothing here waits for a person: what only a person can do is a Problem that
+//! names `moonlark login`, which is [`login`]. Nothing here knows what is said
+//! to an upstream once it lets us in.
+
+mod config;
+mod failure;
+mod fixed;
+mod flow;
+mod login;
+mod oauth;
+mod record;
+mod redirect;
+mod step_ups;
+mod store;
+#[cfg(test)]
+mod tests;
+mod web;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use url::Url;
+
+pub use config::{Auth, Bearer, GrantType, OAuthSettings};
+pub use login::{Ask, LoggedIn, LoggedOut, Revoked, login, logout, open_browser};
+
+use crate::mcp::Authorize;
+use fixed::{Anonymous, Given, InFile};
+use oauth::OAuth;
+
+/// An upstream, as far as logging in to it goes.
+#[derive(Debug, Clone)]
+pub struct Account {
+    /// What the operator calls it.
+    pub name: String,
+    pub url: Url,
+    pub auth: Auth,
+    /// Where Moonlark keeps things; logins are in `auth/` in there.
+    pub state_dir: PathBuf,
+    /// What relative paths in the configuration are relative to.
+    pub base_dir: PathBuf,
+    /// Answer for the person, by following the redirect of a test identity
+    /// provider that asks nobody.
+    pub follow: bool,
+}
+
+/// Who says which token goes with a request to this upstream.
+pub fn authorizer(account: Account) -> Arc<dyn Authorize> {
+    let upstream = account.name.clone();
+    match &account.auth {
+        Auth::None => Arc::new(Anonymous { upstream }),
+        Auth::Bearer(Bearer::Token(token)) => Arc::new(Given { upstream, token: token.clone() }),
+        Auth::Bearer(Bearer::File(path)) => {
+            let path = account.base_dir.join(path);
+            Arc::new(InFile { upstream, path, seen: Mutex::new(None) })
+        }
+        Auth::OAuth(settings) => {
+            let settings = (**settings).clone();
+            Arc::new(OAuth::new(account, settings))
+        }
+    }
+}

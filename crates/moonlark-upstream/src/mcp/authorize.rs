@@ -1,0 +1,20 @@
+//! Who says which token goes with a request. What tokens are, where they come
+//! from and how they are kept is known elsewhere.
+
+use futures::future::BoxFuture;
+use moonlark_core::Problem;
+
+use super::target::SecretText;
+
+pub trait Authorize: Send + Sync {
+    /// The value of the `Authorization` header, refreshed when needed.
+    fn header(&self) -> BoxFuture<'_, Result<Option<SecretText>, Problem>>;
+
+    /// The server said 401 or 403, with this `WWW-Authenticate`. `Ok(true)`:
+    /// the same request is worth one more try.
+    fn challenged(
+        &self,
+        status: u16,
+        www_authenticate: Option<String>,
+    ) -> BoxFuture<'_, Result<bool, Problem>>;
+}

@@ -1,0 +1,171 @@
+//! A request to an upstream on behalf of a call, until there is an answer that
+//! the caller can take.
+//!
+//! A modern server may answer that it needs something of the caller first. A
+//! modern caller that called it directly is told so; anybody else is asked, and
+//! the request is made again with what they said.
+
+use std::sync::Arc;
+
+use moonlark_core::client::{Client, Question};
+use moonlark_core::problem::Refusal;
+use moonlark_core::value::Object;
+use moonlark_core::{Call, Code, Problem, Result, Value};
+
+use super::link::{About, Era, Link};
+use super::listener::CallListener;
+use super::upstream::Shared;
+use super::wire::{Failure, Rpc};
+
+/// How often a server may ask for more before it answers.
+const ROUNDS: usize = 16;
+
+const META: &str = "io.modelcontextprotocol/";
+
+/// Make the request. `headers` are those its arguments ask for.
+pub(crate) async fn request(
+    shared: &Shared,
+    call: &Call,
+    method: &str,
+    mut params: Object,
+    headers: Vec<(String, String)>,
+) -> Result<Object> {
+    let passes_on = call.direct_client().filter(|client| speaks_modern(client));
+    if let Some(client) = passes_on {
+        // What the caller sends to finish an earlier request.
+        for key in ["requestState", "inputResponses"] {
+            if let Some(value) = client.envelope().get(key) {
+                params.insert(key.to_owned(), value.clone());
+            }
+        }
+    }
+    for _ in 0..ROUNDS {
+        let answer = send(shared, call, method, params.clone(), &headers).await?;
+        let kind = answer.get("resultType").and_then(Value::as_str);
+        if kind != Some("input_required") || passes_on.is_some() {
+            return Ok(answer);
+        }
+        params.insert("inputResponses".to_owned(), fulfil(call, &answer).await?);
+        match answer.get("requestState") {
+            Some(state) => params.insert("requestState".to_owned(), state.clone()),
+            None => params.swap_remove("requestState"),
+        };
+    }
+    let name = shared.settings.name();
+    Err(Problem::tool_error(format!("upstream '{name}' asked for input {ROUNDS} times in a row")))
+}
+
+/// Ask the caller for everything the server needs, all at once.
+async fn fulfil(call: &Call, answer: &Object) -> Result<Value> {
+    let Some(Value::Object(requests)) = answer.get("inputRequests") else {
+        return Ok(Value::Object(Object::new()));
+    };
+    let asks = requests.iter().map(|(key, request)| async move {
+        let method = request.get("method").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let params = request.get("params").and_then(Value::as_object).cloned().unwrap_or_default();
+        Ok::<_, Problem>((key.clone(), call.ask(Question { method, params }).await?))
+    });
+    let answers = futures::future::try_join_all(asks).await?;
+    Ok(Value::Object(answers.into_iter().collect()))
+}
+
+/// Send it, and once more if it certainly never arrived.
+async fn send(
+    shared: &Shared,
+    call: &Call,
+    method: &str,
+    params: Object,
+    headers: &[(String, String)],
+) -> Result<Object> {
+    let link = shared.link(call.deadline()).await?;
+    let failure = match attempt(&link, call, method, params.clone(), headers).await {
+        Err(Failure::NotSent(problem)) if problem.retry_after.is_none() => {
+            let link = shared.link_after(&link, problem, call.deadline()).await?;
+            attempt(&link, call, method, params, headers).await
+        }
+        other => other,
+    };
+    failure.map_err(|failure| explain(shared, method, failure))
+}
+
+async fn attempt(
+    link: &Link,
+    call: &Call,
+    method: &str,
+    params: Object,
+    headers: &[(String, String)],
+) -> Result<Object, Failure> {
+    let about = About {
+        meta: meta(call, link.peer().era),
+        listener: Some(Arc::new(CallListener(call.clone()))),
+        headers: headers.to_vec(),
+        owner: call.owner(),
+    };
+    link.request(method, params, about).await
+}
+
+/// What goes with the request: the caller's own words, and for a server that
+/// keeps nothing about us, what the caller can do.
+fn meta(call: &Call, era: Era) -> Object {
+    let Some(client) = call.client() else { return Object::new() };
+    let envelope = client.envelope();
+    let theirs = envelope.get("meta").and_then(Value::as_object);
+    let mut meta: Object = theirs
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| *key != "progressToken" && !key.starts_with(META))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    if era == Era::Legacy {
+        return meta;
+    }
+    let mut capabilities =
+        envelope.get("capabilities").and_then(Value::as_object).cloned().unwrap_or_default();
+    if !call.direct_client().is_some_and(speaks_modern) {
+        // Whatever extensions change about answers, only it could take.
+        capabilities.swap_remove("extensions");
+    }
+    meta.insert(format!("{META}clientCapabilities"), Value::Object(capabilities));
+    for (ours, key) in [("info", "clientInfo"), ("logLevel", "logLevel")] {
+        if let Some(value) = envelope.get(ours).filter(|value| **value != Value::Null) {
+            meta.insert(format!("{META}{key}"), value.clone());
+        }
+    }
+    meta
+}
+
+fn speaks_modern(client: &Arc<dyn Client>) -> bool {
+    client.envelope().get("modern") == Some(&Value::Bool(true))
+}
+
+/// A failure as a Problem of the call.
+fn explain(shared: &Shared, method: &str, failure: Failure) -> Problem {
+    let name = shared.settings.name();
+    match failure {
+        Failure::Refused(rpc) => refused(shared, rpc),
+        Failure::NotSent(problem) | Failure::Unauthorized(problem) => problem,
+        Failure::Lost(mut problem) => {
+            // A list or a document can be asked for again by anybody.
+            if method == "tools/call" {
+                problem.message =
+                    format!("{}; the call may have happened, and was not repeated", problem.message);
+                problem = problem.retryable_if(false);
+            }
+            problem.maybe_hint(Some(format!("see `moonlark doctor` for the state of '{name}'")))
+        }
+    }
+}
+
+pub(crate) fn refused(shared: &Shared, Rpc { code, message, mut data }: Rpc) -> Problem {
+    shared.names.error_out(&mut data);
+    let kind = match code {
+        -32602 | -32600 => Code::BadRequest,
+        -32601 | -32002 => Code::NotFound,
+        _ => Code::ToolError,
+    };
+    let name = shared.settings.name();
+    let mut problem =
+        Problem::new(kind, format!("upstream '{name}': {}", moonlark_core::problem::cut(&message)));
+    problem.refusal = Some(Box::new(Refusal { code, message, data }));
+    problem
+}

@@ -1,0 +1,260 @@
+//! An upstream's process: which program it is, what it finds in its
+//! environment, what it says on its error output, and what is said of its end.
+//! How it is spoken to is not known here.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use moonlark_child::{Ending, Launch, Status, Supervised};
+use moonlark_core::Problem;
+use moonlark_core::value::shorten;
+use parking_lot::Mutex;
+use tokio::io::AsyncRead;
+use tokio::net::unix::pipe;
+use tokio::process::{ChildStderr, ChildStdout};
+
+use super::lines::{self, Line};
+use super::target::SecretText;
+
+/// A process that was just started.
+pub(super) struct Child {
+    pub(super) stdin: pipe::Sender,
+    pub(super) stdout: ChildStdout,
+    pub(super) stderr: ChildStderr,
+    pub(super) status: Status,
+    /// How to call it in messages.
+    pub(super) shown: String,
+}
+
+/// Start `command`, from the operator's configuration.
+pub(super) async fn start(
+    name: &str,
+    command: &str,
+    args: &[String],
+    env: &BTreeMap<String, SecretText>,
+    cwd: &Path,
+) -> Result<Child, Problem> {
+    let shown = show(command, args);
+    let (name, command, cwd) = (name.to_owned(), command.to_owned(), cwd.to_owned());
+    let args = args.iter().map(OsString::from).collect();
+    let env = environment(env);
+    let launch = move || {
+        let program = find(&name, &command, &env, &cwd)?;
+        let folder = File::open(&cwd).map_err(|error| {
+            not_started(
+                &name,
+                &format!("its folder {} cannot be used: {}", cwd.display(), error.kind()),
+            )
+            .hint(format!("correct cwd of mcp_servers.{name}"))
+        })?;
+        let launch = Launch { program, args, env, folder: OwnedFd::from(folder), feed: true };
+        Supervised::start(launch).map_err(|error| not_started(&name, &reason(&error)))
+    };
+    let started = tokio::task::spawn_blocking(launch).await;
+    let Supervised { stdin, stdout, stderr, status } = started
+        .unwrap_or_else(|error| Err(Problem::internal(format!("it was not started: {error}"))))?;
+    let Some(stdin) = stdin else { return Err(Problem::internal("a process without an input")) };
+    Ok(Child { stdin, stdout, stderr, status, shown })
+}
+
+/// The command without what may be secret in its arguments.
+pub(super) fn show(command: &str, args: &[String]) -> String {
+    match args.is_empty() {
+        true => command.to_owned(),
+        false => format!("{command} …"),
+    }
+}
+
+/// What any program may need of Moonlark's environment, and what the operator
+/// adds. Moonlark's own tokens and settings are not in it.
+fn environment(own: &BTreeMap<String, SecretText>) -> Vec<(OsString, OsString)> {
+    let common = env::vars_os().filter(|(name, _)| is_common(name));
+    let mut all: BTreeMap<OsString, OsString> = common.collect();
+    for (name, value) in own {
+        all.insert(name.into(), value.expose().into());
+    }
+    all.into_iter().collect()
+}
+
+fn is_common(name: &OsStr) -> bool {
+    const COMMON: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR"];
+    COMMON.iter().any(|common| name == OsStr::new(common)) || name.as_bytes().starts_with(b"LC_")
+}
+
+/// The program's file: as a path from `cwd`, or by its own `PATH`.
+fn find(
+    name: &str,
+    command: &str,
+    env: &[(OsString, OsString)],
+    cwd: &Path,
+) -> Result<PathBuf, Problem> {
+    if command.contains('/') {
+        let path = cwd.join(command);
+        return if is_program(&path) {
+            Ok(path)
+        } else {
+            Err(not_started(name, &format!("{} is not a program", path.display()))
+                .hint(format!("correct command of mcp_servers.{name}")))
+        };
+    }
+    let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.as_os_str());
+    let folders =
+        env::split_paths(path.unwrap_or_else(|| OsStr::new("/usr/local/bin:/usr/bin:/bin")));
+    // A relative folder is meant from where the program will run.
+    folders.map(|folder| cwd.join(folder).join(command)).find(|path| is_program(path)).ok_or_else(
+        || {
+            not_started(name, &format!("{} is not installed", shorten(command)))
+                .hint("install it in a folder of the PATH that Moonlark is started with")
+        },
+    )
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+fn not_started(name: &str, why: &str) -> Problem {
+    Problem::unavailable(format!("upstream '{name}' cannot be started: {why}")).retryable_if(false)
+}
+
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::Unsupported => error.to_string(),
+        io::ErrorKind::NotFound => "it, or what it is to be run with, is not there".to_owned(),
+        kind => kind.to_string(),
+    }
+}
+
+/// The last lines of its error output.
+#[derive(Clone, Default)]
+pub(super) struct Said(Arc<Mutex<VecDeque<String>>>);
+
+/// How many of them are kept, and how much of each.
+const LINES: usize = 20;
+const LONGEST: usize = 1000;
+
+impl Said {
+    /// Write all of it to the log, and remember the end.
+    pub(super) async fn keep(self, name: String, from: impl AsyncRead + Unpin) {
+        // When it cannot be read, there is no more of it.
+        let _ = lines::read(from, LONGEST, |line| {
+            let (bytes, more) = match line {
+                Line::Whole(bytes) | Line::Half(bytes) => (bytes, ""),
+                Line::TooLong(head) => (&head[..head.len().min(LONGEST)], "…"),
+            };
+            let text = String::from_utf8_lossy(bytes.trim_ascii_end());
+            tracing::info!(target: "upstream", "{name}: {text}{more}");
+            let mut last = self.0.lock();
+            if last.len() == LINES {
+                last.pop_front();
+            }
+            last.push_back(format!("{text}{more}"));
+        })
+        .await;
+    }
+
+    fn last(&self) -> String {
+        let last = self.0.lock();
+        last.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// What a person would want to know of its end.
+pub(super) fn epitaph(
+    name: &str,
+    shown: &str,
+    ending: Option<io::Result<Ending>>,
+    said: &Said,
+) -> Problem {
+    let how = match ending {
+        Some(Ok(Ending::NotStarted { errno })) => {
+            return not_started(name, &reason(&io::Error::from_raw_os_error(errno)));
+        }
+        Some(Ok(Ending::Exited(code))) => format!("exited with code {code}"),
+        Some(Ok(Ending::Killed { signal })) => format!("was killed by signal {signal}"),
+        Some(Err(_)) => "ended, how is not known".to_owned(),
+        None => "closed its input or output and was ended".to_owned(),
+    };
+    let said = match said.last() {
+        none if none.is_empty() => String::new(),
+        lines => format!("; it said: {lines}"),
+    };
+    Problem::unavailable(format!("upstream '{name}' {how}{said}"))
+        .hint(format!("run its command by hand to see why: {shown}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path_of(text: &str) -> Vec<(OsString, OsString)> {
+        vec![("PATH".into(), text.into())]
+    }
+
+    #[test]
+    fn a_command_is_found_by_its_own_path_or_from_its_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("bin/serve");
+        std::fs::create_dir(dir.path().join("bin")).unwrap();
+        std::fs::write(&program, "").unwrap();
+        std::fs::write(dir.path().join("bin/notes"), "").unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        let found = |command, path: &str| {
+            find("git", command, &path_of(path), dir.path()).map_err(|problem| problem.message)
+        };
+        assert_eq!(found("serve", "/nowhere:bin"), Ok(program.clone()));
+        assert_eq!(found("./bin/serve", "/nowhere"), Ok(dir.path().join("./bin/serve")));
+        assert_eq!(found(program.to_str().unwrap(), ""), Ok(program.clone()));
+        assert_eq!(
+            found("notes", "bin"),
+            Err("upstream 'git' cannot be started: notes is not installed".to_owned())
+        );
+        assert!(found("bin/none", "bin").unwrap_err().ends_with("bin/none is not a program"));
+    }
+
+    #[test]
+    fn a_process_gets_little_of_our_environment_and_all_of_its_own() {
+        let own = BTreeMap::from([
+            ("TOKEN".to_owned(), SecretText::new("x")),
+            ("HOME".to_owned(), SecretText::new("/own")),
+        ]);
+        let all = environment(&own);
+        let get = |name: &str| {
+            all.iter().find(|(other, _)| other == name).map(|(_, value)| value.to_str().unwrap())
+        };
+        assert_eq!((get("TOKEN"), get("HOME")), (Some("x"), Some("/own")));
+        // Always there when tests run, and nobody else's business.
+        assert!(env::var_os("CARGO_MANIFEST_DIR").is_some());
+        assert_eq!((get("CARGO_MANIFEST_DIR"), get("TERM")), (None, None));
+    }
+
+    #[tokio::test]
+    async fn its_last_words_are_part_of_the_problem() {
+        let said = Said::default();
+        let mut text = Vec::new();
+        for line in 1..=30 {
+            text.extend_from_slice(format!("line {line}\n").as_bytes());
+        }
+        text.extend_from_slice(b"bad \xff byte\n");
+        text.extend_from_slice(&[b'x'; 5000]);
+        said.clone().keep("git".into(), text.as_slice()).await;
+        let problem = epitaph("git", "npx …", Some(Ok(Ending::Exited(3))), &said);
+        let start = "upstream 'git' exited with code 3; it said: line 13\nline 14\n";
+        assert!(problem.message.starts_with(start), "{problem}");
+        assert!(problem.message.contains("bad \u{fffd} byte\nxxx"), "{problem}");
+        assert!(problem.message.ends_with("x…") && problem.message.len() < 1500, "{problem}");
+        assert_eq!(
+            epitaph("git", "npx …", Some(Ok(Ending::Killed { signal: 9 })), &Said::default())
+                .to_string(),
+            "error[unavailable]: upstream 'git' was killed by signal 9\nhint: run its command by hand to see why: npx …"
+        );
+    }
+}

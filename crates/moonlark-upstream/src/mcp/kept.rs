@@ -1,0 +1,120 @@
+//! What is known of a server from an earlier time: which era it speaks and, for
+//! one that is started only when it is needed, what it offers.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use moonlark_core::Value;
+use moonlark_core::value::Object;
+use parking_lot::Mutex;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::link::Era;
+use super::listing::{Lists, Offered};
+use super::settings::Settings;
+use super::target::Way;
+
+pub(crate) struct Kept {
+    era: Mutex<Option<Era>>,
+    /// Where the lists are, if they are kept.
+    file: Option<PathBuf>,
+    fingerprint: String,
+}
+
+impl Kept {
+    pub(crate) fn open(settings: &Settings) -> Self {
+        let file = settings.state.join("upstreams").join(format!("{}.json", settings.name()));
+        Self {
+            era: Mutex::default(),
+            file: settings.lazy.then_some(file),
+            fingerprint: fingerprint(&settings.target.way),
+        }
+    }
+
+    pub(crate) fn era(&self) -> Option<Era> {
+        *self.era.lock()
+    }
+
+    pub(crate) fn note_era(&self, era: Option<Era>) {
+        *self.era.lock() = era;
+    }
+
+    /// The lists, if they are of the same server.
+    pub(crate) fn lists(&self) -> Option<Lists> {
+        let text = std::fs::read(self.file.as_ref()?).ok()?;
+        let Value::Object(mut kept) = Value::parse_json(&text).ok()? else { return None };
+        if kept.get("fingerprint").and_then(Value::as_str) != Some(&self.fingerprint) {
+            return None;
+        }
+        let mut list = |key: &str| match kept.swap_remove(key) {
+            Some(Value::Array(entries)) => Some(Arc::new(objects(entries))),
+            _ => None,
+        };
+        Some(Lists {
+            tools: list("tools"),
+            resources: list("resources"),
+            templates: list("templates"),
+            prompts: list("prompts"),
+            problems: Vec::new(),
+        })
+    }
+
+    /// Keep them for the next time. Failing that, it is started once more.
+    pub(crate) fn note_lists(&self, offered: &Offered) {
+        let Some(file) = self.file.clone() else { return };
+        let lists = offered.lists.clone();
+        let fingerprint = self.fingerprint.clone();
+        tokio::task::spawn_blocking(move || {
+            let list = |list: &Option<Arc<Vec<Object>>>| {
+                let entries = list.iter().flat_map(|list| list.iter().cloned());
+                Value::Array(entries.map(Value::Object).collect()).to_json_lossy()
+            };
+            let kept = json!({
+                "fingerprint": fingerprint,
+                "tools": list(&lists.tools),
+                "resources": list(&lists.resources),
+                "templates": list(&lists.templates),
+                "prompts": list(&lists.prompts),
+            });
+            if let Err(error) = write(&file, &kept.to_string()) {
+                tracing::warn!(target: "upstream", "{}: {error}", file.display());
+            }
+        });
+    }
+}
+
+/// Whole or not at all, and for nobody else to read.
+pub(crate) fn write(file: &Path, text: &str) -> std::io::Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+    let folder = file.parent().unwrap_or(Path::new("."));
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let partial = file.with_extension(format!("{}.partial", std::process::id()));
+    let mut options = std::fs::OpenOptions::new();
+    let mut written = options.write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
+    written.write_all(text.as_bytes())?;
+    written.sync_all()?;
+    std::fs::rename(&partial, file)
+}
+
+/// Tells one server from another, without telling its secrets.
+fn fingerprint(way: &Way) -> String {
+    let text = match way {
+        Way::Stdio { command, args, cwd, env } => {
+            format!("{command}\n{args:?}\n{cwd:?}\n{:?}", env.keys())
+        }
+        Way::Http { url, headers } | Way::Sse { url, headers } => {
+            format!("{url}\n{:?}", headers.keys())
+        }
+    };
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn objects(entries: Vec<Value>) -> Vec<Object> {
+    let object = |entry| match entry {
+        Value::Object(object) => Some(object),
+        _ => None,
+    };
+    entries.into_iter().filter_map(object).collect()
+}

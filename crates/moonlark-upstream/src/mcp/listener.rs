@@ -1,0 +1,128 @@
+//! What a server says by itself, brought to whom it belongs.
+
+use std::sync::{Arc, Weak};
+
+use futures::future::BoxFuture;
+use moonlark_core::client::Question;
+use moonlark_core::offers::Updated;
+use moonlark_core::value::Object;
+use moonlark_core::{Call, Problem, Value};
+
+use super::link::{Inbox, Listener};
+use super::upstream::Shared;
+use super::wire::Rpc;
+
+/// Progress, messages and questions that belong to one call.
+pub(crate) struct CallListener(pub(crate) Call);
+
+impl Listener for CallListener {
+    fn notification(&self, method: &str, params: Object) {
+        match method {
+            "notifications/progress" => {
+                let number = |key: &str| params.get(key).and_then(as_f64);
+                let Some(done) = number("progress") else { return };
+                let message = params.get("message").and_then(Value::as_str);
+                self.0.progress(done, number("total"), message);
+            }
+            "notifications/message" => {
+                let level = params.get("level").and_then(Value::as_str).unwrap_or("info");
+                let logger = params.get("logger").and_then(Value::as_str);
+                let data = params.get("data").cloned().unwrap_or_default();
+                // Past the limit on log output the rest is not worth the call.
+                let _ = self.0.relay(level, logger, data);
+            }
+            _ => {}
+        }
+    }
+
+    fn request(&self, method: &str, params: Object) -> BoxFuture<'_, Result<Object, Rpc>> {
+        let question = Question { method: method.to_owned(), params };
+        Box::pin(async move {
+            if method_is_unknown(&question.method) || !self.0.can_ask(&question) {
+                return Err(Rpc {
+                    code: METHOD_NOT_FOUND,
+                    message: format!("the caller does not offer {}", question.method),
+                    data: None,
+                });
+            }
+            answered(self.0.ask(question).await)
+        })
+    }
+}
+
+/// What belongs to no call: changes, and questions about ourselves.
+pub(crate) struct Mailbox(pub(crate) Weak<Shared>);
+
+impl Inbox for Mailbox {
+    fn notification(&self, method: &str, params: Object) {
+        let Some(shared) = self.0.upgrade() else { return };
+        match method {
+            "notifications/tools/list_changed" => shared.stale.tools(),
+            "notifications/prompts/list_changed" => shared.stale.prompts(),
+            "notifications/resources/list_changed" => shared.stale.resources(),
+            "notifications/resources/updated" => {
+                if let Some(uri) = params.get("uri").and_then(Value::as_str) {
+                    let uri = Arc::from(shared.names.uri_out(uri));
+                    shared.gateway.announce(Updated { uri });
+                }
+            }
+            "notifications/message" => {
+                let data = Value::Object(params).to_json_lossy();
+                tracing::debug!(target: "upstream", "{}: {data}", shared.settings.name());
+            }
+            _ => {}
+        }
+    }
+
+    fn request(&self, method: &str, _params: Object) -> BoxFuture<'_, Result<Object, Rpc>> {
+        let answer = match (method, self.0.upgrade()) {
+            ("ping", _) => Ok(Object::new()),
+            // The folders the operator named: nobody else is there to ask.
+            ("roots/list", Some(shared)) => {
+                let root = |uri: &String| Value::object([("uri", uri.as_str().into())]);
+                let roots = shared.settings.roots.iter().map(root).collect();
+                let mut answer = Object::new();
+                answer.insert("roots".to_owned(), Value::Array(roots));
+                Ok(answer)
+            }
+            _ => Err(Rpc {
+                code: METHOD_NOT_FOUND,
+                message: format!("{method} belongs to no call that is in progress"),
+                data: None,
+            }),
+        };
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+const METHOD_NOT_FOUND: i64 = -32601;
+const INTERNAL_ERROR: i64 = -32603;
+
+fn method_is_unknown(method: &str) -> bool {
+    !matches!(method, "elicitation/create" | "sampling/createMessage" | "roots/list")
+}
+
+fn answered(answer: Result<Value, Problem>) -> Result<Object, Rpc> {
+    match answer {
+        Ok(Value::Object(answer)) => Ok(answer),
+        Ok(_) => Err(Rpc {
+            code: INTERNAL_ERROR,
+            message: "the caller answered with no object".to_owned(),
+            data: None,
+        }),
+        Err(problem) => match problem.refusal {
+            Some(refusal) => {
+                Err(Rpc { code: refusal.code, message: refusal.message, data: refusal.data })
+            }
+            None => Err(Rpc { code: INTERNAL_ERROR, message: problem.line(), data: None }),
+        },
+    }
+}
+
+fn as_f64(value: &Value) -> Option<f64> {
+    match value {
+        Value::Int(number) => Some(*number as f64),
+        Value::Float(number) => Some(*number),
+        _ => None,
+    }
+}

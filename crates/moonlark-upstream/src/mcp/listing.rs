@@ -1,0 +1,231 @@
+//! What a server offers: its lists, read to the end, and what becomes of them.
+//!
+//! One entry that is wrong costs that entry, never the list.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use moonlark_core::offers::Offers;
+use moonlark_core::tool::{Source, SourceKind};
+use moonlark_core::value::Object;
+use moonlark_core::{Problem, Result, Tool, Value};
+
+use super::link::{About, Link, Server};
+use super::pins;
+use super::tool;
+use super::upstream::{Shared, list};
+use super::watching::Watch;
+use super::wire::Failure;
+
+/// Entries of one list. More than that is no list for anybody.
+const MOST: usize = 50_000;
+/// Problems that are told of one by one.
+const MOST_PROBLEMS: usize = 20;
+/// Pages of one list.
+const PAGES: usize = 5_000;
+const METHOD_NOT_FOUND: i64 = -32601;
+
+/// What is offered to the catalog.
+#[derive(Default)]
+pub(crate) struct Offered {
+    pub(crate) tools: Vec<Arc<Tool>>,
+    pub(crate) offers: Option<Arc<Offers>>,
+    pub(crate) problems: Vec<Problem>,
+    /// As the server listed them, to compare and to keep.
+    pub(crate) lists: Lists,
+}
+
+type List = Option<Arc<Vec<Object>>>;
+
+/// The lists as they were read; none where one was not read.
+#[derive(Default, Clone)]
+pub(crate) struct Lists {
+    pub(crate) tools: List,
+    pub(crate) resources: List,
+    pub(crate) templates: List,
+    pub(crate) prompts: List,
+    /// Entries that could not be read at all.
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// Read the lists that are asked for.
+pub(crate) async fn read(link: &Link, lists: u8) -> Result<Lists> {
+    let mut read = Lists::default();
+    let can = |capability: &str| link.peer().capabilities.contains_key(capability);
+    if lists & list::TOOLS != 0 {
+        read.tools = Some(match can("tools") {
+            true => all(link, "tools/list", "tools", &mut read.problems).await?,
+            false => Arc::default(),
+        });
+    }
+    if lists & list::RESOURCES != 0 {
+        (read.resources, read.templates) = match can("resources") {
+            true => {
+                let problems = &mut read.problems;
+                let resources = all(link, "resources/list", "resources", problems).await?;
+                let method = "resources/templates/list";
+                (Some(resources), Some(all(link, method, "resourceTemplates", problems).await?))
+            }
+            false => (Some(Arc::default()), Some(Arc::default())),
+        };
+    }
+    if lists & list::PROMPTS != 0 {
+        read.prompts = Some(match can("prompts") {
+            true => all(link, "prompts/list", "prompts", &mut read.problems).await?,
+            false => Arc::default(),
+        });
+    }
+    Ok(read)
+}
+
+/// All pages of one list.
+async fn all(
+    link: &Link,
+    method: &str,
+    key: &str,
+    problems: &mut Vec<Problem>,
+) -> Result<Arc<Vec<Object>>> {
+    let mut entries = Vec::new();
+    let mut cursors = HashSet::new();
+    let mut cursor: Option<Value> = None;
+    for _ in 0..PAGES {
+        let mut params = Object::new();
+        if let Some(cursor) = cursor.take() {
+            params.insert("cursor".to_owned(), cursor);
+        }
+        let mut page = match link.request(method, params, About::default()).await {
+            Ok(page) => page,
+            // It says it has such a list, and has none.
+            Err(Failure::Refused(rpc)) if rpc.code == METHOD_NOT_FOUND => break,
+            Err(Failure::Refused(rpc)) => {
+                return Err(Problem::unavailable(format!("{method}: {}", rpc.message)));
+            }
+            Err(
+                Failure::NotSent(problem) | Failure::Lost(problem) | Failure::Unauthorized(problem),
+            ) => return Err(problem),
+        };
+        let listed = match page.swap_remove(key) {
+            Some(Value::Array(listed)) => listed,
+            _ => return Err(Problem::unavailable(format!("{method} was answered without {key}"))),
+        };
+        for entry in listed {
+            match entry {
+                Value::Object(entry) => entries.push(entry),
+                // See `wire::outcome`: that is what is left of it.
+                _ => problems.push(Problem::bad_script(format!(
+                    "an entry of {method} is left out: it is no object, or nests too deep"
+                ))),
+            }
+        }
+        cursor = page.swap_remove("nextCursor");
+        let Some(Value::Str(next)) = &cursor else { break };
+        if entries.len() > MOST || !cursors.insert(next.clone()) {
+            problems.push(Problem::bad_script(format!(
+                "{method} never ends: only the first {} are used",
+                entries.len().min(MOST)
+            )));
+            break;
+        }
+    }
+    entries.truncate(MOST);
+    Ok(Arc::new(entries))
+}
+
+/// Make what was read into what callers see. What was not read stays as it was,
+/// and so does what is the same as before, unless the server `said` it changed.
+pub(crate) fn offer(shared: &Arc<Shared>, read: Lists, peer: Option<&Server>, said: bool) -> Offered {
+    let old = shared.offered();
+    let kind = SourceKind::Upstream;
+    let source = Arc::new(Source { kind, name: shared.settings.name().to_owned() });
+    let mut problems = read.problems;
+    let tools = match &read.tools {
+        Some(tools) if said || Some(tools) != old.lists.tools.as_ref() => {
+            build(shared, &source, tools, &mut problems)
+        }
+        _ => {
+            problems.extend(old.problems.iter().cloned());
+            old.tools.clone()
+        }
+    };
+    let was = old.offers.as_deref();
+    let names = &shared.names;
+    let before = &old.lists;
+    let keep = |read: &List, before: &List, was: Option<&Arc<Vec<Object>>>| match was {
+        Some(was) if read.is_none() || (!said && read == before) => Some(was.clone()),
+        _ => None,
+    };
+    let uri = |uri: &str| names.uri_out(uri);
+    let resources = keep(&read.resources, &before.resources, was.map(|it| &it.resources))
+        .unwrap_or_else(|| renamed(&read.resources, "uri", uri));
+    let templates = keep(&read.templates, &before.templates, was.map(|it| &it.templates))
+        .unwrap_or_else(|| renamed(&read.templates, "uriTemplate", uri));
+    let prompts = keep(&read.prompts, &before.prompts, was.map(|it| &it.prompts))
+        .unwrap_or_else(|| renamed(&read.prompts, "name", |name| names.prompt_out(name)));
+    let known = || was.map(|it| (it.capabilities.clone(), it.instructions.clone()));
+    let (capabilities, instructions) = match peer {
+        Some(peer) => (Arc::new(peer.capabilities.clone()), peer.instructions.clone()),
+        None => known().unwrap_or_default(),
+    };
+    let offers = Offers {
+        uris: names.uris.clone(),
+        names: names.prompts.clone(),
+        resources,
+        templates,
+        prompts,
+        capabilities,
+        instructions,
+        door: match was {
+            Some(was) => was.door.clone(),
+            None => Arc::new(tool::door(shared, &source)),
+        },
+        watcher: Arc::new(Watch(Arc::downgrade(shared))),
+        source,
+    };
+    let lists = Lists {
+        tools: read.tools.or(old.lists.tools.clone()),
+        resources: read.resources.or(old.lists.resources.clone()),
+        templates: read.templates.or(old.lists.templates.clone()),
+        prompts: read.prompts.or(old.lists.prompts.clone()),
+        problems: Vec::new(),
+    };
+    Offered { tools, offers: Some(Arc::new(offers)), problems, lists }
+}
+
+fn build(
+    shared: &Arc<Shared>,
+    source: &Arc<Source>,
+    definitions: &[Object],
+    problems: &mut Vec<Problem>,
+) -> Vec<Arc<Tool>> {
+    let (approved, held) = pins::approved(&shared.settings, definitions);
+    problems.extend(held);
+    let mut tools = Vec::with_capacity(approved.len());
+    for definition in approved {
+        let (built, problem) = tool::build(shared, source, definition.clone());
+        problems.extend(problem);
+        match built {
+            Ok(tool) => tools.push(Arc::new(tool)),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    // They are read by people: what is wrong with a thousand tools is wrong once.
+    if problems.len() > MOST_PROBLEMS {
+        let more = problems.len() - MOST_PROBLEMS;
+        problems.truncate(MOST_PROBLEMS);
+        problems.push(Problem::bad_script(format!(
+            "upstream '{}' has {more} more problems of this kind",
+            source.name
+        )));
+    }
+    tools
+}
+
+fn renamed(list: &List, key: &str, rename: impl Fn(&str) -> String) -> Arc<Vec<Object>> {
+    let mut list = list.as_deref().cloned().unwrap_or_default();
+    for entry in &mut list {
+        if let Some(Value::Str(name)) = entry.get_mut(key) {
+            *name = rename(name);
+        }
+    }
+    Arc::new(list)
+}

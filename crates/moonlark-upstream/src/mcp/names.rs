@@ -1,0 +1,222 @@
+//! Names of one source among many: URIs as `mcp://docs/file:///a`, prompts as
+//! `docs/summarise`, tasks as `docs:17`. A source that is alone may go without.
+//!
+//! Outwards is towards our callers. Only places that the protocol defines as
+//! URIs are changed, never text that merely looks like one.
+
+use moonlark_core::Value;
+use moonlark_core::value::Object;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Names {
+    pub(crate) source: String,
+    pub(crate) uris: String,
+    pub(crate) prompts: String,
+}
+
+impl Names {
+    pub(crate) fn of(source: &str) -> Self {
+        Self {
+            source: source.to_owned(),
+            uris: format!("mcp://{source}/"),
+            prompts: format!("{source}/"),
+        }
+    }
+
+    /// The source speaks for itself: nothing stands before its names.
+    pub(crate) fn transparent(source: &str) -> Self {
+        Self { source: source.to_owned(), uris: String::new(), prompts: String::new() }
+    }
+
+    /// Whether there is anything to change.
+    pub(crate) fn is_transparent(&self) -> bool {
+        self.uris.is_empty() && self.prompts.is_empty()
+    }
+
+    pub(crate) fn uri_in<'a>(&self, uri: &'a str) -> &'a str {
+        uri.strip_prefix(&self.uris).unwrap_or(uri)
+    }
+
+    pub(crate) fn uri_out(&self, uri: &str) -> String {
+        format!("{}{uri}", self.uris)
+    }
+
+    pub(crate) fn prompt_in<'a>(&self, name: &'a str) -> &'a str {
+        name.strip_prefix(&self.prompts).unwrap_or(name)
+    }
+
+    pub(crate) fn prompt_out(&self, name: &str) -> String {
+        format!("{}{name}", self.prompts)
+    }
+
+    pub(crate) fn task_in<'a>(&self, id: &'a str) -> &'a str {
+        let rest = id.strip_prefix(&self.source).and_then(|rest| rest.strip_prefix(':'));
+        rest.unwrap_or(id)
+    }
+
+    pub(crate) fn task_out(&self, id: &str) -> String {
+        format!("{}:{id}", self.source)
+    }
+
+    /// The parameters of a request, as the source knows the things in it.
+    pub(crate) fn inward(&self, method: &str, params: &mut Object) {
+        match method {
+            "prompts/get" => edit(params, "name", |name| self.prompt_in(name).to_owned()),
+            "completion/complete" => {
+                let Some(Value::Object(reference)) = params.get_mut("ref") else { return };
+                edit(reference, "name", |name| self.prompt_in(name).to_owned());
+                edit(reference, "uri", |uri| self.uri_in(uri).to_owned());
+            }
+            "tasks/get" | "tasks/update" | "tasks/cancel" => {
+                edit(params, "taskId", |id| self.task_in(id).to_owned());
+            }
+            _ => edit(params, "uri", |uri| self.uri_in(uri).to_owned()),
+        }
+    }
+
+    /// An answer, as callers know the things in it.
+    pub(crate) fn outward(&self, answer: &mut Object) {
+        edit(answer, "taskId", |id| self.task_out(id));
+        // The result of a task stands inside its state.
+        if let Some(Value::Object(result)) = answer.get_mut("result") {
+            self.blocks_out(result);
+        }
+        self.blocks_out(answer);
+    }
+
+    fn blocks_out(&self, answer: &mut Object) {
+        if self.uris.is_empty() {
+            return;
+        }
+        for key in ["content", "contents", "messages"] {
+            if let Some(Value::Array(items)) = answer.get_mut(key) {
+                items.iter_mut().for_each(|item| self.block_out(item));
+            }
+        }
+    }
+
+    /// A block of content, a resource that was read, or a message of a prompt.
+    pub(crate) fn block_out(&self, block: &mut Value) {
+        let Value::Object(fields) = block else { return };
+        self.located(fields);
+        self.ui_out(fields);
+        // Blocks hold no blocks, so this goes one level down.
+        let inner = match fields.get_mut("content") {
+            Some(Value::Array(items)) => items.as_mut_slice(),
+            Some(one) => std::slice::from_mut(one),
+            None => return,
+        };
+        for item in inner {
+            if let Value::Object(content) = item {
+                self.located(content);
+            }
+        }
+    }
+
+    /// What is at a URI, or embeds what is.
+    fn located(&self, fields: &mut Object) {
+        edit(fields, "uri", |uri| self.uri_out(uri));
+        if let Some(Value::Object(resource)) = fields.get_mut("resource") {
+            edit(resource, "uri", |uri| self.uri_out(uri));
+        }
+    }
+
+    /// The page that shows a tool's results, as a definition names it.
+    pub(crate) fn ui_out(&self, definition: &mut Object) {
+        if self.uris.is_empty() {
+            return;
+        }
+        let Some(Value::Object(meta)) = definition.get_mut("_meta") else { return };
+        edit(meta, "ui/resourceUri", |uri| self.uri_out(uri));
+        if let Some(Value::Object(ui)) = meta.get_mut("ui") {
+            edit(ui, "resourceUri", |uri| self.uri_out(uri));
+        }
+    }
+
+    /// The data of an error may name what is missing.
+    pub(crate) fn error_out(&self, data: &mut Option<Value>) {
+        if let Some(Value::Object(fields)) = data {
+            edit(fields, "uri", |uri| self.uri_out(uri));
+        }
+    }
+}
+
+fn edit(fields: &mut Object, key: &str, edit: impl Fn(&str) -> String) {
+    if let Some(Value::Str(text)) = fields.get_mut(key) {
+        *text = edit(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value as Json, json};
+
+    use super::*;
+
+    fn object(json: Json) -> Object {
+        let Value::Object(object) = Value::from_json(json).unwrap() else { unreachable!() };
+        object
+    }
+
+    fn shown(object: Object) -> Json {
+        Value::Object(object).to_json_lossy()
+    }
+
+    #[test]
+    fn uris_in_answers_are_named_after_their_source() {
+        let mut answer = object(json!({
+            "content": [
+                {"type": "text", "text": "file:///a"},
+                {"type": "resource_link", "uri": "file:///a", "name": "a"},
+                {"type": "resource", "resource": {"uri": "file:///b", "text": "x"}},
+            ],
+            "contents": [{"uri": "file:///c", "text": "file:///c"}],
+            "messages": [{"role": "user", "content": {"type": "resource_link", "uri": "u:d"}}],
+            "taskId": "17",
+        }));
+        Names::of("docs").outward(&mut answer);
+        assert_eq!(
+            shown(answer),
+            json!({
+                "content": [
+                    {"type": "text", "text": "file:///a"},
+                    {"type": "resource_link", "uri": "mcp://docs/file:///a", "name": "a"},
+                    {"type": "resource", "resource": {"uri": "mcp://docs/file:///b", "text": "x"}},
+                ],
+                "contents": [{"uri": "mcp://docs/file:///c", "text": "file:///c"}],
+                "messages": [
+                    {"role": "user", "content": {"type": "resource_link", "uri": "mcp://docs/u:d"}}
+                ],
+                "taskId": "docs:17",
+            })
+        );
+    }
+
+    #[test]
+    fn requests_name_things_as_the_source_does() {
+        for (method, params, expected) in [
+            ("resources/read", json!({"uri": "mcp://docs/u:a"}), json!({"uri": "u:a"})),
+            ("resources/read", json!({"uri": "u:a"}), json!({"uri": "u:a"})),
+            ("prompts/get", json!({"name": "docs/sum"}), json!({"name": "sum"})),
+            (
+                "completion/complete",
+                json!({"ref": {"type": "ref/prompt", "name": "docs/sum"}}),
+                json!({"ref": {"type": "ref/prompt", "name": "sum"}}),
+            ),
+            ("tasks/get", json!({"taskId": "docs:1:2"}), json!({"taskId": "1:2"})),
+        ] {
+            let mut params = object(params);
+            Names::of("docs").inward(method, &mut params);
+            assert_eq!(shown(params), expected, "{method}");
+        }
+    }
+
+    #[test]
+    fn a_transparent_source_keeps_its_names() {
+        let names = Names::transparent("docs");
+        let mut answer = object(json!({"contents": [{"uri": "u:c", "text": ""}]}));
+        names.outward(&mut answer);
+        assert_eq!(shown(answer), json!({"contents": [{"uri": "u:c", "text": ""}]}));
+        assert_eq!((names.uri_in("u:c"), names.prompt_out("p").as_str()), ("u:c", "p"));
+    }
+}

@@ -1,0 +1,225 @@
+//! Arguments that a tool wants to have in headers as well (`x-mcp-header` in
+//! its schema), for whoever routes calls without reading them.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use moonlark_core::Value;
+use moonlark_core::value::Object;
+
+const MARK: &str = "x-mcp-header";
+const PREFIX: &str = "Mcp-Param-";
+
+/// The headers of a call: for every marked property that has a value.
+pub(crate) fn headers(schema: &Value, arguments: &Object) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    marked(schema, &mut Vec::new(), &mut |path, property| {
+        let Some((first, rest)) = path.split_first() else { return };
+        let value = arguments
+            .get(*first)
+            .and_then(|value| rest.iter().try_fold(value, |value, key| value.get(key)));
+        let text = match value {
+            Some(Value::Str(text)) => Cow::Borrowed(text.as_str()),
+            Some(number @ (Value::Bool(_) | Value::Int(_) | Value::Float(_))) => {
+                // As it is written in the message, to which it is compared.
+                match number.encode_json(MARK) {
+                    Ok(text) => Cow::Owned(text),
+                    Err(_) => return,
+                }
+            }
+            _ => return,
+        };
+        if let Some(name) = property.get(MARK).and_then(Value::as_str).filter(|it| is_token(it)) {
+            found.push((format!("{PREFIX}{name}"), header_safe(&text).into_owned()));
+        }
+    });
+    found
+}
+
+/// Whether a tool's marks make sense; one whose do not must not be offered.
+pub(crate) fn is_valid(schema: &Value) -> bool {
+    check(schema).is_ok()
+}
+
+/// What is wrong with the marks in a tool's schema.
+pub(crate) fn check(schema: &Value) -> Result<(), String> {
+    if schema.get(MARK).is_some() {
+        return Err(format!("{MARK} is for properties, not for the whole schema"));
+    }
+    if is_misplaced(schema, true) {
+        return Err(format!("{MARK} is only for what is reached by properties alone"));
+    }
+    let mut seen = HashSet::new();
+    let mut wrong = Ok(());
+    marked(schema, &mut Vec::new(), &mut |path, property| {
+        let outcome = check_one(property, &mut seen);
+        if let (Ok(()), Err(why)) = (&wrong, outcome) {
+            wrong = Err(format!("{}: {why}", path.join(".")));
+        }
+    });
+    wrong
+}
+
+fn check_one(property: &Value, seen: &mut HashSet<String>) -> Result<(), String> {
+    let Some(name) = property.get(MARK).and_then(Value::as_str) else {
+        return Err(format!("{MARK} must be a string"));
+    };
+    if !is_token(name) {
+        return Err(format!("{MARK} {name:?} is not the name of a header"));
+    }
+    if !seen.insert(name.to_ascii_lowercase()) {
+        return Err(format!("{MARK} {name:?} is there twice"));
+    }
+    match property.get("type").and_then(Value::as_str) {
+        Some("string" | "integer" | "boolean") => Ok(()),
+        _ => Err(format!("{MARK} is only for strings, integers and booleans")),
+    }
+}
+
+/// Every property with a mark that is reached by `properties` alone. Values are
+/// of bounded depth, and so is this.
+fn marked<'a>(
+    schema: &'a Value,
+    path: &mut Vec<&'a str>,
+    each: &mut dyn FnMut(&[&'a str], &'a Value),
+) {
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
+    for (name, property) in properties {
+        path.push(name);
+        if property.get(MARK).is_some() {
+            each(path, property);
+        }
+        marked(property, path, each);
+        path.pop();
+    }
+}
+
+/// Whether there is a mark where no argument can be found by it. `straight`:
+/// `schema` itself is reached by `properties` alone.
+fn is_misplaced(schema: &Value, straight: bool) -> bool {
+    match schema {
+        Value::Object(fields) => fields.iter().any(|(key, value)| match key.as_str() {
+            MARK => !straight,
+            "properties" => any_misplaced(value, straight),
+            "$defs" | "definitions" | "dependentSchemas" | "patternProperties" => {
+                any_misplaced(value, false)
+            }
+            // Examples of arguments, in which it is a name like any other.
+            "default" | "const" | "enum" | "examples" => false,
+            _ => is_misplaced(value, false),
+        }),
+        Value::Array(items) => items.iter().any(|item| is_misplaced(item, false)),
+        _ => false,
+    }
+}
+
+/// Of schemas by name: the names themselves mean nothing.
+fn any_misplaced(schemas: &Value, straight: bool) -> bool {
+    let mut values = schemas.as_object().into_iter().flat_map(|schemas| schemas.values());
+    values.any(|schema| is_misplaced(schema, straight))
+}
+
+/// A token as HTTP has it.
+fn is_token(text: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    !text.is_empty() && text.chars().all(is_allowed)
+}
+
+/// Text that any header can carry: as it is, or in a wrapping of Base64.
+pub(super) fn header_safe(text: &str) -> Cow<'_, str> {
+    let is_plain = text.bytes().all(|byte| (0x20..=0x7e).contains(&byte));
+    let is_padded = text.starts_with(' ') || text.ends_with(' ');
+    let is_wrapped = text.starts_with("=?base64?") && text.ends_with("?=");
+    match is_plain && !is_padded && !is_wrapped {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(format!("=?base64?{}?=", BASE64_STANDARD.encode(text))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(json: &str) -> Value {
+        Value::parse_json(json.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn marked_arguments_become_headers_as_they_are_written() {
+        let schema = value(
+            r#"{"properties":{
+                "region":{"type":"string","x-mcp-header":"Region"},
+                "count":{"type":"integer","x-mcp-header":"Count"},
+                "deep":{"properties":{"flag":{"type":"boolean","x-mcp-header":"Flag"}}},
+                "none":{"type":"string","x-mcp-header":"None"},
+                "null":{"type":"string","x-mcp-header":"Null"},
+                "list":{"type":"string","x-mcp-header":"List"},
+                "free":{"type":"string"}}}"#,
+        );
+        let arguments = value(
+            r#"{"region":"ä","count":7,"deep":{"flag":true},"null":null,"list":[1],"free":"x"}"#,
+        );
+        let found = headers(&schema, arguments.as_object().unwrap());
+        let found: Vec<_> = found.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+        assert_eq!(
+            found,
+            [
+                ("Mcp-Param-Region", "=?base64?w6Q=?="),
+                ("Mcp-Param-Count", "7"),
+                ("Mcp-Param-Flag", "true")
+            ]
+        );
+        assert_eq!(headers(&value("true"), &Object::new()), []);
+    }
+
+    #[test]
+    fn only_what_a_header_would_change_is_wrapped() {
+        for same in ["", "a b", "=?base64?", "x=?base64?eA==?=", "~!\"\\"] {
+            assert_eq!(header_safe(same), same);
+        }
+        assert_eq!(header_safe(" a"), "=?base64?IGE=?=");
+        assert_eq!(header_safe("a\t"), "=?base64?YQk=?=");
+        assert_eq!(header_safe("a\nb"), "=?base64?YQpi?=");
+        assert_eq!(header_safe("=?base64?eA==?="), "=?base64?PT9iYXNlNjQ/ZUE9PT89?=");
+    }
+
+    #[test]
+    fn marks_that_make_no_sense_are_named() {
+        let check = |json: &str, expected: &str| {
+            let found = check(&value(json)).err().unwrap_or_default();
+            assert_eq!(found, expected, "{json}");
+            assert_eq!(is_valid(&value(json)), expected.is_empty());
+        };
+        check(r#"{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}"#, "");
+        check(r#"{"properties":{"x-mcp-header":{"type":"string"}}}"#, "");
+        check(r#"{"properties":{"a":{"default":{"x-mcp-header":1}}}}"#, "");
+        check("true", "");
+        check(
+            r#"{"x-mcp-header":"A"}"#,
+            "x-mcp-header is for properties, not for the whole schema",
+        );
+        let misplaced = "x-mcp-header is only for what is reached by properties alone";
+        check(r#"{"properties":{"a":{"items":{"x-mcp-header":"A"}}}}"#, misplaced);
+        check(r#"{"anyOf":[{"properties":{"a":{"x-mcp-header":"A"}}}]}"#, misplaced);
+        check(r#"{"$defs":{"a":{"x-mcp-header":"A"}}}"#, misplaced);
+        check(
+            r#"{"properties":{"a":{"type":"string","x-mcp-header":5}}}"#,
+            "a: x-mcp-header must be a string",
+        );
+        check(
+            r#"{"properties":{"a":{"type":"string","x-mcp-header":"a b"}}}"#,
+            "a: x-mcp-header \"a b\" is not the name of a header",
+        );
+        check(
+            r#"{"properties":{"a":{"type":"number","x-mcp-header":"A"}}}"#,
+            "a: x-mcp-header is only for strings, integers and booleans",
+        );
+        check(
+            r#"{"properties":{"a":{"type":"string","x-mcp-header":"A"},
+                "b":{"properties":{"c":{"type":"string","x-mcp-header":"a"}}}}}"#,
+            "b.c: x-mcp-header \"a\" is there twice",
+        );
+    }
+}

@@ -1,0 +1,52 @@
+//! What the operator decides about one upstream server.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use moonlark_core::tool::Scope;
+
+use super::authorize::Authorize;
+use super::names::Names;
+use super::target::Target;
+
+#[derive(Clone)]
+pub struct Settings {
+    pub target: Target,
+    /// Who we are to it, where it wants to know.
+    pub auth: Option<Arc<dyn Authorize>>,
+    /// What its calls may use; the secrets are those of its configuration.
+    pub scope: Arc<Scope>,
+    /// Whether agents are shown its tools by themselves.
+    pub direct: bool,
+    /// What stands before its tools' names; `NAME__` if nothing is said.
+    pub prefix: Option<String>,
+    /// Start it when it is first needed.
+    pub lazy: bool,
+    /// Stop it when it was not needed for this long.
+    pub idle_stop: Option<Duration>,
+    /// Hold back tools that changed since they were approved.
+    pub pin: bool,
+    /// Folders that it is told about, as URIs.
+    pub roots: Vec<String>,
+    /// Where what is known about it is kept.
+    pub state: PathBuf,
+}
+
+impl Settings {
+    pub fn name(&self) -> &str {
+        &self.target.name
+    }
+
+    /// What the names of its tools begin with where agents see them.
+    pub(crate) fn tool_prefix(&self) -> String {
+        self.prefix.clone().unwrap_or_else(|| format!("{}__", self.target.name))
+    }
+
+    pub(crate) fn names(&self) -> Names {
+        match self.direct && self.prefix.as_deref() == Some("") {
+            true => Names::transparent(self.name()),
+            false => Names::of(self.name()),
+        }
+    }
+}

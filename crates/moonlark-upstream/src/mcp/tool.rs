@@ -1,0 +1,197 @@
+//! A tool of an upstream as one of ours.
+
+use std::sync::Arc;
+
+use moonlark_core::content::{Answer, Content};
+use moonlark_core::schema::Schema;
+use moonlark_core::tool::{Body, Effects, Shown, Source};
+use moonlark_core::value::Object;
+use moonlark_core::{Call, Problem, Result, Tool, Value};
+use serde_json::{Map, Value as Json};
+
+use super::calling;
+use super::param_headers;
+use super::upstream::Shared;
+
+/// The longest name agents are shown.
+const LONGEST_NAME: usize = 128;
+
+/// What a definition becomes; the Problem says what is wrong with it.
+pub(crate) fn build(
+    shared: &Arc<Shared>,
+    source: &Arc<Source>,
+    mut definition: Object,
+) -> (Result<Tool>, Option<Problem>) {
+    let Some(name) = definition.get("name").and_then(Value::as_str).map(str::to_owned) else {
+        return (Err(Problem::bad_script("a tool without a name is left out")), None);
+    };
+    let at = |problem: Problem| {
+        let message = format!("tool {} of '{}': {}", name, source.name, problem.message);
+        problem.saying(message)
+    };
+    // One that says nothing about its arguments leaves them to the server.
+    let mut input = match definition.swap_remove("inputSchema") {
+        Some(Value::Object(input)) => input,
+        _ => Object::new(),
+    };
+    if !input.contains_key("type") {
+        input.insert("type".to_owned(), "object".into());
+    }
+    let input = Value::Object(input);
+    if let Err(why) = param_headers::check(&input) {
+        return (Err(at(Problem::bad_script(format!("left out: {why}")))), None);
+    }
+    let (schema, problem) = Schema::foreign(json(&input));
+    let headers = uses_headers(&input).then(|| input.clone());
+    definition.insert("inputSchema".to_owned(), input);
+    let output = match definition.swap_remove("outputSchema") {
+        Some(output @ Value::Object(_)) => {
+            let schema = Schema::described(json(&output));
+            definition.insert("outputSchema".to_owned(), output);
+            Some(schema)
+        }
+        _ => None,
+    };
+    shared.names.ui_out(&mut definition);
+    let body = body(Arc::downgrade(shared), name.clone(), headers.map(Arc::new));
+    let mut tool = Tool::new(format!("{}.{name}", source.name), source.clone(), schema, body);
+    tool.description = text(&definition, "description");
+    tool.output = output;
+    tool.effects = effects(&definition);
+    tool.scope = shared.settings.scope.clone();
+    tool.shown = match shared.settings.direct {
+        true => Shown::As(plain(&format!("{}{name}", shared.settings.tool_prefix()))),
+        false => Shown::Not,
+    };
+    tool.definition = Some(Arc::new(definition));
+    (Ok(tool), problem.map(at))
+}
+
+/// Takes what is no tool's: `{method, params}`, passed on as it is.
+pub(crate) fn door(shared: &Arc<Shared>, source: &Arc<Source>) -> Tool {
+    let weak = Arc::downgrade(shared);
+    let body = Body::answering(move |call, args| {
+        let shared = weak.upgrade();
+        async move {
+            let shared = shared.ok_or_else(gone)?;
+            let method = args.get("method").and_then(Value::as_str).unwrap_or_default().to_owned();
+            let params = args.get("params").and_then(Value::as_object).cloned();
+            let mut params = params.unwrap_or_default();
+            shared.names.inward(&method, &mut params);
+            let mut answer =
+                calling::request(&shared, &call, &method, params, Vec::new()).await?;
+            shared.names.outward(&mut answer);
+            Ok(Answer::Raw(answer))
+        }
+    });
+    let schema = Schema::described(Map::new());
+    let mut tool = Tool::new(format!("{}:", source.name), source.clone(), schema, body);
+    tool.scope = shared.settings.scope.clone();
+    tool.shown = Shown::Not;
+    tool
+}
+
+fn body(
+    shared: std::sync::Weak<Shared>,
+    name: String,
+    with_headers: Option<Arc<Value>>,
+) -> Body {
+    let name: Arc<str> = name.into();
+    Body::answering(move |call: Call, args| {
+        let (shared, name) = (shared.upgrade(), name.clone());
+        let headers = match (&with_headers, &args) {
+            (Some(schema), Value::Object(args)) => param_headers::headers(schema, args),
+            _ => Vec::new(),
+        };
+        async move {
+            let shared = shared.ok_or_else(gone)?;
+            let mut params = Object::new();
+            params.insert("name".to_owned(), Value::from(&*name));
+            params.insert("arguments".to_owned(), args);
+            let answer = calling::request(&shared, &call, "tools/call", params, headers).await?;
+            interpret(&shared, answer)
+        }
+    })
+}
+
+/// What a server answered to `tools/call`.
+fn interpret(shared: &Shared, mut answer: Object) -> Result<Answer> {
+    if matches!(answer.get("resultType").and_then(Value::as_str), Some("input_required" | "task")) {
+        shared.names.outward(&mut answer);
+        return Ok(Answer::Raw(answer));
+    }
+    let blocks = match answer.swap_remove("content") {
+        Some(Value::Array(mut blocks)) => {
+            if !shared.names.is_transparent() {
+                blocks.iter_mut().for_each(|block| shared.names.block_out(block));
+            }
+            blocks
+        }
+        None => Vec::new(),
+        Some(other) => {
+            return Err(Problem::tool_error(format!(
+                "upstream '{}' answered with content that is no list but {}",
+                shared.settings.name(),
+                other.kind()
+            )));
+        }
+    };
+    let structured = answer.swap_remove("structuredContent").filter(|it| *it != Value::Null);
+    let failed = answer.swap_remove("isError") == Some(Value::Bool(true));
+    Content { blocks, structured, extra: answer }.judged(failed)
+}
+
+fn gone() -> Problem {
+    Problem::unavailable("the server was removed from the configuration")
+}
+
+fn effects(definition: &Object) -> Effects {
+    let careful = Effects::default();
+    let hint = |key: &str, default: bool| {
+        match definition.get("annotations").and_then(|annotations| annotations.get(key)) {
+            Some(Value::Bool(said)) => *said,
+            _ => default,
+        }
+    };
+    let read_only = hint("readOnlyHint", careful.read_only);
+    Effects {
+        read_only,
+        destructive: !read_only && hint("destructiveHint", careful.destructive),
+        idempotent: read_only || hint("idempotentHint", careful.idempotent),
+        open_world: hint("openWorldHint", careful.open_world),
+    }
+}
+
+/// A name with only the characters that clients take.
+fn plain(name: &str) -> String {
+    let known = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-' | '.');
+    name.chars().map(|it| if known(it) { it } else { '_' }).take(LONGEST_NAME).collect()
+}
+
+/// Whether some arguments travel in HTTP headers too.
+fn uses_headers(schema: &Value) -> bool {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    properties.into_iter().flatten().any(|(_, property)| property.get("x-mcp-header").is_some())
+}
+
+fn json(schema: &Value) -> Map<String, Json> {
+    match schema.to_json_lossy() {
+        Json::Object(object) => object,
+        _ => Map::new(),
+    }
+}
+
+fn text(definition: &Object, key: &str) -> String {
+    definition.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn names_are_made_of_what_clients_take() {
+        assert_eq!(plain("docs__read file/ü"), "docs__read_file__");
+        assert_eq!(plain(&"a".repeat(200)).len(), 128);
+    }
+}

@@ -1,0 +1,186 @@
+//! Files that belong to other programs: read whole, replaced in one step, kept
+//! beside under another name before.
+//!
+//! What the text means is not known here.
+
+use std::fs::{self, Permissions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use moonlark_core::{Place, Problem, Result};
+
+/// Claude Code keeps conversations in the same file as its servers. Nothing that
+/// a person wrote is larger.
+const LARGEST: u64 = 32 * 1024 * 1024;
+
+const MARK: &str = "\u{feff}";
+
+/// A file as it was found.
+pub(crate) struct Found {
+    pub(crate) path: PathBuf,
+    /// The path as the reader knows it.
+    pub(crate) label: String,
+    /// Without a byte order mark; none when there is no such file.
+    pub(crate) text: Option<String>,
+    has_mark: bool,
+}
+
+impl Found {
+    pub(crate) fn read(path: &Path, label: String) -> Result<Found> {
+        let found = |text: Option<String>, has_mark| Found {
+            path: path.to_owned(),
+            label: label.clone(),
+            text,
+            has_mark,
+        };
+        let Some(bytes) = read(path, &label)? else { return Ok(found(None, false)) };
+        let text = String::from_utf8(bytes).map_err(|_| {
+            Problem::bad_config("the file is not UTF-8 text")
+                .at(Place::file(&label))
+                .hint("nothing was changed; save it as UTF-8 and run this again")
+        })?;
+        Ok(match text.strip_prefix(MARK) {
+            Some(rest) => found(Some(rest.to_owned()), true),
+            None => found(Some(text), false),
+        })
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        self.text.as_deref().unwrap_or_default()
+    }
+
+    /// Put `text` in its place, if it is still as it was found.
+    pub(crate) fn replace(&self, text: &str, private: bool) -> Result<()> {
+        let now = Found::read(&self.path, self.label.clone())?;
+        if now.text != self.text {
+            return Err(Problem::unavailable("the file was changed by another program just now")
+                .at(Place::file(&self.label))
+                .hint("nothing was changed by this command; run it again"));
+        }
+        let mark = if self.has_mark { MARK } else { "" };
+        let target = self.target()?;
+        let permissions = match fs::metadata(&target) {
+            Ok(file) => Some(file.permissions()),
+            Err(_) => None,
+        };
+        if permissions.as_ref().is_some_and(Permissions::readonly) {
+            return Err(Problem::unavailable("the file is read-only")
+                .at(Place::file(&self.label))
+                .hint("nothing was changed; make it writable if you want it changed"));
+        }
+        let bytes = format!("{mark}{text}").into_bytes();
+        write(&target, &bytes, permissions, private, true)
+            .map_err(|error| self.cannot("write", &error))
+    }
+
+    /// Keep it as it is under another name. The first copy stays: it is the one
+    /// from before anything was changed.
+    pub(crate) fn back_up(&self) -> Result<()> {
+        let cannot = |error| self.cannot("copy", &error);
+        let (Some(text), copy) = (&self.text, self.backup_path()) else { return Ok(()) };
+        if fs::symlink_metadata(&copy).is_ok() {
+            return Ok(());
+        }
+        let mark = if self.has_mark { MARK } else { "" };
+        let permissions = fs::metadata(&self.path).map_err(cannot)?.permissions();
+        let bytes = format!("{mark}{text}").into_bytes();
+        write(&copy, &bytes, Some(permissions), true, false).map_err(cannot)
+    }
+
+    pub(crate) fn backup(&self) -> Result<Found> {
+        Found::read(&self.backup_path(), format!("{}.moonlark-backup", self.label))
+    }
+
+    pub(crate) fn backup_path(&self) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(".moonlark-backup");
+        name.into()
+    }
+
+    pub(crate) fn remove(&self) -> Result<()> {
+        fs::remove_file(&self.path).map_err(|error| self.cannot("remove", &error))
+    }
+
+    pub(crate) fn remove_if_there(&self) -> Result<()> {
+        if self.text.is_some() { self.remove() } else { Ok(()) }
+    }
+
+    /// What is written when the path is a link: the file it leads to.
+    fn target(&self) -> Result<PathBuf> {
+        match fs::symlink_metadata(&self.path) {
+            Ok(file) if file.is_symlink() => fs::canonicalize(&self.path).map_err(|error| {
+                self.cannot("follow", &error).hint("it is a link; see where it leads")
+            }),
+            _ => Ok(self.path.clone()),
+        }
+    }
+
+    fn cannot(&self, what: &str, error: &io::Error) -> Problem {
+        cannot(what, &self.label, error)
+    }
+}
+
+fn read(path: &Path, label: &str) -> Result<Option<Vec<u8>>> {
+    let file = match fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(cannot("read", label, &error)),
+    };
+    // A pipe, say, would never end.
+    if !file.metadata().map_err(|error| cannot("read", label, &error))?.is_file() {
+        return Err(Problem::bad_request("this is not a file")
+            .at(Place::file(label))
+            .hint("name the file that has the servers"));
+    }
+    let mut bytes = Vec::new();
+    file.take(LARGEST + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| cannot("read", label, &error))?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(Problem::limit("the file is larger than 32 MB")
+            .at(Place::file(label))
+            .hint("copy the part with the servers into a file of its own"));
+    }
+    Ok(Some(bytes))
+}
+
+/// Written aside and renamed, so that nobody ever reads half of it.
+fn write(
+    target: &Path,
+    bytes: &[u8],
+    permissions: Option<Permissions>,
+    private: bool,
+    overwrite: bool,
+) -> io::Result<()> {
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".moonlark-");
+    // Nobody else's to read until it has the permissions that it should have.
+    #[cfg(unix)]
+    if permissions.is_none() && !private {
+        use std::os::unix::fs::PermissionsExt;
+        // As any new file: less what the umask takes away.
+        builder.permissions(Permissions::from_mode(0o666));
+    }
+    #[cfg(not(unix))]
+    let _ = private;
+    let mut aside = builder.tempfile_in(folder)?;
+    aside.write_all(bytes)?;
+    if let Some(permissions) = permissions {
+        aside.as_file().set_permissions(permissions)?;
+    }
+    aside.as_file().sync_all()?;
+    match overwrite {
+        true => aside.persist(target)?,
+        false => aside.persist_noclobber(target)?,
+    };
+    Ok(())
+}
+
+fn cannot(what: &str, label: &str, error: &io::Error) -> Problem {
+    Problem::unavailable(format!("cannot {what} it: {error}"))
+        .at(Place::file(label))
+        .hint("check that the file and its folder are this user's to read and write")
+}

@@ -1,0 +1,325 @@
+//! JSON as people keep it in settings: comments, trailing commas, and where in
+//! the text everything is.
+//!
+//! This file only reads. What changes a text is in `edit`; what the keys mean is
+//! known to neither.
+
+use std::ops::Range;
+
+use moonlark_core::{Place, Problem};
+use serde_json::{Map, Value as Json};
+
+/// Deeper than any settings, and shallow enough for the stack.
+const DEEPEST: usize = 128;
+
+/// One value and the bytes it takes in the text.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) span: Range<usize>,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Object(Vec<Member>),
+    Array(Vec<Node>),
+    Scalar(Json),
+}
+
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) key: String,
+    pub(crate) key_span: Range<usize>,
+    pub(crate) value: Node,
+}
+
+/// What is wrong with a text, and where. It quotes nothing, since what is there
+/// may be secret.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Fault {
+    pub(crate) offset: usize,
+    pub(crate) message: String,
+}
+
+/// The value in `text`; none when there is nothing but space and comments.
+pub(crate) fn parse(text: &str) -> Result<Option<Node>, Fault> {
+    let mut parser = Parser { text, at: 0, depth: 0 };
+    parser.skip_trivia()?;
+    if parser.peek().is_none() {
+        return Ok(None);
+    }
+    let root = parser.value()?;
+    parser.skip_trivia()?;
+    match parser.peek() {
+        None => Ok(Some(root)),
+        Some(_) => Err(parser.fault("there is something behind the end of the JSON")),
+    }
+}
+
+impl Node {
+    /// Of a key that is there twice, the last one counts.
+    pub(crate) fn get(&self, key: &str) -> Option<&Member> {
+        self.members().iter().rfind(|member| member.key == key)
+    }
+
+    pub(crate) fn find(&self, path: &[&str]) -> Option<&Node> {
+        path.iter().try_fold(self, |node, key| node.get(key).map(|member| &member.value))
+    }
+
+    pub(crate) fn members(&self) -> &[Member] {
+        match &self.kind {
+            Kind::Object(members) => members,
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn to_json(&self) -> Json {
+        match &self.kind {
+            Kind::Scalar(value) => value.clone(),
+            Kind::Array(items) => items.iter().map(Node::to_json).collect(),
+            Kind::Object(members) => {
+                let member = |member: &Member| (member.key.clone(), member.value.to_json());
+                Json::Object(members.iter().map(member).collect::<Map<_, _>>())
+            }
+        }
+    }
+}
+
+impl Fault {
+    pub(crate) fn new(offset: usize, message: impl Into<String>) -> Fault {
+        Fault { offset, message: message.into() }
+    }
+
+    /// With line and column of `text`, which is in the file called `label`.
+    pub(crate) fn problem(&self, text: &str, label: &str) -> Problem {
+        let before = text.get(..self.offset).unwrap_or(text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.chars().rev().take_while(|letter| *letter != '\n').count() + 1;
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        Problem::bad_config(&self.message)
+            .at(Place::column(label, number(line), number(column)))
+            .hint("nothing was changed; mend the file and run this again")
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+    depth: usize,
+}
+
+impl Parser<'_> {
+    fn value(&mut self) -> Result<Node, Fault> {
+        self.skip_trivia()?;
+        let start = self.at;
+        let kind = match self.peek() {
+            Some(b'{') => self.inside(Parser::object)?,
+            Some(b'[') => self.inside(Parser::array)?,
+            Some(b'"') => Kind::Scalar(Json::String(self.quoted()?)),
+            Some(_) => Kind::Scalar(self.word()?),
+            None => return Err(self.fault("a value is missing here")),
+        };
+        Ok(Node { span: start..self.at, kind })
+    }
+
+    /// One level down, at the bracket that opens it.
+    fn inside(&mut self, read: fn(&mut Self) -> Result<Kind, Fault>) -> Result<Kind, Fault> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(self.fault(format!("this is nested more than {DEEPEST} deep")));
+        }
+        let kind = read(self)?;
+        self.depth -= 1;
+        Ok(kind)
+    }
+
+    fn object(&mut self) -> Result<Kind, Fault> {
+        let open = self.at;
+        self.at += 1;
+        let mut members = Vec::new();
+        loop {
+            self.skip_trivia()?;
+            let start = self.at;
+            match self.peek() {
+                Some(b'"') => {}
+                Some(b'}') => break,
+                Some(_) => return Err(self.fault("a name in quotes or } is missing here")),
+                None => return Err(Fault::new(open, "this { is never closed")),
+            }
+            let key = self.quoted()?;
+            let key_span = start..self.at;
+            self.skip_trivia()?;
+            if self.peek() != Some(b':') {
+                return Err(self.fault("a : is missing here"));
+            }
+            self.at += 1;
+            let value = self.value()?;
+            members.push(Member { key, key_span, value });
+            self.separator(open, b'}')?;
+        }
+        self.at += 1;
+        Ok(Kind::Object(members))
+    }
+
+    fn array(&mut self) -> Result<Kind, Fault> {
+        let open = self.at;
+        self.at += 1;
+        let mut items = Vec::new();
+        loop {
+            self.skip_trivia()?;
+            match self.peek() {
+                Some(b']') => break,
+                Some(_) => items.push(self.value()?),
+                None => return Err(Fault::new(open, "this [ is never closed")),
+            }
+            self.separator(open, b']')?;
+        }
+        self.at += 1;
+        Ok(Kind::Array(items))
+    }
+
+    /// Behind a member: a comma, or the end, which stays for the caller.
+    fn separator(&mut self, open: usize, close: u8) -> Result<(), Fault> {
+        self.skip_trivia()?;
+        match self.peek() {
+            Some(b',') => self.at += 1,
+            Some(byte) if byte == close => {}
+            Some(_) => {
+                return Err(self.fault(format!("a comma or {} is missing here", close as char)));
+            }
+            None => {
+                let open_bracket = if close == b'}' { '{' } else { '[' };
+                return Err(Fault::new(open, format!("this {open_bracket} is never closed")));
+            }
+        }
+        Ok(())
+    }
+
+    fn quoted(&mut self) -> Result<String, Fault> {
+        let start = self.at;
+        let bytes = self.text.as_bytes();
+        let mut at = start + 1;
+        loop {
+            match bytes.get(at) {
+                Some(b'\\') => at += 2,
+                Some(b'"') => break,
+                Some(b'\n') | None => return Err(Fault::new(start, "this quote is never closed")),
+                Some(_) => at += 1,
+            }
+        }
+        self.at = at + 1;
+        let text = self.text.get(start..self.at).unwrap_or_default();
+        serde_json::from_str(text)
+            .map_err(|_| Fault::new(start, "this text has an escape that JSON does not know"))
+    }
+
+    /// A number, `true`, `false` or `null`.
+    fn word(&mut self) -> Result<Json, Fault> {
+        let start = self.at;
+        let rest = &self.text[start..];
+        let ends = |letter: char| letter.is_whitespace() || ",:]}[{\"/".contains(letter);
+        self.at += rest.find(ends).unwrap_or(rest.len());
+        match self.text.get(start..self.at) {
+            Some("") | None => Err(Fault::new(start, "a value is missing here")),
+            Some(word) => serde_json::from_str(word)
+                .map_err(|_| Fault::new(start, "this is no value; texts need double quotes")),
+        }
+    }
+
+    fn skip_trivia(&mut self) -> Result<(), Fault> {
+        self.at = after_trivia(self.text, self.at)?;
+        Ok(())
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn fault(&self, message: impl Into<String>) -> Fault {
+        Fault::new(self.at, message)
+    }
+}
+
+/// Where the next thing begins that is neither space nor comment.
+pub(super) fn after_trivia(text: &str, mut at: usize) -> Result<usize, Fault> {
+    loop {
+        let rest = text.get(at..).unwrap_or_default();
+        let space = rest.len() - rest.trim_start_matches([' ', '\t', '\r', '\n']).len();
+        let rest = &rest[space..];
+        at += space;
+        if rest.starts_with("//") {
+            at += rest.find('\n').unwrap_or(rest.len());
+        } else if rest.starts_with("/*") {
+            let end = rest.get(2..).and_then(|inside| inside.find("*/"));
+            at += end.ok_or_else(|| Fault::new(at, "this comment is never closed"))? + 4;
+        } else {
+            return Ok(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn json(text: &str) -> Json {
+        parse(text).unwrap().unwrap().to_json()
+    }
+
+    fn fault(text: &str) -> String {
+        let fault = parse(text).unwrap_err();
+        fault.problem(text, "f").line()
+    }
+
+    #[test]
+    fn comments_and_trailing_commas_are_no_part_of_the_value() {
+        assert_eq!(
+            json(
+                "// a\n{ \"a\": [1, -2.5e3, true, null,], /* } */ \"b\": {\"c\": \"x // y\",}, }//z"
+            ),
+            json!({"a": [1, serde_json::from_str::<Json>("-2.5e3").unwrap(), true, null], "b": {"c": "x // y"}})
+        );
+        assert_eq!(json(r#"{"ü\u00e4\n": "\"\\"}"#), json!({"üä\n": "\"\\"}));
+        assert_eq!(json(r#"{"a": 1, "a": 2}"#), json!({"a": 2}));
+        assert!(parse("").unwrap().is_none());
+        assert!(parse(" // nothing\n/* here */").unwrap().is_none());
+    }
+
+    #[test]
+    fn every_value_knows_its_place() {
+        let text = "{ \"a\" : [ 1 ] , \"b\":\"x\"}";
+        let root = parse(text).unwrap().unwrap();
+        assert_eq!(&text[root.find(&["a"]).unwrap().span.clone()], "[ 1 ]");
+        assert_eq!(&text[root.find(&["b"]).unwrap().span.clone()], "\"x\"");
+        assert_eq!(&text[root.get("a").unwrap().key_span.clone()], "\"a\"");
+        assert!(root.find(&["a", "b"]).is_none());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_line_and_column() {
+        for (text, said) in [
+            ("{", "f:1:1: this { is never closed"),
+            ("{\n  \"a\": [1, 2\n", "f:2:8: this [ is never closed"),
+            ("{\n  \"ü\" 1}", "f:2:7: a : is missing here"),
+            ("{\"a\": 1 \"b\": 2}", "f:1:9: a comma or } is missing here"),
+            ("{\"a\": }", "f:1:7: a value is missing here"),
+            ("{'a': 1}", "f:1:2: a name in quotes or } is missing here"),
+            ("{\"a\": 'x'}", "f:1:7: this is no value; texts need double quotes"),
+            ("{\"a\": \"x\n\"}", "f:1:7: this quote is never closed"),
+            ("{\"a\": \"\\x\"}", "f:1:7: this text has an escape that JSON does not know"),
+            ("{} {}", "f:1:4: there is something behind the end of the JSON"),
+            ("{ /* x }", "f:1:3: this comment is never closed"),
+            ("{\"a\": 01}", "f:1:7: this is no value; texts need double quotes"),
+            ("{,}", "f:1:2: a name in quotes or } is missing here"),
+            ("{\"", "f:1:2: this quote is never closed"),
+            ("{\"\\", "f:1:2: this quote is never closed"),
+            ("/", "f:1:1: a value is missing here"),
+        ] {
+            assert_eq!(fault(text), said, "{text}");
+        }
+        assert!(fault(&"[".repeat(100_000)).contains("nested more than 128 deep"));
+        assert!(fault(&"{\"a\":".repeat(100_000)).contains("nested more than 128 deep"));
+    }
+}

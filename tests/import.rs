@@ -1,0 +1,654 @@
+//! `moonlark import` and `moonlark install`, with files as the clients write them.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::harness::moonlark;
+
+const DESKTOP: &str = "home/.config/Claude/claude_desktop_config.json";
+const CURSOR: &str = "home/.cursor/mcp.json";
+const VSCODE: &str = "home/.config/Code/User/mcp.json";
+const ZED: &str = "home/.config/zed/settings.json";
+const CLAUDE_CODE: &str = "home/.claude.json";
+
+/// A user with a home folder and a project.
+struct Desk {
+    dir: tempfile::TempDir,
+}
+
+impl Desk {
+    fn new(files: &[(&str, &str)]) -> Desk {
+        let desk = Desk { dir: tempfile::tempdir().unwrap() };
+        std::fs::create_dir(desk.path("home")).unwrap();
+        std::fs::create_dir(desk.path("project")).unwrap();
+        for (file, text) in files {
+            desk.write(file, text);
+        }
+        desk
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.dir.path().canonicalize().unwrap().join(file)
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        let path = self.path(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn read(&self, file: &str) -> String {
+        std::fs::read_to_string(self.path(file)).unwrap()
+    }
+
+    fn has(&self, file: &str) -> bool {
+        self.path(file).symlink_metadata().is_ok()
+    }
+
+    fn run_with(&self, args: &[&str], env: &[(&str, &str)]) -> Output {
+        moonlark()
+            .args(args)
+            .env("HOME", self.path("home"))
+            .env_remove("CLAUDE_CONFIG_DIR")
+            .envs(env.iter().copied())
+            .current_dir(self.path("project"))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    /// What a command prints when it succeeds, with the desk as `DESK` and the
+    /// binary as `MOONLARK`.
+    fn run(&self, args: &[&str]) -> String {
+        let output = self.run_with(args, &[]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{args:?}: {said}");
+        self.plain(&String::from_utf8(output.stdout).unwrap())
+    }
+
+    /// What it complains of when it fails.
+    fn fail(&self, args: &[&str]) -> String {
+        let output = self.run_with(args, &[]);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+        self.plain(&String::from_utf8(output.stderr).unwrap())
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.run(args)).unwrap()
+    }
+
+    fn plain(&self, text: &str) -> String {
+        let binary = Path::new(env!("CARGO_BIN_EXE_moonlark")).canonicalize().unwrap();
+        text.replace(binary.to_str().unwrap(), "MOONLARK")
+            .replace(self.path("").to_str().unwrap().trim_end_matches('/'), "DESK")
+    }
+}
+
+#[test]
+fn importing_writes_tables_and_says_which_variables_to_set() {
+    let desk = Desk::new(&[(
+        "project/claude_desktop_config.json",
+        r#"{
+  "globalShortcut": "Ctrl+Space",
+  "mcpServers": {
+    "filesystem": {
+      "command": "npx",
+      "args": ["-y", "@modelcontextprotocol/server-filesystem", "/home/ann/notes"]
+    },
+    "github": {
+      "command": "docker",
+      "args": ["run", "-i", "--rm", "-e", "GITHUB_PERSONAL_ACCESS_TOKEN", "ghcr.io/github/github-mcp-server"],
+      "env": { "GITHUB_PERSONAL_ACCESS_TOKEN": "ghp_abcdefghijklmnopqrstuvwxyz0123456789" },
+      "alwaysAllow": ["get_me"]
+    },
+    "Brave Search": {
+      "command": "npx",
+      "args": ["-y", "brave-search-mcp", "--api-key", "BSA-hunter2"],
+      "disabled": false
+    },
+    "off": { "command": "npx", "disabled": true },
+    "moonlark": { "command": "/usr/local/bin/moonlark", "args": ["stdio"] }
+  }
+}
+"#,
+    )]);
+    let expected = "\
+--- /dev/null
++++ moonlark.toml
+@@ -0,0 +1,19 @@
++[mcp_servers.filesystem]
++command = \"npx\"
++args = [\"-y\", \"@modelcontextprotocol/server-filesystem\", \"/home/ann/notes\"]
++
++[mcp_servers.github]
++command = \"docker\"
++args = [
++    \"run\",
++    \"-i\",
++    \"--rm\",
++    \"-e\",
++    \"GITHUB_PERSONAL_ACCESS_TOKEN\",
++    \"ghcr.io/github/github-mcp-server\",
++]
++env = { GITHUB_PERSONAL_ACCESS_TOKEN = \"${GITHUB_PERSONAL_ACCESS_TOKEN}\" }
++
++[mcp_servers.Brave-Search]
++command = \"npx\"
++args = [\"-y\", \"brave-search-mcp\", \"--api-key\", \"${BRAVE_SEARCH_API_KEY}\"]
+
+";
+    let report = "\
+filesystem, github, Brave-Search (Brave Search)
+  github: without alwaysAllow
+  off: left out, it is disabled there
+  moonlark: left out, it is Moonlark itself
+Set these variables before Moonlark starts again:
+  BRAVE_SEARCH_API_KEY for mcp_servers.Brave-Search
+  GITHUB_PERSONAL_ACCESS_TOKEN for mcp_servers.github
+";
+    let import = ["import", "claude_desktop_config.json"];
+    let dry = desk.run(&[&import[..], &["--dry-run"]].concat());
+    assert_eq!(dry, format!("{expected}Would add to moonlark.toml: {report}"));
+    assert!(!desk.has("project/moonlark.toml"));
+
+    assert_eq!(desk.run(&import), format!("{expected}Added to moonlark.toml: {report}"));
+    let written = desk.read("project/moonlark.toml");
+    assert!(!written.contains("hunter2") && !written.contains("ghp_"), "{written}");
+    let mode = desk.path("project/moonlark.toml").metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o600, 0o600);
+
+    let again = desk.run(&import);
+    assert!(again.starts_with("Nothing to add to moonlark.toml\n"), "{again}");
+    assert_eq!(desk.read("project/moonlark.toml"), written);
+}
+
+#[test]
+fn an_imported_configuration_is_one_that_moonlark_takes() {
+    let desk = Desk::new(&[(
+        "project/.mcp.json",
+        r#"{"mcpServers": {
+            "a": {"type": "stdio", "command": "./serve", "args": ["${MODE:-fast}"], "env": {"API_KEY": "k", "N": 1}},
+            "b": {"type": "http", "url": "https://example.com/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}},
+            "c": {"type": "sse", "url": "https://example.com/sse"}
+        }}"#,
+    )]);
+    desk.run(&["import", ".mcp.json"]);
+    assert_eq!(
+        desk.read("project/moonlark.toml"),
+        "\
+[mcp_servers.a]
+command = \"./serve\"
+args = [\"${MODE:-fast}\"]
+env = { API_KEY = \"${A_API_KEY}\", N = \"1\" }
+
+[mcp_servers.b]
+url = \"https://example.com/mcp\"
+headers = { Authorization = \"Bearer ${TOKEN}\" }
+
+[mcp_servers.c]
+url = \"https://example.com/sse\"
+transport = \"sse\"
+"
+    );
+    let output = desk.run_with(&["config", "check"], &[("A_API_KEY", "k"), ("TOKEN", "t")]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn every_client_is_known_by_its_name() {
+    let desk = Desk::new(&[
+        (DESKTOP, r#"{"mcpServers": {"desktop": {"command": "a"}}}"#),
+        (
+            CURSOR,
+            "\u{feff}{\r\n  \"mcpServers\": {\r\n    \"cursor\": {\"url\": \"https://x.example/mcp\"},\r\n  },\r\n}\r\n",
+        ),
+        ("project/.cursor/mcp.json", r#"{"mcpServers": {"cursor-project": {"command": "b"}}}"#),
+        (
+            VSCODE,
+            "{\n  // mine\n  \"servers\": {\"code\": {\"type\": \"stdio\", \"command\": \"${userHome}/bin/c\"}},\n}",
+        ),
+        (
+            "project/.vscode/mcp.json",
+            r#"{"servers": {"code-project": {"command": "${workspaceFolder}/d"}}, "inputs": []}"#,
+        ),
+        (
+            "project/.vscode/settings.json",
+            r#"{"editor.tabSize": 2, "mcp": {"servers": {"code-old": {"command": "e"}}}}"#,
+        ),
+        (
+            ZED,
+            "// Zed settings\n{\n  \"theme\": \"One Dark\",\n  \"context_servers\": {\n    \"zed\": {\"source\": \"custom\", \"command\": {\"path\": \"f\", \"args\": [\"x\"]}},\n    \"extension\": {\"source\": \"extension\", \"settings\": {}}\n  }\n}\n",
+        ),
+        (
+            CLAUDE_CODE,
+            r#"{"numStartups": 7, "mcpServers": {"code-user": {"type": "stdio", "command": "g", "args": [], "env": {}}}, "projects": {"/w": {"mcpServers": {"local": {"command": "./h"}}}}}"#,
+        ),
+        ("project/.mcp.json", r#"{"mcpServers": {"shared": {"command": "i"}}}"#),
+    ]);
+    let mut did = Vec::new();
+    for client in ["claude-desktop", "cursor", "vscode", "zed", "claude-code"] {
+        let report = desk.json(&["import", client, "--dry-run", "--json"]);
+        assert_eq!((&report["changed"], &report["dry_run"]), (&json!(false), &json!(true)));
+        for server in report["servers"].as_array().unwrap() {
+            let text = |key: &str| server[key].as_str().unwrap_or_default().to_owned();
+            did.push(format!("{client}: {} {} from {}", text("did"), text("from"), text("file")));
+        }
+        let output = desk.run(&["import", client]);
+        assert!(output.contains("Added to moonlark.toml"), "{output}");
+    }
+    assert_eq!(
+        did,
+        [
+            "claude-desktop: added desktop from DESK/home/.config/Claude/claude_desktop_config.json",
+            "cursor: added cursor-project from .cursor/mcp.json",
+            "cursor: added cursor from DESK/home/.cursor/mcp.json",
+            "vscode: added code-project from .vscode/mcp.json",
+            "vscode: added code-old from .vscode/settings.json",
+            "vscode: added code from DESK/home/.config/Code/User/mcp.json",
+            "zed: added zed from DESK/home/.config/zed/settings.json",
+            "zed: left extension from DESK/home/.config/zed/settings.json",
+            "claude-code: added shared from .mcp.json",
+            "claude-code: added code-user from DESK/home/.claude.json",
+            "claude-code: added local from DESK/home/.claude.json",
+        ]
+    );
+    let written = desk.plain(&desk.read("project/moonlark.toml"));
+    for line in [
+        "command = \"DESK/home/bin/c\"",
+        "command = \"DESK/project/d\"",
+        "command = \"f\"\nargs = [\"x\"]",
+        "command = \"./h\"\ncwd = \"/w\"",
+    ] {
+        assert!(written.contains(line), "{line} in\n{written}");
+    }
+}
+
+#[test]
+fn an_import_leaves_what_is_in_the_file() {
+    let before = "# My project\r\n[server] # the port\r\nport   = 8080\r\n\r\n[tools.script.x]\r\ntoken = \"hunter2\"";
+    let desk = Desk::new(&[
+        ("project/moonlark.toml", before),
+        ("project/servers.json", r#"{"mcpServers": {"a": {"command": "x"}}}"#),
+    ]);
+    let said = desk.run(&["import", "servers.json"]);
+    assert_eq!(
+        said,
+        "--- moonlark.toml\n+++ moonlark.toml\n@@ -6,0 +7,3 @@\n+\n+[mcp_servers.a]\n+command = \"x\"\n\nAdded to moonlark.toml: a\n"
+    );
+    assert_eq!(
+        desk.read("project/moonlark.toml"),
+        format!("{before}\r\n\r\n[mcp_servers.a]\r\ncommand = \"x\"\r\n")
+    );
+}
+
+#[test]
+fn the_file_named_with_config_is_the_one_that_changes() {
+    let desk = Desk::new(&[
+        ("project/moonlark.toml", "# mine\n"),
+        ("project/servers.json", r#"{"mcpServers": {"a": {"command": "x"}}}"#),
+    ]);
+    desk.run(&["--config", "other.toml", "import", "servers.json"]);
+    assert_eq!(desk.read("project/moonlark.toml"), "# mine\n");
+    assert_eq!(desk.read("project/other.toml"), "[mcp_servers.a]\ncommand = \"x\"\n");
+}
+
+#[test]
+fn secrets_are_written_only_when_asked_for_and_never_printed() {
+    let desk = Desk::new(&[(
+        "project/servers.json",
+        r#"{"mcpServers": {
+            "db": {"command": "x", "args": ["postgres://ann:hunter2@db/shop"], "env": {"API_KEY": "hunter3"}},
+            "web": {"url": "https://example.com/mcp?token=hunter4", "headers": {"Authorization": "Bearer hunter5"}}
+        }}"#,
+    )]);
+    let report = desk.run(&["import", "servers.json", "--dry-run", "--json"]);
+    assert!(!report.contains("hunter"), "{report}");
+    let said = desk.run(&["import", "servers.json", "--keep-secrets"]);
+    assert!(!said.contains("hunter"), "{said}");
+    assert!(said.ends_with("moonlark.toml may hold secrets now: keep it to yourself\n"), "{said}");
+    let written = desk.read("project/moonlark.toml");
+    for secret in ["ann:hunter2@", "hunter3", "token=hunter4", "Bearer hunter5"] {
+        assert!(written.contains(secret), "{secret} in\n{written}");
+    }
+    let mode = desk.path("project/moonlark.toml").metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn what_cannot_be_imported_changes_nothing_and_says_where() {
+    let desk = Desk::new(&[
+        ("project/broken.json", "{\n  \"mcpServers\": {\n    \"a\" { }\n"),
+        ("project/other.json", "{\"name\": \"x\"}"),
+        ("project/utf16.json", ""),
+        ("project/empty.json", ""),
+        ("project/good.json", r#"{"mcpServers": {"a": {"command": "x"}}}"#),
+        ("project/bad.toml", "a = [\n1\nb = 2\n"),
+        ("project/inline.toml", "mcp_servers = { z = { command = \"y\" } }\n"),
+    ]);
+    std::fs::write(desk.path("project/utf16.json"), b"\xff\xfe{\0}\0").unwrap();
+    for (args, said) in [
+        (vec!["broken.json"], "error[bad_config]: a : is missing here\n  --> broken.json:3:9\n"),
+        (
+            vec!["other.json"],
+            "error[bad_request]: this is no configuration of MCP servers that is known\n  --> other.json\n",
+        ),
+        (vec!["utf16.json"], "error[bad_config]: the file is not UTF-8 text\n  --> utf16.json\n"),
+        (vec!["none.json"], "error[not_found]: there is no such file\n  --> none.json\n"),
+        (vec!["zed"], "error[not_found]: Zed has no configuration\n"),
+        (vec!["."], "error[bad_request]: this is not a file\n  --> .\n"),
+        (vec!["good.json", "--config", "bad.toml"], "error[bad_config]: not valid TOML: "),
+        (
+            vec!["good.json", "--config", "inline.toml"],
+            "error[bad_config]: mcp_servers is written as one value, so no table can follow\n  --> inline.toml\n",
+        ),
+    ] {
+        let problem = desk.fail(&[&["import"], &args[..]].concat());
+        assert!(problem.starts_with(said), "{args:?}: {problem}");
+        assert!(problem.contains("hint: "), "{problem}");
+    }
+    assert_eq!(desk.run(&["import", "empty.json"]), "There are no servers to import\n");
+    assert!(!desk.has("project/moonlark.toml"));
+    assert_eq!(desk.read("project/bad.toml"), "a = [\n1\nb = 2\n");
+    assert_eq!(desk.run_with(&["import"], &[]).status.code(), Some(2));
+}
+
+/// A client, its file, and how that looks before and after.
+fn installed(desk: &Desk, client: &str, file: &str, expected: &str) {
+    let before = desk.has(file).then(|| desk.read(file));
+    let dry = desk.run(&["install", client, "--dry-run"]);
+    assert_eq!(desk.has(file).then(|| desk.read(file)), before, "{dry}");
+    let said = desk.run(&["install", client]);
+    assert!(said.contains("\n+++ DESK/"), "{said}");
+    assert_eq!(desk.plain(&desk.read(file)), expected);
+    let backup = format!("{file}.moonlark-backup");
+    assert_eq!(desk.has(&backup).then(|| desk.read(&backup)), before);
+
+    let again = desk.run(&["install", client]);
+    assert!(again.starts_with("Nothing to do: "), "{again}");
+    assert_eq!(desk.plain(&desk.read(file)), expected);
+
+    desk.run(&["install", client, "--undo"]);
+    assert_eq!(desk.has(file).then(|| desk.read(file)), before);
+    assert!(!desk.has(&backup));
+    let again = desk.run(&["install", client, "--undo"]);
+    assert!(again.starts_with("Nothing to undo: "), "{again}");
+}
+
+#[test]
+fn installing_makes_the_file_that_is_missing() {
+    let desk = Desk::new(&[("project/moonlark.toml", "")]);
+    let whole = |key: &str, first: &str| {
+        format!(
+            "{{\n  \"{key}\": {{\n    \"moonlark\": {{\n{first}      \"command\": \"MOONLARK\",\n      \"args\": [\"stdio\", \"--config\", \"DESK/project/moonlark.toml\"]\n    }}\n  }}\n}}\n"
+        )
+    };
+    let typed = "      \"type\": \"stdio\",\n";
+    installed(&desk, "claude-desktop", DESKTOP, &whole("mcpServers", ""));
+    installed(&desk, "cursor", CURSOR, &whole("mcpServers", typed));
+    installed(&desk, "vscode", VSCODE, &whole("servers", typed));
+    installed(&desk, "zed", ZED, &whole("context_servers", "      \"source\": \"custom\",\n"));
+    installed(&desk, "claude-code", CLAUDE_CODE, &whole("mcpServers", typed));
+}
+
+#[test]
+fn installing_keeps_all_that_is_in_the_file() {
+    let desk = Desk::new(&[
+        ("project/moonlark.toml", ""),
+        (
+            ZED,
+            "// Zed settings\n{\n  \"theme\": \"One Dark\", // dark\n  /* servers */\n  \"context_servers\": {\n    \"other\": {\"command\": \"x\"}, // kept\n  },\n  \"tab_size\": 2,\n}\n",
+        ),
+        (CURSOR, "\u{feff}{\r\n\t\"unknown\": [1, 2.50, 1e3],\r\n\t\"mcpServers\": {\r\n\t}\r\n}"),
+        (
+            CLAUDE_CODE,
+            "{\"numStartups\":7,\"mcpServers\":{\"a\":{\"command\":\"x\"}},\"projects\":{}}",
+        ),
+        (VSCODE, ""),
+        (DESKTOP, "{}\n"),
+    ]);
+    installed(
+        &desk,
+        "zed",
+        ZED,
+        "// Zed settings\n{\n  \"theme\": \"One Dark\", // dark\n  /* servers */\n  \"context_servers\": {\n    \"other\": {\"command\": \"x\"}, // kept\n    \"moonlark\": {\n      \"source\": \"custom\",\n      \"command\": \"MOONLARK\",\n      \"args\": [\"stdio\", \"--config\", \"DESK/project/moonlark.toml\"]\n    },\n  },\n  \"tab_size\": 2,\n}\n",
+    );
+    installed(
+        &desk,
+        "cursor",
+        CURSOR,
+        "\u{feff}{\r\n\t\"unknown\": [1, 2.50, 1e3],\r\n\t\"mcpServers\": {\r\n\t\t\"moonlark\": {\r\n\t\t\t\"type\": \"stdio\",\r\n\t\t\t\"command\": \"MOONLARK\",\r\n\t\t\t\"args\": [\"stdio\", \"--config\", \"DESK/project/moonlark.toml\"]\r\n\t\t}\r\n\t}\r\n}",
+    );
+    installed(
+        &desk,
+        "claude-code",
+        CLAUDE_CODE,
+        "{\"numStartups\":7,\"mcpServers\":{\"a\":{\"command\":\"x\"}, \"moonlark\": {\"type\": \"stdio\", \"command\": \"MOONLARK\", \"args\": [\"stdio\", \"--config\", \"DESK/project/moonlark.toml\"]}},\"projects\":{}}",
+    );
+    let entry = "    \"moonlark\": {\n      \"command\": \"MOONLARK\",\n      \"args\": [\"stdio\", \"--config\", \"DESK/project/moonlark.toml\"]\n    }\n";
+    installed(
+        &desk,
+        "claude-desktop",
+        DESKTOP,
+        &format!("{{\n  \"mcpServers\": {{\n{entry}  }}\n}}\n"),
+    );
+    let typed =
+        entry.replace("{\n      \"command", "{\n      \"type\": \"stdio\",\n      \"command");
+    installed(&desk, "vscode", VSCODE, &format!("{{\n  \"servers\": {{\n{typed}  }}\n}}\n"));
+}
+
+#[test]
+fn an_install_tells_what_it_did() {
+    let desk = Desk::new(&[(
+        CURSOR,
+        "{\n  \"mcpServers\": {\n    \"a\": {\n      \"command\": \"x\",\n      \"env\": { \"A_TOKEN\": \"hunter2\" }\n    }\n  }\n}\n",
+    )]);
+    assert_eq!(
+        desk.run(&["install", "cursor", "--name", "ml"]),
+        "\
+--- DESK/home/.cursor/mcp.json
++++ DESK/home/.cursor/mcp.json
+@@ -3,6 +3,11 @@
+     \"a\": {
+       \"command\": \"x\",
+       \"env\": { \"A_TOKEN\": \"[redacted]\" }
++    },
++    \"ml\": {
++      \"type\": \"stdio\",
++      \"command\": \"MOONLARK\",
++      \"args\": [\"stdio\"]
+     }
+   }
+ }
+
+Registered with Cursor as ml, in DESK/home/.cursor/mcp.json
+The file from before is kept as DESK/home/.cursor/mcp.json.moonlark-backup
+Restart Cursor for the change to count
+There is no moonlark.toml, so it serves the folder that the client starts it in
+Make one (an empty file will do) and run this again to say which project it is
+"
+    );
+    desk.write("project/moonlark.toml", "");
+    let report = desk.json(&["install", "cursor", "--name", "ml", "--json"]);
+    assert_eq!(report["did"], "updated");
+    assert_eq!(report["client"], "cursor");
+    assert_eq!(report["file"], "DESK/home/.cursor/mcp.json");
+    assert_eq!(report["backup"], "DESK/home/.cursor/mcp.json.moonlark-backup");
+    let written: Value = serde_json::from_str(&desk.plain(&desk.read(CURSOR))).unwrap();
+    assert_eq!(
+        written["mcpServers"]["ml"]["args"],
+        json!(["stdio", "--config", "DESK/project/moonlark.toml"])
+    );
+    // The first copy is the one from before, and what comes back.
+    let report = desk.json(&["install", "cursor", "--name", "ml", "--undo", "--json"]);
+    assert_eq!((&report["did"], &report["backup"]), (&json!("undone"), &json!(null)));
+    assert!(!desk.read(CURSOR).contains("\"ml\""));
+    assert!(desk.read(CURSOR).contains("hunter2"));
+}
+
+#[test]
+fn undo_after_other_changes_takes_out_only_our_entry() {
+    let desk = Desk::new(&[(ZED, "{\n  // mine\n  \"theme\": \"One\"\n}\n")]);
+    desk.run(&["install", "zed"]);
+    let changed = desk.read(ZED).replace("\"One\"", "\"Two\"").replace(
+        "\"context_servers\": {",
+        "\"context_servers\": {\n    \"new\": {\"command\": \"y\"}, // new",
+    );
+    desk.write(ZED, &changed);
+    desk.run(&["install", "zed", "--undo"]);
+    assert_eq!(
+        desk.read(ZED),
+        "{\n  // mine\n  \"theme\": \"Two\",\n  \"context_servers\": {\n    \"new\": {\"command\": \"y\"} // new\n  }\n}\n"
+    );
+    // What was there before anything is still kept.
+    assert_eq!(
+        desk.read(&format!("{ZED}.moonlark-backup")),
+        "{\n  // mine\n  \"theme\": \"One\"\n}\n"
+    );
+}
+
+#[test]
+fn undo_puts_back_the_entry_that_was_replaced() {
+    let entry = r#"{ "command": "moonlark", "args": ["stdio"], /* mine */ "env": { "A": "1" } }"#;
+    let before = format!("{{\n  \"mcpServers\": {{\n    \"moonlark\": {entry}\n  }}\n}}\n");
+    let desk = Desk::new(&[("project/moonlark.toml", ""), (CURSOR, &before)]);
+    desk.run(&["install", "cursor"]);
+    let written = desk.plain(&desk.read(CURSOR));
+    // Our keys are ours; what somebody added to the entry stays.
+    assert!(written.contains(r#""command": "MOONLARK", "args": ["stdio", "--config", "DESK/project/moonlark.toml"], /* mine */ "env": { "A": "1" }, "type": "stdio""#), "{written}");
+
+    desk.write(CURSOR, &desk.read(CURSOR).replace("{\n  \"mcp", "{\n  \"new\": 1,\n  \"mcp"));
+    desk.run(&["install", "cursor", "--undo"]);
+    assert_eq!(desk.read(CURSOR), before.replace("{\n  \"mcp", "{\n  \"new\": 1,\n  \"mcp"));
+}
+
+#[test]
+fn a_project_can_have_its_own() {
+    let desk = Desk::new(&[]);
+    for (client, file) in [
+        ("cursor", "project/.cursor/mcp.json"),
+        ("vscode", "project/.vscode/mcp.json"),
+        ("zed", "project/.zed/settings.json"),
+        ("claude-code", "project/.mcp.json"),
+    ] {
+        desk.run(&["install", client, "--project"]);
+        assert!(desk.has(file), "{file}");
+    }
+    let output = desk.run_with(&["install", "claude-desktop", "--project"], &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("Claude Desktop has no file of a project")
+    );
+    assert_eq!(desk.run_with(&["install", "emacs"], &[]).status.code(), Some(2));
+}
+
+#[test]
+fn what_is_not_ours_to_change_is_not_changed() {
+    let taken = r#"{"mcpServers": {"moonlark": {"command": "other"}}}"#;
+    let desk = Desk::new(&[
+        (CURSOR, taken),
+        (ZED, "{\n  \"context_servers\": [\n  ]\n}"),
+        (VSCODE, "{\n  \"servers\": {\n"),
+        (DESKTOP, "{}"),
+    ]);
+    let read_only = desk.path(DESKTOP);
+    std::fs::set_permissions(&read_only, PermissionsExt::from_mode(0o444)).unwrap();
+    for (client, said) in [
+        (
+            "cursor",
+            "error[bad_request]: there is a server moonlark already, and it is not Moonlark\n  --> DESK/home/.cursor/mcp.json\nhint: nothing was changed; choose another name with --name\n",
+        ),
+        (
+            "zed",
+            "error[bad_config]: context_servers should be an object in braces here\n  --> DESK/home/.config/zed/settings.json:2:22\nhint: nothing was changed; mend the file and run this again\n",
+        ),
+        (
+            "vscode",
+            "error[bad_config]: this { is never closed\n  --> DESK/home/.config/Code/User/mcp.json:2:14\nhint: nothing was changed; mend the file and run this again\n",
+        ),
+        (
+            "claude-desktop",
+            "error[unavailable]: the file is read-only\n  --> DESK/home/.config/Claude/claude_desktop_config.json\nhint: nothing was changed; make it writable if you want it changed\n",
+        ),
+    ] {
+        assert_eq!(desk.fail(&["install", client]), said);
+    }
+    assert!(desk.fail(&["install", "cursor", "--undo"]).contains("it is not Moonlark"));
+    assert_eq!(desk.read(CURSOR), taken);
+    assert_eq!(desk.read(DESKTOP), "{}");
+    let lost = desk.fail(&["install", "cursor", "--name", "x", "--config", "none.toml"]);
+    assert!(lost.starts_with("error[not_found]: there is no such file\n"), "{lost}");
+}
+
+#[test]
+fn a_link_stays_a_link_and_permissions_stay_as_they_are() {
+    let desk = Desk::new(&[("home/dotfiles/mcp.json", "{}\n")]);
+    let (target, link) = (desk.path("home/dotfiles/mcp.json"), desk.path(CURSOR));
+    std::fs::set_permissions(&target, PermissionsExt::from_mode(0o640)).unwrap();
+    std::fs::create_dir(link.parent().unwrap()).unwrap();
+    symlink(&target, &link).unwrap();
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+
+    desk.run(&["install", "cursor"]);
+    assert!(link.symlink_metadata().unwrap().is_symlink());
+    assert!(desk.read("home/dotfiles/mcp.json").contains("moonlark"));
+    assert_eq!(mode(&target), 0o640);
+    assert_eq!(mode(&desk.path(&format!("{CURSOR}.moonlark-backup"))), 0o640);
+
+    desk.run(&["install", "cursor", "--undo"]);
+    assert!(link.symlink_metadata().unwrap().is_symlink());
+    assert_eq!(desk.read("home/dotfiles/mcp.json"), "{}\n");
+
+    std::fs::remove_file(&target).unwrap();
+    let lost = desk.fail(&["install", "cursor"]);
+    assert!(lost.contains("it is a link; see where it leads"), "{lost}");
+}
+
+#[test]
+fn two_names_are_undone_one_by_one() {
+    let before = "{\n  \"mcpServers\": {\n    \"x\": {\"command\": \"y\"}\n  }\n}\n";
+    let desk = Desk::new(&[(CURSOR, before)]);
+    desk.run(&["install", "cursor", "--name", "one"]);
+    let one = desk.read(CURSOR);
+    desk.run(&["install", "cursor", "--name", "two"]);
+    desk.run(&["install", "cursor", "--name", "two", "--undo"]);
+    assert_eq!(desk.read(CURSOR), one);
+    desk.run(&["install", "cursor", "--name", "one", "--undo"]);
+    assert_eq!(desk.read(CURSOR), before);
+    assert!(!desk.has(&format!("{CURSOR}.moonlark-backup")));
+}
+
+#[test]
+fn what_is_registered_starts_and_answers() {
+    let desk = Desk::new(&[
+        ("project/moonlark.toml", ""),
+        (
+            "project/tools/hello.lua",
+            "tool = { name = \"hello\" }\nfunction tool.execute() return \"hi\" end\n",
+        ),
+    ]);
+    desk.run(&["install", "claude-desktop"]);
+    let config: Value = serde_json::from_str(&desk.read(DESKTOP)).unwrap();
+    let entry = &config["mcpServers"]["moonlark"];
+    let args: Vec<&str> =
+        entry["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap()).collect();
+    let mut child = std::process::Command::new(entry["command"].as_str().unwrap())
+        .args(args)
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let request =
+        crate::harness::modern(1, "tools/call", json!({"name": "hello", "arguments": {}}));
+    let mut stdin = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut stdin, format!("{request}\n").as_bytes()).unwrap();
+    let answer = crate::harness::Log::follow(child.stdout.take().unwrap()).wait_for("\"id\":1");
+    drop(stdin);
+    child.wait().unwrap();
+    assert!(answer.contains("hi"), "{answer}");
+}

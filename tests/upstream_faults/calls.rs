@@ -1,0 +1,254 @@
+//! What goes wrong in the middle of a call.
+
+use std::sync::Barrier;
+
+use serde_json::json;
+
+use super::processes::{eventually, is_dead};
+use super::world::{Outcome, Way, World};
+
+/// Hundred megabytes are never held, whatever a debug build wastes beside.
+const HUGE: i64 = 200_000;
+/// A million notifications leave nothing behind.
+const FLOOD: i64 = 50_000;
+
+fn text(text: &str) -> Outcome {
+    Ok(json!(text))
+}
+
+fn failed(text: &str) -> Outcome {
+    Err(text.to_owned())
+}
+
+/// The number of the process that answers now.
+fn pid(world: &World) -> u32 {
+    world.call("pid").unwrap().as_str().unwrap().parse().unwrap()
+}
+
+/// For calls that never get an answer.
+fn impatient() -> World {
+    World::new(Way::Stdio, "healthy", "timeout = 2")
+}
+
+#[test]
+fn lines_that_are_no_answers_are_passed_over() {
+    let world = impatient();
+    let same = pid(&world);
+    assert_eq!(world.call("garbage"), text("garbage"));
+    assert_eq!(world.call("duplicate"), text("duplicate"));
+    assert_eq!(world.call("batch"), text("batch"));
+    assert_eq!(world.call("text_id"), text("text_id"));
+    // Answers to somebody else are no answer.
+    assert_eq!(world.call_meanwhile("wrong_id", json!({})), failed("TIMEOUT wrong_id"));
+    // All of it was one connection.
+    assert_eq!(world.call("echo"), text("echo"));
+    assert_eq!(pid(&world), same);
+    world.end();
+}
+
+#[test]
+fn results_that_are_none_say_so_and_odd_ones_arrive() {
+    let world = World::stdio("healthy");
+    let same = pid(&world);
+    for (tool, expected) in [
+        ("odd_content", failed("?")),
+        ("text_for_content", failed("?")),
+        ("empty_result", failed("?")),
+        ("list_result", failed("?")),
+        ("null_result", failed("?")),
+        ("deep_result", failed("?")),
+        ("wrong_output", failed("?")),
+        ("no_result", failed("?")),
+        ("odd_error", failed("?")),
+        ("both", failed("?")),
+    ] {
+        assert_eq!(world.call(tool), expected, "{tool}");
+    }
+    assert_eq!(pid(&world), same);
+    world.end();
+}
+
+#[test]
+fn a_tool_that_kills_its_server_is_executed_once() {
+    let world = World::stdio("healthy");
+    let first = pid(&world);
+    assert_eq!(world.call("die"), failed("?"));
+    // Nobody has to do anything: the next call finds it started again.
+    assert_ne!(pid(&world), first);
+    assert!(is_dead(first));
+    assert_eq!(world.count("call die"), 1);
+    assert_eq!(world.count("start"), 2);
+    assert_eq!(world.call("die"), failed("?"));
+    assert_eq!(world.call("echo"), text("echo"));
+    assert_eq!(world.count("call die"), 2);
+    world.end();
+}
+
+#[test]
+fn all_calls_that_a_dying_server_had_are_told_and_none_is_made_again() {
+    let world = World::stdio("healthy");
+    std::thread::scope(|scope| {
+        let hanging: Vec<_> = (0..8).map(|_| scope.spawn(|| world.call("hang"))).collect();
+        world.wait_for_count("call hang", 8);
+        assert_eq!(world.call("die"), failed("?"));
+        for call in hanging {
+            assert_eq!(call.join().unwrap(), failed("?"));
+        }
+    });
+    assert_eq!(world.call("echo"), text("echo"));
+    assert_eq!((world.count("call hang"), world.count("call die")), (8, 1));
+    world.end();
+}
+
+#[test]
+fn half_an_answer_is_none() {
+    let world = World::stdio("healthy");
+    let first = pid(&world);
+    assert_eq!(world.call("half"), failed("?"));
+    assert_ne!(pid(&world), first);
+    assert_eq!(world.count("call half"), 1);
+    world.end();
+}
+
+#[test]
+fn a_whole_answer_counts_even_if_its_line_does_not_end() {
+    let world = World::stdio("healthy");
+    assert_eq!(world.call("unended"), text("unended"));
+    assert_eq!(world.call("echo"), text("echo"));
+    assert_eq!(world.count("call unended"), 1);
+    world.end();
+}
+
+#[test]
+fn a_server_that_closes_its_pipes_and_stays_is_ended_and_started_again() {
+    let world = World::stdio("healthy");
+    let first = pid(&world);
+    assert_eq!(world.call("close"), failed("?"));
+    assert_ne!(pid(&world), first);
+    eventually("the end of the one that stayed", || match is_dead(first) {
+        true => Ok(()),
+        false => Err(first.to_string()),
+    });
+    world.end();
+}
+
+#[test]
+fn a_call_that_hangs_ends_with_its_deadline_and_is_cancelled() {
+    let world = impatient();
+    let same = pid(&world);
+    assert_eq!(world.call_meanwhile("hang", json!({})), failed("?"));
+    world.wait_for_count("cancelled", 1);
+    // The server is not to blame for one call.
+    assert_eq!(pid(&world), same);
+    world.end();
+}
+
+#[test]
+fn a_caller_that_goes_away_cancels_its_call() {
+    let world = World::stdio("healthy");
+    let body = b"{}";
+    let mut stream = std::net::TcpStream::connect(&world.server.address).unwrap();
+    let head = format!(
+        "POST /tools/bad.hang HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        world.server.address,
+        body.len()
+    );
+    std::io::Write::write_all(&mut stream, &[head.as_bytes(), body].concat()).unwrap();
+    world.wait_for_count("call hang", 1);
+    drop(stream);
+    world.wait_for_count("cancelled", 1);
+    world.end();
+}
+
+#[test]
+fn an_answer_of_a_hundred_megabytes_is_refused_and_never_held() {
+    let world = impatient();
+    let same = pid(&world);
+    let grown = world.grown(|world| {
+        assert_eq!(world.call_meanwhile("huge", json!({})), failed("?"));
+        // Where the id comes too late, nobody can tell whose answer it is.
+        assert_eq!(world.call_meanwhile("huge", json!({"late": true})), failed("?"));
+    });
+    assert!(grown < HUGE, "{grown} KB more");
+    assert_eq!(world.call("echo"), text("echo"));
+    assert_eq!(pid(&world), same);
+    world.end();
+}
+
+#[test]
+fn a_million_notifications_hold_nobody_up_and_leave_nothing() {
+    let world = World::new(Way::Stdio, "healthy", "timeout = 60");
+    let grown = world.grown(|world| {
+        for (method, params) in [
+            ("notifications/message", json!({"level": "info", "data": "flood"})),
+            ("notifications/progress", json!({"progressToken": 1, "progress": 1})),
+            ("notifications/tools/list_changed", json!({})),
+            ("notifications/nobody/knows", json!({})),
+        ] {
+            let args = json!({"method": method, "params": params});
+            assert_eq!(world.call_meanwhile("flood", args), text("flood"), "{method}");
+        }
+    });
+    assert!(grown < FLOOD, "{grown} KB more");
+    world.end();
+}
+
+#[test]
+fn questions_of_a_server_are_answered_and_too_many_do_no_harm() {
+    let world = World::new(Way::Stdio, "healthy", "timeout = 20");
+    let few = json!({"count": 50, "wait": true});
+    assert_eq!(world.call_with("asks", few), text("asks"));
+    let grown = world.grown(|world| {
+        assert_eq!(world.call_with("asks", json!({"count": 100_000})), text("asks"));
+    });
+    assert!(grown < FLOOD, "{grown} KB more");
+    world.end();
+}
+
+#[test]
+fn eight_clients_are_inside_one_server_at_once() {
+    let world = World::stdio("healthy");
+    let start = Barrier::new(8);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                start.wait();
+                assert_eq!(world.call("slow"), text("done"));
+            });
+        }
+    });
+    assert_eq!(world.call("peak"), text("8"));
+    world.end();
+}
+
+#[test]
+fn a_server_that_changes_its_tools_while_being_called_is_followed() {
+    let world = World::stdio("healthy");
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| world.call("slow"));
+        world.wait_for_count("call slow", 1);
+        assert_eq!(world.call_with("change", json!({"remove": "slow"})), text("changed"));
+        eventually("the new list", || {
+            let tools = world.tools();
+            match tools.contains(&"added_1".to_owned()) && !tools.contains(&"slow".to_owned()) {
+                true => Ok(()),
+                false => Err(format!("{tools:?}")),
+            }
+        });
+        // What had begun goes on.
+        assert_eq!(slow.join().unwrap(), text("done"));
+    });
+    assert_eq!(world.call("added_1"), text("added_1"));
+    assert_eq!(world.call("slow"), failed("?"));
+    world.end();
+}
+
+#[test]
+fn a_server_that_dies_again_and_again_leaves_nothing_open() {
+    let world = World::stdio("healthy");
+    world.leaks_nothing(|world| {
+        assert!(world.call("die").is_err());
+        assert_eq!(world.call("echo"), text("echo"));
+    });
+    world.end();
+}
