@@ -49,6 +49,7 @@ fn run(args: &[&str]) -> Report {
         .env("NO_PROXY", "127.0.0.1,localhost")
         .env("MOONLARK", moonlark().get_program())
         .env_remove("MOONLARK_LOG")
+        .env_remove("RUST_BACKTRACE")
         .output()
         .unwrap();
     let mut report = Report { checks: BTreeMap::new(), output };

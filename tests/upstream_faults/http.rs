@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::world::{Outcome, Way, World};
+use super::world::{Outcome, Way, World, told};
 
 fn failed(text: &str) -> Outcome {
     Err(text.to_owned())
@@ -136,8 +136,9 @@ fn tools_that_change_are_followed_over_http_too() {
 /// A server that never gets ready.
 fn check_failing(way: Way, mode: &str, expected: &str) {
     let world = World::new(way, mode, "connect_timeout = 3");
+    let source = world.wait_for_state("failed");
+    assert_eq!(told(&source["error"]), expected, "{mode}");
     assert_eq!(world.call("echo"), failed(expected), "{mode}");
-    world.wait_for_state("failed");
     world.end();
 }
 

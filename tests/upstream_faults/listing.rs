@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::world::{Way, World};
+use super::world::{Way, World, told};
 
 #[test]
 fn ten_thousand_tools_on_twenty_pages_are_all_there() {
@@ -19,6 +19,8 @@ fn ten_thousand_tools_on_twenty_pages_are_all_there() {
 fn check_failing(mode: &str, expected: &str) {
     let world = World::new(Way::Stdio, mode, "connect_timeout = 5");
     let grown = world.grown(|world| {
+        let source = world.wait_for_state("failed");
+        assert_eq!(told(&source["error"]), expected, "{mode}");
         assert_eq!(world.call("echo"), Err(expected.to_owned()), "{mode}");
     });
     assert!(grown < 200_000, "{mode}: {grown} KB more");

@@ -17,7 +17,7 @@ tool = { name = "local", description = "Nobody's upstream" }
 function tool.execute() return "here" end
 "#;
 
-/// What a call comes to: the result, or `code; message; hint`.
+/// What a call comes to: the result, or what is [`told`] of the Problem.
 pub type Outcome = Result<Value, String>;
 
 pub struct World {
@@ -106,10 +106,7 @@ impl World {
         let (_, answer) = self.server.post(&encoded(tool), &args);
         match answer.get("error") {
             None => Ok(answer["result"].clone()),
-            Some(error) => {
-                let text = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
-                Err([text("code"), text("message"), text("hint")].join("; "))
-            }
+            Some(error) => Err(told(error)),
         }
     }
 
@@ -256,6 +253,13 @@ pub fn faulty() -> PathBuf {
     let faulty = tests.parent().unwrap().parent().unwrap().join("examples/faulty");
     assert!(faulty.exists(), "run: cargo build -p moonlark --example faulty");
     faulty
+}
+
+/// A Problem in one line. Where the program with the faults is, is our business.
+pub fn told(error: &Value) -> String {
+    let text = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
+    let told = [text("code"), text("message"), text("hint")].join("; ");
+    told.replace(&faulty().display().to_string(), "FAULTY")
 }
 
 /// As a part of a URL, whatever is in it.

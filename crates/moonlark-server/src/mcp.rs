@@ -25,7 +25,7 @@ mod tools;
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use moonlark_core::content::Answer;
 use moonlark_core::offers::{Offers, of_prompt, of_uri};
@@ -51,7 +51,7 @@ use answer::{asks, of_request, of_tool, refusal};
 use call::Callee;
 use caller::{Sequel, is_modern};
 use changes::Watched;
-use notify::{Wants, rank};
+use notify::Wants;
 use sessions::Sessions;
 use tools::{Listing, page};
 
@@ -77,7 +77,7 @@ pub(crate) struct Mcp {
     gateway: Gateway,
     listing: Arc<Mutex<Option<Arc<Listing>>>>,
     /// What an old client asked for with `logging/setLevel`.
-    level: Arc<AtomicU8>,
+    level: Arc<Mutex<LoggingLevel>>,
     /// The resources that an old client watches.
     watched: Arc<Watched>,
     /// Tells clients apart, as far as there are connections.
@@ -92,7 +92,7 @@ impl Mcp {
         Self {
             gateway,
             listing: Arc::default(),
-            level: Arc::new(AtomicU8::new(rank(LoggingLevel::Info))),
+            level: Arc::new(Mutex::new(LoggingLevel::Info)),
             watched: Arc::default(),
             owner: OWNERS.fetch_add(1, Ordering::Relaxed),
             gone: CancellationToken::new(),
@@ -121,11 +121,11 @@ impl Mcp {
     /// What this request wants to be told: modern clients say so in the request
     /// and otherwise want nothing.
     fn wants(&self, context: &RequestContext<RoleServer>) -> Wants {
-        let rank = match is_modern(context) {
-            true => context.meta.log_level().map(rank),
-            false => Some(self.level.load(Ordering::Relaxed)),
+        let level = match is_modern(context) {
+            true => context.meta.log_level(),
+            false => Some(*self.level.lock()),
         };
-        Wants { progress: context.meta.get_progress_token(), rank }
+        Wants { progress: context.meta.get_progress_token(), level }
     }
 
     async fn run(
@@ -331,7 +331,7 @@ impl ServerHandler for Mcp {
         request: SetLevelRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.level.store(rank(request.level), Ordering::Relaxed);
+        *self.level.lock() = request.level;
         let catalog = self.gateway.catalog();
         for offers in catalog.offers().iter().filter(|it| it.capabilities.contains_key("logging")) {
             let params = json!({"level": request.level});

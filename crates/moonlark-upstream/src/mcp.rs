@@ -31,6 +31,8 @@ mod site;
 mod sse;
 mod stdio;
 mod target;
+#[cfg(test)]
+mod testing;
 pub(crate) mod wire;
 
 pub use authorize::Authorize;

@@ -12,7 +12,10 @@ mod docs;
 mod doctor;
 mod import;
 mod install;
+mod login;
+mod logout;
 mod named;
+mod pin;
 mod serve;
 mod servers;
 mod sources;
@@ -87,6 +90,12 @@ enum Command {
     /// Look at the configuration.
     #[command(subcommand)]
     Config(config::Config),
+    /// Log in to an upstream server.
+    Login(login::Login),
+    /// Forget a login.
+    Logout(logout::Logout),
+    /// Compare an upstream's tools with what was approved, and approve them.
+    Pin(pin::Pin),
     /// List where tools come from, and how upstream servers are doing.
     Sources(sources::Sources),
     /// Look for what is wrong with this set-up.
@@ -170,6 +179,9 @@ async fn run(cli: Cli) -> Done {
         Command::Types(types) => types.run(&global),
         Command::Check(check) => check.run(&global).await,
         Command::Config(config) => config.run(&global),
+        Command::Login(login) => login.run(&global).await,
+        Command::Logout(logout) => logout.run(&global).await,
+        Command::Pin(pin) => pin.run(&global).await,
         Command::Sources(sources) => sources.run(&global).await,
         Command::Doctor => doctor::run(&global).await,
         Command::Import(import) => import.run(&global),
@@ -184,6 +196,18 @@ async fn run(cli: Cli) -> Done {
 /// The project of the working directory.
 pub(crate) async fn open(global: &Global) -> Result<Project, Failure> {
     Ok(Project::open(global.config.as_deref(), &here()?).await?)
+}
+
+/// The same, with what its upstream servers offer. They are gone again when
+/// this returns: what is known of them stays in the catalog.
+pub(crate) async fn open_with_upstreams(global: &Global) -> Result<Arc<Catalog>, Failure> {
+    let project = Arc::new(open(global).await?);
+    project.connect().await;
+    project.upstreams.settled().await;
+    project.refresh().await;
+    let catalog = project.gateway.catalog();
+    project.disconnect().await;
+    Ok(catalog)
 }
 
 pub(crate) fn here() -> Result<PathBuf, Failure> {

@@ -120,8 +120,7 @@ impl Project {
     pub async fn connect(self: &Arc<Self>) {
         let state = self.state.lock().await;
         self.upstreams.apply(&state.loaded, &self.gateway);
-        let problems = &state.problems;
-        self.publish(&state, problems.clone());
+        self.publish(&state, state.problems.clone());
         drop(state);
         let project = Arc::downgrade(self);
         let changed = self.upstreams.changed();
@@ -129,11 +128,15 @@ impl Project {
             loop {
                 changed.notified().await;
                 let Some(project) = project.upgrade() else { return };
-                let state = project.state.lock().await;
-                let problems = state.problems.clone();
-                project.publish(&state, problems);
+                project.refresh().await;
             }
         });
+    }
+
+    /// See to it that the catalog has all that the upstreams have said so far.
+    pub async fn refresh(&self) {
+        let state = self.state.lock().await;
+        self.publish(&state, state.problems.clone());
     }
 
     /// End the upstream servers as they like to be ended.

@@ -11,9 +11,9 @@ use moonlark_core::limits::Limits;
 use moonlark_core::offers::{Health, Offers};
 use moonlark_core::secret::{Secret, Secrets};
 use moonlark_core::tool::Scope;
-use moonlark_core::{Gateway, Problem, Tool};
+use moonlark_core::{Gateway, Problem, Result, Tool};
 use moonlark_upstream::auth::{self, Account};
-use moonlark_upstream::mcp::{LinkLimits, SecretText, Settings, Target, Upstream, Way};
+use moonlark_upstream::mcp::{Difference, LinkLimits, SecretText, Settings, Target, Upstream, Way};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use url::Url;
@@ -100,6 +100,19 @@ impl Upstreams {
         let all: Vec<_> =
             self.running.lock().values().map(|running| running.upstream.settled()).collect();
         futures::future::join_all(all).await;
+    }
+
+    /// How the tools of one differ from what was approved; approve them if so
+    /// asked. None if there is no such server.
+    pub(crate) fn pinned(&self, name: &str, approve: bool) -> Option<Result<Vec<Difference>>> {
+        let running = self.running.lock();
+        let upstream = &running.get(name)?.upstream;
+        Some(upstream.differences().and_then(|differences| {
+            if approve {
+                upstream.approve()?;
+            }
+            Ok(differences)
+        }))
     }
 
     pub(crate) async fn stop(&self) {

@@ -168,7 +168,7 @@ fn pipe(binary: &str, args: &[&str], folder: &Folder) -> Result<Pipe> {
 
 /// Children, and theirs.
 fn descendants(of: u32) -> Result<Vec<u32>> {
-    let mut parents = Vec::new();
+    let mut parents: Vec<(u32, u32)> = Vec::new();
     for entry in std::fs::read_dir("/proc")?.flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
             continue;

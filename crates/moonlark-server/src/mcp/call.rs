@@ -60,7 +60,7 @@ pub(crate) async fn call(
     let caller = Caller { surface: "mcp", client: context.client_info().map(|client| client.name) };
     let request = || fingerprint(&callee, &args);
     let request = if is_modern(&context) { request() } else { String::new() };
-    let (client, questions) = McpClient::new(context.clone(), owner, sequel);
+    let (client, questions) = McpClient::new(context.clone(), owner, sequel, wants.level);
     // Bounded by the limits on log output and by the thinning of progress.
     let (sender, events) = mpsc::unbounded_channel();
     let listen: Option<Events> = (!wants.is_nothing()).then(|| {

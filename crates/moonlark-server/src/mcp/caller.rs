@@ -1,5 +1,7 @@
 //! The MCP client behind a call: what it can be asked, and what it sent.
 
+#![expect(deprecated, reason = "old clients still get log messages; the SDK marks them for removal")]
+
 use std::sync::OnceLock;
 
 use moonlark_core::client::{Client, Question};
@@ -7,7 +9,7 @@ use moonlark_core::tool::BoxFuture;
 use moonlark_core::value::Object;
 use moonlark_core::{Code, Problem, Result, Value};
 use rmcp::RoleServer;
-use rmcp::model::{InputResponses, ProtocolVersion};
+use rmcp::model::{InputResponses, LoggingLevel, ProtocolVersion};
 use rmcp::service::RequestContext;
 use serde_json::{Value as Json, json};
 use tokio::sync::{mpsc, oneshot};
@@ -29,6 +31,8 @@ pub(crate) struct McpClient {
     context: RequestContext<RoleServer>,
     owner: u64,
     sequel: Sequel,
+    /// The log messages it wants.
+    level: Option<LoggingLevel>,
     questions: mpsc::UnboundedSender<Asked>,
     envelope: OnceLock<Object>,
     capabilities: OnceLock<Json>,
@@ -39,12 +43,13 @@ impl McpClient {
         context: RequestContext<RoleServer>,
         owner: u64,
         sequel: Sequel,
+        level: Option<LoggingLevel>,
     ) -> (Self, mpsc::UnboundedReceiver<Asked>) {
         // Bounded by how many calls may be in flight: each waits for its answer.
         let (questions, asked) = mpsc::unbounded_channel();
         let envelope = OnceLock::new();
         let capabilities = OnceLock::new();
-        (Self { context, owner, sequel, questions, envelope, capabilities }, asked)
+        (Self { context, owner, sequel, level, questions, envelope, capabilities }, asked)
     }
 
     fn capabilities(&self) -> &Json {
@@ -88,6 +93,7 @@ impl Client for McpClient {
                 "meta": self.context.meta,
                 "capabilities": self.capabilities(),
                 "info": self.context.client_info(),
+                "logLevel": self.level,
             });
             if let Some(state) = &self.sequel.state {
                 envelope["requestState"] = state.as_str().into();

@@ -17,12 +17,12 @@ use serde_json::json;
 pub(crate) struct Wants {
     pub(crate) progress: Option<ProgressToken>,
     /// The least severe message.
-    pub(crate) rank: Option<u8>,
+    pub(crate) level: Option<LoggingLevel>,
 }
 
 impl Wants {
     pub(crate) fn is_nothing(&self) -> bool {
-        self.progress.is_none() && self.rank.is_none()
+        self.progress.is_none() && self.level.is_none()
     }
 }
 
@@ -56,11 +56,7 @@ pub(crate) async fn notify(peer: &Peer<RoleServer>, event: Event, wants: &Wants)
             LoggingMessageNotificationParam::new(level, data)
         }
     };
-    if wants.rank.is_some_and(|wanted| rank(message.level) >= wanted) {
+    if wants.level.is_some_and(|wanted| message.level as u8 >= wanted as u8) {
         let _ = peer.notify_logging_message(message).await;
     }
-}
-
-pub(crate) fn rank(level: LoggingLevel) -> u8 {
-    level as u8
 }

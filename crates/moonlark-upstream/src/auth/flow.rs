@@ -2,15 +2,15 @@
 //! and how tokens are got from it.
 //!
 //! The protocol itself (discovery, PKCE, `resource`, `iss`) is the MCP
-//! library's; this is the only file that knows its types. When a token is
-//! needed, where it is kept and who is asked is decided elsewhere.
+//! library's; only this file and [`super::failure`] know its types. When a token
+//! is needed, where it is kept and who is asked is decided elsewhere.
 
 use moonlark_core::secret::{Secret, Secrets};
 use moonlark_core::{Code, Problem, Result};
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, ClientCredentialsConfig,
     CredentialStore, InMemoryCredentialStore, OAuthClientConfig, OAuthTokenResponse,
-    StoredCredentials,
+    StoredCredentials, WWWAuthenticateParams,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -370,6 +370,12 @@ impl Flow {
     fn explain(&self, error: AuthError) -> Problem {
         explain(&self.upstream, &self.settings, error)
     }
+}
+
+/// What a token would have to allow, if that is what a challenge is about.
+pub(super) fn scope_missing(challenge: &str, url: &Url) -> Option<String> {
+    let challenge = WWWAuthenticateParams::parse(challenge, url);
+    challenge.scope.clone().filter(|_| challenge.is_insufficient_scope())
 }
 
 impl Callback {

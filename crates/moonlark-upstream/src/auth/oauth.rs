@@ -1,9 +1,12 @@
 //! OAuth while Moonlark serves: a token for every request, renewed in time, by
 //! one caller for all.
 //!
-//! What is asked of an authorization server is in [`super::flow`]. A process
-//! may share its login with others, so the file is looked at before and written
-//! after every renewal, under its lock.
+//! What is asked of an authorization server is in [`super::flow`], what happens
+//! when the upstream is not content in [`challenged`]. A process may share its
+//! login with others, so the file is looked at before and written after every
+//! renewal, under its lock.
+
+mod challenged;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,15 +16,13 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use moonlark_core::{Problem, Result};
 use parking_lot::RwLock;
-use rmcp::transport::auth::WWWAuthenticateParams;
 use tokio::sync::Mutex;
 
 use super::Account;
 use super::config::{GrantType, OAuthSettings};
-use super::failure::{login_needed, short};
+use super::failure::login_needed;
 use super::flow::{Flow, Renewal};
-use super::login::{Ask, log_in};
-use super::record::{Record, Tokens, union};
+use super::record::{Record, Tokens};
 use super::step_ups::StepUps;
 use super::store::Store;
 use crate::mcp::{Authorize, SecretText};
@@ -131,15 +132,14 @@ impl Login {
             (Some(problem), _) => Err(problem),
             (None, GrantType::ClientCredentials) => {
                 let renewed = self.renew_own(turn, &old).await;
-                turn.remember(renewed)
+                turn.remember(&self.account.name, renewed)
             }
-            (None, GrantType::AuthorizationCode) => turn.remember(self.renew_stored().await),
+            (None, GrantType::AuthorizationCode) => {
+                turn.remember(&self.account.name, self.renew_stored().await)
+            }
         };
         match renewed {
-            Err(problem) if alive => {
-                tracing::warn!(upstream = self.account.name, "{}", problem.message);
-                Ok(Some(old))
-            }
+            Err(_) if alive => Ok(Some(old)),
             Err(problem) => Err(problem),
             Ok(Some(tokens)) => Ok(Some(tokens)),
             Ok(None) if alive => Ok(Some(old)),
@@ -208,130 +208,6 @@ impl Login {
         }
     }
 
-    /// The upstream does not take the token, or wants one.
-    async fn refused(&self, challenge: Option<&str>) -> Result<bool> {
-        let seen = self.changes.load(Ordering::Acquire);
-        let mut turn = self.turn.lock().await;
-        if self.changes.load(Ordering::Acquire) != seen {
-            // There is another by now.
-            return Ok(true);
-        }
-        match turn.just_failed() {
-            Some(problem) => Err(problem),
-            None => {
-                let done = self.replace(&mut turn, challenge).await;
-                turn.remember(done)
-            }
-        }
-    }
-
-    /// Another token for the one that was refused: the next that somebody else
-    /// got, a renewed one, or that of a new login.
-    async fn replace(&self, turn: &mut Turn, challenge: Option<&str>) -> Result<bool> {
-        if self.settings.grant == GrantType::ClientCredentials {
-            let mut flow = self.discover(turn, challenge).await?;
-            let scopes = flow.scopes(&[]).await;
-            self.adopt(&flow.client_credentials(&scopes).await?);
-            turn.flow = Some(flow);
-            return Ok(true);
-        }
-        let _lock = self.store.lock().await?;
-        if self.found_another()? {
-            return Ok(true);
-        }
-        let record = self.stored()?;
-        let tokens = record.as_ref().and_then(|record| record.tokens.clone());
-        if record.is_none() && !self.account.follow {
-            return Err(login_needed(&self.account.name, "wants a login"));
-        }
-        let mut flow = Flow::discover(&self.account, &self.settings, challenge).await?;
-        let mut record = record.filter(|record| record.issuer == flow.issuer());
-        let moved = record.is_none();
-        if let (Some(record), Some(tokens)) = (&mut record, &tokens)
-            && self.renew(&mut flow, record, tokens).await?.is_some()
-        {
-            return Ok(true);
-        }
-        if !self.account.follow {
-            return Err(login_needed(
-                &self.account.name,
-                match moved {
-                    true => "wants a login at another authorization server",
-                    false => "has to be logged in to again: it does not take its login any more",
-                },
-            ));
-        }
-        let record = log_in(&self.account, &mut flow, record.as_ref(), &[], &Ask::Follow).await?;
-        self.keep(&record)?;
-        Ok(true)
-    }
-
-    /// The upstream takes the token, but wants one that allows more.
-    async fn too_little(&self, challenge: &str) -> Result<bool> {
-        let asked = WWWAuthenticateParams::parse(challenge, &self.account.url);
-        let Some(scope) = asked.scope.as_deref().filter(|_| asked.is_insufficient_scope()) else {
-            return Ok(false);
-        };
-        let seen = self.changes.load(Ordering::Acquire);
-        let mut turn = self.turn.lock().await;
-        if self.changes.load(Ordering::Acquire) != seen {
-            return Ok(true);
-        }
-        let own = self.settings.grant == GrantType::ClientCredentials;
-        if !own && self.found_another()? {
-            return Ok(true);
-        }
-        let needed: Vec<String> = scope.split_whitespace().map(str::to_owned).collect();
-        if (own || self.account.follow) && !turn.step_ups.allow(scope) {
-            let message = format!(
-                "the upstream {} keeps asking for {}, which logging in again did not bring",
-                self.account.name,
-                short(scope)
-            );
-            return Err(Problem::denied(message)
-                .hint("ask whoever runs it which permissions this account has"));
-        }
-        if own {
-            let held = self.current().map(|token| token.scopes).unwrap_or_default();
-            let mut flow = self.discover(&turn, Some(challenge)).await?;
-            self.adopt(&flow.client_credentials(&union(&held, &needed)).await?);
-            turn.flow = Some(flow);
-            return Ok(true);
-        }
-        let _lock = self.store.lock().await?;
-        let Some(mut record) = self.stored()? else {
-            return Err(login_needed(&self.account.name, "wants a login"));
-        };
-        if !self.account.follow {
-            // The next login asks for it.
-            record.wanted = union(&record.wanted, &needed);
-            self.store.save(&record)?;
-            let why = format!("wants more than its login allows: {}", short(scope));
-            return Err(login_needed(&self.account.name, &why));
-        }
-        let mut flow = Flow::discover(&self.account, &self.settings, Some(challenge)).await?;
-        let known = Some(&record).filter(|record| record.issuer == flow.issuer());
-        let record = log_in(&self.account, &mut flow, known, &needed, &Ask::Follow).await?;
-        self.keep(&record)?;
-        Ok(true)
-    }
-
-    /// The same authorization server as last time, unless the operator named it:
-    /// a secret that it was given must not be sent to whoever is named next.
-    async fn discover(&self, turn: &Turn, challenge: Option<&str>) -> Result<Flow> {
-        let flow = Flow::discover(&self.account, &self.settings, challenge).await?;
-        match &turn.flow {
-            Some(before) if before.issuer() != flow.issuer() => Err(Problem::denied(format!(
-                "the upstream {} named the authorization server {} and now names {}",
-                self.account.name,
-                short(&before.issuer()),
-                short(&flow.issuer())
-            ))
-            .hint("if it moved and you trust the new one, start Moonlark again")),
-            _ => Ok(flow),
-        }
-    }
-
     /// The login on disk, if it is for this upstream where it is now.
     fn stored(&self) -> Result<Option<Record>> {
         let record = self.store.load()?;
@@ -350,6 +226,9 @@ impl Login {
 
     /// Whether somebody logged in meanwhile, or another process renewed it.
     fn found_another(&self) -> Result<bool> {
+        if self.settings.grant == GrantType::ClientCredentials {
+            return Ok(false);
+        }
         let before = self.current();
         let Some(stored) = self.stored()?.and_then(|record| record.tokens) else {
             return Ok(false);
@@ -386,8 +265,11 @@ impl Turn {
         (at.elapsed() < PAUSE).then(|| problem.clone())
     }
 
-    fn remember<T>(&mut self, done: Result<T>) -> Result<T> {
+    fn remember<T>(&mut self, upstream: &str, done: Result<T>) -> Result<T> {
         self.failed = done.as_ref().err().map(|problem| (Instant::now(), problem.clone()));
+        if let Err(problem) = &done {
+            tracing::warn!(upstream, "{}", problem.message);
+        }
         done
     }
 }

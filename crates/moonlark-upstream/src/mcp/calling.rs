@@ -30,6 +30,7 @@ pub(crate) async fn request(
     mut params: Object,
     headers: Vec<(String, String)>,
 ) -> Result<Object> {
+    let _busy = shared.busy();
     let passes_on = call.direct_client().filter(|client| speaks_modern(client));
     if let Some(client) = passes_on {
         // What the caller sends to finish an earlier request.

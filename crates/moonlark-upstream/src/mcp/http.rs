@@ -282,3 +282,6 @@ impl<T: Reply + 'static> Drop for GivenUp<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -115,7 +115,7 @@ impl Http {
             let place = stream.as_ref().and_then(Events::last_id);
             match self.get(place).await {
                 Ok(response) if content_type(&response) == "text/event-stream" => {
-                    drop(opened.take().map(|opened| opened.send(())));
+                    drop(opened.take());
                     let most = self.conversation().limits().message;
                     let events = match &mut stream {
                         Some(events) => {

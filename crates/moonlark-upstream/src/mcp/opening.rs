@@ -41,7 +41,7 @@ pub(super) async fn open(
     let opening = Opening { target, inbox, us };
     let opened = async {
         match &target.way {
-            Way::Stdio { .. } => opening.stdio(era).await,
+            Way::Stdio { .. } => opening.stdio(era, || opening.start()).await,
             Way::Http { .. } => opening.http(era, auth).await,
             Way::Sse { .. } => opening.sse(auth).await,
         }
@@ -64,9 +64,12 @@ enum Found {
 }
 
 impl Opening<'_> {
-    async fn stdio(&self, era: Option<Era>) -> Opened {
+    async fn stdio<S>(&self, era: Option<Era>, start: impl Fn() -> S) -> Opened
+    where
+        S: Future<Output = Result<Carrier, Problem>>,
+    {
         if era != Some(Era::Legacy) {
-            let carrier = self.start().await?;
+            let carrier = start().await?;
             match timeout(self.target.limits.connect / 2, self.discover(&carrier)).await {
                 Ok(Ok(found)) => return self.shake_hands(carrier, found?).await,
                 // It keeps silent, or did not survive the question: another
@@ -78,7 +81,7 @@ impl Opening<'_> {
                 }
             }
         }
-        let carrier = self.start().await?;
+        let carrier = start().await?;
         self.shake_hands(carrier, Found::Legacy(LEGACY.to_owned())).await
     }
 
@@ -312,3 +315,6 @@ fn look_closer(target: &Target) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -203,7 +203,7 @@ mod tests {
             let outgoing = outgoing.clone();
             async move { outgoing.write().await }
         });
-        let large = vec![b'x'; MOST_WAITING];
+        let large = vec![b'x'; MOST_WAITING + 100];
         let sent = outgoing.send(large.clone()).await.unwrap();
         assert!(!outgoing.took(sent));
         // No room: this one waits, and is never sent when it stops waiting.

@@ -161,3 +161,6 @@ fn endpoint(base: &Url, address: &[u8]) -> Result<Url, String> {
         false => Err(format!("{}, which is another server", origin(&url))),
     }
 }
+
+#[cfg(test)]
+mod tests;

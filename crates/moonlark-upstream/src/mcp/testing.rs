@@ -210,9 +210,7 @@ pub(super) fn reply(
 pub(super) type Body = axum::body::Body;
 
 /// A stream of events that is written to as long as the sender is kept.
-pub(super) fn stream(
-    events: tokio::sync::mpsc::Receiver<String>,
-) -> axum::response::Response {
+pub(super) fn stream(events: tokio::sync::mpsc::Receiver<String>) -> axum::response::Response {
     let events = futures::stream::unfold(events, |mut events| async move {
         let next = events.recv().await?;
         Some((Ok::<_, std::convert::Infallible>(next), events))

@@ -12,6 +12,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use moonlark_core::catalog::Connecting;
 use moonlark_core::offers::{Health, Offers};
+use moonlark_core::value::Object;
 use moonlark_core::{Code, Gateway, Problem, Result, Tool, Value};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -24,6 +25,7 @@ use super::link::{Link, Us};
 use super::listener::Mailbox;
 use super::listing::{self, Offered};
 use super::names::Names;
+use super::pins::{self, Difference};
 use super::settings::Settings;
 use super::watching::Watching;
 
@@ -141,6 +143,26 @@ impl Upstream {
 
     pub fn health(&self) -> Health {
         self.shared.health()
+    }
+
+    /// How its tools differ from what was approved.
+    pub fn differences(&self) -> Result<Vec<Difference>> {
+        pins::differences(&self.shared.settings, &self.listed()?)
+    }
+
+    /// Approve its tools as they are now.
+    pub fn approve(&self) -> Result<()> {
+        pins::approve(&self.shared.settings, &self.listed()?)
+    }
+
+    /// Its tools as it listed them.
+    fn listed(&self) -> Result<Arc<Vec<Object>>> {
+        let down = match &*self.shared.slot.borrow() {
+            Slot::Down { problem, .. } => Some(problem.clone()),
+            _ => None,
+        };
+        let unknown = || down.unwrap_or_else(|| self.shared.still_connecting());
+        self.shared.offered.load().lists.tools.clone().ok_or_else(unknown)
     }
 
     /// Wait until it has been tried once.

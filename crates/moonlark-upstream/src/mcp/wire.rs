@@ -226,7 +226,8 @@ fn salvage(raw: &RawValue) -> Option<Object> {
         let value = match LISTS.contains(&key.as_str()) {
             true => {
                 let entries: Vec<&RawValue> = serde_json::from_str(raw.get()).ok()?;
-                let read = |raw: &RawValue| Value::parse_json(raw.get().as_bytes()).unwrap_or_default();
+                let read =
+                    |raw: &RawValue| Value::parse_json(raw.get().as_bytes()).unwrap_or_default();
                 Value::Array(entries.into_iter().map(read).collect())
             }
             false => Value::parse_json(raw.get().as_bytes()).ok()?,

@@ -8,7 +8,7 @@ use moonlark_core::tool::{Effects, SourceKind};
 use moonlark_core::{Catalog, Code, Problem, Tool};
 use serde_json::{Value as Json, json};
 
-use super::{Done, Global, open, print};
+use super::{Done, Global, open_with_upstreams, print};
 
 #[derive(Args)]
 pub(crate) struct Docs {
@@ -20,12 +20,12 @@ impl Docs {
     pub(crate) async fn run(self, global: &Global) -> Done {
         let modules = moonlark_host::all();
         let text = match self.name {
-            None => overview(&modules, &open(global).await?.gateway.catalog(), global.json),
+            None => overview(&modules, &*open_with_upstreams(global).await?, global.json),
             Some(name) => match Topic::built_in(&modules, &name) {
                 // What is built in can be explained in any project, even a broken one.
                 Some(topic) => topic.text(global.json),
                 None => {
-                    let catalog = open(global).await?.gateway.catalog();
+                    let catalog = open_with_upstreams(global).await?;
                     let tool = catalog.find(&name);
                     let tool = tool.map_err(|_| unknown(&name, &modules, &catalog))?;
                     Topic::Tool(tool).text(global.json)
@@ -202,6 +202,7 @@ fn tool_text(tool: &Tool) -> String {
     let version = tool.version.as_ref().map(|version| format!(", version {version}"));
     let origin = match tool.source.kind {
         SourceKind::Builtin => "Part of Moonlark".to_owned(),
+        SourceKind::Upstream => format!("From upstream {}", tool.source.name),
         _ => format!("From {}{}", tool.source.name, version.unwrap_or_default()),
     };
     let origin = format!("{origin}; {}.", effects(tool.effects));

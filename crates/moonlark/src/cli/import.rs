@@ -14,6 +14,9 @@ use crate::clients::server::{self, Entry, Server};
 use crate::clients::{Client, diff, jsonc};
 use crate::config_file::{self, FILE_NAME};
 
+/// Nobody has more servers, and each is compared with all others.
+const MOST: usize = 1000;
+
 #[derive(Args)]
 pub(crate) struct Import {
     /// A file with servers, or claude-desktop, cursor, vscode, zed or claude-code for that client's.
@@ -35,6 +38,11 @@ impl Import {
         let mut found = Vec::new();
         for file in self.files(&places, &cwd)? {
             found.extend(servers(&file, &places)?);
+        }
+        if found.len() > MOST {
+            let hint = "copy those that you want into a file of its own";
+            let said = format!("there are more than {MOST} servers in it");
+            return Err(Problem::limit(said).at(Place::file(&self.from)).hint(hint).into());
         }
         let path = config_file::in_effect(global.config.as_deref(), &cwd, &env)
             .unwrap_or_else(|| cwd.join(FILE_NAME));

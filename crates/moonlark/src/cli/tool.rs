@@ -8,7 +8,7 @@ use moonlark_core::{Place, Problem};
 use serde_json::json;
 
 use super::tool_test::Test;
-use super::{Done, Global, here, open, print, shown, template};
+use super::{Done, Global, here, open_with_upstreams, print, shown, template};
 use crate::config_file;
 
 #[derive(Subcommand)]
@@ -99,8 +99,7 @@ fn cannot_write(label: &str, error: &std::io::Error) -> Problem {
 }
 
 async fn list(global: &Global) -> Done {
-    let project = open(global).await?;
-    let catalog = project.gateway.catalog();
+    let catalog = open_with_upstreams(global).await?;
     if global.json {
         let tools: Vec<_> = catalog
             .tools()
@@ -142,7 +141,11 @@ async fn list(global: &Global) -> Done {
     if !extensions.is_empty() {
         print(&format!("\nStarlark extensions:\n{extensions}"));
     }
-    if scripts.is_empty() && extensions.is_empty() {
+    let upstreams = group(SourceKind::Upstream, 20);
+    if !upstreams.is_empty() {
+        print(&format!("\nTools of upstream servers:\n{upstreams}"));
+    }
+    if scripts.is_empty() && extensions.is_empty() && upstreams.is_empty() {
         print("\nLua tools: none yet; `moonlark tool init hello` writes one");
     }
     for problem in catalog.problems() {

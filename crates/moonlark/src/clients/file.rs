@@ -57,18 +57,8 @@ impl Found {
                 .at(Place::file(&self.label))
                 .hint("nothing was changed by this command; run it again"));
         }
-        let mark = if self.has_mark { MARK } else { "" };
-        let target = self.target()?;
-        let permissions = match fs::metadata(&target) {
-            Ok(file) => Some(file.permissions()),
-            Err(_) => None,
-        };
-        if permissions.as_ref().is_some_and(Permissions::readonly) {
-            return Err(Problem::unavailable("the file is read-only")
-                .at(Place::file(&self.label))
-                .hint("nothing was changed; make it writable if you want it changed"));
-        }
-        let bytes = format!("{mark}{text}").into_bytes();
+        let (target, permissions) = self.writable()?;
+        let bytes = format!("{}{text}", self.mark()).into_bytes();
         write(&target, &bytes, permissions, private, true)
             .map_err(|error| self.cannot("write", &error))
     }
@@ -76,15 +66,14 @@ impl Found {
     /// Keep it as it is under another name. The first copy stays: it is the one
     /// from before anything was changed.
     pub(crate) fn back_up(&self) -> Result<()> {
-        let cannot = |error| self.cannot("copy", &error);
+        // A copy of what will not be changed would only lie about.
+        let (_, permissions) = self.writable()?;
         let (Some(text), copy) = (&self.text, self.backup_path()) else { return Ok(()) };
         if fs::symlink_metadata(&copy).is_ok() {
             return Ok(());
         }
-        let mark = if self.has_mark { MARK } else { "" };
-        let permissions = fs::metadata(&self.path).map_err(cannot)?.permissions();
-        let bytes = format!("{mark}{text}").into_bytes();
-        write(&copy, &bytes, Some(permissions), true, false).map_err(cannot)
+        let bytes = format!("{}{text}", self.mark()).into_bytes();
+        write(&copy, &bytes, permissions, true, false).map_err(|error| self.cannot("copy", &error))
     }
 
     pub(crate) fn backup(&self) -> Result<Found> {
@@ -103,6 +92,23 @@ impl Found {
 
     pub(crate) fn remove_if_there(&self) -> Result<()> {
         if self.text.is_some() { self.remove() } else { Ok(()) }
+    }
+
+    fn mark(&self) -> &'static str {
+        if self.has_mark { MARK } else { "" }
+    }
+
+    /// The file to write, and its permissions if it is there.
+    fn writable(&self) -> Result<(PathBuf, Option<Permissions>)> {
+        let target = self.target()?;
+        let permissions = fs::metadata(&target).ok().map(|file| file.permissions());
+        // Renaming over it would work all the same, but its owner said no.
+        if permissions.as_ref().is_some_and(Permissions::readonly) {
+            return Err(Problem::unavailable("the file is read-only")
+                .at(Place::file(&self.label))
+                .hint("nothing was changed; make it writable if you want it changed"));
+        }
+        Ok((target, permissions))
     }
 
     /// What is written when the path is a link: the file it leads to.

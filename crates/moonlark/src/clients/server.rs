@@ -200,7 +200,8 @@ impl Fields<'_> {
             let line = line.trim();
             let line = line.strip_prefix("export ").unwrap_or(line);
             if let Some((key, value)) = line.split_once('=')
-                && !line.starts_with('#')
+                && !key.is_empty()
+                && !key.trim_end().contains(['#', ' ', '\t'])
             {
                 let value = value.trim();
                 let quoted = ['"', '\''].iter().find_map(|quote| {

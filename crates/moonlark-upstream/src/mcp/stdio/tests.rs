@@ -47,8 +47,7 @@ fn lost(outcome: Result<Object, Failure>) -> Problem {
 #[tokio::test]
 async fn requests_do_not_wait_for_each_other() {
     let (stdio, mut fake, _) = connect();
-    let asked: Vec<_> =
-        (0..50).map(|n| ask(&stdio, &format!("m{n}"), About::default())).collect();
+    let asked: Vec<_> = (0..50).map(|n| ask(&stdio, &format!("m{n}"), About::default())).collect();
     let mut requests = Vec::new();
     for _ in 0..50 {
         requests.push(fake.next().await);
@@ -211,7 +210,8 @@ async fn progress_reaches_the_listener_of_its_request() {
     let b = fake.next().await;
     for (request, n) in [(&b, 1), (&a, 2), (&b, 3)] {
         let params = json!({"progressToken": request["id"], "progress": n});
-        let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
+        let progress =
+            json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
         fake.say(&progress.to_string()).await;
     }
     // Whose is this? Nobody's in particular, as there are two owners.
@@ -236,11 +236,15 @@ async fn what_a_server_asks_is_put_to_the_only_one_it_can_be_for() {
     let (stdio, mut fake, inbox) = connect();
     // Nobody is there: it is ours to answer.
     fake.say(r#"{"jsonrpc":"2.0","id":1,"method":"roots/list"}"#).await;
-    assert_eq!(fake.next().await, json!({"jsonrpc": "2.0", "id": 1, "result": {"to": "roots/list"}}));
+    assert_eq!(
+        fake.next().await,
+        json!({"jsonrpc": "2.0", "id": 1, "result": {"to": "roots/list"}})
+    );
     assert_eq!(inbox.heard(), ["? roots/list {}"]);
     let ear = Ear::new();
     let (asked, request) = (ask(&stdio, "a", ear.about(1)), fake.next().await);
-    fake.say(r#"{"jsonrpc":"2.0","id":"x","method":"sampling/createMessage","params":{"a":1}}"#).await;
+    fake.say(r#"{"jsonrpc":"2.0","id":"x","method":"sampling/createMessage","params":{"a":1}}"#)
+        .await;
     assert_eq!(fake.next().await["result"]["to"], "sampling/createMessage");
     fake.say(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#).await;
     fake.say(r#"{"jsonrpc":"2.0","id":"y","method":"x","params":[1]}"#).await;
@@ -266,7 +270,8 @@ async fn a_server_that_asks_without_end_is_told_that_it_is_too_much() {
     inbox.until(64).await;
     assert_eq!(inbox.count(), 64);
     // One is called off, and there is room for another.
-    fake.say(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}"#).await;
+    fake.say(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}"#)
+        .await;
     drop(stdio);
 }
 
@@ -290,7 +295,8 @@ async fn a_server_may_call_off_what_it_asked() {
 #[tokio::test]
 async fn a_server_that_gives_up_a_request_fails_it() {
     let (stdio, mut fake, _) = connect();
-    let (asked, request) = (ask(&stdio, "subscriptions/listen", About::default()), fake.next().await);
+    let (asked, request) =
+        (ask(&stdio, "subscriptions/listen", About::default()), fake.next().await);
     let params = json!({"requestId": request["id"], "reason": "shutting down"});
     let method = "notifications/cancelled";
     fake.say(&json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()).await;
@@ -323,7 +329,8 @@ async fn a_flood_of_notifications_is_handed_on_as_it_comes() {
     let asked = ask(&stdio, "a", About::default());
     let mut line = String::new();
     soon(tokio::io::AsyncBufReadExt::read_line(&mut fake, &mut line)).await.unwrap();
-    let part = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\",\"params\":{\"n\":1}}\n".repeat(1000);
+    let part =
+        "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\",\"params\":{\"n\":1}}\n".repeat(1000);
     for _ in 0..100 {
         soon(to.write_all(part.as_bytes())).await.unwrap();
     }
@@ -360,8 +367,7 @@ async fn closing_it_tells_those_who_wait() {
 async fn a_limit_is_exactly_that() {
     let inbox = Ear::new();
     let line = r#"{"jsonrpc":"2.0","method":"fits"}"#;
-    let (stdio, mut fake) =
-        pair(inbox.clone(), LinkLimits { message: line.len(), ..limits() });
+    let (stdio, mut fake) = pair(inbox.clone(), LinkLimits { message: line.len(), ..limits() });
     fake.say(&format!("{line} ")).await;
     fake.say(line).await;
     inbox.until(1).await;
