@@ -205,7 +205,7 @@ fn what_is_old_is_not_lost(moonlark: &Transparent) {
     assert!(failed.is_empty(), "{} checks failed:\n{}", failed.len(), failed.join("\n"));
     // 22 of those that the revision requires, and three more that it does not.
     let run = through.scenarios().into_iter().filter(|name| counts(name)).count();
-    assert_eq!(run, 25, "{}", through.said());
+    assert_eq!(run, 25, "{}", through.said);
 }
 
 fn both(revision: &str, moonlark: &Transparent) -> (Report, Report) {
@@ -227,7 +227,7 @@ fn is_a_good_client(revision: &str, required: usize) {
     }
     // Those that are required, and what is done beyond that.
     let run = report.scenarios().into_iter().filter(|name| done(name)).count();
-    assert!(run >= required, "{run} of {required} were run:\n{}", report.said());
+    assert!(run >= required, "{run} of {required} were run:\n{}", report.said);
 }
 
 /// A call by a modern client that can be asked things.

@@ -145,7 +145,12 @@ impl World {
         let mut message: Value =
             serde_json::from_str(last).unwrap_or_else(|_| panic!("not JSON: {text}"));
         let error = message["error"].take();
-        if error.is_null() { Ok(message["result"].take()) } else { Err(error) }
+        if !error.is_null() {
+            return Err(error);
+        }
+        // Whatever the server behind it speaks.
+        assert_eq!(message["result"]["resultType"], "complete", "{method}: {text}");
+        Ok(message["result"].take())
     }
 
     fn list(&self, method: &str, key: &str) -> Vec<Value> {
@@ -372,7 +377,18 @@ fn plain(mut answer: Value) -> Value {
     if fields.get("isError") == Some(&json!(false)) {
         fields.shift_remove("isError");
     }
+    by_value(&mut answer);
     answer
+}
+
+/// Numbers as JSON means them: `1` is `1.0`.
+fn by_value(value: &mut Value) {
+    match value {
+        Value::Number(number) => *value = json!(number.as_f64()),
+        Value::Array(items) => items.iter_mut().for_each(by_value),
+        Value::Object(fields) => fields.values_mut().for_each(by_value),
+        _ => {}
+    }
 }
 
 /// URIs as they are called behind Moonlark.

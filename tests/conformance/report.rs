@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::harness::{moonlark, repo};
+use crate::harness::{Project, moonlark, repo};
 
 use super::world::program;
 
@@ -18,7 +18,8 @@ type Key = (String, String, String, usize);
 
 pub struct Report {
     checks: BTreeMap<Key, Check>,
-    pub output: Output,
+    /// What the suite printed, for people.
+    pub said: String,
 }
 
 struct Check {
@@ -28,16 +29,22 @@ struct Check {
 
 /// What the suite finds in a server.
 pub fn server(url: &str, revision: &str) -> Report {
-    run(&["server", "--url", url, "--requirements", revision])
+    run(&["server", "--url", url, "--requirements", revision], &[])
 }
 
 /// What the suite finds in Moonlark as a client.
 pub fn client(revision: &str) -> Report {
     let driver = format!("{} drive-client", program().display());
-    run(&["client", "--command", &driver, "--requirements", revision])
+    let echo = include_str!("../../examples/tools/echo.lua");
+    let project = Project::new(&[("tools/echo.lua", echo)]);
+    let tools = project.stdio().request("tools/list", json!({}));
+    let tools = tools["result"]["tools"].as_array().unwrap();
+    let own: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    let args = ["client", "--command", &driver, "--requirements", revision];
+    run(&args, &[("MOONLARK_OWN_TOOLS", &own.join(","))])
 }
 
-fn run(args: &[&str]) -> Report {
+fn run(args: &[&str], env: &[(&str, &str)]) -> Report {
     let folder = tempfile::tempdir().unwrap();
     let packages = installed();
     let output = Command::new(packages.join(".bin/node"))
@@ -50,11 +57,14 @@ fn run(args: &[&str]) -> Report {
         .env("MOONLARK", moonlark().get_program())
         .env_remove("MOONLARK_LOG")
         .env_remove("RUST_BACKTRACE")
+        .envs(env.iter().copied())
         .output()
         .unwrap();
-    let mut report = Report { checks: BTreeMap::new(), output };
+    let said = [&output.stdout[..], &output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let mut report = Report { checks: BTreeMap::new(), said };
     report.read(folder.path(), "");
-    assert!(!report.checks.is_empty(), "nothing was run:\n{}", report.said());
+    assert!(!report.checks.is_empty(), "nothing was run: {}\n{}", output.status, report.said);
     report
 }
 
@@ -127,18 +137,36 @@ impl Report {
         names.dedup();
         names
     }
-
-    pub fn said(&self) -> String {
-        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-        format!(
-            "{}\n{}{}",
-            self.output.status,
-            text(&self.output.stdout),
-            text(&self.output.stderr)
-        )
-    }
 }
 
 fn describe((scenario, id, name, _): &Key, status: &str, message: &str) -> String {
     format!("{scenario}: {id} ({name}): {status} {message}")
+}
+
+#[test]
+fn a_check_that_fails_or_is_not_made_is_lost() {
+    let report = |checks: Value| {
+        let mut report = Report { checks: BTreeMap::new(), said: String::new() };
+        report.add("ping", checks.to_string().as_bytes());
+        report
+    };
+    let check = |id: &str, status: &str| json!({"id": id, "name": "n", "status": status, "errorMessage": "why"});
+    let direct = report(json!([
+        check("same", "SUCCESS"),
+        check("same", "SUCCESS"),
+        check("kept", "SUCCESS"),
+        check("gone", "SUCCESS"),
+        check("never", "FAILURE"),
+        check("idle", "SUCCESS"),
+    ]));
+    let through = report(json!([
+        check("same", "SUCCESS"),
+        check("same", "WARNING"),
+        check("kept", "SUCCESS"),
+        check("never", "FAILURE"),
+        check("idle", "INFO"),
+    ]));
+    assert_eq!(direct.lost(&through), ["ping: gone (n): MISSING ", "ping: same (n): WARNING why"]);
+    assert_eq!(direct.failed(|_| true), ["ping: never (n): FAILURE why"]);
+    assert_eq!(direct.passed(), 5);
 }

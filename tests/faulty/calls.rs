@@ -97,5 +97,5 @@ fn change(server: &Server, args: &Value) -> Reply {
 }
 
 pub fn nested(depth: usize) -> Value {
-    (0..depth).fold(json!(1), |inner, _| json!([inner]))
+    (0..depth).fold(json!(1), |inner, _| Value::Array(vec![inner]))
 }

@@ -62,7 +62,11 @@ fn with_output(name: &str) -> Value {
 /// `REMOTE` is an address that nobody may ask for a schema.
 fn odd_tools() -> Value {
     let remote = std::env::var("REMOTE").unwrap_or_else(|_| "http://127.0.0.1:9".to_owned());
-    let input = |name: &str, schema: Value| json!({"name": name, "inputSchema": schema});
+    let input = |name: &str, schema: Value| {
+        let mut tool = json!({"name": name});
+        tool["inputSchema"] = schema;
+        tool
+    };
     let output = |name: &str, schema: Value| {
         let mut tool = tool(name);
         tool["outputSchema"] = schema;
@@ -103,12 +107,7 @@ fn odd_tools() -> Value {
             json!({"type": "object", "properties": {"a": {"$ref": "file:///etc/passwd"}}})
         ),
         input("dangling", json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/none"}}})),
-        input(
-            "deep",
-            (0..1000).fold(json!({"type": "object"}), |inner, _| {
-                json!({"type": "object", "properties": {"a": inner}})
-            })
-        ),
+        input("deep", deep(1000)),
         // Schemas that are none.
         json!({"name": "input_missing"}),
         input("input_null", json!(null)),
@@ -154,4 +153,13 @@ fn odd_tools() -> Value {
         [],
         tool("last"),
     ])
+}
+
+/// A schema of objects in objects. Not by `json!`, which copies what it is given.
+fn deep(levels: usize) -> Value {
+    (0..levels).fold(json!({"type": "object"}), |inner, _| {
+        let mut outer = json!({"type": "object", "properties": {}});
+        outer["properties"]["a"] = inner;
+        outer
+    })
 }

@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use serde_json::json;
 
 use super::processes::{eventually, is_dead};
-use super::world::{Outcome, Way, World};
+use super::world::{Outcome, Way, World, lost, lost_with};
 
 /// Hundred megabytes are never held, whatever a debug build wastes beside.
 const HUGE: i64 = 200_000;
@@ -38,8 +38,11 @@ fn lines_that_are_no_answers_are_passed_over() {
     assert_eq!(world.call("duplicate"), text("duplicate"));
     assert_eq!(world.call("batch"), text("batch"));
     assert_eq!(world.call("text_id"), text("text_id"));
-    // Answers to somebody else are no answer.
-    assert_eq!(world.call_meanwhile("wrong_id", json!({})), failed("TIMEOUT wrong_id"));
+    // Answers to somebody else are no answer, and one without a result is none.
+    for tool in ["wrong_id", "no_result"] {
+        let expected = format!("timeout; tool 'bad.{tool}' timed out after 2 seconds; ");
+        assert_eq!(world.call_meanwhile(tool, json!({})), Err(expected));
+    }
     // All of it was one connection.
     assert_eq!(world.call("echo"), text("echo"));
     assert_eq!(pid(&world), same);
@@ -51,16 +54,28 @@ fn results_that_are_none_say_so_and_odd_ones_arrive() {
     let world = World::stdio("healthy");
     let same = pid(&world);
     for (tool, expected) in [
-        ("odd_content", failed("?")),
-        ("text_for_content", failed("?")),
-        ("empty_result", failed("?")),
-        ("list_result", failed("?")),
-        ("null_result", failed("?")),
-        ("deep_result", failed("?")),
-        ("wrong_output", failed("?")),
-        ("no_result", failed("?")),
-        ("odd_error", failed("?")),
-        ("both", failed("?")),
+        ("odd_content", Ok(json!([{"type": "hologram", "beam": 1}, "beside it"]))),
+        ("empty_result", Ok(json!([]))),
+        ("null_result", Ok(json!([]))),
+        // What it promised is between the server and whoever reads it.
+        ("wrong_output", Ok(json!({"n": "one"}))),
+        (
+            "text_for_content",
+            failed("tool_error; upstream 'bad' answered with content that is no list but string; "),
+        ),
+        (
+            "list_result",
+            lost_with("tool_error", "upstream 'bad' answered with array where an object belongs"),
+        ),
+        (
+            "deep_result",
+            lost_with(
+                "limit",
+                "the answer of upstream 'bad' cannot be read: the JSON is nested deeper than 128 levels",
+            ),
+        ),
+        ("odd_error", failed("tool_error; upstream 'bad': \"a text instead of an object\"; ")),
+        ("both", failed("tool_error; upstream 'bad': not fine; ")),
     ] {
         assert_eq!(world.call(tool), expected, "{tool}");
     }
@@ -72,13 +87,13 @@ fn results_that_are_none_say_so_and_odd_ones_arrive() {
 fn a_tool_that_kills_its_server_is_executed_once() {
     let world = World::stdio("healthy");
     let first = pid(&world);
-    assert_eq!(world.call("die"), failed("?"));
+    assert_eq!(world.call("die"), lost("upstream 'bad' exited with code 9"));
     // Nobody has to do anything: the next call finds it started again.
     assert_ne!(pid(&world), first);
     assert!(is_dead(first));
     assert_eq!(world.count("call die"), 1);
     assert_eq!(world.count("start"), 2);
-    assert_eq!(world.call("die"), failed("?"));
+    assert_eq!(world.call("die"), lost("upstream 'bad' exited with code 9"));
     assert_eq!(world.call("echo"), text("echo"));
     assert_eq!(world.count("call die"), 2);
     world.end();
@@ -90,9 +105,9 @@ fn all_calls_that_a_dying_server_had_are_told_and_none_is_made_again() {
     std::thread::scope(|scope| {
         let hanging: Vec<_> = (0..8).map(|_| scope.spawn(|| world.call("hang"))).collect();
         world.wait_for_count("call hang", 8);
-        assert_eq!(world.call("die"), failed("?"));
+        assert_eq!(world.call("die"), lost("upstream 'bad' exited with code 9"));
         for call in hanging {
-            assert_eq!(call.join().unwrap(), failed("?"));
+            assert_eq!(call.join().unwrap(), lost("upstream 'bad' exited with code 9"));
         }
     });
     assert_eq!(world.call("echo"), text("echo"));
@@ -104,7 +119,7 @@ fn all_calls_that_a_dying_server_had_are_told_and_none_is_made_again() {
 fn half_an_answer_is_none() {
     let world = World::stdio("healthy");
     let first = pid(&world);
-    assert_eq!(world.call("half"), failed("?"));
+    assert_eq!(world.call("half"), lost("upstream 'bad' exited with code 0"));
     assert_ne!(pid(&world), first);
     assert_eq!(world.count("call half"), 1);
     world.end();
@@ -123,7 +138,10 @@ fn a_whole_answer_counts_even_if_its_line_does_not_end() {
 fn a_server_that_closes_its_pipes_and_stays_is_ended_and_started_again() {
     let world = World::stdio("healthy");
     let first = pid(&world);
-    assert_eq!(world.call("close"), failed("?"));
+    assert_eq!(
+        world.call("close"),
+        lost("upstream 'bad' closed its input or output and was ended")
+    );
     assert_ne!(pid(&world), first);
     eventually("the end of the one that stayed", || match is_dead(first) {
         true => Ok(()),
@@ -136,7 +154,10 @@ fn a_server_that_closes_its_pipes_and_stays_is_ended_and_started_again() {
 fn a_call_that_hangs_ends_with_its_deadline_and_is_cancelled() {
     let world = impatient();
     let same = pid(&world);
-    assert_eq!(world.call_meanwhile("hang", json!({})), failed("?"));
+    assert_eq!(
+        world.call_meanwhile("hang", json!({})),
+        failed("timeout; tool 'bad.hang' timed out after 2 seconds; ")
+    );
     world.wait_for_count("cancelled", 1);
     // The server is not to blame for one call.
     assert_eq!(pid(&world), same);
@@ -165,9 +186,15 @@ fn an_answer_of_a_hundred_megabytes_is_refused_and_never_held() {
     let world = impatient();
     let same = pid(&world);
     let grown = world.grown(|world| {
-        assert_eq!(world.call_meanwhile("huge", json!({})), failed("?"));
+        assert_eq!(
+            world.call_meanwhile("huge", json!({})),
+            lost_with("limit", "upstream 'bad' answered with more than 32 MB")
+        );
         // Where the id comes too late, nobody can tell whose answer it is.
-        assert_eq!(world.call_meanwhile("huge", json!({"late": true})), failed("?"));
+        assert_eq!(
+            world.call_meanwhile("huge", json!({"late": true})),
+            failed("timeout; tool 'bad.huge' timed out after 2 seconds; ")
+        );
     });
     assert!(grown < HUGE, "{grown} KB more");
     assert_eq!(world.call("echo"), text("echo"));
@@ -239,7 +266,8 @@ fn a_server_that_changes_its_tools_while_being_called_is_followed() {
         assert_eq!(slow.join().unwrap(), text("done"));
     });
     assert_eq!(world.call("added_1"), text("added_1"));
-    assert_eq!(world.call("slow"), failed("?"));
+    let gone = world.call("slow").unwrap_err();
+    assert!(gone.starts_with("not_found; no tool registered with name: bad.slow; "), "{gone}");
     world.end();
 }
 

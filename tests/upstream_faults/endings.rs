@@ -1,6 +1,8 @@
 //! That an upstream ends with Moonlark, or when it is not wanted any more,
 //! with all it has started and however it resists.
 
+use serde_json::json;
+
 use super::processes::signal;
 use super::world::World;
 
@@ -8,8 +10,8 @@ use super::world::World;
 /// healthy neighbour are there besides; `own` is what the upstream adds.
 fn running(mode: &str, own: usize) -> World {
     let world = World::stdio(mode);
-    assert_eq!(world.call("echo"), Ok(serde_json::json!("echo")));
-    assert_eq!(world.processes().len(), 3 + own, "{mode}");
+    assert_eq!(world.call("echo"), Ok(json!("echo")));
+    world.wait_until_running(3 + own);
     world
 }
 
@@ -48,11 +50,10 @@ fn a_moonlark_that_is_killed_in_a_call_leaves_nothing() {
 #[test]
 fn what_a_server_has_started_ends_with_it_when_it_dies() {
     let world = running("grandchild", 2);
-    let before = world.processes();
     assert!(world.call("die").is_err());
-    assert_eq!(world.call("echo"), Ok(serde_json::json!("echo")));
-    let after = world.processes();
-    assert_eq!(after.len(), before.len());
+    assert_eq!(world.call("echo"), Ok(json!("echo")));
+    // The second one has all that the first one had, which is gone.
+    world.wait_until_running(5);
     world.end();
 }
 
@@ -60,7 +61,7 @@ fn what_a_server_has_started_ends_with_it_when_it_dies() {
 fn a_server_that_is_taken_out_of_the_configuration_ends() {
     for mode in ["healthy", "deaf", "grandchild"] {
         let world = World::stdio(mode);
-        assert_eq!(world.call("echo"), Ok(serde_json::json!("echo")));
+        assert_eq!(world.call("echo"), Ok(json!("echo")));
         world.remove_bad();
         world.wait_for_processes(2);
         world.end();

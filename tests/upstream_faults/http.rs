@@ -2,7 +2,17 @@
 
 use serde_json::json;
 
-use super::world::{Outcome, Way, World, told};
+use super::world::{Outcome, Way, World, lost, lost_with};
+
+const LOGIN: &str = "unavailable; the upstream bad wants a login; add `auth = \"oauth\"` to [mcp_servers.bad] in moonlark.toml and run `moonlark login bad`, or give it a token of yours: `auth = { type = \"bearer\", token = \"${TOKEN}\" }`";
+const FORBIDDEN: &str = "forbidden; upstream 'bad' does not allow this (HTTP 403); see what the account or token of mcp_servers.bad may do";
+const BUSY: &str =
+    "rate_limited; upstream 'bad' answered with HTTP 429 Too Many Requests; try again in 7 seconds";
+const SILENT: &str = "timeout; upstream 'bad' did not answer initialize within 3 seconds; see whether an MCP server is running at SITE";
+
+fn timed_out(tool: &str) -> Outcome {
+    Err(format!("timeout; tool 'bad.{tool}' timed out after 2 seconds; "))
+}
 
 fn failed(text: &str) -> Outcome {
     Err(text.to_owned())
@@ -19,11 +29,14 @@ fn check(world: &World, tool: &str, expected: Outcome) {
 fn statuses_of_a_call_say_what_to_do() {
     let world = World::http("healthy");
     for (tool, expected) in [
-        ("unauthorized", failed("?")),
-        ("forbidden", failed("?")),
-        ("busy", failed("?")),
-        ("broken", failed("?")),
-        ("accepted", failed("?")),
+        ("unauthorized", failed(LOGIN)),
+        ("forbidden", failed(FORBIDDEN)),
+        ("busy", failed(BUSY)),
+        (
+            "broken",
+            lost("upstream 'bad' answered with HTTP 500 Internal Server Error: a stack trace"),
+        ),
+        ("accepted", lost("upstream 'bad' answered with nothing where JSON or events belong")),
     ] {
         check(&world, tool, expected);
     }
@@ -37,12 +50,28 @@ fn statuses_of_a_call_say_what_to_do() {
 fn bodies_that_are_no_answer_say_so() {
     let world = World::http("healthy");
     for (tool, expected) in [
-        ("html", failed("?")),
-        ("no_json", failed("?")),
-        ("wrong_id", failed("?")),
-        ("half_body", failed("?")),
-        ("hung_up", failed("?")),
-        ("huge_header", failed("?")),
+        ("html", lost("upstream 'bad' answered with text/html where JSON or events belong")),
+        (
+            "no_json",
+            lost("upstream 'bad' answered with something else where JSON or events belong"),
+        ),
+        (
+            "wrong_id",
+            lost("upstream 'bad' answered with something else where JSON or events belong"),
+        ),
+        (
+            "half_body",
+            lost(
+                "upstream 'bad' broke the connection off: end of file before message length reached",
+            ),
+        ),
+        (
+            "hung_up",
+            lost(
+                "upstream 'bad' broke the connection off: connection closed before message completed",
+            ),
+        ),
+        ("huge_header", lost("upstream 'bad' broke the connection off: message head is too large")),
     ] {
         check(&world, tool, expected);
     }
@@ -54,9 +83,10 @@ fn bodies_that_are_no_answer_say_so() {
 fn answers_without_end_are_cut_off_and_never_held() {
     let world = World::new(Way::Http, "healthy", "timeout = 20");
     let grown = world.grown(|world| {
-        for (tool, expected) in
-            [("huge", failed("?")), ("endless_body", failed("?")), ("endless_event", failed("?"))]
-        {
+        for (tool, expected) in [
+            ("huge", lost_with("limit", "upstream 'bad' answered with more than 32 MB")),
+            ("endless_body", lost_with("limit", "upstream 'bad' answered with more than 32 MB")),
+        ] {
             check(world, tool, expected);
         }
     });
@@ -67,9 +97,12 @@ fn answers_without_end_are_cut_off_and_never_held() {
 #[test]
 fn answers_that_do_not_come_end_with_the_calls_deadline() {
     let world = World::new(Way::Http, "healthy", "timeout = 2");
-    for (tool, expected) in
-        [("silent_head", failed("?")), ("slow_body", failed("?")), ("hang", failed("?"))]
-    {
+    for (tool, expected) in [
+        ("silent_head", timed_out("silent_head")),
+        ("slow_body", timed_out("slow_body")),
+        ("hang", timed_out("hang")),
+        ("endless_event", timed_out("endless_event")),
+    ] {
         check(&world, tool, expected);
     }
     world.wait_for_count("cancelled", 1);
@@ -80,7 +113,7 @@ fn answers_that_do_not_come_end_with_the_calls_deadline() {
 #[test]
 fn a_stream_that_drops_without_event_ids_may_have_happened() {
     let world = World::http("healthy");
-    check(&world, "dropped_stream", failed("?"));
+    check(&world, "dropped_stream", lost("upstream 'bad' ended its stream without an answer"));
     assert_eq!(world.call("echo"), Ok(json!("echo")));
     world.end();
 }
@@ -89,7 +122,7 @@ fn a_stream_that_drops_without_event_ids_may_have_happened() {
 fn a_stream_that_drops_with_event_ids_is_taken_up_again() {
     let world = World::http("healthy");
     check(&world, "resumed_stream", Ok(json!("resumed_stream")));
-    check(&world, "never_resumed", failed("?"));
+    check(&world, "never_resumed", lost("upstream 'bad' ended its stream without an answer"));
     world.end();
 }
 
@@ -106,8 +139,19 @@ fn redirects_are_followed_only_where_the_operator_pointed() {
     let world = World::http("healthy");
     assert_eq!(world.call("redirect_same"), Ok(json!("redirect_same")));
     // `end` sees to it that nobody was asked there.
-    check(&world, "redirect_other", failed("?"));
-    assert_eq!(world.call("redirect_loop"), failed("?"));
+    check(
+        &world,
+        "redirect_other",
+        failed(
+            "unavailable; upstream 'bad' sends us on to REMOTE, which is not followed; if it moved there, set url of mcp_servers.bad",
+        ),
+    );
+    assert_eq!(
+        world.call("redirect_loop"),
+        failed(
+            "unavailable; upstream 'bad' sends us on to SITE, which is not followed; if it moved there, set url of mcp_servers.bad"
+        )
+    );
     world.end();
 }
 
@@ -137,42 +181,70 @@ fn tools_that_change_are_followed_over_http_too() {
 fn check_failing(way: Way, mode: &str, expected: &str) {
     let world = World::new(way, mode, "connect_timeout = 3");
     let source = world.wait_for_state("failed");
-    assert_eq!(told(&source["error"]), expected, "{mode}");
+    assert_eq!(world.told(&source["error"]), expected, "{mode}");
     assert_eq!(world.call("echo"), failed(expected), "{mode}");
     world.end();
 }
 
 #[test]
 fn a_server_that_wants_to_know_who_we_are_is_not_ready() {
-    check_failing(Way::Http, "unauthorized", "?");
-    check_failing(Way::Http, "forbidden", "?");
+    check_failing(Way::Http, "unauthorized", LOGIN);
+    check_failing(Way::Http, "forbidden", FORBIDDEN);
 }
 
 #[test]
 fn a_server_in_trouble_is_not_ready() {
-    check_failing(Way::Http, "busy", "?");
-    check_failing(Way::Http, "broken", "?");
+    check_failing(Way::Http, "busy", BUSY);
+    check_failing(
+        Way::Http,
+        "broken",
+        "unavailable; upstream 'bad' answered with HTTP 500 Internal Server Error: a stack trace; see the log of SITE",
+    );
 }
 
 #[test]
 fn a_site_that_is_no_server_is_not_ready() {
-    check_failing(Way::Http, "html", "?");
-    check_failing(Way::Http, "no_json", "?");
-    check_failing(Way::Http, "accepted", "?");
-    check_failing(Way::Http, "hung_up", "?");
+    check_failing(
+        Way::Http,
+        "html",
+        "unavailable; upstream 'bad' answered with text/html where JSON or events belong; see whether url of mcp_servers.bad is that of an MCP server",
+    );
+    check_failing(
+        Way::Http,
+        "no_json",
+        "unavailable; upstream 'bad' answered with something else where JSON or events belong; see whether url of mcp_servers.bad is that of an MCP server",
+    );
+    check_failing(
+        Way::Http,
+        "accepted",
+        "unavailable; upstream 'bad' answered with nothing where JSON or events belong; see whether url of mcp_servers.bad is that of an MCP server",
+    );
+    check_failing(
+        Way::Http,
+        "hung_up",
+        "unavailable; upstream 'bad' broke the connection off: connection closed before message completed; ",
+    );
 }
 
 #[test]
 fn a_server_that_says_nothing_is_given_up() {
-    check_failing(Way::Http, "silent_head", "?");
-    check_failing(Way::Http, "slow_body", "?");
-    check_failing(Way::Http, "silent_initialize", "?");
+    check_failing(Way::Http, "silent_head", SILENT);
+    check_failing(Way::Http, "slow_body", SILENT);
+    check_failing(Way::Http, "silent_initialize", SILENT);
 }
 
 #[test]
 fn a_server_that_sends_us_elsewhere_is_not_followed() {
-    check_failing(Way::Http, "redirect_other", "?");
-    check_failing(Way::Http, "redirect_loop", "?");
+    check_failing(
+        Way::Http,
+        "redirect_other",
+        "unavailable; upstream 'bad' sends us on to REMOTE, which is not followed; if it moved there, set url of mcp_servers.bad",
+    );
+    check_failing(
+        Way::Http,
+        "redirect_loop",
+        "unavailable; upstream 'bad' sends us on to SITE, which is not followed; if it moved there, set url of mcp_servers.bad",
+    );
 }
 
 #[test]
@@ -186,14 +258,22 @@ fn a_server_that_has_moved_on_its_own_ground_is_found() {
 fn the_older_transport_fails_as_clearly() {
     let world = World::new(Way::Sse, "healthy", "timeout = 2");
     assert_eq!(world.call("echo"), Ok(json!("echo")));
-    check(&world, "broken", failed("?"));
-    check(&world, "hang", failed("?"));
-    check(&world, "silent_head", failed("?"));
-    check(&world, "dropped_stream", failed("?"));
+    check(
+        &world,
+        "broken",
+        lost("upstream 'bad' answered with HTTP 500 Internal Server Error: a stack trace"),
+    );
+    check(&world, "hang", timed_out("hang"));
+    check(&world, "silent_head", timed_out("silent_head"));
+    check(&world, "dropped_stream", lost("upstream 'bad' ended its stream"));
     assert_eq!(world.call("echo"), Ok(json!("echo")));
     world.end();
-    check_failing(Way::Sse, "no_endpoint", "?");
-    check_failing(Way::Sse, "other_endpoint", "?");
+    check_failing(Way::Sse, "no_endpoint", SILENT);
+    check_failing(
+        Way::Sse,
+        "other_endpoint",
+        "unavailable; upstream 'bad' wants messages at REMOTE, which is another server; if it speaks Streamable HTTP, remove transport of mcp_servers.bad",
+    );
 }
 
 #[test]
@@ -219,7 +299,8 @@ fn a_site_that_is_not_there_is_said_to_be() {
     let world = World::http("healthy");
     assert_eq!(world.call("echo"), Ok(json!("echo")));
     world.stop_site();
-    assert_eq!(world.call("echo"), failed("?"));
+    let expected = "unavailable; upstream 'bad' cannot be reached at SITE: Connection refused (os error 111); see whether the server is running, and reachable from here";
+    assert_eq!(world.call("echo"), failed(expected));
     world.end();
 }
 

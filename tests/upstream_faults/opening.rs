@@ -3,65 +3,95 @@
 use serde_json::json;
 
 use super::processes::signal;
-use super::world::{Way, World, told};
+use super::world::{Way, World};
 
 /// A server that never gets ready: `GET /sources` says why, and so does a call.
 fn check_failing(mode: &str, expected: &str) {
     let world = World::new(Way::Stdio, mode, "connect_timeout = 2");
     let source = world.wait_for_state("failed");
-    assert_eq!(told(&source["error"]), expected, "{mode}");
+    assert_eq!(world.told(&source["error"]), expected, "{mode}");
     assert_eq!(world.call("echo"), Err(expected.to_owned()), "{mode}");
     world.end();
 }
 
 #[test]
 fn a_server_that_never_answers_is_given_up() {
-    check_failing("silent", "?");
+    check_failing(
+        "silent",
+        "timeout; upstream 'bad' did not answer initialize within 2 seconds; run its command by hand to see what it waits for: FAULTY …",
+    );
 }
 
 #[test]
 fn a_server_that_never_answers_initialize_is_given_up() {
-    check_failing("silent_initialize", "?");
+    check_failing(
+        "silent_initialize",
+        "timeout; upstream 'bad' did not answer initialize within 2 seconds; run its command by hand to see what it waits for: FAULTY …",
+    );
 }
 
 #[test]
 fn a_server_that_exits_at_once_is_quoted() {
-    check_failing("exits", "?");
+    check_failing(
+        "exits",
+        "unavailable; upstream 'bad' exited with code 3; it said: faulty: no licence found; run its command by hand to see why: FAULTY …",
+    );
 }
 
 #[test]
 fn a_server_that_refuses_initialize_is_quoted() {
-    check_failing("refuses_initialize", "?");
+    check_failing(
+        "refuses_initialize",
+        "unavailable; upstream 'bad' refused initialize: no licence found (-32603); run its command by hand to see what it waits for: FAULTY …",
+    );
 }
 
 #[test]
 fn a_server_of_a_version_nobody_knows_is_refused() {
-    check_failing("unheard_of_version", "?");
+    check_failing(
+        "unheard_of_version",
+        "unavailable; upstream 'bad' speaks version 1999-12-31 of MCP, which Moonlark does not; Moonlark speaks 2024-11-05 to 2025-11-25, and 2026-07-28",
+    );
 }
 
 #[test]
 fn a_server_that_names_no_version_is_refused() {
-    check_failing("versionless", "?");
+    check_failing(
+        "versionless",
+        "unavailable; upstream 'bad' answered initialize without a version; it is probably not an MCP server",
+    );
 }
 
 #[test]
 fn a_server_that_ends_in_its_first_answer_is_given_up() {
-    check_failing("half", "?");
+    check_failing(
+        "half",
+        "unavailable; upstream 'bad' exited with code 0; run its command by hand to see why: FAULTY …",
+    );
 }
 
 #[test]
 fn a_server_that_closes_its_pipes_at_once_is_given_up() {
-    check_failing("close", "?");
+    check_failing(
+        "close",
+        "timeout; upstream 'bad' did not answer initialize within 2 seconds; run its command by hand to see what it waits for: FAULTY …",
+    );
 }
 
 #[test]
 fn a_server_that_answers_others_is_given_up() {
-    check_failing("wrong_id", "?");
+    check_failing(
+        "wrong_id",
+        "timeout; upstream 'bad' did not answer initialize within 2 seconds; run its command by hand to see what it waits for: FAULTY …",
+    );
 }
 
 #[test]
 fn a_server_whose_first_answer_is_huge_is_given_up() {
-    check_failing("huge", "?");
+    check_failing(
+        "huge",
+        "limit; upstream 'bad' answered with more than 32 MB; ask it for less at once, or for one page at a time",
+    );
 }
 
 /// One that gets there, however it behaves before.

@@ -5,11 +5,12 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use super::processes::{eventually, fifo, is_dead, marked, open_files, signal, status};
+use super::processes::{eventually, fifo, marked, open_files, signal, status};
 use crate::harness::{Project, Server};
 
 const LOCAL: &str = r#"
@@ -17,7 +18,7 @@ tool = { name = "local", description = "Nobody's upstream" }
 function tool.execute() return "here" end
 "#;
 
-/// What a call comes to: the result, or what is [`told`] of the Problem.
+/// What a call comes to: the result, or what is [told](World::told) of the Problem.
 pub type Outcome = Result<Value, String>;
 
 pub struct World {
@@ -32,7 +33,9 @@ pub struct World {
     /// An address that nobody may ask anything.
     remote: TcpListener,
     /// The server with the fault, if it is one on HTTP.
-    site: Option<Child>,
+    site: Option<Mutex<Child>>,
+    /// What is called otherwise in every run, and what we call it.
+    names: Vec<(String, &'static str)>,
 }
 
 /// How the upstream `bad` is reached.
@@ -68,17 +71,19 @@ impl World {
             ("REMOTE", format!("http://{}", remote.local_addr().unwrap())),
         ];
         let program = faulty().display().to_string();
+        let mut names = vec![(program.clone(), "FAULTY"), (env[3].1.clone(), "REMOTE")];
         let (bad, site) = match way {
             Way::Stdio => {
                 (format!("command = {program:?}\nargs = [{mode:?}]\nenv = {}", table(&env)), None)
             }
-            Way::Http => {
-                let (url, site) = start_site(mode, "--http", &env);
-                (format!("url = {url:?}"), Some(site))
-            }
-            Way::Sse => {
-                let (url, site) = start_site(mode, "--sse", &env);
-                (format!("url = {url:?}\ntransport = \"sse\""), Some(site))
+            Way::Http | Way::Sse => {
+                let (flag, transport) = match way {
+                    Way::Sse => ("--sse", "transport = \"sse\""),
+                    _ => ("--http", ""),
+                };
+                let (url, site) = start_site(mode, flag, &env);
+                names.push((url[..url.rfind('/').unwrap()].to_owned(), "SITE"));
+                (format!("url = {url:?}\n{transport}"), Some(site))
             }
         };
         let good =
@@ -87,7 +92,7 @@ impl World {
         let with = format!("[mcp_servers.bad]\n{bad}\n{more}\n\n{without}");
         project.write("moonlark.toml", &with);
         let server = project.serve();
-        let mut world = World { project, server, mark, without, open: 0, remote, site };
+        let mut world = World { project, server, mark, without, open: 0, remote, site, names };
         world.check_neighbours();
         world.open = open_files(world.server.pid()).len();
         world
@@ -106,8 +111,15 @@ impl World {
         let (_, answer) = self.server.post(&encoded(tool), &args);
         match answer.get("error") {
             None => Ok(answer["result"].clone()),
-            Some(error) => Err(told(error)),
+            Some(error) => Err(self.told(error)),
         }
+    }
+
+    /// A Problem in one line, without what differs from run to run.
+    pub fn told(&self, error: &Value) -> String {
+        let text = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
+        let told = [text("code"), text("message"), text("hint")].join("; ");
+        self.names.iter().fold(told, |told, (it, name)| told.replace(it, name))
     }
 
     /// Call a tool that takes its time, and see after the neighbours when the
@@ -148,6 +160,22 @@ impl World {
         let names = listed["tools"].as_array().unwrap().iter();
         let names = names.filter_map(|tool| tool["name"].as_str()?.strip_prefix("bad."));
         names.map(str::to_owned).collect()
+    }
+
+    /// The names that agents are shown for them.
+    pub fn shown(&self) -> Vec<String> {
+        let listed = self.server.mcp("tools/list", json!({}));
+        let names = listed["result"]["tools"].as_array().unwrap().iter();
+        let names = names.filter_map(|tool| tool["name"].as_str()?.strip_prefix("bad__"));
+        names.map(str::to_owned).collect()
+    }
+
+    /// What `moonlark doctor` finds wrong.
+    pub fn complaints(&self) -> Vec<String> {
+        let said = self.project.run(&["doctor"]).stdout;
+        let said = String::from_utf8(said).unwrap();
+        let lines = said.lines().filter_map(|line| line.trim().strip_prefix("✗ upstream: "));
+        lines.map(str::to_owned).collect()
     }
 
     pub fn wait_for_tool(&self, name: &str) {
@@ -206,15 +234,23 @@ impl World {
 
     /// End the server with the fault, which is not ours to start.
     pub fn stop_site(&self) {
-        let site = self.site.as_ref().unwrap().id();
-        signal(site, libc::SIGKILL);
-        eventually("its end", || if is_dead(site) { Ok(()) } else { Err(site.to_string()) });
+        let mut site = self.site.as_ref().unwrap().lock().unwrap();
+        site.kill().unwrap();
+        site.wait().unwrap();
     }
 
     /// Processes of upstreams that live.
     pub fn processes(&self) -> Vec<u32> {
-        let site = self.site.as_ref().map(Child::id);
+        let site = self.site.as_ref().map(|site| site.lock().unwrap().id());
         marked(&self.mark).into_iter().filter(|pid| Some(*pid) != site).collect()
+    }
+
+    /// Until there are exactly as many.
+    pub fn wait_until_running(&self, count: usize) {
+        eventually(&format!("{count} processes"), || match self.processes() {
+            running if running.len() == count => Ok(()),
+            running => Err(format!("{running:?}")),
+        });
     }
 
     pub fn wait_for_processes(&self, most: usize) {
@@ -241,6 +277,7 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         if let Some(site) = &mut self.site {
+            let site = site.get_mut().unwrap();
             let _ = site.kill();
             let _ = site.wait();
         }
@@ -255,11 +292,15 @@ pub fn faulty() -> PathBuf {
     faulty
 }
 
-/// A Problem in one line. Where the program with the faults is, is our business.
-pub fn told(error: &Value) -> String {
-    let text = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
-    let told = [text("code"), text("message"), text("hint")].join("; ");
-    told.replace(&faulty().display().to_string(), "FAULTY")
+/// A call that reached the upstream, and whose answer did not reach us.
+pub fn lost(what: &str) -> Outcome {
+    lost_with("unavailable", what)
+}
+
+pub fn lost_with(code: &str, what: &str) -> Outcome {
+    Err(format!(
+        "{code}; {what}; the call may have happened, and was not repeated; see `moonlark doctor` for the state of 'bad'"
+    ))
 }
 
 /// As a part of a URL, whatever is in it.
@@ -278,7 +319,7 @@ fn table(env: &[(&str, String)]) -> String {
     format!("{{ {} }}", entries.join(", "))
 }
 
-fn start_site(mode: &str, way: &str, env: &[(&str, String)]) -> (String, Child) {
+fn start_site(mode: &str, way: &str, env: &[(&str, String)]) -> (String, Mutex<Child>) {
     let mut site = Command::new(faulty())
         .args([mode, way])
         .envs(env.iter().map(|(name, value)| (name, value)))
@@ -288,5 +329,5 @@ fn start_site(mode: &str, way: &str, env: &[(&str, String)]) -> (String, Child) 
         .unwrap();
     let mut line = String::new();
     BufReader::new(site.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    (line.trim().strip_prefix("listening on ").unwrap().to_owned(), site)
+    (line.trim().strip_prefix("listening on ").unwrap().to_owned(), Mutex::new(site))
 }

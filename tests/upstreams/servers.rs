@@ -191,6 +191,9 @@ impl Upstream {
             }
             Some(port) => text += &format!("url = \"http://127.0.0.1:{port}/mcp\"\n"),
         }
+        if self.package == "everything" {
+            text += &format!("roots = [{:?}]\n", self.cwd.join("files"));
+        }
         // Python takes its time on a busy machine.
         text + "expose = \"direct\"\nconnect_timeout = 300\ntimeout = 120\n\n"
     }

@@ -44,6 +44,7 @@ struct Root {
     client: Option<Arc<dyn Client>>,
     /// How much later the deadlines are because the caller was asked, in µs.
     asked: AtomicU64,
+    pauses: Mutex<Pauses>,
     usage: Usage,
     events: Option<Events>,
     progress: Mutex<Throttle>,
@@ -114,6 +115,7 @@ impl Call {
                 caller,
                 client,
                 asked: AtomicU64::new(0),
+                pauses: Mutex::default(),
                 usage: Usage::default(),
                 events,
                 progress: Mutex::new(Throttle::default()),
@@ -234,13 +236,16 @@ impl Call {
     pub async fn ask(&self, question: Question) -> Result<Value> {
         let root = &self.0.root;
         let Some(client) = root.client.as_ref().filter(|client| client.can(&question)) else {
-            return Err(Problem::unavailable(format!(
+            let mut problem = Problem::unavailable(format!(
                 "{} needs {} of the caller, which it does not offer",
                 self.tool(),
                 shorten(&question.method)
             ))
             .hint("call it from an MCP client that declares this capability")
-            .retryable_if(false));
+            .retryable_if(false);
+            let lacking = root.client.as_ref().and_then(|client| client.lacks(&question));
+            problem.refusal = lacking.map(Box::new);
+            return Err(problem);
         };
         let pause = Pause::begin(root);
         let answer = tokio::time::timeout(PATIENCE, client.ask(question)).await;
@@ -335,23 +340,42 @@ impl Root {
 }
 
 /// The caller is being asked: deadlines are far away meanwhile, and afterwards
-/// later by as long as it took.
-struct Pause<'a> {
-    root: &'a Root,
-    begun: Instant,
+/// later by as long as it took. Time in which several things are asked counts
+/// once.
+struct Pause<'a>(&'a Root);
+
+#[derive(Default)]
+struct Pauses {
+    open: u32,
+    /// When the last of them began; deadlines moved to be [`PATIENCE`] later
+    /// than they were then.
+    begun: Option<Instant>,
 }
 
 impl<'a> Pause<'a> {
     fn begin(root: &'a Root) -> Self {
-        root.asked.fetch_add(micros(PATIENCE), Ordering::Relaxed);
-        Self { root, begun: Instant::now() }
+        let mut pauses = root.pauses.lock();
+        let now = Instant::now();
+        let more = match pauses.begun.filter(|_| pauses.open > 0) {
+            Some(begun) => now.duration_since(begun),
+            None => PATIENCE,
+        };
+        root.asked.fetch_add(micros(more), Ordering::Relaxed);
+        *pauses = Pauses { open: pauses.open + 1, begun: Some(now) };
+        Self(root)
     }
 }
 
 impl Drop for Pause<'_> {
     fn drop(&mut self) {
-        let unused = PATIENCE.saturating_sub(self.begun.elapsed());
-        self.root.asked.fetch_sub(micros(unused), Ordering::Relaxed);
+        let mut pauses = self.0.pauses.lock();
+        pauses.open -= 1;
+        if pauses.open == 0
+            && let Some(begun) = pauses.begun
+        {
+            let unused = PATIENCE.saturating_sub(begun.elapsed());
+            self.0.asked.fetch_sub(micros(unused), Ordering::Relaxed);
+        }
     }
 }
 

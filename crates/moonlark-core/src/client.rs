@@ -4,13 +4,17 @@
 //! into the calls it opens. Tools ask through [`Call::ask`](crate::Call::ask)
 //! and never learn how the question travels.
 
-use crate::problem::Result;
+use crate::problem::{Refusal, Result};
 use crate::tool::BoxFuture;
 use crate::value::{Object, Value};
 
 pub trait Client: Send + Sync {
     /// Whether it said that it can be asked this.
     fn can(&self, question: &Question) -> bool;
+
+    /// How its protocol says that it lacks what it would be asked, if it has
+    /// words for that.
+    fn lacks(&self, question: &Question) -> Option<Refusal>;
 
     /// Ask it. Waits for as long as a person needs.
     fn ask(&self, question: Question) -> BoxFuture<Result<Value>>;
@@ -29,4 +33,7 @@ pub trait Client: Send + Sync {
 pub struct Question {
     pub method: String,
     pub params: Object,
+    /// What to call it, where questions have names; the surface finds one
+    /// otherwise.
+    pub name: Option<String>,
 }

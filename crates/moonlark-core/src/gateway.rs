@@ -28,6 +28,8 @@ use crate::value::Value;
 
 /// Updates of resources that a slow listener may be behind.
 const UPDATES: usize = 256;
+/// How often a call whose deadline has moved looks where it is now.
+const LOOK: Duration = Duration::from_millis(500);
 /// How long a call waits for the source of its tool to connect.
 const CONNECTING: Duration = Duration::from_secs(30);
 
@@ -296,7 +298,8 @@ async fn run(call: Call, tool: Arc<Tool>, args: Value) -> Result<Answer> {
 }
 
 /// Until the call's deadline, which moves when the caller is asked something.
-/// That wakes this task, since it is the one that asks.
+/// Who asks may be another task than this one, so nothing wakes it when the
+/// deadline moves back: once it has moved, it looks by itself.
 async fn in_time<F: Future>(call: &Call, body: F) -> Result<F::Output, ()> {
     let mut body = std::pin::pin!(body);
     let mut deadline = call.deadline();
@@ -305,12 +308,18 @@ async fn in_time<F: Future>(call: &Call, body: F) -> Result<F::Output, ()> {
         if let Poll::Ready(output) = body.as_mut().poll(context) {
             return Poll::Ready(Ok(output));
         }
-        let now = call.deadline();
-        if now != deadline {
-            deadline = now;
-            timer.as_mut().reset(now);
+        loop {
+            let moved = call.deadline();
+            if moved != deadline {
+                deadline = moved;
+                timer.as_mut().reset(moved.min(Instant::now() + LOOK));
+            }
+            std::task::ready!(timer.as_mut().poll(context));
+            if Instant::now() >= call.deadline() {
+                return Poll::Ready(Err(()));
+            }
+            timer.as_mut().reset(call.deadline().min(Instant::now() + LOOK));
         }
-        timer.as_mut().poll(context).map(Err)
     })
     .await
 }

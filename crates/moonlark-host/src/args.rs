@@ -40,6 +40,12 @@ impl JsonSchema for Table {
     }
 }
 
+impl From<Table> for Value {
+    fn from(table: Table) -> Self {
+        Value::Object(table.0)
+    }
+}
+
 /// A list of any values. An empty table is an empty list, as above.
 #[derive(Debug, Default)]
 pub(crate) struct List(pub(crate) Vec<Value>);

@@ -10,6 +10,7 @@
 
 mod args;
 mod base64;
+mod client;
 mod crypto;
 mod csv;
 mod env;
@@ -63,6 +64,7 @@ pub fn all() -> Vec<Module> {
         math::module(),
         sleep::module(),
         progress::module(),
+        client::module(),
         testing_module::module(),
     ]
 }

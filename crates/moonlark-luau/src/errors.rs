@@ -8,6 +8,7 @@ use moonlark_core::value::{Value, shorten};
 use moonlark_core::{Code as ProblemCode, Place, Problem};
 
 use crate::bridge::Bridge;
+use crate::host::Shared;
 use crate::unit::{Code, Unit};
 use crate::vm::out_of_memory;
 
@@ -15,12 +16,18 @@ use crate::vm::out_of_memory;
 const MESSAGE: usize = 4096;
 
 /// The Problem for an error value that nothing in the script caught.
-pub(crate) fn problem(bridge: &Bridge, raised: Lv, unit: &Unit, limits: &Limits) -> Problem {
+pub(crate) fn problem(
+    bridge: &Bridge,
+    shared: &Shared,
+    raised: Lv,
+    unit: &Unit,
+    limits: &Limits,
+) -> Problem {
     match raised {
         Lv::String(text) => from_text(&text.to_string_lossy(), unit, limits),
         Lv::Table(table) if matches!(table.raw_get("host"), Ok(Lv::Table(_))) => {
             match table.raw_get::<Table>("host") {
-                Ok(problem) => from_host(&problem, unit),
+                Ok(problem) => from_host(&problem, shared, unit),
                 Err(_) => Problem::tool_error("the script failed"),
             }
         }
@@ -68,7 +75,7 @@ fn at_line(code: &Code, line: u32, message: &str) -> Problem {
 
 /// A Problem of a host function. What the host could not do is the script's
 /// failure, except where the caller can do something about it.
-fn from_host(table: &Table, unit: &Unit) -> Problem {
+fn from_host(table: &Table, shared: &Shared, unit: &Unit) -> Problem {
     let text = |key: &str| table.raw_get::<Option<String>>(key).ok().flatten();
     let word = text("code").unwrap_or_default();
     let kept = [ProblemCode::Denied, ProblemCode::Limit, ProblemCode::Unavailable]
@@ -79,6 +86,8 @@ fn from_host(table: &Table, unit: &Unit) -> Problem {
         .maybe_hint(text("hint").map(|hint| cut(&hint)))
         .retryable_if(table.raw_get("retryable").unwrap_or(false));
     problem.place = place_of(table).or_else(|| Some(Place::file(unit.main().name())));
+    let refusal = table.raw_get::<Option<u32>>("refusal").ok().flatten();
+    problem.refusal = refusal.and_then(|number| shared.refusal(number));
     problem
 }
 

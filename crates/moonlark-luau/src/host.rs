@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 use mlua::{Function as LuaFunction, LightUserData, Lua, MultiValue, Table, Value as Lv};
 use moonlark_core::gateway::Started;
 use moonlark_core::module::Function;
+use moonlark_core::problem::Refusal;
 use moonlark_core::tool::BoxFuture;
 use moonlark_core::value::{Object, Value};
 use moonlark_core::{Call, Code, Level, Place, Problem, Result};
@@ -38,6 +39,10 @@ struct Run {
     waker: Option<Waker>,
     /// Host calls that scripts wait for; the ticket is the place.
     waiting: Vec<Option<BoxFuture<Result<Value>>>>,
+    /// The last thing that the caller's protocol has words of its own for, and
+    /// how many there were: scripts see only the number.
+    refusal: Option<Box<Refusal>>,
+    refusals: u32,
 }
 
 impl Shared {
@@ -53,6 +58,13 @@ impl Shared {
     pub(crate) fn end(&self) {
         let ended = std::mem::take(&mut *self.run.lock());
         drop(ended);
+        self.interrupt.end();
+    }
+
+    /// The refusal behind a problem that the script did not catch.
+    pub(crate) fn refusal(&self, number: u32) -> Option<Box<Refusal>> {
+        let run = self.run.lock();
+        run.refusal.clone().filter(|_| run.refusals == number)
     }
 
     pub(crate) fn set_waker(&self, waker: &Waker) {
@@ -129,12 +141,21 @@ impl Shared {
         Ok(Reply(Some(false), Copied::Value(Lv::Table(table))))
     }
 
-    fn raisable(&self, lua: &Lua, problem: Problem) -> mlua::Result<Table> {
+    fn raisable(&self, lua: &Lua, mut problem: Problem) -> mlua::Result<Table> {
         let table = lua.create_table()?;
         table.raw_set("code", problem.code.as_str())?;
         table.raw_set("message", problem.message.as_str())?;
         table.raw_set("hint", problem.hint.as_deref())?;
         table.raw_set("retryable", problem.retryable())?;
+        // What the caller lacks is for the caller to know, in its own terms. Any
+        // other refusal is of something that the script called, and the script's
+        // to deal with.
+        if problem.code == Code::Unavailable && problem.refusal.is_some() {
+            let mut run = self.run.lock();
+            run.refusals += 1;
+            run.refusal = problem.refusal.take();
+            table.raw_set("refusal", run.refusals)?;
+        }
         if problem.code == Code::Limit {
             self.interrupt.doom(problem);
         }

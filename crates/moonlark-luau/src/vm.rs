@@ -153,7 +153,7 @@ impl Vm {
         call: &Call,
     ) -> Result<Lv> {
         let thread = self.lua.create_thread(function).map_err(|error| self.failed(&error, call))?;
-        self.interrupt.begin(thread.to_pointer(), call.deadline().into_std());
+        self.interrupt.begin(thread.to_pointer(), call.clone());
         self.shared.begin(call.clone(), unit.clone());
         let (mut values, mut preempted) = (Some(values), false);
         let ended = std::future::poll_fn(|cx| {
@@ -193,7 +193,7 @@ impl Vm {
         if ok {
             return Ok(value);
         }
-        Err(errors::problem(&self.bridge, value, unit, call.limits()))
+        Err(errors::problem(&self.bridge, &self.shared, value, unit, call.limits()))
     }
 
     /// An error of the VM itself, outside anything the script could catch.

@@ -19,7 +19,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use mlua::{Lua, VmState, ffi};
-use moonlark_core::Problem;
+use moonlark_core::{Call, Problem};
 use parking_lot::Mutex;
 
 /// How often the watchdog looks.
@@ -41,7 +41,9 @@ pub(crate) struct Interrupt {
 
 #[derive(Default)]
 struct State {
-    deadline: Option<Instant>,
+    /// The call that runs. Asked for its deadline every time, because that moves
+    /// while somebody thinks about what the script asked.
+    call: Option<Call>,
     /// Set once and then raised at every interrupt.
     doom: Option<Problem>,
     /// The script's own thread; only there can it yield to the scheduler.
@@ -55,6 +57,12 @@ struct State {
 // why it is alive.
 unsafe impl Send for Interrupt {}
 unsafe impl Sync for Interrupt {}
+
+impl State {
+    fn is_late(&self, now: Instant) -> bool {
+        self.call.as_ref().is_some_and(|call| now >= call.deadline().into_std())
+    }
+}
 
 impl Interrupt {
     /// Take over the interrupt of `lua`.
@@ -89,12 +97,20 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Get ready for a run of `root` until `deadline`.
-    pub(crate) fn begin(&self, root: *const c_void, deadline: Instant) {
+    /// Get ready for a run of `root` until the call's deadline.
+    pub(crate) fn begin(&self, root: *const c_void, call: Call) {
         self.cancelled.store(false, Ordering::Relaxed);
         self.preempted.store(false, Ordering::Relaxed);
-        *self.state.lock() =
-            State { deadline: Some(deadline), root: root as usize, ..State::default() };
+        let fresh = State { call: Some(call), root: root as usize, ..State::default() };
+        // The old one goes after the lock: a call takes much with it.
+        let old = std::mem::replace(&mut *self.state.lock(), fresh);
+        drop(old);
+    }
+
+    /// The run is over; its call may go.
+    pub(crate) fn end(&self) {
+        let call = self.state.lock().call.take();
+        drop(call);
     }
 
     /// Stop the run for good. Called on the thread that runs it.
@@ -129,7 +145,7 @@ impl Interrupt {
             if self.cancelled.load(Ordering::Relaxed) {
                 state.doom =
                     Some(Problem::new(moonlark_core::Code::Cancelled, "the caller went away"));
-            } else if state.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            } else if state.is_late(Instant::now()) {
                 state.doom =
                     Some(Problem::new(moonlark_core::Code::Timeout, "the deadline has passed"));
             }
@@ -264,7 +280,7 @@ fn look(watchdog: &Watchdog) {
         let mut running = cell.running.lock();
         let Some(running) = running.as_mut() else { continue };
         let interrupt = &running.interrupt;
-        let late = interrupt.state.lock().deadline.is_some_and(|deadline| now >= deadline);
+        let late = interrupt.state.lock().is_late(now);
         let spent = now.duration_since(running.since) >= SLICE;
         if late || spent || interrupt.cancelled.load(Ordering::Relaxed) {
             interrupt.write(interrupt.callback);

@@ -2,6 +2,7 @@
 //! over a socket. One job at a time; while it runs, the worker asks and the
 //! engine answers.
 
+use moonlark_core::problem::Refusal;
 use moonlark_core::{Code, Place, Problem, Value};
 use serde::{Deserialize, Serialize};
 
@@ -92,6 +93,8 @@ pub(crate) struct Words {
     place: Option<(String, Option<u32>, Option<u32>)>,
     hint: Option<String>,
     retryable: bool,
+    /// Code, message and data of what the caller's protocol has words for.
+    refusal: Option<(i64, String, Option<Value>)>,
 }
 
 impl From<Problem> for Words {
@@ -100,6 +103,7 @@ impl From<Problem> for Words {
             code: problem.code.as_str().to_owned(),
             retryable: problem.retryable(),
             message: problem.message,
+            refusal: problem.refusal.map(|it| (it.code, it.message, it.data)),
             place: problem.place.map(|place| (place.file, place.line, place.column)),
             hint: problem.hint,
         }
@@ -113,6 +117,9 @@ impl From<Words> for Problem {
             .maybe_hint(words.hint)
             .retryable_if(words.retryable);
         problem.place = words.place.map(|(file, line, column)| Place { file, line, column });
+        problem.refusal = words
+            .refusal
+            .map(|(code, message, data)| Box::new(Refusal { code, message, data }));
         problem
     }
 }

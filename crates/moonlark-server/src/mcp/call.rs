@@ -21,7 +21,7 @@ use rmcp::service::RequestContext;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::caller::{Asked, McpClient, Sequel, is_modern};
+use super::caller::{Asked, McpClient, Sequel, answers, is_modern};
 use super::notify::{Wants, notify};
 use super::parked::{self, Parked};
 
@@ -127,7 +127,10 @@ impl Conversation {
 
     fn note(&mut self, asked: Asked) {
         self.asked += 1;
-        self.open.push((format!("input_{}", self.asked), asked));
+        let is_open = |name: &String| self.open.iter().any(|(open, _)| open == name);
+        let name = asked.question.name.clone().filter(|name| !is_open(name));
+        let name = name.unwrap_or_else(|| format!("input_{}", self.asked));
+        self.open.push((name, asked));
     }
 
     fn gather(&mut self) {
@@ -136,11 +139,12 @@ impl Conversation {
         }
     }
 
-    /// Hand what the client sent to whoever asked for it. What it left out
-    /// stays open, and is asked again.
+    /// Hand what the client sent to whoever asked for it. What it left out, or
+    /// answered with something else than asked, stays open and is asked again.
     fn answer(&mut self, mut responses: rmcp::model::InputResponses) {
         for (key, asked) in std::mem::take(&mut self.open) {
-            match responses.remove(&key) {
+            let response = responses.remove(&key);
+            match response.filter(|response| answers(&asked.question.method, response)) {
                 // Whoever asked may have gone.
                 Some(response) => drop(asked.answer.send(Value::from_json(response))),
                 None => self.open.push((key, asked)),

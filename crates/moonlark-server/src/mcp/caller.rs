@@ -5,11 +5,12 @@
 use std::sync::OnceLock;
 
 use moonlark_core::client::{Client, Question};
+use moonlark_core::problem::Refusal;
 use moonlark_core::tool::BoxFuture;
 use moonlark_core::value::Object;
 use moonlark_core::{Code, Problem, Result, Value};
 use rmcp::RoleServer;
-use rmcp::model::{InputResponses, LoggingLevel, ProtocolVersion};
+use rmcp::model::{ErrorCode, InputResponses, LoggingLevel, ProtocolVersion};
 use rmcp::service::RequestContext;
 use serde_json::{Value as Json, json};
 use tokio::sync::{mpsc, oneshot};
@@ -58,6 +59,27 @@ impl McpClient {
             declared.and_then(|it| serde_json::to_value(it).ok()).unwrap_or_else(|| json!({}))
         })
     }
+
+    /// The answer that came with the request: a client may know by its name what
+    /// it will be asked.
+    fn given(&self, question: &Question) -> Option<Value> {
+        let responses = self.sequel.responses.as_ref()?;
+        let response = responses.get(question.name.as_ref()?)?;
+        if !answers(&question.method, response) {
+            return None;
+        }
+        Value::from_json(response.clone()).ok()
+    }
+}
+
+/// Whether a response is of the kind that is asked for.
+pub(crate) fn answers(method: &str, response: &Json) -> bool {
+    match method {
+        "elicitation/create" => response["action"].is_string(),
+        "sampling/createMessage" => response.get("content").is_some(),
+        "roots/list" => response["roots"].is_array(),
+        _ => true,
+    }
 }
 
 impl Client for McpClient {
@@ -76,7 +98,28 @@ impl Client for McpClient {
         }
     }
 
+    /// Only modern clients know this error; others get the Problem.
+    fn lacks(&self, question: &Question) -> Option<Refusal> {
+        let needed = match question.method.as_str() {
+            "elicitation/create" => match question.params.get("mode").and_then(Value::as_str) {
+                Some("url") => json!({"elicitation": {"url": {}}}),
+                _ => json!({"elicitation": {}}),
+            },
+            "sampling/createMessage" => json!({"sampling": {}}),
+            "roots/list" => json!({"roots": {}}),
+            _ => return None,
+        };
+        is_modern(&self.context).then(|| Refusal {
+            code: ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY.0.into(),
+            message: format!("{} is needed, which the client does not declare", question.method),
+            data: Value::from_json(json!({ "requiredCapabilities": needed })).ok(),
+        })
+    }
+
     fn ask(&self, question: Question) -> BoxFuture<Result<Value>> {
+        if let Some(answer) = self.given(&question) {
+            return Box::pin(std::future::ready(Ok(answer)));
+        }
         let (answer, answered) = oneshot::channel();
         let sent = self.questions.send(Asked { question, answer });
         Box::pin(async move {

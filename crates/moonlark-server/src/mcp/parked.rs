@@ -8,8 +8,10 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use moonlark_core::{Problem, Result};
+use moonlark_core::problem::Refusal;
+use moonlark_core::{Problem, Result, Value};
 use parking_lot::Mutex;
+use rmcp::model::ErrorCode;
 
 use super::call::Conversation;
 
@@ -66,9 +68,19 @@ pub(crate) fn take(id: &str, request: &str) -> Result<Conversation> {
     let same = parked.1.get(id).is_some_and(|(_, parked)| parked.request == request);
     match parked.1.remove(id).filter(|_| same) {
         Some((_, parked)) => Ok(parked.conversation),
-        None => Err(Problem::bad_request(
-            "requestState belongs to no call that waits, or to another request",
-        )
-        .hint("make the call again, without requestState")),
+        None => Err(unknown()),
     }
+}
+
+/// A mistake in the request, not in the tool: an error of the protocol.
+fn unknown() -> Problem {
+    let words = "requestState belongs to no call that waits, or to another request";
+    let mut problem =
+        Problem::bad_request(words).hint("make the call again, without requestState");
+    problem.refusal = Some(Box::new(Refusal {
+        code: ErrorCode::INVALID_PARAMS.0.into(),
+        message: problem.line(),
+        data: Value::from_json(problem.to_json()).ok(),
+    }));
+    problem
 }

@@ -58,6 +58,11 @@ fn from_host(mut problem: Problem) -> Problem {
     ) {
         problem.code = Code::ToolError;
     }
+    // What the caller lacks is for the caller to know, in its own terms. Any
+    // other refusal is of something that the script called.
+    if problem.code != Code::Unavailable {
+        problem.refusal = None;
+    }
     problem.retryable_if(retryable)
 }
 

@@ -64,7 +64,7 @@ async fn fulfil(call: &Call, answer: &Object) -> Result<Value> {
     let asks = requests.iter().map(|(key, request)| async move {
         let method = request.get("method").and_then(Value::as_str).unwrap_or_default().to_owned();
         let params = request.get("params").and_then(Value::as_object).cloned().unwrap_or_default();
-        Ok::<_, Problem>((key.clone(), call.ask(Question { method, params }).await?))
+        Ok::<_, Problem>((key.clone(), call.ask(Question { method, params, name: None }).await?))
     });
     let answers = futures::future::try_join_all(asks).await?;
     Ok(Value::Object(answers.into_iter().collect()))

@@ -36,7 +36,7 @@ impl Listener for CallListener {
     }
 
     fn request(&self, method: &str, params: Object) -> BoxFuture<'_, Result<Object, Rpc>> {
-        let question = Question { method: method.to_owned(), params };
+        let question = Question { method: method.to_owned(), params, name: None };
         Box::pin(async move {
             if method_is_unknown(&question.method) || !self.0.can_ask(&question) {
                 return Err(Rpc {

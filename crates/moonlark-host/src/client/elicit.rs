@@ -1,0 +1,165 @@
+//! Asking the user: a form or a page, and what they did with it.
+
+use moonlark_core::client::Question;
+use moonlark_core::schema::Schema;
+use moonlark_core::value::{Object, shorten};
+use moonlark_core::{Problem, Result, Value};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use url::Url;
+
+use super::{question, read};
+use crate::args::Table;
+
+/// What a field of a form can be; a list is one of choices.
+const FIELDS: [&str; 5] = ["string", "number", "integer", "boolean", "array"];
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Elicit {
+    /// What the user reads.
+    pub(super) message: String,
+    /// What to fill in, as a JSON Schema of an object whose properties are
+    /// texts, numbers, booleans and choices. Without one the user can only agree
+    /// or not.
+    #[serde(default)]
+    pub(super) schema: Option<Table>,
+    /// A page that the user is to visit, instead of a form: for what must not
+    /// pass through the caller, such as a password.
+    #[serde(default)]
+    pub(super) url: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+enum Action {
+    Accept,
+    Decline,
+    Cancel,
+}
+
+/// What the user did.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub(super) struct Elicited {
+    /// `accept`, `decline`, or `cancel` where they did neither.
+    action: Action,
+    /// What they filled in, if they accepted; it fits the schema.
+    content: Option<Table>,
+}
+
+impl From<Elicited> for Value {
+    fn from(elicited: Elicited) -> Self {
+        let action = match elicited.action {
+            Action::Accept => "accept",
+            Action::Decline => "decline",
+            Action::Cancel => "cancel",
+        };
+        let mut fields = Object::new();
+        fields.insert("action".to_owned(), action.into());
+        fields.extend(elicited.content.map(|content| ("content".to_owned(), content.into())));
+        Value::Object(fields)
+    }
+}
+
+impl Elicit {
+    pub(super) fn question(&self) -> Result<Question> {
+        let message = ("message", self.message.clone().into());
+        let params = match (&self.url, &self.schema) {
+            (None, _) => {
+                Value::object([message, ("requestedSchema", Value::Object(self.form()?))])
+            }
+            (Some(url), None) => Value::object([
+                ("mode", "url".into()),
+                message,
+                ("url", web_address(url)?.into()),
+                ("elicitationId", uuid::Uuid::new_v4().to_string().into()),
+            ]),
+            (Some(_), Some(_)) => {
+                return Err(Problem::bad_request("give a schema or a url, not both"));
+            }
+        };
+        let params = params.as_object().cloned().unwrap_or_default();
+        Ok(question("elicitation/create", params))
+    }
+
+    /// What the user did. What they filled in is held to the schema: a caller
+    /// may have let anything through.
+    pub(super) fn answer(&self, answer: Value) -> Result<Elicited> {
+        let mut elicited: Elicited = read(answer)?;
+        if !matches!(elicited.action, Action::Accept) {
+            elicited.content = None;
+        }
+        if self.url.is_none() && matches!(elicited.action, Action::Accept) {
+            let content = Value::Object(elicited.content.unwrap_or_default().0);
+            let schema = compiled(self.form()?)?;
+            schema.violations(&content, "field").map_err(|wrong| {
+                Problem::tool_error(format!("the caller's answer does not fit the form: {wrong}"))
+            })?;
+            elicited.content = Some(Table(content.as_object().cloned().unwrap_or_default()));
+        }
+        Ok(elicited)
+    }
+
+    /// The schema as the protocol has it: of a flat object.
+    fn form(&self) -> Result<Object> {
+        let bad = |what: String| {
+            Problem::bad_request(what).hint(
+                "write { type = \"object\", properties = { name = { type = \"string\" } } }",
+            )
+        };
+        let mut schema = match &self.schema {
+            Some(schema) => schema.0.clone(),
+            None => Object::new(),
+        };
+        let kind = schema.get("type").and_then(Value::as_str);
+        let fields = match schema.get("properties") {
+            None if self.schema.is_none() => Object::new(),
+            Some(Value::Object(fields)) => fields.clone(),
+            // Luau writes an empty list and an empty object alike.
+            Some(Value::Array(items)) if items.is_empty() => Object::new(),
+            _ => return Err(bad("schema must describe an object with properties".to_owned())),
+        };
+        if !matches!(kind, None | Some("object")) {
+            return Err(bad("schema must describe an object with properties".to_owned()));
+        }
+        for (name, field) in &fields {
+            let kind = field.get("type").and_then(Value::as_str).unwrap_or_default();
+            if !FIELDS.contains(&kind) {
+                return Err(bad(format!(
+                    "schema.properties.{}.type must be one of {}",
+                    shorten(name),
+                    FIELDS.join(", ")
+                )));
+            }
+        }
+        let is_empty = |value: &Value| match value {
+            Value::Object(fields) => fields.is_empty(),
+            Value::Array(items) => items.is_empty(),
+            _ => false,
+        };
+        if schema.get("required").is_some_and(is_empty) {
+            schema.shift_remove("required");
+        }
+        schema.insert("type".to_owned(), "object".into());
+        schema.insert("properties".to_owned(), Value::Object(fields));
+        compiled(schema.clone())?;
+        Ok(schema)
+    }
+}
+
+fn compiled(schema: Object) -> Result<Schema> {
+    let json = Value::Object(schema).into_json("schema")?;
+    let map = json.as_object().cloned().unwrap_or_default();
+    Schema::compile(map).map_err(|problem| Problem::bad_request(problem.message))
+}
+
+fn web_address(text: &str) -> Result<String> {
+    match Url::parse(text) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(text.to_owned()),
+        _ => Err(Problem::bad_request(
+            "url must be an address that begins with http:// or https://",
+        )),
+    }
+}

@@ -1,0 +1,136 @@
+//! Asking the caller's model: a conversation, and what it says next.
+
+use moonlark_core::client::Question;
+use moonlark_core::value::Object;
+use moonlark_core::{Problem, Result, Value};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{question, read};
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Sample {
+    /// What to answer: a text, or the messages so far, each with `role` (`user`
+    /// or `assistant`) and `content` (a text, or content as MCP has it).
+    pub(super) messages: Value,
+    /// What the model is told beforehand.
+    #[serde(default)]
+    pub(super) system: Option<String>,
+    /// How long the answer may become.
+    #[serde(default = "max_tokens")]
+    pub(super) max_tokens: u32,
+    /// How much the model may vary.
+    #[serde(default)]
+    pub(super) temperature: Option<f64>,
+    /// Texts that end the answer.
+    #[serde(default)]
+    pub(super) stop: Option<Vec<String>>,
+    /// A model to prefer, or a part of its name; the caller decides.
+    #[serde(default)]
+    pub(super) model: Option<String>,
+}
+
+pub(super) fn max_tokens() -> u32 {
+    1000
+}
+
+/// What the model said.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Sampled {
+    /// Whose message it is: `assistant`.
+    role: String,
+    /// What it says, as MCP has content: `{ type = "text", text = … }`, or a
+    /// list of such.
+    content: Value,
+    /// The model that said it.
+    model: String,
+    /// Why it ended, if the caller says so: `endTurn`, `maxTokens`, ….
+    stop_reason: Option<String>,
+}
+
+impl From<Sampled> for Value {
+    fn from(sampled: Sampled) -> Self {
+        let mut fields = Object::new();
+        fields.insert("role".to_owned(), sampled.role.into());
+        fields.insert("content".to_owned(), sampled.content);
+        fields.insert("model".to_owned(), sampled.model.into());
+        fields.extend(sampled.stop_reason.map(|why| ("stopReason".to_owned(), why.into())));
+        Value::Object(fields)
+    }
+}
+
+pub(super) fn answer(answer: Value) -> Result<Sampled> {
+    read(answer)
+}
+
+impl Sample {
+    pub(super) fn question(&self) -> Result<Question> {
+        let temperature = self.temperature;
+        if temperature.is_some_and(|number| !number.is_finite() || number < 0.0) {
+            return Err(Problem::bad_request("temperature must be a number that is 0 or more"));
+        }
+        if self.max_tokens == 0 {
+            return Err(Problem::bad_request("max_tokens must be at least 1"));
+        }
+        let mut params = Object::new();
+        let mut insert = |key: &str, value: Value| params.insert(key.to_owned(), value);
+        insert("messages", Value::Array(messages(&self.messages)?));
+        insert("maxTokens", Value::Int(self.max_tokens.into()));
+        if let Some(system) = &self.system {
+            insert("systemPrompt", system.clone().into());
+        }
+        if let Some(temperature) = temperature {
+            insert("temperature", temperature.into());
+        }
+        if let Some(stop) = self.stop.as_ref().filter(|stop| !stop.is_empty()) {
+            insert("stopSequences", stop.clone().into());
+        }
+        if let Some(model) = &self.model {
+            let hint = Value::object([("name", model.clone().into())]);
+            insert("modelPreferences", Value::object([("hints", vec![hint].into())]));
+        }
+        Ok(question("sampling/createMessage", params))
+    }
+}
+
+fn messages(given: &Value) -> Result<Vec<Value>> {
+    let messages = match given {
+        Value::Str(text) => return Ok(vec![message("user", text_block(text))]),
+        Value::Array(messages) if !messages.is_empty() => messages,
+        other => {
+            return Err(Problem::bad_request(format!(
+                "messages must be a text or a list of messages, got {}",
+                other.kind()
+            )));
+        }
+    };
+    let message = |(index, given): (usize, &Value)| {
+        let role = given.get("role").and_then(Value::as_str).unwrap_or_default();
+        if !matches!(role, "user" | "assistant") {
+            return Err(Problem::bad_request(format!(
+                "messages[{index}].role must be user or assistant"
+            )));
+        }
+        match given.get("content") {
+            Some(Value::Str(text)) => Ok(message(role, text_block(text))),
+            Some(content @ (Value::Object(_) | Value::Array(_))) => {
+                Ok(message(role, content.clone()))
+            }
+            _ => Err(Problem::bad_request(format!(
+                "messages[{index}].content must be a text or content"
+            ))),
+        }
+    };
+    messages.iter().enumerate().map(message).collect()
+}
+
+fn message(role: &str, content: Value) -> Value {
+    Value::object([("role", role.into()), ("content", content)])
+}
+
+fn text_block(text: &str) -> Value {
+    Value::object([("type", "text".into()), ("text", text.into())])
+}
