@@ -1068,6 +1068,64 @@ def progress(done: float, total: float | None = None, message: str | None = None
     message: What is going on; at most 500 characters are passed on.
     """
 
+class ClientElicited(TypedDict):
+    action: Literal["accept", "decline", "cancel"]
+    """`accept`, `decline`, or `cancel` where they did neither."""
+    content: Dict[str, Any] | None
+    """What they filled in, if they accepted; it fits the schema."""
+
+class ClientSampled(TypedDict):
+    role: str
+    """Whose message it is: `assistant`."""
+    content: Any
+    """What it says, as MCP has content: `{ type = "text", text = … }`, or a list of such."""
+    model: str
+    """The model that said it."""
+    stopReason: str | None
+    """Why it ended, if the caller says so: `endTurn`, `maxTokens`, …."""
+
+class client:
+    """Ask whoever made the call. Only MCP clients can be asked, and each says what it offers. The time they take does not count against the call's deadline."""
+
+    @staticmethod
+    def elicit(message: str, schema: Dict[str, Any] | None = None, url: str | None = None) -> ClientElicited:
+        """Ask the user, with a form to fill in or a page to visit.
+
+        message: What the user reads.
+        schema: What to fill in, as a JSON Schema of an object whose properties are texts, numbers, booleans and choices. Without one the user can only agree or not.
+        url: A page that the user is to visit, instead of a form: for what must not pass through the caller, such as a password.
+        """
+
+    @staticmethod
+    def sample(messages: Any, system: str | None = None, max_tokens: int = 1000, temperature: float | None = None, stop: List[str] | None = None, model: str | None = None) -> ClientSampled:
+        """Have the caller's model write something.
+
+        messages: What to answer: a text, or the messages so far, each with `role` (`user` or `assistant`) and `content` (a text, or content as MCP has it).
+        system: What the model is told beforehand.
+        max_tokens: How long the answer may become.
+        temperature: How much the model may vary.
+        stop: Texts that end the answer.
+        model: A model to prefer, or a part of its name; the caller decides.
+        """
+
+    @staticmethod
+    def roots() -> List[Dict[str, Any]]:
+        """The folders that the caller works on."""
+
+    @staticmethod
+    def ask(questions: Dict[str, Dict[str, Any]]) -> Dict[str, Any]:
+        """Ask several things at once; the answers have the questions' names.
+
+        questions: The questions by their names. Each has the options of the function it stands for, and beside them one of `elicit` (the message), `sample` (the messages) and `roots` (true). A client that knows the names can send answers along with its request.
+        """
+
+    @staticmethod
+    def can(what: Literal["elicitation", "sampling", "roots"]) -> bool:
+        """Whether the caller can be asked this.
+
+        what: One of `elicitation`, `sampling` and `roots`.
+        """
+
 class testing:
     """Check results and stand in for the world. Only in files of tests: `*_test.luau`, `*_test.star`."""
 

@@ -12,6 +12,21 @@ use crate::nearest::nearest;
 use crate::problem::{Problem, Result};
 use crate::value::{MAX_DEPTH, Object, Value, shorten};
 
+/// Keywords that judge an object as a whole.
+const WHOLE: [&str; 11] = [
+    "required",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "minProperties",
+    "dependentRequired",
+    "dependentSchemas",
+];
+
 #[derive(Clone)]
 pub struct Schema {
     json: Arc<Map<String, Json>>,
@@ -106,8 +121,9 @@ impl Schema {
     pub fn check_defaults(&self) -> Result<(), String> {
         let mut filled = Value::Object(Object::new());
         self.defaults.fill(&mut filled);
+        // What else there must be, beside those with defaults, is another matter.
         let mut lenient = (*self.json).clone();
-        lenient.remove("required");
+        lenient.retain(|keyword, _| !WHOLE.contains(&keyword.as_str()));
         match Schema::compile(lenient) {
             Ok(schema) => schema.violations(&filled, "parameter"),
             Err(problem) => Err(problem.message),

@@ -41,7 +41,11 @@ pub(crate) fn module() -> Module {
     .fails(json!({"messages": [{"role": "poet", "content": "Oh"}]}), "messages[0].role must be")
     .waiting("roots", "The folders that the caller works on.", ask_roots)
     .fails(json!({}), nobody)
-    .waiting("ask", "Ask several things at once; the answers have the questions' names.", ask_several)
+    .waiting(
+        "ask",
+        "Ask several things at once; the answers have the questions' names.",
+        ask_several,
+    )
     .fails(json!({"questions": {"name": {"elicit": "Who?"}, "on": {"roots": true}}}), nobody)
     .fails(json!({"questions": {"name": {}}}), "name must have one of elicit, sample and roots")
     .function("can", "Whether the caller can be asked this.", can)

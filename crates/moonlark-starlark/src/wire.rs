@@ -117,9 +117,8 @@ impl From<Words> for Problem {
             .maybe_hint(words.hint)
             .retryable_if(words.retryable);
         problem.place = words.place.map(|(file, line, column)| Place { file, line, column });
-        problem.refusal = words
-            .refusal
-            .map(|(code, message, data)| Box::new(Refusal { code, message, data }));
+        problem.refusal =
+            words.refusal.map(|(code, message, data)| Box::new(Refusal { code, message, data }));
         problem
     }
 }

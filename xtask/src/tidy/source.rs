@@ -12,7 +12,7 @@ const UNSAFE: [&str; 6] = [
     "crates/moonlark-starlark/src/worker/link.rs",
     "crates/moonlark-starlark/src/worker/memory.rs",
     "crates/moonlark-host/src/exec/supervised.rs",
-    "crates/moonlark-host/src/exec/supervisor.rs",
+    "crates/moonlark-child/src/supervisor.rs",
 ];
 
 /// Words that say nothing about what a thing is.

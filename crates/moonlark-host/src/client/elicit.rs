@@ -67,9 +67,7 @@ impl Elicit {
     pub(super) fn question(&self) -> Result<Question> {
         let message = ("message", self.message.clone().into());
         let params = match (&self.url, &self.schema) {
-            (None, _) => {
-                Value::object([message, ("requestedSchema", Value::Object(self.form()?))])
-            }
+            (None, _) => Value::object([message, ("requestedSchema", Value::Object(self.form()?))]),
             (Some(url), None) => Value::object([
                 ("mode", "url".into()),
                 message,
@@ -105,9 +103,8 @@ impl Elicit {
     /// The schema as the protocol has it: of a flat object.
     fn form(&self) -> Result<Object> {
         let bad = |what: String| {
-            Problem::bad_request(what).hint(
-                "write { type = \"object\", properties = { name = { type = \"string\" } } }",
-            )
+            Problem::bad_request(what)
+                .hint("write { type = \"object\", properties = { name = { type = \"string\" } } }")
         };
         let mut schema = match &self.schema {
             Some(schema) => schema.0.clone(),
@@ -158,8 +155,8 @@ fn compiled(schema: Object) -> Result<Schema> {
 fn web_address(text: &str) -> Result<String> {
     match Url::parse(text) {
         Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(text.to_owned()),
-        _ => Err(Problem::bad_request(
-            "url must be an address that begins with http:// or https://",
-        )),
+        _ => {
+            Err(Problem::bad_request("url must be an address that begins with http:// or https://"))
+        }
     }
 }

@@ -75,8 +75,7 @@ pub(crate) fn take(id: &str, request: &str) -> Result<Conversation> {
 /// A mistake in the request, not in the tool: an error of the protocol.
 fn unknown() -> Problem {
     let words = "requestState belongs to no call that waits, or to another request";
-    let mut problem =
-        Problem::bad_request(words).hint("make the call again, without requestState");
+    let mut problem = Problem::bad_request(words).hint("make the call again, without requestState");
     problem.refusal = Some(Box::new(Refusal {
         code: ErrorCode::INVALID_PARAMS.0.into(),
         message: problem.line(),

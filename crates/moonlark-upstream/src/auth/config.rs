@@ -50,10 +50,10 @@ pub struct OAuthSettings {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum GrantType {
-    /// A person logs in once, with `moonlark login NAME`.
+    // A person logs in once, with `moonlark login NAME`.
     #[default]
     AuthorizationCode,
-    /// Moonlark logs in as itself, with `client_id` and `client_secret`.
+    // Moonlark logs in as itself, with `client_id` and `client_secret`.
     ClientCredentials,
 }
 

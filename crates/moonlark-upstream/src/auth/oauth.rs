@@ -132,14 +132,15 @@ impl Login {
             (Some(problem), _) => Err(problem),
             (None, GrantType::ClientCredentials) => {
                 let renewed = self.renew_own(turn, &old).await;
-                turn.remember(&self.account.name, renewed)
+                turn.remember(renewed)
             }
-            (None, GrantType::AuthorizationCode) => {
-                turn.remember(&self.account.name, self.renew_stored().await)
-            }
+            (None, GrantType::AuthorizationCode) => turn.remember(self.renew_stored().await),
         };
         match renewed {
-            Err(_) if alive => Ok(Some(old)),
+            Err(problem) if alive => {
+                tracing::debug!(upstream = self.account.name, "{}", problem.message);
+                Ok(Some(old))
+            }
             Err(problem) => Err(problem),
             Ok(Some(tokens)) => Ok(Some(tokens)),
             Ok(None) if alive => Ok(Some(old)),
@@ -265,11 +266,8 @@ impl Turn {
         (at.elapsed() < PAUSE).then(|| problem.clone())
     }
 
-    fn remember<T>(&mut self, upstream: &str, done: Result<T>) -> Result<T> {
+    fn remember<T>(&mut self, done: Result<T>) -> Result<T> {
         self.failed = done.as_ref().err().map(|problem| (Instant::now(), problem.clone()));
-        if let Err(problem) = &done {
-            tracing::warn!(upstream, "{}", problem.message);
-        }
         done
     }
 }

@@ -23,8 +23,10 @@ fn page(schema: &Value) -> String {
 /// A section for `table` when it has keys, then those of the tables in it.
 fn sections(page: &mut String, schema: &Value, table: &str) {
     let properties = || schema["properties"].as_object().into_iter().flatten();
-    let (tables, keys): (Vec<_>, Vec<_>) =
-        properties().partition(|(_, key)| key["type"] == "object");
+    let keys: Vec<_> = properties().filter(|(_, key)| !is_table(key)).collect();
+    // What takes a word or a table is both a key and a table.
+    let tables: Vec<_> =
+        properties().filter(|(_, key)| is_table(key) || !key["properties"].is_null()).collect();
     if !keys.is_empty() {
         let _ = write!(page, "\n## `[{table}]`\n\n{}\n\n", description(schema));
         page.push_str("| key | type | default | description |\n|---|---|---|---|\n");
@@ -39,6 +41,11 @@ fn sections(page: &mut String, schema: &Value, table: &str) {
             _ => sections(page, inner, &path),
         }
     }
+}
+
+/// Whether it has keys that are known, so that it gets a section.
+fn is_table(key: &Value) -> bool {
+    key["type"] == "object" && kind(&key["additionalProperties"]) != "string"
 }
 
 fn row(page: &mut String, name: &str, key: &Value, required: bool) {
@@ -59,7 +66,12 @@ fn kind(key: &Value) -> String {
     if key["format"] == Size::FORMAT {
         return "size".to_owned();
     }
+    if let Some(kinds) = key["type"].as_array() {
+        let kinds: Vec<&str> = kinds.iter().filter_map(Value::as_str).collect();
+        return kinds.join(" or ").replace("object", "table");
+    }
     match key["type"].as_str() {
+        Some("object") => format!("table of {}s", kind(&key["additionalProperties"])),
         Some("array") => format!("array of {}s", kind(&key["items"])),
         Some(name) => name.to_owned(),
         None => "any".to_owned(),

@@ -24,7 +24,7 @@ impl Login {
             Some(problem) => Err(problem),
             None => {
                 let done = self.replace(&mut turn, challenge).await;
-                turn.remember(&self.account.name, done)
+                turn.remember(done)
             }
         }
     }
