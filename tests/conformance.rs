@@ -6,7 +6,7 @@
 //! tests compare check by check. `conformance/install.sh` installs the suite into
 //! `target/conformance`.
 
-mod report;
+pub mod report;
 mod world;
 
 use std::thread;
@@ -92,12 +92,17 @@ fn an_old_client_misses_nothing_at_a_modern_server_over_stdio() {
 #[test]
 fn a_modern_client_misses_nothing_at_an_old_server() {
     let fixture = Fixture::http("legacy");
-    nothing_old_is_lost(&Transparent::over_http(&fixture));
+    let lost = |name: &str| is_in(ONLY_MODERN, name);
+    nothing_old_is_lost(&Transparent::over_http(&fixture), lost, 35);
 }
 
 #[test]
 fn a_modern_client_misses_nothing_at_an_old_server_over_stdio() {
-    nothing_old_is_lost(&Transparent::over_stdio("legacy"));
+    // Some scenarios leave a question open. Until it is answered, nothing tells to
+    // which call another one belongs: there is one connection for all.
+    let asks = |name: &str| name.starts_with("input-required-");
+    let lost = |name: &str| is_in(ONLY_MODERN, name) || asks(name);
+    nothing_old_is_lost(&Transparent::over_stdio("legacy"), lost, 25);
 }
 
 #[test]
@@ -201,14 +206,14 @@ fn nothing_is_lost(revision: &str, moonlark: &Transparent) {
     assert!(lost.is_empty(), "{} checks are lost:\n{}", lost.len(), lost.join("\n"));
 }
 
-/// What the suite finds when it is modern and the fixture is not.
-fn nothing_old_is_lost(moonlark: &Transparent) {
+/// What the suite finds when it is modern and the fixture is not. `kept` is how
+/// many scenarios are not `lost`.
+fn nothing_old_is_lost(moonlark: &Transparent, lost: impl Fn(&str) -> bool, kept: usize) {
     let report = report::server_without_extensions(&moonlark.url(), MODERN);
-    let counts = |name: &str| !is_in(ONLY_MODERN, name);
-    let failed = report.failed(counts);
+    let failed = report.failed(|name| !lost(name));
     assert!(failed.is_empty(), "{} checks failed:\n{}", failed.len(), failed.join("\n"));
-    let run = report.scenarios().into_iter().filter(|name| counts(name)).count();
-    assert_eq!(run, 35, "{}", report.said);
+    let run = report.scenarios().into_iter().filter(|name| !lost(name)).count();
+    assert_eq!(run, kept, "{}", report.said);
 }
 
 fn is_in(exceptions: &[(&str, &str)], name: &str) -> bool {

@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
+#[cfg(target_os = "linux")]
+mod asking;
 mod bad_input;
 mod clients;
 #[cfg(unix)]
 mod conformance;
+#[cfg(unix)]
+mod conformance_luau;
 mod docs;
 mod editors;
 mod engines;

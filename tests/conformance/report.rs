@@ -146,6 +146,8 @@ impl Report {
 }
 
 fn describe((scenario, id, name, _): &Key, status: &str, message: &str) -> String {
+    // Some contain the whole message that they are about.
+    let message: String = message.chars().take(300).collect();
     format!("{scenario}: {id} ({name}): {status} {message}")
 }
 

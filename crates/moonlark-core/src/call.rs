@@ -72,10 +72,22 @@ impl Caller {
 /// What happens during a call, for whoever watches it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    Log { level: Level, message: String, fields: Option<Value> },
+    Log {
+        level: Level,
+        message: String,
+        fields: Option<Value>,
+    },
     /// What a source that speaks the caller's protocol logs, in its own words.
-    Relayed { level: String, logger: Option<String>, data: Value },
-    Progress { done: f64, total: Option<f64>, message: Option<String> },
+    Relayed {
+        level: String,
+        logger: Option<String>,
+        data: Value,
+    },
+    Progress {
+        done: f64,
+        total: Option<f64>,
+        message: Option<String>,
+    },
 }
 
 pub type Events = Arc<dyn Fn(Event) + Send + Sync>;

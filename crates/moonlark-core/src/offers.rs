@@ -70,9 +70,9 @@ pub fn of_uri<'a>(all: &'a [Arc<Offers>], uri: &str) -> Option<&'a Arc<Offers>> 
 
 /// The same for the name of a prompt.
 pub fn of_prompt<'a>(all: &'a [Arc<Offers>], name: &str) -> Option<&'a Arc<Offers>> {
-    all.iter().find(|it| it.has_prompt(name)).or_else(|| {
-        all.iter().find(|it| !it.names.is_empty() && name.starts_with(&it.names))
-    })
+    all.iter()
+        .find(|it| it.has_prompt(name))
+        .or_else(|| all.iter().find(|it| !it.names.is_empty() && name.starts_with(&it.names)))
 }
 
 fn text<'a>(definition: &'a Object, key: &str) -> Option<&'a str> {

@@ -315,6 +315,27 @@ mod tests {
     }
 
     #[test]
+    fn a_default_is_judged_by_itself_not_by_what_must_be_beside_it() {
+        let verdict = |default: Json| {
+            let Json::Object(schema) = json!({
+                "type": "object",
+                "properties": {"via": {"type": "string", "default": default}, "to": {}},
+                "allOf": [{"anyOf": [{"required": ["to"]}, {"required": ["phone"]}]}],
+                "if": {"properties": {"via": {"const": "post"}}},
+                "then": {"required": ["street"]},
+            }) else {
+                unreachable!()
+            };
+            Schema::compile(schema).unwrap().check_defaults()
+        };
+        assert_eq!(verdict(json!("post")), Ok(()));
+        assert_eq!(
+            verdict(json!(7)),
+            Err("parameter 'via' must be string, got integer".to_owned())
+        );
+    }
+
+    #[test]
     fn defaults_are_filled_in_and_problems_name_the_parameter() {
         for (args, expected) in [
             (json!({"title": "a"}), r#"{"title":"a","priority":"Low"}"#),

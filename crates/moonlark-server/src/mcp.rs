@@ -151,7 +151,9 @@ impl Mcp {
         let mut params = json!(params);
         if let Json::Object(fields) = &mut params {
             // They are in the context, and in the sequel.
-            fields.retain(|key, _| !matches!(key.as_str(), "_meta" | "requestState" | "inputResponses"));
+            fields.retain(|key, _| {
+                !matches!(key.as_str(), "_meta" | "requestState" | "inputResponses")
+            });
         }
         let args = Value::from_json(json!({"method": method, "params": params}))?;
         self.run(Callee::Door(offers.door.clone()), args, sequel, context).await
@@ -321,8 +323,7 @@ impl ServerHandler for Mcp {
     ) -> Result<(), ErrorData> {
         let catalog = self.gateway.catalog();
         let offers = offers::of_task(&catalog, &request.task_id)?;
-        let ended =
-            self.pass_on(offers, "tasks/cancel", request, Sequel::default(), context).await;
+        let ended = self.pass_on(offers, "tasks/cancel", request, Sequel::default(), context).await;
         ended.map(|_| ()).map_err(refusal)
     }
 
@@ -335,8 +336,13 @@ impl ServerHandler for Mcp {
         let catalog = self.gateway.catalog();
         for offers in catalog.offers().iter().filter(|it| it.capabilities.contains_key("logging")) {
             let params = json!({"level": request.level});
-            let passed =
-                self.pass_on(offers, "logging/setLevel", params, Sequel::default(), context.clone());
+            let passed = self.pass_on(
+                offers,
+                "logging/setLevel",
+                params,
+                Sequel::default(),
+                context.clone(),
+            );
             // Its own level stays, and ours holds in any case.
             let _ = passed.await;
         }

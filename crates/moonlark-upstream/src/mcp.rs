@@ -6,37 +6,37 @@
 //! what the server speaks, `stdio`, `http` and `sse` carry it.
 
 mod authorize;
-mod child;
-mod watching;
-mod upstream;
-mod tool;
-mod settings;
-mod pins;
-mod names;
-mod listing;
-mod listener;
-mod kept;
 mod calling;
+mod child;
 mod conversation;
 mod events;
 mod http;
 mod http_stream;
+mod kept;
 mod lines;
 pub(crate) mod link;
+mod listener;
+mod listing;
+mod names;
 mod opening;
 mod outgoing;
 pub(crate) mod param_headers;
 mod pending;
+mod pins;
+mod settings;
 mod site;
 mod sse;
 mod stdio;
 mod target;
 #[cfg(test)]
 mod testing;
+mod tool;
+mod upstream;
+mod watching;
 pub(crate) mod wire;
 
 pub use authorize::Authorize;
 pub use pins::Difference;
 pub use settings::Settings;
-pub use upstream::Upstream;
 pub use target::{LinkLimits, SecretText, Target, Way};
+pub use upstream::Upstream;

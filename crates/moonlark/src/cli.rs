@@ -248,8 +248,9 @@ fn start_log(global: &Global, testing: bool) {
     };
     // Libraries only speak when asked to. To the MCP library a client that hangs
     // up is an error.
-    let default =
-        format!("warn,rmcp::service=off,moonlark={level},script={level},call={level},http={level},upstream={level}");
+    let default = format!(
+        "warn,rmcp::service=off,moonlark={level},script={level},call={level},http={level},upstream={level}"
+    );
     let filter =
         EnvFilter::try_from_env("MOONLARK_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     tracing_subscriber::fmt()

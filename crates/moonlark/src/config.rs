@@ -261,10 +261,7 @@ impl LimitsConfig {
         let own = self.tools.get(tool);
         let bytes = |size: Size| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
         Limits {
-            timeout: timeout
-                .or(own.and_then(|own| own.timeout))
-                .unwrap_or(self.timeout)
-                .duration(),
+            timeout: timeout.or(own.and_then(|own| own.timeout)).unwrap_or(self.timeout).duration(),
             memory: bytes(own.and_then(|own| own.memory).unwrap_or(self.memory)),
             steps: own.and_then(|own| own.steps).unwrap_or(self.steps),
             calls: own.and_then(|own| own.calls).unwrap_or(self.calls),

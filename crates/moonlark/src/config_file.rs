@@ -177,7 +177,10 @@ fn build(checked: Checked) -> Result<Config, Vec<Finding>> {
     for (name, server) in &mut config.mcp_servers {
         let table = KeyPath::of(["mcp_servers", name]);
         let values = |of: &BTreeMap<String, Hidden>| -> serde_json::Value {
-            of.iter().map(|(key, value)| (key.clone(), value.0.clone().into())).collect::<serde_json::Map<_, _>>().into()
+            of.iter()
+                .map(|(key, value)| (key.clone(), value.0.clone().into()))
+                .collect::<serde_json::Map<_, _>>()
+                .into()
         };
         let own = serde_json::Map::from_iter([
             ("env".to_owned(), values(&server.env)),

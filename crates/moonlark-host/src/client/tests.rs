@@ -94,11 +94,11 @@ async fn a_form_is_asked_and_its_answer_held_to_it() {
         (json!({"action": "cancel", "content": {"age": 7}}), r#"{"action":"cancel"}"#),
         (
             json!({"action": "accept", "content": {"age": "seven"}}),
-            "error[tool_error]: client.elicit: the caller's answer does not fit the form: field age must be of type integer, got string",
+            "error[tool_error]: client.elicit: the caller's answer does not fit the form: field 'age' must be integer, got string",
         ),
         (
             json!({"action": "accept"}),
-            "error[tool_error]: client.elicit: the caller's answer does not fit the form: field age is missing",
+            "error[tool_error]: client.elicit: the caller's answer does not fit the form: missing required field: age",
         ),
         (
             json!({"action": "shrug"}),

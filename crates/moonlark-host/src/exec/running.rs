@@ -14,9 +14,9 @@ use moonlark_core::{Call, Code, Problem, Result};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 
-use moonlark_child::{Ending, Launch, Supervised};
 use super::{Output, Run, command};
 use crate::args::fits;
+use moonlark_child::{Ending, Launch, Supervised};
 
 pub(super) async fn run(call: Call, allowed: AllowedExec, args: Run) -> Result<Output> {
     let patience = patience(args.timeout)?;

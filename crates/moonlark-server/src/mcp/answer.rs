@@ -3,7 +3,9 @@
 use moonlark_core::content::{Answer, Content};
 use moonlark_core::value::Object;
 use moonlark_core::{Code, Problem, Result, Value};
-use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ErrorCode, ErrorData, MetaObject};
+use rmcp::model::{
+    CallToolResponse, CallToolResult, ContentBlock, ErrorCode, ErrorData, MetaObject,
+};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 

@@ -1,6 +1,9 @@
 //! The MCP client behind a call: what it can be asked, and what it sent.
 
-#![expect(deprecated, reason = "old clients still get log messages; the SDK marks them for removal")]
+#![expect(
+    deprecated,
+    reason = "old clients still get log messages; the SDK marks them for removal"
+)]
 
 use std::sync::OnceLock;
 

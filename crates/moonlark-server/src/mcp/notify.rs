@@ -5,8 +5,8 @@
     reason = "old clients still get log messages; the SDK marks them for removal"
 )]
 
-use moonlark_core::call::Level;
 use moonlark_core::Event;
+use moonlark_core::call::Level;
 use rmcp::model::{
     LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken,
 };

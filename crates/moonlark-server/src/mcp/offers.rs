@@ -43,7 +43,10 @@ pub(super) fn instructions(catalog: &Catalog) -> String {
 }
 
 /// Whose a reference in a request for completion is.
-pub(super) fn of_reference<'a>(catalog: &'a Catalog, reference: &Reference) -> Option<&'a Arc<Offers>> {
+pub(super) fn of_reference<'a>(
+    catalog: &'a Catalog,
+    reference: &Reference,
+) -> Option<&'a Arc<Offers>> {
     match reference {
         Reference::Prompt(prompt) => of_prompt(catalog.offers(), &prompt.name),
         Reference::Resource(resource) => of_uri(catalog.offers(), &resource.uri),

@@ -99,6 +99,7 @@ async fn attempt(
     let about = About {
         meta: meta(call, link.peer().era),
         listener: Some(Arc::new(CallListener(call.clone()))),
+        quiet: !call.is_watched(),
         headers: headers.to_vec(),
         owner: call.owner(),
     };
@@ -148,8 +149,10 @@ fn explain(shared: &Shared, method: &str, failure: Failure) -> Problem {
         Failure::Lost(mut problem) => {
             // A list or a document can be asked for again by anybody.
             if method == "tools/call" {
-                problem.message =
-                    format!("{}; the call may have happened, and was not repeated", problem.message);
+                problem.message = format!(
+                    "{}; the call may have happened, and was not repeated",
+                    problem.message
+                );
                 problem = problem.retryable_if(false);
             }
             problem.maybe_hint(Some(format!("see `moonlark doctor` for the state of '{name}'")))

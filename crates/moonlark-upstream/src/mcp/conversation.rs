@@ -97,7 +97,7 @@ impl Conversation {
     ) -> Result<(Flight<'_>, Vec<u8>), Failure> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let ours = self.meta.get().map_or(&[][..], Vec::as_slice);
-        let progress = about.listener.is_some();
+        let progress = about.listener.is_some() && !about.quiet;
         let message = wire::request(id, method, params, &about.meta, ours, progress)
             .map_err(Failure::NotSent)?;
         let mut pending = self.pending.lock();

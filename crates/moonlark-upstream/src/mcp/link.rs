@@ -75,6 +75,8 @@ pub(crate) struct About {
     pub meta: Object,
     /// Told of notifications, and asked the requests, that belong to this one.
     pub listener: Option<Arc<dyn Listener>>,
+    /// Nobody looks at progress: the server need not report it.
+    pub quiet: bool,
     /// `Mcp-Param-*`, for HTTP.
     pub headers: Vec<(String, String)>,
     /// Who it is for. What a server says without naming a request is passed on

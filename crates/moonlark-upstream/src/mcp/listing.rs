@@ -133,7 +133,12 @@ async fn all(
 
 /// Make what was read into what callers see. What was not read stays as it was,
 /// and so does what is the same as before, unless the server `said` it changed.
-pub(crate) fn offer(shared: &Arc<Shared>, read: Lists, peer: Option<&Server>, said: bool) -> Offered {
+pub(crate) fn offer(
+    shared: &Arc<Shared>,
+    read: Lists,
+    peer: Option<&Server>,
+    said: bool,
+) -> Offered {
     let old = shared.offered();
     let kind = SourceKind::Upstream;
     let source = Arc::new(Source { kind, name: shared.settings.name().to_owned() });

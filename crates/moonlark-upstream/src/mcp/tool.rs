@@ -78,8 +78,7 @@ pub(crate) fn door(shared: &Arc<Shared>, source: &Arc<Source>) -> Tool {
             let params = args.get("params").and_then(Value::as_object).cloned();
             let mut params = params.unwrap_or_default();
             shared.names.inward(&method, &mut params);
-            let mut answer =
-                calling::request(&shared, &call, &method, params, Vec::new()).await?;
+            let mut answer = calling::request(&shared, &call, &method, params, Vec::new()).await?;
             shared.names.outward(&mut answer);
             Ok(Answer::Raw(answer))
         }
@@ -91,11 +90,7 @@ pub(crate) fn door(shared: &Arc<Shared>, source: &Arc<Source>) -> Tool {
     tool
 }
 
-fn body(
-    shared: std::sync::Weak<Shared>,
-    name: String,
-    with_headers: Option<Arc<Value>>,
-) -> Body {
+fn body(shared: std::sync::Weak<Shared>, name: String, with_headers: Option<Arc<Value>>) -> Body {
     let name: Arc<str> = name.into();
     Body::answering(move |call: Call, args| {
         let (shared, name) = (shared.upgrade(), name.clone());
@@ -147,11 +142,12 @@ fn gone() -> Problem {
 
 fn effects(definition: &Object) -> Effects {
     let careful = Effects::default();
-    let hint = |key: &str, default: bool| {
-        match definition.get("annotations").and_then(|annotations| annotations.get(key)) {
-            Some(Value::Bool(said)) => *said,
-            _ => default,
-        }
+    let hint = |key: &str, default: bool| match definition
+        .get("annotations")
+        .and_then(|annotations| annotations.get(key))
+    {
+        Some(Value::Bool(said)) => *said,
+        _ => default,
     };
     let read_only = hint("readOnlyHint", careful.read_only);
     Effects {

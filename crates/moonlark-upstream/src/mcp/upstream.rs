@@ -67,9 +67,33 @@ pub(crate) struct Shared {
 enum Slot {
     /// Not needed at the moment.
     Resting,
-    Connecting,
+    /// With what went wrong before, if anything did.
+    Connecting(Option<Problem>),
     Up(Link),
-    Down { problem: Problem, since: Instant },
+    Down {
+        problem: Problem,
+        since: Instant,
+        end: Ended,
+    },
+}
+
+/// What was before there was no connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// An attempt to make one.
+    Attempt,
+    /// One that was good.
+    Connection,
+}
+
+impl Slot {
+    fn problem(&self) -> Option<&Problem> {
+        match self {
+            Slot::Connecting(problem) => problem.as_ref(),
+            Slot::Down { problem, .. } => Some(problem),
+            Slot::Resting | Slot::Up(_) => None,
+        }
+    }
 }
 
 impl Upstream {
@@ -86,7 +110,7 @@ impl Upstream {
             gateway,
             stale: Stale::default(),
             watching: Watching::new(weak.clone()),
-            slot: watch::Sender::new(Slot::Connecting),
+            slot: watch::Sender::new(Slot::Connecting(None)),
             wanted: Notify::new(),
             attempts: AtomicU64::new(0),
             offered: ArcSwap::from_pointee(Offered::default()),
@@ -124,7 +148,7 @@ impl Upstream {
     /// cannot be used.
     pub fn problems(&self) -> Vec<Problem> {
         let mut problems = self.shared.offered.load().problems.clone();
-        if let Slot::Down { problem, .. } = &*self.shared.slot.borrow() {
+        if let Some(problem) = self.shared.slot.borrow().problem() {
             problems.insert(0, problem.clone());
         }
         problems
@@ -157,10 +181,7 @@ impl Upstream {
 
     /// Its tools as it listed them.
     fn listed(&self) -> Result<Arc<Vec<Object>>> {
-        let down = match &*self.shared.slot.borrow() {
-            Slot::Down { problem, .. } => Some(problem.clone()),
-            _ => None,
-        };
+        let down = self.shared.slot.borrow().problem().cloned();
         let unknown = || down.unwrap_or_else(|| self.shared.still_connecting());
         self.shared.offered.load().lists.tools.clone().ok_or_else(unknown)
     }
@@ -169,7 +190,7 @@ impl Upstream {
     pub fn settled(&self) -> impl Future<Output = ()> + use<> {
         let mut slot = self.shared.slot.subscribe();
         async move {
-            let _ = slot.wait_for(|slot| !matches!(slot, Slot::Connecting)).await;
+            let _ = slot.wait_for(|slot| !matches!(slot, Slot::Connecting(None))).await;
         }
     }
 
@@ -197,14 +218,15 @@ impl Shared {
             let now = slot.borrow_and_update().clone();
             match now {
                 Slot::Up(link) if link.is_open() => return Ok(link),
-                Slot::Down { problem, since } => {
+                Slot::Down { problem, since, end } => {
                     let tried = self.attempts.load(Ordering::Acquire) > before;
-                    if tried || since.elapsed() < SHORTEST_WAIT {
+                    let just_now = end == Ended::Attempt && since.elapsed() < SHORTEST_WAIT;
+                    if tried || just_now {
                         return Err(problem);
                     }
                     self.wanted.notify_one();
                 }
-                Slot::Connecting => {}
+                Slot::Connecting(_) => {}
                 Slot::Up(_) | Slot::Resting => self.wanted.notify_one(),
             }
             if tokio::time::timeout_at(deadline, slot.changed()).await.is_err() {
@@ -255,9 +277,11 @@ impl Shared {
             prompts: count(offers.map(|it| it.prompts.len())),
             ..Health::default()
         };
-        health.state = match &*self.slot.borrow() {
+        let slot = self.slot.borrow();
+        health.problem = slot.problem().cloned();
+        health.state = match &*slot {
             Slot::Resting => "stopped",
-            Slot::Connecting => "connecting",
+            Slot::Connecting(_) => "connecting",
             Slot::Up(link) => {
                 let peer = link.peer();
                 let text = |key: &str| peer.info.get(key).and_then(Value::as_str);
@@ -268,11 +292,9 @@ impl Shared {
                 });
                 "ready"
             }
-            Slot::Down { problem, .. } => {
-                health.problem = Some(problem.clone());
-                "failed"
-            }
+            Slot::Down { .. } => "failed",
         };
+        drop(slot);
         health
     }
 }
@@ -335,14 +357,14 @@ async fn supervise(shared: Arc<Shared>, stop: CancellationToken) {
                 () = shared.wanted.notified() => {}
                 () = stop.cancelled() => return,
             }
-            shared.set(Slot::Connecting);
+            shared.set(Slot::Connecting(None));
         }
         let begun = Instant::now();
         let opened = tokio::select! {
             opened = connect(&shared) => opened,
             () = stop.cancelled() => return,
         };
-        let problem = match opened {
+        let (problem, end) = match opened {
             Ok(link) => match keep(&shared, &link, &stop).await {
                 End::Stopped => return link.close().await,
                 End::Idle => {
@@ -351,24 +373,31 @@ async fn supervise(shared: Arc<Shared>, stop: CancellationToken) {
                     tracing::info!(target: "upstream", "{}: stopped, not needed", shared.settings.name());
                     continue;
                 }
-                End::Lost(problem) => problem,
+                End::Lost(problem) => (problem, Ended::Connection),
             },
-            Err(problem) => problem,
+            Err(problem) => {
+                shared.attempts.fetch_add(1, Ordering::AcqRel);
+                (problem, Ended::Attempt)
+            }
         };
         if begun.elapsed() >= LASTING {
             wait = SHORTEST_WAIT;
         }
         tracing::warn!(target: "upstream", "{}", problem.line());
-        shared.attempts.fetch_add(1, Ordering::AcqRel);
-        shared.set(Slot::Down { problem, since: Instant::now() });
+        shared.set(Slot::Down { problem: problem.clone(), since: Instant::now(), end });
+        // Whoever needs it need not wait, but one that dies at once is not
+        // started at the pace of its callers.
+        let needed = async {
+            tokio::time::sleep(SHORTEST_WAIT.saturating_sub(begun.elapsed())).await;
+            shared.wanted.notified().await;
+        };
         tokio::select! {
             () = tokio::time::sleep(jittered(wait)) => {}
-            // Somebody needs it now. That cannot be often: see `Shared::link`.
-            () = shared.wanted.notified() => {}
+            () = needed => {}
             () = stop.cancelled() => return,
         }
         wait = (wait * 2).min(LONGEST_WAIT);
-        shared.set(Slot::Connecting);
+        shared.set(Slot::Connecting(Some(problem)));
     }
 }
 
@@ -470,10 +499,8 @@ fn named(shared: &Shared, problem: Problem) -> Problem {
 }
 
 fn us() -> Us {
-    let info = Value::object([
-        ("name", "moonlark".into()),
-        ("version", env!("CARGO_PKG_VERSION").into()),
-    ]);
+    let info =
+        Value::object([("name", "moonlark".into()), ("version", env!("CARGO_PKG_VERSION").into())]);
     let nothing = || Value::object([]);
     let capabilities = Value::object([
         ("sampling", nothing()),
@@ -491,4 +518,3 @@ fn jittered(wait: Duration) -> Duration {
     let _ = getrandom::fill(&mut byte);
     wait.mul_f64(0.5 + f64::from(byte[0]) / 510.0)
 }
-

@@ -174,7 +174,7 @@ async fn listen(shared: Weak<Shared>, link: Link, mut wanted: watch::Receiver<u6
         let (asking, over, unsupported) = (link.clone(), ended.clone(), watch::Sender::new(false));
         let refused = unsupported.subscribe();
         let next = AbortOnDropHandle::new(tokio::spawn(async move {
-            let about = About { listener: Some(listener), ..About::default() };
+            let about = About { listener: Some(listener), quiet: true, ..About::default() };
             let answer = asking.request("subscriptions/listen", filter(uris), about).await;
             if matches!(answer, Err(Failure::Refused(Rpc { code: METHOD_NOT_FOUND, .. }))) {
                 unsupported.send_replace(true);

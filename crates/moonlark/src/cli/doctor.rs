@@ -70,7 +70,9 @@ async fn look(global: &Global) -> Result<Vec<Finding>, Failure> {
         super::authored(&catalog).map(|tool| tool.source.name.as_str()).collect();
     let outcome = match super::require_tools(&project).await {
         Err(Failure::Problems(mut problems)) if !problems.is_empty() => Err(problems.remove(0)),
-        _ if tools == 0 && upstreams.health.is_empty() => Err(Problem::bad_script("no script works").hint("mend what is below")),
+        _ if tools == 0 && upstreams.health.is_empty() => {
+            Err(Problem::bad_script("no script works").hint("mend what is below"))
+        }
         _ => Ok(format!("{} from {}", counted(tools, "tool"), counted(scripts.len(), "script"))),
     };
     findings.push(Finding { what: "tools", outcome });

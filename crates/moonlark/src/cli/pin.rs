@@ -45,7 +45,10 @@ impl Pin {
                 (true, _) => print(&format!("{}: every tool is as it was approved", self.name)),
                 (false, true) => print(&format!("{}: {tools} approved", self.name)),
                 (false, false) => {
-                    print(&format!("{tools} held back; approve: moonlark pin {} --approve", self.name));
+                    print(&format!(
+                        "{tools} held back; approve: moonlark pin {} --approve",
+                        self.name
+                    ));
                 }
             }
         }

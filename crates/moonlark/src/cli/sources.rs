@@ -51,11 +51,9 @@ fn scripts(catalog: &moonlark_core::Catalog) -> std::collections::BTreeMap<Strin
 /// `git: ready, 12 tools, mcp-git 1.2 (2025-11-25)`.
 pub(super) fn line(health: &Health) -> String {
     let mut line = format!("{}: {}", health.source, health.state);
-    for (count, what) in [
-        (health.tools, "tool"),
-        (health.resources, "resource"),
-        (health.prompts, "prompt"),
-    ] {
+    for (count, what) in
+        [(health.tools, "tool"), (health.resources, "resource"), (health.prompts, "prompt")]
+    {
         if count > 0 {
             line.push_str(&format!(", {}", super::counted(count, what)));
         }

@@ -178,7 +178,10 @@ impl McpServer {
         if let Some(url) = &self.url {
             match Url::parse(url) {
                 Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => {}
-                _ => faults.push(("url", "must be an address that begins with http:// or https://".into())),
+                _ => faults.push((
+                    "url",
+                    "must be an address that begins with http:// or https://".into(),
+                )),
             }
         }
         faults

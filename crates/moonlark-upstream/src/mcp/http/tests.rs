@@ -115,7 +115,9 @@ async fn what_comes_on_a_requests_stream_is_for_its_listener() {
                 &json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"n": 1}}),
             ),
             "event: message\ndata: what is this?\n\n",
-            &event(&json!({"jsonrpc": "2.0", "id": format!("q{id}"), "method": "elicitation/create"})),
+            &event(
+                &json!({"jsonrpc": "2.0", "id": format!("q{id}"), "method": "elicitation/create"}),
+            ),
             &event(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})),
             &event(&json!({"jsonrpc": "2.0", "id": 12345, "result": {}})),
             &event(&json!({"jsonrpc": "2.0", "id": id, "result": {"done": true}})),

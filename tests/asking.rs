@@ -1,0 +1,146 @@
+//! Scripts that ask whoever called them, in both languages: the caller's time is
+//! not theirs, and what it cannot be asked is said in its own terms.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use moonlark_core::client::{Client, Question};
+use moonlark_core::grant::Grants;
+use moonlark_core::limits::Limits;
+use moonlark_core::problem::Refusal;
+use moonlark_core::tool::{BoxFuture, Scope};
+use moonlark_core::value::Object;
+use moonlark_core::{Caller, Catalog, Code, Gateway, Problem, Tool, Value};
+use serde_json::json;
+
+use crate::engines::Engines;
+use crate::harness::PATIENCE;
+
+/// What a script has, and then some: a worker may have to be started first.
+const TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A caller with a person at it, who thinks for longer than a script may run.
+struct Slow {
+    can: bool,
+}
+
+impl Client for Slow {
+    fn can(&self, _: &Question) -> bool {
+        self.can
+    }
+
+    fn lacks(&self, question: &Question) -> Option<Refusal> {
+        let data = Some(Value::object([("lacking", question.method.as_str().into())]));
+        Some(Refusal { code: -7, message: "cannot".to_owned(), data })
+    }
+
+    fn ask(&self, _: Question) -> BoxFuture<Result<Value, Problem>> {
+        Box::pin(async {
+            tokio::time::sleep(TIMEOUT + Duration::from_millis(500)).await;
+            Value::from_json(json!({"action": "accept", "content": {}}))
+        })
+    }
+
+    fn envelope(&self) -> &Object {
+        unreachable!("only sources of the caller's protocol look")
+    }
+
+    fn owner(&self) -> u64 {
+        1
+    }
+}
+
+/// Call a tool of this body, each language's own, for a caller.
+async fn call(language: &str, body: &str, can: bool) -> Result<Value, Problem> {
+    let engines = Engines::new();
+    let tool = match language {
+        "luau" => {
+            let text = format!(
+                "tool = {{ name = 'x', description = '' }}\nfunction tool.execute()\n{body}\nend\n"
+            );
+            engines.lua(&text, scope()).await?
+        }
+        _ => {
+            let text = format!(
+                "def run(params):\n    {body}\n\ndef describe_extension():\n    return Extension(name = 'x', tools = [Tool(name = 'x', handler = run)])\n"
+            );
+            engines.star(&text, &[], scope()).await?
+        }
+    };
+    ask(&engines, tool, can).await
+}
+
+async fn ask(engines: &Engines, tool: Tool, can: bool) -> Result<Value, Problem> {
+    let catalog = Catalog::new(engines.modules.clone(), vec![Arc::new(tool)], &[], vec![]);
+    let gateway = Gateway::new(catalog, 10);
+    let call = gateway.open_for(Caller::new("mcp"), Some(Arc::new(Slow { can })), None)?;
+    let ended = gateway.call(&call, "x", Value::Object(Object::new()));
+    tokio::time::timeout(PATIENCE, ended).await.expect("it hangs")
+}
+
+fn scope() -> Scope {
+    Scope {
+        grants: Grants::authored("tools.script.x", Path::new(".").to_owned(), vec![]),
+        limits: Limits { timeout: TIMEOUT, steps: u64::MAX, ..Limits::default() },
+        ..Scope::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_time_a_person_takes_is_not_the_scripts() {
+    for (language, body) in [
+        ("luau", "return client.elicit('?').action"),
+        // It computes before, so it has moved to the script threads; and after.
+        (
+            "luau",
+            "local n = 0 for i = 1, 5e6 do n += i end local answer = client.elicit('?') for i = 1, 5e6 do n += i end return answer.action",
+        ),
+        ("luau", "return coroutine.wrap(function() return client.elicit('?').action end)()"),
+        // What is asked at once is not waited for one after the other.
+        ("luau", "return client.ask({ a = { elicit = '?' }, b = { elicit = '?' } }).b.action"),
+        ("starlark", "return client.elicit('?')['action']"),
+    ] {
+        assert_eq!(call(language, body, true).await, Ok("accept".into()), "{language}: {body}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_that_has_asked_still_has_a_deadline() {
+    for (language, body) in [
+        ("luau", "client.elicit('?') while true do end"),
+        ("luau", "client.elicit('?') coroutine.wrap(function() while true do end end)()"),
+        ("luau", "client.elicit('?') sleep(1000)"),
+        // Here the waiting is done elsewhere than where the clock is looked at.
+        ("luau", "for i = 1, 5e6 do end client.elicit('?') sleep(1000)"),
+        ("starlark", "client.elicit('?'); [i for j in range(1000000) for i in range(1000000)]"),
+        ("starlark", "client.elicit('?'); sleep(1000)"),
+    ] {
+        let problem = call(language, body, true).await.unwrap_err();
+        assert_eq!(problem.code, Code::Timeout, "{language}: {body}: {problem}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_caller_lacks_reaches_it_in_its_own_terms() {
+    for (language, body) in [
+        ("luau", "return client.sample('?')"),
+        ("luau", "pcall(client.roots) local ok, why = pcall(client.sample, '?') error(why)"),
+        ("starlark", "return client.sample('?')"),
+    ] {
+        let problem = call(language, body, false).await.unwrap_err();
+        assert_eq!(problem.code, Code::Unavailable, "{language}: {body}: {problem}");
+        assert_eq!(
+            problem.message,
+            "client.sample: x needs sampling/createMessage of the caller, which it does not offer"
+        );
+        let data = Some(Value::object([("lacking", "sampling/createMessage".into())]));
+        let refusal = Refusal { code: -7, message: "cannot".to_owned(), data };
+        assert_eq!(problem.refusal, Some(Box::new(refusal)), "{language}: {body}");
+    }
+    // A script that deals with it, or says something else, speaks for itself.
+    let caught = "local ok = pcall(client.sample, '?') return ok";
+    assert_eq!(call("luau", caught, false).await, Ok(Value::Bool(false)));
+    let other = "pcall(client.sample, '?') error('another thing')";
+    assert_eq!(call("luau", other, false).await.unwrap_err().refusal, None);
+}
