@@ -9,7 +9,8 @@ use moonlark_core::client::{Client, Question};
 use moonlark_core::grant::Grants;
 use moonlark_core::limits::Limits;
 use moonlark_core::problem::Refusal;
-use moonlark_core::tool::{BoxFuture, Scope};
+use moonlark_core::schema::Schema;
+use moonlark_core::tool::{Body, BoxFuture, Scope, Source, SourceKind};
 use moonlark_core::value::Object;
 use moonlark_core::{Caller, Catalog, Code, Gateway, Problem, Tool, Value};
 use serde_json::json;
@@ -105,6 +106,26 @@ async fn the_time_a_person_takes_is_not_the_scripts() {
     }
 }
 
+#[tokio::test]
+async fn what_is_asked_at_once_moves_the_deadline_once() {
+    let body = Body::later(|call, _| async move {
+        let (began, deadline) = (tokio::time::Instant::now(), call.deadline());
+        let question = || Question {
+            method: "elicitation/create".to_owned(),
+            params: Object::new(),
+            name: None,
+        };
+        tokio::try_join!(call.ask(question()), call.ask(question()))?;
+        let (moved, took) = (call.deadline() - deadline, began.elapsed());
+        assert!(moved > TIMEOUT && moved <= took, "{moved:?} in {took:?}");
+        Ok(Value::Null)
+    });
+    let source = Arc::new(Source { kind: SourceKind::Script, name: "x".to_owned() });
+    let mut tool = Tool::new("x", source, Schema::empty(), body);
+    tool.scope = Arc::new(scope());
+    assert_eq!(ask(&Engines::new(), tool, true).await, Ok(Value::Null));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_that_has_asked_still_has_a_deadline() {
     for (language, body) in [
@@ -113,7 +134,10 @@ async fn a_script_that_has_asked_still_has_a_deadline() {
         ("luau", "client.elicit('?') sleep(1000)"),
         // Here the waiting is done elsewhere than where the clock is looked at.
         ("luau", "for i = 1, 5e6 do end client.elicit('?') sleep(1000)"),
-        ("starlark", "client.elicit('?'); [i for j in range(1000000) for i in range(1000000)]"),
+        (
+            "starlark",
+            "client.elicit('?'); [i for j in range(1000000) for i in range(1000000) if i < 0]",
+        ),
         ("starlark", "client.elicit('?'); sleep(1000)"),
     ] {
         let problem = call(language, body, true).await.unwrap_err();

@@ -292,6 +292,13 @@ pub fn faulty() -> PathBuf {
     faulty
 }
 
+/// What a call of `echo` is told where its server is in the trouble that was
+/// [told](World::told).
+pub fn not_there(trouble: &str) -> Outcome {
+    let (code, rest) = trouble.split_once("; ").unwrap();
+    Err(format!("{code}; tool 'bad.echo' is not there: {rest}"))
+}
+
 /// A call that reached the upstream, and whose answer did not reach us.
 pub fn lost(what: &str) -> Outcome {
     lost_with("unavailable", what)

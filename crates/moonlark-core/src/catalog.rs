@@ -127,6 +127,9 @@ impl Catalog {
 
     pub fn find(&self, name: &str) -> Result<&Arc<Tool>> {
         self.by_name.get(name).ok_or_else(|| {
+            if let Some(problem) = self.out_of_reach(name) {
+                return problem;
+            }
             let hint = nearest(name, self.by_name.keys().map(String::as_str));
             Problem::new(Code::NotFound, format!("no tool registered with name: {}", shorten(name)))
                 .maybe_hint(match (hint, self.problems.len()) {
@@ -139,6 +142,17 @@ impl Catalog {
                     }
                 })
         })
+    }
+
+    /// The Problem of a tool whose source is known to be in trouble.
+    fn out_of_reach(&self, name: &str) -> Option<Problem> {
+        let of = |health: &&Health| {
+            let rest = name.strip_prefix(&health.source);
+            rest.is_some_and(|rest| rest.starts_with('.') || rest.starts_with("__"))
+        };
+        let problem = self.health.iter().find(of)?.problem.clone()?;
+        let message = format!("tool '{}' is not there: {}", shorten(name), problem.message);
+        Some(problem.saying(message))
     }
 
     /// Whether every script may call it: a built-in, or what stands in for one.

@@ -138,7 +138,7 @@ pub struct Problem {
     /// The next action. It must be true.
     pub hint: Option<String>,
     /// For [`Code::RateLimited`]: seconds until it is worth trying again.
-    pub retry_after: Option<u64>,
+    pub retry_after: Option<u32>,
     /// What the tool itself answered while failing.
     pub content: Option<Box<Content>>,
     /// The refusal of a source that speaks the caller's protocol, as it put it.

@@ -33,6 +33,8 @@ pub struct Schema {
     /// None for what the host checks by its own argument types.
     validator: Option<Arc<jsonschema::Validator>>,
     defaults: Arc<Defaults>,
+    /// Of somebody else's tool.
+    foreign: bool,
 }
 
 impl Schema {
@@ -49,12 +51,13 @@ impl Schema {
             json: Arc::new(json),
             validator: Some(Arc::new(validator)),
             defaults: Arc::new(defaults),
+            foreign: false,
         })
     }
 
     /// A schema that describes arguments which typed code checks by itself.
     pub fn described(json: Map<String, Json>) -> Schema {
-        Schema { json: Arc::new(json), validator: None, defaults: Arc::default() }
+        Schema { json: Arc::new(json), validator: None, defaults: Arc::default(), foreign: false }
     }
 
     /// The schema of somebody else's tool: checked as far as it can be, changed
@@ -75,7 +78,10 @@ impl Schema {
                 (None, Some(Problem::bad_script(message)))
             }
         };
-        (Schema { json: Arc::new(json), validator, defaults: Arc::default() }, problem)
+        (
+            Schema { json: Arc::new(json), validator, defaults: Arc::default(), foreign: true },
+            problem,
+        )
     }
 
     /// The schema of a tool without parameters.
@@ -101,8 +107,15 @@ impl Schema {
             )));
         }
         self.defaults.fill(&mut args);
-        self.violations(&args, "parameter").map_err(Problem::bad_request)?;
-        Ok(args)
+        match self.violations(&args, "parameter") {
+            Ok(()) => Ok(args),
+            // Many agents write null for what they leave out, and many servers
+            // take it: one that does not will say so.
+            Err(_) if self.foreign && self.violations(&without_nulls(&args), "").is_ok() => {
+                Ok(args)
+            }
+            Err(message) => Err(Problem::bad_request(message)),
+        }
     }
 
     /// What is wrong with `value`, in words; `noun` is what its fields are called.
@@ -276,6 +289,12 @@ impl Defaults {
             }
         }
     }
+}
+
+fn without_nulls(args: &Value) -> Value {
+    let Value::Object(fields) = args else { return args.clone() };
+    let set = fields.iter().filter(|(_, value)| **value != Value::Null);
+    Value::Object(set.map(|(key, value)| (key.clone(), value.clone())).collect())
 }
 
 /// Whether `json` nests deeper than `left` levels.

@@ -253,6 +253,11 @@ fn start_log(global: &Global, testing: bool) {
     );
     let filter =
         EnvFilter::try_from_env("MOONLARK_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    // Below that it writes down what it gets from an authorization server.
+    let filter = match "rmcp::transport::auth=warn".parse() {
+        Ok(quiet) => filter.add_directive(quiet),
+        Err(_) => filter,
+    };
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

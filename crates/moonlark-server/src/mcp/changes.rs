@@ -117,7 +117,10 @@ pub(super) async fn tell(gateway: Gateway, peer: Peer<RoleServer>) {
 }
 
 /// Subscriptions that were begun before their request was acknowledged.
-static BEGUN: LazyLock<Mutex<Vec<(Vec<String>, Vec<Watching>)>>> = LazyLock::new(Mutex::default);
+static BEGUN: LazyLock<Mutex<Vec<Begun>>> = LazyLock::new(Mutex::default);
+
+/// What was asked for, and what holds it.
+type Begun = (Vec<String>, Vec<Watching>);
 
 /// The SDK acknowledges a request to listen before it hands it to us, and a
 /// client may cause a change right after that. So sources are asked here, where

@@ -109,6 +109,7 @@ impl Conversation {
         Ok((Flight { conversation: self, id, answer }, message))
     }
 
+    #[cfg(test)]
     pub(super) fn in_flight(&self) -> usize {
         self.pending.lock().len()
     }

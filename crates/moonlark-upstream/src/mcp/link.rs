@@ -41,7 +41,7 @@ pub(super) enum Carrier {
 
 /// Which of the two protocols a server speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Era {
+pub(crate) enum Era {
     /// From 2026-07-28 on: every request stands for itself.
     Modern,
     /// Up to 2025-11-25: a handshake first.
@@ -101,7 +101,7 @@ pub(crate) trait Inbox: Send + Sync {
 impl Link {
     /// Start or reach the server, find out its era, shake hands. `era` is what
     /// an earlier opening learned.
-    pub async fn open(
+    pub(crate) async fn open(
         target: &Target,
         era: Option<Era>,
         auth: Option<Arc<dyn Authorize>>,
@@ -112,12 +112,12 @@ impl Link {
         Ok(Link(Arc::new(Ends { carrier, server })))
     }
 
-    pub fn peer(&self) -> &Server {
+    pub(crate) fn peer(&self) -> &Server {
         &self.0.server
     }
 
     /// Send a request and wait for its answer. Dropping the future cancels it.
-    pub async fn request(
+    pub(crate) async fn request(
         &self,
         method: &str,
         params: Object,
@@ -126,27 +126,18 @@ impl Link {
         self.0.carrier.request(method, params, about).await
     }
 
-    pub async fn notify(&self, method: &str, params: Object) -> Result<(), Failure> {
-        self.0.carrier.notify(method, params).await
-    }
-
     /// Resolves when the connection is gone, with why.
-    pub async fn closed(&self) -> Problem {
+    pub(crate) async fn closed(&self) -> Problem {
         self.0.carrier.conversation().closed().await
     }
 
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.0.carrier.conversation().is_open()
     }
 
     /// End it in the way the transport has for that, and then for certain.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         self.0.carrier.close().await;
-    }
-
-    /// Requests that have no answer yet.
-    pub fn in_flight(&self) -> usize {
-        self.0.carrier.conversation().in_flight()
     }
 }
 

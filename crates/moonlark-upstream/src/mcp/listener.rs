@@ -35,7 +35,14 @@ impl Listener for CallListener {
         }
     }
 
-    fn request(&self, method: &str, params: Object) -> BoxFuture<'_, Result<Object, Rpc>> {
+    fn request(&self, method: &str, mut params: Object) -> BoxFuture<'_, Result<Object, Rpc>> {
+        // The token is one of ours, and means nothing to the caller.
+        if let Some(Value::Object(meta)) = params.get_mut("_meta") {
+            meta.swap_remove("progressToken");
+            if meta.is_empty() {
+                params.swap_remove("_meta");
+            }
+        }
         let question = Question { method: method.to_owned(), params, name: None };
         Box::pin(async move {
             if method_is_unknown(&question.method) || !self.0.can_ask(&question) {

@@ -136,10 +136,21 @@ impl Opening<'_> {
 
     /// Ask what a legacy server does not understand.
     async fn discover(&self, carrier: &Carrier) -> Result<Result<Found, Problem>, Failure> {
-        let meta = self.meta().into_iter();
-        let meta = meta.map(|(key, value)| (key.to_owned(), value)).collect();
-        let about = About { meta, ..About::default() };
-        match carrier.request("server/discover", Object::new(), about).await {
+        let ask = || {
+            let meta = self.meta().into_iter();
+            let meta = meta.map(|(key, value)| (key.to_owned(), value)).collect();
+            let about = About { meta, ..About::default() };
+            carrier.request("server/discover", Object::new(), about)
+        };
+        let mut answer = ask().await;
+        // It refuses the version it then names: what it says last counts.
+        if let Err(Failure::Refused(rpc)) = &answer
+            && rpc.code == UNSUPPORTED_VERSION
+            && supported(rpc).is_some_and(|versions| versions.iter().any(|it| it == MODERN))
+        {
+            answer = ask().await;
+        }
+        match answer {
             Ok(result) => Ok(self.discovered(result)),
             Err(Failure::Refused(rpc)) => Ok(self.best_of(supported(&rpc)).map(Found::Legacy)),
             Err(failure) => Err(failure),

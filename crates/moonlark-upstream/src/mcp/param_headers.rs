@@ -38,6 +38,7 @@ pub(crate) fn headers(schema: &Value, arguments: &Object) -> Vec<(String, String
     found
 }
 
+#[cfg(test)]
 /// Whether a tool's marks make sense; one whose do not must not be offered.
 pub(crate) fn is_valid(schema: &Value) -> bool {
     check(schema).is_ok()

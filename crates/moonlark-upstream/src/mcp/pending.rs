@@ -60,6 +60,7 @@ impl Pending {
         Some(self.0.remove(&id)?.answer)
     }
 
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

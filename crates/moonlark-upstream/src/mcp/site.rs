@@ -207,8 +207,9 @@ impl Site {
     /// Whether it is worth one more try.
     async fn challenged(&self, response: &Response) -> Result<bool, Failure> {
         let Some(auth) = &self.auth else { return Ok(false) };
-        let challenge = response.headers().get(WWW_AUTHENTICATE);
-        let challenge = challenge.and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let challenges = response.headers().get_all(WWW_AUTHENTICATE).iter();
+        let challenges: Vec<&str> = challenges.filter_map(|value| value.to_str().ok()).collect();
+        let challenge = (!challenges.is_empty()).then(|| challenges.join(", "));
         let status = response.status().as_u16();
         auth.challenged(status, challenge).await.map_err(Failure::Unauthorized)
     }

@@ -10,7 +10,9 @@ use futures::future::BoxFuture;
 use moonlark_child::{Ending, Status};
 use moonlark_core::Problem;
 use moonlark_core::value::Object;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::AsyncRead;
+#[cfg(test)]
+use tokio::io::AsyncWrite;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -59,6 +61,7 @@ impl Stdio {
         Stdio { conversation, outgoing, farewell, gone }
     }
 
+    #[cfg(test)]
     /// Over any two pipes.
     pub(super) fn over_pipes(
         conversation: Arc<Conversation>,
@@ -102,8 +105,8 @@ impl Stdio {
             Ok(sent) => sent,
             Err(Closed) => return Err(Failure::NotSent(self.why_closed().await)),
         };
-        // A handshake cannot be called off.
-        let revocable = method != "initialize";
+        // An opening cannot be called off; a process that fails it is ended.
+        let revocable = !matches!(method, "initialize" | "server/discover");
         let mut given_up = GivenUp { stdio: self, id: flight.id, revocable, answered: false };
         let answer = (&mut flight.answer).await;
         given_up.answered = true;
@@ -137,9 +140,10 @@ impl Stdio {
         while self.gone.clone().changed().await.is_ok() {}
     }
 
-    /// A pipe closes a moment before it is known why.
+    /// A pipe closes a moment before it is known why: at most as long as the
+    /// keeper waits for last words and for the end, one after the other.
     async fn why_closed(&self) -> Problem {
-        match timeout(2 * PATIENCE, self.conversation.closed()).await {
+        match timeout(3 * PATIENCE, self.conversation.closed()).await {
             Ok(why) => why,
             Err(_) => self.conversation.reason(),
         }
