@@ -46,18 +46,20 @@ static DISTURBED: AtomicU64 = AtomicU64::new(0);
 /// rounds, when our own processes are idle.
 pub(super) fn quiet() {
     let began = Instant::now();
+    let before = Duration::from_millis(WAITED.load(Ordering::Relaxed));
+    let mut is_quiet = true;
     while busy(Duration::from_millis(100)).is_some_and(|share| share > QUIET) {
-        let waited = Duration::from_millis(WAITED.load(Ordering::Relaxed)) + began.elapsed();
-        if waited > PATIENCE {
-            if DISTURBED.fetch_add(1, Ordering::Relaxed) == 0 {
-                eprintln!("the machine is busy with something else: expect noise");
-            }
-            return;
+        if before + began.elapsed() > PATIENCE {
+            is_quiet = false;
+            break;
         }
     }
     let waited = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     // The first look always takes its time and counts for nothing.
     WAITED.fetch_add(waited.saturating_sub(100), Ordering::Relaxed);
+    if !is_quiet && DISTURBED.fetch_add(1, Ordering::Relaxed) == 0 {
+        eprintln!("the machine is busy with something else: expect noise");
+    }
 }
 
 /// The share of all cores that is in use during `time`.
