@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::world::{Outcome, Way, World, lost, lost_with, not_there};
 
-const LOGIN: &str = "unavailable; the upstream bad wants a login; add `auth = \"oauth\"` to [mcp_servers.bad] in moonlark.toml and run `moonlark login bad`, or give it a token of yours: `auth = { type = \"bearer\", token = \"${TOKEN}\" }`";
+const LOGIN: &str = "unavailable; upstream 'bad' wants a login; add `auth = \"oauth\"` to [mcp_servers.bad] in moonlark.toml and run `moonlark login bad`, or give it a token of yours: `auth = { type = \"bearer\", token = \"${TOKEN}\" }`";
 const FORBIDDEN: &str = "forbidden; upstream 'bad' does not allow this (HTTP 403); see what the account or token of mcp_servers.bad may do";
 const BUSY: &str =
     "rate_limited; upstream 'bad' answered with HTTP 429 Too Many Requests; try again in 7 seconds";

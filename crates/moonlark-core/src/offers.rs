@@ -92,5 +92,8 @@ pub struct Health {
     pub tools: usize,
     pub resources: usize,
     pub prompts: usize,
+    /// Why it is not connected.
     pub problem: Option<Problem>,
+    /// What it offers that cannot be used as it is.
+    pub flaws: Vec<Problem>,
 }

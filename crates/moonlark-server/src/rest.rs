@@ -230,6 +230,7 @@ pub fn health(health: &Health) -> Json {
         "resources": health.resources,
         "prompts": health.prompts,
         "error": health.problem.as_ref().map(Problem::to_json),
+        "flaws": health.flaws.iter().map(Problem::to_json).collect::<Vec<_>>(),
     })
 }
 

@@ -12,7 +12,7 @@ use super::config::OAuthSettings;
 
 /// A person has to log in: what to say, and the command that does it.
 pub(super) fn login_needed(upstream: &str, why: &str) -> Problem {
-    Problem::unavailable(format!("the upstream {upstream} {why}"))
+    Problem::unavailable(format!("upstream '{upstream}' {why}"))
         .retryable_if(false)
         .hint(format!("run `moonlark login {upstream}`"))
 }

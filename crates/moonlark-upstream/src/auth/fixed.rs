@@ -42,7 +42,7 @@ impl Anonymous {
         });
         let (message, hint) = match oauth {
             true => (
-                format!("the upstream {name} wants a login"),
+                format!("upstream '{name}' wants a login"),
                 format!(
                     "add `auth = \"oauth\"` to [mcp_servers.{name}] in moonlark.toml and run \
                      `moonlark login {name}`, or give it a token of yours: `auth = {{ type = \
@@ -50,7 +50,7 @@ impl Anonymous {
                 ),
             ),
             false => (
-                format!("the upstream {name} answers 401: it wants to know who is asking"),
+                format!("upstream '{name}' answers 401: it wants to know who is asking"),
                 format!("give it credentials, in headers or auth of [mcp_servers.{name}]"),
             ),
         };
@@ -156,7 +156,7 @@ fn bearer(upstream: &str, key: &str, token: &str) -> Result<SecretText> {
 }
 
 fn refused(upstream: &str, key: &str) -> Problem {
-    Problem::unavailable(format!("the upstream {upstream} does not take its token"))
+    Problem::unavailable(format!("upstream '{upstream}' does not take its token"))
         .retryable_if(false)
         .at(Place::file(format!("mcp_servers.{upstream}.auth.{key}")))
         .hint("put one there that is valid")
@@ -195,7 +195,7 @@ mod tests {
         let problem = auth.challenged(401, None).await.unwrap_err().to_string();
         assert_eq!(
             problem,
-            "error[unavailable]: the upstream git does not take its token\n  --> \
+            "error[unavailable]: upstream 'git' does not take its token\n  --> \
              mcp_servers.git.auth.token\nhint: put one there that is valid"
         );
         let auth = Given { upstream: "git".into(), token: "a\r\nX-Evil: 1".into() };

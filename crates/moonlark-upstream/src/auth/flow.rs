@@ -107,7 +107,7 @@ impl Flow {
             Some(issuer) if *issuer != self.issuer() => Err(Problem::new(
                 Code::Denied,
                 format!(
-                    "the upstream {} names the authorization server {}, but its auth table says {issuer}",
+                    "upstream '{}' names the authorization server {}, but its auth table says {issuer}",
                     self.upstream,
                     self.issuer()
                 ),

@@ -120,7 +120,7 @@ fn settings(account: &Account) -> Result<&OAuthSettings> {
                 Auth::Bearer(_) => "has a token of yours and needs no login",
                 _ => "is not configured for logins",
             };
-            Err(Problem::bad_config(format!("the upstream {name} {why}"))
+            Err(Problem::bad_config(format!("upstream '{name}' {why}"))
                 .hint(format!("write `auth = \"oauth\"` in [mcp_servers.{name}]")))
         }
     }

@@ -155,7 +155,9 @@ fn explain(shared: &Shared, method: &str, failure: Failure) -> Problem {
                 );
                 problem = problem.retryable_if(false);
             }
-            problem.maybe_hint(Some(format!("see `moonlark doctor` for the state of '{name}'")))
+            let hint = format!("see `moonlark doctor` for the state of '{name}'");
+            problem.hint.get_or_insert(hint);
+            problem
         }
     }
 }

@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use moonlark_core::value::{Object, shorten};
-use moonlark_core::{Problem, Value};
+use moonlark_core::{Code, Problem, Value};
 use reqwest::Response;
 
 use super::conversation::{Conversation, Reply};
@@ -143,7 +143,17 @@ impl Http {
         body: Bytes,
     ) -> Result<Response, Failure> {
         self.site.ask(Method::POST, headers, body).await.map_err(|trouble| match trouble {
-            Trouble::Failed(failure) => failure,
+            Trouble::Failed(failure) => {
+                // Nobody is there: whoever keeps this connected is to know.
+                if let Failure::NotSent(problem) = &failure
+                    && problem.retryable()
+                    && problem.code == Code::Unavailable
+                    && problem.retry_after.is_none()
+                {
+                    self.conversation.end(problem.clone());
+                }
+                failure
+            }
             Trouble::Status(status, page) => self.refused(id, status, &page),
         })
     }

@@ -88,7 +88,7 @@ async fn all(
     let mut entries = Vec::new();
     let mut cursors = HashSet::new();
     let mut cursor: Option<Value> = None;
-    for _ in 0..PAGES {
+    for number in 1..=PAGES {
         let mut params = Object::new();
         if let Some(cursor) = cursor.take() {
             params.insert("cursor".to_owned(), cursor);
@@ -119,7 +119,7 @@ async fn all(
         }
         cursor = page.swap_remove("nextCursor");
         let Some(Value::Str(next)) = &cursor else { break };
-        if entries.len() > MOST || !cursors.insert(next.clone()) {
+        if number == PAGES || entries.len() > MOST || !cursors.insert(next.clone()) {
             problems.push(Problem::bad_script(format!(
                 "{method} never ends: only the first {} are used",
                 entries.len().min(MOST)

@@ -22,7 +22,8 @@ pub(crate) fn build(
     source: &Arc<Source>,
     mut definition: Object,
 ) -> (Result<Tool>, Option<Problem>) {
-    let Some(name) = definition.get("name").and_then(Value::as_str).map(str::to_owned) else {
+    let name = definition.get("name").and_then(Value::as_str).filter(|name| !name.is_empty());
+    let Some(name) = name.map(str::to_owned) else {
         return (Err(Problem::bad_script("a tool without a name is left out")), None);
     };
     let at = |problem: Problem| {
@@ -36,6 +37,10 @@ pub(crate) fn build(
     };
     if !input.contains_key("type") {
         input.insert("type".to_owned(), "object".into());
+    }
+    if !takes_an_object(&input) {
+        let problem = Problem::bad_script("left out: its arguments are said to be no object");
+        return (Err(at(problem)), None);
     }
     let input = Value::Object(input);
     if let Err(why) = param_headers::check(&input) {
@@ -167,6 +172,15 @@ fn effects(definition: &Object) -> Effects {
 fn plain(name: &str) -> String {
     let known = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-' | '.');
     name.chars().map(|it| if known(it) { it } else { '_' }).take(LONGEST_NAME).collect()
+}
+
+/// Whether what it says about its type can be true of arguments.
+fn takes_an_object(schema: &Object) -> bool {
+    match schema.get("type") {
+        Some(Value::Str(kind)) => kind == "object",
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind.as_str() == Some("object")),
+        _ => true,
+    }
 }
 
 /// Whether some arguments travel in HTTP headers too.

@@ -275,6 +275,7 @@ impl Shared {
             tools: offered.tools.len(),
             resources: count(offers.map(|it| it.resources.len())),
             prompts: count(offers.map(|it| it.prompts.len())),
+            flaws: offered.problems.clone(),
             ..Health::default()
         };
         let slot = self.slot.borrow();
@@ -459,7 +460,9 @@ async fn keep(shared: &Arc<Shared>, link: &Link, stop: &CancellationToken) -> En
 }
 
 async fn refresh(shared: &Arc<Shared>, link: &Link, lists: u8) {
-    match listing::read(link, lists).await {
+    let bound = shared.settings.target.limits.connect;
+    let slow = || Err(Problem::new(Code::Timeout, "it did not list what changed in time"));
+    match tokio::time::timeout(bound, listing::read(link, lists)).await.unwrap_or_else(|_| slow()) {
         Ok(read) => {
             let offered = listing::offer(shared, read, Some(link.peer()), true);
             shared.kept.note_lists(&offered);

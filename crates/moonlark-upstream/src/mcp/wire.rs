@@ -140,6 +140,10 @@ pub(super) fn is_whole(text: &[u8]) -> bool {
     serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok()
 }
 
+/// What an answer that says nothing is taken for.
+const NEITHER: &str =
+    r#"{"code":-32603,"message":"it answered with neither a result nor an error"}"#;
+
 fn read_one(text: &[u8]) -> Result<Frame<'_>, Odd> {
     let raw: Raw<'_> = serde_json::from_slice(text)
         .map_err(|error| if error.is_data() { Odd::NotRpc } else { Odd::NotJson })?;
@@ -148,6 +152,10 @@ fn read_one(text: &[u8]) -> Result<Frame<'_>, Odd> {
         let outcome = match (raw.error, raw.result) {
             (Some(error), _) => Err(error),
             (None, Some(result)) => Ok(result),
+            // An answer all the same, and whoever waits for it is told.
+            (None, None) if raw.jsonrpc.is_some() && raw.id.is_some() => {
+                Err(serde_json::from_str(NEITHER).map_err(|_| Odd::NotRpc)?)
+            }
             (None, None) => return Err(Odd::NotRpc),
         };
         return Ok(Frame::Answer { id: raw.id.and_then(own_id), outcome });
