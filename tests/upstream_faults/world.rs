@@ -111,7 +111,13 @@ impl World {
         let (_, answer) = self.server.post(&encoded(tool), &args);
         match answer.get("error") {
             None => Ok(answer["result"].clone()),
-            Some(error) => Err(self.told(error)),
+            Some(error) => {
+                let told = self.told(error);
+                let Some((what, hint)) = told.split_once(NOT_REPEATED) else { return Err(told) };
+                // What to do next depends on what broke, and is always said.
+                assert!(hint.len() > "; ".len(), "{told}");
+                Err(format!("{what}{NOT_REPEATED}"))
+            }
         }
     }
 
@@ -305,10 +311,10 @@ pub fn lost(what: &str) -> Outcome {
 }
 
 pub fn lost_with(code: &str, what: &str) -> Outcome {
-    Err(format!(
-        "{code}; {what}; the call may have happened, and was not repeated; see `moonlark doctor` for the state of 'bad'"
-    ))
+    Err(format!("{code}; {what}{NOT_REPEATED}"))
 }
+
+const NOT_REPEATED: &str = "; the call may have happened, and was not repeated";
 
 /// As a part of a URL, whatever is in it.
 fn encoded(name: &str) -> String {
