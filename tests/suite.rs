@@ -37,6 +37,7 @@ mod surfaces;
 mod transcripts;
 #[cfg(target_os = "linux")]
 mod upstream_faults;
+mod upstream_life;
 #[cfg(target_os = "linux")]
 mod upstreams;
 mod ways_in;

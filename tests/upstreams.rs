@@ -54,7 +54,7 @@ struct World {
     mark: String,
     project: Project,
     moonlark: Server,
-    running: Vec<Running>,
+    _running: Vec<Running>,
     _postgres: Postgres,
 }
 
@@ -123,7 +123,16 @@ impl World {
         }
         project.write("moonlark.toml", &config);
         let moonlark = project.serve();
-        World { upstreams, requests, seen, mark, project, moonlark, running, _postgres: postgres }
+        World {
+            upstreams,
+            requests,
+            seen,
+            mark,
+            project,
+            moonlark,
+            _running: running,
+            _postgres: postgres,
+        }
     }
 
     /// The result of a request of 2026-07-28, or the error.
@@ -141,7 +150,7 @@ impl World {
         let text = answer.text();
         // A call that said something is answered as a stream of events.
         let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
-        let last = data.filter(|data| data.contains("\"id\":1")).last().unwrap_or(&text);
+        let last = data.rev().find(|data| data.contains("\"id\":1")).unwrap_or(&text);
         let mut message: Value =
             serde_json::from_str(last).unwrap_or_else(|_| panic!("not JSON: {text}"));
         let error = message["error"].take();

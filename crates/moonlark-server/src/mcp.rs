@@ -49,7 +49,7 @@ use tokio_util::sync::CancellationToken;
 use crate::VERSION;
 use answer::{asks, of_request, of_tool, refusal};
 use call::Callee;
-use caller::{Sequel, is_modern};
+use caller::{Sequel, Session, is_modern};
 use changes::Watched;
 use notify::Wants;
 use sessions::Sessions;
@@ -80,8 +80,7 @@ pub(crate) struct Mcp {
     level: Arc<Mutex<LoggingLevel>>,
     /// The resources that an old client watches.
     watched: Arc<Watched>,
-    /// Tells clients apart, as far as there are connections.
-    owner: u64,
+    session: Arc<Session>,
     /// The client will ask nothing more.
     pub(crate) gone: CancellationToken,
 }
@@ -94,7 +93,7 @@ impl Mcp {
             listing: Arc::default(),
             level: Arc::new(Mutex::new(LoggingLevel::Info)),
             watched: Arc::default(),
-            owner: OWNERS.fetch_add(1, Ordering::Relaxed),
+            session: Arc::new(Session::new(OWNERS.fetch_add(1, Ordering::Relaxed))),
             gone: CancellationToken::new(),
         }
     }
@@ -136,7 +135,7 @@ impl Mcp {
         context: RequestContext<RoleServer>,
     ) -> Result<Answer, Problem> {
         let wants = self.wants(&context);
-        call::call(&self.gateway, callee, args, sequel, context, wants, self.owner).await
+        call::call(&self.gateway, callee, args, sequel, context, wants, &self.session).await
     }
 
     /// Pass a request on to the source it is for.

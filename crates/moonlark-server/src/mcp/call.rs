@@ -21,7 +21,7 @@ use rmcp::service::RequestContext;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::caller::{Asked, McpClient, Sequel, answers, is_modern};
+use super::caller::{Asked, McpClient, Sequel, Session, answers, is_modern};
 use super::notify::{Wants, notify};
 use super::parked::{self, Parked};
 
@@ -49,18 +49,18 @@ pub(crate) async fn call(
     sequel: Sequel,
     context: RequestContext<RoleServer>,
     wants: Wants,
-    owner: u64,
+    session: &Arc<Session>,
 ) -> Result<Answer> {
+    let context = Arc::new(context);
     if let Some(id) = sequel.state.as_deref().and_then(parked::id_of) {
-        let request = fingerprint(&callee, &args);
+        let request = Request::of(&callee, &args);
         let mut conversation = parked::take(id, &request)?;
         conversation.answer(sequel.responses.unwrap_or_default());
-        return conversation.go_on(context, wants, request).await;
+        return conversation.go_on(&context, wants, Some(request)).await;
     }
     let caller = Caller { surface: "mcp", client: context.client_info().map(|client| client.name) };
-    let request = || fingerprint(&callee, &args);
-    let request = if is_modern(&context) { request() } else { String::new() };
-    let (client, questions) = McpClient::new(context.clone(), owner, sequel, wants.level);
+    let request = is_modern(&context).then(|| Request::of(&callee, &args));
+    let (client, questions) = McpClient::new(context.clone(), session.clone(), sequel, wants.level);
     // Bounded by the limits on log output and by the thinning of progress.
     let (sender, events) = mpsc::unbounded_channel();
     let listen: Option<Events> = (!wants.is_nothing()).then(|| {
@@ -77,21 +77,22 @@ pub(crate) async fn call(
         }
     });
     let conversation = Conversation { running, events, questions, open: Vec::new(), asked: 0 };
-    conversation.go_on(context, wants, request).await
+    conversation.go_on(&context, wants, request).await
 }
 
 impl Conversation {
     async fn go_on(
         mut self,
-        context: RequestContext<RoleServer>,
+        context: &RequestContext<RoleServer>,
         wants: Wants,
-        request: String,
+        request: Option<Request>,
     ) -> Result<Answer> {
-        let modern = is_modern(&context);
         let peer = &context.peer;
         let mut asking = FuturesUnordered::new();
         let ended = loop {
-            if modern && !self.open.is_empty() {
+            if !self.open.is_empty()
+                && let Some(request) = &request
+            {
                 // What is asked in the same moment is asked together.
                 tokio::task::yield_now().await;
                 if let Some(ended) = futures::FutureExt::now_or_never(&mut self.running) {
@@ -101,15 +102,17 @@ impl Conversation {
                 while let Ok(event) = self.events.try_recv() {
                     notify(peer, event, &wants).await;
                 }
+                let request = request.clone();
                 return Ok(self.put_aside(request));
             }
             tokio::select! {
                 biased;
                 Some(event) = self.events.recv() => notify(peer, event, &wants).await,
                 ended = &mut self.running => break ended,
-                Some(asked) = self.questions.recv() => match modern {
-                    true => self.note(asked),
-                    false => asking.push(ask(peer.clone(), asked)),
+                // A modern client says what would be repeated to go on.
+                Some(asked) = self.questions.recv() => match request {
+                    Some(_) => self.note(asked),
+                    None => asking.push(ask(peer.clone(), asked)),
                 },
                 Some(()) = asking.next() => {}
                 // Dropping the call stops everything it started.
@@ -121,6 +124,11 @@ impl Conversation {
         // What was said in the last moment still comes before the answer.
         while let Ok(event) = self.events.try_recv() {
             notify(peer, event, &wants).await;
+        }
+        // A server that does not say for which call it asks may have meant
+        // another of this client's.
+        if request.is_none() && !(asking.is_empty() && self.questions.is_empty()) {
+            tokio::spawn(see_through(asking, self.questions, peer.clone()));
         }
         ended
     }
@@ -152,7 +160,7 @@ impl Conversation {
         }
     }
 
-    fn put_aside(self, request: String) -> Answer {
+    fn put_aside(self, request: Request) -> Answer {
         let requests: serde_json::Map<String, serde_json::Value> = self
             .open
             .iter()
@@ -175,12 +183,37 @@ impl Conversation {
 }
 
 /// What a later request must repeat to go on with this one.
-fn fingerprint(callee: &Callee, args: &Value) -> String {
-    let name = match callee {
-        Callee::Named(name) => name,
-        Callee::Door(tool) => &tool.name,
-    };
-    format!("{name} {}", args.to_json_lossy())
+#[derive(Clone, PartialEq)]
+pub(crate) struct Request {
+    name: String,
+    args: Value,
+}
+
+impl Request {
+    fn of(callee: &Callee, args: &Value) -> Self {
+        let name = match callee {
+            Callee::Named(name) => name.clone(),
+            Callee::Door(tool) => tool.name.clone(),
+        };
+        Self { name, args: args.clone() }
+    }
+}
+
+/// Ask what is still to be asked, until nobody waits for an answer any more.
+async fn see_through<F: Future<Output = ()>>(
+    mut asking: FuturesUnordered<F>,
+    mut questions: mpsc::UnboundedReceiver<Asked>,
+    peer: rmcp::Peer<RoleServer>,
+) {
+    let mut late = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            Some(asked) = questions.recv() => late.push(ask(peer.clone(), asked)),
+            Some(()) = asking.next() => {}
+            Some(()) = late.next() => {}
+            else => return,
+        }
+    }
 }
 
 async fn ask(peer: rmcp::Peer<RoleServer>, Asked { question, mut answer }: Asked) {

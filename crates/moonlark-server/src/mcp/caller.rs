@@ -5,7 +5,7 @@
     reason = "old clients still get log messages; the SDK marks them for removal"
 )]
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use moonlark_core::client::{Client, Question};
 use moonlark_core::problem::Refusal;
@@ -31,36 +31,52 @@ pub(crate) struct Sequel {
     pub(crate) responses: Option<InputResponses>,
 }
 
+/// What is the same for all requests of one client.
+#[derive(Default)]
+pub(crate) struct Session {
+    /// Tells clients apart, as far as there are connections.
+    pub(crate) owner: u64,
+    /// What an old client said at the beginning.
+    capabilities: OnceLock<Value>,
+    info: OnceLock<Value>,
+}
+
+impl Session {
+    pub(crate) fn new(owner: u64) -> Self {
+        Self { owner, ..Self::default() }
+    }
+}
+
 pub(crate) struct McpClient {
-    context: RequestContext<RoleServer>,
-    owner: u64,
+    context: Arc<RequestContext<RoleServer>>,
+    session: Arc<Session>,
     sequel: Sequel,
     /// The log messages it wants.
     level: Option<LoggingLevel>,
     questions: mpsc::UnboundedSender<Asked>,
     envelope: OnceLock<Object>,
-    capabilities: OnceLock<Json>,
 }
 
 impl McpClient {
     pub(crate) fn new(
-        context: RequestContext<RoleServer>,
-        owner: u64,
+        context: Arc<RequestContext<RoleServer>>,
+        session: Arc<Session>,
         sequel: Sequel,
         level: Option<LoggingLevel>,
     ) -> (Self, mpsc::UnboundedReceiver<Asked>) {
         // Bounded by how many calls may be in flight: each waits for its answer.
         let (questions, asked) = mpsc::unbounded_channel();
         let envelope = OnceLock::new();
-        let capabilities = OnceLock::new();
-        (Self { context, owner, sequel, level, questions, envelope, capabilities }, asked)
+        (Self { context, session, sequel, level, questions, envelope }, asked)
     }
 
-    fn capabilities(&self) -> &Json {
-        self.capabilities.get_or_init(|| {
-            let declared = self.context.client_capabilities();
-            declared.and_then(|it| serde_json::to_value(it).ok()).unwrap_or_else(|| json!({}))
-        })
+    fn capabilities(&self) -> Option<&Value> {
+        self.envelope().get("capabilities")
+    }
+
+    /// What the request says itself, under this key.
+    fn said(&self, key: &str) -> Option<Value> {
+        self.context.meta.0.0.get(key).cloned().and_then(|it| Value::from_json(it).ok())
     }
 
     /// The answer that came with the request: a client may know by its name what
@@ -87,7 +103,7 @@ pub(crate) fn answers(method: &str, response: &Json) -> bool {
 
 impl Client for McpClient {
     fn can(&self, question: &Question) -> bool {
-        let declared = self.capabilities();
+        let Some(declared) = self.capabilities() else { return false };
         let mode = question.params.get("mode").and_then(Value::as_str);
         match question.method.as_str() {
             "elicitation/create" => declared.get("elicitation").is_some_and(|it| match mode {
@@ -134,29 +150,57 @@ impl Client for McpClient {
 
     fn envelope(&self) -> &Object {
         self.envelope.get_or_init(|| {
-            let mut envelope = json!({
-                "modern": is_modern(&self.context),
-                "meta": self.context.meta,
-                "capabilities": self.capabilities(),
-                "info": self.context.client_info(),
-                "logLevel": self.level,
-            });
+            let context = &self.context;
+            let mut envelope = Object::new();
+            let mut set = |key: &str, value: Value| envelope.insert(key.to_owned(), value);
+            set("modern", is_modern(context).into());
+            let rest = context.meta.0.0.iter().filter(|(key, _)| !key.starts_with(RESERVED));
+            let rest = rest.map(|(key, value)| (key.clone(), value.clone()));
+            set("meta", value(Json::Object(rest.collect())));
+            let session = &self.session;
+            let first = |what: &OnceLock<Value>, say: &dyn Fn() -> Json| {
+                what.get_or_init(|| value(say())).clone()
+            };
+            set(
+                "capabilities",
+                self.said(CAPABILITIES).unwrap_or_else(|| {
+                    first(&session.capabilities, &|| match context.client_capabilities() {
+                        Some(declared) => json!(declared),
+                        None => json!({}),
+                    })
+                }),
+            );
+            set(
+                "info",
+                self.said(INFO)
+                    .unwrap_or_else(|| first(&session.info, &|| json!(context.client_info()))),
+            );
+            if let Some(level) = self.level {
+                set("logLevel", value(json!(level)));
+            }
             if let Some(state) = &self.sequel.state {
-                envelope["requestState"] = state.as_str().into();
+                set("requestState", state.as_str().into());
             }
             if let Some(responses) = &self.sequel.responses {
-                envelope["inputResponses"] = json!(responses);
+                set("inputResponses", value(json!(responses)));
             }
-            match Value::from_json(envelope) {
-                Ok(Value::Object(envelope)) => envelope,
-                _ => Object::new(),
-            }
+            envelope
         })
     }
 
     fn owner(&self) -> u64 {
-        self.owner
+        self.session.owner
     }
+}
+
+/// What the protocol keeps for itself in `_meta`.
+const RESERVED: &str = "io.modelcontextprotocol/";
+const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+const INFO: &str = "io.modelcontextprotocol/clientInfo";
+
+/// What a client sent was of bounded depth already.
+fn value(json: Json) -> Value {
+    Value::from_json(json).unwrap_or_default()
 }
 
 /// Whether the request stands by itself, as under 2026-07-28.

@@ -13,7 +13,7 @@ use moonlark_core::{Problem, Result, Value};
 use parking_lot::Mutex;
 use rmcp::model::ErrorCode;
 
-use super::call::Conversation;
+use super::call::{Conversation, Request};
 
 /// How long a client may take to come back.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -24,7 +24,7 @@ const MARK: &str = "moonlark:";
 
 pub(crate) struct Parked {
     pub(crate) conversation: Conversation,
-    pub(crate) request: String,
+    pub(crate) request: Request,
 }
 
 type Table = HashMap<String, (u64, Parked)>;
@@ -63,9 +63,9 @@ pub(crate) fn put(parked: Parked) -> String {
 }
 
 /// The call, for whoever repeats its request.
-pub(crate) fn take(id: &str, request: &str) -> Result<Conversation> {
+pub(crate) fn take(id: &str, request: &Request) -> Result<Conversation> {
     let mut parked = PARKED.lock();
-    let same = parked.1.get(id).is_some_and(|(_, parked)| parked.request == request);
+    let same = parked.1.get(id).is_some_and(|(_, parked)| parked.request == *request);
     match parked.1.remove(id).filter(|_| same) {
         Some((_, parked)) => Ok(parked.conversation),
         None => Err(unknown()),
