@@ -13,7 +13,7 @@ fn project(tool: &str, more: &str) -> Project {
         ("inner/tools/hello.lua", tool),
         (
             "inner/moonlark.toml",
-            "[tools.script.hello]\npath = 'tools/hello.lua'\nallow = ['env:*']\n",
+            "[tools.script.hello]\npath = 'tools/hello.lua'\nallow = ['env:OUTER_SECRET', 'env:OWN', 'env:HOME']\n",
         ),
     ]);
     project.write("moonlark.toml", &config(more));
