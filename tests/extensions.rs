@@ -386,7 +386,7 @@ fn a_call_that_is_given_up_leaves_no_process_behind() {
     let spin = "def spin(params):\n    for _ in range(2000000000):\n        for _ in range(2000000000):\n            pass\n\ndef describe_extension():\n    return Extension(name = 'spin', tools = [Tool(name = 'spin', handler = spin), Tool(name = 'calm', handler = lambda params: 1)])\n";
     let project = Project::new(&[
         ("extensions/spin.star", spin),
-        ("moonlark.toml", "[extensions.script.spin]\ntimeout = 0.3\n"),
+        ("moonlark.toml", "[extensions.script.spin]\ntimeout = 2\n"),
     ]);
     let mut server = project.serve();
     for _ in 0..3 {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use moonlark_core::offers::{Offers, of_prompt, of_uri};
+use moonlark_core::problem::cut;
 use moonlark_core::{Catalog, Value};
 use rmcp::model::{ErrorData, Reference, ServerCapabilities};
 use serde_json::{Map, Value as Json, json};
@@ -36,7 +37,8 @@ pub(super) fn instructions(catalog: &Catalog) -> String {
     );
     for offers in catalog.offers() {
         if let Some(theirs) = &offers.instructions {
-            text.push_str(&format!("\n\n{}: {theirs}", offers.source.name));
+            // They go into every agent's context.
+            text.push_str(&format!("\n\n{}: {}", offers.source.name, cut(theirs)));
         }
     }
     text

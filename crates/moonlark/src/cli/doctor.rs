@@ -73,6 +73,7 @@ async fn look(global: &Global) -> Result<Vec<Finding>, Failure> {
         _ if tools == 0 && upstreams.health.is_empty() => {
             Err(Problem::bad_script("no script works").hint("mend what is below"))
         }
+        _ if tools == 0 => Ok("none of scripts".to_owned()),
         _ => Ok(format!("{} from {}", counted(tools, "tool"), counted(scripts.len(), "script"))),
     };
     findings.push(Finding { what: "tools", outcome });

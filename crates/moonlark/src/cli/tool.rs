@@ -127,6 +127,7 @@ async fn list(global: &Global) -> Done {
             .iter()
             .map(|tool| {
                 let first = tool.description.lines().next().unwrap_or_default();
+                let first = moonlark_core::value::shorten(first);
                 format!("  {:<width$} {first}", tool.name).trim_end().to_owned()
             })
             .collect();
