@@ -6,6 +6,7 @@
 //! |---|---|
 //! | first line is a comment with a file name | written to that file |
 //! | `lua`, `luau` with `tool = {` | loaded as a script |
+//! | `luau` in a file of `scripts/` | an agent script, which a command of the page must run |
 //! | other `lua`, `luau` | loaded inside a tool; lines with `-->` are run and compared |
 //! | `toml` | checked as a configuration |
 //! | `sh`, `console` | commands of `moonlark` and `curl` are run, output is compared |
@@ -95,6 +96,8 @@ struct Page {
     blocks: Vec<Block>,
     project: Project,
     variables: BTreeSet<String>,
+    /// All commands, to see what they name.
+    commands: String,
     server: Option<Server>,
 }
 
@@ -102,7 +105,10 @@ impl Page {
     fn open(path: &str) -> Page {
         let blocks = blocks(&std::fs::read_to_string(repo().join(path)).unwrap());
         let variables = blocks.iter().flat_map(Block::variables).map(str::to_owned).collect();
-        Page { path: path.to_owned(), blocks, project: Project::new(&[]), variables, server: None }
+        let consoles = blocks.iter().filter(|block| block.language == "console");
+        let commands = consoles.map(|block| block.text.as_str()).collect();
+        let (path, project) = (path.to_owned(), Project::new(&[]));
+        Page { path, blocks, project, variables, commands, server: None }
     }
 
     /// What is wrong with the page.
@@ -131,6 +137,12 @@ impl Page {
 
     fn lua(&self, block: &Block) -> Result<(), String> {
         assert!(block.is_lua());
+        if let Some(file) = block.file().filter(|file| file.starts_with("scripts/")) {
+            return match self.commands.contains(file) {
+                true => Ok(()),
+                false => Err(format!("no command of the page runs {file}")),
+            };
+        }
         let file = match block.file() {
             Some(file) => file.to_owned(),
             None => {

@@ -215,6 +215,9 @@ Find orders of a customer, newest first
   Luau      context.call("find_orders", args: { customer: string, limit: number? }) -> { orders: {any} }
   Starlark  context.call("find_orders", args: dict[str, Any]) -> dict[str, Any]
 
+In agent scripts:
+  function sdk.tools.find_orders(args: { customer: string, limit: number? }): { orders: {any} }
+
 From tools/orders.lua, version 1.2.0; it changes nothing and reaches systems outside.
 
 Grant, for a script that calls it: tool:find_orders

@@ -1,16 +1,15 @@
 //! Commands that scripts run: who may, what they see, and that none is left.
 
-use std::ffi::CString;
 use std::io::{Read, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::harness::{PATIENCE, Project, Server};
+use crate::processes::{fifo, is_dead, marked, signal, status, wait_for_death};
 
 /// Runs what it is told to, of what its author declares.
 const RUN: &str = r#"
@@ -79,68 +78,26 @@ impl Told {
     }
 
     /// The numbers of processes it tells.
-    fn pids(&self) -> Vec<i32> {
+    fn pids(&self) -> Vec<u32> {
         let text = self.0.recv_timeout(PATIENCE).expect("a word from the command");
         pids(&text)
     }
 }
 
-fn fifo(path: &Path) {
-    let name = CString::new(path.as_os_str().as_bytes()).unwrap();
-    // SAFETY: the name is a string that ends, and lives as long as the call.
-    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-}
-
-fn pids(text: &str) -> Vec<i32> {
-    let pids: Vec<i32> = text.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+fn pids(text: &str) -> Vec<u32> {
+    let pids: Vec<u32> = text.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
     assert!(!pids.is_empty());
     pids
 }
 
-/// Gone, or ended and only waiting to be noticed.
-fn is_dead(pid: i32) -> bool {
-    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
-    status.rsplit(") ").next().unwrap().starts_with(['Z', 'X'])
-}
-
-/// Wait for the end of a process that is not our child.
-fn wait_for_death(pid: i32) {
-    // SAFETY: it takes two numbers.
-    let handle = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as i32;
-    if handle >= 0 {
-        let mut event = libc::pollfd { fd: handle, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one entry, which lives as long as the call; then our own handle.
-        let ready = unsafe { libc::poll(&mut event, 1, PATIENCE.as_millis() as i32) };
-        unsafe { libc::close(handle) };
-        assert_eq!(ready, 1, "{pid} lives on");
-    }
-    assert!(is_dead(pid), "{pid} lives on");
-}
-
-/// A field of `/proc/PID/status`.
-fn status(pid: i32, field: &str) -> i64 {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix(field)).unwrap();
-    line.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap()
-}
-
 /// The server's own number: a command's supervisor is its child.
-fn server_pid(server: &Server) -> i32 {
+fn server_pid(server: &Server) -> u32 {
     let result =
         sh(server, "while read -r line; do echo \"$line\"; done < /proc/$PPID/status", json!({}))
             .unwrap();
     let text = result["stdout"].as_str().unwrap().to_owned();
     let line = text.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap();
     line.trim().parse().unwrap()
-}
-
-/// Processes whose environment holds `mark`.
-fn marked(mark: &str) -> Vec<PathBuf> {
-    let holds = |path: &PathBuf| {
-        std::fs::read(path.join("environ"))
-            .is_ok_and(|environ| String::from_utf8_lossy(&environ).contains(mark))
-    };
-    std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path()).filter(holds).collect()
 }
 
 fn executable(path: &Path, text: &str) {
@@ -426,7 +383,7 @@ fn a_process_that_keeps_forking_away_is_caught() {
     let hops = format!("for i in 1 2 3 4; do sh '{}'; done; sleep 1000", hop.display());
     let ended = sh(&server, &hops, opts).unwrap_err();
     assert!(ended.contains("sh did not end within 1 second"), "{ended}");
-    assert_eq!(marked(&mark), Vec::<PathBuf>::new());
+    assert_eq!(marked(&mark), Vec::<u32>::new());
     let count = std::fs::metadata(project.path("hop.sh.count")).unwrap().len();
     assert!(count > 20, "{count} hops only");
 }
@@ -454,7 +411,7 @@ fn the_calls_deadline_ends_commands() {
 
 /// Begin a call that does not end by itself; the numbers of its processes, and
 /// the connection that asked.
-fn begin(project: &Project, server: &Server) -> (Vec<i32>, std::net::TcpStream) {
+fn begin(project: &Project, server: &Server) -> (Vec<u32>, std::net::TcpStream) {
     let told = Told::new(&project.path("told"));
     let script = format!(
         "{}; echo $PPID $$ $pid > '{}'; sleep 1000",
@@ -504,8 +461,7 @@ fn a_killed_moonlark_leaves_no_process() {
     let (pids, _stream) = begin(&project, &server);
     assert_eq!(pids.len(), 3);
     assert!(!pids.iter().copied().any(is_dead));
-    // SAFETY: two numbers, and the process is our own server.
-    assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
+    signal(pid, libc::SIGKILL);
     pids.into_iter().for_each(wait_for_death);
     assert!(!project.path("late").exists());
 }
@@ -518,7 +474,7 @@ fn a_supervisor_holds_nothing_of_moonlark_and_is_small() {
     assert!(unsafe { libc::dup(2) } > 2);
     let server = project.serve();
     let (pids, _stream) = begin(&project, &server);
-    let open = |pid: i32| -> Vec<String> {
+    let open = |pid: u32| -> Vec<String> {
         let mut all: Vec<String> = std::fs::read_dir(format!("/proc/{pid}/fd"))
             .unwrap()
             .flatten()

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, mpsc};
@@ -217,7 +218,7 @@ impl Server {
 
     /// A modern MCP request, which needs nothing before it.
     pub fn mcp(&self, method: &str, params: Value) -> Value {
-        let name = params["name"].as_str().unwrap_or_default().to_owned();
+        let name = params["name"].as_str().or(params["uri"].as_str()).map(str::to_owned);
         let body = modern(1, method, params).to_string();
         let mut headers = vec![
             ("Content-Type", "application/json"),
@@ -225,9 +226,7 @@ impl Server {
             ("MCP-Protocol-Version", "2026-07-28"),
             ("Mcp-Method", method),
         ];
-        if !name.is_empty() {
-            headers.push(("Mcp-Name", &name));
-        }
+        headers.extend(name.as_deref().map(|name| ("Mcp-Name", name)));
         let answer = self.request("POST", "/mcp", &headers, body.as_bytes());
         // A call that said something is answered as a stream of events.
         let text = String::from_utf8_lossy(&answer.body).into_owned();
@@ -244,6 +243,22 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// One story in steps, for a world that is costly to make. One that fails does
+/// not keep the others from being tried.
+pub fn go_through<W>(world: &mut W, steps: &[(&str, fn(&mut W))]) {
+    let failed: Vec<&str> = steps
+        .iter()
+        .filter(|(name, step)| {
+            let started = Instant::now();
+            let ended = catch_unwind(AssertUnwindSafe(|| step(world)));
+            println!("{name}: {:?}", started.elapsed());
+            ended.is_err()
+        })
+        .map(|(name, _)| *name)
+        .collect();
+    assert!(failed.is_empty(), "failed: {failed:#?}");
 }
 
 /// A request of protocol version 2026-07-28.

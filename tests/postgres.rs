@@ -10,7 +10,6 @@ mod values;
 
 use std::io::Write;
 use std::net::TcpStream;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -71,18 +70,7 @@ fn a_real_server_is_used_as_promised() {
         ("a restart is survived", a_restart_is_survived),
         ("tls is used and verified as asked", tls_is_used_and_verified_as_asked),
     ];
-    // One that fails does not keep the others from being tried.
-    let failed: Vec<&str> = steps
-        .iter()
-        .filter(|(name, step)| {
-            let started = Instant::now();
-            let ended = catch_unwind(AssertUnwindSafe(|| step(&mut world)));
-            println!("{name}: {:?}", started.elapsed());
-            ended.is_err()
-        })
-        .map(|(name, _)| *name)
-        .collect();
-    assert!(failed.is_empty(), "failed: {failed:#?}");
+    go_through(&mut world, steps);
 }
 
 fn project(postgres: &Postgres) -> Project {

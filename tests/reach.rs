@@ -54,7 +54,7 @@ end
 "#;
 
 /// Every name that any Lua or Luau has had as a global, and ours.
-const NAMES: [&str; 62] = [
+const NAMES: [&str; 63] = [
     "assert",
     "bit32",
     "buffer",
@@ -90,6 +90,7 @@ const NAMES: [&str; 62] = [
     "rawset",
     "require",
     "script",
+    "sdk",
     "select",
     "setfenv",
     "setmetatable",

@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
+mod agent_scripts_cli;
 #[cfg(target_os = "linux")]
 mod asking;
 mod bad_input;
 mod clients;
+#[cfg(target_os = "linux")]
+mod code_mode;
 #[cfg(unix)]
 mod conformance;
 #[cfg(unix)]
@@ -26,14 +29,19 @@ mod hostile_starlark;
 #[cfg(target_os = "linux")]
 mod import;
 mod jira;
+#[cfg(target_os = "linux")]
+mod learned;
 #[cfg(unix)]
 mod postgres;
+#[cfg(target_os = "linux")]
+mod processes;
 mod reach;
 mod reload;
 mod script_tests;
 #[cfg(target_os = "linux")]
 mod sqlite;
 mod surfaces;
+mod tokens;
 mod transcripts;
 #[cfg(target_os = "linux")]
 mod upstream_faults;

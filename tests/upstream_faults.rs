@@ -7,8 +7,8 @@
 mod calls;
 mod endings;
 mod http;
+mod late;
 mod listing;
 mod opening;
-mod processes;
 mod raw;
 mod world;

@@ -23,7 +23,7 @@ fn project(tool: &str, more: &str) -> Project {
 fn config(more: &str) -> String {
     let binary = binary();
     format!(
-        "[mcp_servers.inner]\ncommand = {:?}\nargs = ['stdio', '--config', 'inner/moonlark.toml']\n{more}",
+        "[mcp_servers.inner]\nexpose = 'direct'\ncommand = {:?}\nargs = ['stdio', '--config', 'inner/moonlark.toml']\n{more}",
         binary.display().to_string()
     )
 }

@@ -11,20 +11,20 @@ mod direct;
 #[path = "upstreams/requests.rs"]
 mod requests;
 #[path = "upstreams/servers.rs"]
-mod servers;
+pub mod servers;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, Project, Server, modern, repo};
+use crate::harness::{PATIENCE, Project, Server, go_through, repo};
 use crate::postgres::server::{PASSWORD, Postgres};
+use crate::processes::{marked, signal};
 use direct::Direct;
 use requests::Asked;
 use servers::{Running, Upstream, Way};
@@ -80,18 +80,7 @@ fn real_servers_are_behind_moonlark_as_they_are_alone() {
         ("a cancelled call is cancelled there", a_cancelled_call_is_cancelled_there),
         ("no process is left", no_process_is_left),
     ];
-    // One that fails does not keep the others from being tried.
-    let failed: Vec<&str> = steps
-        .iter()
-        .filter(|(name, step)| {
-            let started = Instant::now();
-            let ended = catch_unwind(AssertUnwindSafe(|| step(&mut world)));
-            println!("{name}: {:?}", started.elapsed());
-            ended.is_err()
-        })
-        .map(|(name, _)| *name)
-        .collect();
-    assert!(failed.is_empty(), "failed: {failed:#?}");
+    go_through(&mut world, steps);
 }
 
 impl World {
@@ -137,28 +126,13 @@ impl World {
 
     /// The result of a request of 2026-07-28, or the error.
     fn ask(&self, method: &str, params: Value) -> Result<Value, Value> {
-        let name = params["name"].as_str().or(params["uri"].as_str()).map(str::to_owned);
-        let body = modern(1, method, params).to_string();
-        let mut headers = vec![
-            ("Content-Type", "application/json"),
-            ("Accept", "application/json, text/event-stream"),
-            ("MCP-Protocol-Version", "2026-07-28"),
-            ("Mcp-Method", method),
-        ];
-        headers.extend(name.as_deref().map(|name| ("Mcp-Name", name)));
-        let answer = self.moonlark.request("POST", "/mcp", &headers, body.as_bytes());
-        let text = answer.text();
-        // A call that said something is answered as a stream of events.
-        let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
-        let last = data.rev().find(|data| data.contains("\"id\":1")).unwrap_or(&text);
-        let mut message: Value =
-            serde_json::from_str(last).unwrap_or_else(|_| panic!("not JSON: {text}"));
+        let mut message = self.moonlark.mcp(method, params);
         let error = message["error"].take();
         if !error.is_null() {
             return Err(error);
         }
         // Whatever the server behind it speaks.
-        assert_eq!(message["result"]["resultType"], "complete", "{method}: {text}");
+        assert_eq!(message["result"]["resultType"], "complete", "{method}: {message}");
         Ok(message["result"].take())
     }
 
@@ -297,15 +271,15 @@ fn a_cancelled_call_is_cancelled_there(world: &mut World) {
 
 fn no_process_is_left(world: &mut World) {
     let stdio = world.upstreams.iter().filter(|upstream| upstream.way == Way::Stdio).count();
-    assert!(marked(&world.mark).len() >= stdio, "{:?}", marked(&world.mark));
-    // SAFETY: the process is our child and was not waited for.
-    unsafe { libc::kill(world.moonlark.pid() as i32, libc::SIGTERM) };
+    let mark = format!("{}={}\0", servers::MARK, world.mark);
+    assert!(marked(&mark).len() >= stdio, "{:?}", marked(&mark));
+    signal(world.moonlark.pid(), libc::SIGTERM);
     let started = Instant::now();
     while world.moonlark.is_alive() {
         assert!(started.elapsed() < PATIENCE, "it does not end");
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert_eq!(marked(&world.mark), Vec::<PathBuf>::new());
+    assert_eq!(marked(&mark), Vec::<u32>::new());
 }
 
 /// Ask through Moonlark what was asked directly.
@@ -427,7 +401,7 @@ fn by(items: &[Value], key: &str) -> BTreeMap<String, Value> {
 }
 
 /// The files that the servers work on, the same every time.
-fn make_files(data: &Path) {
+pub fn make_files(data: &Path) {
     for folder in ["files", "home", "repo"] {
         std::fs::create_dir_all(data.join(folder)).unwrap();
     }
@@ -472,14 +446,4 @@ fn web_page() -> String {
         }
     });
     format!("http://{address}/")
-}
-
-/// Processes that belong to the test.
-fn marked(mark: &str) -> Vec<PathBuf> {
-    let wanted = format!("{}={mark}\0", servers::MARK);
-    let holds = |path: &PathBuf| {
-        std::fs::read(path.join("environ"))
-            .is_ok_and(|environ| String::from_utf8_lossy(&environ).contains(&wanted))
-    };
-    std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path()).filter(holds).collect()
 }

@@ -11,31 +11,10 @@
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
-target=$here/../../target/conformance
+. "$here/../install-lib.sh"
 
-fail() {
-    echo "tests/conformance/install.sh: $1" >&2
-    exit 1
-}
-
-# What the installation depends on: the pins, and the platform.
-wanted=$({
-    uname -sm
-    cat "$here/install.sh" "$here/package.json" "$here/package-lock.json"
-} | cksum)
-
-if [ "$(cat "$target/stamp" 2>/dev/null)" = "$wanted" ]; then
-    exit 0
-fi
-if [ "${1-}" = --check ]; then
-    fail "the conformance suite is missing or outdated in target/conformance; run tests/conformance/install.sh"
-fi
-
-command -v npm >/dev/null || fail "npm is not installed; it comes with node"
-
-rm -rf "$target"
-mkdir -p "$target"
-cp "$here/package.json" "$here/package-lock.json" "$target/"
-(cd "$target" && npm ci --ignore-scripts --engine-strict=false --no-audit --no-fund --loglevel=error)
+begin "${1-}" "the official conformance suite" "$(uname -sm)" package.json package-lock.json
+clear_target
+npm_packages --engine-strict=false
 [ -x "$target/node_modules/.bin/node" ] || fail "there is no package of node for $(uname -sm)"
-echo "$wanted" >"$target/stamp"
+finish

@@ -20,6 +20,7 @@ pub const FAULTS: &[&str] = &[
     "garbage",
     "half",
     "huge",
+    "late",
     "text_id",
     "unended",
     "wrong_id",
@@ -130,6 +131,11 @@ async fn misbehave(line: &Line, fault: &str, right: Value, args: &Value) -> io::
         "flood" => {
             flood(line, args)?;
             line.send(&right)
+        }
+        // When the call is over, and so in nobody's.
+        "late" => {
+            line.send(&right)?;
+            line.send(&json!({"jsonrpc": "2.0", "method": "notifications/message", "params": args}))
         }
         "asks" => {
             asks(line, args).await?;

@@ -4,8 +4,8 @@ use std::sync::Barrier;
 
 use serde_json::json;
 
-use super::processes::{eventually, is_dead};
 use super::world::{Outcome, Way, World, lost, lost_with};
+use crate::processes::{eventually, is_dead};
 
 /// Hundred megabytes are never held, whatever a debug build wastes beside.
 const HUGE: i64 = 200_000;

@@ -3,8 +3,8 @@
 
 use serde_json::json;
 
-use super::processes::signal;
 use super::world::World;
+use crate::processes::signal;
 
 /// A world whose upstream runs. `moonlark` itself, the two supervisors and the
 /// healthy neighbour are there besides; `own` is what the upstream adds.

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::processes::signal;
 use super::world::{Way, World, not_there};
+use crate::processes::signal;
 
 /// A server that never gets ready: `GET /sources` says why, and so does a call.
 fn check_failing(mode: &str, expected: &str) {

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use super::processes::{eventually, fifo, marked, open_files, signal, status};
 use crate::harness::{Project, Server};
+use crate::processes::{eventually, fifo, marked, open_files, signal, status};
 
 const LOCAL: &str = r#"
 tool = { name = "local", description = "Nobody's upstream" }
@@ -89,7 +89,7 @@ impl World {
         let good =
             format!("command = {program:?}\nargs = [\"healthy\"]\nenv = {}", table(&env[..1]));
         let without = format!("[mcp_servers.good]\n{good}\n");
-        let with = format!("[mcp_servers.bad]\n{bad}\n{more}\n\n{without}");
+        let with = format!("[mcp_servers.bad]\nexpose = \"direct\"\n{bad}\n{more}\n\n{without}");
         project.write("moonlark.toml", &with);
         let server = project.serve();
         let mut world = World { project, server, mark, without, open: 0, remote, site, names };

@@ -164,16 +164,20 @@ class Interaction:
         equal(reports, [(1, 3), (2, 3), (3, 3)])
 
     async def logging(self):
-        """It says something when it is switched on; then it is switched off again."""
+        """It says something when it is switched on, and every five seconds until it is
+        switched off. An old client hears that at any time, a modern one only in the
+        course of a request that asks for it: one that is sure to last long enough."""
         if not self.modern:
             await self.client.set_logging_level("debug")
         drain(self.logs)
-        meta = LOG_LEVEL if self.modern else None
-        await self.call("toggle-simulated-logging", {}, meta=meta)
+        await self.call("toggle-simulated-logging", {})
+        if self.modern:
+            arguments = {"duration": 11, "steps": 2}
+            await self.call("trigger-long-running-operation", arguments, meta=LOG_LEVEL)
         said = ""
         while "level" not in said:
             said = str((await self.logs.get()).data)
-        await self.call("toggle-simulated-logging", {}, meta=meta)
+        await self.call("toggle-simulated-logging", {})
 
     async def resource_updates(self):
         uri = self.resource + DOCUMENT

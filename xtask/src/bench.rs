@@ -13,17 +13,26 @@ pub mod floor_axum;
 pub mod floor_rmcp;
 mod http;
 mod machine;
+mod plain_bm25;
 mod process;
 mod report;
+mod retrieval;
 mod rounds;
+mod run;
+mod run_check;
+mod run_path;
 mod scale;
 mod scripts;
+mod search;
 mod server;
 mod stdio;
+mod tokens;
+pub mod tokens_server;
 mod upstream;
 mod upstream_load;
 pub mod upstream_pass;
 mod upstream_path;
+pub mod upstream_relay;
 mod waiting;
 
 use std::path::{Path, PathBuf};
@@ -45,11 +54,20 @@ pub enum Bench {
         #[command(flatten)]
         options: Options,
     },
-    /// A tool of an upstream server: directly, through Moonlark, through a bare rmcp gateway.
+    /// A tool of an upstream server: directly, through Moonlark, a bare rmcp gateway, a byte relay.
     Upstream {
         #[command(flatten)]
         options: Options,
     },
+    /// Agent scripts: by `execute`, beside a client that makes the same calls itself.
+    Run {
+        #[command(flatten)]
+        options: Options,
+    },
+    /// How well `search_docs` ranks, against plain BM25, and how fast.
+    Search(search::Search),
+    /// What agents read, in tokens: the raw lists of real servers, and code mode instead.
+    Tokens(tokens::Tokens),
     /// A trivial handler in Luau and in Starlark, and what loading costs.
     Engines {
         #[command(flatten)]
@@ -98,21 +116,32 @@ struct Effort {
 impl Bench {
     pub fn run(self) -> Result<()> {
         let (name, options, parts) = match &self {
+            // These two count instead of measuring against a floor.
+            Bench::Search(_) | Bench::Tokens(_) => return self.count(),
             Bench::Tools { only, options } => {
                 let wanted = |part: &Part| only.is_empty() || only.contains(part);
                 let parts = PARTS.iter().filter(|(part, _)| wanted(part)).map(|(_, run)| *run);
                 ("tools", options, parts.collect())
             }
             Bench::Upstream { options } => ("upstream", options, vec![upstream::run as Run]),
+            Bench::Run { options } => ("run", options, vec![run::run as Run]),
             Bench::Engines { options } => ("engines", options, vec![engines::run as Run]),
         };
-        if options.built { options.measure(name, parts) } else { options.build_and_run() }
+        if options.built { options.measure(name, parts) } else { Options::build_and_run() }
+    }
+
+    fn count(self) -> Result<()> {
+        match self {
+            Bench::Search(search) => search.run(),
+            Bench::Tokens(tokens) => tokens.run(),
+            _ => Ok(()),
+        }
     }
 }
 
 impl Options {
     /// Measure release builds only, whatever profile this was started in.
-    fn build_and_run(&self) -> Result<()> {
+    fn build_and_run() -> Result<()> {
         let built = Command::new(env!("CARGO"))
             .args(["build", "--release", "--package", "moonlark", "--package", "xtask"])
             .current_dir(env!("CARGO_MANIFEST_DIR"))

@@ -38,6 +38,12 @@ enum Task {
     /// What `bench` runs as a child process.
     #[command(hide = true)]
     BenchPassThrough(bench::upstream_pass::PassThrough),
+    /// What `bench` runs as a child process.
+    #[command(hide = true)]
+    BenchRelay(bench::upstream_relay::Relay),
+    /// What `bench` runs as a child process.
+    #[command(hide = true)]
+    BenchListed(bench::tokens_server::Listed),
 }
 
 fn main() -> ExitCode {
@@ -49,6 +55,8 @@ fn main() -> ExitCode {
         Task::BenchFloorAxum => bench::floor_axum::run(),
         Task::BenchFloorRmcp(floor) => floor.run(),
         Task::BenchPassThrough(pass) => pass.run(),
+        Task::BenchRelay(relay) => relay.run(),
+        Task::BenchListed(listed) => listed.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

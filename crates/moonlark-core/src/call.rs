@@ -19,6 +19,7 @@ use crate::grant::Grants;
 use crate::limits::{Limits, MAX_CALL_DEPTH, Usage};
 use crate::mock::Mocks;
 use crate::problem::{Code, Problem, Result};
+use crate::run::{Run, Step, Stepping};
 use crate::tool::{Scope, Tool};
 use crate::value::{Object, Value, shorten};
 
@@ -35,6 +36,16 @@ struct Inner {
     /// Without the time its caller was asked for something.
     deadline: Instant,
     depth: u32,
+    /// The agent's script that this is part of.
+    run: Option<Part>,
+}
+
+/// A call's place in a run.
+#[derive(Clone)]
+struct Part {
+    run: Arc<Run>,
+    /// The call of the script that this is, or is below; none for the script.
+    step: Option<usize>,
 }
 
 /// What the whole tree of calls shares.
@@ -88,6 +99,8 @@ pub enum Event {
         total: Option<f64>,
         message: Option<String>,
     },
+    /// A call of an agent's script has ended.
+    Step(Step),
 }
 
 pub type Events = Arc<dyn Fn(Event) + Send + Sync>;
@@ -140,6 +153,7 @@ impl Call {
             // Each tool sets its own; this only has to be later than any.
             deadline: Instant::now() + Duration::from_secs(24 * 3600),
             depth: 0,
+            run: None,
         }))
     }
 
@@ -161,6 +175,7 @@ impl Call {
             catalog: self.0.catalog.clone(),
             deadline: deadline.min(self.0.deadline),
             depth: self.0.depth + 1,
+            run: self.0.run.clone(),
         })))
     }
 
@@ -173,11 +188,13 @@ impl Call {
             catalog: self.0.catalog.clone(),
             // Below a surface: what it calls needs a grant.
             depth: 1,
+            run: None,
         }))
     }
 
     /// The same call on a newer snapshot.
-    pub(crate) fn with_catalog(&self, catalog: Arc<Catalog>) -> Call {
+    #[must_use]
+    pub fn with_catalog(&self, catalog: Arc<Catalog>) -> Call {
         Call(Arc::new(Inner {
             root: self.0.root.clone(),
             tool: self.0.tool.clone(),
@@ -185,7 +202,65 @@ impl Call {
             catalog,
             deadline: self.0.deadline,
             depth: self.0.depth,
+            run: self.0.run.clone(),
         }))
+    }
+
+    /// The same call with less time.
+    #[must_use]
+    pub fn within(&self, time: Duration) -> Call {
+        let deadline = Instant::now() + time - self.0.root.asked();
+        Call(Arc::new(Inner {
+            root: self.0.root.clone(),
+            tool: self.0.tool.clone(),
+            scope: self.0.scope.clone(),
+            catalog: self.0.catalog.clone(),
+            deadline: deadline.min(self.0.deadline),
+            depth: self.0.depth,
+            run: self.0.run.clone(),
+        }))
+    }
+
+    /// The same call as the script of `run`: what it calls is on record there.
+    #[must_use]
+    pub fn for_run(&self, run: Arc<Run>) -> Call {
+        self.part(Part { run, step: None })
+    }
+
+    fn part(&self, part: Part) -> Call {
+        Call(Arc::new(Inner {
+            root: self.0.root.clone(),
+            tool: self.0.tool.clone(),
+            scope: self.0.scope.clone(),
+            catalog: self.0.catalog.clone(),
+            deadline: self.0.deadline,
+            depth: self.0.depth,
+            run: Some(part),
+        }))
+    }
+
+    /// The run that this call was made by, if the script itself made it.
+    pub(crate) fn made_by_run(&self) -> Option<&Arc<Run>> {
+        self.0.run.as_ref().filter(|part| part.step.is_none()).map(|part| &part.run)
+    }
+
+    /// This call as a step of its run.
+    pub(crate) fn step(&self, stepping: &Stepping) -> Call {
+        match &self.0.run {
+            Some(part) => self.part(Part { run: part.run.clone(), step: Some(stepping.index) }),
+            None => self.clone(),
+        }
+    }
+
+    /// A step has ended: for whoever watches.
+    pub(crate) fn stepped(&self, stepping: Stepping, outcome: &'static str) {
+        let (step, overall) = stepping.end(outcome);
+        let Some(events) = &self.0.root.events else { return };
+        let message = step.tool.clone();
+        events(Event::Step(step));
+        if let Some((done, total)) = overall {
+            self.report(done, Some(total), Some(message));
+        }
     }
 
     pub fn gateway(&self) -> &Gateway {
@@ -310,6 +385,11 @@ impl Call {
         let fields = fields.map(|fields| secrets.redact(&fields).into_owned());
         let extra = fields.as_deref().map(|fields| format!(" {fields}")).unwrap_or_default();
         let tool = self.tool();
+        if let Some(part) = &self.0.run {
+            // The script's own words, or those of a tool that it called.
+            let whose = part.step.map(|_| format!("{tool}: ")).unwrap_or_default();
+            part.run.say(format!("{whose}{message}{extra}"));
+        }
         match level {
             Level::Debug => tracing::debug!(target: "script", "{tool}: {message}{extra}"),
             Level::Info => tracing::info!(target: "script", "{tool}: {message}{extra}"),
@@ -326,11 +406,32 @@ impl Call {
     /// Tell the caller how far the work is. A flood is thinned out, because
     /// only the newest report is worth anything.
     pub fn progress(&self, done: f64, total: Option<f64>, message: Option<&str>) {
+        if self.0.root.events.is_none() {
+            return;
+        }
+        // A line on a progress bar, not a way to move data past the limits.
+        let message = message.map(|text| shorten(&self.0.scope.secrets.redact(text)).into_owned());
+        match &self.0.run {
+            None => self.report(done, total, message),
+            Some(Part { run, step: None }) => {
+                run.reports_itself();
+                self.report(done, total, message);
+            }
+            // One of several: its share of the whole.
+            Some(Part { run, step: Some(step) }) => {
+                let share = total.filter(|total| *total > 0.0).map_or(0.0, |total| done / total);
+                let Some((done, total)) = run.advance(*step, share) else { return };
+                let message = message.map_or(self.tool().to_owned(), |message| {
+                    format!("{}: {message}", self.tool())
+                });
+                self.report(done, Some(total), Some(message));
+            }
+        }
+    }
+
+    fn report(&self, done: f64, total: Option<f64>, message: Option<String>) {
         let Some(events) = &self.0.root.events else { return };
         if self.0.root.progress.lock().lets_through(done, total) {
-            // A line on a progress bar, not a way to move data past the limits.
-            let message =
-                message.map(|text| shorten(&self.0.scope.secrets.redact(text)).into_owned());
             events(Event::Progress { done, total, message });
         }
     }

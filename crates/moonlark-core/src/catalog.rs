@@ -4,14 +4,15 @@
 //! somebody may be looking at.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::module::Module;
 use crate::nearest::nearest;
 use crate::offers::{Health, Offers};
 use crate::problem::{Code, Place, Problem, Result};
-use crate::tool::{Shown, SourceKind, Tool};
-use crate::value::shorten;
+use crate::sdk::Sdk;
+use crate::tool::{Expose, Shown, SourceKind, Tool};
+use crate::value::{Value, shorten};
 
 #[derive(Default)]
 pub struct Catalog {
@@ -21,6 +22,10 @@ pub struct Catalog {
     heirs: Vec<String>,
     /// What agents are shown, under the names they see.
     shown: Vec<(String, Arc<Tool>)>,
+    /// Whether agents have a use for scripts.
+    code_mode: bool,
+    /// Made when it is first asked for.
+    sdk: OnceLock<Sdk>,
     offers: Vec<Arc<Offers>>,
     /// Sources that are still connecting.
     connecting: Vec<Connecting>,
@@ -57,7 +62,6 @@ impl Catalog {
         problems: Vec<Problem>,
     ) -> Catalog {
         let mut catalog = Catalog { modules, problems, ..Catalog::default() };
-        let mut shown = HashSet::new();
         let (builtin, others): (Vec<_>, Vec<_>) =
             tools.into_iter().partition(|tool| tool.source.kind == SourceKind::Builtin);
         let mut inherited = Vec::new();
@@ -78,22 +82,69 @@ impl Catalog {
         for (name, heir) in inherited {
             catalog.by_name.entry(name).or_insert(heir);
         }
-        for tool in &catalog.tools {
-            let name = match &tool.shown {
-                Shown::ByName => tool.name.clone(),
-                Shown::As(name) => free(name, |name| {
-                    shown.contains(name)
-                        || catalog.by_name.get(name).is_some_and(|it| !Arc::ptr_eq(it, tool))
-                }),
-                Shown::Not => continue,
-            };
-            shown.insert(name.clone());
-            catalog.shown.push((name, tool.clone()));
-        }
-        for (name, tool) in &catalog.shown {
-            catalog.by_name.entry(name.clone()).or_insert_with(|| tool.clone());
-        }
+        catalog.show(replaceable);
         catalog
+    }
+
+    /// Decide what agents are shown, under which names. Where there are scripts,
+    /// a built-in with nothing behind it is not worth their context.
+    fn show(&mut self, replaceable: &[&str]) {
+        let auto = if self.is_short() { Expose::Direct } else { Expose::Code };
+        let resolved = |tool: &Tool| if tool.expose == Expose::Auto { auto } else { tool.expose };
+        self.code_mode =
+            self.tools.iter().any(|it| matches!(resolved(it), Expose::Code | Expose::Both));
+        let mut taken = HashSet::new();
+        for tool in &self.tools {
+            if !matches!(resolved(tool), Expose::Direct | Expose::Both) {
+                continue;
+            }
+            let idle = || {
+                tool.source.kind == SourceKind::Builtin && replaceable.contains(&&*tool.name)
+            };
+            let name = match &tool.shown {
+                Shown::ByName if self.code_mode && idle() => continue,
+                Shown::ByName => tool.name.clone(),
+                Shown::InCodeMode if self.code_mode => tool.name.clone(),
+                Shown::As(name) => free(name, |name| {
+                    taken.contains(name)
+                        || self.by_name.get(name).is_some_and(|it| !Arc::ptr_eq(it, tool))
+                }),
+                Shown::InCodeMode | Shown::Not => continue,
+            };
+            taken.insert(name.clone());
+            self.shown.push((name, tool.clone()));
+        }
+        for (name, tool) in &self.shown {
+            self.by_name.entry(name.clone()).or_insert_with(|| tool.clone());
+        }
+    }
+
+    /// Whether listing all tools takes less than explaining how to call them
+    /// from scripts.
+    fn is_short(&self) -> bool {
+        if self.tools.iter().all(|tool| tool.expose != Expose::Auto) {
+            return false;
+        }
+        let of = |code_mode: bool| -> usize {
+            let listed = |tool: &&Arc<Tool>| match tool.shown {
+                Shown::Not => false,
+                Shown::InCodeMode => code_mode,
+                Shown::ByName | Shown::As(_) => !code_mode && tool.expose != Expose::Hidden,
+            };
+            self.tools.iter().filter(listed).map(|tool| listed_size(tool)).sum()
+        };
+        of(false) < of(true)
+    }
+
+    /// Whether agents have a use for scripts: something that is only, or also,
+    /// to be called from there.
+    pub fn code_mode(&self) -> bool {
+        self.code_mode
+    }
+
+    /// The tools as scripts see them.
+    pub fn sdk(&self) -> &Sdk {
+        self.sdk.get_or_init(|| Sdk::new(&self.tools))
     }
 
     /// With what the sources offer beside tools, and those that have yet to say.
@@ -156,13 +207,21 @@ impl Catalog {
     }
 
     /// Whether every script may call it: a built-in, or what stands in for one.
+    /// Not those that run scripts, which may do more than the one that calls.
     pub(crate) fn is_common(&self, tool: &Tool) -> bool {
-        tool.source.kind == SourceKind::Builtin || self.heirs.contains(&tool.name)
+        let builtin = tool.source.kind == SourceKind::Builtin && tool.shown != Shown::InCodeMode;
+        builtin || self.heirs.contains(&tool.name)
     }
 
     /// All tools, built-ins first, then by source.
     pub fn tools(&self) -> &[Arc<Tool>] {
         &self.tools
+    }
+
+    /// The same without what is there for agents that have no use for it.
+    pub fn listed(&self) -> impl Iterator<Item = &Arc<Tool>> {
+        let listed = |tool: &&Arc<Tool>| tool.shown != Shown::InCodeMode || self.code_mode;
+        self.tools.iter().filter(listed)
     }
 
     /// The tools that agents are shown, under the names they see.
@@ -220,6 +279,17 @@ impl Catalog {
 
     fn free_name(&self, name: &str) -> String {
         free(name, |name| self.by_name.contains_key(name))
+    }
+}
+
+/// About how many bytes a tool takes in a list.
+fn listed_size(tool: &Tool) -> usize {
+    match &tool.definition {
+        Some(definition) => Value::Object(definition.as_ref().clone()).to_json_lossy().to_string().len(),
+        None => {
+            let schema = serde_json::to_string(&**tool.input.json()).map_or(0, |text| text.len());
+            tool.name.len() + tool.description.len() + schema + 40
+        }
     }
 }
 

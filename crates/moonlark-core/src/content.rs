@@ -38,7 +38,7 @@ const KINDS: [(&str, &[&str]); 5] = [
 impl Answer {
     /// Recognise content in what a script returned. Content that says it is an
     /// error is the tool's own Problem.
-    pub(crate) fn of(value: Value) -> Result<Answer> {
+    pub fn of(value: Value) -> Result<Answer> {
         let Value::Object(mut fields) = value else { return Ok(Answer::Value(value)) };
         if !is_content(&fields) {
             return Ok(Answer::Value(Value::Object(fields)));
@@ -113,6 +113,11 @@ fn is_content(fields: &Object) -> bool {
             matches!(key.as_str(), "content" | "isError" | "structuredContent" | "_meta")
         })
         && matches!(fields.get("isError"), None | Some(Value::Null | Value::Bool(_)))
+}
+
+/// Whether a value is one piece of content.
+pub fn is_block(value: &Value) -> bool {
+    value.get("type").is_some() && check(value, "").is_ok()
 }
 
 fn check(block: &Value, at: &str) -> Result<()> {

@@ -15,19 +15,21 @@ use futures::FutureExt;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
+use crate::artifacts::Artifacts;
 use crate::call::{Call, Caller, Events};
 use crate::catalog::Catalog;
 use crate::client::Client;
 use crate::content::Answer;
+use crate::learned::Learned;
 use crate::limits::seconds;
 use crate::mock::Mocks;
-use crate::offers::Updated;
+use crate::offers::News;
 use crate::problem::{Code, Problem, Result};
 use crate::tool::{Body, BoxFuture, Scope, SourceKind, Tool};
 use crate::value::Value;
 
-/// Updates of resources that a slow listener may be behind.
-const UPDATES: usize = 256;
+/// News of sources that a slow listener may be behind; it misses older ones.
+const NEWS: usize = 256;
 /// How often a call whose deadline has moved looks where it is now.
 const LOOK: Duration = Duration::from_millis(500);
 /// How long a call waits for the source of its tool to connect.
@@ -40,10 +42,12 @@ pub struct Gateway(Arc<Inner>);
 struct Inner {
     catalog: ArcSwap<Catalog>,
     version: watch::Sender<u64>,
-    updates: broadcast::Sender<Updated>,
+    news: broadcast::Sender<News>,
     running: AtomicUsize,
     /// How many calls from outside may be in progress.
     most: AtomicUsize,
+    artifacts: Artifacts,
+    learned: Learned,
 }
 
 /// A call that is done, or one to wait for.
@@ -57,9 +61,11 @@ impl Gateway {
         Gateway(Arc::new(Inner {
             catalog: ArcSwap::from_pointee(catalog),
             version: watch::Sender::new(1),
-            updates: broadcast::Sender::new(UPDATES),
+            news: broadcast::Sender::new(NEWS),
             running: AtomicUsize::new(0),
             most: AtomicUsize::new(runs),
+            artifacts: Artifacts::default(),
+            learned: Learned::default(),
         }))
     }
 
@@ -83,15 +89,25 @@ impl Gateway {
         self.0.version.subscribe()
     }
 
-    /// A resource of some source has changed.
-    pub fn announce(&self, updated: Updated) {
+    /// A source says something that is part of no call.
+    pub fn announce(&self, news: News) {
         // Nobody may be listening.
-        let _ = self.0.updates.send(updated);
+        let _ = self.0.news.send(news);
     }
 
     /// Every [`announce`](Self::announce) from now on.
-    pub fn updates(&self) -> broadcast::Receiver<Updated> {
-        self.0.updates.subscribe()
+    pub fn news(&self) -> broadcast::Receiver<News> {
+        self.0.news.subscribe()
+    }
+
+    /// What runs left for later ones to read.
+    pub fn artifacts(&self) -> &Artifacts {
+        &self.0.artifacts
+    }
+
+    /// What tools answer that do not say so.
+    pub fn learned(&self) -> &Learned {
+        &self.0.learned
     }
 
     /// Begin on behalf of a surface: takes the snapshot that this call and all
@@ -260,7 +276,21 @@ fn may_run(parent: &Call, tool: &Tool, args: Value) -> Result<(Call, Value)> {
     Ok((parent.enter(tool)?, args))
 }
 
+/// What an agent's script calls is a step of its run, and waits for its turn.
 async fn run(call: Call, tool: Arc<Tool>, args: Value) -> Result<Answer> {
+    let Some(made_by) = call.made_by_run().cloned() else {
+        return run_body(call, tool, args).await;
+    };
+    let turn = tokio::time::timeout_at(call.deadline(), made_by.turn()).await;
+    let _turn = turn.map_err(|_| timed_out(&tool))??;
+    let stepping = made_by.begin(&tool.name);
+    let result = run_body(call.step(&stepping), tool, args).await;
+    let outcome = result.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok");
+    call.stepped(stepping, outcome);
+    result
+}
+
+async fn run_body(call: Call, tool: Arc<Tool>, args: Value) -> Result<Answer> {
     let secrets = &tool.scope.secrets;
     let scripted =
         |result: Result<Value>| result.map(|it| secrets.redact_result(it)).and_then(Answer::of);
@@ -293,6 +323,9 @@ async fn run(call: Call, tool: Arc<Tool>, args: Value) -> Result<Answer> {
         tool.scope.secrets.redact_problem(&mut problem);
         problem
     });
+    if let Ok(answer) = &result {
+        call.gateway().learned().observe(&tool, answer);
+    }
     record(&call, &tool, result.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok"));
     result
 }
@@ -300,7 +333,7 @@ async fn run(call: Call, tool: Arc<Tool>, args: Value) -> Result<Answer> {
 /// Until the call's deadline, which moves when the caller is asked something.
 /// Who asks may be another task than this one, so nothing wakes it when the
 /// deadline moves back: once it has moved, it looks by itself.
-async fn in_time<F: Future>(call: &Call, body: F) -> Result<F::Output, ()> {
+pub async fn in_time<F: Future>(call: &Call, body: F) -> Result<F::Output, ()> {
     let mut body = std::pin::pin!(body);
     let mut deadline = call.deadline();
     let mut timer = std::pin::pin!(tokio::time::sleep_until(deadline));

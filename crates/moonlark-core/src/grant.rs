@@ -142,6 +142,33 @@ impl Grants {
         Self { public_net: false, ..Self::authored(owner, dir, Vec::new()) }
     }
 
+    /// What an agent's script has: `grants`, and a directory if the operator
+    /// names one. Nobody but the operator says which commands it runs.
+    pub fn agents(owner: impl Into<String>, dir: Option<PathBuf>, grants: Vec<Grant>) -> Self {
+        let none = Self { owner: owner.into(), dir, ..Self::default() };
+        none.for_test(&grants)
+    }
+
+    /// Whether anything of the kind is granted: `net`, `env`, `exec`; for `fs`
+    /// and `sqlite`, whether there is a directory to work in.
+    pub fn has_kind(&self, kind: &str) -> bool {
+        let is = |grant: &Grant| match grant {
+            Grant::Net { .. } => kind == "net",
+            Grant::Env(_) => kind == "env",
+            Grant::Exec(_) => kind == "exec",
+            _ => false,
+        };
+        match kind {
+            "fs" | "sqlite" | "sql" => self.dir.is_some(),
+            _ => self.public_net && kind == "net" || self.grants.iter().any(is),
+        }
+    }
+
+    /// The configuration key whose `allow` would grant more.
+    pub fn owner(&self) -> &str {
+        &self.owner
+    }
+
     /// The same, for a script whose author says which commands it runs.
     #[must_use]
     pub fn declaring(mut self, commands: Vec<String>) -> Self {

@@ -5,6 +5,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod artifacts;
 pub mod authored;
 pub mod call;
 pub mod catalog;
@@ -13,6 +14,7 @@ pub mod content;
 pub mod files;
 pub mod gateway;
 pub mod grant;
+pub mod learned;
 pub mod limits;
 pub mod mock;
 pub mod module;
@@ -21,7 +23,9 @@ pub mod offers;
 mod params;
 pub mod problem;
 pub mod render;
+pub mod run;
 pub mod schema;
+pub mod sdk;
 pub mod secret;
 pub mod tool;
 pub mod value;
@@ -31,5 +35,6 @@ pub use catalog::Catalog;
 pub use gateway::Gateway;
 pub use module::Module;
 pub use problem::{Code, Place, Problem, Result};
+pub use run::Run;
 pub use tool::Tool;
 pub use value::Value;

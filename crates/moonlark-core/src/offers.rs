@@ -5,9 +5,10 @@
 //! source's [`door`](Offers::door), which is a tool like any other.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::problem::Problem;
-use crate::tool::{BoxFuture, Source, Tool};
+use crate::tool::{Source, Tool};
 use crate::value::{Object, Value};
 
 #[derive(Clone)]
@@ -24,26 +25,62 @@ pub struct Offers {
     pub capabilities: Arc<Object>,
     /// What it tells its users about itself.
     pub instructions: Option<String>,
-    /// Takes `{method, params}` and answers as the source does.
+    /// Takes `{method, params}` and answers as the source does. A request to
+    /// watch a resource has a `lease` beside them, the number of one.
     pub door: Arc<Tool>,
     pub watcher: Arc<dyn Watcher>,
 }
 
-/// A source whose resources can be watched.
+/// A source whose resources can be watched. It is asked to by its door; here it
+/// is only told that somebody no longer does.
 pub trait Watcher: Send + Sync {
-    /// Be told of changes of `uri` for as long as what is returned lives. Ready
-    /// when the source has agreed.
-    fn watch(&self, uri: &str) -> BoxFuture<Box<dyn Send + Sync>>;
+    /// There may never have been one of this number.
+    fn release(&self, lease: u64);
 }
 
-/// A resource has changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Updated {
-    /// As callers know it.
-    pub uri: Arc<str>,
+/// The right to watch one resource, from before the source is asked until it is
+/// dropped: whatever becomes of the request, nothing is watched for nobody.
+pub struct Lease {
+    watcher: Arc<dyn Watcher>,
+    number: u64,
+}
+
+impl Lease {
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.watcher.release(self.number);
+    }
+}
+
+/// What a source says that is part of no call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum News {
+    /// A resource has changed: its URI, as callers know it.
+    Updated(Arc<str>),
+    Said(Arc<Said>),
+}
+
+/// A message for whoever wants to know, in the words of the source's protocol.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Said {
+    pub level: String,
+    /// Which part of which source.
+    pub logger: Option<String>,
+    pub data: Value,
 }
 
 impl Offers {
+    /// For a request to watch one of its resources.
+    pub fn lease(&self) -> Lease {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Lease { watcher: self.watcher.clone(), number: NEXT.fetch_add(1, Ordering::Relaxed) }
+    }
+
     /// Whether it lists a resource at `uri`.
     fn lists(&self, uri: &str) -> bool {
         self.resources.iter().any(|it| text(it, "uri") == Some(uri))

@@ -143,6 +143,8 @@ pub struct Problem {
     pub content: Option<Box<Content>>,
     /// The refusal of a source that speaks the caller's protocol, as it put it.
     pub refusal: Option<Box<Refusal>>,
+    /// The HTTP status that an API answered with.
+    pub status: Option<u16>,
     retryable: Option<bool>,
 }
 
@@ -167,6 +169,7 @@ impl Problem {
             retry_after: None,
             content: None,
             refusal: None,
+            status: None,
             retryable: None,
         }
     }

@@ -3,7 +3,7 @@
 //! A schema never fetches anything: a `$ref` that leaves the document is a
 //! Problem when the tool loads.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind};
 use serde_json::{Map, Value as Json, json};
@@ -27,8 +27,17 @@ const WHOLE: [&str; 11] = [
     "dependentSchemas",
 ];
 
+/// Cheap to clone; all clones are the same schema.
 #[derive(Clone)]
 pub struct Schema {
+    made: Arc<OnceLock<Made>>,
+    /// For one that is made when it is first needed.
+    make: Option<Arc<Make>>,
+}
+
+type Make = dyn Fn() -> Made + Send + Sync;
+
+struct Made {
     json: Arc<Map<String, Json>>,
     /// None for what the host checks by its own argument types.
     validator: Option<Arc<jsonschema::Validator>>,
@@ -47,41 +56,57 @@ impl Schema {
             .map_err(|error| Problem::bad_script(format!("the schema is not valid: {error}")))?;
         let defaults = Defaults::of(&whole, 0)?;
         let Json::Object(json) = whole else { unreachable!("built from a map above") };
-        Ok(Schema {
+        Ok(Schema::ready(Made {
             json: Arc::new(json),
             validator: Some(Arc::new(validator)),
             defaults: Arc::new(defaults),
             foreign: false,
+        }))
+    }
+
+    fn ready(made: Made) -> Schema {
+        Schema { made: Arc::new(OnceLock::from(made)), make: None }
+    }
+
+    /// The schema of somebody else's tool, made when it is first needed: there
+    /// may be thousands of which a few are called.
+    pub fn deferred(make: impl Fn() -> Map<String, Json> + Send + Sync + 'static) -> Schema {
+        Schema { made: Arc::default(), make: Some(Arc::new(move || Made::foreign(make()).0)) }
+    }
+
+    /// The same for one that only describes.
+    pub fn deferred_description(
+        make: impl Fn() -> Map<String, Json> + Send + Sync + 'static,
+    ) -> Schema {
+        Schema { made: Arc::default(), make: Some(Arc::new(move || Made::described(make()))) }
+    }
+
+    fn made(&self) -> &Made {
+        self.made.get_or_init(|| match &self.make {
+            Some(make) => make(),
+            None => Made::described(Map::new()),
         })
+    }
+
+    /// What it says, without keeping that if nobody has needed it yet.
+    pub fn outline(&self) -> Arc<Map<String, Json>> {
+        match (self.made.get(), &self.make) {
+            (None, Some(make)) => make().json,
+            _ => self.json().clone(),
+        }
     }
 
     /// A schema that describes arguments which typed code checks by itself.
     pub fn described(json: Map<String, Json>) -> Schema {
-        Schema { json: Arc::new(json), validator: None, defaults: Arc::default(), foreign: false }
+        Schema::ready(Made::described(json))
     }
 
     /// The schema of somebody else's tool: checked as far as it can be, changed
     /// in nothing. One that cannot be compiled only describes, and the Problem
     /// says why.
     pub fn foreign(json: Map<String, Json>) -> (Schema, Option<Problem>) {
-        let whole = Json::Object(json);
-        // The draft is whichever it names.
-        let compiled = match depth_over(&whole, MAX_DEPTH) {
-            true => Err(format!("it nests deeper than {MAX_DEPTH} levels")),
-            false => jsonschema::options().build(&whole).map_err(|error| error.to_string()),
-        };
-        let Json::Object(json) = whole else { unreachable!("built from a map above") };
-        let (validator, problem) = match compiled {
-            Ok(validator) => (Some(Arc::new(validator)), None),
-            Err(why) => {
-                let message = format!("its arguments are not checked: {}", shorten(&why));
-                (None, Some(Problem::bad_script(message)))
-            }
-        };
-        (
-            Schema { json: Arc::new(json), validator, defaults: Arc::default(), foreign: true },
-            problem,
-        )
+        let (made, problem) = Made::foreign(json);
+        (Schema::ready(made), problem)
     }
 
     /// The schema of a tool without parameters.
@@ -92,12 +117,13 @@ impl Schema {
     }
 
     pub fn json(&self) -> &Arc<Map<String, Json>> {
-        &self.json
+        &self.made().json
     }
 
     /// Fill in defaults, then check; the Problem names every bad parameter.
     pub fn check(&self, mut args: Value) -> Result<Value> {
-        if self.validator.is_none() {
+        let made = self.made();
+        if made.validator.is_none() {
             return Ok(args);
         }
         if !matches!(args, Value::Object(_)) {
@@ -106,12 +132,12 @@ impl Schema {
                 args.kind()
             )));
         }
-        self.defaults.fill(&mut args);
+        made.defaults.fill(&mut args);
         match self.violations(&args, "parameter") {
             Ok(()) => Ok(args),
             // Many agents write null for what they leave out, and many servers
             // take it: one that does not will say so.
-            Err(_) if self.foreign && self.violations(&without_nulls(&args), "").is_ok() => {
+            Err(_) if made.foreign && self.violations(&without_nulls(&args), "").is_ok() => {
                 Ok(args)
             }
             Err(message) => Err(Problem::bad_request(message)),
@@ -120,7 +146,7 @@ impl Schema {
 
     /// What is wrong with `value`, in words; `noun` is what its fields are called.
     pub fn violations(&self, value: &Value, noun: &str) -> Result<(), String> {
-        let Some(validator) = &self.validator else { return Ok(()) };
+        let Some(validator) = &self.made().validator else { return Ok(()) };
         let json = value.to_json_lossy();
         if validator.is_valid(&json) {
             return Ok(());
@@ -133,9 +159,9 @@ impl Schema {
     /// Whether each default would itself be accepted.
     pub fn check_defaults(&self) -> Result<(), String> {
         let mut filled = Value::Object(Object::new());
-        self.defaults.fill(&mut filled);
+        self.made().defaults.fill(&mut filled);
         // What else there must be, beside those with defaults, is another matter.
-        let mut lenient = (*self.json).clone();
+        let mut lenient = (**self.json()).clone();
         lenient.retain(|keyword, _| !WHOLE.contains(&keyword.as_str()));
         match Schema::compile(lenient) {
             Ok(schema) => schema.violations(&filled, "parameter"),
@@ -145,7 +171,7 @@ impl Schema {
 
     /// The names of the parameters, for "did you mean".
     pub fn properties(&self) -> impl Iterator<Item = &str> {
-        self.json
+        self.json()
             .get("properties")
             .and_then(Json::as_object)
             .into_iter()
@@ -205,9 +231,33 @@ impl Schema {
     }
 }
 
+impl Made {
+    fn described(json: Map<String, Json>) -> Made {
+        Made { json: Arc::new(json), validator: None, defaults: Arc::default(), foreign: false }
+    }
+
+    fn foreign(json: Map<String, Json>) -> (Made, Option<Problem>) {
+        let whole = Json::Object(json);
+        // The draft is whichever it names.
+        let compiled = match depth_over(&whole, MAX_DEPTH) {
+            true => Err(format!("it nests deeper than {MAX_DEPTH} levels")),
+            false => jsonschema::options().build(&whole).map_err(|error| error.to_string()),
+        };
+        let Json::Object(json) = whole else { unreachable!("built from a map above") };
+        let (validator, problem) = match compiled {
+            Ok(validator) => (Some(Arc::new(validator)), None),
+            Err(why) => {
+                let message = format!("its arguments are not checked: {}", shorten(&why));
+                (None, Some(Problem::bad_script(message)))
+            }
+        };
+        (Made { json: Arc::new(json), validator, defaults: Arc::default(), foreign: true }, problem)
+    }
+}
+
 impl std::fmt::Debug for Schema {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Schema({:?})", self.json)
+        write!(f, "Schema({:?})", self.outline())
     }
 }
 

@@ -38,6 +38,11 @@ impl Secrets {
         redact(self.0.iter(), text)
     }
 
+    /// The same for a message that is no text.
+    pub fn redact_message(&self, message: Value) -> Value {
+        if self.0.is_empty() { message } else { self.redact_value(message, &|_| true) }
+    }
+
     pub fn redact_problem(&self, problem: &mut Problem) {
         if !self.0.is_empty() {
             problem.map_text(|text| self.redact(text).into_owned());

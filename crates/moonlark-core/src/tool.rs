@@ -4,6 +4,10 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::call::Call;
 use crate::content::Answer;
@@ -30,10 +34,18 @@ pub struct Tool {
     /// The name agents see it under, where it is not its own; none if they are
     /// not shown it.
     pub shown: Shown,
+    pub expose: Expose,
+    /// What its source sorts it under.
+    pub tags: Vec<String>,
+    /// The same call, answered with everything that came back, where there is
+    /// more than the result.
+    pub raw: Option<Arc<Tool>>,
     /// How its source describes it, where that says more than we know.
     pub definition: Option<Arc<Object>>,
     /// What a call of it may do and use.
     pub scope: Arc<Scope>,
+    /// How often it has answered, for whoever looks at some of the answers.
+    pub(crate) answered: AtomicU32,
     /// Only the gateway may reach it: validation, limits and the record would
     /// otherwise have a way around them.
     pub(crate) body: Body,
@@ -45,7 +57,29 @@ pub enum Shown {
     #[default]
     ByName,
     As(String),
+    /// By its name, where there is anything that only scripts can call.
+    InCodeMode,
     Not,
+}
+
+/// How agents reach the tools of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum Expose {
+    /// From scripts only.
+    Code,
+    /// As tools of their own. Scripts can call them as well, if agents have any
+    /// use for scripts.
+    #[default]
+    Direct,
+    /// As tools of their own and from scripts.
+    Both,
+    /// As tools of their own for as long as listing all tools is shorter than
+    /// explaining scripts; from scripts otherwise.
+    Auto,
+    /// Not at all.
+    Hidden,
 }
 
 /// What a call does to the world. Defaults are the careful ones of MCP.
@@ -88,6 +122,8 @@ pub enum SourceKind {
     Extension,
     /// A server that we are a client of.
     Upstream,
+    /// An API, by its document.
+    Api,
 }
 
 /// What the calls of one source may do and use: its grants, limits,
@@ -149,8 +185,12 @@ impl Tool {
             effects: Effects::default(),
             source,
             shown: Shown::default(),
+            expose: Expose::default(),
+            tags: Vec::new(),
+            raw: None,
             definition: None,
             scope: Arc::default(),
+            answered: AtomicU32::new(0),
             body,
         }
     }
@@ -168,8 +208,12 @@ impl Tool {
             effects: self.effects,
             source: self.source.clone(),
             shown: self.shown.clone(),
+            expose: self.expose,
+            tags: self.tags.clone(),
+            raw: self.raw.clone(),
             definition: self.definition.clone(),
             scope: self.scope.clone(),
+            answered: AtomicU32::new(0),
             body: self.body.clone(),
         }
     }

@@ -16,6 +16,9 @@ const EXACT: i64 = 1 << 53;
 /// The metatable key that names the null fields of an object.
 const NULLS: &str = "__nulls";
 
+/// The metatable key that says why a table of the prelude is no value.
+const NO_VALUE: &str = "__no_value";
+
 /// One VM's side of the bridge.
 #[derive(Clone)]
 pub(crate) struct Bridge {
@@ -29,6 +32,11 @@ impl Bridge {
         array.raw_set("__metatable", "array")?;
         array.set_readonly(true);
         Ok(Bridge { array })
+    }
+
+    /// The metatable of lists, for lists that the prelude makes.
+    pub(crate) fn array(&self) -> &Table {
+        &self.array
     }
 
     /// Copy `value` into the VM.
@@ -246,6 +254,11 @@ impl Reader<'_> {
     }
 
     fn object(&mut self, table: &Table, meta: Option<Table>) -> Result<Value> {
+        if let Some(meta) = &meta
+            && let Ok(Some(why)) = meta.raw_get::<Option<String>>(NO_VALUE)
+        {
+            return Err(self.refuse(why));
+        }
         let mut fields: Vec<(String, Value)> = Vec::new();
         self.each(table, |reader, key, item| {
             let key = match key {

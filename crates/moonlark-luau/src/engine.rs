@@ -31,6 +31,8 @@ struct Inner {
     prelude: Arc<Prelude>,
     /// The same for tests, once there are any.
     test_prelude: OnceLock<Arc<Prelude>>,
+    /// The same for scripts of agents, once there are any.
+    agents_prelude: OnceLock<Arc<Prelude>>,
     runtime: Option<Runtime>,
     parked: AtomicUsize,
 }
@@ -51,6 +53,7 @@ impl Luau {
         Ok(Luau(Arc::new(Inner {
             prelude: Prelude::new(&modules)?,
             test_prelude: OnceLock::new(),
+            agents_prelude: OnceLock::new(),
             modules,
             runtime: Some(runtime),
             parked: AtomicUsize::new(0),
@@ -68,6 +71,15 @@ impl Luau {
         }
         let prelude = Prelude::for_tests(&self.0.modules)?;
         Ok(self.0.test_prelude.get_or_init(|| prelude))
+    }
+
+    /// What scripts of agents find.
+    pub(crate) fn agents_prelude(&self) -> Result<&Arc<Prelude>> {
+        if let Some(prelude) = self.0.agents_prelude.get() {
+            return Ok(prelude);
+        }
+        let prelude = Prelude::for_agents(&self.0.modules)?;
+        Ok(self.0.agents_prelude.get_or_init(|| prelude))
     }
 
     /// Run `work`, here and then on the script threads; dropping the future

@@ -9,6 +9,7 @@ use moonlark_core::{Code as ProblemCode, Place, Problem};
 
 use crate::bridge::Bridge;
 use crate::host::Shared;
+use crate::run::SCRIPT;
 use crate::unit::{Code, Unit};
 use crate::vm::out_of_memory;
 
@@ -68,9 +69,40 @@ fn from_text(text: &str, unit: &Unit, limits: &Limits) -> Problem {
 }
 
 fn at_line(code: &Code, line: u32, message: &str) -> Problem {
-    Problem::tool_error(cut(message))
+    let text = code.line(line);
+    let problem = match code.name() == SCRIPT {
+        true => agents_way(message, text),
+        false => None,
+    };
+    problem
+        .unwrap_or_else(|| {
+            Problem::tool_error(cut(message)).maybe_hint(luau_way(message, text).map(str::to_owned))
+        })
         .at(Place::line(code.name(), line))
-        .maybe_hint(luau_way(message, code.line(line)).map(str::to_owned))
+}
+
+/// What agents get wrong about the few things that only their scripts have.
+fn agents_way(message: &str, line: &str) -> Option<Problem> {
+    let line = shorten_line(line);
+    let calls_result = line.match_indices("result").any(|(at, word)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + word.len()..].trim_start();
+        !before.is_some_and(|it| it.is_alphanumeric() || "_.:".contains(it))
+            && after.starts_with(['(', '{'])
+    });
+    if calls_result && message.starts_with("attempt to call a ") {
+        let hidden = "a variable named result hides the function result, which takes the answer";
+        return Some(
+            Problem::tool_error(format!("{hidden}: {message}"))
+                .hint("give the variable another name: local sum = …; result(sum)"),
+        );
+    }
+    if message.contains("'await'") {
+        return Some(Problem::tool_error(cut(message)).hint(
+            "only a promise has :await(), as source.fn({ … }) gives it; sdk.source.fn({ … }) waits by itself",
+        ));
+    }
+    None
 }
 
 /// A Problem of a host function. What the host could not do is the script's
@@ -122,7 +154,7 @@ pub(crate) fn first_line(text: &str) -> String {
 }
 
 /// What to write instead, for the spellings that real Lua 5.4 scripts use.
-fn luau_way(message: &str, line: &str) -> Option<&'static str> {
+pub(crate) fn luau_way(message: &str, line: &str) -> Option<&'static str> {
     // Only lines of a size that a person wrote.
     let line = shorten_line(line);
     let has = |part: &str| line.contains(part);

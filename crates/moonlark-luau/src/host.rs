@@ -15,6 +15,9 @@ use parking_lot::Mutex;
 
 use crate::bridge::{Bridge, Copied, Reply};
 use crate::prelude::Prelude;
+use crate::promises::Promises;
+use crate::run;
+use crate::sdk::{self, Target};
 use crate::unit::Unit;
 use crate::vm::out_of_memory;
 use crate::watchdog::Interrupt;
@@ -26,9 +29,9 @@ static PENDING_MARK: u8 = 0;
 
 /// What the host functions of one VM share.
 pub(crate) struct Shared {
-    prelude: Arc<Prelude>,
+    pub(crate) prelude: Arc<Prelude>,
     interrupt: Arc<Interrupt>,
-    bridge: Bridge,
+    pub(crate) bridge: Bridge,
     run: Mutex<Run>,
 }
 
@@ -43,6 +46,10 @@ struct Run {
     /// how many there were: scripts see only the number.
     refusal: Option<Box<Refusal>>,
     refusals: u32,
+    /// The tools that the script has named; the number is the place.
+    targets: Vec<Target>,
+    /// For scripts of agents: the calls they have started.
+    promises: Option<Arc<Promises>>,
 }
 
 impl Shared {
@@ -51,7 +58,34 @@ impl Shared {
     }
 
     pub(crate) fn begin(&self, call: Call, unit: Arc<Unit>) {
-        *self.run.lock() = Run { call: Some(call), unit: Some(unit), ..Run::default() };
+        let promises = self.is_for_agents().then(Arc::default);
+        *self.run.lock() = Run { call: Some(call), unit: Some(unit), promises, ..Run::default() };
+    }
+
+    pub(crate) fn is_for_agents(&self) -> bool {
+        self.prelude.is_for_agents()
+    }
+
+    /// Remember a tool that the script has named.
+    pub(crate) fn add_target(&self, target: Target) -> usize {
+        let targets = &mut self.run.lock().targets;
+        targets.push(target);
+        targets.len() - 1
+    }
+
+    pub(crate) fn target(&self, id: usize) -> mlua::Result<Target> {
+        let target = self.run.lock().targets.get(id).cloned();
+        target.ok_or_else(|| mlua::Error::runtime("no such tool"))
+    }
+
+    pub(crate) fn promises(&self) -> mlua::Result<Arc<Promises>> {
+        let promises = self.run.lock().promises.clone();
+        promises.ok_or_else(|| mlua::Error::runtime("no agent's script is running"))
+    }
+
+    /// Calls that an agent's script has started and that have not ended.
+    pub(crate) fn open_calls(&self) -> usize {
+        self.run.lock().promises.as_ref().map_or(0, |promises| promises.open())
     }
 
     /// Forget the run; host calls still in flight are cancelled.
@@ -73,9 +107,12 @@ impl Shared {
             Some(current) => current.clone_from(waker),
             none => *none = Some(waker.clone()),
         }
+        if let Some(promises) = &run.promises {
+            promises.set_waker(waker);
+        }
     }
 
-    fn call(&self) -> mlua::Result<Call> {
+    pub(crate) fn call(&self) -> mlua::Result<Call> {
         self.run.lock().call.clone().ok_or_else(|| mlua::Error::runtime("no call is running"))
     }
 
@@ -88,7 +125,7 @@ impl Shared {
     }
 
     /// Answer the script, now or with a ticket.
-    fn answer(&self, lua: &Lua, started: Started) -> mlua::Result<Reply> {
+    pub(crate) fn answer(&self, lua: &Lua, started: Started) -> mlua::Result<Reply> {
         match started {
             Started::Done(result) => self.reply(lua, result),
             Started::Running(future) => self.wait(lua, future, None),
@@ -106,7 +143,7 @@ impl Shared {
             Poll::Ready(result) => self.reply(lua, result),
             Poll::Pending => {
                 let mut run = self.run.lock();
-                let most = run.call.as_ref().map_or(1, |call| call.limits().parallel) as usize;
+                let most = run.most_waiting();
                 let waiting = &mut run.waiting;
                 // Waits that a script started and then abandoned still count.
                 if ticket.is_none() && waiting.iter().flatten().count() >= most {
@@ -128,7 +165,7 @@ impl Shared {
         }
     }
 
-    fn reply(&self, lua: &Lua, result: Result<Value>) -> mlua::Result<Reply> {
+    pub(crate) fn reply(&self, lua: &Lua, result: Result<Value>) -> mlua::Result<Reply> {
         match result {
             Ok(value) => self.bridge.reply(lua, value),
             Err(problem) => self.refuse(lua, problem),
@@ -136,12 +173,12 @@ impl Shared {
     }
 
     /// A problem the script may catch, unless it is a limit: those are final.
-    fn refuse(&self, lua: &Lua, problem: Problem) -> mlua::Result<Reply> {
+    pub(crate) fn refuse(&self, lua: &Lua, problem: Problem) -> mlua::Result<Reply> {
         let table = self.raisable(lua, problem)?;
         Ok(Reply(Some(false), Copied::Value(Lv::Table(table))))
     }
 
-    fn raisable(&self, lua: &Lua, mut problem: Problem) -> mlua::Result<Table> {
+    pub(crate) fn raisable(&self, lua: &Lua, mut problem: Problem) -> mlua::Result<Table> {
         let table = lua.create_table()?;
         table.raw_set("code", problem.code.as_str())?;
         table.raw_set("message", problem.message.as_str())?;
@@ -160,6 +197,16 @@ impl Shared {
             self.interrupt.doom(problem);
         }
         Ok(table)
+    }
+}
+
+impl Run {
+    /// How many host calls may wait at once. The calls of an agent's script wait
+    /// for their turn in the gateway, so only their number counts.
+    fn most_waiting(&self) -> usize {
+        let Some(limits) = self.call.as_ref().map(Call::limits) else { return 1 };
+        let most = if self.promises.is_some() { limits.calls } else { 0 };
+        most.max(limits.parallel) as usize
     }
 }
 
@@ -297,6 +344,11 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> 
 
     add("find", lua.create_function(find)?)?;
     table.raw_set("null", Lv::NULL)?;
+    table.raw_set("array", shared.bridge.array())?;
+    sdk::functions(lua, shared, &table)?;
+    if shared.is_for_agents() {
+        run::functions(lua, shared, &table)?;
+    }
     Ok(table)
 }
 

@@ -6,12 +6,17 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod bridge;
+pub mod check;
 mod engine;
 mod errors;
 mod host;
 mod paths;
 mod prelude;
+mod promises;
+mod run;
 mod script;
+mod sdk;
+mod syntax;
 #[cfg(test)]
 mod testing;
 mod tests_in_scripts;
@@ -22,6 +27,8 @@ mod watchdog;
 
 pub use engine::Luau;
 pub use moonlark_core::files::Files;
+pub use run::{Check, ExecuteSettings};
 pub use script::Script;
+pub use syntax::{Syntax, compiles, syntax};
 pub use tests_in_scripts::Tests;
 pub use unit::MAX_SOURCE;

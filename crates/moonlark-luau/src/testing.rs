@@ -118,7 +118,7 @@ struct Check {
 #[derive(Deserialize, JsonSchema)]
 struct Placeholder {}
 
-fn modules() -> Vec<Module> {
+pub(crate) fn modules() -> Vec<Module> {
     async fn sleep(_: Call, args: Sleep) -> Result<()> {
         tokio::time::sleep(Duration::from_secs_f64(args.seconds)).await;
         Ok(())

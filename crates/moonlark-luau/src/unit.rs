@@ -61,6 +61,15 @@ impl Unit {
         Ok(Unit { folder, path, main: Arc::new(main), files, required: Mutex::default() })
     }
 
+    /// A script that is one text, which messages call `file`.
+    pub(crate) fn of_text(file: &str, text: String) -> Result<Unit> {
+        let main = Arc::new(Code::compile(file, text)?);
+        let nothing = || Problem::new(ProblemCode::NotFound, "there is no such file");
+        let files = Snapshot::new(Arc::new(move |_| Err(nothing())), 0);
+        let (folder, path) = (String::new(), file.to_owned());
+        Ok(Unit { folder, path, main, files, required: Mutex::default() })
+    }
+
     pub(crate) fn main(&self) -> &Code {
         &self.main
     }
@@ -179,6 +188,10 @@ impl Code {
 
     pub(crate) fn name(&self) -> &str {
         &self.file
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
     }
 
     pub(crate) fn line(&self, number: u32) -> &str {

@@ -111,11 +111,37 @@ impl Vm {
         ended.map(drop)
     }
 
-    /// Fresh globals, and the script bound to them.
-    fn prepare(&mut self, unit: &Unit, call: &Call) -> Result<(Table, Function)> {
+    /// Run an agent's script. Beside its answer: how many calls it had started
+    /// that had not ended.
+    pub(crate) async fn agents(
+        &mut self,
+        unit: &Arc<Unit>,
+        call: &Call,
+    ) -> (Result<Value>, usize) {
+        let ended = match self.prepare(unit, call) {
+            Ok((env, main)) => {
+                let values = [Lv::Function(main), Lv::Table(env), Lv::Number(seed())];
+                self.drive(self.run.clone(), values.into_iter().collect(), unit, call).await
+            }
+            Err(problem) => Err(problem),
+        };
+        let value = ended.and_then(|it| self.bridge.read(&it, "result", call.limits().value));
+        let open = self.shared.open_calls();
+        self.shared.end();
+        (value, open)
+    }
+
+    /// Fresh globals, and the script bound to them. The call is known before,
+    /// because binding already looks up what the script names.
+    fn prepare(&mut self, unit: &Arc<Unit>, call: &Call) -> Result<(Table, Function)> {
+        self.shared.begin(call.clone(), unit.clone());
         let build = || -> mlua::Result<(Table, Function)> {
-            self.lua.set_memory_limit(call.limits().memory)?;
-            let env: Table = self.begin.call((unit.path(), unit.main().name()))?;
+            let limits = call.limits();
+            self.lua.set_memory_limit(limits.memory)?;
+            let env: Table = match self.shared.is_for_agents() {
+                true => self.begin.call((limits.parallel, limits.calls))?,
+                false => self.begin.call((unit.path(), unit.main().name()))?,
+            };
             let main = unit.main().bind(&self.lua, env.clone())?;
             Ok((env, main))
         };
@@ -154,7 +180,6 @@ impl Vm {
     ) -> Result<Lv> {
         let thread = self.lua.create_thread(function).map_err(|error| self.failed(&error, call))?;
         self.interrupt.begin(thread.to_pointer(), call.clone());
-        self.shared.begin(call.clone(), unit.clone());
         let (mut values, mut preempted) = (Some(values), false);
         let ended = std::future::poll_fn(|cx| {
             self.shared.set_waker(cx.waker());

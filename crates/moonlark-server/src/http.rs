@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{self, Access};
+use crate::mcp::{Mcp, Straight};
 use crate::{VERSION, mcp, rest, status};
 
 /// What the operator decides about the server.
@@ -58,9 +59,15 @@ fn mcp(gateway: Gateway, request_body: usize, stop: CancellationToken) -> Router
         }
         response
     };
+    let mcp = Mcp::new(gateway);
+    let straight = Arc::new(Straight::new(mcp.clone(), request_body));
+    let first = async |State(straight): State<Arc<Straight>>, request: Request, next: Next| {
+        straight.serve(request, next).await
+    };
     Router::new()
-        .fallback_service(mcp::http_service(gateway, request_body, stop))
+        .fallback_service(mcp::http_service(mcp, request_body, stop))
         .layer(axum::middleware::from_fn(ended))
+        .layer(axum::middleware::from_fn_with_state(straight, first))
 }
 
 /// Serve until `stop` is cancelled, then let requests in progress finish.

@@ -6,7 +6,7 @@
 //!
 //! Here stand the requests. What each does with the gateway is below: [`call`]
 //! for whatever runs, [`offers`] for what sources have beside tools,
-//! [`changes`] for what clients are told.
+//! [`changes`] and [`wishes`] for what clients are told.
 
 #![expect(
     deprecated,
@@ -21,7 +21,9 @@ mod notify;
 mod offers;
 mod parked;
 mod sessions;
+mod straight;
 mod tools;
+mod wishes;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -49,15 +51,17 @@ use tokio_util::sync::CancellationToken;
 use crate::VERSION;
 use answer::{asks, of_request, of_tool, refusal};
 use call::Callee;
-use caller::{Sequel, Session, is_modern};
-use changes::Watched;
+use caller::{Sequel, Session, caller_of, is_modern};
 use notify::Wants;
 use sessions::Sessions;
 use tools::{Listing, page};
+use wishes::Wishes;
+
+pub(crate) use straight::Straight;
 
 /// The service behind `/mcp`.
 pub(crate) fn http_service(
-    gateway: Gateway,
+    mcp: Mcp,
     request_body: usize,
     stop: CancellationToken,
 ) -> StreamableHttpService<Mcp, Sessions> {
@@ -68,7 +72,6 @@ pub(crate) fn http_service(
         // Host and Origin are checked in front of every route; see `access`.
         .disable_allowed_hosts()
         .disable_allowed_origins();
-    let mcp = Mcp::new(gateway);
     StreamableHttpService::new(move || Ok(mcp.for_client()), Arc::new(Sessions::new()), config)
 }
 
@@ -76,10 +79,8 @@ pub(crate) fn http_service(
 pub(crate) struct Mcp {
     gateway: Gateway,
     listing: Arc<Mutex<Option<Arc<Listing>>>>,
-    /// What an old client asked for with `logging/setLevel`.
-    level: Arc<Mutex<LoggingLevel>>,
-    /// The resources that an old client watches.
-    watched: Arc<Watched>,
+    /// What an old client asked to be told.
+    wishes: Arc<Wishes>,
     session: Arc<Session>,
     /// The client will ask nothing more.
     pub(crate) gone: CancellationToken,
@@ -91,8 +92,7 @@ impl Mcp {
         Self {
             gateway,
             listing: Arc::default(),
-            level: Arc::new(Mutex::new(LoggingLevel::Info)),
-            watched: Arc::default(),
+            wishes: Arc::default(),
             session: Arc::new(Session::new(OWNERS.fetch_add(1, Ordering::Relaxed))),
             gone: CancellationToken::new(),
         }
@@ -122,7 +122,7 @@ impl Mcp {
     fn wants(&self, context: &RequestContext<RoleServer>) -> Wants {
         let level = match is_modern(context) {
             true => context.meta.log_level(),
-            false => Some(*self.level.lock()),
+            false => Some(self.wishes.level().unwrap_or(LoggingLevel::Info)),
         };
         Wants { progress: context.meta.get_progress_token(), level }
     }
@@ -331,7 +331,10 @@ impl ServerHandler for Mcp {
         request: SetLevelRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        *self.level.lock() = request.level;
+        // Modern clients say it with each request, and hear of nothing else.
+        if !is_modern(&context) {
+            self.wishes.hear(&self.gateway, request.level, &context.peer);
+        }
         let catalog = self.gateway.catalog();
         for offers in catalog.offers().iter().filter(|it| it.capabilities.contains_key("logging")) {
             let params = json!({"level": request.level});
@@ -353,7 +356,8 @@ impl ServerHandler for Mcp {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.watched.add(&self.gateway, request.uri, &context.peer).await
+        let call = self.gateway.open(caller_of(&context), None).map_err(refusal)?;
+        self.wishes.watch(&call, request.uri, &context.peer).await
     }
 
     async fn unsubscribe(
@@ -361,7 +365,7 @@ impl ServerHandler for Mcp {
         request: UnsubscribeRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.watched.remove(&request.uri);
+        self.wishes.unwatch(&request.uri);
         Ok(())
     }
 
@@ -374,8 +378,7 @@ impl ServerHandler for Mcp {
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        changes::prepare(&self.gateway, requested);
-        Some(requested.clone())
+        Some(changes::prepare(&self.gateway, requested))
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {

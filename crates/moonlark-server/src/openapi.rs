@@ -25,7 +25,7 @@ pub(crate) fn document(catalog: &Catalog) -> Json {
             "required": ["tools"],
         }}}}},
     }}));
-    for tool in catalog.tools() {
+    for tool in catalog.listed() {
         paths.insert(format!("/tools/{}", tool.name), operation(tool));
     }
     json!({

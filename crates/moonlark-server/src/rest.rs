@@ -47,7 +47,7 @@ pub(crate) async fn list(Extract(State(shared)): Extract<State>) -> Response {
     let body = match &*listing {
         Some((of, body)) if Arc::ptr_eq(of, &catalog) => body.clone(),
         _ => {
-            let tools: Vec<Json> = catalog.tools().iter().map(|tool| describe(tool)).collect();
+            let tools: Vec<Json> = catalog.listed().map(|tool| describe(tool)).collect();
             let body = Bytes::from(json!({ "tools": tools }).to_string());
             *listing = Some((catalog, body.clone()));
             body
@@ -246,6 +246,12 @@ fn describe_event(event: Event) -> (&'static str, String) {
         Event::Relayed { level, logger, data } => {
             let data = data.to_json_lossy();
             ("log", json!({"level": level, "logger": logger, "data": data}).to_string())
+        }
+        Event::Step(step) => {
+            let millis = |time: std::time::Duration| time.as_secs_f64() * 1000.0;
+            let took = step.took.map(millis);
+            let call = json!({"tool": step.tool, "at_ms": millis(step.at), "took_ms": took, "outcome": step.outcome});
+            ("call", call.to_string())
         }
         Event::Progress { done, total, message } => {
             ("progress", json!({"done": done, "total": total, "message": message}).to_string())

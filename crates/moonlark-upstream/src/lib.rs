@@ -4,3 +4,4 @@
 
 pub mod auth;
 pub mod mcp;
+pub mod openapi;

@@ -1,7 +1,7 @@
 //! Upstream MCP servers.
 //!
-//! [`upstream`] keeps one connected and [`listing`] turns what it offers into
-//! tools and more; [`tool`] and [`calling`] are what happens in a call. Below
+//! [`upstream`] is one of them, which [`supervision`] keeps connected, and
+//! [`listing`] turns what it offers into tools and more; [`tool`] and [`calling`] are what happens in a call. Below
 //! them is [`link`], one connection over raw JSON-RPC: [`opening`] finds out
 //! what the server speaks, `stdio`, `http` and `sse` carry it.
 
@@ -23,10 +23,13 @@ mod outgoing;
 pub(crate) mod param_headers;
 mod pending;
 mod pins;
+mod saying;
 mod settings;
+mod shared;
 mod site;
 mod sse;
 mod stdio;
+mod supervision;
 mod target;
 #[cfg(test)]
 mod testing;

@@ -16,6 +16,9 @@ mod login;
 mod logout;
 mod named;
 mod pin;
+mod repl;
+mod run;
+mod search_tools;
 mod serve;
 mod servers;
 mod sources;
@@ -74,8 +77,14 @@ enum Command {
     Serve(serve::Serve),
     /// Serve the tools to one MCP client over stdin and stdout.
     Stdio(stdio::Stdio),
+    /// Run one agent script and show what it called.
+    Run(run::Run),
+    /// Run agent scripts line by line.
+    Repl(repl::Repl),
     /// Call one tool and print its result.
     Call(call::Call),
+    /// Search the tools that agent scripts can call.
+    SearchTools(search_tools::SearchTools),
     /// Write, try and list tools.
     #[command(subcommand)]
     Tool(tool::Tool),
@@ -143,7 +152,7 @@ pub fn command() -> clap::Command {
 
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    start_log(&cli.global, matches!(cli.command, Command::Test(_)));
+    start_log(&cli.global, &cli.command);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -172,7 +181,10 @@ async fn run(cli: Cli) -> Done {
         Command::Demo(demo) => demo.run(&global).await,
         Command::Serve(serve) => serve.run(&global).await,
         Command::Stdio(stdio) => stdio.run(&global).await,
+        Command::Run(run) => run.run(&global).await,
+        Command::Repl(repl) => repl.run(&global).await,
         Command::Call(call) => call.run(&global).await,
+        Command::SearchTools(search) => search.run(&global).await,
         Command::Tool(tool) => tool.run(&global).await,
         Command::Test(test) => test.run(&global).await,
         Command::Docs(docs) => docs.run(&global).await,
@@ -200,14 +212,16 @@ pub(crate) async fn open(global: &Global) -> Result<Project, Failure> {
 
 /// The same, with what its upstream servers offer. They are gone again when
 /// this returns: what is known of them stays in the catalog.
-pub(crate) async fn open_with_upstreams(global: &Global) -> Result<Arc<Catalog>, Failure> {
+pub(crate) async fn open_with_upstreams(
+    global: &Global,
+) -> Result<(Arc<Project>, Arc<Catalog>), Failure> {
     let project = Arc::new(open(global).await?);
     project.connect().await;
     project.upstreams.settled().await;
     project.refresh().await;
     let catalog = project.gateway.catalog();
     project.disconnect().await;
-    Ok(catalog)
+    Ok((project, catalog))
 }
 
 pub(crate) fn here() -> Result<PathBuf, Failure> {
@@ -237,19 +251,24 @@ pub(crate) fn authored(catalog: &Catalog) -> impl Iterator<Item = &Arc<Tool>> {
     catalog.tools().iter().filter(by_script)
 }
 
-/// What scripts say in a test belongs into its report, not into the log.
-fn start_log(global: &Global, testing: bool) {
-    let level = match (global.quiet, global.verbose) {
-        (true, _) => "warn",
-        (false, 0) if testing => "off",
-        (false, 0) => "info",
-        (false, 1) => "debug",
-        (false, _) => "trace",
+/// What scripts say in a test belongs into its report, and what an agent script
+/// says into that of its run, not into the log.
+fn start_log(global: &Global, command: &Command) {
+    let runs = matches!(command, Command::Run(_) | Command::Repl(_) | Command::Demo(_));
+    let level = match (global.quiet, global.verbose, command) {
+        (true, ..) => "warn",
+        (false, 0, Command::Test(_)) => "off",
+        (false, 0, Command::SearchTools(_)) => "warn",
+        (false, 0, _) if runs => "warn",
+        (false, 0, _) => "info",
+        (false, 1, _) => "debug",
+        (false, ..) => "trace",
     };
+    let script = if runs { "off" } else { level };
     // Libraries only speak when asked to. To the MCP library a client that hangs
     // up is an error.
     let default = format!(
-        "warn,rmcp::service=off,moonlark={level},script={level},call={level},http={level},upstream={level}"
+        "warn,rmcp::service=off,moonlark={level},script={script},call={level},http={level},upstream={level}"
     );
     let filter =
         EnvFilter::try_from_env("MOONLARK_LOG").unwrap_or_else(|_| EnvFilter::new(default));
@@ -274,9 +293,13 @@ pub(crate) fn colours() -> bool {
 }
 
 fn painted(problem: &Problem) -> String {
-    let text = problem.to_string();
+    paint(&problem.to_string())
+}
+
+/// The text of a Problem, in colours where there are any.
+pub(crate) fn paint(text: &str) -> String {
     if !colours() {
-        return text;
+        return text.to_owned();
     }
     text.replacen("error[", "\x1b[1;31merror[", 1)
         .replacen("]:", "]\x1b[0m:", 1)

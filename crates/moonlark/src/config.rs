@@ -5,6 +5,7 @@
 //! the docs. Where a file is found, how it is checked and how `${VAR}` expands
 //! is not known here but in [`crate::config_file`].
 
+mod execute;
 mod mcp_server;
 mod reference;
 mod schema;
@@ -15,11 +16,13 @@ mod size;
 use std::collections::BTreeMap;
 
 use moonlark_core::limits::Limits;
+use moonlark_core::tool::Expose;
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-pub use mcp_server::{Expose, Hidden, McpServer, Transport};
+pub use execute::{CheckMode, Execute};
+pub use mcp_server::{Hidden, McpServer, Transport};
 pub use reference::reference;
 pub use schema::schema;
 pub use script_config::{ScriptConfig, Secret};
@@ -40,6 +43,7 @@ pub struct Config {
     pub limits: LimitsConfig,
     pub tools: Tools,
     pub extensions: Extensions,
+    pub execute: Execute,
     /// Upstream MCP servers, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub mcp_servers: BTreeMap<String, McpServer>,
@@ -86,6 +90,11 @@ pub struct LimitsConfig {
     pub logs: Size,
     /// One value that goes into or comes out of a tool.
     pub value: Size,
+    /// The answer of an agent's script; a longer one is kept as an artifact, and
+    /// its beginning shown.
+    pub result: Size,
+    /// All artifacts together; the oldest make room for new ones.
+    pub artifacts: Size,
     /// The body of one HTTP response that a script reads.
     pub http_body: Size,
     /// The body of one HTTP request that the server takes.
@@ -159,6 +168,11 @@ pub struct ScriptTool {
     #[serde(default)]
     #[schemars(example = ["net:api.github.com"])]
     pub allow: Vec<String>,
+    /// How agents reach its tools: `"direct"` as tools of their own, `"code"`
+    /// from scripts, `"both"`, `"auto"` whichever takes fewer words, `"hidden"`
+    /// not at all.
+    #[serde(default)]
+    pub expose: Expose,
     /// All other keys. They are never serialised, since some are secrets.
     #[serde(flatten, skip_serializing)]
     #[schemars(with = "Map<String, Value>")]
@@ -199,6 +213,11 @@ pub struct ScriptExtension {
     #[serde(default)]
     #[schemars(example = ["exec:git"])]
     pub allow: Vec<String>,
+    /// How agents reach its tools: `"direct"` as tools of their own, `"code"`
+    /// from scripts, `"both"`, `"auto"` whichever takes fewer words, `"hidden"`
+    /// not at all.
+    #[serde(default)]
+    pub expose: Expose,
     /// All other keys. They are never serialised, since some are secrets.
     #[serde(flatten, skip_serializing)]
     #[schemars(with = "Map<String, Value>")]
@@ -208,11 +227,10 @@ pub struct ScriptExtension {
 /// Keys that a script table will have one day, with what is missing until then.
 /// They must not fall through to the script's own configuration: an operator
 /// who writes `approve = true` would believe that calls are being held.
-const RESERVED: [(&str, &str); 4] = [
+const RESERVED: [(&str, &str); 3] = [
     ("approve", "this version of Moonlark does not hold calls for approval"),
     ("rate", "this version of Moonlark does not limit how often a tool is called"),
     ("concurrency", "this version of Moonlark does not limit how many calls of a tool run at once"),
-    ("expose", "this version of Moonlark shows every script tool to every agent"),
 ];
 
 /// Put the reserved keys into the schema as properties that nothing satisfies.
@@ -246,6 +264,8 @@ impl Default for LimitsConfig {
             parallel: 16,
             logs: Size::mb(1),
             value: Size::mb(32),
+            result: Size::kb(64),
+            artifacts: Size::mb(256),
             http_body: Size::mb(10),
             request_body: Size::mb(4),
             runs: 4000,

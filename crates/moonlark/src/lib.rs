@@ -8,6 +8,7 @@ mod clients;
 pub mod config;
 pub mod config_file;
 pub mod extensions;
+mod learned;
 pub mod project;
 pub mod reload;
 pub mod scripts;

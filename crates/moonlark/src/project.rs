@@ -18,6 +18,7 @@ use crate::builtin;
 use crate::config::{Config, McpServer};
 use crate::config_file::{self, Loaded};
 use crate::extensions;
+use crate::learned::{self, Keeping};
 use crate::scripts::{self, Entries, Entry, Found, Kind};
 use crate::upstreams::Upstreams;
 
@@ -43,6 +44,7 @@ struct State {
     /// Why the newest configuration is not in use.
     config_problems: Vec<Problem>,
     scripts: Entries,
+    execute: Option<builtin::Execute>,
     /// Of Moonlark and of all scripts, in order.
     tools: Vec<Arc<Tool>>,
     /// What is wrong with the scripts and the configuration.
@@ -86,11 +88,13 @@ impl Project {
                 loaded,
                 config_problems: Vec::new(),
                 scripts: Entries::new(),
+                execute: None,
                 tools: Vec::new(),
                 problems: Vec::new(),
             }),
         };
         let mut state = project.state.lock().await;
+        learned::recall(&project.gateway, &state.loaded.root);
         project.load_scripts(&mut state).await.map_err(|problem| vec![problem])?;
         drop(state);
         Ok(project)
@@ -137,6 +141,11 @@ impl Project {
     pub async fn refresh(&self) {
         let state = self.state.lock().await;
         self.publish(&state, state.problems.clone());
+    }
+
+    /// Write down what is learned of tools from now on.
+    pub(crate) async fn keep_learned(&self) -> Keeping {
+        Keeping::start(self.gateway.clone(), &self.state.lock().await.loaded.root)
     }
 
     /// End the upstream servers as they like to be ended.
@@ -220,6 +229,13 @@ impl Project {
         problems.extend(state.config_problems.iter().cloned());
         report.problems.extend(state.config_problems.iter().cloned());
         state.tools = builtin::tools()?;
+        match builtin::execute(&self.luau, &state.loaded, state.execute.as_ref()) {
+            Ok(execute) => state.execute = Some(execute),
+            Err(problem) => problems.push(problem),
+        }
+        state.tools.extend(state.execute.iter().map(|(_, tool)| tool.clone()));
+        let artifacts = state.loaded.config.limits.artifacts.bytes();
+        self.gateway.artifacts().set_bytes(usize::try_from(artifacts).unwrap_or(usize::MAX));
         for (path, file) in &order {
             let Some(entry) = entries.get(path) else { continue };
             problems.extend(entry.problem.clone());
@@ -238,16 +254,22 @@ impl Project {
         let upstreams = self.upstreams.offered();
         tools.extend(upstreams.tools);
         problems.extend(upstreams.problems);
-        let catalog = Catalog::new(self.modules.clone(), tools, &builtin::REPLACEABLE, problems)
-            .with_offers(upstreams.offers, upstreams.connecting)
-            .with_health(upstreams.health);
+        let catalog = Catalog::new(self.modules.clone(), tools, &builtin::REPLACEABLE, problems);
+        let mut offers = upstreams.offers;
+        offers.extend(moonlark_discovery::offers(&catalog));
+        let catalog =
+            catalog.with_offers(offers, upstreams.connecting).with_health(upstreams.health);
         let before = self.gateway.catalog();
         let same_tools = before.tools().len() == catalog.tools().len()
             && before.tools().iter().zip(catalog.tools()).all(|(a, b)| {
-                Arc::ptr_eq(a, b) || (a.name == b.name && a.source.name == "moonlark")
+                let fixed = a.source.name == "moonlark" && a.name != "execute";
+                Arc::ptr_eq(a, b) || (a.name == b.name && fixed)
             });
         let same_offers = before.offers().len() == catalog.offers().len()
-            && before.offers().iter().zip(catalog.offers()).all(|(a, b)| Arc::ptr_eq(a, b))
+            && before.offers().iter().zip(catalog.offers()).all(|(a, b)| {
+                // Our own say nothing that the tools do not.
+                Arc::ptr_eq(a, b) || (a.uris == b.uris && a.source.name == "moonlark")
+            })
             && before.connecting() == catalog.connecting()
             && before.health() == catalog.health();
         if !same_tools || !same_offers || before.problems() != catalog.problems() {
@@ -309,7 +331,12 @@ impl Project {
         };
         match loaded {
             Ok(tools) => {
-                entry.tools = tools.into_iter().map(Arc::new).collect();
+                let expose = scripts::expose(found, config);
+                let exposed = |mut tool: Tool| {
+                    tool.expose = expose;
+                    Arc::new(tool)
+                };
+                entry.tools = tools.into_iter().map(exposed).collect();
                 Loading::New(entry)
             }
             Err(problem) => {

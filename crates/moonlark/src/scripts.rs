@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use moonlark_core::grant::{Grant, Grants};
 use moonlark_core::secret::{Secret, Secrets};
-use moonlark_core::tool::Scope;
+use moonlark_core::tool::{Expose, Scope};
 use moonlark_core::{Code, Place, Problem, Result, Value};
 use moonlark_luau::{Files, MAX_SOURCE, Script};
 
@@ -148,6 +148,7 @@ struct Settings<'a> {
     owner: String,
     timeout: Option<Seconds>,
     allow: &'a [String],
+    expose: Expose,
     config: Option<&'a ScriptConfig>,
 }
 
@@ -159,18 +160,19 @@ impl<'a> Settings<'a> {
         let (kind, own) = match &found.kind {
             Kind::Tool => {
                 let own = configured.and_then(|name| config.tools.script.get(name));
-                ("tools", own.map(|it| (it.timeout, &it.allow, &it.config)))
+                ("tools", own.map(|it| (it.timeout, &it.allow, it.expose, &it.config)))
             }
             Kind::Extension(_) => {
                 let own = configured.and_then(|name| config.extensions.script.get(name));
-                ("extensions", own.map(|it| (it.timeout, &it.allow, &it.config)))
+                ("extensions", own.map(|it| (it.timeout, &it.allow, it.expose, &it.config)))
             }
         };
         Self {
             owner: format!("{kind}.script.{name}"),
             name,
             timeout: own.and_then(|(timeout, ..)| timeout),
-            allow: own.map(|(_, allow, _)| allow.as_slice()).unwrap_or_default(),
+            allow: own.map(|(_, allow, ..)| allow.as_slice()).unwrap_or_default(),
+            expose: own.map(|(.., expose, _)| expose).unwrap_or_default(),
             config: own.map(|(.., config)| config),
         }
     }
@@ -272,7 +274,13 @@ pub fn fingerprint(found: &Found, config: &Config) -> String {
     let settings = Settings::of(found, config);
     let values = settings.config.map(|config| &config.values);
     let limits = config.limits.of(&settings.name, settings.timeout);
-    format!("{:?}\n{limits:?}\n{:?}\n{values:?}", found.configured, settings.allow)
+    let Settings { allow, expose, .. } = settings;
+    format!("{:?}\n{limits:?}\n{allow:?}\n{expose:?}\n{values:?}", found.configured)
+}
+
+/// How agents reach the tools of a script.
+pub fn expose(found: &Found, config: &Config) -> Expose {
+    Settings::of(found, config).expose
 }
 
 /// A path as a reader of messages knows it.

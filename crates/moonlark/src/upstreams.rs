@@ -18,11 +18,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use url::Url;
 
-use crate::config::{Expose, Hidden, McpServer, Transport};
+use crate::config::{Hidden, McpServer, Transport};
 use crate::config_file::Loaded;
 
 /// Where Moonlark keeps what it must remember, beside the configuration.
-const STATE: &str = ".moonlark";
+pub(crate) const STATE: &str = ".moonlark";
 
 #[derive(Default)]
 pub(crate) struct Upstreams {
@@ -167,7 +167,7 @@ pub(crate) fn settings(name: &str, config: &McpServer, limits: Limits, root: &Pa
         },
         auth: url.map(|url| auth::authorizer(account(name, config, url, root))),
         scope: Arc::new(scope),
-        direct: config.expose == Expose::Direct,
+        expose: config.expose,
         prefix: config.prefix.clone(),
         lazy: config.lazy,
         idle_stop: config.idle_stop.map(|seconds| seconds.duration()),

@@ -90,7 +90,11 @@ pub(super) fn mcp(message: &Value) -> Request {
 
 /// The echo call over MCP.
 pub(super) fn call(id: usize) -> Value {
-    request(id, "tools/call", json!({"name": "echo", "arguments": {"message": "hello"}}))
+    tool_call(id, "echo", json!({"message": "hello"}))
+}
+
+pub(super) fn tool_call(id: usize, name: &str, arguments: Value) -> Value {
+    request(id, "tools/call", json!({"name": name, "arguments": arguments}))
 }
 
 pub(super) fn list(id: usize) -> Value {

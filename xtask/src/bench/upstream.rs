@@ -1,5 +1,5 @@
-//! A tool of an upstream server: called directly, through Moonlark, and through a
-//! bare rmcp pass-through, in turns.
+//! A tool of an upstream server: called directly, through Moonlark, through a
+//! bare rmcp pass-through, and through a relay that only copies bytes, in turns.
 //!
 //! The server is native and answers at once, so that what is between is what is
 //! measured.
@@ -13,6 +13,16 @@ use super::upstream_path::{Path, Transport};
 use super::{Effort, machine};
 
 const CLIENTS: [usize; 3] = [1, 8, 32];
+
+/// The ways, in the order of every round.
+const WAYS: usize = 4;
+const DIRECT: usize = 0;
+const OURS: usize = 1;
+const RMCP: usize = 2;
+const RELAY: usize = 3;
+
+/// One sample of every way.
+type Round = [Sample; WAYS];
 
 /// More than this is not added to a call of a single client, in microseconds.
 const ADDED: f64 = 60.0;
@@ -30,8 +40,9 @@ fn over(transport: Transport, effort: Effort) -> Result<Vec<Section>> {
         Path::direct(transport)?,
         Path::through_moonlark(transport)?,
         Path::through_rmcp(transport)?,
+        Path::through_relay(transport)?,
     ];
-    let (mut against_direct, mut against_rmcp) = (Vec::new(), Vec::new());
+    let mut sections = transport.sections();
     for clients in CLIENTS {
         let what = match transport {
             Transport::Http if clients == 1 => "1 client".to_owned(),
@@ -40,43 +51,56 @@ fn over(transport: Transport, effort: Effort) -> Result<Vec<Section>> {
         };
         eprintln!("upstream over {}, {what} …", transport.name());
         let rounds = in_turns(&mut ways, clients, effort)?;
-        let [direct, ours, rmcp] = [0, 1, 2].map(|way| Figures::of(&rounds, way));
-        let added = median(rounds.iter().map(|[direct, ours, _]| ours.p50 - direct.p50));
-        let share = median(rounds.iter().map(|[_, ours, rmcp]| ours.per_second / rmcp.per_second));
+        let [direct, ours, rmcp, relay] = [0, 1, 2, 3].map(|way| Figures::of(&rounds, way));
+        let beyond = |way: usize| median(rounds.iter().map(|it| it[OURS].p50 - it[way].p50));
+        let share = median(rounds.iter().map(|it| it[OURS].per_second / it[RMCP].per_second));
 
-        let row =
-            Row::new(&what).ratio(format!("{added:+.0} µs")).figures(ours.speed(), direct.speed());
-        let row = row.cpu(format!("{} : {}", ours.cpu(), direct.cpu()));
-        against_direct.push(match clients {
-            1 => row.goal(format!("≤ {ADDED:.0} µs"), added <= ADDED),
-            _ => row,
-        });
-        against_rmcp.push(
-            Row::new(what)
-                .ratio(report::percent(share))
-                .figures(ours.speed(), rmcp.speed())
-                .cpu(format!("{} : {}", ours.cpu(), rmcp.cpu()))
+        let row = |ratio, floor: &Figures| {
+            Row::new(&what).ratio(ratio).figures(ours.speed(), floor.speed()).cpu(format!(
+                "{} : {}",
+                ours.cpu(),
+                floor.cpu()
+            ))
+        };
+        let added = beyond(DIRECT);
+        let against_direct = row(format!("{added:+.0} µs"), &direct);
+        let rows = [
+            match clients {
+                1 => against_direct.goal(format!("≤ {ADDED:.0} µs"), added <= ADDED),
+                _ => against_direct,
+            },
+            row(format!("{:+.0} µs", beyond(RELAY)), &relay),
+            row(report::percent(share), &rmcp)
                 .goal(format!("≥ {}", report::percent(SHARE)), share >= SHARE),
-        );
+        ];
+        for (section, row) in sections.iter_mut().zip(rows) {
+            section.rows.push(row);
+        }
     }
-    let [direct, rmcp] = transport.sections();
-    Ok(vec![
-        Section { title: direct.0, about: direct.1, rows: against_direct },
-        Section { title: rmcp.0, about: rmcp.1, rows: against_rmcp },
-    ])
+    Ok(sections.into())
 }
 
 impl Transport {
-    /// Title and text of what is compared with a direct call, and with rmcp.
-    fn sections(self) -> [(&'static str, &'static str); 2] {
-        match self {
+    /// What is compared with a direct call, with the relay and with rmcp.
+    fn sections(self) -> [Section; 3] {
+        let texts = match self {
             Transport::Http => [
                 (
                     "HTTP, against no gateway",
                     "A call of a native echo server: the client's requests go to Moonlark over \
                      HTTP and from there to the server over HTTP. The floor is the same client at \
                      the server itself. The first column is what Moonlark adds to the median time \
-                     of a call. CPU is that of client, gateway and server for one call.",
+                     of a call; in brackets, here and below, what a way adds to a direct call. CPU \
+                     is that of client, gateway and server for one call.",
+                ),
+                (
+                    "HTTP, against a relay of bytes",
+                    "The floor is a process that copies bytes between the client's connection and \
+                     one to the server, a blocking thread for each direction, and reads none of \
+                     them. What it adds, any process in between adds on this machine: it is the \
+                     kernel's part, two more wake-ups of a process and two more passes through the \
+                     network stack. The first column is how much longer the median call takes \
+                     through Moonlark than through that.",
                 ),
                 (
                     "HTTP, against a bare rmcp pass-through",
@@ -91,55 +115,69 @@ impl Transport {
                      the gateway. All calls in flight share one pipe.",
                 ),
                 (
+                    "stdio, against a relay of bytes",
+                    "The floor is the process that copies bytes, between pipes.",
+                ),
+                (
                     "stdio, against a bare rmcp pass-through",
                     "The floor is the rmcp pass-through, over pipes too.",
                 ),
             ],
-        }
+        };
+        texts.map(|(title, about)| Section { title, about, rows: Vec::new() })
     }
 }
 
 /// Every way once a round; none is always first.
-fn in_turns(ways: &mut [Path; 3], clients: usize, effort: Effort) -> Result<Vec<[Sample; 3]>> {
+fn in_turns(ways: &mut [Path; WAYS], clients: usize, effort: Effort) -> Result<Vec<Round>> {
     let mut rounds = Vec::new();
     for round in 0..effort.rounds as usize {
         machine::quiet();
-        let mut samples = [None; 3];
-        for turn in 0..3 {
-            let way = (round + turn) % 3;
+        let mut samples = [None; WAYS];
+        for turn in 0..WAYS {
+            let way = (round + turn) % WAYS;
             samples[way] = Some(ways[way].measure(clients, effort)?);
         }
-        if let [Some(direct), Some(ours), Some(rmcp)] = samples {
-            rounds.push([direct, ours, rmcp]);
+        if let [Some(direct), Some(ours), Some(rmcp), Some(relay)] = samples {
+            rounds.push([direct, ours, rmcp, relay]);
         }
     }
     Ok(rounds)
 }
 
 /// Medians over the rounds of one way.
-struct Figures(Sample);
+struct Figures {
+    sample: Sample,
+    /// To the median of a direct call.
+    adds: Option<f64>,
+}
 
 impl Figures {
-    fn of(rounds: &[[Sample; 3]], way: usize) -> Figures {
+    fn of(rounds: &[Round], way: usize) -> Figures {
         let of = |value: fn(&Sample) -> f64| median(rounds.iter().map(|round| value(&round[way])));
-        Figures(Sample {
+        let added = || median(rounds.iter().map(|round| round[way].p50 - round[DIRECT].p50));
+        let adds = (way != DIRECT).then(added);
+        let sample = Sample {
             per_second: of(|sample| sample.per_second),
             p50: of(|sample| sample.p50),
             p99: of(|sample| sample.p99),
             client: of(|sample| sample.client),
             gateway: of(|sample| sample.gateway),
             server: of(|sample| sample.server),
-        })
+        };
+        Figures { sample, adds }
     }
 
     fn speed(&self) -> String {
-        let Sample { per_second, p50, p99, .. } = self.0;
-        format!("p50 {}, p99 {}, {per_second:.0}/s", report::micros(p50), report::micros(p99))
+        let Sample { per_second, p50, p99, .. } = self.sample;
+        let adds = self.adds.map(|adds| format!(" ({adds:+.0})")).unwrap_or_default();
+        let (p50, p99) = (report::micros(p50), report::micros(p99));
+        format!("p50 {p50}{adds}, p99 {p99}, {per_second:.0}/s")
     }
 
     /// Of client, gateway (if there is one) and server.
     fn cpu(&self) -> String {
-        let Sample { client, gateway, server, .. } = self.0;
+        let Sample { client, gateway, server, .. } = self.sample;
         let gateway = if gateway > 0.0 { format!("{gateway:.0} + ") } else { String::new() };
         format!("{client:.0} + {gateway}{server:.0} µs")
     }

@@ -1,4 +1,4 @@
-//! The three ways from a client to the echo server, and the processes of each.
+//! The four ways from a client to the echo server, and the processes of each.
 
 use std::net::SocketAddr;
 use std::path::Path as Folder;
@@ -17,6 +17,8 @@ use super::upstream_load::{Pipe, Processes, Sample, over_http};
 const ECHO: &str = "bench-floor-rmcp";
 /// And the gateway that only passes on.
 const PASS: &str = "bench-pass-through";
+/// And what only copies bytes.
+const RELAY: &str = "bench-relay";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transport {
@@ -98,16 +100,24 @@ impl Path {
         })
     }
 
+    pub(super) fn through_relay(transport: Transport) -> Result<Path> {
+        Ok(match transport {
+            Transport::Http => {
+                let echo = Server::floor(&[ECHO])?;
+                let relay = Server::floor(&[RELAY, "--to", &echo.address.to_string()])?;
+                Path::through(Entry::Http(relay), Some(echo), None)?
+            }
+            Transport::Stdio => {
+                let pipe = pipe("xtask", &[RELAY], Folder::new("."))?;
+                Path::through(Entry::Pipe(pipe), None, None)?
+            }
+        })
+    }
+
     /// Call once, so that the server is there, and see which processes there are.
     fn through(mut entry: Entry, echo: Option<Server>, project: Option<TempDir>) -> Result<Path> {
         let gateway = entry.first_call()?;
-        let mut processes = Processes { gateway: vec![gateway], server: vec![] };
-        for pid in descendants(gateway)? {
-            let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let is_echo = command.windows(ECHO.len()).any(|window| window == ECHO.as_bytes())
-                && is_this_binary(pid);
-            if is_echo { &mut processes.server } else { &mut processes.gateway }.push(pid);
-        }
+        let mut processes = processes(gateway)?;
         processes.server.extend(echo.as_ref().map(Server::pid));
         Ok(Path { entry, processes, _kept: (echo, project) })
     }
@@ -154,7 +164,7 @@ fn requests(count: usize) -> Vec<String> {
     (0..count).map(|id| format!("{}\n", echo::call(id))).collect()
 }
 
-fn pipe(binary: &str, args: &[&str], folder: &Folder) -> Result<Pipe> {
+pub(super) fn pipe(binary: &str, args: &[&str], folder: &Folder) -> Result<Pipe> {
     let child = Command::new(beside(binary)?)
         .args(args)
         .current_dir(folder)
@@ -164,6 +174,18 @@ fn pipe(binary: &str, args: &[&str], folder: &Folder) -> Result<Pipe> {
         .spawn()
         .context("cannot start an MCP server")?;
     Ok(Pipe::new(child))
+}
+
+/// A gateway and all it started, the echo server among them.
+pub(super) fn processes(gateway: u32) -> Result<Processes> {
+    let mut processes = Processes { gateway: vec![gateway], server: vec![] };
+    for pid in descendants(gateway)? {
+        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let is_echo = command.windows(ECHO.len()).any(|window| window == ECHO.as_bytes())
+            && is_this_binary(pid);
+        if is_echo { &mut processes.server } else { &mut processes.gateway }.push(pid);
+    }
+    Ok(processes)
 }
 
 /// Children, and theirs.

@@ -28,8 +28,8 @@ pub(super) fn run(effort: Effort) -> Result<Vec<Section>> {
     let (mut ours, mut floor) = (Vec::new(), Vec::new());
     for _ in 0..effort.rounds.min(3) {
         machine::quiet();
-        ours.push(measure(&Server::moonlark(project.path())?)?);
-        floor.push(measure(&Server::floor(&["bench-floor-axum"])?)?);
+        ours.push(measure(&Server::moonlark(project.path())?, CALLS, &request())?);
+        floor.push(measure(&Server::floor(&["bench-floor-axum"])?, CALLS, &request())?);
     }
     let (ours, floor) = (Waited::median(&ours), Waited::median(&floor));
     let row = |what: &str, of: fn(&Waited) -> f64, show: fn(f64) -> String| {
@@ -49,19 +49,23 @@ pub(super) fn run(effort: Effort) -> Result<Vec<Section>> {
     }])
 }
 
+fn request() -> Request {
+    Request::post("/tools/wait", &[], &json!({"seconds": 1}), "waited")
+}
+
 #[derive(Clone, Copy)]
-struct Waited {
+pub(super) struct Waited {
     /// Seconds from the first request to the last answer.
-    wall: f64,
+    pub(super) wall: f64,
     /// Seconds per call.
-    cpu: f64,
-    threads: f64,
+    pub(super) cpu: f64,
+    pub(super) threads: f64,
     /// Bytes per call.
-    memory: f64,
+    pub(super) memory: f64,
 }
 
 impl Waited {
-    fn median(all: &[Waited]) -> Waited {
+    pub(super) fn median(all: &[Waited]) -> Waited {
         let of = |value: fn(&Waited) -> f64| median(all.iter().map(value));
         Waited {
             wall: of(|w| w.wall),
@@ -72,34 +76,35 @@ impl Waited {
     }
 }
 
-fn measure(server: &Server) -> Result<Waited> {
+/// Send `request` on that many connections at once.
+pub(super) fn measure(server: &Server, calls: usize, request: &Request) -> Result<Waited> {
     let pid = server.pid();
     super::scale::settle(pid)?;
     let idle = process::status(pid)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let all = async {
-        let connections = connect(server).await?;
+        let connections = connect(server, calls).await?;
         let watching = Watching::start(pid);
         let cpu = process::cpu(pid)?;
         let began = Instant::now();
-        ask(connections).await?;
+        ask(connections, request).await?;
         let wall = began.elapsed().as_secs_f64();
         let peak = watching.end()?;
         anyhow::Ok(Waited {
             wall,
-            cpu: (process::cpu(pid)? - cpu).as_secs_f64() / CALLS as f64,
+            cpu: (process::cpu(pid)? - cpu).as_secs_f64() / calls as f64,
             threads: peak.threads as f64,
-            memory: peak.resident.saturating_sub(idle.resident) as f64 / CALLS as f64,
+            memory: peak.resident.saturating_sub(idle.resident) as f64 / calls as f64,
         })
     };
     runtime.block_on(async { tokio::time::timeout(PATIENCE, all).await.context("took too long")? })
 }
 
-async fn connect(server: &Server) -> Result<Vec<Connection>> {
+async fn connect(server: &Server, calls: usize) -> Result<Vec<Connection>> {
     let (address, places) = (server.address, Arc::new(Semaphore::new(CONNECTING)));
     let mut opening = JoinSet::new();
-    for _ in 0..CALLS {
+    for _ in 0..calls {
         let places = places.clone();
         opening.spawn(async move {
             let _place = places.acquire().await?;
@@ -109,8 +114,7 @@ async fn connect(server: &Server) -> Result<Vec<Connection>> {
     opening.join_all().await.into_iter().collect()
 }
 
-async fn ask(connections: Vec<Connection>) -> Result<()> {
-    let request = Request::post("/tools/wait", &[], &json!({"seconds": 1}), "waited");
+async fn ask(connections: Vec<Connection>, request: &Request) -> Result<()> {
     let mut asking = JoinSet::new();
     for mut connection in connections {
         let request = request.clone();

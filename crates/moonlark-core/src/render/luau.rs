@@ -4,6 +4,9 @@
 //! no module, so its types are written by hand in `luau/contract.d.luau`, with
 //! the parts that code knows filled in.
 
+mod merged;
+mod named;
+pub mod sdk;
 mod signature;
 mod types;
 mod values;
@@ -37,6 +40,15 @@ pub fn definitions(modules: &[Module], search: &Schema) -> Result<String> {
         write_module(&mut text, module);
     }
     Ok(text)
+}
+
+/// Those of host modules alone.
+pub fn module_definitions(modules: &[Module]) -> String {
+    let mut text = String::new();
+    for module in modules.iter().filter(|module| module.is_for(Language::Luau)) {
+        write_module(&mut text, module);
+    }
+    text
 }
 
 fn contract(modules: &[Module], search: &Schema) -> Result<String> {

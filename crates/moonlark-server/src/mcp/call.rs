@@ -14,14 +14,14 @@ use moonlark_core::call::Events;
 use moonlark_core::client::Client;
 use moonlark_core::content::Answer;
 use moonlark_core::value::Object;
-use moonlark_core::{Caller, Code, Event, Gateway, Problem, Result, Tool, Value};
+use moonlark_core::{Code, Event, Gateway, Problem, Result, Tool, Value};
 use rmcp::RoleServer;
 use rmcp::model::{CustomRequest, ServerRequest};
 use rmcp::service::RequestContext;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::caller::{Asked, McpClient, Sequel, Session, answers, is_modern};
+use super::caller::{Asked, McpClient, Sequel, Session, answers, caller_of, is_modern};
 use super::notify::{Wants, notify};
 use super::parked::{self, Parked};
 
@@ -58,7 +58,7 @@ pub(crate) async fn call(
         conversation.answer(sequel.responses.unwrap_or_default());
         return conversation.go_on(&context, wants, Some(request)).await;
     }
-    let caller = Caller { surface: "mcp", client: context.client_info().map(|client| client.name) };
+    let caller = caller_of(&context);
     let request = is_modern(&context).then(|| Request::of(&callee, &args));
     let (client, questions) = McpClient::new(context.clone(), session.clone(), sequel, wants.level);
     // Bounded by the limits on log output and by the thinning of progress.

@@ -11,7 +11,7 @@ use moonlark_core::client::{Client, Question};
 use moonlark_core::problem::Refusal;
 use moonlark_core::tool::BoxFuture;
 use moonlark_core::value::Object;
-use moonlark_core::{Code, Problem, Result, Value};
+use moonlark_core::{Caller, Code, Problem, Result, Value};
 use rmcp::RoleServer;
 use rmcp::model::{ErrorCode, InputResponses, LoggingLevel, ProtocolVersion};
 use rmcp::service::RequestContext;
@@ -201,6 +201,11 @@ const INFO: &str = "io.modelcontextprotocol/clientInfo";
 /// What a client sent was of bounded depth already.
 fn value(json: Json) -> Value {
     Value::from_json(json).unwrap_or_default()
+}
+
+/// Who makes the request, for the record.
+pub(crate) fn caller_of(context: &RequestContext<RoleServer>) -> Caller {
+    Caller { surface: "mcp", client: context.client_info().map(|client| client.name) }
 }
 
 /// Whether the request stands by itself, as under 2026-07-28.

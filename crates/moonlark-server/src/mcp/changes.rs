@@ -1,89 +1,30 @@
 //! What clients are told of by themselves: that a list has changed, that a
 //! resource has.
 //!
-//! An old client is told everything about lists, and of the resources it
-//! subscribed to. A modern one asks for what it wants with one long request.
+//! An old client is told everything about lists; [`wishes`](super::wishes) has
+//! the rest. A modern one asks for what it wants with one long request.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use moonlark_core::offers::of_uri;
-use moonlark_core::{Catalog, Gateway};
+use moonlark_core::offers::{Lease, News, of_uri};
+use moonlark_core::{Call, Caller, Catalog, Gateway, Value};
 use parking_lot::Mutex;
-use rmcp::model::{ErrorData, ResourceUpdatedNotificationParam, SubscriptionFilter};
+use rmcp::model::{ErrorData, SubscriptionFilter};
 use rmcp::service::SubscriptionContext;
 use rmcp::{Peer, RoleServer};
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
+use super::answer::refusal;
 use super::sessions::IDLE;
 
 /// Resources that one client may watch.
-const MOST: usize = 1000;
-/// How long a source may take to agree to a subscription.
-const AGREEING: Duration = Duration::from_secs(5);
-
-/// Holds a subscription at its source for as long as it lives.
-type Watching = Box<dyn Send + Sync>;
-
-/// What an old client watches.
-#[derive(Default)]
-pub(super) struct Watched {
-    uris: Mutex<HashMap<String, Watching>>,
-}
-
-impl Watched {
-    pub(super) async fn add(
-        self: &Arc<Self>,
-        gateway: &Gateway,
-        uri: String,
-        peer: &Peer<RoleServer>,
-    ) -> Result<(), ErrorData> {
-        if self.uris.lock().len() >= MOST {
-            let message = format!("{MOST} resources are watched, which is the limit");
-            return Err(ErrorData::invalid_params(message, None));
-        }
-        let Some(watching) = watch(gateway, &uri).await else {
-            let data = Some(json!({"uri": uri}));
-            return Err(ErrorData::resource_not_found("no source has this resource", data));
-        };
-        let mut uris = self.uris.lock();
-        let first = uris.is_empty();
-        uris.insert(uri, watching);
-        if first {
-            tokio::spawn(self.clone().tell(gateway.clone(), peer.clone()));
-        }
-        Ok(())
-    }
-
-    pub(super) fn remove(&self, uri: &str) {
-        let watching = self.uris.lock().remove(uri);
-        drop(watching);
-    }
-
-    /// Until nothing is watched any more, or the client is gone.
-    async fn tell(self: Arc<Self>, gateway: Gateway, peer: Peer<RoleServer>) {
-        let mut updates = gateway.updates();
-        while !peer.is_transport_closed() && !self.uris.lock().is_empty() {
-            // Looks up from waiting now and then, so as not to outlive the client.
-            let Ok(update) = tokio::time::timeout(IDLE, updates.recv()).await else { continue };
-            let updated = match update {
-                Ok(update) => update.uri,
-                Err(RecvError::Lagged(_)) => continue,
-                Err(RecvError::Closed) => return,
-            };
-            if self.uris.lock().contains_key(&*updated) {
-                let update = ResourceUpdatedNotificationParam::new(updated.to_string());
-                if peer.notify_resource_updated(update).await.is_err() {
-                    break;
-                }
-            }
-        }
-        self.uris.lock().clear();
-    }
-}
+pub(super) const MOST: usize = 1000;
+/// How long a modern client's request to listen waits for the sources.
+const PREPARING: Duration = Duration::from_secs(10);
 
 /// Tell an old client of every list that changes.
 pub(super) async fn tell(gateway: Gateway, peer: Peer<RoleServer>) {
@@ -119,25 +60,30 @@ pub(super) async fn tell(gateway: Gateway, peer: Peer<RoleServer>) {
 /// Subscriptions that were begun before their request was acknowledged.
 static BEGUN: LazyLock<Mutex<Vec<Begun>>> = LazyLock::new(Mutex::default);
 
-/// What was asked for, and what holds it.
-type Begun = (Vec<String>, Vec<Watching>);
+/// What was agreed to, and what holds it.
+type Begun = (HashSet<String>, Vec<Lease>);
 
+/// What of the request is agreed to: resources only if their sources do.
+///
 /// The SDK acknowledges a request to listen before it hands it to us, and a
 /// client may cause a change right after that. So sources are asked here, where
 /// nothing can be awaited: this thread waits, another one works.
-pub(super) fn prepare(gateway: &Gateway, requested: &SubscriptionFilter) {
-    let uris = uris_of(requested);
+pub(super) fn prepare(gateway: &Gateway, requested: &SubscriptionFilter) -> SubscriptionFilter {
+    let mut accepted = requested.clone();
+    let Some(uris) = &requested.resource_subscriptions else { return accepted };
     if uris.is_empty() {
-        return;
+        return accepted;
     }
-    let watching = tokio::task::block_in_place(|| {
-        tokio::runtime::Handle::current().block_on(watch_all(gateway, &uris))
+    let (uris, leases): Begun = tokio::task::block_in_place(|| {
+        tokio::runtime::Handle::current().block_on(watch_all(gateway, uris)).into_iter().unzip()
     });
+    accepted.resource_subscriptions = Some(uris.iter().cloned().collect());
     let mut begun = BEGUN.lock();
     // What was refused after all is never taken.
     let old = begun.len().saturating_sub(MOST);
     begun.drain(..old);
-    begun.push((uris, watching));
+    begun.push((uris, leases));
+    accepted
 }
 
 /// Tell a modern client of what it asked for, for as long as it listens.
@@ -147,16 +93,13 @@ pub(super) async fn listen(
     context: SubscriptionContext,
 ) {
     let mut changes = gateway.subscribe();
-    let mut updates = gateway.updates();
+    let mut news = gateway.news();
     let mut known = gateway.catalog();
-    let uris = uris_of(context.sink().accepted());
-    let begun = {
+    let accepted = context.sink().accepted().resource_subscriptions.iter();
+    let uris: HashSet<String> = accepted.flatten().cloned().collect();
+    let _leases = {
         let mut begun = BEGUN.lock();
         begun.iter().position(|it| it.0 == uris).map(|index| begun.swap_remove(index).1)
-    };
-    let _watching = match begun {
-        Some(watching) => watching,
-        None => watch_all(gateway, &uris).await,
     };
     let sink = context.sink();
     loop {
@@ -184,9 +127,9 @@ pub(super) async fn listen(
                     Ok(())
                 }.await
             }
-            update = updates.recv() => match update {
-                Ok(update) if uris.iter().any(|uri| **uri == *update.uri) => {
-                    sink.notify_resource_updated(update.uri.to_string()).await
+            news = news.recv() => match news {
+                Ok(News::Updated(uri)) if uris.contains(&*uri) => {
+                    sink.notify_resource_updated(uri.to_string()).await
                 }
                 Ok(_) | Err(RecvError::Lagged(_)) => Ok(()),
                 Err(RecvError::Closed) => return,
@@ -198,20 +141,35 @@ pub(super) async fn listen(
     }
 }
 
-fn uris_of(filter: &SubscriptionFilter) -> Vec<String> {
-    filter.resource_subscriptions.iter().flatten().take(MOST).cloned().collect()
-}
-
-async fn watch_all(gateway: &Gateway, uris: &[String]) -> Vec<Watching> {
-    let all = futures::future::join_all(uris.iter().map(|uri| watch(gateway, uri))).await;
+/// Those of the resources that are watched from now on.
+async fn watch_all(gateway: &Gateway, uris: &[String]) -> Vec<(String, Lease)> {
+    // All in one call's place: they are one request.
+    let Ok(call) = gateway.open(Caller::new("mcp"), None) else { return Vec::new() };
+    let watch = async |uri: &String| {
+        let watched = tokio::time::timeout(PREPARING, watch(&call, uri)).await;
+        Some((uri.clone(), watched.ok()?.ok()?))
+    };
+    let uris: HashSet<&String> = uris.iter().take(MOST).collect();
+    let all = futures::future::join_all(uris.into_iter().map(watch)).await;
     all.into_iter().flatten().collect()
 }
 
-async fn watch(gateway: &Gateway, uri: &str) -> Option<Watching> {
-    let catalog = gateway.catalog();
-    let offers = of_uri(catalog.offers(), uri)?;
-    // A source that does not answer is asked again when it can; see its watcher.
-    tokio::time::timeout(AGREEING, offers.watcher.watch(uri)).await.ok()
+/// Ask the source to tell of changes, by its door like everything else.
+pub(super) async fn watch(call: &Call, uri: &str) -> Result<Lease, ErrorData> {
+    let Some(offers) = of_uri(call.catalog().offers(), uri) else {
+        let data = Some(json!({"uri": uri}));
+        return Err(ErrorData::resource_not_found("no source has this resource", data));
+    };
+    let lease = offers.lease();
+    let request = json!({
+        "method": "resources/subscribe",
+        "params": {"uri": uri},
+        "lease": lease.number(),
+    });
+    let asked =
+        async { call.gateway().ask_tool(call, &offers.door, Value::from_json(request)?).await };
+    asked.await.map_err(refusal)?;
+    Ok(lease)
 }
 
 /// Which lists differ. What a source listed anew counts, even if it is the same.
@@ -234,5 +192,110 @@ impl Changed {
             changed.prompts |= !Arc::ptr_eq(&a.prompts, &b.prompts);
         }
         changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use moonlark_core::content::Answer;
+    use moonlark_core::offers::{Offers, Watcher};
+    use moonlark_core::schema::Schema;
+    use moonlark_core::tool::{Body, Source, SourceKind};
+    use moonlark_core::value::Object;
+    use moonlark_core::{Code, Problem, Tool};
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    /// What a source was asked, and which leases ended.
+    #[derive(Default)]
+    struct Notes(Mutex<Vec<String>>);
+
+    impl Watcher for Notes {
+        fn release(&self, lease: u64) {
+            self.0.lock().push(format!("release {lease}"));
+        }
+    }
+
+    /// A gateway with one source, whose door refuses to watch `mcp://a/no`.
+    fn gateway(notes: &Arc<Notes>) -> Gateway {
+        let source = Arc::new(Source { kind: SourceKind::Upstream, name: "a".to_owned() });
+        let asked = notes.clone();
+        let body = Body::answering(move |_, args| {
+            asked.0.lock().push(args.to_json_lossy().to_string());
+            let uri = args.get("params").and_then(|params| params.get("uri")).cloned();
+            let answer = match uri == Some("mcp://a/no".into()) {
+                true => Err(Problem::new(Code::Unavailable, "not now")),
+                false => Ok(Answer::Raw(Object::new())),
+            };
+            async { answer }
+        });
+        let offers = Offers {
+            uris: "mcp://a/".to_owned(),
+            names: "a/".to_owned(),
+            resources: Arc::default(),
+            templates: Arc::default(),
+            prompts: Arc::default(),
+            capabilities: Arc::default(),
+            instructions: None,
+            door: Arc::new(Tool::new(
+                "a:",
+                source.clone(),
+                Schema::described(serde_json::Map::new()),
+                body,
+            )),
+            watcher: notes.clone(),
+            source,
+        };
+        let catalog = Catalog::new(Arc::default(), vec![], &[], vec![]);
+        Gateway::new(catalog.with_offers(vec![Arc::new(offers)], vec![]), 1)
+    }
+
+    #[tokio::test]
+    async fn a_source_is_asked_by_its_door_and_told_when_the_lease_ends() {
+        let notes = Arc::new(Notes::default());
+        let gateway = gateway(&notes);
+        let noted = || std::mem::take(&mut *notes.0.lock());
+        let call = gateway.open(Caller::new("mcp"), None).unwrap();
+
+        let lease = watch(&call, "mcp://a/yes").await.ok().unwrap();
+        let number = lease.number();
+        let method = "resources/subscribe";
+        let asked = |uri: &str, lease: u64| {
+            format!(r#"{{"method":"{method}","params":{{"uri":"{uri}"}},"lease":{lease}}}"#)
+        };
+        assert_eq!(noted(), [asked("mcp://a/yes", number)]);
+        drop(lease);
+        assert_eq!(noted(), [format!("release {number}")]);
+
+        let refused = watch(&call, "mcp://a/no").await.err().unwrap();
+        assert!(refused.message.contains("not now"), "{refused:?}");
+        let notes = noted();
+        assert_eq!(notes.len(), 2);
+        assert!(notes[1].starts_with("release "), "{notes:?}");
+
+        let unknown = watch(&call, "mcp://b/any").await.err().unwrap();
+        assert_eq!(unknown.message, "no source has this resource");
+        assert_eq!(noted(), Vec::<String>::new());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn only_what_sources_agree_to_is_listened_to() {
+        let notes = Arc::new(Notes::default());
+        let gateway = gateway(&notes);
+        let uris = ["mcp://a/yes", "mcp://a/no", "mcp://b/any", "mcp://a/yes"];
+        let mut requested = SubscriptionFilter::default();
+        requested.tools_list_changed = Some(true);
+        requested.resource_subscriptions = Some(uris.map(str::to_owned).to_vec());
+        let accepted = prepare(&gateway, &requested);
+        assert_eq!(accepted.tools_list_changed, Some(true));
+        assert_eq!(accepted.resource_subscriptions, Some(vec!["mcp://a/yes".to_owned()]));
+        // As many calls as there may be are in progress: nobody is asked.
+        let _call = gateway.open(Caller::new("mcp"), None).unwrap();
+        let before = notes.0.lock().len();
+        assert_eq!(prepare(&gateway, &requested).resource_subscriptions, Some(vec![]));
+        assert_eq!(notes.0.lock().len(), before);
     }
 }

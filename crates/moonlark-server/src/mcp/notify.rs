@@ -36,6 +36,8 @@ pub(crate) async fn notify(peer: &Peer<RoleServer>, event: Event, wants: &Wants)
             let _ = peer.notify_progress(progress).await;
             return;
         }
+        // Its progress has been told.
+        Event::Step(_) => return,
         Event::Relayed { level, logger, data } => {
             let level = serde_json::from_value(level.into()).unwrap_or(LoggingLevel::Info);
             let mut message = LoggingMessageNotificationParam::new(level, data.to_json_lossy());

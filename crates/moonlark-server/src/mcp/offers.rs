@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use moonlark_core::offers::{Offers, of_prompt, of_uri};
 use moonlark_core::problem::cut;
+use moonlark_core::sdk::SdkSource;
 use moonlark_core::{Catalog, Value};
 use rmcp::model::{ErrorData, Reference, ServerCapabilities};
 use serde_json::{Map, Value as Json, json};
@@ -30,15 +31,54 @@ pub(super) fn capabilities(catalog: &Catalog) -> ServerCapabilities {
     serde_json::from_value(all).unwrap_or_default()
 }
 
-/// What agents are told: our own words, and those of the sources.
+/// What agents are told: our own words, and those of the sources. It goes into
+/// every agent's context.
 pub(super) fn instructions(catalog: &Catalog) -> String {
+    if catalog.code_mode() {
+        return in_code_mode(catalog);
+    }
     let mut text = String::from(
         "Tools of the operator of this server and of the servers behind it. Errors say what to do next.",
     );
     for offers in catalog.offers() {
         if let Some(theirs) = &offers.instructions {
-            // They go into every agent's context.
             text.push_str(&format!("\n\n{}: {}", offers.source.name, cut(theirs)));
+        }
+    }
+    text
+}
+
+/// The same where tools are called from scripts: what is connected, and how to
+/// go on. What a source says of itself is told where there is room; otherwise
+/// `list_functions` tells it to those who ask.
+fn in_code_mode(catalog: &Catalog) -> String {
+    const SOURCES: usize = 12;
+    const LONGEST: usize = 560;
+    let sources = catalog.sdk().sources();
+    let name = |source: &SdkSource| format!("{} ({})", source.name, source.functions.len());
+    let mut connected: Vec<String> = sources.iter().take(SOURCES).map(name).collect();
+    connected.extend(
+        sources
+            .len()
+            .checked_sub(SOURCES)
+            .filter(|more| *more > 0)
+            .map(|more| format!("{more} more: list_functions")),
+    );
+    let example = sources.first().map_or("source", |source| source.name.as_str());
+    let mut text = format!(
+        "Functions are called from Luau scripts: find them with search_docs, then execute, for example `return sdk.{example}.name({{ key = value }})`. One script can make many calls and return only what matters. Sources (functions): {}.",
+        connected.join(", "),
+    );
+    let waiting: Vec<&str> =
+        catalog.connecting().iter().take(SOURCES).map(|it| it.source.as_str()).collect();
+    if !waiting.is_empty() {
+        text.push_str(&format!(" Connecting: {}.", waiting.join(", ")));
+    }
+    for offers in catalog.offers() {
+        if let Some(theirs) = &offers.instructions
+            && text.len() + theirs.len() < LONGEST
+        {
+            text.push_str(&format!("\n\n{}: {}", offers.source.name, theirs.trim()));
         }
     }
     text
@@ -66,4 +106,59 @@ pub(super) fn of_task<'a>(catalog: &'a Catalog, id: &str) -> Result<&'a Arc<Offe
         .iter()
         .find(owns)
         .ok_or_else(|| ErrorData::invalid_params(format!("there is no task {id}"), None))
+}
+
+#[cfg(test)]
+mod tests {
+    use moonlark_core::schema::Schema;
+    use moonlark_core::tool::{Body, Expose, Source, SourceKind};
+    use moonlark_core::{Result, Tool};
+
+    use super::*;
+
+    /// So many servers, each with a name as servers have them.
+    fn catalog(servers: usize) -> Catalog {
+        const NAMES: [&str; 10] = [
+            "github",
+            "slack",
+            "postgres",
+            "filesystem",
+            "chrome-devtools",
+            "google_maps",
+            "elasticsearch",
+            "aws-documentation",
+            "sequential-thinking",
+            "basic-memory",
+        ];
+        let tools = (0..servers).flat_map(|server| {
+            let name = match server {
+                server if server < NAMES.len() => NAMES[server].to_owned(),
+                server => format!("server-{server}"),
+            };
+            (0..26).map(move |number| {
+                let source = Arc::new(Source { kind: SourceKind::Upstream, name: name.clone() });
+                let body = Body::now(|_, _| -> Result<Value> { Ok(Value::Null) });
+                let name = format!("{name}.tool_{number}");
+                let mut tool = Tool::new(name, source, Schema::described(Map::new()), body);
+                tool.expose = Expose::Code;
+                Arc::new(tool)
+            })
+        });
+        Catalog::new(Arc::default(), tools.collect(), &[], Vec::new())
+    }
+
+    #[test]
+    fn ten_sources_are_told_in_150_tokens_and_more_take_little_more() {
+        let counter = tiktoken_rs::o200k_base().unwrap();
+        let tokens = |servers| {
+            let text = instructions(&catalog(servers));
+            (counter.encode_ordinary(&text).len(), text)
+        };
+        let (ten, text) = tokens(10);
+        assert!(ten <= 150, "{ten} tokens: {text}");
+        assert!(text.contains("basic_memory (26)"), "{text}");
+        let (many, text) = tokens(500);
+        assert!(many <= 180, "{many} tokens: {text}");
+        assert!(text.contains("488 more"), "{text}");
+    }
 }

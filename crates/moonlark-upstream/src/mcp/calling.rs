@@ -14,7 +14,7 @@ use moonlark_core::{Call, Code, Problem, Result, Value};
 
 use super::link::{About, Era, Link};
 use super::listener::CallListener;
-use super::upstream::Shared;
+use super::shared::Shared;
 use super::wire::{Failure, Rpc};
 
 /// How often a server may ask for more before it answers.

@@ -1,15 +1,16 @@
 //! What a server says by itself, brought to whom it belongs.
 
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 
 use futures::future::BoxFuture;
 use moonlark_core::client::Question;
-use moonlark_core::offers::Updated;
+use moonlark_core::offers::News;
 use moonlark_core::value::Object;
 use moonlark_core::{Call, Problem, Value};
 
 use super::link::{Inbox, Listener};
-use super::upstream::Shared;
+use super::saying;
+use super::shared::Shared;
 use super::wire::Rpc;
 
 /// Progress, messages and questions that belong to one call.
@@ -68,15 +69,12 @@ impl Inbox for Mailbox {
             "notifications/prompts/list_changed" => shared.stale.prompts(),
             "notifications/resources/list_changed" => shared.stale.resources(),
             "notifications/resources/updated" => {
-                if let Some(uri) = params.get("uri").and_then(Value::as_str) {
-                    let uri = Arc::from(shared.names.uri_out(uri));
-                    shared.gateway.announce(Updated { uri });
+                let uri = params.get("uri").and_then(Value::as_str);
+                if let Some(uri) = uri.filter(|uri| uri.len() <= LONGEST_URI) {
+                    shared.gateway.announce(News::Updated(shared.names.uri_out(uri).into()));
                 }
             }
-            "notifications/message" => {
-                let data = Value::Object(params).to_json_lossy();
-                tracing::debug!(target: "upstream", "{}: {data}", shared.settings.name());
-            }
+            "notifications/message" => saying::say(&shared, params),
             _ => {}
         }
     }
@@ -102,6 +100,8 @@ impl Inbox for Mailbox {
     }
 }
 
+/// Longer ones nobody has asked to watch; see how many are kept in the gateway.
+const LONGEST_URI: usize = 16 * 1024;
 const METHOD_NOT_FOUND: i64 = -32601;
 const INTERNAL_ERROR: i64 = -32603;
 

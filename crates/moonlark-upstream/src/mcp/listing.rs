@@ -12,9 +12,9 @@ use moonlark_core::{Problem, Result, Tool, Value};
 
 use super::link::{About, Link, Server};
 use super::pins;
+use super::shared::{Shared, list};
 use super::tool;
-use super::upstream::{Shared, list};
-use super::watching::Watch;
+use super::watching::Leases;
 use super::wire::Failure;
 
 /// Entries of one list. More than that is no list for anybody.
@@ -183,7 +183,7 @@ pub(crate) fn offer(
             Some(was) => was.door.clone(),
             None => Arc::new(tool::door(shared, &source)),
         },
-        watcher: Arc::new(Watch(Arc::downgrade(shared))),
+        watcher: Arc::new(Leases(Arc::downgrade(shared))),
         source,
     };
     let lists = Lists {

@@ -49,6 +49,15 @@ impl Names {
         format!("{}{name}", self.prompts)
     }
 
+    /// Which part of which source says something.
+    pub(crate) fn logger_out(&self, logger: Option<String>) -> Option<String> {
+        match logger {
+            _ if self.is_transparent() => logger,
+            Some(logger) => Some(format!("{}/{logger}", self.source)),
+            None => Some(self.source.clone()),
+        }
+    }
+
     pub(crate) fn task_in<'a>(&self, id: &'a str) -> &'a str {
         let rest = id.strip_prefix(&self.source).and_then(|rest| rest.strip_prefix(':'));
         rest.unwrap_or(id)

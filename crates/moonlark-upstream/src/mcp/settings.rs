@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use moonlark_core::tool::Scope;
+use moonlark_core::tool::{Expose, Scope};
 
 use super::authorize::Authorize;
 use super::names::Names;
@@ -17,8 +17,8 @@ pub struct Settings {
     pub auth: Option<Arc<dyn Authorize>>,
     /// What its calls may use; the secrets are those of its configuration.
     pub scope: Arc<Scope>,
-    /// Whether agents are shown its tools by themselves.
-    pub direct: bool,
+    /// How agents reach its tools.
+    pub expose: Expose,
     /// What stands before its tools' names; `NAME__` if nothing is said.
     pub prefix: Option<String>,
     /// Start it when it is first needed.
@@ -44,7 +44,7 @@ impl Settings {
     }
 
     pub(crate) fn names(&self) -> Names {
-        match self.direct && self.prefix.as_deref() == Some("") {
+        match self.expose == Expose::Direct && self.prefix.as_deref() == Some("") {
             true => Names::transparent(self.name()),
             false => Names::of(self.name()),
         }

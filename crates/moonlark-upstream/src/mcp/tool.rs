@@ -6,15 +6,17 @@ use moonlark_core::content::{Answer, Content};
 use moonlark_core::schema::Schema;
 use moonlark_core::tool::{Body, Effects, Shown, Source};
 use moonlark_core::value::Object;
-use moonlark_core::{Call, Problem, Result, Tool, Value};
+use moonlark_core::{Call, Code, Problem, Result, Tool, Value};
 use serde_json::{Map, Value as Json};
 
 use super::calling;
 use super::param_headers;
-use super::upstream::Shared;
+use super::shared::Shared;
+use super::watching;
 
 /// The longest name agents are shown.
 const LONGEST_NAME: usize = 128;
+const WATCH: &str = "resources/subscribe";
 
 /// What a definition becomes; the Problem says what is wrong with it.
 pub(crate) fn build(
@@ -64,10 +66,8 @@ pub(crate) fn build(
     tool.output = output;
     tool.effects = effects(&definition);
     tool.scope = shared.settings.scope.clone();
-    tool.shown = match shared.settings.direct {
-        true => Shown::As(plain(&format!("{}{name}", shared.settings.tool_prefix()))),
-        false => Shown::Not,
-    };
+    tool.shown = Shown::As(plain(&format!("{}{name}", shared.settings.tool_prefix())));
+    tool.expose = shared.settings.expose;
     tool.definition = Some(Arc::new(definition));
     (Ok(tool), problem.map(at))
 }
@@ -83,6 +83,9 @@ pub(crate) fn door(shared: &Arc<Shared>, source: &Arc<Source>) -> Tool {
             let params = args.get("params").and_then(Value::as_object).cloned();
             let mut params = params.unwrap_or_default();
             shared.names.inward(&method, &mut params);
+            if method == WATCH {
+                return watch(&shared, &call, &args, &params).await;
+            }
             let mut answer = calling::request(&shared, &call, &method, params, Vec::new()).await?;
             shared.names.outward(&mut answer);
             // What an old server leaves out, a modern client needs; an old one
@@ -98,6 +101,21 @@ pub(crate) fn door(shared: &Arc<Shared>, source: &Arc<Source>) -> Tool {
     tool.scope = shared.settings.scope.clone();
     tool.shown = Shown::Not;
     tool
+}
+
+/// The one request that outlives its call: what it began lasts as long as the
+/// caller's lease, whatever the server's connection does.
+async fn watch(shared: &Shared, call: &Call, args: &Value, params: &Object) -> Result<Answer> {
+    let lease = match args.get("lease") {
+        Some(Value::Int(number)) => u64::try_from(*number).ok(),
+        _ => None,
+    };
+    let uri = params.get("uri").and_then(Value::as_str);
+    let (Some(lease), Some(uri)) = (lease, uri) else {
+        return Err(Problem::new(Code::BadRequest, format!("{WATCH} needs a uri and a lease")));
+    };
+    watching::watch(shared, call, lease, uri).await?;
+    Ok(Answer::Raw(Object::new()))
 }
 
 fn body(shared: std::sync::Weak<Shared>, name: String, with_headers: Option<Arc<Value>>) -> Body {

@@ -9,16 +9,16 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use moonlark_core::Value;
 use moonlark_core::offers::Watcher;
 use moonlark_core::value::Object;
+use moonlark_core::{Call, Result, Value};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::link::{About, Era, Inbox, Link, Listener};
 use super::listener::Mailbox;
-use super::upstream::Shared;
+use super::shared::Shared;
 use super::wire::{Failure, Rpc};
 
 /// How long a server may take to agree.
@@ -29,52 +29,38 @@ const METHOD_NOT_FOUND: i64 = -32601;
 
 pub(crate) struct Watching {
     shared: Weak<Shared>,
-    /// How many watch each.
-    uris: Mutex<HashMap<String, usize>>,
-    /// Counts the changes of `uris`.
+    /// What is watched under each lease.
+    leases: Mutex<HashMap<u64, String>>,
+    /// Counts the changes of `leases`.
     wanted: watch::Sender<u64>,
     /// The change that the server knows of.
     agreed: watch::Sender<u64>,
 }
 
-/// For the catalog: how a resource of this server is watched.
-pub(crate) struct Watch(pub(crate) Weak<Shared>);
-
-impl Watcher for Watch {
-    fn watch(&self, uri: &str) -> moonlark_core::tool::BoxFuture<Box<dyn Send + Sync>> {
-        let Some(shared) = self.0.upgrade() else {
-            return Box::pin(std::future::ready(Box::new(()) as _));
-        };
-        let uri = shared.names.uri_in(uri).to_owned();
-        let version = shared.watching.change(|uris| *uris.entry(uri.clone()).or_default() += 1);
-        let mut agreed = shared.watching.agreed.subscribe();
-        let watched = Watched { shared: self.0.clone(), uri };
-        Box::pin(async move {
-            let agreement = agreed.wait_for(|agreed| *agreed >= version);
-            // If it takes longer, it is watched from then on.
-            let _ = tokio::time::timeout(AGREEING, agreement).await;
-            Box::new(watched) as _
-        })
-    }
+/// Have the server tell of changes of `uri` for as long as the lease lasts.
+/// Ready when it has agreed.
+pub(crate) async fn watch(shared: &Shared, call: &Call, lease: u64, uri: &str) -> Result<()> {
+    let _busy = shared.busy();
+    // One that rests is woken; what is not there cannot agree.
+    shared.link(call.deadline()).await?;
+    let watching = &shared.watching;
+    let version = watching.change(|leases| drop(leases.insert(lease, uri.to_owned())));
+    let mut agreed = watching.agreed.subscribe();
+    let agreement = agreed.wait_for(|agreed| *agreed >= version);
+    // If it takes longer, it is watched from then on.
+    let _ = tokio::time::timeout(AGREEING, agreement).await;
+    Ok(())
 }
 
-/// One that watches.
-struct Watched {
-    shared: Weak<Shared>,
-    uri: String,
-}
+/// For the catalog: how leases on resources of this server end.
+pub(crate) struct Leases(pub(crate) Weak<Shared>);
 
-impl Drop for Watched {
-    fn drop(&mut self) {
-        let Some(shared) = self.shared.upgrade() else { return };
-        shared.watching.change(|uris| {
-            if let Some(count) = uris.get_mut(&self.uri) {
-                *count -= 1;
-                if *count == 0 {
-                    uris.remove(&self.uri);
-                }
-            }
-        });
+impl Watcher for Leases {
+    fn release(&self, lease: u64) {
+        let Some(shared) = self.0.upgrade() else { return };
+        if shared.watching.leases.lock().contains_key(&lease) {
+            shared.watching.change(|leases| drop(leases.remove(&lease)));
+        }
     }
 }
 
@@ -82,7 +68,7 @@ impl Watching {
     pub(crate) fn new(shared: Weak<Shared>) -> Self {
         Self {
             shared,
-            uris: Mutex::default(),
+            leases: Mutex::default(),
             wanted: watch::Sender::new(0),
             agreed: watch::Sender::new(0),
         }
@@ -90,7 +76,7 @@ impl Watching {
 
     /// Whether anything is watched.
     pub(crate) fn any(&self) -> bool {
-        !self.uris.lock().is_empty()
+        !self.leases.lock().is_empty()
     }
 
     /// Keep the server to it for as long as what is returned lives.
@@ -108,9 +94,9 @@ impl Watching {
         }))
     }
 
-    fn change(&self, edit: impl FnOnce(&mut HashMap<String, usize>)) -> u64 {
-        let mut uris = self.uris.lock();
-        edit(&mut uris);
+    fn change(&self, edit: impl FnOnce(&mut HashMap<u64, String>)) -> u64 {
+        let mut leases = self.leases.lock();
+        edit(&mut leases);
         let mut version = 0;
         self.wanted.send_modify(|wanted| {
             *wanted += 1;
@@ -120,9 +106,9 @@ impl Watching {
     }
 
     /// What is watched now, and which change that is.
-    fn now(&self) -> (u64, Vec<String>) {
-        let uris = self.uris.lock();
-        (*self.wanted.borrow(), uris.keys().cloned().collect())
+    fn now(&self) -> (u64, HashSet<String>) {
+        let leases = self.leases.lock();
+        (*self.wanted.borrow(), leases.values().cloned().collect())
     }
 }
 
@@ -134,7 +120,6 @@ async fn subscribe(shared: Weak<Shared>, link: Link, mut wanted: watch::Receiver
         let Some((version, uris)) = shared.upgrade().map(|shared| shared.watching.now()) else {
             return;
         };
-        let uris: HashSet<String> = uris.into_iter().collect();
         for (method, uri) in told
             .difference(&uris)
             .map(|uri| ("resources/unsubscribe", uri))
@@ -203,7 +188,7 @@ async fn listen(shared: Weak<Shared>, link: Link, mut wanted: watch::Receiver<u6
     }
 }
 
-fn filter(uris: Vec<String>) -> Object {
+fn filter(uris: HashSet<String>) -> Object {
     let yes = Value::Bool(true);
     let uris = Value::Array(uris.into_iter().map(Value::from).collect());
     let notifications = Value::object([

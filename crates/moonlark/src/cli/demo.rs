@@ -1,5 +1,7 @@
-//! `moonlark demo`: a server with example tools, and one call through every way in.
+//! `moonlark demo`: a server with example tools, another one behind it, one call
+//! through every way in, and one agent script over all of them.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::Stdio;
@@ -13,8 +15,11 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
+use super::run::script::{self, Given};
+use super::run::timeline;
 use super::serve::{serve, until_asked_to_stop};
-use super::{Done, Global, print};
+use super::{Done, Global, colours, print};
+use crate::config::McpServer;
 use crate::project::Project;
 use crate::reload;
 
@@ -32,7 +37,7 @@ pub(crate) struct Demo {
 }
 
 /// The example project, as it is in the repository.
-const FILES: [(&str, &str); 12] = [
+const FILES: [(&str, &str); 15] = [
     ("moonlark.toml", example!("moonlark.toml")),
     ("extensions/csv_summary.star", example!("extensions/csv_summary.star")),
     ("extensions/git.star", example!("extensions/git.star")),
@@ -41,21 +46,30 @@ const FILES: [(&str, &str); 12] = [
     ("extensions/lib/sql.star", example!("extensions/lib/sql.star")),
     ("extensions/postgres_explorer.star", example!("extensions/postgres_explorer.star")),
     ("extensions/sqlite_explorer.star", example!("extensions/sqlite_explorer.star")),
+    ("scripts/trip.luau", TRIP),
     ("tools/countdown.lua", example!("tools/countdown.lua")),
     ("tools/echo.lua", example!("tools/echo.lua")),
     ("tools/report.lua", example!("tools/report.lua")),
     ("tools/text_stats.lua", example!("tools/text_stats.lua")),
+    ("weather/moonlark.toml", example!("weather/moonlark.toml")),
+    ("weather/tools/forecast.lua", example!("weather/tools/forecast.lua")),
 ];
 
+/// The agent script.
+const TRIP: &str = example!("scripts/trip.luau");
+/// The upstream server, and the folder of the project that it is.
+const WEATHER: &str = "weather";
+
 impl Demo {
-    pub(crate) async fn run(self, _global: &Global) -> Done {
+    pub(crate) async fn run(self, global: &Global) -> Done {
         let folder = tempfile::Builder::new().prefix("moonlark-demo-").tempdir()?;
         for (name, text) in FILES {
             let path = folder.path().join(name);
             std::fs::create_dir_all(path.parent().unwrap_or(folder.path()))?;
             std::fs::write(path, text)?;
         }
-        let project = Arc::new(Project::open(None, folder.path()).await?);
+        let upstream = BTreeMap::from([(WEATHER.to_owned(), weather(folder.path())?)]);
+        let project = Arc::new(Project::open_with(None, folder.path(), upstream).await?);
         // The usual port if nobody has it, a free one otherwise.
         let listener = match TcpListener::bind(("127.0.0.1", 7331)).await {
             Ok(listener) => listener,
@@ -63,10 +77,12 @@ impl Demo {
         };
         let address = listener.local_addr()?.to_string();
         let stop = CancellationToken::new();
+        project.connect().await;
         let server = tokio::spawn(serve(project.clone(), listener, stop.clone()).await);
         let watcher = tokio::spawn(reload::watch(project.clone()));
 
         tour(&project, &address, folder.path()).await?;
+        agent_script(&project, global).await?;
         next_steps(&address, folder.path());
         let stay = !self.once && std::io::stdin().is_terminal();
         if stay {
@@ -76,8 +92,36 @@ impl Demo {
         watcher.abort();
         stop.cancel();
         let _ = tokio::time::timeout(std::time::Duration::from_secs(2), server).await;
+        project.disconnect().await;
         Ok(())
     }
+}
+
+/// This very binary, serving another project over stdio.
+fn weather(folder: &Path) -> Result<McpServer, std::io::Error> {
+    let config = folder.join(WEATHER).join("moonlark.toml");
+    let args = ["stdio", "--quiet", "--config", &config.to_string_lossy()];
+    Ok(McpServer {
+        command: Some(std::env::current_exe()?.to_string_lossy().into_owned()),
+        args: args.map(str::to_owned).to_vec(),
+        ..McpServer::default()
+    })
+}
+
+/// What an agent would send instead of five calls.
+async fn agent_script(project: &Project, global: &Global) -> Done {
+    print("\nOne agent script, scripts/trip.luau, over the Lua tools, an extension and the upstream server weather:\n");
+    TRIP.trim_end().lines().for_each(|line| print(&format!("  {line}")));
+    print("");
+    let given = Given { script: TRIP, timeout: None };
+    // All of it belongs to the tour, which is on stdout.
+    let quiet = Global { quiet: true, ..global.clone() };
+    let ran = script::run(&project.gateway, given, &quiet).await;
+    ran.logs.iter().for_each(|line| print(&format!("log: {line}")));
+    timeline::draw(&ran.steps, ran.took, colours()).iter().for_each(|line| print(line));
+    print("\nWhat the agent gets of it:");
+    ran.outcome?.lines()?.iter().for_each(|line| print(line));
+    Ok(())
 }
 
 async fn tour(project: &Project, address: &str, folder: &Path) -> Result<()> {
@@ -133,7 +177,9 @@ Try next:
   curl -s http://{address}/tools/list
   curl -s http://{address}/tools/echo -H 'Content-Type: application/json' -d '{{"message": "hello"}}'
   curl -N http://{address}/tools/countdown -H 'Content-Type: application/json' -H 'Accept: text/event-stream' -d '{{}}'
-  edit {}/tools/echo.lua and call it again: it is live at once
+  edit {0}/tools/echo.lua and call it again: it is live at once
+  cd {0} && moonlark run scripts/trip.luau --mcp weather='moonlark stdio --config weather/moonlark.toml'
+  cd {0} && moonlark repl
 
 An MCP client that speaks HTTP takes this configuration:
 {client:#}

@@ -1,8 +1,11 @@
 //! `moonlark docs`: a module, a function or a tool, in both languages.
 
+mod in_scripts;
+
 use clap::Args;
 use moonlark_core::module::{Function, Language, Module};
 use moonlark_core::nearest::nearest;
+use moonlark_core::render::luau::sdk::Docs as Signature;
 use moonlark_core::render::{Row, Sheet, luau, starlark};
 use moonlark_core::tool::{Effects, SourceKind};
 use moonlark_core::{Catalog, Code, Problem, Tool};
@@ -20,15 +23,17 @@ impl Docs {
     pub(crate) async fn run(self, global: &Global) -> Done {
         let modules = moonlark_host::all();
         let text = match self.name {
-            None => overview(&modules, &*open_with_upstreams(global).await?, global.json),
+            None => overview(&modules, &open_with_upstreams(global).await?.1, global.json),
             Some(name) => match Topic::built_in(&modules, &name) {
                 // What is built in can be explained in any project, even a broken one.
                 Some(topic) => topic.text(global.json),
                 None => {
-                    let catalog = open_with_upstreams(global).await?;
-                    let tool = catalog.find(&name);
+                    let (project, catalog) = open_with_upstreams(global).await?;
+                    let in_sdk = || catalog.sdk().find(&name).map(|(_, it)| &it.tool);
+                    let tool = catalog.find(&name).or_else(|_| in_sdk());
                     let tool = tool.map_err(|_| unknown(&name, &modules, &catalog))?;
-                    Topic::Tool(tool).text(global.json)
+                    let docs = in_scripts::docs(tool, &catalog, &project.gateway);
+                    Topic::Tool(tool, docs).text(global.json)
                 }
             },
         };
@@ -56,7 +61,7 @@ fn unknown(name: &str, modules: &[Module], catalog: &Catalog) -> Problem {
 enum Topic<'a> {
     Module(&'a Module),
     Function(&'a Module, &'a Function),
-    Tool(&'a Tool),
+    Tool(&'a Tool, Option<Signature>),
 }
 
 impl<'a> Topic<'a> {
@@ -81,8 +86,8 @@ impl<'a> Topic<'a> {
             (Topic::Function(module, function), true) => {
                 function_json(module, function).to_string()
             }
-            (Topic::Tool(tool), false) => tool_text(tool),
-            (Topic::Tool(tool), true) => tool_json(tool).to_string(),
+            (Topic::Tool(tool, docs), false) => tool_text(tool, docs.as_ref()),
+            (Topic::Tool(tool, docs), true) => tool_json(tool, docs.as_ref()).to_string(),
         }
     }
 }
@@ -197,7 +202,7 @@ fn spoken<'a>(module: &Module, language: Language, text: &'a str) -> Option<&'a 
     module.is_for(language).then_some(text)
 }
 
-fn tool_text(tool: &Tool) -> String {
+fn tool_text(tool: &Tool, docs: Option<&Signature>) -> String {
     let (input, output) = schemas(tool);
     let version = tool.version.as_ref().map(|version| format!(", version {version}"));
     let origin = match tool.source.kind {
@@ -210,8 +215,9 @@ fn tool_text(tool: &Tool) -> String {
     let mut parts = vec![
         format!("{}\n{}", tool.name, tool.description).trim_end().to_owned(),
         format!("  Luau      {in_luau}\n  Starlark  {in_starlark}"),
-        origin,
     ];
+    parts.extend(docs.map(in_scripts::text));
+    parts.push(origin);
     parts.extend(grant(tool).map(|grant| format!("Grant, for a script that calls it: {grant}")));
     parts.extend(rows("Parameters", &Row::fields(&input, "").iter().collect::<Vec<_>>()));
     let result = output.map(|output| Row::fields(&output, "")).unwrap_or_default();
@@ -219,7 +225,7 @@ fn tool_text(tool: &Tool) -> String {
     parts.join("\n\n")
 }
 
-fn tool_json(tool: &Tool) -> Json {
+fn tool_json(tool: &Tool, docs: Option<&Signature>) -> Json {
     let (input, output) = schemas(tool);
     let (in_luau, in_starlark) = calls(tool);
     let Effects { read_only, destructive, idempotent, open_world } = tool.effects;
@@ -232,6 +238,7 @@ fn tool_json(tool: &Tool) -> Json {
         "source": tool.source.name,
         "luau": in_luau,
         "starlark": in_starlark,
+        "sdk": docs.map(in_scripts::as_json),
         "grant": grant(tool),
         "annotations": {
             "read_only": read_only,

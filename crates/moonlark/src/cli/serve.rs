@@ -37,6 +37,7 @@ impl Serve {
         let stop = CancellationToken::new();
         announce(&project, &listener)?;
         project.connect().await;
+        let keeping = project.keep_learned().await;
         let watcher = tokio::spawn(reload::watch(project.clone()));
         let server = tokio::spawn(serve(project.clone(), listener, stop.clone()).await);
         until_asked_to_stop().await;
@@ -45,6 +46,7 @@ impl Serve {
         // Calls in progress get a moment; whoever hangs on is cut off.
         let _ = tokio::time::timeout(std::time::Duration::from_secs(5), server).await;
         watcher.abort();
+        keeping.stop().await;
         project.disconnect().await;
         Ok(())
     }

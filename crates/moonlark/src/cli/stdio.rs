@@ -20,11 +20,13 @@ impl Stdio {
             tracing::warn!("{problem}");
         }
         project.connect().await;
+        let keeping = project.keep_learned().await;
         tokio::spawn(reload::watch(project.clone()));
         let served = tokio::select! {
             served = moonlark_server::serve_stdio(project.gateway.clone()) => served,
             () = super::serve::until_asked_to_stop() => Ok(()),
         };
+        keeping.stop().await;
         project.disconnect().await;
         Ok(served?)
     }

@@ -99,11 +99,10 @@ fn cannot_write(label: &str, error: &std::io::Error) -> Problem {
 }
 
 async fn list(global: &Global) -> Done {
-    let catalog = open_with_upstreams(global).await?;
+    let (_, catalog) = open_with_upstreams(global).await?;
     if global.json {
         let tools: Vec<_> = catalog
-            .tools()
-            .iter()
+            .listed()
             .map(|tool| {
                 json!({
                     "name": tool.name,
@@ -121,7 +120,7 @@ async fn list(global: &Global) -> Done {
     }
     let group = |kind: SourceKind, width: usize| {
         let tools: Vec<_> =
-            catalog.tools().iter().filter(|tool| tool.source.kind == kind).collect();
+            catalog.listed().filter(|tool| tool.source.kind == kind).collect();
         let width = tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0).max(width);
         let lines: Vec<String> = tools
             .iter()

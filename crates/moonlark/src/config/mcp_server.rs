@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use moonlark_core::tool::Expose;
 use moonlark_upstream::auth::Auth;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
@@ -47,8 +48,11 @@ pub struct McpServer {
     /// How to log in to the server at `url`.
     #[serde(skip_serializing_if = "is_none")]
     pub auth: Auth,
-    /// How agents see its tools: `"direct"` as tools of their own, `"hidden"`
-    /// not at all. Scripts and the command line can call them either way.
+    /// How agents reach its tools: `"code"` from scripts, by `execute`;
+    /// `"direct"` as tools of their own; `"both"`; `"auto"` directly for as long
+    /// as listing all tools is shorter than explaining scripts, and from scripts
+    /// otherwise; `"hidden"` not at all. Script tools and the command line can
+    /// call them in any case.
     pub expose: Expose,
     /// What the names of its tools begin with where agents see them; when not
     /// set, `NAME__`. With `""` the server is transparent: its tools, prompts
@@ -94,7 +98,7 @@ impl Default for McpServer {
             transport: None,
             headers: BTreeMap::new(),
             auth: Auth::None,
-            expose: Expose::Direct,
+            expose: Expose::Code,
             prefix: None,
             timeout: None,
             connect_timeout: Seconds::new(60),
@@ -114,15 +118,6 @@ pub enum Transport {
     #[default]
     StreamableHttp,
     Sse,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(inline)]
-pub enum Expose {
-    #[default]
-    Direct,
-    Hidden,
 }
 
 /// A value that is never shown.

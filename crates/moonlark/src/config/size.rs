@@ -33,6 +33,10 @@ impl Size {
         self.0
     }
 
+    pub(super) const fn kb(count: u32) -> Self {
+        Self(count as u64 * 1024)
+    }
+
     pub(super) const fn mb(count: u32) -> Self {
         Self(count as u64 * 1024 * 1024)
     }

@@ -5,6 +5,8 @@
 
 use serde_json::{Map, Value as Json};
 
+use super::merged::{any_of, merge};
+use super::named::Names;
 use crate::render::shape::is_required;
 
 /// Schemas come from authors too, and references can make a short one large:
@@ -14,21 +16,21 @@ const LARGEST: usize = 1000;
 
 /// The Luau type of a value that fits `schema`, on one line.
 pub fn luau_type(schema: &Json) -> String {
-    Reader::new(schema).read(schema).written()
+    Reader::new(schema, None).read(schema).written()
 }
 
 /// The same for something that may also be left out.
 pub fn optional_type(schema: &Json) -> String {
-    let mut found = Reader::new(schema).read(schema);
+    let mut found = Reader::new(schema, None).read(schema);
     found.nil = true;
     found.written()
 }
 
 /// Alternatives, none of them twice; `nil` is kept apart for its `?`.
 #[derive(Default)]
-struct Union {
+pub(super) struct Union {
     types: Vec<String>,
-    nil: bool,
+    pub(super) nil: bool,
 }
 
 impl Union {
@@ -53,7 +55,7 @@ impl Union {
         all
     }
 
-    fn written(&self) -> String {
+    pub(super) fn written(&self) -> String {
         // `any` takes everything in, so nothing beside it says more.
         if self.types.iter().any(|text| text == "any") {
             return "any".to_owned();
@@ -70,20 +72,22 @@ impl Union {
     }
 }
 
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     root: &'a Json,
     /// References on the way here, so that a cycle ends.
-    open: Vec<&'a str>,
+    open: Vec<String>,
     depth: usize,
     parts: usize,
+    /// Where references get names; without it they are drawn in place.
+    names: Option<&'a mut Names>,
 }
 
 impl<'a> Reader<'a> {
-    fn new(root: &'a Json) -> Self {
-        Reader { root, open: Vec::new(), depth: 0, parts: 0 }
+    pub(super) fn new(root: &'a Json, names: Option<&'a mut Names>) -> Self {
+        Reader { root, open: Vec::new(), depth: 0, parts: 0, names }
     }
 
-    fn read(&mut self, schema: &'a Json) -> Union {
+    pub(super) fn read(&mut self, schema: &Json) -> Union {
         self.parts += 1;
         if self.depth == DEEPEST || self.parts > LARGEST {
             return Union::of("any");
@@ -94,7 +98,7 @@ impl<'a> Reader<'a> {
         found
     }
 
-    fn read_part(&mut self, schema: &'a Json) -> Union {
+    fn read_part(&mut self, schema: &Json) -> Union {
         let schema = match schema {
             Json::Bool(false) => return Union::default(),
             Json::Object(schema) => schema,
@@ -104,19 +108,16 @@ impl<'a> Reader<'a> {
             return self.follow(reference);
         }
         if let Some(value) = schema.get("const") {
-            return literal(value);
+            return self.literal(value);
         }
         if let Some(Json::Array(values)) = schema.get("enum") {
-            return Union::all(values.iter().map(literal));
+            return Union::all(values.iter().map(|value| self.literal(value)));
         }
-        for key in ["anyOf", "oneOf"] {
-            if let Some(Json::Array(choices)) = schema.get(key) {
-                return Union::all(choices.iter().map(|choice| self.read(choice)));
-            }
+        if let Some(choices) = any_of(schema) {
+            return Union::all(choices.iter().map(|choice| self.read(choice)));
         }
-        if let Some(Json::Array(parts)) = schema.get("allOf") {
-            let parts: Vec<String> = parts.iter().map(|part| self.read(part).written()).collect();
-            return Union::of(parts.join(" & "));
+        if schema.contains_key("allOf") {
+            return self.all_of(schema);
         }
         match schema.get("type") {
             Some(Json::String(kind)) => self.kind(kind, schema),
@@ -128,13 +129,32 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn kind(&mut self, kind: &str, schema: &'a Map<String, Json>) -> Union {
+    /// One table where all parts are tables: Luau takes a literal for that, and
+    /// people can read it.
+    fn all_of(&mut self, schema: &Map<String, Json>) -> Union {
+        if let Some(merged) = merge(self.root, schema) {
+            return self.read(&merged);
+        }
+        let parts = schema.get("allOf").and_then(Json::as_array).into_iter().flatten();
+        let mut parts: Vec<Union> = parts.map(|part| self.read(part)).collect();
+        parts.retain(|part| part.written() != "any");
+        match parts.len() {
+            0 => Union::of("any"),
+            1 => parts.remove(0),
+            _ => {
+                let parts: Vec<String> = parts.iter().map(Union::written).collect();
+                Union::of(parts.join(" & "))
+            }
+        }
+    }
+
+    fn kind(&mut self, kind: &str, schema: &Map<String, Json>) -> Union {
         match kind {
             "string" | "boolean" | "number" => Union::of(kind),
             "integer" => Union::of("number"),
             "null" => Union::nothing(),
             "array" => {
-                let items = schema.get("items").map(|items| self.read(items).written());
+                let items = schema.get("items").map(|items| self.drawn(items));
                 Union::of(format!("{{{}}}", items.as_deref().unwrap_or("any")))
             }
             "object" => Union::of(self.object(schema)),
@@ -142,36 +162,73 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn object(&mut self, schema: &'a Map<String, Json>) -> String {
+    fn object(&mut self, schema: &Map<String, Json>) -> String {
+        let fields: Vec<String> =
+            self.fields(schema).into_iter().map(|(key, value)| format!("{key}: {value}")).collect();
+        if fields.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", fields.join(", ")) }
+    }
+
+    /// The fields of a table, each with its type, as they are written.
+    pub(super) fn fields(&mut self, schema: &Map<String, Json>) -> Vec<(String, String)> {
         let mut fields = Vec::new();
         for (name, field) in
             schema.get("properties").and_then(Json::as_object).into_iter().flatten()
         {
             let mut value = self.read(field);
             value.nil |= !is_required(schema, name);
-            fields.push(format!("{}: {}", key(name), value.written()));
+            fields.push((key(name), self.written(value)));
         }
+        let patterns = schema.get("patternProperties").and_then(Json::as_object);
         let others = match schema.get("additionalProperties") {
-            Some(Json::Object(_)) => Some(self.read(&schema["additionalProperties"]).written()),
+            Some(value @ Json::Object(_)) => Some(self.drawn(value)),
             Some(Json::Bool(true)) => Some("any".to_owned()),
+            _ if patterns.is_some_and(|patterns| !patterns.is_empty()) => Some("any".to_owned()),
             None if fields.is_empty() => Some("any".to_owned()),
             _ => None,
         };
-        fields.extend(others.map(|value| format!("[string]: {value}")));
-        if fields.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", fields.join(", ")) }
+        fields.extend(others.map(|value| ("[string]".to_owned(), value)));
+        fields
     }
 
-    fn follow(&mut self, reference: &'a str) -> Union {
-        let target = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
-        match target {
-            Some(target) if !self.open.contains(&reference) => {
-                self.open.push(reference);
-                let found = self.read(target);
-                self.open.pop();
-                found
-            }
-            _ => Union::of("any"),
+    fn follow(&mut self, reference: &str) -> Union {
+        let root = self.root;
+        let target = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
+        let Some(target) = target.filter(|_| !self.open.iter().any(|open| open == reference))
+        else {
+            return Union::of("any");
+        };
+        if let Some(names) = self.names.as_deref_mut()
+            && let Some(name) = names.of(reference, target)
+        {
+            return Union::of(name);
         }
+        self.open.push(reference.to_owned());
+        let found = self.read(target);
+        self.open.pop();
+        found
+    }
+
+    /// The type of `schema` as it is written.
+    pub(super) fn drawn(&mut self, schema: &Json) -> String {
+        let found = self.read(schema);
+        self.written(found)
+    }
+
+    fn is_lenient(&self) -> bool {
+        self.names.as_ref().is_some_and(|names| names.lenient)
+    }
+
+    fn literal(&self, value: &Json) -> Union {
+        match value {
+            Json::String(_) if self.is_lenient() => Union::of("string"),
+            Json::Bool(_) if self.is_lenient() => Union::of("boolean"),
+            value => literal(value),
+        }
+    }
+
+    fn written(&self, mut value: Union) -> String {
+        value.nil &= !self.is_lenient() || value.types.is_empty();
+        value.written()
     }
 }
 
@@ -267,7 +324,18 @@ mod tests {
             (json!({"oneOf": [{"type": "string"}, {}]}), "any"),
             (
                 json!({"allOf": [{"type": "object", "properties": {"a": {}}}, {"type": "object"}]}),
-                "{ a: any } & { [string]: any }",
+                "{ a: any }",
+            ),
+            (json!({"allOf": [{"type": "string"}], "description": "d"}), "string"),
+            (
+                json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {}},
+                    "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}),
+                "{ a: string?, b: any }",
+            ),
+            (
+                json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"],
+                    "oneOf": [{"properties": {"b": {"type": "number"}}}, {"required": ["c"], "properties": {"c": {"const": "x"}}}]}),
+                "{ a: string, b: number? } | { a: string, c: \"x\" }",
             ),
         ] {
             assert_eq!(luau_type(&schema), expected, "{schema}");

@@ -171,7 +171,6 @@ path = \"x.lua\"
 approve = true
 rate = \"10/min\"
 concurrency = 1
-expose = \"${NONE}\"
 ",
         &[
             "error[bad_config]: tools.script.jira.approve cannot be set: this version of Moonlark does not hold calls for approval
@@ -183,9 +182,6 @@ hint: remove rate",
             "error[bad_config]: tools.script.jira.concurrency cannot be set: this version of Moonlark does not limit how many calls of a tool run at once
   --> moonlark.toml:5:1
 hint: remove concurrency",
-            "error[bad_config]: tools.script.jira.expose cannot be set: this version of Moonlark shows every script tool to every agent
-  --> moonlark.toml:6:1
-hint: remove expose",
         ],
     );
 }

@@ -13,6 +13,20 @@ pub fn is_dead(pid: u32) -> bool {
     status.rsplit(") ").next().unwrap().starts_with(['Z', 'X'])
 }
 
+/// Wait for the end of a process that is not our child.
+pub fn wait_for_death(pid: u32) {
+    // SAFETY: it takes two numbers.
+    let handle = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as i32;
+    if handle >= 0 {
+        let mut event = libc::pollfd { fd: handle, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry, which lives as long as the call; then our own handle.
+        let ready = unsafe { libc::poll(&mut event, 1, PATIENCE.as_millis() as i32) };
+        unsafe { libc::close(handle) };
+        assert_eq!(ready, 1, "{pid} lives on");
+    }
+    assert!(is_dead(pid), "{pid} lives on");
+}
+
 /// Processes that live and whose environment holds `mark`.
 pub fn marked(mark: &str) -> Vec<u32> {
     let pid = |path: PathBuf| path.file_name()?.to_str()?.parse().ok();

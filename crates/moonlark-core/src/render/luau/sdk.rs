@@ -1,0 +1,267 @@
+//! The functions of `sdk` as Luau: signatures, the types they name, what is
+//! said about their parameters.
+//!
+//! Documentation and the type checker draw from here, so that an agent is held
+//! to exactly what it was shown. How a page looks is for others to say.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use serde_json::{Map, Value as Json};
+
+use super::merged::{any_of, merge};
+use super::named::Names;
+use super::types::{Reader, key};
+use crate::render::shape::{capital, fields};
+use crate::sdk::{SdkFunction, SdkSource};
+use crate::value::shorten;
+
+/// Everything an agent needs to write a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Docs {
+    /// `sdk.files.read_file`
+    pub path: String,
+    /// What it does, as its source says.
+    pub about: String,
+    /// Parameters, and fields of parameters, that have something said about
+    /// them.
+    pub params: Vec<(String, String)>,
+    /// `function sdk.files.read_file(args: { path: string }): string`
+    pub signature: String,
+    /// The types that the signature names, with those that they name.
+    pub types: Vec<(String, String)>,
+    /// How many calls the type of the result was learned from, if it was.
+    pub learned: Option<u64>,
+}
+
+/// What results have looked like so far, where nobody declared it.
+#[derive(Debug, Clone)]
+pub struct Observed {
+    pub schema: Json,
+    pub calls: u64,
+}
+
+/// One function to document.
+pub type Entry<'a> = (&'a SdkSource, &'a SdkFunction, Option<&'a Observed>);
+
+/// A function by itself.
+pub fn signature(source: &SdkSource, function: &SdkFunction, learned: Option<&Observed>) -> Docs {
+    draw((source, function, learned), "")
+}
+
+/// Functions that share a page: a type is there once, and where two tools mean
+/// different things by one name, the later one's types have its own before them.
+pub fn together(entries: &[Entry<'_>]) -> Vec<Docs> {
+    let mut known: HashMap<String, String> = HashMap::new();
+    let mut page = Vec::new();
+    for entry in entries {
+        let (source, function) = (capital(&entry.0.name), capital(&entry.1.name));
+        let mut docs = draw(*entry, "");
+        for prefix in [function.clone(), format!("{source}{function}")] {
+            let differs = |(name, body): &(String, String)| {
+                known.get(name).is_some_and(|other| other != body)
+            };
+            if !docs.types.iter().any(differs) {
+                break;
+            }
+            docs = draw(*entry, &prefix);
+        }
+        docs.types.retain(|(name, body)| known.insert(name.clone(), body.clone()).is_none());
+        page.push(docs);
+    }
+    page
+}
+
+impl Docs {
+    /// As an agent reads it: comments, the signature, the types.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for line in self.about.lines() {
+            let _ = writeln!(text, "{}", format!("-- {line}").trim_end());
+        }
+        for (name, about) in &self.params {
+            let _ = writeln!(text, "-- @param {name} - {about}");
+        }
+        if let Some(calls) = self.learned {
+            let calls = if calls == 1 { "1 call".to_owned() } else { format!("{calls} calls") };
+            let _ = writeln!(text, "-- result learned from {calls}");
+        }
+        let _ = writeln!(text, "{}", self.signature);
+        for (name, body) in &self.types {
+            let _ = write!(text, "\nexport type {name} = {body}\n");
+        }
+        text
+    }
+}
+
+/// A result for the type checker: its type, and the types that this names, all
+/// on one line each. None where nothing is declared.
+pub fn declared_result(
+    function: &SdkFunction,
+    prefix: &str,
+) -> Option<(String, Vec<(String, String)>)> {
+    let output = Json::Object((**function.tool.output.as_ref()?.json()).clone());
+    let mut names = Names::new(prefix, true);
+    let result = Reader::new(&output, Some(&mut names)).drawn(&output);
+    Some((result, named_types(&output, &mut names)))
+}
+
+fn draw((source, function, learned): Entry<'_>, prefix: &str) -> Docs {
+    let path = format!("sdk.{}.{}", source.name, function.name);
+    let tool = &function.tool;
+    let mut names = Names::new(prefix, false);
+    let input = Json::Object((**tool.input.json()).clone());
+    let args = arguments(&input, &mut names);
+    let mut types = named_types(&input, &mut names);
+    let output = match (&tool.output, learned) {
+        (Some(output), _) => Some(Json::Object((**output.json()).clone())),
+        (None, Some(learned)) => Some(learned.schema.clone()),
+        (None, None) => None,
+    };
+    let result = output.map_or_else(
+        || "any".to_owned(),
+        |output| {
+            if !agree(&input, &output) {
+                names.leave();
+            }
+            let result = Reader::new(&output, Some(&mut names)).drawn(&output);
+            types.extend(named_types(&output, &mut names));
+            result
+        },
+    );
+    Docs {
+        signature: format!("function {path}({args}): {result}"),
+        path,
+        about: tool.description.trim().to_owned(),
+        params: params(&input),
+        types,
+        learned: learned.filter(|_| tool.output.is_none()).map(|learned| learned.calls),
+    }
+}
+
+/// `args: { path: string }`, optional where nothing in it must be there.
+fn arguments(input: &Json, names: &mut Names) -> String {
+    let mut reader = Reader::new(input, Some(names));
+    let table = reader.drawn(input);
+    if table == "{}" || (table == "{ [string]: any }" && is_empty(input)) {
+        return String::new();
+    }
+    let optional = table != "any" && !needs_something(input);
+    format!("args: {table}{}", if optional { "?" } else { "" })
+}
+
+fn needs_something(input: &Json) -> bool {
+    let Json::Object(schema) = input else { return true };
+    let merged = schema.get("allOf").and_then(|_| merge(input, schema));
+    let required = merged.as_ref().unwrap_or(input).get("required").and_then(Json::as_array);
+    any_of(schema).is_some() || !required.is_none_or(Vec::is_empty)
+}
+
+/// Whether it says that there are no parameters, by listing none.
+fn is_empty(input: &Json) -> bool {
+    let properties = input.get("properties").and_then(Json::as_object);
+    properties.is_some_and(Map::is_empty) && input.get("additionalProperties").is_none()
+}
+
+/// Whether a name means the same in both schemas, as far as both have it.
+fn agree(input: &Json, output: &Json) -> bool {
+    ["$defs", "definitions"].iter().all(|key| {
+        let defs = |schema: &'_ Json| schema.get(*key).and_then(Json::as_object).cloned();
+        let (Some(ours), Some(theirs)) = (defs(input), defs(output)) else { return true };
+        ours.iter().all(|(name, body)| theirs.get(name).is_none_or(|other| other == body))
+    })
+}
+
+/// Draw what has got a name, and what gets one by that.
+fn named_types(root: &Json, names: &mut Names) -> Vec<(String, String)> {
+    /// A page with more helps nobody; names without a type are `any`.
+    const MOST: usize = 100;
+    let mut types = Vec::new();
+    while let Some((name, reference)) = names.next() {
+        let target = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
+        let body = match target {
+            Some(target) if types.len() < MOST => body(root, target, names),
+            _ => "any".to_owned(),
+        };
+        types.push((name, body));
+    }
+    types
+}
+
+fn body(root: &Json, schema: &Json, names: &mut Names) -> String {
+    let lenient = names.lenient;
+    let mut reader = Reader::new(root, Some(names));
+    let plain = |schema: &&Json| fields(schema).is_some() && schema.get("allOf").is_none();
+    let Some(Json::Object(table)) = Some(schema).filter(plain).filter(|_| !lenient) else {
+        return reader.drawn(schema);
+    };
+    if ["anyOf", "oneOf"].iter().any(|key| table.contains_key(*key)) {
+        return reader.drawn(schema);
+    }
+    let about: HashMap<String, String> = fields(schema)
+        .into_iter()
+        .flatten()
+        .filter_map(|(name, field)| Some((key(name), said(field)?)))
+        .collect();
+    let lines = reader.fields(table).into_iter().map(|(key, kind)| match about.get(&key) {
+        Some(about) => format!("    {key}: {kind}, -- {about}\n"),
+        None => format!("    {key}: {kind},\n"),
+    });
+    format!("{{\n{}}}", lines.collect::<String>())
+}
+
+/// What is said about parameters, and about the fields of those that are tables.
+fn params(input: &Json) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    describe(input, "", 0, &mut found);
+    found
+}
+
+fn describe(schema: &Json, prefix: &str, depth: usize, found: &mut Vec<(String, String)>) {
+    const DEEPEST: usize = 3;
+    const MOST: usize = 200;
+    let fields = schema.get("properties").and_then(Json::as_object);
+    for (name, field) in fields.into_iter().flatten() {
+        if found.len() == MOST {
+            return;
+        }
+        let path = format!("{prefix}{}", shorten(name));
+        found.extend(said(field).map(|about| (path.clone(), about)));
+        if depth < DEEPEST {
+            describe(field, &format!("{path}."), depth + 1, found);
+            if let Some(items) = field.get("items") {
+                describe(items, &format!("{path}[]."), depth + 1, found);
+            }
+        }
+    }
+}
+
+/// The description on one line, with the default and the range.
+fn said(field: &Json) -> Option<String> {
+    let about = field.get("description").and_then(Json::as_str).unwrap_or_default();
+    let mut text = about.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut facts = Vec::new();
+    if let Some(default) = field.get("default").filter(|default| !default.is_null()) {
+        let written = super::luau_value(default);
+        // Many descriptions say so themselves.
+        if !text.to_lowercase().contains("default") && written.len() <= 60 && written != "{}" {
+            facts.push(format!("default {written}"));
+        }
+    }
+    let bound = |key: &str| field.get(key).filter(|it| it.is_number()).map(Json::to_string);
+    // Generators write the limits of their integers for those of the parameter.
+    match (bound("minimum"), bound("maximum").filter(|it| it.len() < 10)) {
+        (Some(least), Some(most)) => facts.push(format!("{least} to {most}")),
+        (Some(least), None) if least.len() < 10 => facts.push(format!("at least {least}")),
+        (None, Some(most)) => facts.push(format!("at most {most}")),
+        _ => {}
+    }
+    if !facts.is_empty() {
+        let facts = facts.join(", ");
+        text = if text.is_empty() { facts } else { format!("{text} ({facts})") };
+    }
+    (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! Entries to an index.
+//!
+//! Texts are read once, into numbers; what each word weighs is known when all
+//! of them are there, since that depends on how long they are on average.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::near::Vocabulary;
+use super::{GAP, Index, Place, WHOLE};
+use crate::words::{bare, terms};
+
+/// Terms of one entry that are looked at: nobody describes a tool with more.
+const LONGEST: usize = 8192;
+/// How soon a word that is there once is as good as one that is there often.
+const ONCE: f32 = 1.2;
+
+/// What a field's words count, and how much less in a field longer than usual.
+struct Field {
+    weight: f32,
+    by_length: f32,
+}
+
+const FIELDS: [Field; 3] = [
+    Field { weight: 3.0, by_length: 0.5 },
+    Field { weight: 1.0, by_length: 0.75 },
+    Field { weight: 0.6, by_length: 0.75 },
+];
+
+/// Something to find.
+#[derive(Default)]
+pub struct Entry<'a> {
+    /// What it is called: any of these alone finds exactly it.
+    pub names: Vec<&'a str>,
+    /// Longer names that find it as well, and say nothing new about it.
+    pub aliases: Vec<String>,
+    /// What it is, in words.
+    pub body: Vec<&'a str>,
+    /// What belongs to it: parameters, values.
+    pub details: Vec<&'a str>,
+}
+
+#[derive(Default)]
+pub struct Builder {
+    ids: HashMap<Arc<str>, u32>,
+    words: Vec<Arc<str>>,
+    texts: Vec<u32>,
+    text_starts: Vec<u32>,
+    names: HashMap<Box<str>, Vec<u32>>,
+}
+
+impl Builder {
+    pub fn add(&mut self, entry: &Entry<'_>) {
+        let number = self.text_starts.len() as u32;
+        let start = self.texts.len();
+        self.text_starts.push(start as u32);
+        let aliases = entry.aliases.iter().map(String::as_str);
+        for name in entry.names.iter().copied().chain(aliases) {
+            let same = self.names.entry(bare(name).into_boxed_str()).or_default();
+            if same.last() != Some(&number) {
+                same.push(number);
+            }
+        }
+        for (field, texts) in [&entry.names, &entry.body, &entry.details].into_iter().enumerate() {
+            if field > 0 {
+                self.texts.push(GAP);
+            }
+            for text in texts {
+                terms(text, |term, whole| {
+                    if self.texts.len() - start < LONGEST {
+                        let id = self.id(term);
+                        self.texts.push(if whole { id | WHOLE } else { id });
+                    }
+                });
+            }
+        }
+    }
+
+    fn id(&mut self, term: String) -> u32 {
+        if let Some(id) = self.ids.get(term.as_str()) {
+            return *id;
+        }
+        let (id, word) = (self.words.len() as u32, Arc::<str>::from(term));
+        self.words.push(word.clone());
+        self.ids.insert(word, id);
+        id
+    }
+
+    pub fn finish(mut self) -> Index {
+        self.text_starts.push(self.texts.len() as u32);
+        let usual = self.usual_lengths();
+        let mut found: Vec<(u32, Place)> = Vec::with_capacity(self.texts.len());
+        let mut weighed: Vec<(u32, f32)> = Vec::new();
+        for entry in 0..self.text_starts.len() - 1 {
+            weighed.clear();
+            for (field, terms) in self.fields(entry).enumerate() {
+                let Some(Field { weight, by_length }) = FIELDS.get(field) else { continue };
+                let length = length(terms) / usual[field].max(1.0);
+                let each = weight / (1.0 - by_length + by_length * length);
+                weighed.extend(terms.iter().map(|term| (term & !WHOLE, each)));
+            }
+            weighed.sort_unstable_by_key(|(term, _)| *term);
+            for same in weighed.chunk_by(|a, b| a.0 == b.0) {
+                let times: f32 = same.iter().map(|(_, each)| each).sum();
+                let weight = times * (ONCE + 1.0) / (times + ONCE);
+                found.push((same[0].0, Place { entry: entry as u32, weight }));
+            }
+        }
+        let (starts, places) = by_term(&found, self.words.len());
+        self.texts.shrink_to_fit();
+        Index {
+            vocabulary: Vocabulary::new(self.ids, self.words),
+            starts,
+            places,
+            texts: self.texts,
+            text_starts: self.text_starts,
+            names: self.names,
+        }
+    }
+
+    /// The average length of each field.
+    fn usual_lengths(&self) -> [f32; FIELDS.len()] {
+        let mut lengths = [0.0; FIELDS.len()];
+        let entries = self.text_starts.len() - 1;
+        for entry in 0..entries {
+            for (all, terms) in lengths.iter_mut().zip(self.fields(entry)) {
+                *all += length(terms);
+            }
+        }
+        lengths.map(|all| all / entries.max(1) as f32)
+    }
+
+    fn fields(&self, entry: usize) -> impl Iterator<Item = &[u32]> {
+        let (start, end) = (self.text_starts[entry], self.text_starts[entry + 1]);
+        self.texts[start as usize..end as usize].split(|term| *term == GAP)
+    }
+}
+
+/// The places of each term together, in order, and where each term's begin.
+fn by_term(found: &[(u32, Place)], terms: usize) -> (Vec<u32>, Vec<Place>) {
+    let mut starts = vec![0; terms + 1];
+    for (term, _) in found {
+        starts[*term as usize + 1] += 1;
+    }
+    for term in 0..terms {
+        starts[term + 1] += starts[term];
+    }
+    let mut next = starts.clone();
+    let mut places = vec![Place { entry: 0, weight: 0.0 }; found.len()];
+    for (term, place) in found {
+        let at = &mut next[*term as usize];
+        places[*at as usize] = *place;
+        *at += 1;
+    }
+    (starts, places)
+}
+
+fn length(terms: &[u32]) -> f32 {
+    terms.iter().filter(|term| *term & WHOLE == 0).count() as f32
+}

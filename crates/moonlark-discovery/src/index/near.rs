@@ -1,0 +1,145 @@
+//! The words of an index, and those that are like one it does not have: the
+//! beginning of a word, or a word with a slip in it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Shorter words are like too many others.
+const SHORTEST_BEGINNING: usize = 3;
+const SHORTEST_SLIP: usize = 5;
+/// How much longer a word may be than its beginning.
+const LONGER: usize = 4;
+/// How much shorter, and no shorter than what.
+const LONGEST_ENDING: usize = 3;
+const SHORTEST_STEM: usize = 4;
+/// How many words one may stand for.
+const MOST: usize = 4;
+
+pub(super) struct Vocabulary {
+    ids: HashMap<Arc<str>, u32>,
+    words: Vec<Arc<str>>,
+    /// Which letters each word has, to pass over most of them quickly.
+    letters: Vec<u64>,
+}
+
+impl Vocabulary {
+    pub(super) fn new(ids: HashMap<Arc<str>, u32>, words: Vec<Arc<str>>) -> Self {
+        let letters = words.iter().map(|word| letters(word)).collect();
+        Self { ids, words, letters }
+    }
+
+    /// About how many bytes it takes.
+    pub(super) fn size(&self) -> usize {
+        self.words.iter().map(|word| word.len() + 80).sum()
+    }
+
+    pub(super) fn find(&self, word: &str) -> Option<u32> {
+        self.ids.get(word).copied()
+    }
+
+    /// The words most like one that is not there, and how like it they are. It
+    /// may stand for each of several, and so for none of them fully.
+    pub(super) fn like(&self, word: &str) -> Vec<(u32, f32)> {
+        if word.len() < SHORTEST_BEGINNING {
+            return Vec::new();
+        }
+        let own = letters(word);
+        let mut found: Vec<(f32, &str, u32)> = Vec::new();
+        for (id, other) in self.words.iter().enumerate() {
+            // A slip changes two letters at most; a beginning has no other.
+            let (lacks, adds) = (own & !self.letters[id], self.letters[id] & !own);
+            if lacks != 0 && adds != 0 && (lacks | adds).count_ones() > 2 {
+                continue;
+            }
+            if let Some(likeness) = likeness(word, other) {
+                found.push((likeness, other, id as u32));
+            }
+        }
+        found.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+        found.truncate(MOST);
+        let shared = (found.len() as f32).sqrt();
+        found.into_iter().map(|(likeness, _, id)| (id, likeness / shared)).collect()
+    }
+}
+
+fn likeness(word: &str, other: &str) -> Option<f32> {
+    let begins = match other.len() >= word.len() {
+        true => other.len() - word.len() <= LONGER && other.starts_with(word),
+        // A form of the word that the stemmer takes for another word.
+        false => {
+            other.len() >= SHORTEST_STEM
+                && word.len() - other.len() <= LONGEST_ENDING
+                && word.starts_with(other)
+        }
+    };
+    if begins {
+        return Some(0.5);
+    }
+    let slip = word.len() >= SHORTEST_SLIP
+        && word.chars().next() == other.chars().next()
+        && is_one_slip(word, other);
+    slip.then_some(0.7)
+}
+
+/// Whether one letter more, less or other, or two in the wrong order, makes one
+/// word the other.
+fn is_one_slip(a: &str, b: &str) -> bool {
+    if a.len().abs_diff(b.len()) > 4 {
+        return false;
+    }
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+    let same = short.iter().zip(&long).take_while(|(a, b)| a == b).count();
+    let (short, long) = (&short[same..], &long[same..]);
+    match (short, long) {
+        ([x, y, short @ ..], [v, w, long @ ..]) if x == w && y == v && short == long => true,
+        ([_, short @ ..], [_, long @ ..]) if short == long => true,
+        (short, [_, long @ ..]) => short == long,
+        _ => false,
+    }
+}
+
+/// One bit for each letter and digit, one for all others.
+fn letters(word: &str) -> u64 {
+    let bit = |byte: u8| match byte {
+        b'a'..=b'z' => 1 << (byte - b'a'),
+        b'0'..=b'9' => 1 << (26 + byte - b'0'),
+        _ => 1 << 36,
+    };
+    word.bytes().fold(0, |bits, byte| bits | bit(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_is_one_letter_or_two_swapped() {
+        for (word, other, expected) in [
+            ("issue", "isue", true),
+            ("issue", "isssue", true),
+            ("issue", "issua", true),
+            ("issue", "isseu", true),
+            ("issue", "issue", false),
+            ("issue", "issues2", false),
+            ("branch", "brnach", true),
+            ("branch", "bnarch", false),
+        ] {
+            assert_eq!(is_one_slip(word, other), expected, "{word} {other}");
+        }
+    }
+
+    #[test]
+    fn a_beginning_stands_for_the_words_that_begin_so() {
+        let words: Vec<Arc<str>> =
+            ["kubernet", "kubectl", "cube", "repositori"].map(Arc::from).into();
+        let ids = words.iter().cloned().zip(0..).collect();
+        let vocabulary = Vocabulary::new(ids, words);
+        let like =
+            |word: &str| vocabulary.like(word).into_iter().map(|it| it.0).collect::<Vec<_>>();
+        assert_eq!(like("kube"), [1, 0]);
+        assert_eq!(like("repositry"), [] as [u32; 0]);
+        assert_eq!(like("repostori"), [3]);
+        assert_eq!(like("xy"), [] as [u32; 0]);
+    }
+}

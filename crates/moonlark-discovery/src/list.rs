@@ -1,0 +1,191 @@
+//! `list_functions`: what there is, by source and by tag.
+
+use moonlark_core::sdk::{SdkFunction, SdkSource};
+use moonlark_core::tool::SourceKind;
+use moonlark_core::{Call, Catalog, Problem, Result, Value};
+
+use crate::functions;
+use crate::search::source_named;
+use crate::short::{path, sentence};
+
+/// Functions on one page.
+const PAGE: usize = 50;
+/// Of what is said about a source or a function in a list.
+const LONGEST_LINE: usize = 100;
+/// Of what a server says about itself.
+const LONGEST_INSTRUCTIONS: usize = 1000;
+
+pub(crate) fn list_functions(call: &Call, args: &Value) -> Result<String> {
+    let text = |key: &str| args.get(key).and_then(Value::as_str).filter(|it| !it.is_empty());
+    let (source, tag, cursor) = (text("source"), text("tag"), text("cursor"));
+    let catalog = call.catalog();
+    if source.is_none() && tag.is_none() {
+        return Ok(sources(catalog));
+    }
+    let source = source.map(|source| source_named(catalog.sdk(), source)).transpose()?;
+    let wanted = |(of, function): &(&SdkSource, &SdkFunction)| {
+        source.is_none_or(|source| std::ptr::eq(*of, source))
+            && tag.is_none_or(|tag| {
+                functions::tags(&function.tool).iter().any(|it| it.eq_ignore_ascii_case(tag))
+            })
+    };
+    let found: Vec<_> = functions::all(catalog).filter(wanted).collect();
+    let start = match cursor {
+        None => 0,
+        Some(cursor) => cursor
+            .parse::<usize>()
+            .ok()
+            .filter(|start| *start < found.len())
+            .ok_or_else(|| Problem::bad_request("this cursor is from no earlier answer"))?,
+    };
+    let mut page = String::new();
+    if let (Some(source), 0) = (source, start) {
+        page.push_str(&heading(catalog, source));
+    }
+    if found.is_empty() {
+        page.push_str(&no_such_tag(catalog, source));
+    }
+    for (source, function) in found.iter().skip(start).take(PAGE) {
+        page.push_str(&line(source, function));
+    }
+    if found.len() > start + PAGE {
+        page.push_str(&format!(
+            "{} more: cursor {:?}\n",
+            found.len() - start - PAGE,
+            (start + PAGE).to_string()
+        ));
+    }
+    page.truncate(page.trim_end().len());
+    Ok(page)
+}
+
+/// Every source, with a few words about it.
+pub(crate) fn sources(catalog: &Catalog) -> String {
+    let mut text = String::new();
+    for source in catalog.sdk().sources() {
+        let about = match instructions(catalog, source) {
+            Some(theirs) => sentence(theirs, LONGEST_LINE),
+            None => some_names(source),
+        };
+        text.push_str(&format!("sdk.{}: {}: {about}\n", source.name, count(source)));
+    }
+    if text.is_empty() {
+        text.push_str("There are no functions.\n");
+    }
+    text.truncate(text.trim_end().len());
+    text.push_str(&still_connecting(catalog));
+    text
+}
+
+/// The sources that have yet to say what they have.
+pub(crate) fn still_connecting(catalog: &Catalog) -> String {
+    let waiting: Vec<&str> = catalog.connecting().iter().map(|it| it.source.as_str()).collect();
+    match waiting.is_empty() {
+        true => String::new(),
+        false => format!("\nStill connecting: {}. Ask again in a moment.", waiting.join(", ")),
+    }
+}
+
+/// A source, and what its server says about itself.
+pub(crate) fn heading(catalog: &Catalog, source: &SdkSource) -> String {
+    let mut text = format!("sdk.{}: {}\n", source.name, count(source));
+    if source.original != source.name {
+        text = format!("sdk.{} ({}): {}\n", source.name, source.original, count(source));
+    }
+    if let Some(theirs) = instructions(catalog, source) {
+        let end = (0..=LONGEST_INSTRUCTIONS.min(theirs.len())).rev();
+        let end = end.into_iter().find(|end| theirs.is_char_boundary(*end)).unwrap_or(0);
+        text.push_str(theirs[..end].trim());
+        text.push_str(if end < theirs.len() { "…\n\n" } else { "\n\n" });
+    }
+    text
+}
+
+/// One function: its name, and one sentence.
+pub(crate) fn line(source: &SdkSource, function: &SdkFunction) -> String {
+    let about = sentence(&function.tool.description, LONGEST_LINE);
+    let colon = if about.is_empty() { "" } else { ": " };
+    format!("{}{colon}{about}\n", path(source, function))
+}
+
+fn count(source: &SdkSource) -> String {
+    match source.functions.len() {
+        1 => "1 function".to_owned(),
+        many => format!("{many} functions"),
+    }
+}
+
+fn some_names(source: &SdkSource) -> String {
+    const SOME: usize = 5;
+    let names: Vec<&str> = source.functions.iter().map(|it| it.name.as_str()).take(SOME).collect();
+    let more = if source.functions.len() > SOME { ", …" } else { "" };
+    format!("{}{more}", names.join(", "))
+}
+
+fn instructions<'a>(catalog: &'a Catalog, source: &SdkSource) -> Option<&'a str> {
+    if source.kind != SourceKind::Upstream {
+        return None;
+    }
+    let offers = catalog.offers().iter().find(|it| it.source.name == source.original)?;
+    offers.instructions.as_deref().map(str::trim).filter(|it| !it.is_empty())
+}
+
+fn no_such_tag(catalog: &Catalog, source: Option<&SdkSource>) -> String {
+    const SOME: usize = 30;
+    let within = |(of, _): &(&SdkSource, &SdkFunction)| {
+        source.is_none_or(|source| std::ptr::eq(*of, source))
+    };
+    let functions = functions::all(catalog).filter(within);
+    let mut tags: Vec<&str> = functions.flat_map(|(_, it)| functions::tags(&it.tool)).collect();
+    tags.sort_unstable();
+    tags.dedup();
+    tags.truncate(SOME);
+    match tags.is_empty() {
+        true => "No function has a tag.\n".to_owned(),
+        false => format!("No function has this tag. There are {}.\n", tags.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::testing::{ask, many, world};
+
+    #[tokio::test]
+    async fn sources_come_first_then_their_functions() {
+        let world = world();
+        assert_eq!(
+            ask(&world, "list_functions", json!({})).await,
+            "sdk.git_hub: 2 functions: create_issue, list_issues\nsdk.files: 1 function: read_file"
+        );
+        assert_eq!(
+            ask(&world, "list_functions", json!({"source": "git-hub"})).await,
+            "sdk.git_hub (git-hub): 2 functions\nsdk.git_hub.create_issue: Create an issue.\nsdk.git_hub.list_issues: List issues of a repository."
+        );
+        assert_eq!(
+            ask(&world, "list_functions", json!({"tag": "Reading"})).await,
+            "sdk.git_hub.list_issues: List issues of a repository."
+        );
+        assert_eq!(
+            ask(&world, "list_functions", json!({"tag": "nothing"})).await,
+            "No function has this tag. There are reading."
+        );
+    }
+
+    #[tokio::test]
+    async fn long_lists_come_in_pages() {
+        let world = many(120);
+        let first = ask(&world, "list_functions", json!({"source": "many"})).await;
+        assert!(first.ends_with("70 more: cursor \"50\""), "{first}");
+        let last = ask(&world, "list_functions", json!({"source": "many", "cursor": "100"})).await;
+        assert_eq!(last.lines().count(), 20);
+        for cursor in ["120", "-1", "x"] {
+            let args = json!({"source": "many", "cursor": cursor});
+            assert_eq!(
+                ask(&world, "list_functions", args).await,
+                "error[bad_request]: this cursor is from no earlier answer"
+            );
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! `search_docs`: the functions that fit a question, ready to call.
+
+use std::sync::Arc;
+
+use moonlark_core::sdk::{Sdk, SdkFunction, SdkSource};
+use moonlark_core::{Call, Catalog, Result, Value};
+
+use crate::current::Current;
+use crate::list::still_connecting;
+use crate::{functions, inside, short};
+
+/// The most that may be asked for.
+pub(crate) const MOST: usize = 50;
+/// How many are shown if nothing is said.
+const USUAL: usize = 5;
+/// What an answer takes, in bytes: about a thousand tokens.
+const ROOM: usize = 3500;
+/// What fits this much less than the best does not fit.
+const WORTH_SHOWING: f32 = 0.35;
+/// How the source begins that is no source.
+const ARTIFACT: &str = "artifact:";
+
+pub(crate) async fn search_docs(call: &Call, args: &Value, current: &Current) -> Result<String> {
+    let query = args.get("query").and_then(Value::as_str).unwrap_or_default();
+    let source = args.get("source").and_then(Value::as_str).filter(|it| !it.is_empty());
+    let limit = match args.get("limit") {
+        Some(Value::Int(limit)) => usize::try_from(*limit).unwrap_or(USUAL),
+        _ => USUAL,
+    };
+    if let Some(handle) = source.and_then(|source| source.strip_prefix(ARTIFACT)) {
+        let stored = call.gateway().artifacts().find(handle.trim_start_matches('/'))?;
+        return inside::search(stored, query.to_owned(), limit).await;
+    }
+    let catalog = call.catalog();
+    let only = source.map(|source| source_named(catalog.sdk(), source)).transpose()?;
+    let index = current.of(catalog).await?;
+    let numbered: Vec<(&SdkSource, &SdkFunction)> = functions::all(catalog).collect();
+    let accept = |entry: u32| {
+        let of = numbered.get(entry as usize);
+        of.is_some_and(|(source, _)| only.is_none_or(|only| std::ptr::eq(*source, only)))
+    };
+    let hits = index.search(query, limit, accept);
+    let best = hits.first().map_or(0.0, |hit| hit.score);
+    let found: Vec<_> = hits
+        .iter()
+        .filter(|hit| hit.score >= best * WORTH_SHOWING)
+        .filter_map(|hit| numbered.get(hit.entry as usize).copied())
+        .collect();
+    let mut text = match found.is_empty() {
+        true => nothing(catalog, only),
+        false => shown(call, &found, ROOM * limit.div_ceil(USUAL)),
+    };
+    text.push_str(&still_connecting(catalog));
+    Ok(text)
+}
+
+/// A source by name, with or without `sdk.` before it.
+pub(crate) fn source_named<'a>(sdk: &'a Sdk, name: &str) -> Result<&'a SdkSource> {
+    let plain = name.strip_prefix(crate::SDK).unwrap_or(name);
+    match sdk.source(plain) {
+        Some(source) => Ok(source),
+        // The words are those of a script that names it.
+        None => match sdk.find(plain) {
+            Ok((source, _)) => Ok(source),
+            Err(problem) => Err(problem),
+        },
+    }
+}
+
+/// As many as there is room for, whole; the names of the others.
+fn shown(call: &Call, found: &[(&SdkSource, &SdkFunction)], room: usize) -> String {
+    let mut text = String::new();
+    let mut rest = Vec::new();
+    for (source, function) in found {
+        let one = short::of(source, function, call.gateway());
+        // The best is there in any case.
+        if text.is_empty() || text.len() + one.len() < room {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(&one);
+        } else {
+            rest.push(short::path(source, function));
+        }
+    }
+    if !rest.is_empty() {
+        text.push_str(&format!("\nalso: {} (see get_function_docs)", rest.join(", ")));
+    }
+    text
+}
+
+fn nothing(catalog: &Arc<Catalog>, only: Option<&SdkSource>) -> String {
+    const SOME: usize = 30;
+    if let Some(source) = only {
+        return format!(
+            "Nothing in {} fits. list_functions with source {:?} names what it has.",
+            source.name, source.name
+        );
+    }
+    let sources = catalog.sdk().sources();
+    let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).take(SOME).collect();
+    match sources.len().saturating_sub(SOME) {
+        _ if names.is_empty() => "Nothing fits: there are no functions.".to_owned(),
+        0 => format!("Nothing fits. There are the sources {}.", names.join(", ")),
+        more => {
+            format!("Nothing fits. There are the sources {} and {more} more.", names.join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::testing::{ask, world};
+
+    #[tokio::test]
+    async fn signatures_are_ready_to_use() {
+        let world = world();
+        assert_eq!(
+            ask(&world, "search_docs", json!({"query": "open a new issue", "limit": 1})).await,
+            "sdk.git_hub.create_issue(args: { repo: string, title: string, labels: {Label}? }): { number: number }\n  Create an issue.\n  type Label = { name: string, color: (\"red\" | \"blue\")? }"
+        );
+        let found = ask(&world, "search_docs", json!({"query": "issues"})).await;
+        let lines: Vec<&str> = found.lines().filter(|line| line.starts_with("sdk.")).collect();
+        assert_eq!(lines.len(), 2, "{found}");
+    }
+
+    #[tokio::test]
+    async fn one_source_is_searched_alone_by_either_of_its_names() {
+        let world = world();
+        for source in ["files", "sdk.files"] {
+            let found =
+                ask(&world, "search_docs", json!({"query": "read issue", "source": source}));
+            let found = found.await;
+            assert!(found.starts_with("sdk.files.read_file("), "{found}");
+            assert!(!found.contains("issue"), "{found}");
+        }
+        assert_eq!(
+            ask(&world, "search_docs", json!({"query": "x", "source": "fils"})).await,
+            "error[bad_request]: there is no source sdk.fils\nhint: did you mean sdk.files?"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_does_not_fit_is_said_so_with_what_there_is() {
+        let world = world();
+        assert_eq!(
+            ask(&world, "search_docs", json!({"query": "xylophone"})).await,
+            "Nothing fits. There are the sources git_hub, files."
+        );
+        assert_eq!(
+            ask(&world, "search_docs", json!({"query": "xylophone", "source": "git-hub"})).await,
+            "Nothing in git_hub fits. list_functions with source \"git_hub\" names what it has."
+        );
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_asked_is_refused() {
+        let world = world();
+        for args in [
+            json!({}),
+            json!({"query": 1}),
+            json!({"query": "a", "limit": 0}),
+            json!({"query": "a", "limit": 51}),
+            json!({"query": "a", "sources": "files"}),
+            json!({"query": "a".repeat(10_001)}),
+        ] {
+            let answer = ask(&world, "search_docs", args.clone()).await;
+            assert!(answer.starts_with("error[bad_request]"), "{args}: {answer}");
+        }
+    }
+}

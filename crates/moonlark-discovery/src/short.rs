@@ -1,0 +1,207 @@
+//! A function in as few words as a call can be written from: its signature on
+//! one line, the types that it names, one sentence.
+
+use moonlark_core::Gateway;
+use moonlark_core::render::luau::sdk::{Docs, Observed, signature};
+use moonlark_core::sdk::{SdkFunction, SdkSource};
+
+use crate::SDK;
+
+/// A type of a result that takes more is not worth its tokens in a search.
+const LONGEST_RESULT: usize = 400;
+/// The same for the types that a signature names.
+const LONGEST_TYPES: usize = 1200;
+/// Of a description.
+const LONGEST_SENTENCE: usize = 160;
+
+pub(crate) fn of(source: &SdkSource, function: &SdkFunction, gateway: &Gateway) -> String {
+    let learned = observed(function, gateway);
+    let docs = signature(source, function, learned.as_ref());
+    let (line, dropped) = one_line(&docs);
+    let mut text = line.strip_prefix("function ").unwrap_or(&line).to_owned();
+    if docs.learned.is_some() && !dropped {
+        text.push_str(" -- result as seen so far");
+    }
+    let about = sentence(&function.tool.description, LONGEST_SENTENCE);
+    if !about.is_empty() {
+        text.push_str(&format!("\n  {about}"));
+    }
+    let types = types(&docs, &line);
+    if types.len() <= LONGEST_TYPES {
+        text.push_str(&types);
+    } else {
+        text.push_str(&format!("\n  (its types: get_function_docs {})", plain(source, function)));
+    }
+    text
+}
+
+/// `github.create_issue`
+pub(crate) fn plain(source: &SdkSource, function: &SdkFunction) -> String {
+    format!("{}.{}", source.name, function.name)
+}
+
+/// `sdk.github.create_issue`
+pub(crate) fn path(source: &SdkSource, function: &SdkFunction) -> String {
+    format!("{SDK}{}.{}", source.name, function.name)
+}
+
+/// What the results of a function have been so far, if it does not say itself.
+pub(crate) fn observed(function: &SdkFunction, gateway: &Gateway) -> Option<Observed> {
+    let shape = gateway.learned().of(&function.tool)?;
+    Some(Observed { schema: shape.to_schema(), calls: shape.calls().into() })
+}
+
+/// The signature, with `any` for a result that takes too long to say; whether
+/// that was so.
+fn one_line(docs: &Docs) -> (String, bool) {
+    let line = collapsed(&docs.signature);
+    let Some(result) = result_at(&line) else { return (line, false) };
+    let named = docs.types.iter().filter(|(name, _)| names(&line[result..], name));
+    let size = line.len() - result + named.map(|(_, body)| collapsed(body).len()).sum::<usize>();
+    match size > LONGEST_RESULT {
+        true => (format!("{}any", &line[..result]), true),
+        false => (line, false),
+    }
+}
+
+/// Where the type of the result begins: behind the parenthesis that closes the
+/// arguments.
+fn result_at(line: &str) -> Option<usize> {
+    let open = line.find('(')?;
+    let (mut depth, mut quoted, mut escaped) = (0usize, false, false);
+    for (at, letter) in line.char_indices().skip_while(|(at, _)| *at < open) {
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' if quoted => escaped = true,
+            '"' => quoted = !quoted,
+            '(' if !quoted => depth += 1,
+            ')' if !quoted => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return line[at..].starts_with("): ").then_some(at + 3);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The types that a line names, and those that they name, one line each.
+fn types(docs: &Docs, line: &str) -> String {
+    let mut text = String::new();
+    let mut shown: Vec<bool> = vec![false; docs.types.len()];
+    // Each round finds what the one before has named.
+    for _ in 0..docs.types.len() {
+        let mut found = false;
+        for (at, (name, body)) in docs.types.iter().enumerate() {
+            if !shown[at] && (names(line, name) || names(&text, name)) {
+                (shown[at], found) = (true, true);
+                text.push_str(&format!("\n  type {name} = {}", collapsed(body)));
+            }
+        }
+        if !found || text.len() > LONGEST_TYPES {
+            break;
+        }
+    }
+    text
+}
+
+/// Whether a text has a name in it that is not part of a longer one.
+fn names(text: &str, name: &str) -> bool {
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+    text.match_indices(name).any(|(at, _)| {
+        !text[..at].ends_with(is_part) && !text[at + name.len()..].starts_with(is_part)
+    })
+}
+
+/// A type on one line, without what is said about its fields.
+fn collapsed(body: &str) -> String {
+    if !body.contains('\n') {
+        return body.to_owned();
+    }
+    let lines: Vec<&str> = body.lines().map(|line| without_comment(line).trim()).collect();
+    let text = lines.join(" ");
+    text.strip_suffix(", }").map(|text| format!("{text} }}")).unwrap_or(text)
+}
+
+fn without_comment(line: &str) -> &str {
+    let (mut quoted, mut escaped) = (false, false);
+    for (at, letter) in line.char_indices() {
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' if quoted => escaped = true,
+            '"' => quoted = !quoted,
+            '-' if !quoted && line[at..].starts_with("--") => return &line[..at],
+            _ => {}
+        }
+    }
+    line
+}
+
+/// The first sentence of a description, on one line.
+pub(crate) fn sentence(text: &str, longest: usize) -> String {
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() {
+            // An abbreviation or a number is no end; a word of some length is.
+            let ended = line.ends_with(['.', '!', '?', '。'])
+                && line.trim_end_matches('.').chars().rev().take(4).all(char::is_alphabetic)
+                && word.starts_with(|letter: char| !letter.is_lowercase());
+            if ended {
+                return line;
+            }
+            line.push(' ');
+        }
+        line.push_str(word);
+        if line.len() > longest {
+            let end = (0..=longest).rev().find(|end| line.is_char_boundary(*end)).unwrap_or(0);
+            let end = line[..end].rfind(' ').filter(|space| *space > longest / 2).unwrap_or(end);
+            line.truncate(end);
+            line.push('…');
+            return line;
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_sentence_says_what_it_is() {
+        for (text, expected) in [
+            ("Read a file. It must exist.", "Read a file."),
+            (
+                "Uses v1.2 of e.g. the API\nfor reading. Then more",
+                "Uses v1.2 of e.g. the API for reading.",
+            ),
+            ("  Short  ", "Short"),
+            ("", ""),
+            ("a long description without any end", "a long…"),
+            ("ああああああああああああ", "あああ…"),
+        ] {
+            assert_eq!(
+                sentence(text, if text.starts_with(['a', 'あ']) { 10 } else { 160 }),
+                expected
+            );
+        }
+    }
+
+    #[test]
+    fn types_are_collapsed_to_one_line() {
+        let body = "{\n    name: string, -- What it is called\n    sep: \"--\" | \"-\",\n}";
+        assert_eq!(collapsed(body), "{ name: string, sep: \"--\" | \"-\" }");
+        assert_eq!(collapsed("\"a\" | \"b\""), "\"a\" | \"b\"");
+    }
+
+    #[test]
+    fn the_result_begins_behind_the_arguments() {
+        let result = |line: &str| result_at(line).map(|at| line[at..].to_owned());
+        assert_eq!(result("function sdk.a.b(): any").as_deref(), Some("any"));
+        let line = "function sdk.a.b(args: { c: (\"x)\" | \"\\\"\")? }): { d: number }";
+        assert_eq!(result(line).as_deref(), Some("{ d: number }"));
+        assert_eq!(result("no function"), None);
+    }
+}

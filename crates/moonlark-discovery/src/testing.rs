@@ -1,0 +1,88 @@
+//! A small catalog for the tests.
+
+use std::sync::Arc;
+
+use moonlark_core::schema::Schema;
+use moonlark_core::tool::{Body, Expose, Source, SourceKind};
+use moonlark_core::{Call, Caller, Catalog, Gateway, Tool, Value};
+use serde_json::{Value as Json, json};
+
+/// Two servers: `git-hub` and `files`.
+pub(crate) fn world() -> Gateway {
+    let create = json!({
+        "description": "Create an issue. It is open at first.",
+        "annotations": {"destructiveHint": false},
+        "inputSchema": {
+            "type": "object",
+            "required": ["repo", "title"],
+            "properties": {
+                "repo": {"type": "string", "description": "Owner and name"},
+                "title": {"type": "string"},
+                "labels": {"type": "array", "items": {"$ref": "#/$defs/Label"}},
+            },
+            "$defs": {"Label": {
+                "type": "object",
+                "required": ["name"],
+                "properties": {"name": {"type": "string"}, "color": {"enum": ["red", "blue"]}},
+            }},
+        },
+        "outputSchema": {"type": "object", "required": ["number"], "properties": {
+            "number": {"type": "integer"},
+        }},
+    });
+    let list = json!({
+        "description": "List issues of a repository.",
+        "_meta": {"fastmcp": {"tags": ["reading"]}},
+    });
+    let read = json!({
+        "description": "Read a file.",
+        "inputSchema": {"type": "object", "required": ["path"], "properties": {
+            "path": {"type": "string"},
+        }},
+    });
+    gateway(vec![
+        tool("git-hub", "create-issue", &create),
+        tool("git-hub", "list-issues", &list),
+        tool("files", "read_file", &read),
+    ])
+}
+
+/// One server with this many tools.
+pub(crate) fn many(count: usize) -> Gateway {
+    let named = |number| tool("many", &format!("do_{number}"), &json!({"description": "Do it."}));
+    gateway((0..count).map(named).collect())
+}
+
+/// A call of a tool for its text, or that of its Problem.
+pub(crate) async fn ask(gateway: &Gateway, name: &str, args: Json) -> String {
+    let args = Value::from_json(args).unwrap();
+    match gateway.call(&enter(gateway), name, args).await {
+        Ok(value) => value.as_str().unwrap().to_owned(),
+        Err(problem) => problem.to_string(),
+    }
+}
+
+pub(crate) fn enter(gateway: &Gateway) -> Call {
+    gateway.open(Caller::new("test"), None).unwrap()
+}
+
+fn gateway(mut tools: Vec<Arc<Tool>>) -> Gateway {
+    tools.extend(crate::tools().unwrap());
+    Gateway::new(Catalog::new(Arc::default(), tools, &[], Vec::new()), 10)
+}
+
+fn tool(source: &str, name: &str, definition: &Json) -> Arc<Tool> {
+    let source = Arc::new(Source { kind: SourceKind::Upstream, name: source.to_owned() });
+    let object = |key: &str| definition.get(key).and_then(Json::as_object).cloned();
+    let input = Schema::described(object("inputSchema").unwrap_or_default());
+    let body = Body::now(|_, _| Ok(Value::Null));
+    let mut tool = Tool::new(format!("{}.{name}", source.name), source, input, body);
+    tool.description = definition["description"].as_str().unwrap().to_owned();
+    tool.output = object("outputSchema").map(Schema::described);
+    tool.effects.destructive = !definition.get("annotations").is_some();
+    tool.expose = Expose::Code;
+    if let Value::Object(definition) = Value::from_json(definition.clone()).unwrap() {
+        tool.definition = Some(Arc::new(definition));
+    }
+    Arc::new(tool)
+}

@@ -1,0 +1,121 @@
+//! Fields of results: those that a tool declares are all there are.
+
+use luau_analysis::SemanticModel;
+use luau_analysis::types::{PrimitiveTypeKind, TableState, TableType, TypeId, TypeKind};
+use luau_syntax::ast::Expression;
+use moonlark_core::nearest::nearest;
+
+use super::Finding;
+use super::facts::Facts;
+use super::names::{Access, access};
+use super::preamble::{Preamble, Used};
+
+const DEEPEST: usize = 8;
+
+pub(super) struct Fields<'x, 'a, 'c> {
+    model: &'x SemanticModel<'a>,
+    facts: &'x Facts<'a>,
+    preamble: &'x Preamble<'c>,
+    /// Types of results that the script adds to under computed keys.
+    open: Vec<u32>,
+}
+
+impl<'x, 'a, 'c> Fields<'x, 'a, 'c> {
+    pub(super) fn new(
+        model: &'x SemanticModel<'a>,
+        facts: &'x Facts<'a>,
+        preamble: &'x Preamble<'c>,
+    ) -> Self {
+        let mut fields = Fields { model, facts, preamble, open: Vec::new() };
+        let filled = facts.filled.iter().filter_map(|filled| fields.declared(*filled));
+        fields.open = filled.flatten().map(column).collect();
+        fields
+    }
+
+    /// What is wrong with reading this field, if anything surely is.
+    pub(super) fn check(
+        &self,
+        expression: Expression<'a>,
+        signature: impl Fn(&Used<'c>) -> String,
+    ) -> Option<Finding> {
+        let Access { base, name, location, colon } = access(expression)?;
+        if self.facts.assigned.contains(name.as_bytes()) {
+            return None;
+        }
+        let tables = self.declared(base)?;
+        let lacks = |table: &&TableType| {
+            !table.props.contains_key(name.as_bytes()) && !self.open.contains(&column(table))
+        };
+        let table = *tables.first()?;
+        if !tables.iter().all(lacks) {
+            return None;
+        }
+        let known = || {
+            let names = tables.iter().flat_map(|table| table.props.keys());
+            names.filter_map(|name| std::str::from_utf8(name).ok())
+        };
+        if table.name.as_ref().is_some_and(|name| name == "M0_Promise") {
+            let message = format!("this is a promise, which has no {name}: its value does");
+            return Some(Finding::new(location, message).hint("call :await() on it first"));
+        }
+        // `text:upper()` on a table is another mistake than ours to explain.
+        if colon {
+            return None;
+        }
+        let near = nearest(name, known());
+        // What is only looked for may well not be there, unless it is a typo.
+        if self.facts.is_tested(expression)
+            && near.is_none_or(|near| self.facts.reads(near.as_bytes()))
+        {
+            return None;
+        }
+        let used = self.preamble.whose(column(table));
+        let whose = used.map_or_else(String::new, |used| {
+            format!(" of sdk.{}.{}", used.source.name, used.function.name)
+        });
+        let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+        let message = format!("the result{whose} has no field {name} here{near}");
+        let finding = Finding::new(location, message);
+        Some(match used {
+            Some(used) => finding.hint(signature(&used)),
+            None => finding,
+        })
+    }
+
+    /// The declared tables that an expression can be; none if it can be
+    /// anything else.
+    fn declared(&self, expression: Expression<'a>) -> Option<Vec<&TableType>> {
+        let mut found = Vec::new();
+        let id = self.model.expression_type(expression)?.id();
+        self.gather(id, DEEPEST, &mut found)?;
+        Some(found)
+    }
+
+    fn gather<'s>(
+        &'s self,
+        id: TypeId,
+        left: usize,
+        found: &mut Vec<&'s TableType>,
+    ) -> Option<()> {
+        let left = left.checked_sub(1)?;
+        let graph = self.model.graph();
+        match graph.kind(graph.follow_type(id)) {
+            TypeKind::Table(table) => {
+                let ours = table.definition_location.begin.line == 0 && column(table) > 0;
+                let closed = table.state == TableState::Sealed && table.indexer.is_none();
+                (ours && closed && !table.props.is_empty()).then(|| found.push(table))
+            }
+            TypeKind::Union(union) => {
+                union.options.iter().try_for_each(|option| self.gather(*option, left, found))
+            }
+            // Reading a field of nothing is for the run to find.
+            TypeKind::Primitive(primitive) if primitive.kind == PrimitiveTypeKind::Nil => Some(()),
+            _ => None,
+        }
+    }
+}
+
+/// Where the table was declared, on the line before the script.
+fn column(table: &TableType) -> u32 {
+    table.definition_location.begin.column
+}

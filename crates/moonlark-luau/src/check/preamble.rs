@@ -1,0 +1,91 @@
+//! The line before the script that declares the tools it uses.
+//!
+//! A type checker cannot forget what it was once told, so tools are told with
+//! every script anew, and only those that the script names. Whatever else a
+//! source may have is `any`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::ops::Range;
+
+use moonlark_core::render::luau::sdk::declared_result;
+use moonlark_core::sdk::{SdkFunction, SdkSource};
+
+use super::names::Way;
+
+/// What `files.read(…)` gives, and `pcall`, whose second value is a result or a
+/// Problem.
+const ALWAYS: &str = "type M0_Promise<T> = { await: (any) -> T } \
+    local pcall: (any, ...any) -> (boolean, ...any) = nil :: any \
+    local xpcall: (any, any, ...any) -> (boolean, ...any) = nil :: any ";
+
+/// A table with more text than this is not worth a wait.
+const LARGEST: usize = 200_000;
+
+/// A function that a script uses.
+#[derive(Clone, Copy)]
+pub(super) struct Used<'c> {
+    pub(super) way: Way,
+    pub(super) source: &'c SdkSource,
+    pub(super) function: &'c SdkFunction,
+}
+
+#[derive(Default)]
+pub(super) struct Preamble<'c> {
+    /// One line, with its end.
+    pub(super) text: String,
+    /// Which columns declare whose result.
+    results: Vec<(Range<usize>, Used<'c>)>,
+}
+
+impl<'c> Preamble<'c> {
+    pub(super) fn new(used: &[Used<'c>]) -> Preamble<'c> {
+        let mut preamble = Preamble { text: ALWAYS.to_owned(), results: Vec::new() };
+        let mut ways: BTreeMap<(&str, bool), Vec<String>> = BTreeMap::new();
+        let mut results: BTreeMap<(&str, &str), String> = BTreeMap::new();
+        for (index, it) in used.iter().enumerate() {
+            let (source, name) = (it.source.name.as_str(), it.function.name.as_str());
+            let result = results
+                .entry((source, name))
+                .or_insert_with(|| preamble.result(index + 1, *it))
+                .clone();
+            let waits = it.way == Way::Sdk;
+            let result = if waits { result } else { format!("M0_Promise<{result}>") };
+            ways.entry((source, waits)).or_default().push(format!("{name}: (any) -> {result}"));
+        }
+        let mut sdk = String::new();
+        for ((source, waits), functions) in ways {
+            let table = format!("{{ {}, [string]: any }}", functions.join(", "));
+            let _ = match waits {
+                true => write!(sdk, "{source}: {table}, "),
+                false => write!(preamble.text, "local {source}: {table} = nil :: any "),
+            };
+        }
+        let _ = writeln!(preamble.text, "local sdk: {{ {sdk}[string]: any }} = nil :: any");
+        preamble
+    }
+
+    /// Declare what the function gives, and say how it is called here.
+    fn result(&mut self, number: usize, used: Used<'c>) -> String {
+        let Some((body, types)) = declared_result(used.function, &format!("M{number}_")) else {
+            return "any".to_owned();
+        };
+        let size: usize = types.iter().map(|(_, body)| body.len()).sum();
+        if body == "any" || size + body.len() + self.text.len() > LARGEST {
+            return "any".to_owned();
+        }
+        let start = self.text.len();
+        for (name, body) in types {
+            let _ = write!(self.text, "type {name} = {body} ");
+        }
+        let _ = write!(self.text, "type M{number} = {body} ");
+        self.results.push((start..self.text.len(), used));
+        format!("M{number}")
+    }
+
+    /// Whose result a type is that was declared in this column.
+    pub(super) fn whose(&self, column: u32) -> Option<Used<'c>> {
+        let column = usize::try_from(column).ok()?;
+        self.results.iter().find(|(range, _)| range.contains(&column)).map(|(_, used)| *used)
+    }
+}

@@ -1,0 +1,146 @@
+use std::sync::Arc;
+
+use moonlark_core::catalog::Connecting;
+use moonlark_core::render::luau::sdk::{declared_result, signature};
+use moonlark_core::schema::Schema;
+use moonlark_core::tool::{Body, Source, SourceKind};
+use moonlark_core::{Catalog, Tool, Value};
+use serde_json::{Value as Json, json};
+
+use super::{Checker, Finding, problem};
+
+fn tool(source: &str, name: &str, input: Json, output: Option<Json>) -> Arc<Tool> {
+    let schema = |json: Json| Schema::described(json.as_object().unwrap().clone());
+    let body = Body::now(|_, _| Ok(Value::Null));
+    let home = Arc::new(Source { kind: SourceKind::Upstream, name: source.to_owned() });
+    let mut tool = Tool::new(format!("{source}.{name}"), home, schema(input), body);
+    tool.output = output.map(schema);
+    Arc::new(tool)
+}
+
+fn catalog(tools: Vec<Arc<Tool>>) -> Catalog {
+    Catalog::new(Arc::default(), tools, &[], Vec::new())
+}
+
+/// On a thread with the stack that the pool gives.
+fn check(script: &str, catalog: Catalog) -> Vec<Finding> {
+    let script = script.to_owned();
+    std::thread::Builder::new()
+        .stack_size(super::pool::STACK)
+        .spawn(move || Checker::new(&catalog).check(&script, &catalog))
+        .unwrap()
+        .join()
+        .unwrap()
+}
+
+fn files() -> Catalog {
+    let input = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
+    catalog(vec![tool("files", "read", input, None)])
+}
+
+#[test]
+fn a_finding_becomes_a_problem_with_place_and_signature() {
+    let found = check("local a = 1\nreturn sdk.files.read({ pth = a })", files());
+    assert_eq!(
+        problem(&found[1..], "script").unwrap().to_string(),
+        "error[bad_script]: sdk.files.read has no parameter pth; did you mean path?\n  \
+         --> script:2:25\n\
+         hint: function sdk.files.read(args: { path: string }): any; nothing was called"
+    );
+    assert_eq!(
+        problem(&found, "script").unwrap().message,
+        "2:8: sdk.files.read: missing argument path\n  \
+         function sdk.files.read(args: { path: string }): any\n\
+         2:25: sdk.files.read has no parameter pth; did you mean path?\n  \
+         function sdk.files.read(args: { path: string }): any"
+    );
+    assert_eq!(problem(&[], "script"), None);
+}
+
+#[test]
+fn a_source_that_is_still_connecting_may_have_anything() {
+    let connecting = Connecting { source: "my-mail".to_owned(), prefix: "my-mail__".to_owned() };
+    let catalog = files().with_offers(Vec::new(), vec![connecting]);
+    let script = "my_mail.send({ to = 'a' }):await()\nreturn sdk.my_mail.send({}), sdk.mail.send({})";
+    let found = check(script, catalog);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].message, "there is no source sdk.mail");
+}
+
+#[test]
+fn scripts_that_nest_without_end_are_survived() {
+    let deep = 20_000;
+    for script in [
+        format!("return {}", vec!["1"; deep].join(" + ")),
+        format!("return {}", vec!["'a'"; deep].join(" .. ")),
+        format!("return {}1{}", "(".repeat(deep), ")".repeat(deep)),
+        format!("return {}{}", "{".repeat(deep), "}".repeat(deep)),
+        format!("return x{}", ".a".repeat(deep)),
+        format!("return x{}", "()".repeat(deep)),
+        format!("{}{}", "if a then ".repeat(deep), "end ".repeat(deep)),
+        format!("return {}1", "not ".repeat(deep)),
+        format!("local f = {}1{}", "function() return ".repeat(deep), " end".repeat(deep)),
+        format!("return sdk.files.read({}", "{ path = ".repeat(deep)),
+    ] {
+        // What is found does not matter, as long as something comes back.
+        check(&script, files());
+    }
+}
+
+#[test]
+fn schemas_that_nest_without_end_are_survived() {
+    let mut schema = json!({"type": "string"});
+    for _ in 0..200 {
+        schema = json!({"type": "object", "properties": {"a": schema.clone(), "b": schema.pointer("/properties/a").cloned().unwrap_or(json!({}))}, "required": ["a"]});
+    }
+    let cycle = json!({"type": "object", "properties": {"x": {"$ref": "#/$defs/A"}},
+        "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/B"}, {"type": "null"}]}, "B": {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "string"}]}}});
+    let tools = vec![
+        tool("s", "deep", schema.clone(), Some(schema)),
+        tool("s", "cycle", cycle.clone(), Some(cycle)),
+    ];
+    let found = check("local r = sdk.s.cycle({ x = 'a' })\nreturn r.x, sdk.s.deep({ a = 1 }).a.a.a", catalog(tools));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].message, "sdk.s.deep: a must be a table, got a number");
+}
+
+#[test]
+fn what_is_drawn_is_luau() {
+    let odd = [
+        json!({"type": "object", "properties": {"a-b": {}, "end": {"enum": ["x\ny", "\"", "\\"]}, "": {"type": "string"}, "ü": {"const": 5}}}),
+        json!({"type": ["object", "null"], "properties": {"x": {"type": ["array", "null"], "items": {"type": ["string", "null"]}}}}),
+        json!({"oneOf": [{"type": "object", "properties": {"a": {"const": "x"}}}, {"type": "array", "items": {"$ref": "#/$defs/T-1"}}],
+            "$defs": {"T-1": {"allOf": [{"type": "string"}, {"minLength": 3}]}, "unused": {}}}),
+        json!({"type": "object", "additionalProperties": {"$ref": "#/definitions/List[Any]"},
+            "definitions": {"List[Any]": {"type": "array", "items": {"$ref": "#"}}}}),
+        json!({"type": "object", "properties": {"x": {"$ref": "#/$defs/end"}, "y": {"$ref": "#/$defs/string"}},
+            "$defs": {"end": {"type": "object", "properties": {"of": {"$ref": "#/$defs/end"}}}, "string": {"enum": [1, 2]}}}),
+        json!({"allOf": [{"type": "string"}, {"type": "object"}]}),
+        json!({"type": "object", "properties": {"x": false, "y": true, "z": {"items": [{}, {}], "type": "array"}}}),
+    ];
+    let tools = odd.iter().enumerate().map(|(index, schema)| {
+        tool("s", &format!("f{index}"), schema.clone(), Some(schema.clone()))
+    });
+    let catalog = catalog(tools.collect());
+    let mut checker = Checker::new(&catalog);
+    for function in &catalog.sdk().sources()[0].functions {
+        let docs = signature(&catalog.sdk().sources()[0], function, None);
+        let (args, result) = docs.signature.rsplit_once("): ").unwrap();
+        let args = args.split_once('(').unwrap().1;
+        let (strict, types) = declared_result(function, "M_").unwrap();
+        let mut text = format!("type F = ({args}) -> {result} type R = {strict} ");
+        for (name, body) in docs.types.iter().chain(&types) {
+            text.push_str(&format!("type {name} = {body} "));
+        }
+        assert_eq!(checker.luau_says(&text), [""; 0], "{text}");
+    }
+}
+
+#[test]
+fn results_of_five_thousand_tools_cost_nothing_that_is_not_used() {
+    let output = json!({"type": "object", "properties": {"title": {"type": "string"}}});
+    let tools = (0..5000).map(|n| tool(&format!("s{}", n / 50), &format!("f{n}"), json!({}), Some(output.clone())));
+    let found = check("return sdk.s3.f151().titel, sdk.s99.f4999().title", catalog(tools.collect()));
+    let messages: Vec<&str> = found.iter().map(|it| it.message.as_str()).collect();
+    assert_eq!(messages, ["the result of sdk.s3.f151 has no field titel here; did you mean title?"]);
+}

@@ -1,0 +1,93 @@
+//! Luau's own type checker, which says what type every expression has.
+//!
+//! One lives on each thread of the pool. It knows the language and the host
+//! modules; tools come with the script.
+
+use std::sync::Arc;
+
+use luau_analysis::{
+    DefinitionEnvironment, FileResolver, Frontend, FrontendOptions, ModuleName, NullConfigResolver,
+    SemanticModel, SourceCode, SourceCodeType,
+};
+use luau_common::BString;
+use luau_config::{Config, Mode};
+use moonlark_core::Module;
+use moonlark_core::render::luau::module_definitions;
+
+use super::globals;
+
+/// Longer than any honest script takes by far.
+const SECONDS: f64 = 0.5;
+/// The one module that there is.
+const SCRIPT: &str = "script";
+
+pub(super) struct Typing {
+    frontend: Frontend<Text, NullConfigResolver>,
+    /// The modules it was made with.
+    modules: Arc<Vec<Module>>,
+}
+
+struct Text(BString);
+
+impl FileResolver for Text {
+    fn read_source(&mut self, name: &ModuleName) -> Option<SourceCode> {
+        let source = (name == SCRIPT).then(|| std::mem::take(&mut self.0))?;
+        Some(SourceCode { source, kind: SourceCodeType::Module })
+    }
+}
+
+impl Typing {
+    pub(super) fn new(modules: Arc<Vec<Module>>) -> Option<Typing> {
+        // Anything less is content with not knowing.
+        let config = Config { mode: Mode::Strict, ..Config::default() };
+        let options = FrontendOptions {
+            retain_full_type_graphs: true,
+            module_time_limit_sec: Some(SECONDS),
+            ..FrontendOptions::default()
+        };
+        let resolver = NullConfigResolver { default_config: config };
+        let mut frontend = Frontend::new(Text(BString::default()), resolver, options);
+        frontend.register_builtin_globals(DefinitionEnvironment::Globals).ok()?;
+        let scope = frontend.global_scope(DefinitionEnvironment::Globals);
+        let found: Vec<Module> =
+            modules.iter().filter(|module| globals::is_found(module)).cloned().collect();
+        // Without them a value of the host is unknown, which is no reason to stop.
+        for text in [module_definitions(&found), globals::DEFINITIONS.to_owned()] {
+            let loaded = frontend.load_definition_file(scope, text, "@moonlark", false);
+            if !loaded.is_ok_and(|loaded| loaded.success) {
+                tracing::debug!("the type checker does not take the definitions of host modules");
+            }
+        }
+        Some(Typing { frontend, modules })
+    }
+
+    pub(super) fn is_for(&self, modules: &Arc<Vec<Module>>) -> bool {
+        Arc::ptr_eq(&self.modules, modules)
+    }
+
+    /// Look at a script. None if it takes too long, or is too much.
+    pub(super) fn look<R>(
+        &mut self,
+        text: String,
+        with: impl FnOnce(&SemanticModel<'_>) -> R,
+    ) -> Option<R> {
+        let name = ModuleName::from(SCRIPT);
+        self.frontend.file_resolver_mut().0 = BString::from(text);
+        let checked = self.frontend.check(&name, None).ok()?;
+        let found = match checked.timeout_hits.is_empty() {
+            true => self.frontend.semantic_model(&name).map(|model| with(&model)),
+            false => None,
+        };
+        self.frontend.clear();
+        found
+    }
+
+    /// All that Luau has to say about a text.
+    pub(super) fn mistakes(&mut self, text: String) -> Vec<String> {
+        self.look(text, |model| {
+            let errors = model.module();
+            errors.errors().iter().map(|error| model.error_message(error).to_string()).collect()
+        })
+        .unwrap_or_else(|| vec!["too much".to_owned()])
+    }
+}

@@ -1,0 +1,195 @@
+//! Agent scripts: the tool `execute`.
+//!
+//! compile → wait for sources that connect → check types → a fresh VM → answer. The
+//! script's calls are children of this very call, on record in its [`Run`], so
+//! the answer can say what was called and said, however the script ended.
+
+mod answer;
+mod functions;
+mod settled;
+#[cfg(test)]
+mod tests;
+pub(crate) mod values;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use moonlark_core::content::Answer;
+use moonlark_core::gateway::in_time;
+use moonlark_core::limits::seconds;
+use moonlark_core::schema::Schema;
+use moonlark_core::tool::{Body, Scope, Shown, Source, SourceKind};
+use moonlark_core::{Call, Code, Level, Problem, Result, Run, Tool, Value};
+use serde_json::{Value as Json, json};
+
+pub(crate) use functions::functions;
+
+use crate::check;
+use crate::engine::Luau;
+use crate::unit::Unit;
+use crate::vm::Vm;
+
+/// What messages call the script.
+pub(crate) const SCRIPT: &str = "script";
+/// Longest script that is compiled in passing, on the thread of the caller.
+const SHORT: usize = 16 * 1024;
+/// More than the script has: to say how it ended.
+const GRACE: Duration = Duration::from_secs(2);
+
+const DESCRIPTION: &str = "Run a Luau script. sdk.source.fn({…}) calls a function and returns its value. \
+     source.fn({…}), without sdk, starts it and returns a promise: p:await(), await_all{…}, \
+     map_parallel(list, fn). Failures raise. Only what the script returns, and prints, comes back: \
+     combine and filter there.";
+
+/// What agents' scripts may do and use.
+pub struct ExecuteSettings {
+    /// Its timeout is the time a script has that asks for none.
+    pub scope: Scope,
+    pub check: Check,
+    /// The most time that a script may ask for.
+    pub max_timeout: Duration,
+    /// Bytes of an answer; a longer one is kept, and shown in part.
+    pub result: usize,
+}
+
+/// What to do with a script that the type checker finds fault with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Check {
+    /// Refuse it, before anything is called.
+    #[default]
+    Error,
+    /// Say so in its log.
+    Warn,
+    Off,
+}
+
+impl Luau {
+    /// The tool that runs agents' scripts.
+    pub fn execute_tool(&self, settings: ExecuteSettings) -> Result<Tool> {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "script": {"type": "string"},
+                "timeout": {"type": "number", "exclusiveMinimum": 0, "description": "Seconds"},
+            },
+            "required": ["script"],
+            "additionalProperties": false,
+        });
+        let Json::Object(schema) = schema else { return Err(Problem::internal("no object")) };
+        let mut scope = settings.scope.clone();
+        scope.limits.timeout = settings.max_timeout.max(scope.limits.timeout) + GRACE;
+        let (engine, settings) = (self.clone(), Arc::new(settings));
+        let body = Body::answering(move |call, args| {
+            execute(engine.clone(), settings.clone(), call, args)
+        });
+        let source = Source { kind: SourceKind::Builtin, name: "moonlark".to_owned() };
+        let mut tool = Tool::new("execute", Arc::new(source), Schema::compile(schema)?, body);
+        tool.description = DESCRIPTION.to_owned();
+        tool.shown = Shown::InCodeMode;
+        tool.scope = Arc::new(scope);
+        Ok(tool)
+    }
+}
+
+async fn execute(
+    engine: Luau,
+    settings: Arc<ExecuteSettings>,
+    call: Call,
+    args: Value,
+) -> Result<Answer> {
+    let time = settings.time(args.get("timeout"))?;
+    let script = args.get("script").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let run = Run::new(call.limits());
+    let call = call.within(time).for_run(run.clone());
+    let ended = in_time(&call, run_script(&engine, &settings, call.clone(), script)).await;
+    let ended = match ended {
+        // The engine may notice first.
+        Err(()) => Err(timed_out(time, &run)),
+        Ok(Err(problem)) if problem.code == Code::Timeout => Err(timed_out(time, &run)),
+        Ok(ended) => ended,
+    };
+    answer::of(ended, &run, &call, settings.result)
+}
+
+impl ExecuteSettings {
+    /// The time that a script gets.
+    fn time(&self, asked: Option<&Value>) -> Result<Duration> {
+        let asked = match asked {
+            Some(Value::Int(seconds)) => *seconds as f64,
+            Some(Value::Float(seconds)) => *seconds,
+            _ => return Ok(self.scope.limits.timeout),
+        };
+        // Also where it is no time at all: beyond what a duration can hold.
+        match Duration::try_from_secs_f64(asked) {
+            Ok(time) if time <= self.max_timeout => Ok(time),
+            _ => {
+                let most = seconds(self.max_timeout);
+                Err(Problem::bad_request(format!("timeout: a script may take at most {most}"))
+                    .hint("ask for less, or raise execute.max_timeout in moonlark.toml"))
+            }
+        }
+    }
+}
+
+async fn run_script(
+    engine: &Luau,
+    settings: &ExecuteSettings,
+    call: Call,
+    script: String,
+) -> Result<Value> {
+    let unit = Arc::new(compile(script).await?);
+    let call = settled::settled(call, unit.main().text()).await?;
+    checked(settings.check, unit.main().text(), &call).await?;
+    let (engine_, call_) = (engine.clone(), call.clone());
+    let (ended, open) = engine
+        .run(move |guard| async move {
+            let mut vm = Vm::new(engine_.agents_prelude()?)?;
+            guard.watch(vm.interrupt());
+            let ended = vm.agents(&unit, &call_).await;
+            guard.done();
+            Ok(ended)
+        })
+        .await?;
+    if open > 0 {
+        let calls = if open == 1 { "1 call".to_owned() } else { format!("{open} calls") };
+        let said = format!("{calls} had not ended when the script did: cancelled");
+        // Too much may have been said already; then this is not said.
+        let _ = call.log(Level::Warn, &said, None);
+    }
+    ended
+}
+
+async fn compile(script: String) -> Result<Unit> {
+    if script.len() <= SHORT {
+        return Unit::of_text(SCRIPT, script);
+    }
+    let compiled = tokio::task::spawn_blocking(move || Unit::of_text(SCRIPT, script)).await;
+    compiled.unwrap_or_else(|_| Err(Problem::internal("the compiler failed")))
+}
+
+/// Refuse a script that the type checker finds fault with, or log what it says.
+async fn checked(mode: Check, script: &str, call: &Call) -> Result<()> {
+    if mode == Check::Off {
+        return Ok(());
+    }
+    let findings = check::run(script, call.catalog()).await;
+    if mode == Check::Error {
+        return check::problem(&findings, SCRIPT).map_or(Ok(()), Err);
+    }
+    findings.iter().try_for_each(|it| {
+        let said = format!("{SCRIPT}:{}:{}: {}", it.line, it.column, it.message);
+        call.log(Level::Warn, &said, None)
+    })
+}
+
+fn timed_out(time: Duration, run: &Run) -> Problem {
+    let message = format!("the script timed out after {}", seconds(time));
+    let waited: Vec<String> =
+        run.steps().into_iter().filter(|step| step.took.is_none()).map(|step| step.tool).collect();
+    let hint = match waited.as_slice() {
+        [] => "do less in one script, or ask for a longer timeout".to_owned(),
+        [one] => format!("it was waiting for {one}"),
+        [one, rest @ ..] => format!("it was waiting for {one} and {} more", rest.len()),
+    };
+    Problem::new(Code::Timeout, message).hint(hint)
+}

@@ -1,0 +1,246 @@
+//! What an agent's script ended with, as the answer of `execute`.
+//!
+//! The result comes first. What was printed is one more text, and with the
+//! calls and their times it is in `_meta`, where it costs the agent nothing.
+
+use moonlark_core::artifacts::{preview, shape};
+use moonlark_core::content::{Answer, Content, is_block};
+use moonlark_core::limits::size;
+use moonlark_core::problem::Problem;
+use moonlark_core::value::{Budget, Object, Path, Value};
+use moonlark_core::{Call, Result, Run};
+
+use super::values;
+
+/// The key of `_meta` that says how the run went.
+const META: &str = "moonlark/run";
+/// Bytes of log lines in the text.
+const LOGS: usize = 4096;
+/// Calls on record in the answer.
+const CALLS: usize = 1000;
+/// Bytes of a preview.
+const PREVIEW: usize = 2048;
+/// Images and the like that are taken out of an object.
+const BLOCKS: usize = 100;
+
+pub(super) fn of(ended: Result<Value>, run: &Run, call: &Call, limit: usize) -> Result<Answer> {
+    let said = run.said();
+    let ended = ended.and_then(|value| {
+        // Whoever wants the one value must not get the log with it.
+        let beside = (!said.is_empty() && value.get("content").is_none()).then(|| value.clone());
+        let mut content = content_of(value, call, limit)?;
+        content.structured = content.structured.or(beside);
+        Ok(content)
+    });
+    match ended {
+        Ok(mut content) => {
+            tell(&mut content, said, run, limit);
+            Ok(Answer::Content(content))
+        }
+        Err(mut problem) => {
+            let mut content = match problem.content.take() {
+                Some(content) => *content,
+                None => of_problem(&problem),
+            };
+            tell(&mut content, said, run, limit);
+            problem.content = Some(Box::new(content));
+            Err(problem)
+        }
+    }
+}
+
+/// The result as content: content as it is, an object as structure and text,
+/// anything else as text.
+fn content_of(value: Value, call: &Call, limit: usize) -> Result<Content> {
+    let text = match &value {
+        Value::Str(text) => text.clone(),
+        other => other.encode_json("result")?,
+    };
+    if text.len() > limit {
+        return kept(value, text.len(), call, limit);
+    }
+    if let Some(blocks) = blocks_of(&value, call)? {
+        return Ok(plain(blocks));
+    }
+    if let Some(whole) = with_content_restored(&value, call)?
+        && let Answer::Content(content) = Answer::of(whole)?
+    {
+        return Ok(content);
+    }
+    let mut content = plain(vec![text_block(&text)]);
+    let mut found = Found { call, blocks: Vec::new(), budget: Budget::new(call.limits().value) };
+    found.look(&value, &mut Path::new("result"))?;
+    content.blocks.append(&mut found.blocks);
+    let only_text = matches!(value, Value::Str(_));
+    content.structured = (!only_text).then_some(value);
+    Ok(content)
+}
+
+fn plain(blocks: Vec<Value>) -> Content {
+    Content { blocks, structured: None, extra: Object::new() }
+}
+
+/// The blocks that a value is: one, or a list of them in which texts are plain.
+fn blocks_of(value: &Value, call: &Call) -> Result<Option<Vec<Value>>> {
+    let items = match value {
+        Value::Array(items) => items.as_slice(),
+        Value::Object(_) => std::slice::from_ref(value),
+        _ => return Ok(None),
+    };
+    let mut blocks = Vec::new();
+    let mut only_texts = true;
+    for item in items {
+        let block = match item {
+            Value::Str(text) => text_block(text),
+            other => {
+                only_texts = false;
+                let restored = values::restored(other, call)?;
+                restored.unwrap_or_else(|| other.clone())
+            }
+        };
+        if !is_block(&block) {
+            return Ok(None);
+        }
+        blocks.push(block);
+    }
+    Ok((!only_texts).then_some(blocks))
+}
+
+/// An object that may be a result in the words of MCP, with the bytes of its
+/// content in place.
+fn with_content_restored(value: &Value, call: &Call) -> Result<Option<Value>> {
+    let Some(Value::Array(items)) = value.get("content") else { return Ok(None) };
+    let mut blocks = Vec::new();
+    for item in items {
+        blocks.push(values::restored(item, call)?.unwrap_or_else(|| item.clone()));
+    }
+    let mut whole = value.clone();
+    if let Value::Object(fields) = &mut whole {
+        fields.insert("content".to_owned(), Value::Array(blocks));
+    }
+    Ok(Some(whole))
+}
+
+/// Images and the like inside an object: it keeps their handles, and they come
+/// after it.
+struct Found<'a> {
+    call: &'a Call,
+    blocks: Vec<Value>,
+    budget: Budget,
+}
+
+impl Found<'_> {
+    fn look(&mut self, value: &Value, path: &mut Path) -> Result<()> {
+        match value {
+            Value::Object(fields) => {
+                if self.blocks.len() < BLOCKS
+                    && let Some(block) = values::restored(value, self.call)?
+                    && is_block(&block)
+                {
+                    let bytes = block.to_json_lossy().to_string().len();
+                    self.budget.spend(bytes, path)?;
+                    self.blocks.push(block);
+                    return Ok(());
+                }
+                for (key, field) in fields {
+                    path.push_key(key)?;
+                    self.look(field, path)?;
+                    path.pop();
+                }
+            }
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    path.push_index(index)?;
+                    self.look(item, path)?;
+                    path.pop();
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// A result that is too long to show: its beginning, its shape, and a handle.
+fn kept(value: Value, bytes: usize, call: &Call, limit: usize) -> Result<Content> {
+    let (begins, shape) = (preview(&value, PREVIEW.min(limit)), shape(&value));
+    let handle = call.gateway().artifacts().put(value, call.tool(), call.limits())?;
+    let text = format!(
+        "The result has {}, more than the {} that are shown. It is kept as {handle}.\n\
+         Read it in a later script: artifact(\"{handle}\"), or a part of it: \
+         artifact(\"{handle}\", {{ path = \"items\", from = 1, count = 100 }}).\n\
+         shape: {shape}\npreview: {begins}",
+        size(bytes),
+        size(limit)
+    );
+    let mut content = plain(vec![text_block(&text)]);
+    content.structured = Some(Value::object([
+        ("artifact", handle.as_str().into()),
+        ("size", Value::Int(bytes as i64)),
+        ("shape", shape.into()),
+        ("preview", begins.into()),
+    ]));
+    Ok(content)
+}
+
+fn of_problem(problem: &Problem) -> Content {
+    let mut content = plain(vec![text_block(&problem.to_string())]);
+    if let Ok(error) = Value::from_json(problem.to_json()) {
+        content.structured = Some(Value::object([("error", error)]));
+    }
+    content
+}
+
+/// Add what the script said and called.
+fn tell(content: &mut Content, said: Vec<String>, run: &Run, limit: usize) {
+    if !said.is_empty() {
+        let text = format!("logs:\n{}", first_lines(&said, LOGS).join("\n"));
+        content.blocks.push(text_block(&text));
+    }
+    let millis = |time: std::time::Duration| Value::Float((time.as_secs_f64() * 1e4).round() / 10.0);
+    let calls = run.steps().into_iter().take(CALLS).map(|step| {
+        let outcome = if step.outcome.is_empty() { "cancelled" } else { step.outcome };
+        let took = step.took.unwrap_or_else(|| run.elapsed().saturating_sub(step.at));
+        Value::object([
+            ("tool", step.tool.into()),
+            ("at", millis(step.at)),
+            ("ms", millis(took)),
+            ("outcome", outcome.into()),
+        ])
+    });
+    let told = Value::object([
+        ("logs", first_lines(&said, limit).into()),
+        ("calls", Value::Array(calls.collect())),
+        ("ms", millis(run.elapsed())),
+    ]);
+    let mut meta = match content.extra.swap_remove("_meta") {
+        Some(Value::Object(meta)) => meta,
+        _ => Object::new(),
+    };
+    meta.insert(META.to_owned(), told);
+    content.extra.insert("_meta".to_owned(), Value::Object(meta));
+}
+
+/// The first lines that fit, and how many more there are.
+fn first_lines(lines: &[String], mut room: usize) -> Vec<String> {
+    let mut shown = Vec::new();
+    for line in lines {
+        if line.len() >= room {
+            // A long line, to where the room ends.
+            let end = (0..=room.min(line.len())).rev().find(|end| line.is_char_boundary(*end));
+            shown.push(format!("{}…", &line[..end.unwrap_or(0)]));
+            break;
+        }
+        room -= line.len() + 1;
+        shown.push(line.clone());
+    }
+    let more = lines.len() - shown.len();
+    if more > 0 {
+        shown.push(format!("… and {more} more lines"));
+    }
+    shown
+}
+
+fn text_block(text: &str) -> Value {
+    Value::object([("type", "text".into()), ("text", text.into())])
+}

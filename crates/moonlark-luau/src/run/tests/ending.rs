@@ -1,0 +1,103 @@
+//! How a script ends: with one answer, or with a Problem that no script can
+//! catch.
+
+use std::time::Duration;
+
+use moonlark_core::limits::Limits;
+use moonlark_core::value::Value;
+use moonlark_core::{Caller, Code};
+
+use super::world::{World, answer};
+
+#[tokio::test]
+async fn there_is_exactly_one_answer() {
+    for (script, expected) in [
+        ("result(1)", "1"),
+        ("return result(1)", "1"),
+        ("result(nil)", "null"),
+        ("return nil", "null"),
+        ("return 1, nil", "1"),
+        ("return 1, nil, 3", "[1,null,3]"),
+        (
+            "local x = 1",
+            "error[tool_error]: the script ended without an answer\n  --> script\nhint: end it with return VALUE, or call result(VALUE)",
+        ),
+        (
+            "result(1)\nresult(2)",
+            "error[tool_error]: result was already called, in line 1\n  --> script:2\nhint: call it once, with a table of all that belongs to the answer",
+        ),
+        (
+            "result(1) return 2",
+            "error[tool_error]: the script called result and also returned a value\n  --> script\nhint: do one of the two",
+        ),
+        (
+            "result(1, 2)",
+            "error[tool_error]: result takes one value, got 2\n  --> script:1\nhint: put them into a table: result({ first, second })",
+        ),
+        ("local x =", "error[bad_script]: Expected identifier when parsing expression, got <eof>\n  --> script:1"),
+    ] {
+        assert_eq!(answer(script).await, expected, "{script}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_limit_can_be_caught() {
+    let small = |world: &World| Limits {
+        timeout: Duration::from_millis(300),
+        memory: 8 << 20,
+        calls: 20,
+        logs: 10_000,
+        value: 100_000,
+        ..world.limits.clone()
+    };
+    for (body, code) in [
+        ("while true do end", Code::Timeout),
+        ("slow.hang():await()", Code::Timeout),
+        ("sdk.slow.hang()", Code::Timeout),
+        ("await_all({ slow.hang() })", Code::Timeout),
+        ("await_any({ slow.hang() })", Code::Timeout),
+        ("map_parallel({ 1, 2 }, function() while true do end end)", Code::Timeout),
+        ("map_parallel({ 1, 2 }, function() pcall(function() while true do sleep(1) end end) end)", Code::Timeout),
+        ("calc.add({ a = 1, b = 2 })", Code::Limit),
+        ("sdk.calc.add({ a = 1, b = 2 })", Code::Limit),
+        ("map_parallel({ 1 }, function() return sdk.calc.add({ a = 1, b = 2 }) end)", Code::Limit),
+        ("await_all({ calc.add({ a = 1, b = 2 }) })", Code::Limit),
+        ("print(string.rep('x', 1000))", Code::Limit),
+        ("sdk.calc.add({ a = 1, b = 2, note = string.rep('x', 200000) })", Code::Limit),
+        ("calc.add({ a = 1, b = 2, note = string.rep('x', 200000) })", Code::Limit),
+        ("map_parallel({ 1, 2 }, function() local t = {} while true do table.insert(t, string.rep('x', 1000) .. #t) end end)", Code::Limit),
+        ("local t = {} while true do table.insert(t, slow) t[#t + 1] = string.rep('x', 1000) .. #t end", Code::Limit),
+    ] {
+        for script in [
+            format!("while true do {body} end"),
+            format!("while true do pcall(function() {body} end) end"),
+            format!("coroutine.wrap(function() while true do pcall(function() {body} end) end end)()"),
+        ] {
+            let mut world = World::new();
+            world.limits = small(&world);
+            let problem = world.execute(&script).await.unwrap_err();
+            assert_eq!(problem.code, code, "{script}\n{problem}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_script_may_ask_for_time_up_to_the_ceiling() {
+    let world = World::new();
+    let gateway = world.gateway();
+    let ask = async |script: &str, timeout: Value| {
+        let call = gateway.open(Caller::new("cli"), None).unwrap();
+        let args = Value::object([("script", script.into()), ("timeout", timeout)]);
+        gateway.ask(&call, "execute", args).await.map(|_| ()).map_err(|problem| problem.to_string())
+    };
+    assert_eq!(ask("return 1", Value::Int(20)).await, Ok(()));
+    assert_eq!(
+        ask("return 1", Value::Float(20.5)).await,
+        Err("error[bad_request]: timeout: a script may take at most 20 seconds\nhint: ask for less, or raise execute.max_timeout in moonlark.toml".to_owned())
+    );
+    assert!(ask("return 1", Value::Float(1e300)).await.is_err());
+    assert_eq!(
+        ask("print('before') return sdk.slow.hang()", Value::Float(0.05)).await,
+        Err("error[timeout]: the script timed out after 0.05 seconds\nhint: do less in one script, or ask for a longer timeout".to_owned())
+    );
+}

@@ -1,0 +1,100 @@
+//! What a tool answered, as the value that an agent's script gets, and back.
+//!
+//! Bytes of images, audio and other files stay outside the VM: the script has
+//! everything about them and a handle, and where it returns that, the whole
+//! comes back.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use moonlark_core::artifacts::Held;
+use moonlark_core::content::Answer;
+use moonlark_core::value::{Object, Value};
+use moonlark_core::{Call, Result};
+
+/// What becomes of an answer that is one text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// It is a text.
+    Plain,
+    /// It is what it says, if it is JSON.
+    Parsed,
+}
+
+/// The value of an answer: what the tool gave as such, else its text, else its
+/// content as a list in which texts are plain.
+pub(crate) fn of(answer: Answer, form: Form, call: &Call, tool: &str) -> Result<Value> {
+    let mut content = match answer {
+        Answer::Content(content) => content,
+        other => return Ok(other.into_plain()),
+    };
+    if content.structured.is_none() {
+        for block in &mut content.blocks {
+            put_aside(block, call, tool)?;
+        }
+    }
+    let one_text = content.structured.is_none() && content.blocks.len() == 1;
+    match Answer::Content(content).into_plain() {
+        Value::Str(text) if one_text && form == Form::Parsed => Ok(parsed(text)),
+        value => Ok(value),
+    }
+}
+
+fn parsed(text: String) -> Value {
+    match Value::parse_json(text.as_bytes()) {
+        Ok(value) => value,
+        Err(_) => Value::Str(text),
+    }
+}
+
+/// The object that holds a block's bytes, and their name there.
+fn holder(block: &mut Value) -> Option<(&mut Object, &'static str)> {
+    let Value::Object(fields) = block else { return None };
+    match fields.get("type").and_then(Value::as_str)? {
+        "image" | "audio" => Some((fields, "data")),
+        "resource" => match fields.get_mut("resource")? {
+            Value::Object(resource) => Some((resource, "blob")),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Put the bytes of a block among the artifacts, and a handle in their place.
+fn put_aside(block: &mut Value, call: &Call, tool: &str) -> Result<()> {
+    let Some((fields, name)) = holder(block) else { return Ok(()) };
+    let Some(Value::Str(data)) = fields.get(name) else { return Ok(()) };
+    let (artifacts, limits) = (call.gateway().artifacts(), call.limits());
+    let bytes = BASE64_STANDARD.decode(data);
+    // What would not come back the same stays as it was written.
+    let (handle, size) = match bytes.ok().filter(|bytes| BASE64_STANDARD.encode(bytes) == *data) {
+        Some(bytes) => {
+            let mime = fields.get("mimeType").and_then(Value::as_str).unwrap_or_default();
+            let size = bytes.len();
+            (artifacts.put_bytes(bytes, mime, tool, limits)?, size)
+        }
+        None => (artifacts.put(Value::from(data.as_str()), tool, limits)?, data.len()),
+    };
+    fields.shift_remove(name);
+    fields.insert("size".to_owned(), Value::Int(size as i64));
+    fields.insert("handle".to_owned(), Value::from(handle.as_str()));
+    Ok(())
+}
+
+/// A block with its bytes in the place of the handle; none if it has no handle.
+pub(super) fn restored(block: &Value, call: &Call) -> Result<Option<Value>> {
+    let mut block = block.clone();
+    let Some((fields, name)) = holder(&mut block) else { return Ok(None) };
+    let Some(handle) = fields.get("handle").and_then(Value::as_str).map(str::to_owned) else {
+        return Ok(None);
+    };
+    let stored = call.gateway().artifacts().find(&handle)?;
+    let data = match &stored.held {
+        Held::Bytes { bytes, .. } => BASE64_STANDARD.encode(bytes),
+        Held::Value(Value::Str(text)) => text.clone(),
+        Held::Value(_) => return Ok(None),
+    };
+    fields.shift_remove("handle");
+    fields.shift_remove("size");
+    fields.insert(name.to_owned(), Value::Str(data));
+    Ok(Some(block))
+}

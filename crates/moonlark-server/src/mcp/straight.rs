@@ -1,0 +1,310 @@
+//! The short way of the commonest request over HTTP: a modern client calls a
+//! tool and wants to hear nothing but the answer.
+//!
+//! The SDK serves every request by tasks and channels of its own, for what may
+//! be said before the answer. Where nothing can be, its handler runs right here,
+//! in the task of the connection, and ends with it. Whatever is unusual about a
+//! request, or wrong, is the SDK's to answer: it gets the request as it came.
+
+use std::convert::Infallible;
+use std::sync::OnceLock;
+
+use axum::body::{Body, HttpBody, to_bytes};
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientRequest, ErrorCode, JsonRpcVersion2_0,
+    ProtocolVersion, RequestId, RequestMetaObject, ServerJsonRpcMessage,
+};
+use rmcp::service::{RequestContext, RxJsonRpcMessage, TxJsonRpcMessage, serve_directly};
+use rmcp::transport::Transport;
+use rmcp::{Peer, RoleServer, Service};
+use serde::Deserialize;
+
+use super::Mcp;
+
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+
+const CALL: &str = "tools/call";
+
+pub(crate) struct Straight {
+    mcp: Mcp,
+    /// Largest request body, in bytes.
+    most: usize,
+    nobody: OnceLock<Peer<RoleServer>>,
+}
+
+/// A call with nothing unusual about it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Message {
+    #[serde(rename = "jsonrpc")]
+    _version: JsonRpcVersion2_0,
+    id: RequestId,
+    method: String,
+    params: CallToolRequestParams,
+}
+
+impl Straight {
+    pub(crate) fn new(mcp: Mcp, most: usize) -> Self {
+        Self { mcp, most, nobody: OnceLock::new() }
+    }
+
+    /// Answer the request, or leave it to `next`.
+    pub(crate) async fn serve(&self, request: Request, next: Next) -> Response {
+        let Some(name) = self.tool_in(&request) else { return next.run(request).await };
+        let (parts, body) = request.into_parts();
+        let Ok(body) = to_bytes(body, self.most).await else {
+            // It broke off: nobody is there to read this.
+            return StatusCode::BAD_REQUEST.into_response();
+        };
+        match understand(&body, &name) {
+            Some((message, meta)) => self.answer(message, meta).await,
+            None => next.run(Request::from_parts(parts, Body::from(body))).await,
+        }
+    }
+
+    /// The tool that is called, by the headers alone.
+    fn tool_in(&self, request: &Request) -> Option<String> {
+        let headers = request.headers();
+        let length = request.body().size_hint().exact()?;
+        let accepted = only(headers, &ACCEPT)?;
+        let plain = request.method() == Method::POST
+            && usize::try_from(length).is_ok_and(|length| length <= self.most)
+            && accepted.contains("application/json")
+            && accepted.contains("text/event-stream")
+            && only(headers, &CONTENT_TYPE)?.starts_with("application/json")
+            && only(headers, &VERSION)? == ProtocolVersion::V_2026_07_28.as_str()
+            && only(headers, &METHOD)? == CALL
+            && !headers.contains_key(SESSION);
+        let name = only(headers, &NAME).filter(|_| plain)?;
+        // Arguments that travel in headers too are compared with them.
+        self.mcp.listing().with_headers(name).is_none().then(|| name.to_owned())
+    }
+
+    async fn answer(&self, message: Message, meta: RequestMetaObject) -> Response {
+        let Message { id, params, .. } = message;
+        let mcp = self.mcp.for_client();
+        let mut context = RequestContext::new(id.clone(), self.nobody().clone());
+        context.meta = meta;
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let (status, answer) = match mcp.handle_request(request, context).await {
+            Ok(result) => (StatusCode::OK, ServerJsonRpcMessage::response(result, id)),
+            Err(error) => (status(error.code), ServerJsonRpcMessage::error(error, Some(id))),
+        };
+        match serde_json::to_vec(&answer) {
+            Ok(body) => (status, [(CONTENT_TYPE, "application/json")], body).into_response(),
+            Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        }
+    }
+
+    /// The SDK's handler needs somebody to talk to. Requests that get here want
+    /// to be told nothing.
+    fn nobody(&self) -> &Peer<RoleServer> {
+        self.nobody.get_or_init(|| serve_directly(self.mcp.clone(), Nobody, None).peer().clone())
+    }
+}
+
+/// The call in a body, if it is the one that the headers announce.
+fn understand(body: &[u8], name: &str) -> Option<(Message, RequestMetaObject)> {
+    let mut message: Message = serde_json::from_slice(body).ok()?;
+    let meta = message.params.meta.take()?;
+    let plain = message.method == CALL
+        && message.params.name == name
+        && meta.protocol_version() == Some(ProtocolVersion::V_2026_07_28)
+        && meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty()
+        && !meta.contains_key("progressToken")
+        && meta.log_level().is_none();
+    plain.then_some((message, meta))
+}
+
+/// A header that is there once.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let mut all = headers.get_all(name).iter();
+    let value = all.next()?;
+    all.next().is_none().then(|| value.to_str().ok())?
+}
+
+/// As the SDK has it for modern clients.
+fn status(code: ErrorCode) -> StatusCode {
+    match code {
+        ErrorCode::UNSUPPORTED_PROTOCOL_VERSION
+        | ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY
+        | ErrorCode::HEADER_MISMATCH => StatusCode::BAD_REQUEST,
+        ErrorCode::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+        _ => StatusCode::OK,
+    }
+}
+
+/// The other end of a connection that was closed before anything was said.
+struct Nobody;
+
+impl Transport<RoleServer> for Nobody {
+    type Error = Infallible;
+
+    fn send(
+        &mut self,
+        _item: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        std::future::ready(Ok(()))
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        None
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use axum::Router;
+    use moonlark_core::schema::Schema;
+    use moonlark_core::tool::{Body as ToolBody, Source, SourceKind};
+    use moonlark_core::{Catalog, Gateway, Problem, Tool, Value};
+    use serde_json::{Value as Json, json};
+    use tokio_util::sync::CancellationToken;
+    use tower::ServiceExt;
+
+    use super::*;
+    use crate::http::{Options, router};
+
+    fn gateway() -> Gateway {
+        let source = Arc::new(Source { kind: SourceKind::Script, name: "a".to_owned() });
+        let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+        let Json::Object(schema) = schema else { unreachable!("an object") };
+        let (input, _) = Schema::foreign(schema);
+        let body = ToolBody::now(|_, args| match args.get("n") {
+            Some(Value::Int(0)) => Err(Problem::tool_error("not with zero")),
+            _ => Ok(args),
+        });
+        let tool = Arc::new(Tool::new("same", source, input, body));
+        Gateway::new(Catalog::new(Arc::default(), vec![tool], &[], vec![]), 10)
+    }
+
+    fn served() -> Router {
+        let options = Options { allowed_hosts: vec![], allowed_origins: vec![], request_body: 500 };
+        router(gateway(), options, CancellationToken::new())
+    }
+
+    fn message(name: &str, arguments: Json) -> Json {
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let params = json!({"name": name, "arguments": arguments, "_meta": meta});
+        json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params})
+    }
+
+    fn request(name: &str, body: Body) -> Request {
+        Request::post("/mcp")
+            .header("host", "localhost")
+            .header("accept", "application/json, text/event-stream")
+            .header("content-type", "application/json")
+            .header("mcp-protocol-version", "2026-07-28")
+            .header("mcp-method", "tools/call")
+            .header("mcp-name", name)
+            .body(body)
+            .unwrap()
+    }
+
+    fn is_short(request: &Request, message: &Json) -> bool {
+        let name = Straight::new(Mcp::new(gateway()), 500).tool_in(request);
+        name.is_some_and(|name| understand(message.to_string().as_bytes(), &name).is_some())
+    }
+
+    async fn answered(request: Request) -> (StatusCode, Option<String>, String) {
+        let response = served().oneshot(request).await.unwrap();
+        let kind = response.headers().get(CONTENT_TYPE);
+        let kind = kind.map(|kind| kind.to_str().unwrap().to_owned());
+        let status = response.status();
+        let body = to_bytes(response.into_body(), 100_000).await.unwrap();
+        (status, kind, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    /// A body of unknown length is never taken the short way.
+    fn of_unknown_length(text: String) -> Body {
+        Body::from_stream(futures::stream::iter([Ok::<_, Infallible>(text)]))
+    }
+
+    #[tokio::test]
+    async fn the_short_way_answers_as_the_sdk_does() {
+        let without = |key: &str| {
+            let mut changed = message("same", json!({}));
+            changed["params"]["_meta"].as_object_mut().unwrap().remove(key);
+            changed
+        };
+        let with = |place: &str, value: Json| {
+            let mut changed = message("same", json!({}));
+            *changed.pointer_mut(place).unwrap() = value;
+            changed
+        };
+        let version = "/params/_meta/io.modelcontextprotocol~1protocolVersion";
+        for (short, name, message) in [
+            (true, "same", message("same", json!({"n": 1, "x": [1.5, "ü", null]}))),
+            (true, "same", message("same", json!({"n": 12345678901234567890_u64}))),
+            (true, "same", message("same", json!({"n": 0}))),
+            (true, "same", message("same", json!({"n": "one"}))),
+            (true, "same", with("/params/arguments", Json::Null)),
+            (true, "same", with("/id", json!("seven"))),
+            (true, "none", message("none", json!({}))),
+            (false, "other", message("same", json!({}))),
+            (false, "same", with("/method", json!("tools/list"))),
+            (false, "same", with("/jsonrpc", json!("1.0"))),
+            (false, "same", with("/id", json!({}))),
+            (false, "same", with("/params/arguments", json!([]))),
+            (false, "same", with(version, json!("2030-01-01"))),
+            (false, "same", without("io.modelcontextprotocol/protocolVersion")),
+            (false, "same", without("io.modelcontextprotocol/clientCapabilities")),
+            (false, "same", json!([])),
+            (false, "same", message("same", json!({"n": "long".repeat(200)}))),
+        ] {
+            let text = message.to_string();
+            let straight = request(name, Body::from(text.clone()));
+            assert_eq!(is_short(&straight, &message), short, "{text}");
+            let by_sdk = answered(request(name, of_unknown_length(text.clone()))).await;
+            assert_eq!(answered(straight).await, by_sdk, "{text}");
+        }
+    }
+
+    #[test]
+    fn who_wants_to_hear_more_than_the_answer_goes_the_long_way() {
+        for (key, value) in
+            [("progressToken", json!(1)), ("io.modelcontextprotocol/logLevel", json!("info"))]
+        {
+            let mut message = message("same", json!({}));
+            message["params"]["_meta"][key] = value;
+            assert!(
+                !is_short(&request("same", Body::from(message.to_string())), &message),
+                "{key}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_plain_headers_go_the_short_way() {
+        let message = message("same", json!({}));
+        let plain = || request("same", Body::from(message.to_string()));
+        assert!(is_short(&plain(), &message));
+        for (name, value) in [
+            ("mcp-session-id", "1"),
+            ("mcp-name", "same"),
+            ("mcp-method", "tools/list"),
+            ("accept", "*/*"),
+        ] {
+            let mut request = plain();
+            request.headers_mut().append(name, value.parse().unwrap());
+            assert!(!is_short(&request, &message), "{name}");
+        }
+    }
+}

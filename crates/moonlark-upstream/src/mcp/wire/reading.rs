@@ -1,0 +1,357 @@
+//! What comes in. Text is looked at once, without copying it; only the part that
+//! somebody asked for becomes a value.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use moonlark_core::limits::size;
+use moonlark_core::value::Object;
+use moonlark_core::{Problem, Value};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use super::{Failure, Rpc};
+
+/// One message of a server's.
+#[derive(Debug)]
+pub(crate) enum Frame<'a> {
+    Answer { id: Option<u64>, outcome: Outcome<'a> },
+    Request { id: &'a RawValue, method: Cow<'a, str>, params: Params<'a> },
+    Notification { method: Cow<'a, str>, params: Params<'a> },
+}
+
+/// Result or error, not read yet.
+pub(crate) type Outcome<'a> = Result<&'a RawValue, &'a RawValue>;
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Params<'a>(Option<&'a RawValue>);
+
+/// What is wrong with a message. Each kind is told once per connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Odd {
+    NotJson,
+    NotRpc,
+    HalfLine,
+    TooLong,
+    NeverAsked,
+    AnsweredBefore,
+    SameId,
+    TooMany,
+}
+
+impl Odd {
+    pub(crate) fn describe(self) -> &'static str {
+        match self {
+            Odd::NotJson => "wrote something that is not JSON where messages go",
+            Odd::NotRpc => "wrote JSON that is no message",
+            Odd::HalfLine => "ended in the middle of a message",
+            Odd::TooLong => "sent a message over the size limit",
+            Odd::NeverAsked => "answered a request that was never made",
+            Odd::AnsweredBefore => "answered a request twice, or one that was over",
+            Odd::SameId => "made two requests with the same id at once",
+            Odd::TooMany => "makes more requests than are handled at once",
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Raw<'a> {
+    #[serde(borrow, default)]
+    jsonrpc: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    method: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+    /// `null` is a result, too.
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+fn present<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(from).map(Some)
+}
+
+/// Every message in `text`: one, or all of a batch.
+pub(crate) fn read<'a>(text: &'a [u8], mut each: impl FnMut(Result<Frame<'a>, Odd>)) {
+    if text.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'[') {
+        return each(read_one(text));
+    }
+    match serde_json::from_slice::<Vec<&RawValue>>(text) {
+        Ok(items) => items.iter().for_each(|item| each(read_one(item.get().as_bytes()))),
+        Err(_) => each(Err(Odd::NotJson)),
+    }
+}
+
+/// Whether this is all of a message, as far as JSON goes.
+pub(crate) fn is_whole(text: &[u8]) -> bool {
+    serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok()
+}
+
+/// What an answer that says nothing is taken for.
+const NEITHER: &str =
+    r#"{"code":-32603,"message":"it answered with neither a result nor an error"}"#;
+
+fn read_one(text: &[u8]) -> Result<Frame<'_>, Odd> {
+    let raw: Raw<'_> = serde_json::from_slice(text)
+        .map_err(|error| if error.is_data() { Odd::NotRpc } else { Odd::NotJson })?;
+    let Some(method) = raw.method else {
+        // Some servers write both, one of them null.
+        let outcome = match (raw.error, raw.result) {
+            (Some(error), _) => Err(error),
+            (None, Some(result)) => Ok(result),
+            // An answer all the same, and whoever waits for it is told.
+            (None, None) if raw.jsonrpc.is_some() && raw.id.is_some() => {
+                Err(serde_json::from_str(NEITHER).map_err(|_| Odd::NotRpc)?)
+            }
+            (None, None) => return Err(Odd::NotRpc),
+        };
+        return Ok(Frame::Answer { id: raw.id.and_then(own_id), outcome });
+    };
+    // A line of a log may well have a method.
+    if raw.jsonrpc.map(RawValue::get) != Some("\"2.0\"") {
+        return Err(Odd::NotRpc);
+    }
+    let method = text_of(method).ok_or(Odd::NotRpc)?;
+    let params = Params(raw.params);
+    match raw.id {
+        Some(id) if is_id(id) => Ok(Frame::Request { id, method, params }),
+        Some(_) => Err(Odd::NotRpc),
+        None => Ok(Frame::Notification { method, params }),
+    }
+}
+
+/// Our ids are integers; some servers give them back as text.
+fn own_id(raw: &RawValue) -> Option<u64> {
+    raw.get().trim_matches('"').parse().ok()
+}
+
+/// Theirs are echoed as they are, so they are held to a length.
+fn is_id(raw: &RawValue) -> bool {
+    const LONGEST: usize = 256;
+    raw.get().len() <= LONGEST && raw.get().starts_with(|c: char| "\"-0123456789".contains(c))
+}
+
+fn text_of(raw: &RawValue) -> Option<Cow<'_, str>> {
+    let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
+    if inner.contains('\\') {
+        return serde_json::from_str(raw.get()).ok().map(Cow::Owned);
+    }
+    Some(Cow::Borrowed(inner))
+}
+
+impl Params<'_> {
+    pub(crate) fn read(self) -> Option<Object> {
+        let Some(raw) = self.0 else { return Some(Object::new()) };
+        match Value::parse_json(raw.get().as_bytes()) {
+            Ok(Value::Object(fields)) => Some(fields),
+            _ => None,
+        }
+    }
+}
+
+/// The result as a value, or why there is none. `name` is the server's.
+pub(crate) fn outcome(name: &str, outcome: Outcome<'_>) -> Result<Object, Failure> {
+    let raw = outcome.map_err(|error| Failure::Refused(Rpc::read(error)))?;
+    let unusable = |problem: Problem| Failure::Lost(problem.retryable_if(false));
+    match Value::parse_json(raw.get().as_bytes()) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        // What some servers have instead of nothing.
+        Ok(Value::Null) => Ok(Object::new()),
+        Ok(other) => Err(unusable(Problem::tool_error(format!(
+            "upstream '{name}' answered with {} where an object belongs",
+            other.kind()
+        )))),
+        Err(problem) => salvage(raw).ok_or_else(|| {
+            let message =
+                format!("the answer of upstream '{name}' cannot be read: {}", problem.message);
+            unusable(problem.saying(message))
+        }),
+    }
+}
+
+/// Fields of answers that are lists.
+const LISTS: [&str; 4] = ["tools", "resources", "resourceTemplates", "prompts"];
+
+/// A list of which some entries cannot be read, with null in their places: one
+/// entry must not cost the others.
+fn salvage(raw: &RawValue) -> Option<Object> {
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(raw.get()).ok()?;
+    let mut answer = Object::new();
+    for (key, raw) in fields {
+        let value = match LISTS.contains(&key.as_str()) {
+            true => {
+                let entries: Vec<&RawValue> = serde_json::from_str(raw.get()).ok()?;
+                let read =
+                    |raw: &RawValue| Value::parse_json(raw.get().as_bytes()).unwrap_or_default();
+                Value::Array(entries.into_iter().map(read).collect())
+            }
+            false => Value::parse_json(raw.get().as_bytes()).ok()?,
+        };
+        answer.insert(key, value);
+    }
+    LISTS.iter().any(|key| answer.contains_key(*key)).then_some(answer)
+}
+
+/// The error in a message that is one: whose it is, and what it says.
+pub(crate) fn error_in(text: &[u8]) -> Option<(Option<u64>, Rpc)> {
+    match read_one(text) {
+        Ok(Frame::Answer { id, outcome: Err(error) }) => Some((id, Rpc::read(error))),
+        _ => None,
+    }
+}
+
+pub(crate) fn too_long(name: &str, most: usize) -> Problem {
+    Problem::limit(format!("upstream '{name}' answered with more than {}", size(most)))
+        .hint("ask it for less at once, or for one page at a time")
+}
+
+/// What the first bytes tell of a message that is too long to be read.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Head {
+    Answer(u64),
+    /// A request or a notification.
+    NoAnswer,
+    Unclear,
+}
+
+/// Looks for the `id` of the outermost object.
+pub(crate) fn look_at(head: &[u8]) -> Head {
+    find_id(head).unwrap_or(Head::Unclear)
+}
+
+fn find_id(head: &[u8]) -> Option<Head> {
+    let (mut depth, mut at) = (0usize, 0);
+    loop {
+        let byte = *head.get(at)?;
+        at += 1;
+        match byte {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => {
+                let start = at;
+                while *head.get(at)? != b'"' {
+                    at += if head[at] == b'\\' { 2 } else { 1 };
+                }
+                let key = &head[start..at];
+                at += 1;
+                let rest = head.get(at..)?.trim_ascii_start();
+                if depth == 1 && rest.first() == Some(&b':') {
+                    match key {
+                        b"id" => return number(rest[1..].trim_ascii_start()).map(Head::Answer),
+                        b"method" => return Some(Head::NoAnswer),
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    let text = text.strip_prefix(b"\"").unwrap_or(text);
+    let end = text.iter().position(|byte| !byte.is_ascii_digit())?;
+    std::str::from_utf8(&text[..end]).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        let mut seen = Vec::new();
+        read(text.as_bytes(), |frame| {
+            seen.push(match frame {
+                Ok(Frame::Answer { id, outcome: Ok(raw) }) => format!("{id:?} = {raw}"),
+                Ok(Frame::Answer { id, outcome: Err(raw) }) => {
+                    let Rpc { code, message, .. } = Rpc::read(raw);
+                    format!("{id:?} ! {code} {message}")
+                }
+                Ok(Frame::Request { id, method, params }) => {
+                    format!("{id} ? {method} {:?}", params.read().map(|it| it.len()))
+                }
+                Ok(Frame::Notification { method, params }) => {
+                    format!("- {method} {:?}", params.read().map(|it| it.len()))
+                }
+                Err(odd) => format!("{odd:?}"),
+            });
+        });
+        assert_eq!(seen.join(" | "), expected, "{text}");
+    }
+
+    #[test]
+    fn messages_are_told_apart_by_their_fields() {
+        check(r#"{"jsonrpc":"2.0","id":7,"result":{"a":[1]}}"#, r#"Some(7) = {"a":[1]}"#);
+        check(r#"{"result":null,"id":"7"}"#, "Some(7) = null");
+        check(r#"{"id":7,"result":null,"error":{"code":-1,"message":"no"}}"#, "Some(7) ! -1 no");
+        check(r#"{"id":7,"result":{},"error":null}"#, "Some(7) = {}");
+        check(r#"{"id":null,"error":"broken"}"#, "None ! -32603 \"broken\"");
+        check(r#"{"jsonrpc":"2.0","id":"x","method":"ping"}"#, "\"x\" ? ping Some(0)");
+        check(r#"{"jsonrpc":"2.0","method":"a\u0062","params":{"x":1}}"#, "- ab Some(1)");
+        check(r#"{"jsonrpc":"2.0","method":"a","params":[1]}"#, "- a None");
+        check(
+            r#"[{"id":1,"result":{}},7,{"jsonrpc":"2.0","method":"a"}]"#,
+            "Some(1) = {} | NotRpc | - a Some(0)",
+        );
+        check("[]", "");
+    }
+
+    #[test]
+    fn anything_else_is_named_and_nothing_more() {
+        for text in ["Listening on stdio", "{\"id\":1,\"result\":", "", "{]", "[1,", "\u{fffd}"] {
+            check(text, "NotJson");
+        }
+        for text in [
+            r#"{"level":"info","method":"GET","path":"/"}"#,
+            r#"{"id":1}"#,
+            r#"{"jsonrpc":"2.0","method":5}"#,
+            r#"{"jsonrpc":"2.0","id":[1],"method":"a"}"#,
+            r#"{"id":1,"id":2,"result":{}}"#,
+            "\"text\"",
+            "17",
+        ] {
+            check(text, "NotRpc");
+        }
+        check(&format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)), "NotRpc");
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        check(&format!(r#"{{"jsonrpc":"2.0","method":"a","params":{{"x":{deep}}}}}"#), "- a None");
+    }
+
+    #[test]
+    fn a_result_that_cannot_be_read_fails_its_request_only() {
+        let result = |text: &str| {
+            let raw: &RawValue = serde_json::from_str(text).unwrap();
+            match outcome("git", Ok(raw)) {
+                Ok(fields) => format!("{} fields", fields.len()),
+                Err(Failure::Lost(problem)) => problem.message,
+                Err(other) => format!("{other:?}"),
+            }
+        };
+        assert_eq!(result("{}"), "0 fields");
+        assert_eq!(result("null"), "0 fields");
+        assert_eq!(result("[]"), "upstream 'git' answered with array where an object belongs");
+        let deep = format!("{{\"a\":{}1{}}}", "[".repeat(1000), "]".repeat(1000));
+        assert_eq!(
+            result(&deep),
+            "the answer of upstream 'git' cannot be read: the JSON is nested deeper than 128 levels"
+        );
+    }
+
+    #[test]
+    fn the_id_of_a_message_too_long_is_the_outermost_one() {
+        let check = |head: &str, expected| assert_eq!(look_at(head.as_bytes()), expected, "{head}");
+        check(r#"{"jsonrpc":"2.0","id":17,"result":{"id":3,"#, Head::Answer(17));
+        check(r#"{ "id" : "17" , "result":"#, Head::Answer(17));
+        check(r#"{"result":{"id":3,"x":[{"id":4}]},"id":5,"#, Head::Answer(5));
+        check(r#"{"result":{"id":3,"x":"aaaa"#, Head::Unclear);
+        check(r#"{"result":"\"id\":3,\\","id":4}"#, Head::Answer(4));
+        check(r#"{"jsonrpc":"2.0","method":"x","id":4,"#, Head::NoAnswer);
+        check(r#"{"id":4"#, Head::Unclear);
+        check("\"", Head::Unclear);
+        check("{\"\\", Head::Unclear);
+    }
+}

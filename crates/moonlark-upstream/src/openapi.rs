@@ -1,0 +1,38 @@
+//! APIs by their OpenAPI documents: every operation is a tool.
+//!
+//! A document is walked tolerantly, one operation at a time: what cannot be
+//! used is named and left out, and never takes the rest with it. What follows,
+//! in the order of a call: [`input`](input) says what arguments look like,
+//! [`request`](request) makes a request of them, [`security`](security) adds
+//! who we are, [`exchange`](exchange) sends it, [`answer`](answer) reads what
+//! comes back.
+
+mod answer;
+mod api;
+mod body;
+mod document;
+mod exchange;
+mod input;
+mod load;
+mod operation;
+mod output;
+mod pace;
+mod pages;
+mod parameter;
+mod request;
+mod rules;
+mod schema;
+mod security;
+mod style;
+mod swagger;
+#[cfg(test)]
+mod tests;
+mod tokens;
+
+pub use api::{ApiSettings, tools};
+pub use document::{Document, parse};
+pub use load::{Loaded, Spec, load};
+pub use pace::Rate;
+pub use rules::Rule;
+pub use security::{Credential, Credentials};
+pub use tokens::ClientCredentials;

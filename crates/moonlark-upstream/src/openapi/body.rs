@@ -1,0 +1,92 @@
+//! The body of a request: which kind is sent, and which arguments go into it.
+
+use serde_json::Value as Json;
+
+use super::document::{Document, Node};
+use super::parameter::At;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Json,
+    Form,
+    Multipart,
+    Text,
+    Binary,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) kind: Kind,
+    /// The `Content-Type` to send.
+    pub(crate) media: String,
+    pub(crate) required: bool,
+    pub(crate) description: String,
+    pub(crate) schema: At,
+    /// How the parts of a form are encoded, where the document says so.
+    pub(crate) encoding: Option<Json>,
+}
+
+/// What the operation takes as its body.
+pub(crate) fn read(document: &Document, operation: Node<'_>) -> Result<Option<Plan>, String> {
+    let Some(body) = document.get(operation, "requestBody")? else { return Ok(None) };
+    let content = body.json.get("content").and_then(Json::as_object);
+    let all = content.into_iter().flatten();
+    let Some((media, node)) = all.min_by_key(|(media, _)| preference(media)) else {
+        return Ok(None);
+    };
+    let node = document.resolve(Node { json: node, ..body })?;
+    let schema = node.json.get("schema");
+    let kind = kind(media);
+    // A range of types is for the sender to choose from.
+    let sent = match (media.contains('*'), kind) {
+        (false, _) => media.clone(),
+        (true, Kind::Json) => "application/json".to_owned(),
+        (true, _) => "application/octet-stream".to_owned(),
+    };
+    Ok(Some(Plan {
+        kind,
+        media: sent,
+        required: body.json.get("required") == Some(&Json::Bool(true)),
+        description: text(body.json, "description"),
+        schema: schema.map_or_else(
+            || At { json: Json::Object(Default::default()), file: String::new() },
+            |json| At::of(Node { json, ..node }),
+        ),
+        encoding: node.json.get("encoding").filter(|it| it.is_object()).cloned(),
+    }))
+}
+
+fn text(json: &Json, key: &str) -> String {
+    json.get(key).and_then(Json::as_str).unwrap_or_default().trim().to_owned()
+}
+
+/// The lower, the better a table of arguments fits into it.
+fn preference(media: &str) -> usize {
+    let essence = essence(media);
+    match kind(media) {
+        Kind::Json if essence == "application/json" => 0,
+        Kind::Json => 1,
+        Kind::Form => 2,
+        Kind::Multipart => 3,
+        Kind::Text => 4,
+        Kind::Binary => 5,
+    }
+}
+
+pub(crate) fn kind(media: &str) -> Kind {
+    let essence = essence(media);
+    match essence.as_str() {
+        "application/json" | "*/*" | "application/*" => Kind::Json,
+        it if it.ends_with("+json") || it.ends_with("/json") => Kind::Json,
+        "application/x-www-form-urlencoded" => Kind::Form,
+        it if it.starts_with("multipart/") => Kind::Multipart,
+        it if it.starts_with("text/") || it.ends_with("/xml") || it.ends_with("+xml") => Kind::Text,
+        it if it.ends_with("/yaml") || it.ends_with("graphql") => Kind::Text,
+        _ => Kind::Binary,
+    }
+}
+
+/// The type without its parameters.
+pub(crate) fn essence(media: &str) -> String {
+    media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}

@@ -1,0 +1,275 @@
+//! An OpenAPI document as it was written: read tolerantly, resolved by need.
+//!
+//! It stays one tree of JSON. Nothing is copied out of it until somebody asks
+//! for a schema, so that a document with twenty thousand operations costs
+//! about as much as its text.
+
+use std::collections::HashMap;
+
+use moonlark_core::value::shorten;
+use moonlark_core::{Problem, Result};
+use serde_json::Value as Json;
+use url::Url;
+
+/// How many `$ref`s may lead from one to the next.
+const MOST_STEPS: usize = 32;
+/// How deep a document may nest.
+const MAX_DEPTH: usize = 256;
+/// Values in a document of YAML, whose aliases repeat what they stand for.
+const MOST_NODES: usize = 10_000_000;
+
+pub struct Document {
+    root: Json,
+    /// Further files that it refers to, by the address before `#`.
+    files: HashMap<String, Json>,
+    /// Where it came from, if that was the web.
+    pub(crate) base: Option<Url>,
+    pub(crate) swagger: bool,
+}
+
+/// A node, and the file it is in: its `$ref`s mean that file.
+#[derive(Clone, Copy)]
+pub(crate) struct Node<'a> {
+    pub(crate) json: &'a Json,
+    /// Empty for the document itself.
+    pub(crate) file: &'a str,
+}
+
+impl Document {
+    pub fn new(root: Json, files: HashMap<String, Json>, base: Option<Url>) -> Result<Document> {
+        let version = |key: &str| root.get(key).map(|it| it.to_string().replace('"', ""));
+        let swagger = match (version("openapi"), version("swagger")) {
+            (Some(version), _) if version.starts_with('3') => false,
+            (_, Some(version)) if version.starts_with('2') => true,
+            (Some(version), _) | (_, Some(version)) => {
+                let message = format!("this is version {}", shorten(&version));
+                return Err(Problem::bad_config(message)
+                    .hint("OpenAPI 3.0, 3.1, 3.2 and Swagger 2.0 can be read"));
+            }
+            (None, None) => {
+                return Err(Problem::bad_config("this is no OpenAPI document")
+                    .hint("it needs a field openapi or swagger with the version"));
+            }
+        };
+        Ok(Document { root, files, base, swagger })
+    }
+
+    pub(crate) fn root(&self) -> Node<'_> {
+        Node { json: &self.root, file: "" }
+    }
+
+    /// The node that a `$ref` in `file` means.
+    fn lookup<'a>(&'a self, file: &'a str, reference: &str) -> Option<Node<'a>> {
+        let (address, pointer) = reference.split_once('#').unwrap_or((reference, ""));
+        let (json, file) = match address {
+            "" if file.is_empty() => (&self.root, ""),
+            "" => self.files.get_key_value(file).map(|(file, json)| (json, file.as_str()))?,
+            address => {
+                let full = join(file, address);
+                let found = self.files.get_key_value(&full);
+                found.map(|(file, json)| (json, file.as_str()))?
+            }
+        };
+        let decoded = percent_decode(pointer);
+        Some(Node { json: json.pointer(&decoded).or_else(|| json.pointer(pointer))?, file })
+    }
+
+    /// Follow `$ref`s until there is something else.
+    pub(crate) fn resolve<'a>(&'a self, node: Node<'a>) -> Result<Node<'a>, String> {
+        let mut node = node;
+        for _ in 0..MOST_STEPS {
+            let Some(reference) = reference(node.json) else { return Ok(node) };
+            node = self.lookup(node.file, reference).ok_or_else(|| missing(reference))?;
+        }
+        Err("a $ref leads back to itself".to_owned())
+    }
+
+    /// The node under `key`, resolved; none if there is none.
+    pub(crate) fn get<'a>(&'a self, node: Node<'a>, key: &str) -> Result<Option<Node<'a>>, String> {
+        match node.json.get(key) {
+            Some(json) => self.resolve(Node { json, ..node }).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The one step that a `$ref` is.
+    pub(crate) fn step<'a>(&'a self, node: Node<'a>) -> Option<(&'a str, Node<'a>)> {
+        let reference = reference(node.json)?;
+        Some((reference, self.lookup(node.file, reference)?))
+    }
+}
+
+pub(crate) fn reference(json: &Json) -> Option<&str> {
+    json.as_object()?.get("$ref")?.as_str()
+}
+
+pub(crate) fn missing(reference: &str) -> String {
+    format!("there is nothing at {}", shorten(reference))
+}
+
+/// The tree of a text that is JSON or YAML.
+pub fn parse(text: &[u8]) -> Result<Json> {
+    let bad = |why: String| Problem::bad_config(format!("this cannot be read: {}", shorten(&why)));
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let begins = text.iter().find(|byte| !byte.is_ascii_whitespace());
+    let as_json = matches!(begins, Some(b'{')).then(|| serde_json::from_slice(text));
+    let tree: Json = match as_json {
+        Some(Ok(tree)) => tree,
+        // A flow mapping of YAML begins the same way.
+        other => {
+            let text = std::str::from_utf8(text).map_err(|_| bad("it is not UTF-8".to_owned()))?;
+            let options = serde_saphyr::options! {
+                budget: serde_saphyr::budget! {
+                    max_events: MOST_NODES * 2,
+                    max_nodes: MOST_NODES,
+                },
+            };
+            serde_saphyr::from_str_with_options(text, options).map_err(|error| match other {
+                Some(Err(json)) => bad(json.to_string()),
+                _ => bad(error.to_string()),
+            })?
+        }
+    };
+    match depth_over(&tree) {
+        true => Err(bad(format!("it nests deeper than {MAX_DEPTH} levels"))),
+        false => Ok(tree),
+    }
+}
+
+/// Every address of another file that occurs in a `$ref` of `tree`.
+pub(super) fn addresses(tree: &Json) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut open = vec![tree];
+    while let Some(json) = open.pop() {
+        match json {
+            Json::Object(fields) => {
+                let address = reference(json).and_then(|it| it.split('#').next());
+                if let Some(address) = address.filter(|it| !it.is_empty())
+                    && !found.iter().any(|it| it == address)
+                {
+                    found.push(address.to_owned());
+                }
+                open.extend(fields.values());
+            }
+            Json::Array(items) => open.extend(items),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// An address in `file`, as the table of files knows it.
+pub(super) fn join(file: &str, address: &str) -> String {
+    if let Ok(url) = Url::parse(address) {
+        return url.into();
+    }
+    if let Ok(joined) = Url::parse(file).and_then(|base| base.join(address)) {
+        return joined.into();
+    }
+    let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in address.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|it| *it != "..") => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+fn percent_decode(pointer: &str) -> String {
+    if !pointer.contains('%') {
+        return pointer.to_owned();
+    }
+    let mut bytes = Vec::with_capacity(pointer.len());
+    let mut rest = pointer.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        let hex = tail.get(..2).and_then(|it| std::str::from_utf8(it).ok());
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()).filter(|_| *first == b'%') {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &tail[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Without recursion: the depth is what is in question.
+fn depth_over(tree: &Json) -> bool {
+    let mut open = vec![(tree, 0)];
+    while let Some((json, depth)) = open.pop() {
+        if depth > MAX_DEPTH {
+            return true;
+        }
+        match json {
+            Json::Object(fields) => open.extend(fields.values().map(|it| (it, depth + 1))),
+            Json::Array(items) => open.extend(items.iter().map(|it| (it, depth + 1))),
+            _ => {}
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn references_are_followed_within_and_across_files() {
+        let root = json!({
+            "openapi": "3.0.0",
+            "a": {"$ref": "#/b~1c"},
+            "b/c": {"$ref": "other/more.json#/x%20y"},
+            "round": {"$ref": "#/round"},
+            "lost": {"$ref": "#/nowhere"},
+        });
+        let more = json!({"x y": {"$ref": "../third.yaml#/z"}});
+        let third = json!({"z": 7});
+        let files = [("other/more.json", more), ("third.yaml", third)];
+        let files = files.map(|(name, json)| (name.to_owned(), json)).into();
+        let document = Document::new(root, files, None).unwrap();
+        let at = |key: &str| {
+            let found = document.get(document.root(), key);
+            found.map(|node| node.map(|node| node.json.clone()))
+        };
+        assert_eq!(at("a"), Ok(Some(json!(7))));
+        assert_eq!(at("none"), Ok(None));
+        assert_eq!(at("round"), Err("a $ref leads back to itself".to_owned()));
+        assert_eq!(at("lost"), Err("there is nothing at #/nowhere".to_owned()));
+    }
+
+    #[test]
+    fn addresses_are_joined_like_links() {
+        for (file, address, expected) in [
+            ("", "a.json", "a.json"),
+            ("dir/a.json", "./b.json", "dir/b.json"),
+            ("dir/deep/a.json", "../b.json", "dir/b.json"),
+            ("https://x.org/v1/a.json", "b.json", "https://x.org/v1/b.json"),
+            ("dir/a.json", "https://x.org/b.json", "https://x.org/b.json"),
+        ] {
+            assert_eq!(join(file, address), expected);
+        }
+    }
+
+    #[test]
+    fn both_notations_are_read_and_other_texts_are_refused() {
+        assert_eq!(parse(b"\xef\xbb\xbf {\"a\": 1}").unwrap(), json!({"a": 1}));
+        assert_eq!(parse(b"a: 1\nb: [x, 'y']").unwrap(), json!({"a": 1, "b": ["x", "y"]}));
+        assert!(parse(b"{\"a\": ").is_err());
+        assert!(parse(&[b"{\"a\":".repeat(1000), b"1".to_vec()].concat()).is_err());
+        let version = |json: Json| Document::new(json, HashMap::new(), None).map(|it| it.swagger);
+        assert_eq!(version(json!({"openapi": "3.1.0"})).ok(), Some(false));
+        assert_eq!(version(json!({"swagger": "2.0"})).ok(), Some(true));
+        assert_eq!(version(json!({"swagger": 2.0})).ok(), Some(true));
+        assert!(version(json!({"openapi": "4.0"})).is_err());
+        assert!(version(json!({"asyncapi": "2.0"})).is_err());
+    }
+}

@@ -1,0 +1,210 @@
+//! One request and its answer: redirects, retries, time.
+//!
+//! Credentials go to the API and nowhere else. Where an answer leads to another
+//! host, only its address is followed, only when that only reads, and only to
+//! public addresses.
+
+use std::net::SocketAddr;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use http::header::{AUTHORIZATION, COOKIE, HeaderMap, LOCATION};
+use http::{Method, StatusCode};
+use moonlark_core::grant::is_public;
+use moonlark_core::value::shorten;
+use moonlark_core::{Call, Problem, Result};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::{Client, Response};
+use tokio::time::Instant;
+use url::{Host, Url};
+
+use super::answer::{Read, read_bytes, retry_after};
+use super::request::Request;
+
+const MOST_REDIRECTS: usize = 5;
+/// Further tries of a call that only reads.
+const MOST_RETRIES: u32 = 3;
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+
+/// For the operator's own APIs, wherever they are.
+pub(crate) static OWN: LazyLock<Result<Client>> = LazyLock::new(|| client(None));
+/// For where APIs send us on to.
+static ELSEWHERE: LazyLock<Result<Client>> = LazyLock::new(|| client(Some(PublicOnly)));
+
+fn client(resolver: Option<PublicOnly>) -> Result<Client> {
+    // Fails only when another part of the process was first, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = || {
+        let builder = Client::builder()
+            .user_agent(concat!("moonlark/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .tcp_nodelay(true);
+        match resolver {
+            Some(resolver) => builder.dns_resolver(resolver),
+            None => builder,
+        }
+    };
+    builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(|error| {
+        Problem::unavailable(format!("web requests cannot be made: {}", error.without_url()))
+    })
+}
+
+#[derive(Debug, Clone, Copy)]
+struct PublicOnly;
+
+impl Resolve for PublicOnly {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let all = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let public: Vec<SocketAddr> = all.filter(|it| is_public(it.ip())).collect();
+            match public.is_empty() {
+                true => Err("the name leads to no public address".into()),
+                false => Ok(Box::new(public.into_iter()) as Addrs),
+            }
+        })
+    }
+}
+
+pub(crate) struct Exchange<'a> {
+    pub(crate) api: &'a str,
+    pub(crate) call: &'a Call,
+    pub(crate) method: Method,
+    pub(crate) read_only: bool,
+    /// Headers that hold secrets, beside the usual ones.
+    pub(crate) secret_headers: &'a HeaderMap,
+}
+
+impl Exchange<'_> {
+    /// Send it, again if the API says that it is busy and nothing can happen
+    /// twice.
+    pub(crate) async fn run(&self, request: &Request) -> Result<Read> {
+        let mut tries = 0;
+        loop {
+            let read = self.follow(request).await?;
+            let busy = matches!(read.status.as_u16(), 429 | 503);
+            if !busy || !self.read_only || tries >= MOST_RETRIES {
+                return Ok(read);
+            }
+            let asked = retry_after(&read.headers).map(|it| Duration::from_secs(it.into()));
+            let pause = asked.unwrap_or(FIRST_PAUSE * 2_u32.pow(tries));
+            // Waiting past the end would lose an answer that is there.
+            if Instant::now() + pause >= self.call.deadline() {
+                return Ok(read);
+            }
+            tries += 1;
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn follow(&self, request: &Request) -> Result<Read> {
+        let home = request.url.origin();
+        let (mut url, mut method) = (request.url.clone(), self.method.clone());
+        let mut body = request.body.clone();
+        for _ in 0..=MOST_REDIRECTS {
+            let at_home = url.origin() == home;
+            let client = if at_home { &OWN } else { &ELSEWHERE };
+            let client = client.as_ref().map_err(Clone::clone)?;
+            let mut builder = client.request(method.clone(), url.clone());
+            builder = builder.headers(match at_home {
+                true => request.headers.clone(),
+                false => self.harmless(&request.headers),
+            });
+            if let Some(body) = &body {
+                builder = builder.body(body.clone());
+            }
+            let response = builder.send().await.map_err(|error| self.unreachable(&url, error))?;
+            let Some(target) = self.redirect(&url, &response)? else {
+                let (status, headers) = (response.status(), response.headers().clone());
+                let bytes = read_bytes(response, self.call.limits().http_body).await?;
+                return Ok(Read { status, headers, bytes });
+            };
+            let reads = matches!(method, Method::GET | Method::HEAD);
+            let becomes_get = response.status() == StatusCode::SEE_OTHER
+                || (matches!(response.status().as_u16(), 301 | 302) && method == Method::POST);
+            let leaves = target.origin() != home;
+            if leaves && (!reads || !may_go(&target)) {
+                return Err(self.sent_away(&target));
+            }
+            if becomes_get && !reads {
+                (method, body) = (Method::GET, None);
+            }
+            url = target;
+        }
+        Err(Problem::unavailable(format!("API '{}' sends us in circles", self.api))
+            .retryable_if(false))
+    }
+
+    /// What may be told to strangers.
+    fn harmless(&self, headers: &HeaderMap) -> HeaderMap {
+        let mut kept = headers.clone();
+        for name in [AUTHORIZATION, COOKIE].iter().chain(self.secret_headers.keys()) {
+            kept.remove(name);
+        }
+        let secret: Vec<_> =
+            kept.iter().filter(|(_, it)| it.is_sensitive()).map(|(name, _)| name.clone()).collect();
+        secret.iter().for_each(|name| drop(kept.remove(name)));
+        kept
+    }
+
+    fn redirect(&self, from: &Url, response: &Response) -> Result<Option<Url>> {
+        if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+            return Ok(None);
+        }
+        let Some(location) = response.headers().get(LOCATION) else { return Ok(None) };
+        let target =
+            std::str::from_utf8(location.as_bytes()).ok().and_then(|it| from.join(it).ok());
+        let target = target.filter(|it| matches!(it.scheme(), "http" | "https"));
+        // From a safe connection to one that everybody reads.
+        let target = target.filter(|it| from.scheme() == "http" || it.scheme() == "https");
+        target.map(Some).ok_or_else(|| {
+            let message = format!("API '{}' redirects to where we do not follow", self.api);
+            Problem::unavailable(message).retryable_if(false)
+        })
+    }
+
+    fn sent_away(&self, target: &Url) -> Problem {
+        let host = target.host_str().unwrap_or_default();
+        Problem::unavailable(format!(
+            "API '{}' sends us on to {}, which is not followed",
+            self.api,
+            shorten(host)
+        ))
+        .hint(format!("if it moved there, set base_url of apis.{}", self.api))
+        .retryable_if(false)
+    }
+
+    fn unreachable(&self, url: &Url, error: reqwest::Error) -> Problem {
+        let never_sent = error.is_connect() || error.is_builder();
+        let error = error.without_url();
+        let mut inner: &dyn std::error::Error = &error;
+        while let Some(source) = inner.source() {
+            inner = source;
+        }
+        let (at, why) =
+            (url.origin().ascii_serialization(), shorten(&inner.to_string()).into_owned());
+        match never_sent || self.read_only {
+            true => {
+                Problem::unavailable(format!("API '{}' cannot be reached at {at}: {why}", self.api))
+                    .hint(format!(
+                        "see base_url of apis.{}, and whether it is reachable from here",
+                        self.api
+                    ))
+            }
+            false => Problem::unavailable(format!(
+                "API '{}' at {at} broke off: {why}; the call may have happened",
+                self.api
+            ))
+            .retryable_if(false),
+        }
+    }
+}
+
+/// An address by number needs no resolver, so it is judged here.
+fn may_go(target: &Url) -> bool {
+    match target.host() {
+        Some(Host::Ipv4(ip)) => is_public(ip.into()),
+        Some(Host::Ipv6(ip)) => is_public(ip.into()),
+        Some(Host::Domain(_)) => true,
+        None => false,
+    }
+}

@@ -1,0 +1,94 @@
+//! How fast an API may be called: so many at once, so many in a time.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
+
+/// `10/s`, `600/min` or `5000/h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    pub calls: u32,
+    pub per: Duration,
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("{text:?} is no rate such as \"10/s\", \"600/min\" or \"5000/h\"");
+        let (calls, per) = text.split_once('/').ok_or_else(bad)?;
+        let calls = calls.trim().parse().ok().filter(|it| *it > 0).ok_or_else(bad)?;
+        let seconds = match per.trim() {
+            "s" | "sec" | "second" => 1,
+            "m" | "min" | "minute" => 60,
+            "h" | "hour" => 3600,
+            "d" | "day" => 86400,
+            _ => return Err(bad()),
+        };
+        Ok(Rate { calls, per: Duration::from_secs(seconds) })
+    }
+}
+
+pub(crate) struct Pace {
+    rate: Option<Rate>,
+    /// When the next call may begin if all that is saved up was used.
+    due: Mutex<Option<Instant>>,
+    at_once: Option<Semaphore>,
+}
+
+impl Pace {
+    pub(crate) fn new(rate: Option<Rate>, at_once: Option<usize>) -> Self {
+        Self { rate, due: Mutex::new(None), at_once: at_once.map(|it| Semaphore::new(it.max(1))) }
+    }
+
+    /// Wait for a turn; it ends when what is returned is dropped.
+    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        let permit = match &self.at_once {
+            // It is never closed.
+            Some(places) => places.acquire().await.ok(),
+            None => None,
+        };
+        if let Some(until) = self.reserve(Instant::now()) {
+            tokio::time::sleep_until(until).await;
+        }
+        permit
+    }
+
+    /// Take a place in the row: now, or when it is its turn.
+    fn reserve(&self, now: Instant) -> Option<Instant> {
+        let rate = self.rate?;
+        let each = rate.per / rate.calls;
+        let mut due = self.due.lock();
+        // As many as fit into the time may come at once.
+        let earliest = now.checked_sub(rate.per.saturating_sub(each)).unwrap_or(now);
+        let mine = due.unwrap_or(earliest).max(earliest);
+        *due = Some(mine + each);
+        (mine > now).then_some(mine)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_is_let_through_and_then_one_at_a_time() {
+        let pace = Pace::new("4/s".parse().ok(), None);
+        let now = Instant::now() + Duration::from_secs(10);
+        let waits: Vec<u128> = (0..6)
+            .map(|_| pace.reserve(now).map_or(0, |it| it.duration_since(now).as_millis()))
+            .collect();
+        assert_eq!(waits, [0, 0, 0, 0, 250, 500]);
+    }
+
+    #[test]
+    fn rates_are_read_as_people_write_them() {
+        let rate = |text: &str| text.parse::<Rate>().map(|it| (it.calls, it.per.as_secs()));
+        assert_eq!(rate("10/s"), Ok((10, 1)));
+        assert_eq!(rate("600 / min"), Ok((600, 60)));
+        assert!(rate("0/s").is_err() && rate("fast").is_err() && rate("1/week").is_err());
+    }
+}

@@ -1,0 +1,218 @@
+//! The next page of a list: which arguments would fetch it.
+//!
+//! The answer says it, if it says anything: by a `Link` header, an address or a
+//! cursor in the body. Otherwise the parameters do: pages and offsets are
+//! counted on for as long as pages are full.
+
+use http::header::{HeaderMap, LINK};
+use moonlark_core::Value;
+use moonlark_core::value::Object;
+use url::Url;
+
+use super::operation::Plan;
+use super::parameter::In;
+
+/// Parameters that take the cursor of an answer, and where answers have it.
+const CURSORS: [(&str, &[&str]); 12] = [
+    (
+        "cursor",
+        &[
+            "next_cursor",
+            "nextCursor",
+            "cursor",
+            "response_metadata.next_cursor",
+            "meta.next_cursor",
+            "meta.nextCursor",
+            "paging.next_cursor",
+            "pagination.next_cursor",
+            "pagination.nextCursor",
+            "page_info.end_cursor",
+            "pageInfo.endCursor",
+        ],
+    ),
+    (
+        "after",
+        &[
+            "paging.cursors.after",
+            "paging.next.after",
+            "meta.after",
+            "pageInfo.endCursor",
+            "page_info.end_cursor",
+            "after",
+            "next_cursor",
+            "cursors.after",
+        ],
+    ),
+    ("page_token", &["next_page_token", "nextPageToken", "meta.next_page_token"]),
+    ("pageToken", &["nextPageToken", "next_page_token"]),
+    ("next_token", &["next_token", "nextToken", "meta.next_token"]),
+    ("nextToken", &["nextToken", "NextToken"]),
+    ("NextToken", &["NextToken", "nextToken"]),
+    ("continue", &["metadata.continue"]),
+    ("start_cursor", &["next_cursor"]),
+    ("pagination_token", &["meta.next_token"]),
+    ("Marker", &["NextMarker", "Marker"]),
+    ("page[cursor]", &["meta.next_cursor", "meta.page.next_cursor"]),
+];
+
+/// Where answers have the address of the next page.
+const LINKS: [&str; 9] = [
+    "next",
+    "links.next",
+    "_links.next.href",
+    "links.next.href",
+    "paging.next",
+    "pagination.next",
+    "@odata\\.nextLink",
+    "meta.next",
+    "next_page_uri",
+];
+
+/// Where answers have the items, if they are no list themselves.
+const ITEMS: [&str; 8] =
+    ["data", "items", "results", "values", "records", "entries", "list", "value"];
+
+/// The arguments of the next page, if there is one.
+pub(crate) fn next(
+    plan: &Plan,
+    args: &Object,
+    url: &Url,
+    headers: &HeaderMap,
+    body: &Value,
+) -> Option<Value> {
+    if let Some(link) = linked(headers).or_else(|| address(body)) {
+        return by_address(plan, args, url, &link);
+    }
+    by_cursor(plan, args, body)
+        .or_else(|| by_last_id(plan, args, body))
+        .or_else(|| by_counting(plan, args, body))
+        .map(Value::Object)
+}
+
+/// The address that a `Link` header calls the next.
+fn linked(headers: &HeaderMap) -> Option<String> {
+    let all = headers.get_all(LINK).into_iter().filter_map(|it| it.to_str().ok());
+    for header in all {
+        for part in header.split(",").flat_map(|part| part.split_once('<').map(|it| it.1)) {
+            let Some((target, rest)) = part.split_once('>') else { continue };
+            let rel = rest.split(';').any(|it| {
+                let it = it.trim().to_ascii_lowercase();
+                it == "rel=next" || it == "rel=\"next\""
+            });
+            if rel {
+                return Some(target.to_owned());
+            }
+        }
+    }
+    None
+}
+
+fn address(body: &Value) -> Option<String> {
+    let found = LINKS.iter().filter_map(|path| at(body, path)?.as_str()).find(|text| {
+        text.starts_with("http://")
+            || text.starts_with("https://")
+            || text.starts_with('/')
+            || text.starts_with('?')
+    });
+    found.map(str::to_owned)
+}
+
+/// The query of an address as arguments, if it is one of the same operation.
+fn by_address(plan: &Plan, args: &Object, url: &Url, link: &str) -> Option<Value> {
+    let target = url.join(link).ok().filter(|it| it.path() == url.path())?;
+    let mut next = args.clone();
+    let mut changed = false;
+    for (name, text) in target.query_pairs() {
+        let Some(param) = plan.params_in(In::Query).find(|it| it.name == *name) else { continue };
+        let kind = param.schema.json.get("type").and_then(serde_json::Value::as_str);
+        let value = match kind {
+            Some("integer" | "number") => text.parse().map_or(Value::from(&*text), Value::Int),
+            Some("boolean") => text.parse().map_or(Value::from(&*text), Value::Bool),
+            // What is no plain value was in the arguments already.
+            Some("array" | "object") => continue,
+            _ => Value::from(&*text),
+        };
+        changed |= next.get(&param.arg) != Some(&value);
+        next.insert(param.arg.clone(), value);
+    }
+    changed.then_some(Value::Object(next))
+}
+
+fn by_cursor(plan: &Plan, args: &Object, body: &Value) -> Option<Object> {
+    for (name, places) in CURSORS {
+        let Some(param) = plan.params_in(In::Query).find(|it| it.name == name) else { continue };
+        let cursor = places.iter().filter_map(|path| at(body, path)).find(|it| match it {
+            Value::Str(text) => !text.is_empty(),
+            it => matches!(it, Value::Int(_)),
+        });
+        if let Some(cursor) = cursor.filter(|it| args.get(&param.arg) != Some(it)) {
+            return Some(with(args, &param.arg, cursor.clone()));
+        }
+    }
+    None
+}
+
+/// `has_more` with `starting_after`, the id of the last item.
+fn by_last_id(plan: &Plan, args: &Object, body: &Value) -> Option<Object> {
+    let more = ["has_more", "hasMore"].iter().any(|it| body.get(it) == Some(&Value::Bool(true)));
+    let param =
+        plan.params_in(In::Query).find(|it| it.name == "starting_after").filter(|_| more)?;
+    let last = items(body)?.last()?.get("id")?;
+    Some(with(args, &param.arg, last.clone()))
+}
+
+fn by_counting(plan: &Plan, args: &Object, body: &Value) -> Option<Object> {
+    let count = i64::try_from(items(body)?.len()).ok().filter(|it| *it > 0)?;
+    let find =
+        |names: &[&str]| plan.params_in(In::Query).find(|it| names.contains(&it.name.as_str()));
+    let given = |arg: &str| match args.get(arg) {
+        Some(Value::Int(number)) => Some(*number),
+        Some(Value::Float(number)) => Some(*number as i64),
+        Some(Value::Str(text)) => text.parse().ok(),
+        _ => None,
+    };
+    let fallback = |param: &super::parameter::Param| param.schema.json.get("default")?.as_i64();
+    let size =
+        find(&["limit", "per_page", "perPage", "page_size", "pageSize", "count", "$top", "size"]);
+    let size = size.and_then(|param| given(&param.arg).or_else(|| fallback(param)));
+    // A page that is not full is the last one.
+    if size.is_some_and(|size| count < size) {
+        return None;
+    }
+    if let Some(param) = find(&["offset", "skip", "$skip", "start", "startAt"]) {
+        let from = given(&param.arg).or_else(|| fallback(param)).unwrap_or(0);
+        return Some(with(args, &param.arg, Value::Int(from + count)));
+    }
+    let param = find(&["page", "page_number", "pageNumber", "page[number]"])?;
+    let page = given(&param.arg).or_else(|| fallback(param)).unwrap_or(1);
+    Some(with(args, &param.arg, Value::Int(page + 1)))
+}
+
+fn items(body: &Value) -> Option<&Vec<Value>> {
+    match body {
+        Value::Array(items) => Some(items),
+        Value::Object(fields) => {
+            let known = ITEMS.iter().filter_map(|key| fields.get(*key));
+            let mut lists = fields.values().filter(|it| matches!(it, Value::Array(_)));
+            // The only list there is must be it.
+            let only = lists.next().filter(|_| lists.next().is_none());
+            known.chain(only).find_map(|it| match it {
+                Value::Array(items) => Some(items),
+                _ => None,
+            })
+        }
+        _ => None,
+    }
+}
+
+/// `a.b` in a value; a dot of a name is `\.`.
+fn at<'a>(body: &'a Value, path: &str) -> Option<&'a Value> {
+    let path = path.replace("\\.", "\u{0}");
+    path.split('.').try_fold(body, |value, key| value.get(&key.replace('\u{0}', ".")))
+}
+
+fn with(args: &Object, name: &str, value: Value) -> Object {
+    let mut next = args.clone();
+    next.insert(name.to_owned(), value);
+    next
+}

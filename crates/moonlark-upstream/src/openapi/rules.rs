@@ -1,0 +1,115 @@
+//! Which operations of an API are wanted: by name, tag, method or path.
+
+use std::str::FromStr;
+
+use super::operation::Operation;
+
+/// One of `listPets`, `tag:pets`, `GET`, `GET /pets/*`, `/admin/*`; `*` stands
+/// for anything.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    method: Option<String>,
+    what: What,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum What {
+    Any,
+    Name(String),
+    Tag(String),
+    Path(String),
+}
+
+const METHODS: [&str; 9] =
+    ["GET", "PUT", "POST", "DELETE", "OPTIONS", "HEAD", "PATCH", "TRACE", "QUERY"];
+
+impl FromStr for Rule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let (first, rest) = text.split_once(' ').map_or((text, ""), |(a, b)| (a, b.trim()));
+        let method = METHODS.iter().find(|it| it.eq_ignore_ascii_case(first));
+        let (method, rest) = match method {
+            Some(method) => (Some((*method).to_owned()), rest),
+            None => (None, text),
+        };
+        let what = match rest {
+            "" if method.is_some() => What::Any,
+            "" => return Err("a rule must not be empty".to_owned()),
+            path if path.starts_with('/') => What::Path(path.to_owned()),
+            name => match name.strip_prefix("tag:") {
+                Some(tag) => What::Tag(tag.trim().to_owned()),
+                None => What::Name(name.to_owned()),
+            },
+        };
+        Ok(Rule { method, what })
+    }
+}
+
+impl Rule {
+    pub(crate) fn fits(&self, operation: &Operation) -> bool {
+        let method = self.method.as_deref().is_none_or(|it| it == operation.method.as_str());
+        method
+            && match &self.what {
+                What::Any => true,
+                What::Name(pattern) => matches(pattern, &operation.id),
+                What::Tag(pattern) => operation.tags.iter().any(|tag| matches(pattern, tag)),
+                What::Path(pattern) => matches(pattern, &operation.path),
+            }
+    }
+}
+
+/// Whether `*`s of the pattern can stand for the rest of the text.
+fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_stand_for_anything() {
+        for (pattern, text, expected) in [
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("a*", "ab", true),
+            ("*b", "ab", true),
+            ("a*c*e", "abcde", true),
+            ("a*c*e", "abde", false),
+            ("*", "", true),
+            ("/pets/*", "/pets/{id}/toys", true),
+        ] {
+            assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn rules_are_read_as_people_write_them() {
+        let rule = |text: &str| text.parse::<Rule>().unwrap();
+        assert_eq!(rule("get"), Rule { method: Some("GET".into()), what: What::Any });
+        assert_eq!(rule("tag:pets").what, What::Tag("pets".into()));
+        assert_eq!(
+            rule("POST /a/*"),
+            Rule { method: Some("POST".into()), what: What::Path("/a/*".into()) }
+        );
+        assert_eq!(rule("listPets").what, What::Name("listPets".into()));
+        assert!("".parse::<Rule>().is_err());
+    }
+}

@@ -1,0 +1,281 @@
+//! Schemas of OpenAPI as JSON Schemas that stand by themselves.
+//!
+//! What a schema refers to comes along as `$defs`, up to a size that a person
+//! or a model would still read; beyond that anything is allowed. Dialects
+//! (`nullable`, `exclusiveMinimum: true`, `readOnly` …) become plain JSON
+//! Schema.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use serde_json::{Map, Value as Json, json};
+
+use super::document::{Document, Node};
+
+/// About how many bytes of schema one tool may have.
+const MOST: usize = 128 * 1024;
+/// How deep a schema may nest without a `$ref`.
+const MAX_DEPTH: usize = 48;
+
+/// Which way the values go: some fields are for one way only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    In,
+    Out,
+}
+
+pub(crate) struct Converter<'a> {
+    document: &'a Document,
+    way: Way,
+    left: usize,
+    names: HashMap<(String, String), String>,
+    taken: HashSet<String>,
+    queue: VecDeque<(String, Node<'a>)>,
+    defs: Map<String, Json>,
+}
+
+impl<'a> Converter<'a> {
+    pub(crate) fn new(document: &'a Document, way: Way) -> Self {
+        Self {
+            document,
+            way,
+            left: MOST,
+            names: HashMap::new(),
+            taken: HashSet::new(),
+            queue: VecDeque::new(),
+            defs: Map::new(),
+        }
+    }
+
+    pub(crate) fn convert(&mut self, node: Node<'a>) -> Json {
+        self.schema(node, 0)
+    }
+
+    /// What the converted schemas refer to.
+    pub(crate) fn defs(mut self) -> Map<String, Json> {
+        while let Some((name, node)) = self.queue.pop_front() {
+            let schema = if self.left == 0 { json!({}) } else { self.schema(node, 0) };
+            self.defs.insert(name, schema);
+        }
+        self.defs
+    }
+
+    fn schema(&mut self, node: Node<'a>, depth: usize) -> Json {
+        let fields = match node.json {
+            Json::Bool(flag) => return Json::Bool(*flag),
+            Json::Object(fields) => fields,
+            _ => return json!({}),
+        };
+        if depth > MAX_DEPTH || self.left == 0 {
+            return json!({});
+        }
+        if fields.contains_key("$ref") {
+            return self.reference(node);
+        }
+        self.left = self.left.saturating_sub(32);
+        let mut schema = Map::new();
+        for (key, json) in fields {
+            let inner = Node { json, ..node };
+            if let Some(json) = self.keyword(key, inner, fields, depth) {
+                schema.insert(key.clone(), json);
+            }
+        }
+        limits(fields, &mut schema);
+        self.one_way(node, &mut schema);
+        if fields.get("nullable") == Some(&Json::Bool(true)) {
+            return nullable(schema);
+        }
+        Json::Object(schema)
+    }
+
+    /// A keyword as JSON Schema has it; none if it has not.
+    fn keyword(
+        &mut self,
+        key: &str,
+        node: Node<'a>,
+        beside: &Map<String, Json>,
+        depth: usize,
+    ) -> Option<Json> {
+        let json = node.json;
+        match key {
+            "type" => kinds(json),
+            "items" | "additionalProperties" | "not" | "contains" | "propertyNames" => match json {
+                Json::Bool(_) | Json::Object(_) => Some(self.schema(node, depth + 1)),
+                _ => None,
+            },
+            "properties" | "patternProperties" => {
+                let fields = json.as_object()?;
+                let each = fields.iter().map(|(name, json)| {
+                    self.spend(name.len());
+                    (name.clone(), self.schema(Node { json, ..node }, depth + 1))
+                });
+                Some(Json::Object(each.collect()))
+            }
+            "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
+                let items = json.as_array().filter(|items| !items.is_empty())?;
+                let each = items.iter().map(|json| self.schema(Node { json, ..node }, depth + 1));
+                Some(Json::Array(each.collect()))
+            }
+            "required" => {
+                let names: Vec<Json> =
+                    json.as_array()?.iter().filter(|it| it.is_string()).cloned().collect();
+                (!names.is_empty()).then_some(Json::Array(names))
+            }
+            "enum" => {
+                let options = json.as_array().filter(|options| !options.is_empty())?;
+                self.spend(options.iter().map(|it| it.as_str().map_or(8, str::len)).sum());
+                Some(json.clone())
+            }
+            "description" | "title" => {
+                let text = json.as_str()?.trim();
+                self.spend(text.len());
+                (!text.is_empty()).then(|| json!(text))
+            }
+            "pattern" => json.as_str().filter(|it| compiles(it)).map(|it| json!(it)),
+            "const" | "format" | "contentMediaType" | "contentEncoding" => Some(json.clone()),
+            "default" => (beside.get("type").is_some()).then(|| json.clone()),
+            "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties"
+            | "maxProperties" => json.as_u64().map(|it| json!(it)),
+            "uniqueItems" | "deprecated" => json.as_bool().map(|it| json!(it)),
+            "multipleOf" => json.as_f64().filter(|it| *it > 0.0).map(|_| json.clone()),
+            _ => None,
+        }
+    }
+
+    fn reference(&mut self, node: Node<'a>) -> Json {
+        let Some((reference, target)) = self.document.step(node) else { return json!({}) };
+        let key = (node.file.to_owned(), reference.to_owned());
+        if let Some(name) = self.names.get(&key) {
+            return json!({"$ref": format!("#/$defs/{name}")});
+        }
+        let name = self.free_name(reference);
+        self.names.insert(key, name.clone());
+        self.queue.push_back((name.clone(), target));
+        json!({"$ref": format!("#/$defs/{name}")})
+    }
+
+    /// The last part of a reference that could be somebody's name.
+    fn free_name(&mut self, reference: &str) -> String {
+        let plain = |part: &str| -> String {
+            let part = part.replace("~1", "_").replace("~0", "_");
+            part.chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '_' }).collect()
+        };
+        let last = reference.trim_end_matches('/').rsplit(['/', '#']).find(|it| !it.is_empty());
+        let name = plain(last.unwrap_or("Schema"));
+        let numbered = (2..).map(|number| format!("{name}_{number}"));
+        let free = std::iter::once(name.clone())
+            .chain(numbered)
+            .find(|name| !self.taken.contains(name))
+            .unwrap_or(name);
+        self.taken.insert(free.clone());
+        free
+    }
+
+    /// Leave out the fields that only go the other way.
+    fn one_way(&self, node: Node<'a>, schema: &mut Map<String, Json>) {
+        let mark = if self.way == Way::In { "readOnly" } else { "writeOnly" };
+        let properties = node.json.get("properties").and_then(Json::as_object);
+        let others: Vec<&String> = properties
+            .into_iter()
+            .flatten()
+            .filter(|(_, json)| is_marked(self.document, Node { json, ..node }, mark))
+            .map(|(name, _)| name)
+            .collect();
+        if others.is_empty() {
+            return;
+        }
+        if let Some(Json::Object(properties)) = schema.get_mut("properties") {
+            properties.retain(|name, _| !others.contains(&name));
+        }
+        if let Some(Json::Array(required)) = schema.get_mut("required") {
+            required.retain(|name| !others.iter().any(|other| name == other.as_str()));
+        }
+    }
+
+    fn spend(&mut self, bytes: usize) {
+        self.left = self.left.saturating_sub(bytes + 8);
+    }
+}
+
+pub(crate) fn is_marked(document: &Document, node: Node<'_>, mark: &str) -> bool {
+    let yes = Some(&Json::Bool(true));
+    node.json.get(mark) == yes
+        || document.resolve(node).is_ok_and(|target| target.json.get(mark) == yes)
+}
+
+/// The types that JSON Schema knows.
+fn kinds(json: &Json) -> Option<Json> {
+    const KNOWN: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
+    let known = |it: &Json| -> Option<Json> {
+        match it.as_str()? {
+            "file" | "binary" => Some(json!("string")),
+            word => {
+                let word = word.to_ascii_lowercase();
+                KNOWN.contains(&word.as_str()).then(|| json!(word))
+            }
+        }
+    };
+    match json {
+        Json::Array(list) => {
+            let mut kept: Vec<Json> = Vec::new();
+            for kind in list.iter().filter_map(known) {
+                if !kept.contains(&kind) {
+                    kept.push(kind);
+                }
+            }
+            (!kept.is_empty()).then_some(Json::Array(kept))
+        }
+        one => known(one),
+    }
+}
+
+/// `minimum` with `exclusiveMinimum: true`, as it was in 3.0, and its siblings.
+fn limits(fields: &Map<String, Json>, schema: &mut Map<String, Json>) {
+    for (plain, exclusive) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")] {
+        let limit = fields.get(plain).filter(|it| it.is_number());
+        match (limit, fields.get(exclusive)) {
+            (Some(limit), Some(Json::Bool(true))) => {
+                schema.insert(exclusive.to_owned(), limit.clone());
+            }
+            (limit, exclusively) => {
+                if let Some(limit) = limit {
+                    schema.insert(plain.to_owned(), limit.clone());
+                }
+                if let Some(limit) = exclusively.filter(|it| it.is_number()) {
+                    schema.insert(exclusive.to_owned(), limit.clone());
+                }
+            }
+        }
+    }
+}
+
+/// Allow null beside what is allowed already.
+fn nullable(mut schema: Map<String, Json>) -> Json {
+    if let Some(Json::Array(options)) = schema.get_mut("enum")
+        && !options.contains(&Json::Null)
+    {
+        options.push(Json::Null);
+    }
+    let composed = ["allOf", "anyOf", "oneOf"].iter().any(|it| schema.contains_key(*it));
+    match schema.get_mut("type") {
+        Some(Json::Array(kinds)) => {
+            if !kinds.contains(&json!("null")) {
+                kinds.push(json!("null"));
+            }
+            Json::Object(schema)
+        }
+        Some(kind) => {
+            *kind = json!([kind.clone(), "null"]);
+            Json::Object(schema)
+        }
+        None if composed => {
+            json!({"anyOf": [schema, {"type": "null"}]})
+        }
+        None => Json::Object(schema),
+    }
+}
+
+/// Patterns are of another language than ours; those we cannot read are not
+/// checked.
+fn compiles(pattern: &str) -> bool {
+    pattern.len() < 2000 && regex::Regex::new(pattern).is_ok()
+}

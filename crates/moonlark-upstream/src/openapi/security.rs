@@ -1,0 +1,201 @@
+//! Who we are to an API: which secret goes where in a request.
+//!
+//! Secrets are put in here, at the very end, and are in nothing that anybody
+//! else sees.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderName, HeaderValue};
+use moonlark_core::{Problem, Result};
+use serde_json::{Value as Json, json};
+use url::Url;
+
+use super::document::{Document, Node};
+use super::style::encode;
+use super::swagger;
+use super::tokens::{ClientCredentials, Tokens};
+use crate::mcp::SecretText;
+
+/// What the operator gave us.
+#[derive(Clone, Default)]
+pub struct Credentials {
+    /// For whichever scheme the API asks for.
+    pub any: Option<SecretText>,
+    /// By the names that the document gives its schemes.
+    pub schemes: BTreeMap<String, Credential>,
+}
+
+#[derive(Clone)]
+pub enum Credential {
+    /// A key, a token, or `user:password`.
+    Secret(SecretText),
+    OAuth(ClientCredentials),
+}
+
+/// How a request proves who sends it.
+pub(crate) enum Proof {
+    Header(String, String),
+    /// `name=value`, encoded.
+    Query(String),
+    Cookie(String),
+}
+
+/// The proofs that an operation asks for, of those we have. None if it can do
+/// without, or we have nothing that it takes.
+pub(crate) async fn proofs(
+    document: &Document,
+    own: Option<&Json>,
+    credentials: &Credentials,
+    tokens: &Tokens,
+) -> Result<Vec<Proof>> {
+    let root = document.root();
+    let wanted = own.or_else(|| root.json.get("security")).and_then(Json::as_array);
+    let Some(wanted) = wanted else {
+        // Nothing is said about it: a secret that was given is for something.
+        return Ok(match &credentials.any {
+            Some(secret) => vec![anything(document, secret)],
+            None => Vec::new(),
+        });
+    };
+    for requirement in wanted.iter().filter_map(Json::as_object) {
+        let names: Vec<&String> = requirement.keys().collect();
+        let have =
+            |name: &&&String| credentials.any.is_some() || credentials.schemes.contains_key(**name);
+        if !names.is_empty() && names.iter().filter(have).count() == names.len() {
+            let mut proofs = Vec::new();
+            for name in names {
+                proofs.push(proof(document, name, credentials, tokens).await?);
+            }
+            return Ok(proofs);
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// The scheme called `name`, as OpenAPI 3 puts it.
+fn scheme<'a>(document: &'a Document, name: &str) -> Option<std::borrow::Cow<'a, Json>> {
+    let root = document.root();
+    if document.swagger {
+        let definition = root.json.get("securityDefinitions")?.get(name)?;
+        return Some(std::borrow::Cow::Owned(swagger::security(definition)));
+    }
+    let json = root.json.get("components")?.get("securitySchemes")?.get(name)?;
+    let node = document.resolve(Node { json, ..root }).ok()?;
+    Some(std::borrow::Cow::Borrowed(node.json))
+}
+
+async fn proof(
+    document: &Document,
+    name: &str,
+    credentials: &Credentials,
+    tokens: &Tokens,
+) -> Result<Proof> {
+    let scheme = scheme(document, name).unwrap_or(std::borrow::Cow::Owned(json!({})));
+    let secret = match credentials.schemes.get(name) {
+        Some(Credential::OAuth(client)) => {
+            let flow = scheme.get("flows").and_then(|it| it.get("clientCredentials"));
+            let url = flow.and_then(|it| it.get("tokenUrl")).and_then(Json::as_str);
+            let token = tokens.get(name, client, url, document.base.as_ref()).await?;
+            return Ok(bearer(&token));
+        }
+        Some(Credential::Secret(secret)) => Some(secret),
+        None => credentials.any.as_ref(),
+    };
+    let Some(secret) = secret else {
+        return Err(Problem::internal(format!("no credential for {name}")));
+    };
+    Ok(written(&scheme, name, secret))
+}
+
+/// A secret where no operation says what it wants: by the first scheme there
+/// is, or as a bearer token.
+fn anything(document: &Document, secret: &SecretText) -> Proof {
+    let root = document.root().json;
+    let schemes = match document.swagger {
+        true => root.get("securityDefinitions"),
+        false => root.get("components").and_then(|it| it.get("securitySchemes")),
+    };
+    let first = schemes.and_then(Json::as_object).and_then(|all| all.keys().next());
+    match first.and_then(|name| Some((name, scheme(document, name)?))) {
+        Some((name, scheme)) => written(&scheme, name, secret),
+        None => bearer(secret),
+    }
+}
+
+fn written(scheme: &Json, name: &str, secret: &SecretText) -> Proof {
+    let text = |key: &str| scheme.get(key).and_then(Json::as_str).unwrap_or_default();
+    let secret_text = secret.expose().to_owned();
+    let own = |key: &str| match text(key) {
+        "" => name.to_owned(),
+        text => text.to_owned(),
+    };
+    match text("type") {
+        "apiKey" => match text("in") {
+            "query" => Proof::Query(pair(&own("name"), &secret_text)),
+            "cookie" => Proof::Cookie(pair(&own("name"), &secret_text)),
+            _ => Proof::Header(own("name"), secret_text),
+        },
+        "http" => match text("scheme").to_ascii_lowercase().as_str() {
+            "basic" => basic(&secret_text),
+            "bearer" | "" => bearer(secret),
+            _ => Proof::Header(
+                "Authorization".to_owned(),
+                format!("{} {secret_text}", text("scheme")),
+            ),
+        },
+        _ => bearer(secret),
+    }
+}
+
+fn pair(name: &str, secret: &str) -> String {
+    format!("{}={}", encode(name, false), encode(secret, false))
+}
+
+fn bearer(secret: &SecretText) -> Proof {
+    Proof::Header("Authorization".to_owned(), format!("Bearer {}", secret.expose()))
+}
+
+/// `user:password`, or what somebody has encoded already.
+fn basic(secret: &str) -> Proof {
+    let encoded = if secret.contains(':') { STANDARD.encode(secret) } else { secret.to_owned() };
+    Proof::Header("Authorization".to_owned(), format!("Basic {encoded}"))
+}
+
+/// Put the proofs into a request.
+pub(crate) fn apply(proofs: &[Proof], url: &mut Url, headers: &mut HeaderMap) -> Result<()> {
+    let unusable = || {
+        Problem::bad_config("a credential of this API cannot be sent in a header")
+            .hint("look for line breaks or odd characters in it")
+    };
+    let hidden = |text: &str| -> Result<HeaderValue> {
+        let mut value = HeaderValue::from_str(text).map_err(|_| unusable())?;
+        value.set_sensitive(true);
+        Ok(value)
+    };
+    for proof in proofs {
+        match proof {
+            Proof::Header(name, text) => {
+                let name = match name.as_str() {
+                    "Authorization" => AUTHORIZATION,
+                    name => HeaderName::from_bytes(name.as_bytes()).map_err(|_| unusable())?,
+                };
+                headers.insert(name, hidden(text)?);
+            }
+            Proof::Query(pair) => {
+                let query = match url.query() {
+                    Some(query) if !query.is_empty() => format!("{query}&{pair}"),
+                    _ => pair.clone(),
+                };
+                url.set_query(Some(&query));
+            }
+            Proof::Cookie(pair) => {
+                let known = headers.get(COOKIE).and_then(|it| it.to_str().ok());
+                let all = known.map_or(pair.clone(), |known| format!("{known}; {pair}"));
+                headers.insert(COOKIE, hidden(&all)?);
+            }
+        }
+    }
+    Ok(())
+}

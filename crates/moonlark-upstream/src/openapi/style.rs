@@ -1,0 +1,349 @@
+//! How a value stands in a path, a query, a header or a cookie: the styles of
+//! OpenAPI, which are those of RFC 6570.
+
+use moonlark_core::{Problem, Result, Value};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    Simple,
+    Label,
+    Matrix,
+    Form,
+    /// Between items: a space, a bar or, in Swagger 2.0, a tab.
+    Delimited(char),
+    DeepObject,
+    /// As JSON text.
+    Json,
+}
+
+/// How one parameter is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Writing {
+    pub(crate) style: Style,
+    pub(crate) explode: bool,
+    /// Leave `:/?#[]@!$&'()*+,;=` as they are.
+    pub(crate) reserved: bool,
+}
+
+impl Writing {
+    /// In a path, with what stands before it in the styles that have that.
+    pub(crate) fn path(self, name: &str, value: &Value) -> Result<String> {
+        let encode = |text: &str| encode(text, self.reserved);
+        let name = encode(name);
+        Ok(match (self.style, shape(name.as_str(), value)?) {
+            (Style::Json, _) => encode(&json(value)?),
+            (Style::Label, Shape::One(text)) => format!(".{}", encode(&text)),
+            (Style::Label, Shape::List(items)) => {
+                let between = if self.explode { "." } else { "," };
+                format!(".{}", joined(items.iter().map(|it| encode(it)), between))
+            }
+            (Style::Label, Shape::Fields(fields)) => {
+                let (inner, between) = if self.explode { ("=", ".") } else { (",", ",") };
+                format!(".{}", pairs(&fields, inner, between, encode))
+            }
+            (Style::Matrix, Shape::One(text)) => format!(";{name}={}", encode(&text)),
+            (Style::Matrix, Shape::List(items)) if self.explode => {
+                items.iter().map(|it| format!(";{name}={}", encode(it))).collect()
+            }
+            (Style::Matrix, Shape::List(items)) => {
+                format!(";{name}={}", joined(items.iter().map(|it| encode(it)), ","))
+            }
+            (Style::Matrix, Shape::Fields(fields)) if self.explode => {
+                format!(";{}", pairs(&fields, "=", ";", encode))
+            }
+            (Style::Matrix, Shape::Fields(fields)) => {
+                format!(";{name}={}", pairs(&fields, ",", ",", encode))
+            }
+            (_, shape) => self.simple(&shape, encode),
+        })
+    }
+
+    /// In a header: nothing is encoded, and nothing may end the line.
+    pub(crate) fn header(self, name: &str, value: &Value) -> Result<String> {
+        let text = match self.style {
+            Style::Json => json(value)?,
+            _ => self.simple(&shape(name, value)?, str::to_owned),
+        };
+        match text.chars().any(|it| it.is_control() && it != '\t') {
+            true => Err(Problem::bad_request(format!(
+                "parameter '{name}' goes into a header, which cannot hold line breaks"
+            ))),
+            false => Ok(text),
+        }
+    }
+
+    /// In a query or a cookie: names and values, encoded.
+    pub(crate) fn pairs(self, name: &str, value: &Value) -> Result<Vec<(String, String)>> {
+        let encode = |text: &str| encode(text, self.reserved);
+        let key = encode(name);
+        if self.style == Style::Json {
+            return Ok(vec![(key, encode(&json(value)?))]);
+        }
+        if self.style == Style::DeepObject {
+            let mut found = Vec::new();
+            deep(&key, value, 0, &mut found)?;
+            return Ok(found);
+        }
+        let between = match self.style {
+            Style::Delimited(letter) => encode_char(letter),
+            _ => ",".to_owned(),
+        };
+        Ok(match shape(name, value)? {
+            Shape::One(text) => vec![(key, encode(&text))],
+            Shape::List(items) if items.is_empty() => Vec::new(),
+            Shape::List(items) if self.explode => {
+                items.iter().map(|it| (key.clone(), encode(it))).collect()
+            }
+            Shape::List(items) => {
+                vec![(key, joined(items.iter().map(|it| encode(it)), &between))]
+            }
+            Shape::Fields(fields) if self.explode => {
+                fields.iter().map(|(field, text)| (encode(field), encode(text))).collect()
+            }
+            Shape::Fields(fields) if fields.is_empty() => Vec::new(),
+            Shape::Fields(fields) => vec![(key, pairs(&fields, &between, &between, encode))],
+        })
+    }
+
+    fn simple(self, shape: &Shape, encode: impl Fn(&str) -> String) -> String {
+        match shape {
+            Shape::One(text) => encode(text),
+            Shape::List(items) => joined(items.iter().map(|it| encode(it)), ","),
+            Shape::Fields(fields) => {
+                let inner = if self.explode { "=" } else { "," };
+                pairs(fields, inner, ",", encode)
+            }
+        }
+    }
+}
+
+/// A value as far as styles can write it.
+enum Shape {
+    One(String),
+    List(Vec<String>),
+    Fields(Vec<(String, String)>),
+}
+
+/// Items and fields that are null are left out. What is deeper has no form in
+/// these styles and stands as JSON.
+fn shape(name: &str, value: &Value) -> Result<Shape> {
+    let inner = |value: &Value| match value {
+        Value::Array(_) | Value::Object(_) => json(value),
+        value => one(name, value),
+    };
+    Ok(match value {
+        Value::Array(items) => {
+            let items = items.iter().filter(|it| **it != Value::Null);
+            Shape::List(items.map(inner).collect::<Result<_>>()?)
+        }
+        Value::Object(fields) => {
+            let fields = fields.iter().filter(|(_, it)| **it != Value::Null);
+            let field = |(key, it): (&String, &Value)| Ok((key.clone(), inner(it)?));
+            Shape::Fields(fields.map(field).collect::<Result<_>>()?)
+        }
+        value => Shape::One(one(name, value)?),
+    })
+}
+
+fn one(name: &str, value: &Value) -> Result<String> {
+    match value {
+        Value::Null => Ok(String::new()),
+        Value::Str(text) => Ok(text.clone()),
+        Value::Bytes(_) => {
+            Err(Problem::bad_request(format!("parameter '{name}' is not valid UTF-8")))
+        }
+        value => json(value),
+    }
+}
+
+pub(crate) fn json(value: &Value) -> Result<String> {
+    // Whole numbers are whole, however they were computed.
+    match value {
+        Value::Float(number) if number.fract() == 0.0 && number.abs() < 1e15 => {
+            Ok(format!("{number:.0}"))
+        }
+        value => value.encode_json("parameter"),
+    }
+}
+
+/// `a[b][c]=d`, as deep as a reader could follow. Lists repeat their name.
+fn deep(key: &str, value: &Value, depth: usize, found: &mut Vec<(String, String)>) -> Result<()> {
+    if depth > 8 {
+        return Err(Problem::bad_request(format!("parameter '{key}' nests too deep for a query")));
+    }
+    match value {
+        Value::Null => {}
+        Value::Object(fields) => {
+            for (field, inner) in fields {
+                let key = format!("{key}%5B{}%5D", encode(field, false));
+                deep(&key, inner, depth + 1, found)?;
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                match item {
+                    Value::Array(_) | Value::Object(_) => {
+                        found.push((key.to_owned(), encode(&json(item)?, false)));
+                    }
+                    item => deep(key, item, depth + 1, found)?,
+                }
+            }
+        }
+        value => found.push((key.to_owned(), encode(&one(key, value)?, false))),
+    }
+    Ok(())
+}
+
+fn joined(items: impl Iterator<Item = String>, between: &str) -> String {
+    items.collect::<Vec<_>>().join(between)
+}
+
+fn pairs(
+    fields: &[(String, String)],
+    inner: &str,
+    between: &str,
+    encode: impl Fn(&str) -> String,
+) -> String {
+    joined(fields.iter().map(|(key, it)| format!("{}{inner}{}", encode(key), encode(it))), between)
+}
+
+const RESERVED: &str = ":/?#[]@!$&'()*+,;=";
+
+/// Percent-encode everything that is not unreserved in RFC 3986.
+pub(crate) fn encode(text: &str, keep_reserved: bool) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for letter in text.chars() {
+        let plain = letter.is_ascii_alphanumeric() || "-._~".contains(letter);
+        if plain || (keep_reserved && RESERVED.contains(letter)) {
+            encoded.push(letter);
+        } else {
+            encoded.push_str(&encode_char(letter));
+        }
+    }
+    encoded
+}
+
+fn encode_char(letter: char) -> String {
+    let mut bytes = [0; 4];
+    letter.encode_utf8(&mut bytes).bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn value(json: serde_json::Value) -> Value {
+        Value::from_json(json).unwrap()
+    }
+
+    fn query(style: Style, explode: bool, json: serde_json::Value) -> String {
+        let writing = Writing { style, explode, reserved: false };
+        let pairs = writing.pairs("color", &value(json)).unwrap();
+        pairs.iter().map(|(key, it)| format!("{key}={it}")).collect::<Vec<_>>().join("&")
+    }
+
+    /// The table of examples in the specification.
+    #[test]
+    fn every_style_writes_what_the_specification_shows() {
+        let string = || json!("blue");
+        let array = || json!(["blue", "black", "brown"]);
+        let object = || json!({"R": 100, "G": 200, "B": 150});
+        let path = |style, explode, json| {
+            let writing = Writing { style, explode, reserved: false };
+            writing.path("color", &value(json)).unwrap()
+        };
+        for (style, explode, one, list, fields) in [
+            (
+                Style::Matrix,
+                false,
+                ";color=blue",
+                ";color=blue,black,brown",
+                ";color=R,100,G,200,B,150",
+            ),
+            (
+                Style::Matrix,
+                true,
+                ";color=blue",
+                ";color=blue;color=black;color=brown",
+                ";R=100;G=200;B=150",
+            ),
+            (Style::Label, false, ".blue", ".blue,black,brown", ".R,100,G,200,B,150"),
+            (Style::Label, true, ".blue", ".blue.black.brown", ".R=100.G=200.B=150"),
+            (Style::Simple, false, "blue", "blue,black,brown", "R,100,G,200,B,150"),
+            (Style::Simple, true, "blue", "blue,black,brown", "R=100,G=200,B=150"),
+        ] {
+            assert_eq!(path(style, explode, string()), one);
+            assert_eq!(path(style, explode, array()), list);
+            assert_eq!(path(style, explode, object()), fields);
+        }
+        for (style, explode, one, list, fields) in [
+            (Style::Form, false, "color=blue", "color=blue,black,brown", "color=R,100,G,200,B,150"),
+            (
+                Style::Form,
+                true,
+                "color=blue",
+                "color=blue&color=black&color=brown",
+                "R=100&G=200&B=150",
+            ),
+            (
+                Style::Delimited(' '),
+                false,
+                "color=blue",
+                "color=blue%20black%20brown",
+                "color=R%20100%20G%20200%20B%20150",
+            ),
+            (
+                Style::Delimited('|'),
+                false,
+                "color=blue",
+                "color=blue%7Cblack%7Cbrown",
+                "color=R%7C100%7CG%7C200%7CB%7C150",
+            ),
+            (
+                Style::DeepObject,
+                true,
+                "color=blue",
+                "color=blue&color=black&color=brown",
+                "color%5BR%5D=100&color%5BG%5D=200&color%5BB%5D=150",
+            ),
+        ] {
+            assert_eq!(query(style, explode, string()), one);
+            assert_eq!(query(style, explode, array()), list);
+            assert_eq!(query(style, explode, object()), fields);
+        }
+    }
+
+    #[test]
+    fn nothing_in_a_value_can_be_taken_for_syntax() {
+        assert_eq!(
+            query(Style::Form, true, json!("a&b=c?d#e/f g%+é")),
+            "color=a%26b%3Dc%3Fd%23e%2Ff%20g%25%2B%C3%A9"
+        );
+        assert_eq!(query(Style::Form, false, json!(["a,b", "c"])), "color=a%2Cb,c");
+        let kept = Writing { style: Style::Form, explode: true, reserved: true };
+        assert_eq!(kept.pairs("q", &value(json!("a/b c"))).unwrap()[0].1, "a/b%20c");
+        let simple = Writing { style: Style::Simple, explode: false, reserved: false };
+        assert_eq!(
+            simple.path("p", &value(json!("../admin?x=1#"))).unwrap(),
+            "..%2Fadmin%3Fx%3D1%23"
+        );
+        assert!(simple.header("h", &value(json!("a\r\nEvil: 1"))).is_err());
+    }
+
+    #[test]
+    fn numbers_and_nothing_are_written_plainly() {
+        assert_eq!(
+            query(Style::Form, true, json!([1, 2.5, true, null])),
+            "color=1&color=2.5&color=true"
+        );
+        assert_eq!(json(&Value::Float(3.0)).unwrap(), "3");
+        assert_eq!(query(Style::Form, true, json!([])), "");
+        assert_eq!(query(Style::Form, true, json!("")), "color=");
+        assert_eq!(
+            query(Style::DeepObject, true, json!({"a": {"b": [1, 2]}, "c": null})),
+            "color%5Ba%5D%5Bb%5D=1&color%5Ba%5D%5Bb%5D=2"
+        );
+    }
+}

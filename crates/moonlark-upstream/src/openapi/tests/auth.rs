@@ -1,0 +1,93 @@
+//! Who we are, where each API wants to know it.
+
+use super::super::{ClientCredentials, Credential};
+use super::*;
+use crate::mcp::SecretText;
+
+fn document(server: &Server, schemes: Json, security: Json) -> Json {
+    json!({
+        "openapi": "3.0.3",
+        "servers": [{"url": server.url()}],
+        "components": {"securitySchemes": schemes},
+        "security": security,
+        "paths": {"/p": {"get": {"operationId": "op"}}, "/open": {"get": {"operationId": "open", "security": []}}},
+    })
+}
+
+fn secret(text: &str) -> SecretText {
+    SecretText::new(text.to_owned())
+}
+
+#[tokio::test]
+async fn a_secret_goes_where_the_document_says() {
+    let server = Server::start().await;
+    for (scheme, header, expected) in [
+        (json!({"type": "apiKey", "in": "header", "name": "X-Key"}), "x-key", "a:b"),
+        (json!({"type": "apiKey", "in": "cookie", "name": "sid"}), "cookie", "sid=a%3Ab"),
+        (json!({"type": "http", "scheme": "bearer"}), "authorization", "Bearer a:b"),
+        (json!({"type": "http", "scheme": "basic"}), "authorization", "Basic YTpi"),
+        (json!({"type": "oauth2", "flows": {}}), "authorization", "Bearer a:b"),
+    ] {
+        let document = document(&server, json!({ "s": scheme }), json!([{"s": []}]));
+        let world = World::new(document, |it| it.credentials.any = Some(secret("a:b")));
+        world.call("op", json!({})).await.unwrap();
+        assert_eq!(server.last().header(header), expected);
+        world.call("open", json!({})).await.unwrap();
+        assert_eq!(server.last().header(header), "");
+    }
+    let scheme = json!({"s": {"type": "apiKey", "in": "query", "name": "key"}});
+    let document = document(&server, scheme, json!([{"s": []}]));
+    let world = World::new(document, |it| it.credentials.any = Some(secret("a&b")));
+    world.call("op", json!({})).await.unwrap();
+    assert_eq!(server.last().target, "/p?key=a%26b");
+}
+
+#[tokio::test]
+async fn schemes_that_are_wanted_together_are_sent_together() {
+    let server = Server::start().await;
+    let schemes = json!({
+        "app": {"type": "apiKey", "in": "header", "name": "X-App"},
+        "user": {"type": "http", "scheme": "bearer"},
+        "other": {"type": "apiKey", "in": "header", "name": "X-Other"},
+    });
+    let document = document(&server, schemes, json!([{"other": []}, {"app": [], "user": []}]));
+    let world = World::new(document, |it| {
+        for (name, text) in [("app", "1"), ("user", "2")] {
+            it.credentials.schemes.insert(name.to_owned(), Credential::Secret(secret(text)));
+        }
+    });
+    world.call("op", json!({})).await.unwrap();
+    let arrived = server.last();
+    assert_eq!((arrived.header("x-app"), arrived.header("authorization")), ("1", "Bearer 2"));
+    assert_eq!(arrived.header("x-other"), "");
+}
+
+#[tokio::test]
+async fn client_credentials_are_traded_for_a_token_once() {
+    let server = Server::start().await;
+    server.answers(|arrived| match arrived.target.as_str() {
+        "/token" => reply(200, "application/json", r#"{"access_token":"tok","expires_in":3600}"#),
+        _ => reply(200, "application/json", "1"),
+    });
+    let schemes = json!({"o": {"type": "oauth2", "flows": {"clientCredentials": {
+        "tokenUrl": format!("{}/token", server.url()), "scopes": {}}}}});
+    let document = document(&server, schemes, json!([{"o": ["read"]}]));
+    let world = World::new(document, |it| {
+        let client = ClientCredentials {
+            client_id: "me".to_owned(),
+            client_secret: secret("s3cret"),
+            token_url: None,
+            scopes: vec!["read".to_owned()],
+        };
+        it.credentials.schemes.insert("o".to_owned(), Credential::OAuth(client));
+    });
+    for _ in 0..3 {
+        world.call("op", json!({})).await.unwrap();
+        assert_eq!(server.last().header("authorization"), "Bearer tok");
+    }
+    let tokens: Vec<Arrived> =
+        server.seen.lock().iter().filter(|it| it.target == "/token").cloned().collect();
+    assert_eq!(tokens.len(), 1);
+    assert_eq!(tokens[0].header("authorization"), "Basic bWU6czNjcmV0");
+    assert_eq!(tokens[0].text(), "grant_type=client_credentials&scope=read");
+}

@@ -1,0 +1,123 @@
+//! Tokens by client credentials: asked for when needed, kept until they expire.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use moonlark_core::value::shorten;
+use moonlark_core::{Problem, Result};
+use reqwest::Client;
+use serde_json::Value as Json;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use url::{Url, form_urlencoded};
+
+use crate::mcp::SecretText;
+
+/// A token is asked for anew this long before the old one ends.
+const BEFORE: Duration = Duration::from_secs(60);
+const UNSAID: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(30);
+const MOST: usize = 256 * 1024;
+
+#[derive(Clone)]
+pub struct ClientCredentials {
+    pub client_id: String,
+    pub client_secret: SecretText,
+    /// Where tokens are given out, if the document does not say, or not rightly.
+    pub token_url: Option<Url>,
+    pub scopes: Vec<String>,
+}
+
+pub(crate) struct Tokens {
+    api: String,
+    client: Client,
+    known: Mutex<HashMap<String, (SecretText, Instant)>>,
+}
+
+impl Tokens {
+    pub(crate) fn new(api: &str, client: Client) -> Self {
+        Self { api: api.to_owned(), client, known: Mutex::default() }
+    }
+
+    /// A token for the scheme `name`. One request for all that wait for it.
+    pub(crate) async fn get(
+        &self,
+        name: &str,
+        client: &ClientCredentials,
+        documented: Option<&str>,
+        base: Option<&Url>,
+    ) -> Result<SecretText> {
+        let mut known = self.known.lock().await;
+        if let Some((token, until)) = known.get(name)
+            && Instant::now() < *until
+        {
+            return Ok(token.clone());
+        }
+        let url = match (&client.token_url, documented) {
+            (Some(url), _) => url.clone(),
+            (None, Some(text)) => {
+                let joined = base.map_or_else(|| Url::parse(text), |base| base.join(text));
+                joined.map_err(|_| self.lacks(name))?
+            }
+            (None, None) => return Err(self.lacks(name)),
+        };
+        let (token, lasts) = self.ask(&url, client).await?;
+        known.insert(name.to_owned(), (token.clone(), Instant::now() + lasts));
+        Ok(token)
+    }
+
+    /// The API did not take it.
+    pub(crate) async fn forget(&self) {
+        self.known.lock().await.clear();
+    }
+
+    async fn ask(&self, url: &Url, client: &ClientCredentials) -> Result<(SecretText, Duration)> {
+        let form = {
+            let mut form = form_urlencoded::Serializer::new(String::new());
+            form.append_pair("grant_type", "client_credentials");
+            if !client.scopes.is_empty() {
+                form.append_pair("scope", &client.scopes.join(" "));
+            }
+            form.finish()
+        };
+        let encode =
+            |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+        let login =
+            format!("{}:{}", encode(&client.client_id), encode(client.client_secret.expose()));
+        let asked = self
+            .client
+            .post(url.clone())
+            .header("Authorization", format!("Basic {}", STANDARD.encode(login)))
+            .header("Content-Type", "application/x-www-form-urlencoded")
+            .header("Accept", "application/json")
+            .timeout(PATIENCE)
+            .body(form)
+            .send();
+        let response =
+            asked.await.map_err(|error| self.refused(&error.without_url().to_string()))?;
+        let status = response.status();
+        let bytes = super::answer::read_bytes(response, MOST).await?;
+        let answer: Json = serde_json::from_slice(&bytes).unwrap_or_default();
+        let text = |key: &str| answer.get(key).and_then(Json::as_str);
+        let Some(token) = text("access_token").filter(|_| status.is_success()) else {
+            let why =
+                text("error_description").or_else(|| text("error")).unwrap_or(status.as_str());
+            return Err(self.refused(why));
+        };
+        let lasts =
+            answer.get("expires_in").and_then(Json::as_u64).map_or(UNSAID, Duration::from_secs);
+        Ok((SecretText::new(token.to_owned()), lasts.saturating_sub(BEFORE)))
+    }
+
+    fn refused(&self, why: &str) -> Problem {
+        Problem::unavailable(format!("API '{}' gives no token: {}", self.api, shorten(why)))
+            .hint(format!("see client_id and client_secret in the auth of apis.{}", self.api))
+    }
+
+    fn lacks(&self, name: &str) -> Problem {
+        Problem::bad_config(format!("API '{}' does not say where '{name}' gives tokens", self.api))
+            .hint(format!("set token_url in apis.{}.auth.{name}", self.api))
+    }
+}

@@ -1,0 +1,307 @@
+//! The APIs of a project: their documents read, and read again when they
+//! change.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use moonlark_core::catalog::Connecting;
+use moonlark_core::limits::Limits;
+use moonlark_core::offers::Health;
+use moonlark_core::secret::{Secret, Secrets};
+use moonlark_core::tool::Scope;
+use moonlark_core::{Place, Problem, Result, Tool, Value};
+use moonlark_upstream::mcp::SecretText;
+use moonlark_upstream::openapi::{
+    self, ApiSettings, ClientCredentials, Credential, Credentials, Spec,
+};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+use tokio_util::task::AbortOnDropHandle;
+use url::Url;
+
+use crate::config::{Api, ApiAuth, ApiScheme};
+use crate::config_file::Loaded;
+
+/// Before a document that could not be read is tried again.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+#[derive(Default)]
+pub(crate) struct Apis {
+    running: Mutex<BTreeMap<String, Running>>,
+}
+
+struct Running {
+    config: Api,
+    limits: Limits,
+    frozen: BTreeMap<String, Value>,
+    state: Arc<Mutex<State>>,
+    tried: watch::Receiver<bool>,
+    /// When its files were last written, as far as they are files.
+    seen: Vec<(PathBuf, Option<SystemTime>)>,
+    again: Arc<Notify>,
+    _reading: AbortOnDropHandle<()>,
+}
+
+/// What is known of one API.
+#[derive(Default)]
+struct State {
+    tools: Vec<Arc<Tool>>,
+    flaws: Vec<Problem>,
+    /// Why the newest document is not in use.
+    problem: Option<Problem>,
+    files: Vec<PathBuf>,
+    tried: bool,
+}
+
+/// What all of them have for the catalog.
+#[derive(Default)]
+pub(crate) struct Offered {
+    pub(crate) tools: Vec<Arc<Tool>>,
+    pub(crate) connecting: Vec<Connecting>,
+    pub(crate) health: Vec<Health>,
+    pub(crate) problems: Vec<Problem>,
+}
+
+impl Apis {
+    /// Read what is new or changed, and forget what is gone.
+    pub(crate) fn apply(&self, loaded: &Loaded, changed: &Arc<Notify>) {
+        let mut running = self.running.lock();
+        let mut old = std::mem::take(&mut *running);
+        let frozen = frozen(&loaded.config.frozen_params);
+        for (name, config) in &loaded.config.apis {
+            let limits = loaded.config.limits.of(name, config.timeout);
+            let kept = old.remove(name).filter(|it| {
+                it.config == *config && it.limits == limits && it.frozen == frozen
+            });
+            let next = match kept {
+                Some(mut kept) => {
+                    kept.look();
+                    kept
+                }
+                None => start(name, config, limits, frozen.clone(), loaded, changed.clone()),
+            };
+            running.insert(name.clone(), next);
+        }
+    }
+
+    pub(crate) fn offered(&self) -> Offered {
+        let mut offered = Offered::default();
+        for (name, running) in self.running.lock().iter() {
+            let state = running.state.lock();
+            offered.tools.extend(state.tools.iter().cloned());
+            if !state.tried {
+                let prefix = running.config.prefix.clone().unwrap_or_else(|| format!("{name}__"));
+                offered.connecting.push(Connecting { source: name.clone(), prefix });
+            }
+            offered.problems.extend(state.problem.clone());
+            offered.problems.extend(state.flaws.iter().cloned());
+            offered.health.push(Health {
+                source: name.clone(),
+                state: match (&state.problem, state.tried) {
+                    (_, false) => "connecting",
+                    (Some(_), true) if state.tools.is_empty() => "failed",
+                    _ => "ready",
+                },
+                tools: state.tools.len(),
+                problem: state.problem.clone(),
+                flaws: state.flaws.clone(),
+                ..Health::default()
+            });
+        }
+        offered
+    }
+
+    /// The folders in which a change matters.
+    pub(crate) fn folders(&self) -> Vec<PathBuf> {
+        let running = self.running.lock();
+        let files = running.values().flat_map(|it| it.state.lock().files.clone());
+        files.filter_map(|file| Some(file.parent()?.to_owned())).collect()
+    }
+
+    /// Wait until each has been tried once.
+    pub(crate) async fn settled(&self) {
+        let all: Vec<_> = self.running.lock().values().map(|it| it.tried.clone()).collect();
+        for mut tried in all {
+            let _ = tried.wait_for(|tried| *tried).await;
+        }
+    }
+}
+
+impl Running {
+    /// Whether a file of the document was written since it was read.
+    fn look(&mut self) {
+        let files = self.state.lock().files.clone();
+        let now: Vec<_> = files.into_iter().map(|file| (file.clone(), written(&file))).collect();
+        if now != std::mem::replace(&mut self.seen, now.clone()) {
+            self.again.notify_one();
+        }
+    }
+}
+
+fn written(file: &Path) -> Option<SystemTime> {
+    std::fs::metadata(file).and_then(|it| it.modified()).ok()
+}
+
+fn start(
+    name: &str,
+    config: &Api,
+    limits: Limits,
+    frozen: BTreeMap<String, Value>,
+    loaded: &Loaded,
+    changed: Arc<Notify>,
+) -> Running {
+    let state = Arc::new(Mutex::new(State::default()));
+    let (tell, tried) = watch::channel(false);
+    let again = Arc::new(Notify::new());
+    let settings = settings(name, config, limits.clone(), frozen.clone());
+    let spec = spec(config, &loaded.root);
+    // A change of a file must be noticed also when it could not be read.
+    if let Ok(Spec::File(file)) = &spec {
+        state.lock().files = vec![file.clone()];
+    }
+    let seen = state.lock().files.iter().map(|file| (file.clone(), written(file))).collect();
+    let (shared, wake, refresh) = (state.clone(), again.clone(), config.refresh.duration());
+    let reading = tokio::spawn(async move {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let read = match (&settings, &spec) {
+                (Ok(settings), Ok(spec)) => read(settings, spec).await,
+                (Err(problem), _) | (_, Err(problem)) => Err(problem.clone()),
+            };
+            let ended_well = read.is_ok();
+            {
+                let mut state = shared.lock();
+                state.tried = true;
+                match read {
+                    Ok(next) => *state = next,
+                    // The old document goes on working.
+                    Err(problem) => state.problem = Some(problem),
+                }
+            }
+            tell.send_replace(true);
+            changed.notify_one();
+            let web = matches!(spec, Ok(Spec::Web(_)));
+            let wait = match (ended_well, web) {
+                (true, true) => {
+                    pause = FIRST_PAUSE;
+                    refresh
+                }
+                (false, true) => {
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    pause
+                }
+                // A file is read again when it changes.
+                (_, false) => Duration::MAX,
+            };
+            tokio::select! {
+                () = wake.notified() => {}
+                () = tokio::time::sleep(wait.min(Duration::from_secs(365 * 24 * 3600))) => {}
+            }
+        }
+    });
+    Running {
+        config: config.clone(),
+        limits,
+        frozen,
+        state,
+        tried,
+        seen,
+        again,
+        _reading: AbortOnDropHandle::new(reading),
+    }
+}
+
+async fn read(settings: &ApiSettings, spec: &Spec) -> Result<State> {
+    let place = |problem: Problem| problem.at(Place::file(settings.file.clone()));
+    let loaded = openapi::load(spec).await.map_err(place)?;
+    let (settings, document) = (settings.clone(), Arc::new(loaded.document));
+    // Thousands of operations are work for a thread that has time.
+    let made = tokio::task::spawn_blocking(move || openapi::tools(settings, document)).await;
+    let made = made.unwrap_or_else(|_| Err(Problem::internal("the document could not be read")));
+    let (tools, flaws) = made.map_err(place)?;
+    Ok(State {
+        tools: tools.into_iter().map(Arc::new).collect(),
+        flaws,
+        problem: None,
+        files: loaded.files,
+        tried: true,
+    })
+}
+
+fn spec(config: &Api, root: &Path) -> Result<Spec> {
+    match Url::parse(&config.spec) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(Spec::Web(url)),
+        _ => Ok(Spec::File(root.join(&config.spec))),
+    }
+}
+
+/// What the configuration means for the one that calls.
+fn settings(
+    name: &str,
+    config: &Api,
+    limits: Limits,
+    global: BTreeMap<String, Value>,
+) -> Result<ApiSettings> {
+    let secret = |text: &str| SecretText::new(text.to_owned());
+    let mut secrets: Vec<Secret> = config
+        .secrets
+        .iter()
+        .map(|it| Secret { key: it.key.clone(), value: it.expose().to_owned(), by_name: true })
+        .collect();
+    let mut credentials = Credentials::default();
+    match (&config.auth, &config.auth_env) {
+        (ApiAuth::Secret(text), _) => credentials.any = Some(secret(&text.0)),
+        (ApiAuth::Schemes(schemes), _) => {
+            for (scheme, given) in schemes {
+                let credential = match given {
+                    ApiScheme::Secret(text) => Credential::Secret(secret(&text.0)),
+                    ApiScheme::Client(client) => Credential::OAuth(ClientCredentials {
+                        client_id: client.client_id.clone(),
+                        client_secret: secret(&client.client_secret.0),
+                        token_url: client.token_url.as_deref().and_then(|it| Url::parse(it).ok()),
+                        scopes: client.scopes.clone(),
+                    }),
+                };
+                credentials.schemes.insert(scheme.clone(), credential);
+            }
+        }
+        (ApiAuth::None, Some(variable)) => {
+            let text = std::env::var(variable).map_err(|_| {
+                Problem::bad_config(format!("the environment variable {variable} is not set"))
+                    .at(Place::file(format!("apis.{name}.auth_env")))
+                    .hint(format!("set {variable} before starting Moonlark"))
+            })?;
+            secrets.push(Secret { key: "auth".to_owned(), value: text.clone(), by_name: true });
+            credentials.any = Some(SecretText::new(text));
+        }
+        (ApiAuth::None, None) => {}
+    }
+    let mut all_frozen = global;
+    all_frozen.extend(frozen(&config.frozen_params));
+    Ok(ApiSettings {
+        name: name.to_owned(),
+        file: config.spec.clone(),
+        base_url: config.base_url.as_deref().and_then(|it| Url::parse(it).ok()),
+        credentials,
+        headers: config.headers.iter().map(|(key, it)| (key.clone(), secret(&it.0))).collect(),
+        frozen: all_frozen,
+        // That they can be read was checked with the file.
+        include: config.include.iter().filter_map(|it| it.parse().ok()).collect(),
+        exclude: config.exclude.iter().filter_map(|it| it.parse().ok()).collect(),
+        rate: config.rate.as_deref().and_then(|it| it.parse().ok()),
+        concurrency: config.concurrency.map(|it| it as usize),
+        expose: config.expose,
+        prefix: config.prefix.clone(),
+        scope: Arc::new(Scope { limits, secrets: Secrets::new(secrets), ..Scope::default() }),
+    })
+}
+
+fn frozen(params: &BTreeMap<String, serde_json::Value>) -> BTreeMap<String, Value> {
+    let read = |(key, it): (&String, &serde_json::Value)| {
+        Some((key.clone(), Value::from_json(it.clone()).ok()?))
+    };
+    params.iter().filter_map(read).collect()
+}

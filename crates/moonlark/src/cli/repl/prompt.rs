@@ -1,0 +1,120 @@
+//! The prompt: rustyline on a thread of its own, because it blocks.
+
+use std::path::Path;
+use std::sync::mpsc as blocking;
+
+use moonlark_core::{Gateway, Problem, Result};
+use moonlark_luau::Syntax;
+use rustyline::completion::{Completer, Pair};
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::FileHistory;
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::{CompletionType, Config, Context, Editor, Helper};
+use tokio::sync::mpsc;
+
+use super::History;
+use super::complete::complete;
+
+/// Entries that are remembered.
+const REMEMBERED: usize = 1000;
+
+pub(super) struct Prompt {
+    entries: mpsc::Receiver<Result<String>>,
+    /// The terminal is the prompt's again.
+    go_on: blocking::Sender<()>,
+}
+
+impl Prompt {
+    pub(super) fn start(gateway: Gateway, history: History) -> Result<Prompt> {
+        let failed = |error: ReadlineError| Problem::unavailable(format!("no prompt: {error}"));
+        let config = Config::builder()
+            .completion_type(CompletionType::List)
+            .max_history_size(REMEMBERED)
+            .map_err(failed)?
+            .auto_add_history(true)
+            .build();
+        let mut editor: Editor<Helping, FileHistory> =
+            Editor::with_config(config).map_err(failed)?;
+        editor.set_helper(Some(Helping { gateway }));
+        // There may be none yet.
+        let _ = editor.load_history(&history);
+        let (sender, entries) = mpsc::channel(1);
+        let (go_on, waiting) = blocking::channel();
+        std::thread::spawn(move || read(editor, &history, &sender, &waiting));
+        Ok(Prompt { entries, go_on })
+    }
+
+    /// The next entry; none when there will be no more.
+    pub(super) async fn next(&mut self) -> Result<Option<String>> {
+        // The thread may have ended.
+        let _ = self.go_on.send(());
+        self.entries.recv().await.transpose()
+    }
+}
+
+fn read(
+    mut editor: Editor<Helping, FileHistory>,
+    history: &Path,
+    entries: &mpsc::Sender<Result<String>>,
+    go_on: &blocking::Receiver<()>,
+) {
+    while go_on.recv().is_ok() {
+        let entry = loop {
+            match editor.readline("> ") {
+                Ok(entry) => break Ok(entry),
+                // Only what was typed so far is given up.
+                Err(ReadlineError::Interrupted) => {}
+                Err(ReadlineError::Eof) => return,
+                Err(error) => break Err(Problem::unavailable(format!("no prompt: {error}"))),
+            }
+        };
+        // A session that cannot be remembered is still one.
+        if let Some(folder) = history.parent() {
+            let _ = std::fs::create_dir_all(folder);
+        }
+        let _ = editor.save_history(history);
+        if entries.blocking_send(entry).is_err() {
+            return;
+        }
+    }
+}
+
+struct Helping {
+    gateway: Gateway,
+}
+
+impl Helper for Helping {}
+impl Highlighter for Helping {}
+
+impl Hinter for Helping {
+    type Hint = String;
+}
+
+impl Completer for Helping {
+    type Candidate = Pair;
+
+    fn complete(
+        &self,
+        line: &str,
+        at: usize,
+        _: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<Pair>)> {
+        let (start, candidates) = complete(line.get(..at).unwrap_or(line), &self.gateway.catalog());
+        let pair =
+            |it: super::complete::Candidate| Pair { display: it.shown, replacement: it.text };
+        Ok((start, candidates.into_iter().map(pair).collect()))
+    }
+}
+
+impl Validator for Helping {
+    /// Goes on to the next line for as long as the script is not complete.
+    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        let entry = context.input();
+        let asks = entry.trim_start().starts_with('?');
+        let unfinished = |text: &str| matches!(moonlark_luau::syntax(text), Syntax::Unfinished);
+        let goes_on = !asks && unfinished(entry) && unfinished(&format!("return {entry}"));
+        Ok(if goes_on { ValidationResult::Incomplete } else { ValidationResult::Valid(None) })
+    }
+}

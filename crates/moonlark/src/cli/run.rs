@@ -1,0 +1,195 @@
+//! `moonlark run`: one agent script from the terminal, with its call timeline.
+//!
+//! The script goes through the tool `execute`, as an agent's would: the same
+//! check, sandbox, grants and limits. Only what it returns goes to stdout.
+
+pub(super) mod script;
+pub(super) mod timeline;
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use moonlark_core::{Catalog, Place, Problem, Result};
+use moonlark_luau::check::Finding;
+use serde_json::json;
+
+use self::script::{Given, Ran};
+use super::servers::Servers;
+use super::{Done, Failure, Global, colours, paint, print, shown};
+
+#[derive(Args)]
+pub(crate) struct Run {
+    /// The script; `-` reads it from stdin.
+    file: PathBuf,
+    /// Seconds that the script may take, if the configuration allows as many.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<f64>,
+    /// Look for mistakes and run nothing.
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    servers: Servers,
+}
+
+impl Run {
+    pub(crate) async fn run(self, global: &Global) -> Done {
+        let text = read(&self.file)?;
+        let project = self.servers.open(global).await?;
+        project.connect().await;
+        let named = Named { file: name(&self.file), text: &text };
+        if self.check {
+            project.upstreams.settled().await;
+            project.refresh().await;
+            let found = check(&text, &project.gateway.catalog()).await;
+            project.disconnect().await;
+            return tell_checked(found, &named, global);
+        }
+        let given = Given { script: &text, timeout: self.timeout };
+        let ran = script::run(&project.gateway, given, global).await;
+        project.disconnect().await;
+        tell(ran, &named, global)
+    }
+}
+
+/// A script as whoever started it knows it.
+pub(super) struct Named<'a> {
+    pub(super) file: String,
+    pub(super) text: &'a str,
+}
+
+fn name(file: &std::path::Path) -> String {
+    if file.as_os_str() == "-" { "stdin".to_owned() } else { shown(file) }
+}
+
+/// The result to stdout, the timeline and what is wrong to stderr.
+fn tell(ran: Ran, named: &Named<'_>, global: &Global) -> Done {
+    if !global.quiet && !global.json {
+        let drawn = timeline::draw(&ran.steps, ran.took, colours());
+        drawn.iter().for_each(|line| eprintln!("{line}"));
+    }
+    let calls = script::calls(&ran.steps);
+    let ms = u64::try_from(ran.took.as_millis()).unwrap_or(u64::MAX);
+    match ran.outcome {
+        Ok(outcome) if global.json => {
+            let result = outcome.plain().into_json("result")?;
+            let report = json!({ "result": result, "logs": ran.logs, "calls": calls, "ms": ms });
+            print(&report.to_string());
+            Ok(())
+        }
+        Ok(outcome) => {
+            outcome.lines()?.iter().for_each(|line| print(line));
+            Ok(())
+        }
+        Err(problem) => {
+            let problem = named.place(problem);
+            if global.json {
+                let error = problem.to_json();
+                let report = json!({ "error": error, "logs": ran.logs, "calls": calls, "ms": ms });
+                print(&report.to_string());
+            } else {
+                eprintln!("{}", paint(&named.explain(&problem)));
+            }
+            Err(Failure::Said)
+        }
+    }
+}
+
+/// What `execute` would look for before it runs a script, and no more.
+async fn check(text: &str, catalog: &Arc<Catalog>) -> Vec<Problem> {
+    if let Err(problem) = moonlark_luau::compiles(text) {
+        return vec![problem];
+    }
+    let found = moonlark_luau::check::run(text, catalog).await;
+    let problem = |it: Finding| {
+        let place = Place::column(script::NAME, it.line, it.column);
+        Problem::bad_script(it.message).at(place).maybe_hint(it.hint)
+    };
+    found.into_iter().map(problem).collect()
+}
+
+fn tell_checked(found: Vec<Problem>, named: &Named<'_>, global: &Global) -> Done {
+    let found: Vec<Problem> = found.into_iter().map(|problem| named.place(problem)).collect();
+    if global.json {
+        let problems: Vec<_> = found.iter().map(Problem::to_json).collect();
+        print(&json!({ "problems": problems }).to_string());
+    } else {
+        for problem in &found {
+            eprintln!("{}", paint(&named.explain(problem)));
+        }
+        if found.is_empty() && !global.quiet {
+            print("nothing wrong");
+        }
+    }
+    if found.is_empty() { Ok(()) } else { Err(Failure::Said) }
+}
+
+impl Named<'_> {
+    /// The engine calls every agent's script `script`; here it has a name.
+    pub(super) fn place(&self, mut problem: Problem) -> Problem {
+        if let Some(place) = problem.place.as_mut().filter(|it| it.file == script::NAME) {
+            place.file.clone_from(&self.file);
+        }
+        problem
+    }
+
+    /// The Problem as every command prints it, with the line it is about.
+    pub(super) fn explain(&self, problem: &Problem) -> String {
+        let text = problem.to_string();
+        let Some(Place { file, line: Some(line), .. }) = &problem.place else { return text };
+        let source = self.text.lines().nth(line.saturating_sub(1) as usize);
+        let Some(source) = source.filter(|_| *file == self.file) else { return text };
+        let hint = problem.hint.as_ref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+        let above = text.strip_suffix(&hint).unwrap_or(&text);
+        format!("{above}\n   {line} | {}{hint}", source.trim_end())
+    }
+}
+
+fn read(file: &std::path::Path) -> Result<String> {
+    const MOST: usize = moonlark_luau::MAX_SOURCE;
+    let name = name(file);
+    let failed =
+        |error: std::io::Error| Problem::bad_request(format!("{name} cannot be read: {error}"));
+    let mut bytes = Vec::new();
+    // One more than may be, to see that it is too many.
+    let most = MOST as u64 + 1;
+    match file.as_os_str() == "-" {
+        true => std::io::stdin().take(most).read_to_end(&mut bytes),
+        false => std::fs::File::open(file).and_then(|open| open.take(most).read_to_end(&mut bytes)),
+    }
+    .map_err(failed)?;
+    if bytes.len() > MOST {
+        return Err(Problem::bad_script(format!("the script is larger than {} KB", MOST / 1024))
+            .at(Place::file(name)));
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Problem::bad_script("the script is not UTF-8").at(Place::file(&name)))?;
+    // A script that starts itself: `#!/usr/bin/env -S moonlark run`.
+    Ok(if text.starts_with("#!") { format!("--{text}") } else { text })
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(seconds),
+        _ => Err("give seconds, from just over 0 to 86400".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_shows_the_line_it_is_about() {
+        let named = Named { file: "a.luau".to_owned(), text: "local a = 1\nreturn a.b.c  \n" };
+        let raised = Problem::tool_error("attempt to index nil").at(Place::line("script", 2));
+        let problem = named.place(raised.hint("look"));
+        assert_eq!(
+            named.explain(&problem),
+            "error[tool_error]: attempt to index nil\n  --> a.luau:2\n   2 | return a.b.c\nhint: look"
+        );
+        let elsewhere = named.place(Problem::tool_error("no").at(Place::line("tools/x.lua", 2)));
+        assert_eq!(named.explain(&elsewhere), "error[tool_error]: no\n  --> tools/x.lua:2");
+    }
+}

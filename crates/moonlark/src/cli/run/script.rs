@@ -1,0 +1,277 @@
+//! One agent script through the gateway's `execute`, watched.
+//!
+//! For every command that runs one: it says on stderr what happens meanwhile
+//! and gives back what came of it. How that is shown is theirs.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use moonlark_core::artifacts::Held;
+use moonlark_core::call::Events;
+use moonlark_core::content::{Answer, Content};
+use moonlark_core::run::Step;
+use moonlark_core::value::Object;
+use moonlark_core::{Caller, Code, Event, Gateway, Level, Problem, Result, Value};
+use parking_lot::Mutex;
+use serde_json::{Value as Json, json};
+
+use super::super::{Global, colours, pretty};
+
+/// What messages call a script that has no file.
+pub(crate) const NAME: &str = "script";
+
+pub(crate) struct Given<'a> {
+    pub(crate) script: &'a str,
+    /// Seconds, if fewer or more than usual.
+    pub(crate) timeout: Option<f64>,
+}
+
+/// What came of it.
+pub(crate) struct Ran {
+    pub(crate) outcome: Result<Outcome>,
+    /// The calls, in the order they began.
+    pub(crate) steps: Vec<Step>,
+    pub(crate) logs: Vec<String>,
+    pub(crate) took: Duration,
+}
+
+/// What a script returned, without what was said about it.
+pub(crate) enum Outcome {
+    Value(Value),
+    Content(Content),
+}
+
+/// Run it until it ends or somebody presses Ctrl-C.
+pub(crate) async fn run(gateway: &Gateway, given: Given<'_>, global: &Global) -> Ran {
+    let watching = Arc::new(Watching::new(global));
+    let began = Instant::now();
+    let answer = tokio::select! {
+        answer = ask(gateway, &given, watching.events()) => answer,
+        _ = tokio::signal::ctrl_c() => {
+            Err(Problem::new(Code::Cancelled, "the script was stopped").retryable_if(false))
+        }
+    };
+    let took = began.elapsed();
+    watching.done();
+    let mut steps = std::mem::take(&mut *watching.steps.lock());
+    steps.sort_by_key(|step| step.at);
+    // The answer knows those that were given up, too.
+    let steps = recorded(&answer).unwrap_or(steps);
+    let logs = std::mem::take(&mut *watching.logs.lock());
+    Ran { outcome: answer.map(|answer| Outcome::of(answer, gateway)), steps, logs, took }
+}
+
+/// The calls that an answer, or a Problem, says it made.
+fn recorded(answer: &Result<Answer>) -> Option<Vec<Step>> {
+    let content = match answer {
+        Ok(Answer::Content(content)) => content,
+        Ok(_) => return None,
+        Err(problem) => problem.content.as_ref()?,
+    };
+    let Value::Array(calls) = about(content)?.get("calls")? else { return None };
+    let millis = |call: &Value, key: &str| match call.get(key)? {
+        Value::Float(ms) => Duration::try_from_secs_f64(ms / 1000.0).ok(),
+        Value::Int(ms) => u64::try_from(*ms).ok().map(Duration::from_millis),
+        _ => None,
+    };
+    let step = |call: &Value| {
+        Some(Step {
+            tool: call.get("tool")?.as_str()?.to_owned(),
+            at: millis(call, "at")?,
+            took: millis(call, "ms"),
+            outcome: outcome(call.get("outcome")?.as_str()?),
+        })
+    };
+    calls.iter().map(step).collect()
+}
+
+fn outcome(word: &str) -> &'static str {
+    let codes = Code::ALL.iter().map(|code| code.as_str());
+    codes.chain(["ok"]).find(|known| *known == word).unwrap_or("cancelled")
+}
+
+/// What `execute` says about the run beside its result.
+fn about(content: &Content) -> Option<&Value> {
+    content.extra.get("_meta")?.get("moonlark/run")
+}
+
+async fn ask(gateway: &Gateway, given: &Given<'_>, events: Events) -> Result<Answer> {
+    let mut args = Object::new();
+    args.insert("script".to_owned(), Value::from(given.script.to_owned()));
+    if let Some(timeout) = given.timeout {
+        args.insert("timeout".to_owned(), Value::Float(timeout));
+    }
+    let call = gateway.open(Caller::new("cli"), Some(events))?;
+    gateway.ask(&call, "execute", Value::Object(args)).await
+}
+
+/// The calls as `--json` has them.
+pub(crate) fn calls(steps: &[Step]) -> Vec<Json> {
+    let ms = |time: Duration| (time.as_secs_f64() * 1e4).round() / 10.0;
+    let call = |step: &Step| {
+        json!({
+            "tool": step.tool,
+            "at_ms": ms(step.at),
+            "ms": step.took.map(ms),
+            "outcome": step.outcome,
+        })
+    };
+    steps.iter().map(call).collect()
+}
+
+impl Outcome {
+    fn of(answer: Answer, gateway: &Gateway) -> Outcome {
+        match answer {
+            Answer::Value(value) => Outcome::Value(value),
+            Answer::Raw(fields) => Outcome::Value(Value::Object(fields)),
+            Answer::Content(mut content) => {
+                // What the script logged was shown while it ran.
+                if said_something(&content) {
+                    content.blocks.pop();
+                }
+                content.extra.clear();
+                match whole(&content, gateway) {
+                    Some(value) => Outcome::Value(value),
+                    None => Outcome::Content(content),
+                }
+            }
+        }
+    }
+
+    pub(crate) fn plain(self) -> Value {
+        match self {
+            Outcome::Value(value) => value,
+            Outcome::Content(content) => Answer::Content(content).into_plain(),
+        }
+    }
+
+    /// For people: a value as JSON, a text as it is, the rest by name.
+    pub(crate) fn lines(&self) -> Result<Vec<String>> {
+        let content = match self {
+            Outcome::Value(Value::Str(text)) => return Ok(vec![text.clone()]),
+            Outcome::Value(value) => return Ok(vec![pretty(value)?]),
+            Outcome::Content(content) => content,
+        };
+        let mut lines = Vec::new();
+        let mut blocks = content.blocks.as_slice();
+        if let Some(value) = &content.structured {
+            lines.push(match value {
+                Value::Str(text) => text.clone(),
+                value => pretty(value)?,
+            });
+            // The same value as text comes with it.
+            blocks = blocks.get(1..).unwrap_or_default();
+        }
+        lines.extend(blocks.iter().map(block_line));
+        Ok(lines)
+    }
+}
+
+/// What an agent would get a preview of. A terminal takes all of it.
+fn whole(content: &Content, gateway: &Gateway) -> Option<Value> {
+    let about = content.structured.as_ref()?.as_object()?;
+    let is_preview = about.keys().eq(["artifact", "size", "shape", "preview"]);
+    let handle = about.get("artifact").filter(|_| is_preview)?.as_str()?;
+    match &gateway.artifacts().get(handle)?.held {
+        Held::Value(value) => Some(value.clone()),
+        Held::Bytes { .. } => None,
+    }
+}
+
+/// Whether the last block is the run's log.
+fn said_something(content: &Content) -> bool {
+    let logs = about(content).and_then(|run| run.get("logs"));
+    let any = matches!(logs, Some(Value::Array(logs)) if !logs.is_empty());
+    let last = content.blocks.last().and_then(|block| block.get("text")?.as_str());
+    any && last.is_some_and(|text| text.starts_with("logs:\n"))
+}
+
+fn block_line(block: &Value) -> String {
+    let field = |name: &str| block.get(name).and_then(Value::as_str);
+    if let Some(text) = field("text").filter(|_| field("type") == Some("text")) {
+        return text.to_owned();
+    }
+    let kind = field("type").unwrap_or("content");
+    let what = field("mimeType").or(field("uri")).unwrap_or_default();
+    match field("data") {
+        Some(data) => format!("[{kind} {what}, about {} bytes]", data.len() / 4 * 3),
+        None => block.to_json_lossy().to_string(),
+    }
+}
+
+/// What is said on stderr while a script runs.
+struct Watching {
+    steps: Mutex<Vec<Step>>,
+    logs: Mutex<Vec<String>>,
+    quiet: bool,
+    verbose: bool,
+    /// A line that is written over again and again.
+    status: bool,
+}
+
+impl Watching {
+    fn new(global: &Global) -> Watching {
+        Watching {
+            steps: Mutex::default(),
+            logs: Mutex::default(),
+            quiet: global.quiet,
+            verbose: global.verbose > 0,
+            status: colours() && !global.quiet && !global.json,
+        }
+    }
+
+    fn events(self: &Arc<Self>) -> Events {
+        let watching = self.clone();
+        Arc::new(move |event| watching.event(event))
+    }
+
+    fn event(&self, event: Event) {
+        match event {
+            Event::Step(step) => {
+                let mut steps = self.steps.lock();
+                steps.push(step);
+                if self.status
+                    && let Some(last) = steps.last()
+                {
+                    let calls = super::super::counted(steps.len(), "call");
+                    let line = format!("\r\x1b[2K\x1b[2m{calls}, last {}\x1b[0m", last.tool);
+                    let _ = std::io::stderr().write_all(line.as_bytes());
+                }
+            }
+            Event::Log { level, message, fields } => {
+                let fields = fields.map(|it| format!(" {}", it.to_json_lossy()));
+                let line = format!("{message}{}", fields.unwrap_or_default());
+                let shown = match level {
+                    Level::Debug => self.verbose,
+                    Level::Info => !self.quiet,
+                    Level::Warn | Level::Error => true,
+                };
+                let word = if level == Level::Info { "log" } else { level.as_str() };
+                self.say(shown, &format!("{word}: {line}"));
+                self.logs.lock().push(line);
+            }
+            Event::Relayed { level, logger, data } => {
+                let logger = logger.map(|logger| format!("{logger}: ")).unwrap_or_default();
+                let line = format!("{level}: {logger}{}", data.to_json_lossy());
+                self.say(self.verbose, &line);
+            }
+            // The calls themselves are shown.
+            Event::Progress { .. } => {}
+        }
+    }
+
+    fn say(&self, shown: bool, line: &str) {
+        if shown {
+            self.done();
+            eprintln!("{line}");
+        }
+    }
+
+    /// Take the status line away.
+    fn done(&self) {
+        if self.status {
+            let _ = std::io::stderr().write_all(b"\r\x1b[2K");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The calls of a run as bars over its time.
+
+use std::time::Duration;
+
+use moonlark_core::run::Step;
+
+use super::super::counted;
+
+/// Columns of a bar.
+const WIDTH: usize = 32;
+/// Longest name that is shown whole.
+const NAME: usize = 36;
+/// Calls that have a line each.
+const MOST: usize = 40;
+
+/// A line for the whole and one for each call; none if nothing was called.
+pub(crate) fn draw(steps: &[Step], took: Duration, colours: bool) -> Vec<String> {
+    if steps.is_empty() {
+        return Vec::new();
+    }
+    let end = |step: &Step| step.at + step.took.unwrap_or_default();
+    let whole = steps.iter().map(end).max().unwrap_or_default().max(took);
+    let width = steps.iter().map(|step| name(step).chars().count()).max().unwrap_or_default();
+    let mut lines = vec![format!("{} in {}", counted(steps.len(), "call"), time(took))];
+    for step in steps.iter().take(MOST) {
+        let bar = bar(step, whole);
+        let bar = match (colours, step.outcome) {
+            (false, _) => bar,
+            (true, "ok") => format!("\x1b[32m{bar}\x1b[0m"),
+            (true, "cancelled" | "") => format!("\x1b[33m{bar}\x1b[0m"),
+            (true, _) => format!("\x1b[31m{bar}\x1b[0m"),
+        };
+        let took = step.took.map(time).unwrap_or_default();
+        let outcome = if step.outcome == "ok" { "" } else { step.outcome };
+        let line = format!("  {:<width$}  {bar}  {took:>7}  {outcome}", name(step));
+        lines.push(line.trim_end().to_owned());
+    }
+    if steps.len() > MOST {
+        lines.push(format!("  … and {} more", steps.len() - MOST));
+    }
+    lines
+}
+
+/// `│    ━━━━   │`
+fn bar(step: &Step, whole: Duration) -> String {
+    let scale = |time: Duration| {
+        let share = time.as_secs_f64() / whole.as_secs_f64().max(1e-9);
+        ((share * WIDTH as f64) as usize).min(WIDTH)
+    };
+    let from = scale(step.at).min(WIDTH - 1);
+    let to = scale(step.at + step.took.unwrap_or_default()).max(from + 1);
+    format!("│{}{}{}│", " ".repeat(from), "━".repeat(to - from), " ".repeat(WIDTH - to))
+}
+
+fn name(step: &Step) -> String {
+    match step.tool.char_indices().nth(NAME) {
+        Some((end, _)) => format!("{}…", &step.tool[..end]),
+        None => step.tool.clone(),
+    }
+}
+
+/// `0.4 ms`, `12 ms`, `1.25 s`
+fn time(time: Duration) -> String {
+    match time.as_secs_f64() * 1000.0 {
+        ms if ms < 10.0 => format!("{ms:.1} ms"),
+        ms if ms < 1000.0 => format!("{ms:.0} ms"),
+        ms => format!("{:.2} s", ms / 1000.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(tool: &str, at: u64, took: u64, outcome: &'static str) -> Step {
+        let ms = Duration::from_millis;
+        Step { tool: tool.to_owned(), at: ms(at), took: Some(ms(took)), outcome }
+    }
+
+    #[test]
+    fn calls_are_bars_over_the_time_of_the_run() {
+        let steps = [
+            step("weather.forecast", 0, 200, "ok"),
+            step("weather.forecast", 0, 400, "ok"),
+            step("text_stats", 200, 1, "tool_error"),
+        ];
+        let drawn = draw(&steps, Duration::from_millis(400), false);
+        assert_eq!(
+            drawn.join("\n"),
+            "3 calls in 400 ms\n\
+             \x20 weather.forecast  │━━━━━━━━━━━━━━━━                │   200 ms\n\
+             \x20 weather.forecast  │━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━│   400 ms\n\
+             \x20 text_stats        │                ━               │   1.0 ms  tool_error"
+        );
+    }
+
+    #[test]
+    fn a_run_without_calls_has_no_timeline_and_a_long_one_is_cut() {
+        assert!(draw(&[], Duration::from_secs(1), false).is_empty());
+        let many: Vec<Step> = (0..50).map(|at| step("a", at, 0, "ok")).collect();
+        let drawn = draw(&many, Duration::from_millis(50), false);
+        assert_eq!(drawn.len(), 42);
+        assert_eq!(drawn[41], "  … and 10 more");
+    }
+
+    #[test]
+    fn a_call_longer_than_the_run_was_watched_stays_in_its_bar() {
+        let drawn = draw(&[step("a", 10, 100, "ok")], Duration::ZERO, false);
+        assert_eq!(drawn[1], "  a  │  ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━│   100 ms");
+    }
+}

@@ -1,0 +1,173 @@
+//! `[apis.NAME]`: an API by its OpenAPI document.
+
+use std::collections::BTreeMap;
+
+use moonlark_core::tool::Expose;
+use moonlark_upstream::openapi::{Rate, Rule};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use url::Url;
+
+use super::{Hidden, Seconds, Secret};
+
+/// The API `NAME`: every operation of its document is a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Api {
+    /// The document: a file, or an address. OpenAPI 3 or Swagger 2.0, as JSON or
+    /// YAML.
+    #[schemars(length(min = 1), example = &"petstore.yaml")]
+    pub spec: String,
+    /// Where the API is, if not where its document says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1), example = &"https://api.example.com/v1")]
+    pub base_url: Option<String>,
+    /// The secret that it wants: a key, a token, or `user:password`. It goes where
+    /// the document says. If it has several schemes, or wants tokens by client
+    /// credentials: a table of their names.
+    #[serde(skip_serializing_if = "ApiAuth::is_none")]
+    pub auth: ApiAuth,
+    /// The environment variable that holds the secret, in place of `auth`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1), example = &"PETSTORE_KEY")]
+    pub auth_env: Option<String>,
+    /// HTTP headers that go with every request.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, Hidden>,
+    /// Arguments that are always the same. Nobody sees them or can change them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "serde_json::Map<String, Value>")]
+    pub frozen_params: BTreeMap<String, Value>,
+    /// Only these operations: by name (`listPets`), `tag:pets`, method (`GET`),
+    /// path (`/pets/*`), or method and path (`GET /pets/*`).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(example = ["tag:pets", "GET /store/*"])]
+    pub include: Vec<String>,
+    /// Not these operations, written the same way.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(example = ["DELETE"])]
+    pub exclude: Vec<String>,
+    /// How agents reach its operations: `"code"` from scripts, by `execute`;
+    /// `"direct"` as tools of their own; `"both"`; `"auto"` directly for as long
+    /// as listing all tools is shorter than explaining scripts, and from scripts
+    /// otherwise; `"hidden"` not at all.
+    pub expose: Expose,
+    /// What the names of its tools begin with where agents see them; when not
+    /// set, `NAME__`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", example = &"pets_")]
+    pub prefix: Option<String>,
+    /// Seconds until a call is ended; when not set, those of `[limits]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Seconds")]
+    pub timeout: Option<Seconds>,
+    /// How often it may be called, such as `10/s`, `600/min` or `5000/h`. More
+    /// calls wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", example = &"10/s")]
+    pub rate: Option<String>,
+    /// Calls of it in flight at once. More calls wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u32", range(min = 1, max = 10_000), example = 8)]
+    pub concurrency: Option<u32>,
+    /// Seconds after which a document from the web is looked at again.
+    pub refresh: Seconds,
+    /// What must not be echoed. Filled when a file is loaded.
+    #[serde(skip)]
+    pub secrets: Vec<Secret>,
+}
+
+/// One secret, or one for each scheme of the document.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum ApiAuth {
+    #[default]
+    None,
+    Secret(Hidden),
+    Schemes(BTreeMap<String, ApiScheme>),
+}
+
+impl ApiAuth {
+    fn is_none(&self) -> bool {
+        *self == ApiAuth::None
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum ApiScheme {
+    Secret(Hidden),
+    Client(ApiClient),
+}
+
+/// A login by client credentials.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub struct ApiClient {
+    pub client_id: String,
+    pub client_secret: Hidden,
+    /// Where tokens are given out, if not where the document says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_url: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
+}
+
+impl Default for Api {
+    fn default() -> Self {
+        Self {
+            spec: String::new(),
+            base_url: None,
+            auth: ApiAuth::None,
+            auth_env: None,
+            headers: BTreeMap::new(),
+            frozen_params: BTreeMap::new(),
+            include: Vec::new(),
+            exclude: Vec::new(),
+            expose: Expose::Code,
+            prefix: None,
+            timeout: None,
+            rate: None,
+            concurrency: None,
+            refresh: Seconds::new(3600),
+            secrets: Vec::new(),
+        }
+    }
+}
+
+impl Api {
+    /// What no schema says. The key, and what is wrong.
+    pub fn faults(&self, name: &str) -> Vec<(&'static str, String)> {
+        let mut faults = Vec::new();
+        let plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
+        if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+            let message = "the name may have letters, digits, - and _, and at most 64 of them";
+            faults.push(("", message.to_owned()));
+        }
+        if self.spec.is_empty() {
+            faults.push(("", "needs spec, the document".to_owned()));
+        }
+        let web = |text: &str| {
+            Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https"))
+        };
+        if self.base_url.as_deref().is_some_and(|text| !web(text)) {
+            let message = "must be an address that begins with http:// or https://";
+            faults.push(("base_url", message.to_owned()));
+        }
+        if self.auth_env.is_some() && !self.auth.is_none() {
+            faults.push(("auth_env", "auth and auth_env exclude each other".to_owned()));
+        }
+        if let Some(Err(message)) = self.rate.as_deref().map(str::parse::<Rate>) {
+            faults.push(("rate", message));
+        }
+        for (key, rules) in [("include", &self.include), ("exclude", &self.exclude)] {
+            let wrong = rules.iter().filter_map(|rule| rule.parse::<Rule>().err());
+            faults.extend(wrong.map(|message| (key, message)));
+        }
+        faults
+    }
+}

@@ -1,0 +1,61 @@
+//! `[execute]`: what agents' scripts may do.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Seconds;
+
+/// What the scripts that agents run with `execute` may do and use. Memory, calls
+/// and the rest are those of `[limits]`, or of `[limits.tools.execute]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Execute {
+    /// What they may reach, as grants: tools such as `tool:jira.*`, and beyond
+    /// tools `net:api.github.com`, `env:NAME` or `exec:git`, which bring `http`,
+    /// `env` and `exec` with them.
+    #[schemars(example = ["tool:*", "net:api.github.com"])]
+    pub allow: Vec<String>,
+    /// The folder that `fs` and `sqlite` work in; without one, scripts have
+    /// neither.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1), example = &"workspace")]
+    pub dir: Option<String>,
+    /// What happens to a script that the type checker finds fault with:
+    /// `"error"` refuses it before anything is called, `"warn"` says so in its
+    /// log, `"off"` does not look.
+    pub check: CheckMode,
+    /// Seconds that a script has which asks for none; when not set, those of
+    /// `[limits]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Seconds")]
+    pub timeout: Option<Seconds>,
+    /// The most seconds that a script may ask for; when not set, `timeout`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Seconds")]
+    pub max_timeout: Option<Seconds>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum CheckMode {
+    /// Refuse the script.
+    #[default]
+    Error,
+    /// Run it, and log what was found.
+    Warn,
+    /// Do not look.
+    Off,
+}
+
+impl Default for Execute {
+    fn default() -> Self {
+        Self {
+            allow: vec!["tool:*".to_owned()],
+            dir: None,
+            check: CheckMode::default(),
+            timeout: None,
+            max_timeout: None,
+        }
+    }
+}

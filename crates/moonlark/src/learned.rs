@@ -1,0 +1,119 @@
+//! What was learned of the answers of tools, kept over restarts in
+//! `.moonlark/learned.json`.
+//!
+//! It can always be learned again, so nothing here stops anything: a file that
+//! cannot be read is a warning, and one that cannot be written is one warning.
+//! Several processes may keep the same file: each adds what it knows to what is
+//! there.
+
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use moonlark_core::Gateway;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::upstreams::state_of;
+
+/// The least time between two writings.
+const EVERY: Duration = Duration::from_secs(5);
+/// Several times what is ever written.
+const LARGEST: u64 = 4 * 1024 * 1024;
+
+/// Take over what earlier processes learned.
+pub(crate) fn recall(gateway: &Gateway, root: &Path) {
+    let file = file_of(root);
+    if let Err(why) = read(gateway, &file) {
+        tracing::warn!("{}: {why}; it is learned anew", file.display());
+    }
+}
+
+/// Writes what is new from now on, until it is stopped.
+pub(crate) struct Keeping {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Keeping {
+    pub(crate) fn start(gateway: Gateway, root: &Path) -> Keeping {
+        let (stop, file) = (CancellationToken::new(), file_of(root));
+        let task = tokio::spawn(keep(gateway, file, stop.clone()));
+        Keeping { stop, task }
+    }
+
+    /// Write what is still unwritten.
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        // A panic in there is no reason not to end orderly.
+        let _ = self.task.await;
+    }
+}
+
+async fn keep(gateway: Gateway, file: PathBuf, stop: CancellationToken) {
+    let mut changes = gateway.learned().changes();
+    let mut kept = *changes.borrow();
+    while !stop.is_cancelled() {
+        tokio::select! {
+            _ = changes.changed() => {}
+            () = stop.cancelled() => {}
+        }
+        // What is learned first is written soon, what follows with it.
+        tokio::select! {
+            () = tokio::time::sleep(EVERY) => {}
+            () = stop.cancelled() => {}
+        }
+        let known = *changes.borrow_and_update();
+        if known == kept {
+            continue;
+        }
+        kept = known;
+        let (gateway, file) = (gateway.clone(), file.clone());
+        let written = tokio::task::spawn_blocking(move || write(&gateway, &file)).await;
+        if let Ok(Err(why)) = written {
+            tracing::warn!("what tools answer is not kept: {why}");
+            return;
+        }
+    }
+}
+
+fn file_of(root: &Path) -> PathBuf {
+    state_of(root).join("learned.json")
+}
+
+fn read(gateway: &Gateway, file: &Path) -> Result<(), String> {
+    let mut text = Vec::new();
+    match std::fs::File::open(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error.to_string()),
+        Ok(file) => {
+            file.take(LARGEST + 1).read_to_end(&mut text).map_err(|error| error.to_string())?
+        }
+    };
+    if text.len() as u64 > LARGEST {
+        return Err("the file is too large".to_owned());
+    }
+    gateway.learned().import(&text).map_err(|problem| problem.message)
+}
+
+/// Whole or not at all, and for nobody else to read.
+fn write(gateway: &Gateway, file: &Path) -> Result<(), String> {
+    // What others have written since; if it is broken, it is replaced.
+    let _ = read(gateway, file);
+    let folder = file.parent().unwrap_or(Path::new("."));
+    let written = || -> std::io::Result<()> {
+        let mut folders = std::fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut folders, 0o700);
+        match folders.create(folder) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let mut partial = tempfile::NamedTempFile::new_in(folder)?;
+        partial.write_all(gateway.learned().export().to_string().as_bytes())?;
+        partial.as_file().sync_all()?;
+        partial.persist(file)?;
+        Ok(())
+    };
+    written().map_err(|error| format!("{}: {error}", file.display()))
+}

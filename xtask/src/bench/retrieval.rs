@@ -1,0 +1,145 @@
+//! Retrieval sets on disk, and how well a ranking does on one.
+//!
+//! A set is a folder: `corpus.jsonl` (`id` or `_id`, `title`, `text`),
+//! `queries.jsonl` (`id`, `text`), `qrels.tsv` (query, document, relevance).
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+/// How far down a ranking counts.
+pub(super) const DEPTH: usize = 10;
+
+pub(super) struct Set {
+    pub(super) name: String,
+    pub(super) documents: Vec<Document>,
+    /// A question, and which documents answer it how well.
+    pub(super) questions: Vec<(String, HashMap<usize, f64>)>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Document {
+    #[serde(alias = "_id")]
+    id: String,
+    #[serde(default)]
+    pub(super) title: String,
+    #[serde(default)]
+    pub(super) text: String,
+}
+
+/// What a ranking is worth, as means over the questions.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Worth {
+    pub(super) ndcg: f64,
+    pub(super) recall: f64,
+    pub(super) first: f64,
+}
+
+/// All sets in a folder, by name.
+pub(super) fn load(folder: &Path) -> Result<Vec<Set>> {
+    let entries = folder.read_dir().with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut sets = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.join("corpus.jsonl").exists() {
+            sets.push(Set::load(&path)?);
+        }
+    }
+    ensure!(!sets.is_empty(), "there is no folder with a corpus.jsonl in {}", folder.display());
+    sets.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(sets)
+}
+
+impl Set {
+    fn load(folder: &Path) -> Result<Set> {
+        let read = |file: &str| {
+            let path = folder.join(file);
+            std::fs::read_to_string(&path)
+                .with_context(|| format!("cannot read {}", path.display()))
+        };
+        let documents = lines(&read("corpus.jsonl")?)?;
+        let queries: Vec<Document> = lines(&read("queries.jsonl")?)?;
+        let numbers: HashMap<&str, usize> = documents
+            .iter()
+            .enumerate()
+            .map(|(at, it): (_, &Document)| (it.id.as_str(), at))
+            .collect();
+        let mut relevant: HashMap<String, HashMap<usize, f64>> = HashMap::new();
+        for line in read("qrels.tsv")?.lines() {
+            let mut parts = line.split('\t');
+            let (Some(query), Some(document), Some(grade)) =
+                (parts.next(), parts.next(), parts.next())
+            else {
+                continue;
+            };
+            // A heading has no number.
+            if let (Some(document), Ok(grade)) = (numbers.get(document), grade.trim().parse())
+                && grade > 0.0
+            {
+                relevant.entry(query.to_owned()).or_default().insert(*document, grade);
+            }
+        }
+        let questions = queries
+            .into_iter()
+            .filter_map(|query| Some((query.text, relevant.remove(&query.id)?)))
+            .collect();
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Set { name, documents, questions })
+    }
+
+    /// Whether its documents are tools.
+    pub(super) fn is_of_tools(&self) -> bool {
+        self.name.starts_with("tools")
+    }
+
+    /// What a way to rank documents is worth here.
+    pub(super) fn judge(&self, mut rank: impl FnMut(&str) -> Vec<usize>) -> Worth {
+        let mut sum = Worth::default();
+        for (question, relevant) in &self.questions {
+            let ranked = rank(question);
+            let found =
+                |depth: usize| ranked.iter().take(depth).filter(|it| relevant.contains_key(it));
+            sum.ndcg += gain(ranked.iter().map(|it| relevant.get(it).copied().unwrap_or(0.0)))
+                / best_gain(relevant);
+            sum.recall += found(5).count() as f64 / relevant.len() as f64;
+            sum.first += found(1).count() as f64;
+        }
+        let questions = self.questions.len().max(1) as f64;
+        sum.map(|it| it / questions)
+    }
+}
+
+impl Worth {
+    fn map(self, change: impl Fn(f64) -> f64) -> Worth {
+        Worth { ndcg: change(self.ndcg), recall: change(self.recall), first: change(self.first) }
+    }
+
+    /// Every set counts the same, however many questions it has.
+    pub(super) fn mean(all: &[Worth]) -> Worth {
+        let sum = all.iter().fold(Worth::default(), |sum, it| Worth {
+            ndcg: sum.ndcg + it.ndcg,
+            recall: sum.recall + it.recall,
+            first: sum.first + it.first,
+        });
+        sum.map(|it| it / all.len().max(1) as f64)
+    }
+}
+
+/// What is further down counts less.
+fn gain(grades: impl Iterator<Item = f64>) -> f64 {
+    let discounted = |(at, grade): (usize, f64)| grade / ((at + 2) as f64).log2();
+    grades.take(DEPTH).enumerate().map(discounted).sum()
+}
+
+fn best_gain(relevant: &HashMap<usize, f64>) -> f64 {
+    let mut grades: Vec<f64> = relevant.values().copied().collect();
+    grades.sort_by(|a, b| b.total_cmp(a));
+    gain(grades.into_iter())
+}
+
+fn lines<T: serde::de::DeserializeOwned>(text: &str) -> Result<Vec<T>> {
+    let parse = |line: &str| serde_json::from_str(line).with_context(|| format!("in {line:.80}"));
+    text.lines().filter(|line| !line.trim().is_empty()).map(parse).collect()
+}

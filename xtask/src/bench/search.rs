@@ -1,0 +1,157 @@
+//! `cargo x bench search`: how well `search_docs` ranks, and how fast.
+
+use std::fmt::Write;
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use moonlark_discovery::index::{Builder, Entry, Index};
+
+use super::plain_bm25::PlainBm25;
+use super::report::{bytes, micros, millis};
+use super::retrieval::{DEPTH, Document, Set, Worth, load};
+use super::{Options, machine};
+
+/// How many tools there are when speed is measured.
+const SIZES: [usize; 3] = [500, 5_000, 50_000];
+/// Questions for one size, and how often each is asked: the best time counts,
+/// so that what else the machine does does not.
+const QUESTIONS: usize = 1_000;
+const TIMES: usize = 5;
+
+#[derive(Args)]
+pub struct Search {
+    /// A folder of retrieval sets: a folder each, with corpus.jsonl, queries.jsonl and qrels.tsv.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Write the report to this file as well.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// The release binaries are built and this is one of them.
+    #[arg(long, hide = true)]
+    built: bool,
+}
+
+impl Search {
+    pub fn run(self) -> Result<()> {
+        if !self.built {
+            return Options::build_and_run();
+        }
+        let sets = load(&self.data)?;
+        let page = page(&sets)?;
+        println!("{page}");
+        if let Some(out) = &self.out {
+            std::fs::write(out, &page)
+                .with_context(|| format!("cannot write {}", out.display()))?;
+        }
+        Ok(())
+    }
+}
+
+fn page(sets: &[Set]) -> Result<String> {
+    let mut page = String::new();
+    writeln!(page, "# Benchmarks: search\n")?;
+    writeln!(page, "Written by `cargo x bench search`. {}\n", machine::describe()?)?;
+    writeln!(page, "## Which function is meant\n")?;
+    writeln!(
+        page,
+        "The ranking of `search_docs`, on sets of questions with known answers: titles as names, \
+         texts as descriptions. Sets that begin with `tools` are tools, the others documents. \
+         The floor is plain BM25 over the same text: lower case, no stemming, no stop words.\n"
+    )?;
+    writeln!(
+        page,
+        "| set | documents | questions | nDCG@10 | recall@5 | first is right | floor: nDCG@10 | recall@5 | first is right |"
+    )?;
+    writeln!(page, "|---|---|---|---|---|---|---|---|---|")?;
+    let (mut ours, mut floors) = (Vec::new(), Vec::new());
+    for set in sets {
+        let (index, floor) = (index(&set.documents), PlainBm25::new(&set.documents));
+        let our = set.judge(|question| rank(&index, question));
+        let floor = set.judge(|question| floor.rank(question));
+        let sizes = format!("{} | {}", set.documents.len(), set.questions.len());
+        writeln!(page, "| {} | {sizes} | {} |", set.name, figures(our, floor))?;
+        (ours.push(our), floors.push(floor));
+    }
+    let means = figures(Worth::mean(&ours), Worth::mean(&floors));
+    writeln!(page, "| **mean of the sets** | | | {means} |\n")?;
+    writeln!(page, "## How fast\n")?;
+    writeln!(
+        page,
+        "The questions of the tool sets, asked of so many tools: those of the sets, repeated \
+         under other names. A question's time is the best of five. Memory is what the index holds.\n"
+    )?;
+    writeln!(page, "| tools | p50 | p99 | to make the index | memory |")?;
+    writeln!(page, "|---|---|---|---|---|")?;
+    for size in SIZES {
+        writeln!(page, "{}", speed(sets, size)?)?;
+    }
+    Ok(page)
+}
+
+fn figures(our: Worth, floor: Worth) -> String {
+    format!(
+        "**{:.3}** | {:.3} | {:.3} | {:.3} | {:.3} | {:.3}",
+        our.ndcg, our.recall, our.first, floor.ndcg, floor.recall, floor.first
+    )
+}
+
+fn speed(sets: &[Set], size: usize) -> Result<String> {
+    let of_tools = || sets.iter().filter(|set| set.is_of_tools());
+    let documents: Vec<&Document> = of_tools().flat_map(|set| &set.documents).collect();
+    let questions: Vec<&str> =
+        of_tools().flat_map(|set| &set.questions).map(|(text, _)| text.as_str()).collect();
+    ensure!(!documents.is_empty() && !questions.is_empty(), "there is no set of tools");
+    let varied: Vec<(String, String)> = (0..size)
+        .map(|number| {
+            let (it, copy) = (documents[number % documents.len()], number / documents.len());
+            match copy {
+                0 => (it.title.clone(), it.text.clone()),
+                copy => (format!("{}_v{copy}", it.title), format!("{} Variant v{copy}.", it.text)),
+            }
+        })
+        .collect();
+    let began = Instant::now();
+    let mut builder = Builder::default();
+    for (title, text) in &varied {
+        builder.add(&Entry { names: vec![title], body: vec![text], ..Entry::default() });
+    }
+    let index = builder.finish();
+    let made = began.elapsed();
+    let mut times: Vec<Duration> = questions
+        .iter()
+        .cycle()
+        .take(QUESTIONS)
+        .map(|question| (0..TIMES).map(|_| ask(&index, question)).min().unwrap_or_default())
+        .collect();
+    times.sort_unstable();
+    let at = |share: f64| micros(times[(times.len() as f64 * share) as usize].as_secs_f64() * 1e6);
+    Ok(format!(
+        "| {size} | {} | {} | {} | {} |",
+        at(0.5),
+        at(0.99),
+        millis(made.as_secs_f64()),
+        bytes(index.size() as f64)
+    ))
+}
+
+fn ask(index: &Index, question: &str) -> Duration {
+    let began = Instant::now();
+    black_box(index.search(black_box(question), 5, |_| true));
+    began.elapsed()
+}
+
+fn index(documents: &[Document]) -> Index {
+    let mut builder = Builder::default();
+    for it in documents {
+        builder.add(&Entry { names: vec![&it.title], body: vec![&it.text], ..Entry::default() });
+    }
+    builder.finish()
+}
+
+fn rank(index: &Index, question: &str) -> Vec<usize> {
+    let hits = index.search(question, DEPTH, |_| true);
+    hits.into_iter().map(|hit| hit.entry as usize).collect()
+}
