@@ -271,7 +271,7 @@ fn wrong_usage_and_an_empty_folder_say_what_to_do() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
         String::from_utf8_lossy(&output.stderr),
-        "error[bad_config]: there are no tools: the folder tools/ has no .lua or .luau file, extensions/ no .star file, and no upstream server is configured\nhint: run `moonlark tool init hello` to write one, `moonlark serve --mcp NAME=COMMAND` to use a server's, or `moonlark demo` for a tour\n"
+        "error[bad_config]: there are no tools: the folder tools/ has no .lua or .luau file, extensions/ no .star file, and no upstream server or API is configured\nhint: run `moonlark tool init hello` to write one, `moonlark serve --mcp NAME=COMMAND` to use a server's, `moonlark serve NAME=openapi.yaml` for an API's, or `moonlark demo` for a tour\n"
     );
     let output = project.run(&["serve", "--host", "0.0.0.0"]);
     assert_eq!(output.status.code(), Some(1));

@@ -54,7 +54,7 @@ fn written(findings: &[Finding]) -> String {
     findings.iter().map(line).collect()
 }
 
-fn scripts(kind: &str) -> Vec<(PathBuf, String)> {
+pub fn scripts(kind: &str) -> Vec<(PathBuf, String)> {
     let mut paths: Vec<PathBuf> = std::fs::read_dir(corpus().join(kind))
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -64,7 +64,7 @@ fn scripts(kind: &str) -> Vec<(PathBuf, String)> {
     paths.into_iter().map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
 }
 
-fn corpus() -> PathBuf {
+pub fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/check_corpus")
 }
 

@@ -5,6 +5,7 @@
 //! what an agent is answered, and what the servers behind it notice.
 
 mod artifacts;
+mod checked;
 mod discovery;
 mod early;
 mod expose;

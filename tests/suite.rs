@@ -6,6 +6,7 @@ mod agent_scripts_cli;
 #[cfg(target_os = "linux")]
 mod asking;
 mod bad_input;
+mod check_corpus;
 mod clients;
 #[cfg(target_os = "linux")]
 mod code_mode;

@@ -57,6 +57,14 @@ impl Offer {
         Offer::new(name, json!({}), move |_| Reply::Now(result.clone()))
     }
 
+    /// A tool that is defined in full.
+    pub fn defined(
+        definition: Value,
+        does: impl Fn(&Value) -> Reply + Send + Sync + 'static,
+    ) -> Offer {
+        Offer { definition, does: Box::new(does) }
+    }
+
     pub fn describe(mut self, text: &str) -> Offer {
         self.definition["description"] = json!(text);
         self

@@ -56,7 +56,11 @@ pub(crate) fn get_function_docs() -> Result<Tool> {
         "Signature, all types and an example of functions.",
         json!({
             "type": "object",
-            "properties": {"names": {"type": "array", "items": {"type": "string"}}},
+            "properties": {"names": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "As source.function",
+            }},
             "required": ["names"],
         }),
         Body::answering(|call, args| async move { answer(docs::get_function_docs(&call, &args)) }),

@@ -15,18 +15,20 @@ pub(crate) const MOST: usize = 50;
 const USUAL: usize = 5;
 /// What an answer takes, in bytes: about a thousand tokens.
 const ROOM: usize = 3500;
-/// What fits this much less than the best does not fit.
-const WORTH_SHOWING: f32 = 0.35;
+/// What fits this much less than the best is not worth its tokens, unless a
+/// number was asked for.
+const WORTH_SHOWING: f32 = 0.5;
 /// How the source begins that is no source.
 const ARTIFACT: &str = "artifact:";
 
 pub(crate) async fn search_docs(call: &Call, args: &Value, current: &Current) -> Result<String> {
     let query = args.get("query").and_then(Value::as_str).unwrap_or_default();
     let source = args.get("source").and_then(Value::as_str).filter(|it| !it.is_empty());
-    let limit = match args.get("limit") {
-        Some(Value::Int(limit)) => usize::try_from(*limit).unwrap_or(USUAL),
-        _ => USUAL,
+    let wanted = match args.get("limit") {
+        Some(Value::Int(limit)) => usize::try_from(*limit).ok(),
+        _ => None,
     };
+    let limit = wanted.unwrap_or(USUAL);
     if let Some(handle) = source.and_then(|source| source.strip_prefix(ARTIFACT)) {
         let stored = call.gateway().artifacts().find(handle.trim_start_matches('/'))?;
         return inside::search(stored, query.to_owned(), limit).await;
@@ -43,7 +45,7 @@ pub(crate) async fn search_docs(call: &Call, args: &Value, current: &Current) ->
     let best = hits.first().map_or(0.0, |hit| hit.score);
     let found: Vec<_> = hits
         .iter()
-        .filter(|hit| hit.score >= best * WORTH_SHOWING)
+        .filter(|hit| wanted.is_some() || hit.score >= best * WORTH_SHOWING)
         .filter_map(|hit| numbered.get(hit.entry as usize).copied())
         .collect();
     let mut text = match found.is_empty() {
@@ -73,6 +75,9 @@ fn shown(call: &Call, found: &[(&SdkSource, &SdkFunction)], room: usize) -> Stri
     let mut rest = Vec::new();
     for (source, function) in found {
         let one = short::of(source, function, call.gateway());
+        // A type that several share is there once.
+        let known = |line: &&str| line.starts_with("  type ") && text.lines().any(|it| it == *line);
+        let one = one.lines().filter(|line| !known(line)).collect::<Vec<_>>().join("\n");
         // The best is there in any case.
         if text.is_empty() || text.len() + one.len() < room {
             if !text.is_empty() {

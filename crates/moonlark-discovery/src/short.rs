@@ -142,7 +142,11 @@ fn without_comment(line: &str) -> &str {
 /// The first sentence of a description, on one line.
 pub(crate) fn sentence(text: &str, longest: usize) -> String {
     let mut line = String::new();
-    for word in text.split_whitespace() {
+    // Some descriptions are documents, with tags and a heading at first.
+    let is_markup = |word: &&str| {
+        word.chars().all(|it| it == '#') || (word.starts_with('<') && word.ends_with('>'))
+    };
+    for word in text.split_whitespace().skip_while(is_markup) {
         if !line.is_empty() {
             // An abbreviation or a number is no end; a word of some length is.
             let ended = line.ends_with(['.', '!', '?', '。'])
@@ -178,6 +182,7 @@ mod tests {
                 "Uses v1.2 of e.g. the API for reading.",
             ),
             ("  Short  ", "Short"),
+            ("<usage>\n# Read\nfiles. Now", "Read files."),
             ("", ""),
             ("a long description without any end", "a long…"),
             ("ああああああああああああ", "あああ…"),

@@ -73,9 +73,9 @@ impl Apis {
         let frozen = frozen(&loaded.config.frozen_params);
         for (name, config) in &loaded.config.apis {
             let limits = loaded.config.limits.of(name, config.timeout);
-            let kept = old.remove(name).filter(|it| {
-                it.config == *config && it.limits == limits && it.frozen == frozen
-            });
+            let kept = old
+                .remove(name)
+                .filter(|it| it.config == *config && it.limits == limits && it.frozen == frozen);
             let next = match kept {
                 Some(mut kept) => {
                     kept.look();

@@ -217,7 +217,7 @@ pub(crate) async fn open_with_upstreams(
 ) -> Result<(Arc<Project>, Arc<Catalog>), Failure> {
     let project = Arc::new(open(global).await?);
     project.connect().await;
-    project.upstreams.settled().await;
+    project.settled().await;
     project.refresh().await;
     let catalog = project.gateway.catalog();
     project.disconnect().await;
@@ -233,14 +233,15 @@ pub(crate) fn here() -> Result<PathBuf, Failure> {
 /// An empty project serves nobody: say what to do.
 pub(crate) async fn require_tools(project: &Project) -> Done {
     let config = project.config().await;
-    if project.script_count().await > 0 || !config.mcp_servers.is_empty() {
+    let sources = !config.mcp_servers.is_empty() || !config.apis.is_empty();
+    if project.script_count().await > 0 || sources {
         return Ok(());
     }
     Err(Problem::bad_config(format!(
-        "there are no tools: the folder {}/ has no .lua or .luau file, {}/ no .star file, and no upstream server is configured",
+        "there are no tools: the folder {}/ has no .lua or .luau file, {}/ no .star file, and no upstream server or API is configured",
         config.tools.dir, config.extensions.dir
     ))
-    .hint("run `moonlark tool init hello` to write one, `moonlark serve --mcp NAME=COMMAND` to use a server's, or `moonlark demo` for a tour")
+    .hint("run `moonlark tool init hello` to write one, `moonlark serve --mcp NAME=COMMAND` to use a server's, `moonlark serve NAME=openapi.yaml` for an API's, or `moonlark demo` for a tour")
     .into())
 }
 

@@ -6,6 +6,7 @@
 //! is not known here but in [`crate::config_file`].
 
 mod execute;
+mod api;
 mod mcp_server;
 mod reference;
 mod schema;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 pub use execute::{CheckMode, Execute};
+pub use api::{Api, ApiAuth, ApiClient, ApiScheme};
 pub use mcp_server::{Hidden, McpServer, Transport};
 pub use reference::reference;
 pub use schema::schema;
@@ -47,6 +49,14 @@ pub struct Config {
     /// Upstream MCP servers, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub mcp_servers: BTreeMap<String, McpServer>,
+    /// APIs by their OpenAPI documents, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub apis: BTreeMap<String, Api>,
+    /// Arguments that are the same for all APIs that take them. Nobody sees them
+    /// or can change them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "Map<String, Value>")]
+    pub frozen_params: BTreeMap<String, Value>,
 }
 
 /// Where the HTTP server listens and whom it answers.

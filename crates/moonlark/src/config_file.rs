@@ -188,9 +188,16 @@ fn build(checked: Checked) -> Result<Config, Vec<Finding>> {
         ]);
         server.secrets = secret::secrets(&table, &own, &checked.expanded);
     }
-    let faults = config.mcp_servers.iter().flat_map(|(name, server)| {
-        let table = KeyPath::of(["mcp_servers", name]);
-        server.faults(name).into_iter().map(move |(key, message)| {
+    for (name, api) in &mut config.apis {
+        let table = KeyPath::of(["apis", name]);
+        let own = api.secret_values();
+        api.secrets = secret::secrets(&table, &own, &checked.expanded);
+    }
+    let servers = config.mcp_servers.iter().map(|(name, it)| ("mcp_servers", name, it.faults(name)));
+    let apis = config.apis.iter().map(|(name, it)| ("apis", name, it.faults(name)));
+    let faults = servers.chain(apis).flat_map(|(table, name, faults)| {
+        let table = KeyPath::of([table, name]);
+        faults.into_iter().map(move |(key, message)| {
             let key = if key.is_empty() { table.clone() } else { table.with(key) };
             let problem = Problem::bad_config(format!("{key}: {message}"))
                 .hint("the reference of the configuration says which keys go together");

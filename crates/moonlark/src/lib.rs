@@ -2,6 +2,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod apis;
 pub mod builtin;
 pub mod cli;
 mod clients;

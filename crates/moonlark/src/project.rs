@@ -14,8 +14,9 @@ use moonlark_luau::Luau;
 use moonlark_starlark::Starlark;
 use tokio::sync::Mutex;
 
+use crate::apis::Apis;
 use crate::builtin;
-use crate::config::{Config, McpServer};
+use crate::config::{Api, ApiAuth, Config, McpServer};
 use crate::config_file::{self, Loaded};
 use crate::extensions;
 use crate::learned::{self, Keeping};
@@ -34,8 +35,9 @@ pub struct Project {
     pub(crate) luau: Luau,
     pub(crate) starlark: Starlark,
     pub(crate) upstreams: Upstreams,
-    /// Servers from the command line, which come before those of the file.
-    servers: BTreeMap<String, McpServer>,
+    pub(crate) apis: Apis,
+    /// From the command line, which comes before the file.
+    more: More,
     state: Mutex<State>,
 }
 
@@ -51,6 +53,17 @@ struct State {
     problems: Vec<Problem>,
 }
 
+/// Sources from the command line, which come before those of the file.
+#[derive(Debug, Default, Clone)]
+pub struct More {
+    pub servers: BTreeMap<String, McpServer>,
+    /// Documents of APIs, by the names they get. Files are seen from the working
+    /// directory.
+    pub specs: BTreeMap<String, String>,
+    /// The environment variables that hold their secrets.
+    pub logins: BTreeMap<String, String>,
+}
+
 /// What a reload did, in words for the log.
 #[derive(Debug, Default)]
 pub struct Report {
@@ -61,16 +74,16 @@ pub struct Report {
 impl Project {
     /// Read the configuration and load everything it leads to.
     pub async fn open(explicit: Option<&Path>, cwd: &Path) -> Result<Project, Vec<Problem>> {
-        Self::open_with(explicit, cwd, BTreeMap::new()).await
+        Self::open_with(explicit, cwd, More::default()).await
     }
 
-    /// The same, with upstream servers that are not in the file.
+    /// The same, with sources that are not in the file.
     pub async fn open_with(
         explicit: Option<&Path>,
         cwd: &Path,
-        servers: BTreeMap<String, McpServer>,
+        more: More,
     ) -> Result<Project, Vec<Problem>> {
-        let loaded = read_config(explicit, cwd, &servers)?;
+        let loaded = read_config(explicit, cwd, &more)?;
         let modules = Arc::new(moonlark_host::all());
         let luau = Luau::new(&modules).map_err(|problem| vec![problem])?;
         let starlark = Starlark::new(own_binary(), &modules);
@@ -83,7 +96,8 @@ impl Project {
             luau,
             starlark,
             upstreams: Upstreams::default(),
-            servers,
+            apis: Apis::default(),
+            more,
             state: Mutex::new(State {
                 loaded,
                 config_problems: Vec::new(),
@@ -103,11 +117,12 @@ impl Project {
     /// Look again at what is on disk.
     pub async fn reload(&self) -> Report {
         let mut state = self.state.lock().await;
-        match read_config(self.explicit.as_deref(), &self.cwd, &self.servers) {
+        match read_config(self.explicit.as_deref(), &self.cwd, &self.more) {
             Ok(loaded) => {
                 self.gateway.set_runs(loaded.config.limits.runs as usize);
                 if self.upstreams.is_connected() {
                     self.upstreams.apply(&loaded, &self.gateway);
+                    self.apis.apply(&loaded, &self.upstreams.changed());
                 }
                 state.loaded = loaded;
                 state.config_problems.clear();
@@ -124,6 +139,7 @@ impl Project {
     pub async fn connect(self: &Arc<Self>) {
         let state = self.state.lock().await;
         self.upstreams.apply(&state.loaded, &self.gateway);
+        self.apis.apply(&state.loaded, &self.upstreams.changed());
         self.publish(&state, state.problems.clone());
         drop(state);
         let project = Arc::downgrade(self);
@@ -146,6 +162,12 @@ impl Project {
     /// Write down what is learned of tools from now on.
     pub(crate) async fn keep_learned(&self) -> Keeping {
         Keeping::start(self.gateway.clone(), &self.state.lock().await.loaded.root)
+    }
+
+    /// Wait until every source has been tried once.
+    pub(crate) async fn settled(&self) {
+        self.upstreams.settled().await;
+        self.apis.settled().await;
     }
 
     /// End the upstream servers as they like to be ended.
@@ -181,6 +203,7 @@ impl Project {
         if loaded.config.extensions.watch {
             folders.extend(extensions::folders(&loaded.root.join(&loaded.config.extensions.dir)));
         }
+        folders.extend(self.apis.folders());
         folders.sort();
         folders.dedup();
         folders
@@ -252,13 +275,16 @@ impl Project {
     fn publish(&self, state: &State, mut problems: Vec<Problem>) {
         let mut tools = state.tools.clone();
         let upstreams = self.upstreams.offered();
-        tools.extend(upstreams.tools);
-        problems.extend(upstreams.problems);
+        let apis = self.apis.offered();
+        tools.extend(upstreams.tools.into_iter().chain(apis.tools));
+        problems.extend(upstreams.problems.into_iter().chain(apis.problems));
+        let connecting = [upstreams.connecting, apis.connecting].concat();
+        let health = [upstreams.health, apis.health].concat();
         let catalog = Catalog::new(self.modules.clone(), tools, &builtin::REPLACEABLE, problems);
         let mut offers = upstreams.offers;
         offers.extend(moonlark_discovery::offers(&catalog));
         let catalog =
-            catalog.with_offers(offers, upstreams.connecting).with_health(upstreams.health);
+            catalog.with_offers(offers, connecting).with_health(health);
         let before = self.gateway.catalog();
         let same_tools = before.tools().len() == catalog.tools().len()
             && before.tools().iter().zip(catalog.tools()).all(|(a, b)| {
@@ -390,9 +416,25 @@ fn own_binary() -> PathBuf {
 fn read_config(
     explicit: Option<&Path>,
     cwd: &Path,
-    servers: &BTreeMap<String, McpServer>,
+    more: &More,
 ) -> Result<Loaded, Vec<Problem>> {
     let mut loaded = config_file::load(explicit, cwd, &|name| std::env::var(name).ok())?;
-    loaded.config.mcp_servers.extend(servers.clone());
+    loaded.config.mcp_servers.extend(more.servers.clone());
+    for (name, spec) in &more.specs {
+        let api = Api { spec: spec.clone(), ..Api::default() };
+        loaded.config.apis.insert(name.clone(), api);
+    }
+    for (name, variable) in &more.logins {
+        match loaded.config.apis.get_mut(name) {
+            Some(api) => {
+                api.auth = ApiAuth::None;
+                api.auth_env = Some(variable.clone());
+            }
+            None => {
+                let message = format!("--auth names the API {name}, which is not there");
+                return Err(vec![Problem::bad_config(message)]);
+            }
+        }
+    }
     Ok(loaded)
 }

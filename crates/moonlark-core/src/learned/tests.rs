@@ -192,7 +192,8 @@ fn seeing_the_same_again_changes_nothing_but_the_count() {
     let mut random = Random(11);
     for _ in 0..100 {
         let answer = random.value(0);
-        let (once, twice) = (merged(&[answer.clone()]), merged(&[answer.clone(), answer.clone()]));
+        let (once, twice) =
+            (merged(std::slice::from_ref(&answer)), merged(&[answer.clone(), answer.clone()]));
         assert_eq!(once.to_schema(), twice.to_schema(), "{answer}");
         assert_eq!((once.calls(), twice.calls()), (1, 2));
     }

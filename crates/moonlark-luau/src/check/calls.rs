@@ -105,7 +105,8 @@ impl<'x, 'a, 'c> Arguments<'x, 'a, 'c> {
         let kinds = self.oracle.kinds(shown);
         let wanted = of_schema(schema);
         if !fits(kinds, wanted) {
-            let message = format!("{} must be {}, got {}", path.words(), wanted.words(), kinds.words());
+            let message =
+                format!("{} must be {}, got {}", path.words(), wanted.words(), kinds.words());
             return self.say_of(expression.location(), message);
         }
         match shown.kind() {
@@ -129,7 +130,8 @@ impl<'x, 'a, 'c> Arguments<'x, 'a, 'c> {
         if choices.is_empty() || choices.len() < whole {
             return;
         }
-        let path = &if schema.contains_key("properties") { path.with_others() } else { path.clone() };
+        let path =
+            &if schema.contains_key("properties") { path.with_others() } else { path.clone() };
         let before = self.found.len();
         let mut complaints = Vec::new();
         for choice in &choices {
@@ -205,7 +207,8 @@ impl<'x, 'a, 'c> Arguments<'x, 'a, 'c> {
         let mut given: Vec<&str> = Vec::new();
         let mut certain = true;
         for item in items {
-            let (TableItem::Record { key, value } | TableItem::General { key, value }) = item else {
+            let (TableItem::Record { key, value } | TableItem::General { key, value }) = item
+            else {
                 continue;
             };
             let ExpressionKind::String { value: name, .. } = key.kind() else {
@@ -223,7 +226,9 @@ impl<'x, 'a, 'c> Arguments<'x, 'a, 'c> {
                     self.value(*value, property, path.field(name), left);
                 }
                 Some(_) => {}
-                None if !path.others && is_closed(schema) => self.unknown(key.location(), name, properties, &path),
+                None if !path.others && is_closed(schema) => {
+                    self.unknown(key.location(), name, properties, &path)
+                }
                 None => {}
             }
         }
@@ -240,7 +245,8 @@ impl<'x, 'a, 'c> Arguments<'x, 'a, 'c> {
         path: &Path,
     ) {
         let names = || known.into_iter().flat_map(|known| known.keys().map(String::as_str));
-        let inside = if path.text.is_empty() { String::new() } else { format!(" in {}", path.text) };
+        let inside =
+            if path.text.is_empty() { String::new() } else { format!(" in {}", path.text) };
         let near = match nearest(name, names()) {
             Some(near) => format!("; did you mean {near}?"),
             None => String::new(),
@@ -248,7 +254,13 @@ impl<'x, 'a, 'c> Arguments<'x, 'a, 'c> {
         self.say(place, format!("{} has no parameter {name}{inside}{near}", self.tool));
     }
 
-    fn missing(&mut self, schema: &Map<String, Json>, given: &[&str], inside: &str, place: Location) {
+    fn missing(
+        &mut self,
+        schema: &Map<String, Json>,
+        given: &[&str],
+        inside: &str,
+        place: Location,
+    ) {
         let property = |name: &str| schema.get("properties").and_then(|it| it.get(name));
         let required = schema.get("required").and_then(Json::as_array).into_iter().flatten();
         let missing: Vec<String> = required
@@ -256,7 +268,9 @@ impl<'x, 'a, 'c> Arguments<'x, 'a, 'c> {
             .filter(|name| !given.contains(name))
             // What has a default may be filled in on the way.
             .filter(|name| property(name).is_none_or(|it| it.get("default").is_none()))
-            .map(|name| if inside.is_empty() { name.to_owned() } else { format!("{inside}.{name}") })
+            .map(
+                |name| if inside.is_empty() { name.to_owned() } else { format!("{inside}.{name}") },
+            )
             .collect();
         if !missing.is_empty() {
             let noun = if missing.len() == 1 { "argument" } else { "arguments" };

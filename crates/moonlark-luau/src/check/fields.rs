@@ -91,12 +91,7 @@ impl<'x, 'a, 'c> Fields<'x, 'a, 'c> {
         Some(found)
     }
 
-    fn gather<'s>(
-        &'s self,
-        id: TypeId,
-        left: usize,
-        found: &mut Vec<&'s TableType>,
-    ) -> Option<()> {
+    fn gather<'s>(&'s self, id: TypeId, left: usize, found: &mut Vec<&'s TableType>) -> Option<()> {
         let left = left.checked_sub(1)?;
         let graph = self.model.graph();
         match graph.kind(graph.follow_type(id)) {

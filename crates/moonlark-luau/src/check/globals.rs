@@ -39,7 +39,8 @@ const LANGUAGE: [&str; 31] = [
 ];
 
 /// What code mode brings.
-const CODE_MODE: [&str; 6] = ["artifact", "await_all", "await_any", "map_parallel", "result", "sdk"];
+const CODE_MODE: [&str; 6] =
+    ["artifact", "await_all", "await_any", "map_parallel", "result", "sdk"];
 
 /// The types of those that are functions, for the type checker.
 pub(super) const DEFINITIONS: &str = "\

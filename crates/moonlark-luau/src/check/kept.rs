@@ -30,9 +30,7 @@ pub(super) fn find(script: &str, catalog: &Arc<Catalog>) -> Option<Vec<Finding>>
 
 pub(super) fn keep(script: &str, catalog: &Arc<Catalog>, found: &[Finding]) {
     let mut slot = KEPT.lock();
-    let full = |kept: &Kept| {
-        kept.found.len() == SCRIPTS || kept.bytes + script.len() > BYTES
-    };
+    let full = |kept: &Kept| kept.found.len() == SCRIPTS || kept.bytes + script.len() > BYTES;
     let kept = match slot.take().filter(|kept| kept.is_for(catalog) && !full(kept)) {
         Some(kept) => slot.insert(kept),
         None => slot.insert(Kept { catalog: Arc::downgrade(catalog), ..Kept::default() }),

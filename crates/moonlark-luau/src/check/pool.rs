@@ -9,8 +9,8 @@ use moonlark_core::Catalog;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
-use super::walk::Checker;
 use super::Finding;
+use super::walk::Checker;
 
 const THREADS: usize = 2;
 /// Syntax trees nest as deep as a script likes. Only what is used is taken.

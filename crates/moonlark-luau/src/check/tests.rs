@@ -34,7 +34,8 @@ fn check(script: &str, catalog: Catalog) -> Vec<Finding> {
 }
 
 fn files() -> Catalog {
-    let input = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
+    let input =
+        json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
     catalog(vec![tool("files", "read", input, None)])
 }
 
@@ -61,7 +62,8 @@ fn a_finding_becomes_a_problem_with_place_and_signature() {
 fn a_source_that_is_still_connecting_may_have_anything() {
     let connecting = Connecting { source: "my-mail".to_owned(), prefix: "my-mail__".to_owned() };
     let catalog = files().with_offers(Vec::new(), vec![connecting]);
-    let script = "my_mail.send({ to = 'a' }):await()\nreturn sdk.my_mail.send({}), sdk.mail.send({})";
+    let script =
+        "my_mail.send({ to = 'a' }):await()\nreturn sdk.my_mail.send({}), sdk.mail.send({})";
     let found = check(script, catalog);
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].message, "there is no source sdk.mail");
@@ -99,7 +101,10 @@ fn schemas_that_nest_without_end_are_survived() {
         tool("s", "deep", schema.clone(), Some(schema)),
         tool("s", "cycle", cycle.clone(), Some(cycle)),
     ];
-    let found = check("local r = sdk.s.cycle({ x = 'a' })\nreturn r.x, sdk.s.deep({ a = 1 }).a.a.a", catalog(tools));
+    let found = check(
+        "local r = sdk.s.cycle({ x = 'a' })\nreturn r.x, sdk.s.deep({ a = 1 }).a.a.a",
+        catalog(tools),
+    );
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0].message, "sdk.s.deep: a must be a table, got a number");
 }
@@ -139,8 +144,13 @@ fn what_is_drawn_is_luau() {
 #[test]
 fn results_of_five_thousand_tools_cost_nothing_that_is_not_used() {
     let output = json!({"type": "object", "properties": {"title": {"type": "string"}}});
-    let tools = (0..5000).map(|n| tool(&format!("s{}", n / 50), &format!("f{n}"), json!({}), Some(output.clone())));
-    let found = check("return sdk.s3.f151().titel, sdk.s99.f4999().title", catalog(tools.collect()));
+    let tools = (0..5000)
+        .map(|n| tool(&format!("s{}", n / 50), &format!("f{n}"), json!({}), Some(output.clone())));
+    let found =
+        check("return sdk.s3.f151().titel, sdk.s99.f4999().title", catalog(tools.collect()));
     let messages: Vec<&str> = found.iter().map(|it| it.message.as_str()).collect();
-    assert_eq!(messages, ["the result of sdk.s3.f151 has no field titel here; did you mean title?"]);
+    assert_eq!(
+        messages,
+        ["the result of sdk.s3.f151 has no field titel here; did you mean title?"]
+    );
 }

@@ -39,7 +39,8 @@ impl FileResolver for Text {
 impl Typing {
     pub(super) fn new(modules: Arc<Vec<Module>>) -> Option<Typing> {
         // Anything less is content with not knowing.
-        let config = Config { mode: Mode::Strict, ..Config::default() };
+        let mut config = Config::default();
+        config.mode = Mode::Strict;
         let options = FrontendOptions {
             retain_full_type_graphs: true,
             module_time_limit_sec: Some(SECONDS),

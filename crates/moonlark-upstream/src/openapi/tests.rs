@@ -13,7 +13,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, StatusCode};
 use moonlark_core::catalog::Catalog;
 use moonlark_core::content::Answer;
 use moonlark_core::tool::{Expose, Scope};
@@ -26,7 +26,6 @@ use super::{ApiSettings, Credentials, Document, tools};
 /// A request as it came.
 #[derive(Debug, Clone)]
 struct Arrived {
-    method: Method,
     /// Path and query, undecoded.
     target: String,
     headers: HeaderMap,
@@ -87,7 +86,7 @@ async fn answer(State((seen, reply)): State<Shared>, request: Request) -> Respon
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
     let target = parts.uri.path_and_query().unwrap().to_string();
-    let arrived = Arrived { method: parts.method, target, headers: parts.headers, body };
+    let arrived = Arrived { target, headers: parts.headers, body };
     seen.lock().push(arrived.clone());
     let reply = reply.lock();
     reply(&arrived)

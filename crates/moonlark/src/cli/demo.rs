@@ -20,7 +20,7 @@ use super::run::timeline;
 use super::serve::{serve, until_asked_to_stop};
 use super::{Done, Global, colours, print};
 use crate::config::McpServer;
-use crate::project::Project;
+use crate::project::{More, Project};
 use crate::reload;
 
 macro_rules! example {
@@ -68,8 +68,9 @@ impl Demo {
             std::fs::create_dir_all(path.parent().unwrap_or(folder.path()))?;
             std::fs::write(path, text)?;
         }
-        let upstream = BTreeMap::from([(WEATHER.to_owned(), weather(folder.path())?)]);
-        let project = Arc::new(Project::open_with(None, folder.path(), upstream).await?);
+        let servers = BTreeMap::from([(WEATHER.to_owned(), weather(folder.path())?)]);
+        let more = More { servers, ..More::default() };
+        let project = Arc::new(Project::open_with(None, folder.path(), more).await?);
         // The usual port if nobody has it, a free one otherwise.
         let listener = match TcpListener::bind(("127.0.0.1", 7331)).await {
             Ok(listener) => listener,

@@ -61,7 +61,7 @@ async fn look(global: &Global) -> Result<Vec<Finding>, Failure> {
     findings.push(Finding { what: "configuration", outcome: Ok(origin) });
 
     project.connect().await;
-    project.upstreams.settled().await;
+    project.settled().await;
     let upstreams = project.upstreams.offered();
     let catalog = project.gateway.catalog();
     project.disconnect().await;

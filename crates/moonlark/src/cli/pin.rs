@@ -24,7 +24,7 @@ impl Pin {
     pub(crate) async fn run(self, global: &Global) -> Done {
         let project = Arc::new(open(global).await?);
         project.connect().await;
-        project.upstreams.settled().await;
+        project.settled().await;
         let outcome = project.upstreams.pinned(&self.name, self.approve);
         project.disconnect().await;
         let Some(outcome) = outcome else {

@@ -40,7 +40,7 @@ impl Run {
         project.connect().await;
         let named = Named { file: name(&self.file), text: &text };
         if self.check {
-            project.upstreams.settled().await;
+            project.settled().await;
             project.refresh().await;
             let found = check(&text, &project.gateway.catalog()).await;
             project.disconnect().await;

@@ -26,7 +26,7 @@ impl SearchTools {
     pub(crate) async fn run(mut self, global: &Global) -> Done {
         let project = std::mem::take(&mut self.servers).open(global).await?;
         project.connect().await;
-        project.upstreams.settled().await;
+        project.settled().await;
         project.refresh().await;
         let found = self.search(&project.gateway).await;
         project.disconnect().await;

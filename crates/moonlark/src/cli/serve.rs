@@ -22,13 +22,16 @@ pub(crate) struct Serve {
     /// The port to listen on (overrides server.port); 0 takes a free one.
     #[arg(long)]
     port: Option<u16>,
+    /// APIs: their OpenAPI documents, files or addresses.
+    #[arg(value_name = "NAME=SPEC", value_parser = super::key_value)]
+    specs: Vec<(String, String)>,
     #[command(flatten)]
     servers: Servers,
 }
 
 impl Serve {
     pub(crate) async fn run(self, global: &Global) -> Done {
-        let project = self.servers.open(global).await?;
+        let project = self.servers.open_with(global, self.specs).await?;
         require_tools(&project).await?;
         let config = project.config().await;
         let host = self.host.unwrap_or(config.server.host);

@@ -1,27 +1,64 @@
-//! `--mcp NAME=COMMAND_OR_URL`, wherever a command takes upstream servers.
+//! `--mcp NAME=COMMAND_OR_URL` and `--api NAME=SPEC`, wherever a command takes
+//! sources.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use clap::Args;
 
 use super::{Failure, Global, here};
 use crate::config::McpServer;
-use crate::project::Project;
+use crate::project::{More, Project};
 
 #[derive(Args, Default)]
 pub(crate) struct Servers {
     /// An upstream MCP server: the command that starts it, quoted as for a shell, or its address. Comes before one of the same name in the configuration.
     #[arg(long = "mcp", value_name = "NAME=COMMAND_OR_URL", value_parser = server)]
     servers: Vec<(String, McpServer)>,
+
+    /// An API: its OpenAPI document, a file or an address. Comes before one of the same name in the configuration.
+    #[arg(long = "api", value_name = "NAME=SPEC", value_parser = super::key_value)]
+    apis: Vec<(String, String)>,
+
+    /// The environment variable that holds the secret of an API.
+    #[arg(long = "auth", value_name = "NAME:ENV_VAR", value_parser = login)]
+    logins: Vec<(String, String)>,
 }
 
 impl Servers {
     /// The project of the working directory, with these servers.
     pub(crate) async fn open(self, global: &Global) -> Result<Arc<Project>, Failure> {
-        let servers: BTreeMap<String, McpServer> = self.servers.into_iter().collect();
-        let project = Project::open_with(global.config.as_deref(), &here()?, servers).await?;
+        self.open_with(global, Vec::new()).await
+    }
+
+    /// The same, with the APIs that are named without an option.
+    pub(crate) async fn open_with(
+        self,
+        global: &Global,
+        specs: Vec<(String, String)>,
+    ) -> Result<Arc<Project>, Failure> {
+        let here = here()?;
+        let seen_from_here = |(name, spec): (String, String)| {
+            let web = spec.starts_with("http://") || spec.starts_with("https://");
+            let spec = if web { spec } else { here.join(spec).to_string_lossy().into_owned() };
+            (name, spec)
+        };
+        let more = More {
+            servers: self.servers.into_iter().collect(),
+            specs: self.apis.into_iter().chain(specs).map(seen_from_here).collect(),
+            logins: self.logins.into_iter().collect(),
+        };
+        let project = Project::open_with(global.config.as_deref(), &here, more).await?;
         Ok(Arc::new(project))
+    }
+}
+
+/// `NAME:ENV_VAR`.
+fn login(text: &str) -> Result<(String, String), String> {
+    match text.split_once(':') {
+        Some((name, variable)) if !name.is_empty() && !variable.is_empty() => {
+            Ok((name.to_owned(), variable.to_owned()))
+        }
+        _ => Err("write it as NAME:ENV_VAR".to_owned()),
     }
 }
 

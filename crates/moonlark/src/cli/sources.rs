@@ -17,7 +17,7 @@ impl Sources {
     pub(crate) async fn run(self, global: &Global) -> Done {
         let project = self.servers.open(global).await?;
         project.connect().await;
-        project.upstreams.settled().await;
+        project.settled().await;
         let health = project.upstreams.offered().health;
         let scripts = scripts(&project.gateway.catalog());
         project.disconnect().await;

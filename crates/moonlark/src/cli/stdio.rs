@@ -8,13 +8,16 @@ use crate::reload;
 
 #[derive(Args)]
 pub(crate) struct Stdio {
+    /// APIs: their OpenAPI documents, files or addresses.
+    #[arg(value_name = "NAME=SPEC", value_parser = super::key_value)]
+    specs: Vec<(String, String)>,
     #[command(flatten)]
     servers: Servers,
 }
 
 impl Stdio {
     pub(crate) async fn run(self, global: &Global) -> Done {
-        let project = self.servers.open(global).await?;
+        let project = self.servers.open_with(global, self.specs).await?;
         require_tools(&project).await?;
         for problem in project.gateway.catalog().problems() {
             tracing::warn!("{problem}");

@@ -140,6 +140,29 @@ impl Default for Api {
 }
 
 impl Api {
+    /// What of it may be secret, as it was written.
+    pub(crate) fn secret_values(&self) -> serde_json::Map<String, Value> {
+        let mut auth = serde_json::Map::new();
+        match &self.auth {
+            ApiAuth::None => {}
+            ApiAuth::Secret(text) => drop(auth.insert("secret".to_owned(), text.0.clone().into())),
+            ApiAuth::Schemes(schemes) => {
+                for (name, scheme) in schemes {
+                    let text = match scheme {
+                        ApiScheme::Secret(text) => text,
+                        ApiScheme::Client(client) => &client.client_secret,
+                    };
+                    auth.insert(format!("{name}_secret"), text.0.clone().into());
+                }
+            }
+        }
+        let headers = self.headers.iter().map(|(key, it)| (key.clone(), it.0.clone().into()));
+        serde_json::Map::from_iter([
+            ("auth".to_owned(), Value::Object(auth)),
+            ("headers".to_owned(), Value::Object(headers.collect())),
+        ])
+    }
+
     /// What no schema says. The key, and what is wrong.
     pub fn faults(&self, name: &str) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();
@@ -151,9 +174,8 @@ impl Api {
         if self.spec.is_empty() {
             faults.push(("", "needs spec, the document".to_owned()));
         }
-        let web = |text: &str| {
-            Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https"))
-        };
+        let web =
+            |text: &str| Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
         if self.base_url.as_deref().is_some_and(|text| !web(text)) {
             let message = "must be an address that begins with http:// or https://";
             faults.push(("base_url", message.to_owned()));

@@ -101,9 +101,9 @@ async fn parts_with_files_are_sent_with_a_boundary_of_their_own() {
     let expected = [
         "Content-Disposition: form-data; name=\"note\"\r\n\r\nhi",
         "Content-Disposition: form-data; name=\"meta\"\r\nContent-Type: application/json\r\n\r\n{\"a\":1}",
+        "Content-Disposition: form-data; name=\"file\"; filename=\"a%22.txt\"\r\nContent-Type: text/plain\r\n\r\ndata",
         "Content-Disposition: form-data; name=\"many\"\r\n\r\nx",
         "Content-Disposition: form-data; name=\"many\"\r\n\r\ny",
-        "Content-Disposition: form-data; name=\"file\"; filename=\"a%22.txt\"\r\nContent-Type: text/plain\r\n\r\ndata",
     ];
     let text = arrived.text();
     let parts: Vec<&str> = text.split(&format!("--{boundary}")).collect();
