@@ -32,6 +32,7 @@ mod import;
 mod jira;
 #[cfg(target_os = "linux")]
 mod learned;
+mod openapi_corpus;
 #[cfg(unix)]
 mod postgres;
 #[cfg(target_os = "linux")]

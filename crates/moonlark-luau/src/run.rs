@@ -21,6 +21,7 @@ use moonlark_core::schema::Schema;
 use moonlark_core::tool::{Body, Scope, Shown, Source, SourceKind};
 use moonlark_core::{Call, Code, Level, Problem, Result, Run, Tool, Value};
 use serde_json::{Value as Json, json};
+use tokio::time::Instant;
 
 pub(crate) use functions::functions;
 
@@ -103,9 +104,9 @@ async fn execute(
     let call = call.within(time).for_run(run.clone());
     let ended = in_time(&call, run_script(&engine, &settings, call.clone(), script)).await;
     let ended = match ended {
-        // The engine may notice first.
         Err(()) => Err(timed_out(time, &run)),
-        Ok(Err(problem)) if problem.code == Code::Timeout => Err(timed_out(time, &run)),
+        // The engine may notice first, or a call that had no more time either.
+        Ok(Err(_)) if Instant::now() >= call.deadline() => Err(timed_out(time, &run)),
         Ok(ended) => ended,
     };
     answer::of(ended, &run, &call, settings.result)
@@ -184,8 +185,12 @@ async fn checked(mode: Check, script: &str, call: &Call) -> Result<()> {
 
 fn timed_out(time: Duration, run: &Run) -> Problem {
     let message = format!("the script timed out after {}", seconds(time));
-    let waited: Vec<String> =
-        run.steps().into_iter().filter(|step| step.took.is_none()).map(|step| step.tool).collect();
+    let waited: Vec<String> = run
+        .steps()
+        .into_iter()
+        .filter(|step| matches!(step.outcome, "" | "cancelled" | "timeout"))
+        .map(|step| step.tool)
+        .collect();
     let hint = match waited.as_slice() {
         [] => "do less in one script, or ask for a longer timeout".to_owned(),
         [one] => format!("it was waiting for {one}"),

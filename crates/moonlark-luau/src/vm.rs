@@ -113,11 +113,7 @@ impl Vm {
 
     /// Run an agent's script. Beside its answer: how many calls it had started
     /// that had not ended.
-    pub(crate) async fn agents(
-        &mut self,
-        unit: &Arc<Unit>,
-        call: &Call,
-    ) -> (Result<Value>, usize) {
+    pub(crate) async fn agents(&mut self, unit: &Arc<Unit>, call: &Call) -> (Result<Value>, usize) {
         let ended = match self.prepare(unit, call) {
             Ok((env, main)) => {
                 let values = [Lv::Function(main), Lv::Table(env), Lv::Number(seed())];

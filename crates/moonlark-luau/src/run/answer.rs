@@ -109,7 +109,16 @@ fn blocks_of(value: &Value, call: &Call) -> Result<Option<Vec<Value>>> {
 /// An object that may be a result in the words of MCP, with the bytes of its
 /// content in place.
 fn with_content_restored(value: &Value, call: &Call) -> Result<Option<Value>> {
-    let Some(Value::Array(items)) = value.get("content") else { return Ok(None) };
+    let items = match value.get("content") {
+        Some(Value::Array(items)) => items.as_slice(),
+        // An empty table may be either.
+        Some(Value::Object(none))
+            if none.is_empty() && value.get("structuredContent").is_some() =>
+        {
+            &[]
+        }
+        _ => return Ok(None),
+    };
     let mut blocks = Vec::new();
     for item in items {
         blocks.push(values::restored(item, call)?.unwrap_or_else(|| item.clone()));
@@ -197,7 +206,8 @@ fn tell(content: &mut Content, said: Vec<String>, run: &Run, limit: usize) {
         let text = format!("logs:\n{}", first_lines(&said, LOGS).join("\n"));
         content.blocks.push(text_block(&text));
     }
-    let millis = |time: std::time::Duration| Value::Float((time.as_secs_f64() * 1e4).round() / 10.0);
+    let millis =
+        |time: std::time::Duration| Value::Float((time.as_secs_f64() * 1e4).round() / 10.0);
     let calls = run.steps().into_iter().take(CALLS).map(|step| {
         let outcome = if step.outcome.is_empty() { "cancelled" } else { step.outcome };
         let took = step.took.unwrap_or_else(|| run.elapsed().saturating_sub(step.at));

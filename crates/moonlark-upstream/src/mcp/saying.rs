@@ -6,7 +6,6 @@
 
 use std::time::{Duration, Instant};
 
-use moonlark_core::Value;
 use moonlark_core::offers::{News, Said};
 use moonlark_core::problem::cut;
 use moonlark_core::secret::Secrets;
@@ -74,6 +73,7 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use moonlark_core::Value;
     use moonlark_core::secret::Secret;
     use serde_json::json;
 

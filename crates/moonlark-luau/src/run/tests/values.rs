@@ -47,7 +47,8 @@ async fn every_kind_of_content_has_its_value() {
 #[tokio::test]
 async fn what_a_tool_answers_comes_back_unchanged_when_returned() {
     let image = json!({"type": "image", "mimeType": "image/png", "data": IMAGE});
-    let audio = json!({"type": "audio", "mimeType": "audio/wav", "_meta": {"a": 1}, "data": "AAEC"});
+    let audio =
+        json!({"type": "audio", "mimeType": "audio/wav", "_meta": {"a": 1}, "data": "AAEC"});
     let blob = json!({"type": "resource", "resource": {"uri": "a:b", "blob": "AAEC"}});
     let note = json!({"type": "resource", "resource": {"uri": "a:b", "text": "note"}});
     let link = json!({"type": "resource_link", "uri": "a:b", "name": "b"});
@@ -70,9 +71,7 @@ async fn what_a_tool_answers_comes_back_unchanged_when_returned() {
 
 #[tokio::test]
 async fn results_become_content_by_their_kind() {
-    let structured = |value: serde_json::Value| {
-        json!({"content": [text(&value.to_string())], "structured": value})
-    };
+    let structured = |value: serde_json::Value| json!({"content": [text(&value.to_string())], "structured": value});
     for (result, expected) in [
         ("{ a = 1 }", structured(json!({"a": 1}))),
         ("{ 1, 2 }", structured(json!([1, 2]))),
@@ -82,7 +81,7 @@ async fn results_become_content_by_their_kind() {
         ("{ content = { { type = 'text', text = 'x' } } }", json!({"content": [text("x")]})),
         (
             "{ content = {}, structuredContent = { n = 1 } }",
-            structured(json!({"content": [], "structuredContent": {"n": 1}})),
+            json!({"content": [], "structured": {"n": 1}}),
         ),
         ("{ content = 'other' }", structured(json!({"content": "other"}))),
         ("{ type = 'text', text = 'x' }", json!({"content": [text("x")]})),
@@ -120,7 +119,7 @@ async fn what_is_no_value_is_refused_with_its_place() {
         ("return sdk.calc", "result is sdk.calc, a source of functions"),
         ("return sdk", "result is sdk, which is no value"),
         ("local t = {} t.t = t return t", "result.t refers back to a table that contains it"),
-        ("return '\\255'", "result is bytes, which JSON has no form for"),
+        ("return '\\255'", "result is not UTF-8 text, which JSON cannot hold"),
     ] {
         let answer = answer(script).await;
         let first = answer.lines().next().unwrap();
@@ -148,7 +147,10 @@ async fn a_large_result_is_kept_and_a_later_script_reads_it() {
             "[2,499]",
         ),
         ("return (pcall(artifact, 'art_none'))", "false"),
-        ("return select(2, pcall(artifact)).message", "\"artifact takes a handle such as \\\"art_…\\\"\""),
+        (
+            "return select(2, pcall(artifact)).message",
+            "\"script:1: artifact takes a handle such as \\\"art_…\\\"\"",
+        ),
     ] {
         let script = script.replace('H', &format!("{handle:?}"));
         let ended = super::world::execute(&gateway, &script).await;

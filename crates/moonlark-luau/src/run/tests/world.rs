@@ -115,7 +115,8 @@ fn tools(seen: &Arc<Seen>) -> Vec<Arc<Tool>> {
     let blocks = |blocks: Json| answering(json!({"content": blocks}));
     let text = |text: &str| json!({"type": "text", "text": text});
     let image = json!({"type": "image", "data": IMAGE, "mimeType": "image/png"});
-    let audio = json!({"type": "audio", "data": "AAEC", "mimeType": "audio/wav", "_meta": {"a": 1}});
+    let audio =
+        json!({"type": "audio", "data": "AAEC", "mimeType": "audio/wav", "_meta": {"a": 1}});
     let blob = json!({"type": "resource", "resource": {"uri": "a:b", "blob": "AAEC"}});
     let note = json!({"type": "resource", "resource": {"uri": "a:b", "text": "note"}});
     let link = json!({"type": "resource_link", "uri": "a:b", "name": "b"});
