@@ -265,8 +265,6 @@ fn the_example_scripts_do_what_they_say() {
     assert_eq!(words["result"]["words"], 10, "{words}");
     let careful = example("scripts/careful.luau");
     assert_eq!(careful["result"]["found"], json!({"prices": 2}), "{careful}");
-    assert_eq!(
-        careful["result"]["failed"]["empty"], "there are no rows below the header line",
-        "{careful}"
-    );
+    let why = careful["result"]["failed"]["empty"].as_str().unwrap();
+    assert!(why.ends_with("there are no rows below the header line"), "{careful}");
 }

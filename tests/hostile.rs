@@ -16,7 +16,7 @@ use moonlark_core::grant::Grants;
 use moonlark_core::limits::Limits;
 use moonlark_core::tool::Scope;
 use moonlark_core::{Caller, Catalog, Gateway, Problem, Tool, Value};
-use moonlark_luau::{Check, ExecuteSettings, Luau, Script};
+use moonlark_luau::{Luau, Script};
 
 use crate::hostile_server;
 
@@ -34,8 +34,6 @@ enum Mode {
     Pcall,
     Coroutine,
     Metamethod,
-    /// As the script of an agent.
-    Agent,
 }
 
 const MODES: [(&str, Mode); 5] = [
@@ -72,7 +70,7 @@ impl Attack {
                 .filter(|word| !word.is_empty())
                 .collect()
         };
-        let mut modes = match field("modes").as_deref() {
+        let modes = match field("modes").as_deref() {
             None | Some("all") => MODES.map(|(_, mode)| mode).to_vec(),
             Some(names) => MODES
                 .iter()
@@ -80,11 +78,6 @@ impl Attack {
                 .map(|(_, mode)| *mode)
                 .collect(),
         };
-        // An agent's script has no parameters, no context and no other files.
-        let authored = ["context", "params", "require", "tool."];
-        if modes.contains(&Mode::Execute) && !authored.iter().any(|word| text.contains(word)) {
-            modes.push(Mode::Agent);
-        }
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         assert!(field("expect").is_some(), "{name} does not say what to expect");
         Attack {
@@ -109,9 +102,6 @@ impl Attack {
             ),
             Mode::Coroutine => format!(
                 "{header}function tool.execute(params, context)\nreturn coroutine.wrap(function()\n{body}\nend)()\nend"
-            ),
-            Mode::Agent => format!(
-                "local function attack()\n{body}\nend\nlocal ended = attack()\nreturn ended"
             ),
             Mode::Metamethod => format!(
                 "{header}function tool.execute(params, context)\nlocal t = setmetatable({{}}, {{ __index = function(_, key)\n{body}\nend }})\nreturn t.x\nend"
@@ -196,17 +186,6 @@ fn fill_library(tools: &Path) {
     std::os::unix::fs::symlink("../fifo", lib.join("pipe.luau")).unwrap();
 }
 
-fn limits(timeout: Duration) -> Limits {
-    Limits {
-        timeout,
-        memory: 16 << 20,
-        logs: 64 << 10,
-        value: 1 << 20,
-        http_body: 256 << 10,
-        ..Limits::default()
-    }
-}
-
 struct Arena {
     engine: Luau,
     gateway: Gateway,
@@ -231,7 +210,14 @@ impl Arena {
         grants: &[String],
         timeout: Duration,
     ) -> Result<Tool, Problem> {
-        let limits = limits(timeout);
+        let limits = Limits {
+            timeout,
+            memory: 16 << 20,
+            logs: 64 << 10,
+            value: 1 << 20,
+            http_body: 256 << 10,
+            ..Limits::default()
+        };
         let dir = dir.join("tools");
         let (label, main) = ("tools".to_owned(), "hostile.lua".to_owned());
         let path = self.library.path().join("tools");
@@ -253,49 +239,30 @@ impl Arena {
         self.engine.load(script, &self.gateway).await.0
     }
 
-    /// The tool that runs agents' scripts, with the same limits and grants.
-    fn execute(&self, dir: &Path, grants: &[String]) -> Result<Tool, Problem> {
-        let grants = grants.iter().map(|grant| grant.parse().unwrap()).collect();
-        let grants = Grants::agents("execute", Some(dir.join("tools")), grants);
-        let scope = Scope { grants, limits: limits(TIMEOUT), ..Scope::default() };
-        let (check, max_timeout, result) = (Check::Off, TIMEOUT, 64 << 10);
-        self.engine.execute_tool(ExecuteSettings { scope, check, max_timeout, result })
-    }
-
     /// A gateway of its own for each attack, on the one engine.
     async fn attack(&self, attack: &Attack, mode: Mode) -> Result<(), String> {
         let folder = folder();
         let started = Instant::now();
-        let script = attack.script(mode);
-        let (loaded, args) = match mode {
-            Mode::Agent => (
-                self.execute(folder.path(), &attack.grants),
-                Value::object([("script", script.into())]),
-            ),
-            _ => (
-                self.load(folder.path(), script, &attack.grants, TIMEOUT).await,
-                Value::Object(Default::default()),
-            ),
-        };
-        let outcome = match loaded {
-            Err(problem) => Err(problem),
-            Ok(_) if mode == Mode::Load => Ok(Value::Null),
-            Ok(tool) => {
-                let modules = self.gateway.catalog().modules().clone();
-                let name = tool.name.clone();
-                let gateway =
-                    Gateway::new(Catalog::new(modules, vec![Arc::new(tool)], &[], vec![]), 10);
-                let call = gateway.open(Caller::new("cli"), None).unwrap();
-                let first = gateway.call(&call, &name, args.clone()).await;
-                // What one call leaves behind must not be there for the next.
-                let second = match first {
-                    Ok(_) => gateway.call(&call, &name, args).await,
-                    failed => failed,
-                };
-                // As every surface does.
-                second.and_then(|value| value.encode_json("result").map(Value::Str))
-            }
-        };
+        let outcome =
+            match self.load(folder.path(), attack.script(mode), &attack.grants, TIMEOUT).await {
+                Err(problem) => Err(problem),
+                Ok(_) if mode == Mode::Load => Ok(Value::Null),
+                Ok(tool) => {
+                    let modules = self.gateway.catalog().modules().clone();
+                    let gateway =
+                        Gateway::new(Catalog::new(modules, vec![Arc::new(tool)], &[], vec![]), 10);
+                    let call = gateway.open(Caller::new("cli"), None).unwrap();
+                    let nothing = || Value::Object(Default::default());
+                    let first = gateway.call(&call, "hostile", nothing()).await;
+                    // What one call leaves behind must not be there for the next.
+                    let second = match first {
+                        Ok(_) => gateway.call(&call, "hostile", nothing()).await,
+                        failed => failed,
+                    };
+                    // As every surface does.
+                    second.and_then(|value| value.encode_json("result").map(Value::Str))
+                }
+            };
         // Loading and two calls each have the whole time.
         if started.elapsed() > 3 * TIMEOUT + MARGIN {
             return Err(format!("took {:?}", started.elapsed()));

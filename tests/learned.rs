@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use crate::harness::{Project, Server};
 use crate::processes::{eventually, signal};
 
-const LIST: &str = r#"
+const STOCK: &str = r#"
 tool = {
-  name = "list",
+  name = "stock",
   description = "Lists items.",
   execute = function(args)
     return { items = { { id = 1, tag = "a" }, { id = 2 } }, owner = { ["ada@example.com"] = true } }
@@ -18,7 +18,7 @@ tool = {
 "#;
 
 fn project() -> Project {
-    Project::new(&[("tools/list.lua", LIST)])
+    Project::new(&[("tools/stock.lua", STOCK)])
 }
 
 /// Ask it to end, and wait until it has.
@@ -33,7 +33,7 @@ fn kept(project: &Project) -> Value {
 }
 
 fn docs(project: &Project) -> String {
-    let output = project.run(&["docs", "list"]);
+    let output = project.run(&["docs", "stock"]);
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -43,9 +43,9 @@ fn what_a_tool_answered_is_known_after_a_restart() {
     assert!(!docs(&project).contains("learned"));
     for calls in [1, 2] {
         let server = project.serve();
-        server.post("list", &json!({}));
+        server.post("stock", &json!({}));
         end(server);
-        assert_eq!(kept(&project)["tools"]["list"]["shape"]["calls"], calls);
+        assert_eq!(kept(&project)["tools"]["stock"]["shape"]["calls"], calls);
     }
     let file = std::fs::metadata(project.path(".moonlark/learned.json")).unwrap();
     assert_eq!(file.permissions().mode() & 0o777, 0o600);
@@ -61,28 +61,28 @@ fn what_a_tool_answered_is_known_after_a_restart() {
 fn a_tool_that_was_changed_is_learned_anew() {
     let project = project();
     let server = project.serve();
-    server.post("list", &json!({}));
+    server.post("stock", &json!({}));
     end(server);
-    project.write("tools/list.lua", &LIST.replace("Lists items.", "Lists others."));
+    project.write("tools/stock.lua", &STOCK.replace("Lists items.", "Lists others."));
     assert!(!docs(&project).contains("learned"), "{}", docs(&project));
     let server = project.serve();
-    server.post("list", &json!({}));
+    server.post("stock", &json!({}));
     end(server);
-    assert_eq!(kept(&project)["tools"]["list"]["shape"]["calls"], 1);
+    assert_eq!(kept(&project)["tools"]["stock"]["shape"]["calls"], 1);
 }
 
 #[test]
 fn a_broken_file_is_a_warning_and_replaced() {
     let project = project();
     project.write(".moonlark/learned.json", "{\"version\": 1, ");
-    let output = project.run(&["docs", "list"]);
+    let output = project.run(&["docs", "stock"]);
     let warning = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{warning}");
     assert!(warning.contains("learned.json: no learned shapes: EOF"), "{warning}");
     let server = project.serve();
-    server.post("list", &json!({}));
+    server.post("stock", &json!({}));
     end(server);
-    assert_eq!(kept(&project)["tools"]["list"]["shape"]["calls"], 1);
+    assert_eq!(kept(&project)["tools"]["stock"]["shape"]["calls"], 1);
 }
 
 #[test]

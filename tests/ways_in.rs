@@ -317,7 +317,7 @@ fn lua_table() -> Vec<Row> {
         (
             "fail",
             json!({"how": "call"}),
-            Problem("denied", "tools/fail.lua:14: context.call may not call echo"),
+            Problem("denied", "tools/fail.lua:14: the script may not call echo"),
         ),
         (
             "fail",

@@ -1,46 +1,65 @@
 //! What a server says after the call that caused it has ended: whom it reaches.
 
+use std::collections::VecDeque;
+
 use serde_json::{Value, json};
 
 use super::world::faulty;
 use crate::harness::{Project, StdioClient};
 
-/// A client of an older version, connected.
-fn old_client(project: &Project) -> StdioClient {
-    let mut client = project.stdio();
-    let hello = json!({
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "suite", "version": "1"},
-    });
-    send(&mut client, json!({"id": 1, "method": "initialize", "params": hello}));
-    client.answer(1);
-    send(&mut client, json!({"method": "notifications/initialized"}));
-    client
+/// A client of an older version, and the log messages that it has not looked at.
+struct Old {
+    client: StdioClient,
+    messages: VecDeque<Value>,
 }
 
-fn send(client: &mut StdioClient, mut message: Value) {
-    message["jsonrpc"] = json!("2.0");
-    client.send_raw(format!("{message}\n").as_bytes());
-}
+impl Old {
+    fn connect(project: &Project) -> Old {
+        let mut old = Old { client: project.stdio(), messages: VecDeque::new() };
+        let hello = json!({
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "suite", "version": "1"},
+        });
+        old.ask("initialize", hello);
+        old.send(json!({"method": "notifications/initialized"}));
+        old
+    }
 
-fn ask(client: &mut StdioClient, method: &str, params: Value) {
-    send(client, json!({"id": 2, "method": method, "params": params}));
-    let answer = client.answer(2);
-    assert!(answer["result"].is_object(), "{answer}");
-}
+    fn send(&mut self, mut message: Value) {
+        message["jsonrpc"] = json!("2.0");
+        self.client.send_raw(format!("{message}\n").as_bytes());
+    }
 
-/// Have the server say this when the call is over.
-fn cause(client: &mut StdioClient, message: Value) {
-    ask(client, "tools/call", json!({"name": "bad__late", "arguments": message}));
-}
+    fn ask(&mut self, method: &str, params: Value) {
+        self.send(json!({"id": 1, "method": method, "params": params}));
+        let answer = loop {
+            let message = self.read();
+            if message["id"] == 1 {
+                break message;
+            }
+        };
+        assert!(answer["result"].is_object(), "{answer}");
+    }
 
-fn next_message(client: &StdioClient) -> Value {
-    loop {
-        let mut message = client.message();
-        if message["method"] == "notifications/message" {
-            return message["params"].take();
+    /// Have the server say this when the call is over.
+    fn cause(&mut self, message: Value) {
+        self.ask("tools/call", json!({"name": "bad__late", "arguments": message}));
+    }
+
+    fn next_message(&mut self) -> Value {
+        while self.messages.is_empty() {
+            self.read();
         }
+        self.messages.pop_front().unwrap()
+    }
+
+    fn read(&mut self) -> Value {
+        let message = self.client.message();
+        if message["method"] == "notifications/message" {
+            self.messages.push_back(message["params"].clone());
+        }
+        message
     }
 }
 
@@ -52,34 +71,26 @@ fn an_old_client_that_set_a_level_hears_what_belongs_to_no_call() {
         faulty().display().to_string()
     );
     let project = Project::new(&[("moonlark.toml", &config)]);
-    let mut client = old_client(&project);
+    let mut old = Old::connect(&project);
     // It has not asked to hear anything. When the server answers again, what it
     // said before has come and gone.
-    cause(&mut client, json!({"level": "alert", "data": "unheard"}));
-    ask(&mut client, "tools/call", json!({"name": "bad__echo", "arguments": {}}));
+    old.cause(json!({"level": "alert", "data": "unheard"}));
+    old.ask("tools/call", json!({"name": "bad__echo", "arguments": {}}));
 
-    ask(&mut client, "logging/setLevel", json!({"level": "warning"}));
-    cause(&mut client, json!({"level": "info", "data": "too small a matter"}));
-    cause(&mut client, json!({"level": "error", "data": "first"}));
-    let named = json!({"level": "warning", "logger": "db", "data": {"with": "hunter22"}});
-    cause(&mut client, named);
-    let said = [next_message(&client), next_message(&client)];
-    assert_eq!(
-        said,
-        [
-            json!({"level": "error", "logger": "bad", "data": "first"}),
-            json!({
-                "level": "warning",
-                "logger": "bad/db",
-                "data": {"with": "[redacted:mcp_servers.bad.env.API_TOKEN]"},
-            }),
-        ]
-    );
+    old.ask("logging/setLevel", json!({"level": "warning"}));
+    old.cause(json!({"level": "info", "data": "too small a matter"}));
+    old.cause(json!({"level": "error", "data": "first"}));
+    old.cause(json!({"level": "warning", "logger": "db", "data": {"with": "hunter22"}}));
+    let first = json!({"level": "error", "logger": "bad", "data": "first"});
+    assert_eq!(old.next_message(), first);
+    let redacted = json!({"with": "[redacted:env.API_TOKEN]"});
+    let second = json!({"level": "warning", "logger": "bad/db", "data": redacted});
+    assert_eq!(old.next_message(), second);
 
     // The level it set last is the one that counts.
-    ask(&mut client, "logging/setLevel", json!({"level": "debug"}));
-    cause(&mut client, json!({"level": "debug", "data": "the least of all"}));
+    old.ask("logging/setLevel", json!({"level": "debug"}));
+    old.cause(json!({"level": "debug", "data": "the least of all"}));
     let least = json!({"level": "debug", "logger": "bad", "data": "the least of all"});
-    assert_eq!(next_message(&client), least);
-    assert_eq!(client.close(), 0);
+    assert_eq!(old.next_message(), least);
+    assert_eq!(old.client.close(), 0);
 }

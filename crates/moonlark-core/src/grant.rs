@@ -332,7 +332,7 @@ impl Grants {
         if self.grants.iter().any(allowed) {
             return Ok(());
         }
-        Err(self.denial(format!("context.call may not call {tool}"), &format!("tool:{tool}")))
+        Err(self.denial(format!("the script may not call {tool}"), &format!("tool:{tool}")))
     }
 
     fn names_exactly(&self, host: &str, port: u16) -> bool {

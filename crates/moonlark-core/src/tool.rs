@@ -62,23 +62,24 @@ pub enum Shown {
     Not,
 }
 
-/// How agents reach the tools of a source.
+/// How agents reach the tools of a source. The variants have plain comments: with
+/// others, the schema of the configuration would not be a list of words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum Expose {
-    /// From scripts only.
+    // From scripts only.
     Code,
-    /// As tools of their own. Scripts can call them as well, if agents have any
-    /// use for scripts.
+    // As tools of their own. Scripts can call them as well, if agents have any
+    // use for scripts.
     #[default]
     Direct,
-    /// As tools of their own and from scripts.
+    // As tools of their own and from scripts.
     Both,
-    /// As tools of their own for as long as listing all tools is shorter than
-    /// explaining scripts; from scripts otherwise.
+    // As tools of their own for as long as listing all tools is shorter than
+    // explaining scripts; from scripts otherwise.
     Auto,
-    /// Not at all.
+    // Not at all.
     Hidden,
 }
 

@@ -77,24 +77,24 @@ pub async fn run(_script: &str, _catalog: &Arc<Catalog>) -> Vec<Finding> {
     Vec::new()
 }
 
-/// The findings as one Problem, in the file that the script goes by.
+/// The findings as one Problem, in the file that the script goes by. Signatures
+/// are its hint, each once.
 pub fn problem(findings: &[Finding], file: &str) -> Option<Problem> {
     let first = findings.first()?;
-    let line = |it: &Finding| match &it.hint {
-        Some(hint) => format!("{}:{}: {}\n  {hint}", it.line, it.column, it.message),
-        None => format!("{}:{}: {}", it.line, it.column, it.message),
-    };
+    let line = |it: &Finding| format!("{}:{}: {}", it.line, it.column, it.message);
     let message = match findings {
         [only] => only.message.clone(),
         many => many.iter().map(line).collect::<Vec<_>>().join("\n"),
     };
-    let hint = first.hint.clone().filter(|_| findings.len() == 1);
-    let hint = hint.map_or_else(
-        || "nothing was called: correct the script and run it again".to_owned(),
-        |hint| format!("{hint}; nothing was called"),
-    );
+    let mut hints: Vec<&str> = Vec::new();
+    for hint in findings.iter().filter_map(|it| it.hint.as_deref()) {
+        if !hints.contains(&hint) {
+            hints.push(hint);
+        }
+    }
+    hints.push("nothing was called");
     let place = Place::column(file, first.line, first.column);
-    Some(Problem::bad_script(message).at(place).hint(hint))
+    Some(Problem::bad_script(message).at(place).hint(hints.join("\n")))
 }
 
 #[cfg(feature = "check")]

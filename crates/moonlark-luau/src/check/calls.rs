@@ -13,8 +13,9 @@ use super::Finding;
 use super::facts::Origin;
 use super::kinds::{Kinds, Oracle, of_schema};
 
-/// How deep arguments are looked into.
+/// How deep arguments are looked into, and at how many values and forms of them.
 const DEEPEST: usize = 12;
+const MOST: usize = 5000;
 /// How many allowed values a message names.
 const SOME: usize = 12;
 
@@ -24,6 +25,8 @@ pub(super) struct Arguments<'x, 'a, 'c> {
     tool: String,
     root: &'x Map<String, Json>,
     found: Vec<Finding>,
+    /// What may still be looked at.
+    left: usize,
 }
 
 impl<'x, 'a, 'c> Arguments<'x, 'a, 'c> {
@@ -36,7 +39,7 @@ impl<'x, 'a, 'c> Arguments<'x, 'a, 'c> {
     ) -> Vec<Finding> {
         let tool = format!("sdk.{}.{}", source.name, function.name);
         let root = &**function.tool.input.json();
-        let mut this = Arguments { oracle, tool, root, found: Vec::new() };
+        let mut this = Arguments { oracle, tool, root, found: Vec::new(), left: MOST };
         this.all(args, place);
         this.found
     }
@@ -89,7 +92,10 @@ impl<'x, 'a, 'c> Arguments<'x, 'a, 'c> {
         path: Path,
         left: usize,
     ) {
-        let Some(left) = left.checked_sub(1) else { return };
+        let (Some(left), Some(looked)) = (left.checked_sub(1), self.left.checked_sub(1)) else {
+            return;
+        };
+        self.left = looked;
         if let Some(target) = self.target(schema) {
             return self.value(expression, target, path, left);
         }
@@ -102,11 +108,13 @@ impl<'x, 'a, 'c> Arguments<'x, 'a, 'c> {
             }
         }
         let shown = self.seen_through(expression);
+        let path = path.at(expression.location());
         let kinds = self.oracle.kinds(shown);
         let wanted = of_schema(schema);
         if !fits(kinds, wanted) {
-            let message =
-                format!("{} must be {}, got {}", path.words(), wanted.words(), kinds.words());
+            let is_list = schema.get("type").is_some_and(|kind| kind == "array");
+            let must = if is_list { "a list".to_owned() } else { wanted.words() };
+            let message = format!("{} must be {must}, got {}", path.words(), kinds.words());
             return self.say_of(expression.location(), message);
         }
         match shown.kind() {
@@ -204,6 +212,7 @@ impl<'x, 'a, 'c> Arguments<'x, 'a, 'c> {
         left: usize,
     ) {
         let properties = schema.get("properties").and_then(Json::as_object);
+        let others = schema.get("additionalProperties").and_then(Json::as_object);
         let mut given: Vec<&str> = Vec::new();
         let mut certain = true;
         for item in items {
@@ -226,8 +235,12 @@ impl<'x, 'a, 'c> Arguments<'x, 'a, 'c> {
                     self.value(*value, property, path.field(name), left);
                 }
                 Some(_) => {}
+                None if others.is_some() => {
+                    let others = others.into_iter();
+                    others.for_each(|others| self.value(*value, others, path.field(name), left));
+                }
                 None if !path.others && is_closed(schema) => {
-                    self.unknown(key.location(), name, properties, &path)
+                    given.extend(self.unknown(key.location(), name, properties, &path));
                 }
                 None => {}
             }
@@ -237,21 +250,21 @@ impl<'x, 'a, 'c> Arguments<'x, 'a, 'c> {
         }
     }
 
-    fn unknown(
+    /// The name that was meant, which then is not missing as well.
+    fn unknown<'s>(
         &mut self,
         place: Location,
         name: &str,
-        known: Option<&Map<String, Json>>,
+        known: Option<&'s Map<String, Json>>,
         path: &Path,
-    ) {
-        let names = || known.into_iter().flat_map(|known| known.keys().map(String::as_str));
+    ) -> Option<&'s str> {
+        let names = known.into_iter().flat_map(|known| known.keys().map(String::as_str));
+        let near = nearest(name, names);
         let inside =
             if path.text.is_empty() { String::new() } else { format!(" in {}", path.text) };
-        let near = match nearest(name, names()) {
-            Some(near) => format!("; did you mean {near}?"),
-            None => String::new(),
-        };
-        self.say(place, format!("{} has no parameter {name}{inside}{near}", self.tool));
+        let meant = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+        self.say(place, format!("{} has no parameter {name}{inside}{meant}", self.tool));
+        near
     }
 
     fn missing(
@@ -373,6 +386,11 @@ impl Path {
 
     fn item(&self, index: usize) -> Path {
         Path { text: format!("{}[{index}]", self.text), place: self.place, others: false }
+    }
+
+    /// The whole of the arguments is where the call is.
+    fn at(self, place: Location) -> Path {
+        if self.text.is_empty() { self } else { Path { place, ..self } }
     }
 
     fn with_others(&self) -> Path {

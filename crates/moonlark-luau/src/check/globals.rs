@@ -42,6 +42,10 @@ const LANGUAGE: [&str; 31] = [
 const CODE_MODE: [&str; 6] =
     ["artifact", "await_all", "await_any", "map_parallel", "result", "sdk"];
 
+/// What Lua has elsewhere, and something else does here.
+pub(super) const ELSEWHERE: [&str; 7] =
+    ["collectgarbage", "dofile", "getfenv", "io", "load", "loadstring", "setfenv"];
+
 /// The types of those that are functions, for the type checker.
 pub(super) const DEFINITIONS: &str = "\
 declare function artifact(handle: any, options: any?): any

@@ -131,7 +131,10 @@ impl<'a> Oracle<'_, 'a, '_> {
                 Origin::Unknown => false,
             },
             ExpressionKind::Call { func, .. } => self.is_known_function(func, left),
-            _ => access(expression).is_some_and(|it| self.is_certain(it.base, left)),
+            ExpressionKind::IndexExpr { expr, .. } | ExpressionKind::IndexName { expr, .. } => {
+                self.is_certain(expr, left)
+            }
+            _ => false,
         }
     }
 

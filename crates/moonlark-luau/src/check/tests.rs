@@ -41,19 +41,19 @@ fn files() -> Catalog {
 
 #[test]
 fn a_finding_becomes_a_problem_with_place_and_signature() {
-    let found = check("local a = 1\nreturn sdk.files.read({ pth = a })", files());
+    let found = check("local a = 1\nreturn sdk.files.read({ pth = a, path = 5 })", files());
     assert_eq!(
-        problem(&found[1..], "script").unwrap().to_string(),
+        problem(&found[..1], "script").unwrap().to_string(),
         "error[bad_script]: sdk.files.read has no parameter pth; did you mean path?\n  \
          --> script:2:25\n\
-         hint: function sdk.files.read(args: { path: string }): any; nothing was called"
+         hint: function sdk.files.read(args: { path: string }): any\nnothing was called"
     );
     assert_eq!(
-        problem(&found, "script").unwrap().message,
-        "2:8: sdk.files.read: missing argument path\n  \
-         function sdk.files.read(args: { path: string }): any\n\
-         2:25: sdk.files.read has no parameter pth; did you mean path?\n  \
-         function sdk.files.read(args: { path: string }): any"
+        problem(&found, "script").unwrap().to_string(),
+        "error[bad_script]: 2:25: sdk.files.read has no parameter pth; did you mean path?\n\
+         2:41: sdk.files.read: path must be a string, got a number\n  \
+         --> script:2:25\n\
+         hint: function sdk.files.read(args: { path: string }): any\nnothing was called"
     );
     assert_eq!(problem(&[], "script"), None);
 }
@@ -92,8 +92,8 @@ fn scripts_that_nest_without_end_are_survived() {
 #[test]
 fn schemas_that_nest_without_end_are_survived() {
     let mut schema = json!({"type": "string"});
-    for _ in 0..200 {
-        schema = json!({"type": "object", "properties": {"a": schema.clone(), "b": schema.pointer("/properties/a").cloned().unwrap_or(json!({}))}, "required": ["a"]});
+    for _ in 0..100 {
+        schema = json!({"type": "object", "properties": {"a": schema}, "required": ["a"]});
     }
     let cycle = json!({"type": "object", "properties": {"x": {"$ref": "#/$defs/A"}},
         "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/B"}, {"type": "null"}]}, "B": {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "string"}]}}});

@@ -58,12 +58,9 @@ fn look(script: &str, catalog: &Catalog, typing: Option<&mut Typing>) -> Vec<Fin
     // The declarations of tools will be on a line before it.
     let text = format!("\n{script}");
     let parsed = match ParsedSource::parse(&text, ParseOptions::default()) {
-        Ok(parsed) => parsed,
-        Err(errors) => return syntax(errors.errors(), script),
+        Ok(parsed) if parsed.metadata().errors.is_empty() => parsed,
+        _ => return syntax(script),
     };
-    if !parsed.metadata().errors.is_empty() {
-        return syntax(&parsed.metadata().errors, script);
-    }
     let root = parsed.root();
     let used = uses(root, catalog);
     let typed = typing.and_then(|typing| {
@@ -81,12 +78,19 @@ fn look(script: &str, catalog: &Catalog, typing: Option<&mut Typing>) -> Vec<Fin
     found
 }
 
-fn syntax(errors: &[luau_syntax::parser::ParseError], script: &str) -> Vec<Finding> {
-    // What follows the first is mostly its echo.
-    let Some(error) = errors.first() else { return Vec::new() };
+/// The first thing that is no Luau; what follows is mostly its echo.
+fn syntax(script: &str) -> Vec<Finding> {
+    // By itself, so that lines which the message names are right.
+    let parsed = ParsedSource::parse(script, ParseOptions::default());
+    let error = match &parsed {
+        Ok(parsed) => parsed.metadata().errors.first(),
+        Err(errors) => errors.errors().first(),
+    };
+    let Some(error) = error else { return Vec::new() };
     let message = error.message.to_string();
     let mut finding = Finding::new(error.location, format!("syntax: {}", shorten(&message)));
-    let line = script.lines().nth(finding.line.saturating_sub(1) as usize).unwrap_or_default();
+    finding.line += 1;
+    let line = script.lines().nth(error.location.begin.line as usize).unwrap_or_default();
     finding.hint = luau_way(&message, line).map(str::to_owned);
     vec![finding]
 }
@@ -267,7 +271,8 @@ impl<'a> Judge<'_, 'a, '_> {
         }
         let place = expression.location();
         let line = self.script.lines().nth(place.begin.line.saturating_sub(1) as usize);
-        let hint = match luau_way("", line.unwrap_or_default()) {
+        let elsewhere = globals::ELSEWHERE.contains(&name);
+        let hint = match luau_way("", line.filter(|_| elsewhere).unwrap_or_default()) {
             Some(hint) => Some(hint.to_owned()),
             None => nearest(name, globals::all(names.catalog))
                 .map(|near| format!("did you mean {near}?")),

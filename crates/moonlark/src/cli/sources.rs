@@ -18,7 +18,8 @@ impl Sources {
         let project = self.servers.open(global).await?;
         project.connect().await;
         project.settled().await;
-        let health = project.upstreams.offered().health;
+        project.refresh().await;
+        let health = project.gateway.catalog().health().to_vec();
         let scripts = scripts(&project.gateway.catalog());
         project.disconnect().await;
         if global.json {

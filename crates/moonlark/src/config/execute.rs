@@ -39,12 +39,12 @@ pub struct Execute {
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum CheckMode {
-    /// Refuse the script.
+    // Refuse the script.
     #[default]
     Error,
-    /// Run it, and log what was found.
+    // Run it, and log what was found.
     Warn,
-    /// Do not look.
+    // Do not look.
     Off,
 }
 

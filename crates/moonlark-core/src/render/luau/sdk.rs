@@ -147,7 +147,11 @@ fn arguments(input: &Json, names: &mut Names) -> String {
         return String::new();
     }
     let optional = table != "any" && !needs_something(input);
-    format!("args: {table}{}", if optional { "?" } else { "" })
+    match optional {
+        true if table.starts_with('{') && !table.contains(" & ") => format!("args: {table}?"),
+        true => format!("args: ({table})?"),
+        false => format!("args: {table}"),
+    }
 }
 
 fn needs_something(input: &Json) -> bool {

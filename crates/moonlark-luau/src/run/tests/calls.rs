@@ -179,12 +179,12 @@ async fn a_script_that_the_checker_refuses_calls_nothing() {
     let world = World { check: Check::Error, ..World::new() };
     let problem = world.execute(script).await.unwrap_err();
     assert_eq!(problem.code, moonlark_core::Code::BadScript);
-    assert_eq!(problem.place.unwrap().to_string(), "script:2:21");
+    assert_eq!(problem.place.unwrap().to_string(), "script:2:17");
     assert_eq!(world.seen.peak.load(std::sync::atomic::Ordering::SeqCst), 0);
     let world = World { check: Check::Warn, ..World::new() };
     let problem = world.execute(script).await.unwrap_err();
     assert_eq!(problem.code, moonlark_core::Code::ToolError);
-    assert!(format!("{:?}", problem.content).contains("script:2:21: "), "{problem:?}");
+    assert!(format!("{:?}", problem.content).contains("script:2:17: "), "{problem:?}");
 }
 
 #[tokio::test]

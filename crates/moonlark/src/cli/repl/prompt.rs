@@ -61,14 +61,24 @@ fn read(
     go_on: &blocking::Receiver<()>,
 ) {
     while go_on.recv().is_ok() {
+        let mut typed = String::new();
         let entry = loop {
             match editor.readline("> ") {
-                Ok(entry) => break Ok(entry),
+                Ok(line) => typed.push_str(&line),
                 // Only what was typed so far is given up.
-                Err(ReadlineError::Interrupted) => {}
-                Err(ReadlineError::Eof) => return,
+                Err(ReadlineError::Interrupted) => {
+                    typed.clear();
+                    continue;
+                }
+                Err(ReadlineError::Eof) if typed.is_empty() => return,
+                Err(ReadlineError::Eof) => break Ok(typed),
                 Err(error) => break Err(Problem::unavailable(format!("no prompt: {error}"))),
             }
+            // On a terminal the prompt itself has seen to that.
+            if !goes_on(&typed) {
+                break Ok(typed);
+            }
+            typed.push('\n');
         };
         // A session that cannot be remembered is still one.
         if let Some(folder) = history.parent() {
@@ -79,6 +89,13 @@ fn read(
             return;
         }
     }
+}
+
+/// Whether the script is not complete yet.
+fn goes_on(entry: &str) -> bool {
+    let asks = entry.trim_start().starts_with('?');
+    let unfinished = |text: &str| matches!(moonlark_luau::syntax(text), Syntax::Unfinished);
+    !asks && unfinished(entry) && unfinished(&format!("return {entry}"))
 }
 
 struct Helping {
@@ -109,12 +126,10 @@ impl Completer for Helping {
 }
 
 impl Validator for Helping {
-    /// Goes on to the next line for as long as the script is not complete.
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        let entry = context.input();
-        let asks = entry.trim_start().starts_with('?');
-        let unfinished = |text: &str| matches!(moonlark_luau::syntax(text), Syntax::Unfinished);
-        let goes_on = !asks && unfinished(entry) && unfinished(&format!("return {entry}"));
-        Ok(if goes_on { ValidationResult::Incomplete } else { ValidationResult::Valid(None) })
+        Ok(match goes_on(context.input()) {
+            true => ValidationResult::Incomplete,
+            false => ValidationResult::Valid(None),
+        })
     }
 }

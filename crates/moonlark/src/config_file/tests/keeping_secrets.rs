@@ -72,6 +72,8 @@ calls = 100
 parallel = 16
 logs = "1MB"
 value = "32MB"
+result = "64KB"
+artifacts = "256MB"
 http_body = "10MB"
 request_body = "4MB"
 runs = 4000
@@ -83,6 +85,7 @@ watch = true
 [tools.script.jira]
 path = "jira.lua"
 allow = []
+expose = "direct"
 url = "[redacted]"
 project = "ENG"
 author = "Jane"
@@ -108,6 +111,10 @@ api_key = "[redacted]"
 [extensions]
 dir = "extensions"
 watch = true
+
+[execute]
+allow = ["tool:*"]
+check = "error"
 "#
     );
 }

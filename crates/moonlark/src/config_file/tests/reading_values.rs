@@ -26,6 +26,8 @@ fn every_key_is_read() {
             parallel = 1
             logs = 1024
             value = "1KiB"
+            result = "2KB"
+            artifacts = "3KB"
             http_body = "${MEMORY}"
             request_body = "100 B"
             runs = 1
@@ -51,6 +53,12 @@ fn every_key_is_read() {
             timeout = 0.5
             allow = ["exec:git"]
             ratio = 1.5
+            [execute]
+            allow = ["tool:jira.*"]
+            dir = "workspace"
+            check = "warn"
+            timeout = 5
+            max_timeout = 60
             "#,
     );
     assert_eq!(
@@ -63,18 +71,21 @@ fn every_key_is_read() {
             },
             "limits": {
                 "timeout": 1.5, "memory": "1536MB", "steps": 7, "calls": 0, "parallel": 1, "logs": "1KB",
-                "value": "1KB", "http_body": "32MB", "request_body": "100B", "runs": 1,
+                "value": "1KB", "result": "2KB", "artifacts": "3KB", "http_body": "32MB", "request_body": "100B", "runs": 1,
                 "tools": {"slow": {
                     "timeout": 300, "memory": "1GB", "steps": 1_000_000, "calls": 1, "parallel": 2, "logs": "2MB",
                 }},
             },
             "tools": {"dir": "scripts", "watch": false, "script": {"jira": {
                 "path": "tools/jira.lua", "timeout": 20,
-                "allow": ["net:api.github.com", "fs:write"],
+                "allow": ["net:api.github.com", "fs:write"], "expose": "direct",
             }}},
             "extensions": {"dir": "stars", "watch": false, "script": {"git": {
-                "path": "vcs/git.star", "timeout": 0.5, "allow": ["exec:git"],
+                "path": "vcs/git.star", "timeout": 0.5, "allow": ["exec:git"], "expose": "direct",
             }}},
+            "execute": {
+                "allow": ["tool:jira.*"], "dir": "workspace", "check": "warn", "timeout": 5, "max_timeout": 60,
+            },
         })
     );
     let own = &read.extensions.script["git"].config.values;
