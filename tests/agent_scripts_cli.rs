@@ -170,8 +170,10 @@ def until(text):
     global shown
     end = time.time() + 60
     while text not in shown:
-        if time.time() > end or not select.select([fd], [], [], 1)[0] and time.time() > end:
+        if time.time() > end:
             sys.exit(f"no {text!r} in {shown!r}")
+        if not select.select([fd], [], [], 1)[0]:
+            continue
         try:
             shown += os.read(fd, 4096)
         except OSError:

@@ -41,20 +41,22 @@ fn a_script_that_returns_before_it_awaits() {
     // The trace says so.
     let calls = ran.about()["calls"].as_array().unwrap().iter();
     let calls: Vec<_> = calls.map(|it| (it["tool"].clone(), it["outcome"].clone())).collect();
-    let expected = [("far.never", "cancelled"), ("far.never", "cancelled"), ("far.third", "ok")];
-    assert_eq!(calls, expected.map(|(tool, outcome)| (json!(tool), json!(outcome))));
+    let count = |tool: &str, outcome: &str| {
+        calls.iter().filter(|it| **it == (json!(tool), json!(outcome))).count()
+    };
+    assert_eq!((count("far.never", "cancelled"), count("far.third", "ok")), (2, 1), "{calls:?}");
 }
 
 #[test]
 fn a_script_that_raises() {
     let upstream = upstream();
-    let world = World::new(&[("far", &upstream)]);
+    let world = World::with("[execute]\ncheck = \"off\"", &[("far", &upstream)]);
     world.run(&format!("{STARTED} error('enough')")).fails("tool_error", &["enough"]);
     cancelled(&upstream, 2);
     // A promise is no value yet.
     world.run(&format!("{STARTED} return a.value")).fails("tool_error", &["await"]);
     cancelled(&upstream, 4);
-    world.run(&format!("{STARTED} return a .. 'x'")).fails("tool_error", &[]);
+    world.run(&format!("{STARTED} return a .. 'x'")).fails("tool_error", &["await"]);
     cancelled(&upstream, 6);
     // One that fails while the others still run.
     world.run(&format!("{STARTED} await_all({{ a, far.fails(), b }})")).0.unwrap();
@@ -128,7 +130,7 @@ fn a_client_that_cancels_over_stdio() {
     // It waits until the server is there.
     let params = json!({"name": "execute", "arguments": {"script": "return sdk.far.echo()"}});
     let answer = client.request("tools/call", params);
-    assert_eq!(answer["result"]["structuredContent"], "here", "{answer}");
+    assert_eq!(answer["result"]["content"][0]["text"], "here", "{answer}");
     let script = "far.never() return sdk.far.never()";
     let params = json!({"name": "execute", "arguments": {"script": script}});
     let request = modern(77, "tools/call", params);
@@ -140,7 +142,7 @@ fn a_client_that_cancels_over_stdio() {
     client.send_raw(format!("{cancel}\n").as_bytes());
     cancelled(&upstream, 2);
     let params = json!({"name": "execute", "arguments": {"script": "return sdk.far.echo()"}});
-    assert_eq!(client.request("tools/call", params)["result"]["structuredContent"], "here");
+    assert_eq!(client.request("tools/call", params)["result"]["content"][0]["text"], "here");
     assert_eq!(client.close(), 0);
 }
 

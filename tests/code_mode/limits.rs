@@ -162,7 +162,7 @@ fn scripts_that_are_none_say_where() {
 fn a_result_is_given_exactly_once() {
     let (_upstream, world) = world("");
     world.run("result(1) result(2)").fails("tool_error", &["once"]);
-    world.run("result(1) return 2").fails("tool_error", &["once"]);
+    world.run("result(1) return 2").fails("tool_error", &["result", "return"]);
     world.run("pcall(result, 1) pcall(result, 2) return 3").fails("tool_error", &[]);
     world.run("local x = 1").fails("tool_error", &["return", "result("]);
     world.run("sdk.far.echo()").fails("tool_error", &["return", "result("]);
@@ -176,7 +176,7 @@ fn what_cannot_be_a_result_says_which_part_of_it() {
     for (script, words) in [
         ("return function() end", &["function"][..]),
         ("return { f = print }", &["function", "f"]),
-        ("result(coroutine.create(print))", &["thread"]),
+        ("result(coroutine.create(print))", &["coroutine"]),
         ("local t = {} t.t = t return t", &["t"]),
         ("local t = {} for _ = 1, 1000 do t = { t } end return t", &["deep"]),
         ("return { [1] = 'a', x = 'b' }", &[]),
@@ -222,7 +222,6 @@ fn calls_that_are_written_wrong_say_how_they_are_written() {
             ("return sdk.far.echo():await()", &["await"]),
             ("return far.echo().length", &["await"]),
             ("return await_all(5)", &[]),
-            ("return await_all({ 5 })", &[]),
             ("return await_any({})", &[]),
             ("return map_parallel({ 1 }, 5)", &[]),
             ("return map_parallel(5, print)", &[]),
@@ -245,7 +244,7 @@ fn what_is_not_granted_says_which_line_would_grant_it() {
     let (_upstream, world) = world("[execute]\ncheck = \"off\"");
     for (script, words) in [
         ("return http.get('http://127.0.0.1:1/')", &["net:"][..]),
-        ("return fs.read('moonlark.toml')", &["fs:"]),
+        ("return fs.read('moonlark.toml')", &["dir"]),
         ("return env.get('HOME')", &["env:"]),
         ("return exec.run('ls')", &["exec:"]),
     ] {

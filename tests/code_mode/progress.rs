@@ -137,7 +137,9 @@ fn the_calls_of_a_run_are_on_record() {
         about["calls"].as_array().unwrap().iter().map(|it| (&it["tool"], &it["outcome"])).collect();
     let (echo, broken) = (json!("far.echo"), json!("far.broken"));
     let (ok, failed) = (json!("ok"), json!("tool_error"));
-    assert_eq!(calls, [(&echo, &ok), (&echo, &ok), (&broken, &failed)]);
+    for (call, times) in [((&echo, &ok), 2), ((&broken, &failed), 1)] {
+        assert_eq!(calls.iter().filter(|it| **it == call).count(), times, "{about}");
+    }
     assert!(about["calls"][0]["ms"].is_number(), "{about}");
     assert!(about["ms"].is_number(), "{about}");
 }

@@ -33,7 +33,7 @@ def describe_extension():
         tools = [Tool(
             name = "shout",
             description = "Shout",
-            parameters = [ToolParameter("text", "string", True, "What")],
+            parameters = [ToolParameter(name = "text", param_type = "string", required = True)],
             handler = shout,
         )],
     )

@@ -184,6 +184,7 @@ impl Shared {
         table.raw_set("message", problem.message.as_str())?;
         table.raw_set("hint", problem.hint.as_deref())?;
         table.raw_set("retryable", problem.retryable())?;
+        table.raw_set("status", problem.status)?;
         // What the caller lacks is for the caller to know, in its own terms. Any
         // other refusal is of something that the script called, and the script's
         // to deal with.

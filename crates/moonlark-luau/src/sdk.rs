@@ -48,6 +48,13 @@ impl Target {
         }
     }
 
+    /// The same call, answered with everything that came back, if it has that.
+    fn raw(&self) -> Option<Target> {
+        let Found::Tool(tool) = &self.found else { return None };
+        let raw = tool.raw.clone()?;
+        Some(Target { name: format!("{}.raw", self.name).into(), found: Found::Tool(raw) })
+    }
+
     /// The same for an agent's script.
     pub(crate) async fn ask(self, call: Call, args: Value, form: Form) -> Result<Value> {
         let tool = match self.found {
@@ -140,7 +147,8 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
             match function(&call, &source, &name) {
                 Ok(target) => {
                     let name = target.name.to_string();
-                    (true, shared_.add_target(target), name).into_lua_multi(lua)
+                    let raw = target.raw().map(|raw| shared_.add_target(raw));
+                    (true, shared_.add_target(target), name, raw).into_lua_multi(lua)
                 }
                 Err(problem) => (false, shared_.raisable(lua, problem)?).into_lua_multi(lua),
             }
@@ -216,7 +224,7 @@ fn function(call: &Call, source: &str, name: &Lv) -> Result<Target> {
             Ok(Target { name: full(&function.name), found: Found::Tool(function.tool.clone()) })
         }
         None if call.mocks().is_some() => Ok(named(match source.kind {
-            SourceKind::Upstream => format!("{}.{name}", source.original),
+            SourceKind::Upstream | SourceKind::Api => format!("{}.{name}", source.original),
             _ => name.clone(),
         })),
         None => Err(source.unknown(&name)),

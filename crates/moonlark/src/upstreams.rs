@@ -22,7 +22,7 @@ use crate::config::{Hidden, McpServer, Transport};
 use crate::config_file::Loaded;
 
 /// Where Moonlark keeps what it must remember, beside the configuration.
-pub(crate) const STATE: &str = ".moonlark";
+const STATE: &str = ".moonlark";
 
 #[derive(Default)]
 pub(crate) struct Upstreams {

@@ -39,8 +39,8 @@ const LANGUAGE: [&str; 31] = [
 ];
 
 /// What code mode brings.
-const CODE_MODE: [&str; 6] =
-    ["artifact", "await_all", "await_any", "map_parallel", "result", "sdk"];
+const CODE_MODE: [&str; 7] =
+    ["artifact", "await_all", "await_any", "map_parallel", "paginate", "result", "sdk"];
 
 /// What Lua has elsewhere, and something else does here.
 pub(super) const ELSEWHERE: [&str; 7] =
@@ -52,6 +52,7 @@ declare function artifact(handle: any, options: any?): any
 declare function await_all(promises: any): any
 declare function await_any(promises: any): (any, any)
 declare function map_parallel<T, R>(list: {T}, f: (item: T, index: number) -> R, options: any?): ({R}, any)
+declare function paginate(operation: any, args: any?): () -> any
 declare function result(value: any): ()
 ";
 

@@ -94,7 +94,7 @@ impl<'a> Topic<'a> {
 
 /// Everything there is, one line each.
 fn overview(modules: &[Module], catalog: &Catalog, as_json: bool) -> String {
-    let tools = catalog.tools();
+    let tools: Vec<_> = catalog.listed().collect();
     if as_json {
         let modules: Vec<Json> = modules
             .iter()

@@ -24,7 +24,7 @@ use super::run::script::{self, Given, Ran};
 use super::run::{Named, timeline};
 use super::servers::Servers;
 use super::{Done, Global, colours, paint, print};
-use crate::upstreams::STATE;
+use crate::upstreams::state_of;
 
 #[derive(Args)]
 pub(crate) struct Repl {
@@ -43,7 +43,7 @@ impl Repl {
         if std::io::stdin().is_terminal() && !global.quiet {
             eprintln!("{GREETING}");
         }
-        let history = project.loaded().await.root.join(STATE).join("history");
+        let history = state_of(&project.loaded().await.root).join("history");
         let mut session = Session { gateway: project.gateway.clone(), last: None };
         let mut prompt = Prompt::start(project.gateway.clone(), history)?;
         while let Some(entry) = prompt.next().await? {

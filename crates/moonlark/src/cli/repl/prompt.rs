@@ -93,9 +93,12 @@ fn read(
 
 /// Whether the script is not complete yet.
 fn goes_on(entry: &str) -> bool {
-    let asks = entry.trim_start().starts_with('?');
-    let unfinished = |text: &str| matches!(moonlark_luau::syntax(text), Syntax::Unfinished);
-    !asks && unfinished(entry) && unfinished(&format!("return {entry}"))
+    if entry.trim_start().starts_with('?') {
+        return false;
+    }
+    // It may be statements or an expression.
+    let both = [moonlark_luau::syntax(entry), moonlark_luau::syntax(&format!("return {entry}"))];
+    !both.contains(&Syntax::Right) && both.contains(&Syntax::Unfinished)
 }
 
 struct Helping {
@@ -131,5 +134,27 @@ impl Validator for Helping {
             true => ValidationResult::Incomplete,
             false => ValidationResult::Valid(None),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_goes_on_until_it_is_a_script_or_an_expression() {
+        for (entry, expected) in [
+            ("1 +", true),
+            ("1 + 1", false),
+            ("if true then", true),
+            ("if true then\nreturn 1", true),
+            ("if true then\nreturn 1\nend", false),
+            ("sdk.a.b({", true),
+            ("end", false),
+            ("? how (", false),
+            ("", false),
+        ] {
+            assert_eq!(goes_on(entry), expected, "{entry}");
+        }
     }
 }
