@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, Project, Server, moonlark, go_through};
+use crate::harness::{PATIENCE, Project, Server, go_through, moonlark};
 use server::{PASSWORD, Postgres};
 
 /// Calls whatever function it is asked to, with the grants of its name, and

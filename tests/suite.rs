@@ -33,6 +33,7 @@ mod jira;
 #[cfg(target_os = "linux")]
 mod learned;
 mod openapi_corpus;
+mod openapi_judged;
 #[cfg(unix)]
 mod postgres;
 #[cfg(target_os = "linux")]

@@ -37,6 +37,7 @@ struct Attack {
     name: String,
     expect: Vec<String>,
     grants: String,
+    modes: Vec<Mode>,
     body: String,
     /// It needs something that an agent's script may not have.
     wants: bool,
@@ -49,11 +50,20 @@ impl Attack {
             let found = body.lines().find_map(|line| line.strip_prefix(&format!("-- {name}: ")));
             found.unwrap_or_default().to_owned()
         };
+        // Under the names that they have for scripts of tools.
+        let modes = field("modes");
+        let fits = |name: &str| modes.is_empty() || modes == "all" || modes.contains(name);
+        let mode = |mode: &Mode| match mode {
+            Mode::Plain | Mode::Parallel => fits("execute"),
+            Mode::Pcall => fits("pcall"),
+            Mode::Coroutine => fits("coroutine"),
+        };
         let words = |name: &str| body.split(|c: char| !c.is_alphanumeric()).any(|it| it == name);
         Attack {
             name: path.file_stem().unwrap().to_string_lossy().into_owned(),
             expect: field("expect").split(", ").map(str::to_owned).collect(),
             grants: field("grants"),
+            modes: MODES.into_iter().filter(mode).collect(),
             wants: GRANTED.iter().any(|name| words(name)),
             body,
         }
@@ -70,8 +80,8 @@ impl Attack {
                 "{attack}return {{ outcome = coroutine.wrap(function() return attack({{}}, {{}}) end)() }}"
             ),
             Mode::Parallel => format!(
-                "{attack}local results, errors = map_parallel({{ 1, 2 }}, function() return attack({{}}, {{}}) end)\n\
-                 if errors then error(errors[1] or errors[2]) end\n\
+                "{attack}local results, errors = map_parallel({{ 1 }}, function() return attack({{}}, {{}}) end)\n\
+                 if errors then error(errors[1]) end\n\
                  return {{ outcome = results }}"
             ),
         }
@@ -161,7 +171,9 @@ fn attack_all(port: u16) {
         .filter(|path| path.to_string_lossy().contains(&only))
         .collect();
     files.sort();
-    let attacks: Vec<Attack> = files.iter().map(|path| Attack::read(path, port)).collect();
+    let mut attacks: Vec<Attack> = files.iter().map(|path| Attack::read(path, port)).collect();
+    // An agent's script is no tool, so it cannot call itself.
+    attacks.retain(|attack| !attack.grants.contains("tool:"));
     assert!(!only.is_empty() || attacks.len() >= 400, "the corpus is missing");
     let near = Upstream::start(vec![Offer::of("echo", text("here"))]);
     let mut sets: Vec<&str> = attacks.iter().map(|attack| attack.grants.as_str()).collect();
@@ -173,8 +185,10 @@ fn attack_all(port: u16) {
         arenas.iter().position(|arena| arena.grants == attack.grants).unwrap()
     };
 
-    let todo: Vec<(&Attack, Mode)> =
-        attacks.iter().flat_map(|attack| MODES.map(|mode| (attack, mode))).collect();
+    let todo: Vec<(&Attack, Mode)> = attacks
+        .iter()
+        .flat_map(|attack| attack.modes.iter().map(move |mode| (attack, *mode)))
+        .collect();
     let next = AtomicUsize::new(0);
     let done = AtomicBool::new(false);
     let shared = &arenas;

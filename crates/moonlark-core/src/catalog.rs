@@ -98,9 +98,8 @@ impl Catalog {
             if !matches!(resolved(tool), Expose::Direct | Expose::Both) {
                 continue;
             }
-            let idle = || {
-                tool.source.kind == SourceKind::Builtin && replaceable.contains(&&*tool.name)
-            };
+            let idle =
+                || tool.source.kind == SourceKind::Builtin && replaceable.contains(&&*tool.name);
             let name = match &tool.shown {
                 Shown::ByName if self.code_mode && idle() => continue,
                 Shown::ByName => tool.name.clone(),
@@ -285,7 +284,9 @@ impl Catalog {
 /// About how many bytes a tool takes in a list.
 fn listed_size(tool: &Tool) -> usize {
     match &tool.definition {
-        Some(definition) => Value::Object(definition.as_ref().clone()).to_json_lossy().to_string().len(),
+        Some(definition) => {
+            Value::Object(definition.as_ref().clone()).to_json_lossy().to_string().len()
+        }
         None => {
             let schema = serde_json::to_string(&**tool.input.json()).map_or(0, |text| text.len());
             tool.name.len() + tool.description.len() + schema + 40

@@ -41,9 +41,12 @@ pub struct SdkFunction {
     pub tool: Arc<Tool>,
 }
 
+/// Tools with the names that their source has for them.
+type Named = Vec<(String, Arc<Tool>)>;
+
 impl Sdk {
     pub(crate) fn new(tools: &[Arc<Tool>]) -> Sdk {
-        let mut groups: Vec<(String, SourceKind, Vec<(String, Arc<Tool>)>)> = Vec::new();
+        let mut groups: Vec<(String, SourceKind, Named)> = Vec::new();
         let mut places: HashMap<String, usize> = HashMap::new();
         for tool in tools.iter().filter(|tool| tool.expose != Expose::Hidden) {
             let Some((source, name)) = home(tool) else { continue };
@@ -77,10 +80,11 @@ impl Sdk {
         let path = path.strip_prefix("sdk.").unwrap_or(path);
         let dots = path.char_indices().filter(|(_, letter)| *letter == '.');
         // Either part may have dots in its own name.
-        let found = dots.map(|(at, _)| (&path[..at], &path[at + 1..])).find_map(|(source, name)| {
-            let source = self.source(source)?;
-            Some((source, source.function(name)?))
-        });
+        let found =
+            dots.map(|(at, _)| (&path[..at], &path[at + 1..])).find_map(|(source, name)| {
+                let source = self.source(source)?;
+                Some((source, source.function(name)?))
+            });
         found.ok_or_else(|| self.unknown(path))
     }
 
@@ -112,12 +116,7 @@ impl Sdk {
 }
 
 impl SdkSource {
-    fn new(
-        name: String,
-        original: String,
-        kind: SourceKind,
-        tools: Vec<(String, Arc<Tool>)>,
-    ) -> Self {
+    fn new(name: String, original: String, kind: SourceKind, tools: Named) -> Self {
         let names = identifiers(tools.iter().map(|(original, _)| original.as_str()));
         let functions: Vec<SdkFunction> = tools
             .into_iter()

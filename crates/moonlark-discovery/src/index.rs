@@ -78,13 +78,13 @@ impl Index {
 
     /// About how many bytes it takes.
     pub fn size(&self) -> usize {
-        let name = |(name, of): (&Box<str>, &Vec<u32>)| name.len() + of.len() * 4 + 48;
+        let names = self.names.iter().map(|(name, of)| name.len() + of.len() * 4 + 48);
         self.vocabulary.size()
             + size_of_val(&*self.starts)
             + size_of_val(&*self.places)
             + size_of_val(&*self.texts)
             + size_of_val(&*self.text_starts)
-            + self.names.iter().map(name).sum::<usize>()
+            + names.sum::<usize>()
     }
 
     /// The best entries, best first; only those that `accept` takes.

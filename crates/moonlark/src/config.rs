@@ -5,8 +5,8 @@
 //! the docs. Where a file is found, how it is checked and how `${VAR}` expands
 //! is not known here but in [`crate::config_file`].
 
-mod execute;
 mod api;
+mod execute;
 mod mcp_server;
 mod reference;
 mod schema;
@@ -22,8 +22,8 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-pub use execute::{CheckMode, Execute};
 pub use api::{Api, ApiAuth, ApiClient, ApiScheme};
+pub use execute::{CheckMode, Execute};
 pub use mcp_server::{Hidden, McpServer, Transport};
 pub use reference::reference;
 pub use schema::schema;

@@ -193,7 +193,8 @@ fn build(checked: Checked) -> Result<Config, Vec<Finding>> {
         let own = api.secret_values();
         api.secrets = secret::secrets(&table, &own, &checked.expanded);
     }
-    let servers = config.mcp_servers.iter().map(|(name, it)| ("mcp_servers", name, it.faults(name)));
+    let servers =
+        config.mcp_servers.iter().map(|(name, it)| ("mcp_servers", name, it.faults(name)));
     let apis = config.apis.iter().map(|(name, it)| ("apis", name, it.faults(name)));
     let faults = servers.chain(apis).flat_map(|(table, name, faults)| {
         let table = KeyPath::of([table, name]);

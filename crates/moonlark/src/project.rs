@@ -283,8 +283,7 @@ impl Project {
         let catalog = Catalog::new(self.modules.clone(), tools, &builtin::REPLACEABLE, problems);
         let mut offers = upstreams.offers;
         offers.extend(moonlark_discovery::offers(&catalog));
-        let catalog =
-            catalog.with_offers(offers, connecting).with_health(health);
+        let catalog = catalog.with_offers(offers, connecting).with_health(health);
         let before = self.gateway.catalog();
         let same_tools = before.tools().len() == catalog.tools().len()
             && before.tools().iter().zip(catalog.tools()).all(|(a, b)| {
@@ -413,11 +412,7 @@ fn own_binary() -> PathBuf {
     std::env::current_exe().unwrap_or_else(|_| PathBuf::from("moonlark"))
 }
 
-fn read_config(
-    explicit: Option<&Path>,
-    cwd: &Path,
-    more: &More,
-) -> Result<Loaded, Vec<Problem>> {
+fn read_config(explicit: Option<&Path>, cwd: &Path, more: &More) -> Result<Loaded, Vec<Problem>> {
     let mut loaded = config_file::load(explicit, cwd, &|name| std::env::var(name).ok())?;
     loaded.config.mcp_servers.extend(more.servers.clone());
     for (name, spec) in &more.specs {

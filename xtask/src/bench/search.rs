@@ -74,7 +74,8 @@ fn page(sets: &[Set]) -> Result<String> {
         let floor = set.judge(|question| floor.rank(question));
         let sizes = format!("{} | {}", set.documents.len(), set.questions.len());
         writeln!(page, "| {} | {sizes} | {} |", set.name, figures(our, floor))?;
-        (ours.push(our), floors.push(floor));
+        ours.push(our);
+        floors.push(floor);
     }
     let means = figures(Worth::mean(&ours), Worth::mean(&floors));
     writeln!(page, "| **mean of the sets** | | | {means} |\n")?;

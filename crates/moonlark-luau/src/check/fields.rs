@@ -1,4 +1,4 @@
-//! Fields of results: those that a tool declares are all there are.
+//! Fields of results: one that a tool does not declare, but nearly, is misspelt.
 
 use luau_analysis::SemanticModel;
 use luau_analysis::types::{PrimitiveTypeKind, TableState, TableType, TypeId, TypeKind};
@@ -62,19 +62,18 @@ impl<'x, 'a, 'c> Fields<'x, 'a, 'c> {
         if colon {
             return None;
         }
-        let near = nearest(name, known());
+        // A server may answer with more than it declares: what is like nothing
+        // that it does declare may well be there.
+        let near = nearest(name, known())?;
         // What is only looked for may well not be there, unless it is a typo.
-        if self.facts.is_tested(expression)
-            && near.is_none_or(|near| self.facts.reads(near.as_bytes()))
-        {
+        if self.facts.is_tested(expression) && self.facts.reads(near.as_bytes()) {
             return None;
         }
         let used = self.preamble.whose(column(table));
         let whose = used.map_or_else(String::new, |used| {
             format!(" of sdk.{}.{}", used.source.name, used.function.name)
         });
-        let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-        let message = format!("the result{whose} has no field {name} here{near}");
+        let message = format!("the result{whose} has no field {name} here; did you mean {near}?");
         let finding = Finding::new(location, message);
         Some(match used {
             Some(used) => finding.hint(signature(&used)),

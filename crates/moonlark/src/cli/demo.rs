@@ -111,7 +111,9 @@ fn weather(folder: &Path) -> Result<McpServer, std::io::Error> {
 
 /// What an agent would send instead of five calls.
 async fn agent_script(project: &Project, global: &Global) -> Done {
-    print("\nOne agent script, scripts/trip.luau, over the Lua tools, an extension and the upstream server weather:\n");
+    print(
+        "\nOne agent script, scripts/trip.luau, over the Lua tools, an extension and the upstream server weather:\n",
+    );
     TRIP.trim_end().lines().for_each(|line| print(&format!("  {line}")));
     print("");
     let given = Given { script: TRIP, timeout: None };

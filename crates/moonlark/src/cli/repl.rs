@@ -46,9 +46,11 @@ impl Repl {
         let history = state_of(&project.loaded().await.root).join("history");
         let mut session = Session { gateway: project.gateway.clone(), last: None };
         let mut prompt = Prompt::start(project.gateway.clone(), history)?;
+        let keeping = project.keep_learned().await;
         while let Some(entry) = prompt.next().await? {
             session.enter(entry.trim(), global).await;
         }
+        keeping.stop().await;
         project.disconnect().await;
         Ok(())
     }

@@ -47,7 +47,9 @@ impl Run {
             return tell_checked(found, &named, global);
         }
         let given = Given { script: &text, timeout: self.timeout };
+        let keeping = project.keep_learned().await;
         let ran = script::run(&project.gateway, given, global).await;
+        keeping.stop().await;
         project.disconnect().await;
         tell(ran, &named, global)
     }

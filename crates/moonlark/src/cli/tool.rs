@@ -119,8 +119,7 @@ async fn list(global: &Global) -> Done {
         return Ok(());
     }
     let group = |kind: SourceKind, width: usize| {
-        let tools: Vec<_> =
-            catalog.listed().filter(|tool| tool.source.kind == kind).collect();
+        let tools: Vec<_> = catalog.listed().filter(|tool| tool.source.kind == kind).collect();
         let width = tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0).max(width);
         let lines: Vec<String> = tools
             .iter()

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use moonlark_core::tool::Expose;
 use moonlark_upstream::openapi::{Rate, Rule};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use url::Url;
 
 use super::{Hidden, Seconds, Secret};
@@ -79,14 +79,33 @@ pub struct Api {
 }
 
 /// One secret, or one for each scheme of the document.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(untagged)]
-#[schemars(inline)]
 pub enum ApiAuth {
     #[default]
     None,
     Secret(Hidden),
     Schemes(BTreeMap<String, ApiScheme>),
+}
+
+impl JsonSchema for ApiAuth {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ApiAuth".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut scheme = ApiClient::json_schema(generator);
+        scheme.insert("type".into(), json!(["string", "object"]));
+        json_schema!({
+            "type": ["string", "object"],
+            "additionalProperties": scheme,
+            "examples": ["${PETSTORE_KEY}"],
+        })
+    }
 }
 
 impl ApiAuth {
@@ -95,9 +114,8 @@ impl ApiAuth {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-#[schemars(inline)]
 pub enum ApiScheme {
     Secret(Hidden),
     Client(ApiClient),

