@@ -245,9 +245,12 @@ impl Drop for Server {
     }
 }
 
+/// A step of a story, and what it is called.
+pub type Step<'a, W> = (&'a str, fn(&mut W));
+
 /// One story in steps, for a world that is costly to make. One that fails does
 /// not keep the others from being tried.
-pub fn go_through<W>(world: &mut W, steps: &[(&str, fn(&mut W))]) {
+pub fn go_through<W>(world: &mut W, steps: &[Step<'_, W>]) {
     let failed: Vec<&str> = steps
         .iter()
         .filter(|(name, step)| {

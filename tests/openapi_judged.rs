@@ -52,12 +52,15 @@ const DOCUMENTS: [&str; 22] = [
 /// arguments, and why that is so.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[];
 
+/// Operations of one document that are called, unless `MOONLARK_CORPUS=all`.
+const SAMPLE: usize = 30;
 /// Tries to make arguments that the tool's own schema takes.
 const TRIES: u64 = 40;
 
 #[derive(Default)]
 struct Verdict {
     calls: usize,
+    called: Vec<(String, String)>,
     wrong: usize,
     /// By document and operation.
     objections: BTreeMap<(String, String), Vec<String>>,
@@ -69,16 +72,16 @@ struct Verdict {
 impl Verdict {
     fn add(&mut self, other: Verdict) {
         self.calls += other.calls;
+        self.called.extend(other.called);
         self.wrong += other.wrong;
         self.objected += other.objected;
         self.objections.extend(other.objections);
         self.let_through.extend(other.let_through);
     }
 
-    fn object(&mut self, document: &str, tool: &Tool, why: String) {
-        let operation = tool.name.trim_start_matches("api.").to_owned();
+    fn object(&mut self, operation: &(String, String), why: String) {
         self.objected += 1;
-        self.objections.entry((document.to_owned(), operation)).or_default().push(why);
+        self.objections.entry(operation.clone()).or_default().push(why);
     }
 }
 
@@ -110,14 +113,15 @@ fn requests_are_what_the_document_asks_for_and_wrong_arguments_are_never_sent() 
     if !only.is_empty() {
         return;
     }
-    assert!(verdict.calls > 4000 && verdict.wrong > 4000, "{} {}", verdict.calls, verdict.wrong);
+    assert!(verdict.calls > 1000 && verdict.wrong > 1000, "{} {}", verdict.calls, verdict.wrong);
     let share = 1.0 - verdict.objected as f64 / verdict.calls as f64;
     assert!(share >= 0.95, "{share}");
     let known: Vec<(String, String)> =
         EXCEPTIONS.iter().map(|(it, name, _)| ((*it).to_owned(), (*name).to_owned())).collect();
     let found: Vec<(String, String)> = verdict.objections.into_keys().collect();
     let new: Vec<_> = found.iter().filter(|it| !known.contains(it)).collect();
-    let stale: Vec<_> = known.iter().filter(|it| !found.contains(it)).collect();
+    let stale: Vec<_> =
+        known.iter().filter(|it| verdict.called.contains(it) && !found.contains(it)).collect();
     assert!(new.is_empty() && stale.is_empty(), "new: {new:#?}, stale: {stale:#?}");
 }
 
@@ -131,23 +135,29 @@ async fn judge(root: &Path, name: &str) -> Verdict {
     let silence = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     silence.set_nonblocking(true).unwrap();
     let unheard = World::new(&file, &format!("http://{}", silence.local_addr().unwrap()));
-    for (tool, same) in judged.tools.iter().zip(&unheard.tools) {
+    let all = std::env::var_os("MOONLARK_CORPUS").is_some();
+    let step = if all { 1 } else { judged.tools.len().div_ceil(SAMPLE) };
+    for (tool, same) in judged.tools.iter().zip(&unheard.tools).step_by(step) {
         let schema = tool.input.json().clone();
+        let operation = (short.clone(), tool.name.trim_start_matches("api.").to_owned());
+        verdict.called.push(operation.clone());
         let mut last = None;
         for (round, extent) in [Extent::Least, Extent::Most, Extent::Some].into_iter().enumerate() {
             verdict.calls += 1;
             let Some(args) = arguments(tool, &schema, extent, round as u64) else {
-                verdict.object(&short, tool, "no arguments could be made".to_owned());
+                verdict.object(&operation, "no arguments could be made".to_owned());
                 continue;
             };
             let raw = tool.raw.as_ref().unwrap();
             match judged.ask(raw, args.clone()).await {
                 Ok(answer) => {
                     if let Some(why) = objection(&answer) {
-                        verdict.object(&short, tool, format!("{why} for {args}"));
+                        verdict.object(&operation, format!("{why} for {args}"));
                     }
                 }
-                Err(problem) => verdict.object(&short, tool, format!("{} for {args}", problem.message)),
+                Err(problem) => {
+                    verdict.object(&operation, format!("{} for {args}", problem.message))
+                }
             }
             last = Some(args);
         }

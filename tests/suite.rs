@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
 mod agent_scripts_cli;
+mod apis;
 #[cfg(target_os = "linux")]
 mod asking;
 mod bad_input;

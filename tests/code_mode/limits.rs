@@ -88,7 +88,7 @@ fn an_agent_may_ask_for_less_time_and_not_for_more_than_it_may_have() {
 
 #[test]
 fn promises_that_nobody_awaits_do_no_harm() {
-    let (upstream, world) = world("[limits]\ncalls = 20000\nparallel = 8\n");
+    let (upstream, world) = world("[limits]\ncalls = 20000\nparallel = 8\ntimeout = 300\n");
     let script = "for i = 1, 10000 do far.never() end return 'off'";
     assert_eq!(world.value(script), json!("off"));
     upstream.wait_until("nothing is inside", |seen| seen.inside == 0);

@@ -102,8 +102,19 @@ fn scripts_wait(real: &mut Real) {
         local time = sdk.time.convert_time(zone)
         local sum = calculator.calculate({ expression = '6 * 7' })
         local echo = everything_sse.echo({ message = 'here' })
-        return { sum = tostring(sum:await()), echo = echo:await(), time = type(time) }";
-    let value = real.world.value(script);
+        return { sum = sum:await(), echo = echo:await(), time = type(time) }";
+    // A script waits as well, but not for as long as Python takes to start here
+    // sixteen times at once; what it is told then is to try again.
+    let ran = loop {
+        let ran = real.world.run(script);
+        match &ran.0 {
+            Ok(answer) if answer["isError"] == true => {
+                ran.fails("unavailable", &["still connecting", "nothing was called"]);
+            }
+            _ => break ran,
+        }
+    };
+    let value = ran.value();
     assert_eq!(value["echo"], "Echo: here", "{value}");
     assert!(value["sum"].to_string().contains("42"), "{value}");
 }
@@ -197,7 +208,7 @@ fn cases(data: &Path) -> Value {
         for i = 1, 5 do sums[i] = calculator.calculate({ expression = i .. " * " .. i }) end
         local total = 0
         for _, promise in sums do
-            total += tonumber(tostring(promise:await()):match("%d+"))
+            total += tonumber(json.encode(promise:await()):match("%d+"))
         end
         result({ total = total })
     "#;
@@ -300,15 +311,16 @@ fn many_are_asked_at_once(real: &mut Real) {
             d = git.git_status({{ repo_path = {repo:?} }}),
             e = duck.execute_query({{ sql = 'SELECT 1 AS one' }}),
             f = memory.read_graph(),
-            g = sqlite.list_tables(),
-            h = postgres.query({{ sql = 'SELECT 1 AS one' }}),
         }})
         local count = 0
         for _ in all do count += 1 end
+        -- These have the names of modules, so that only the sdk has them.
+        sdk.sqlite.list_tables()
+        sdk.postgres.query({{ sql = 'SELECT 1 AS one' }})
         return {{ count = count, a = all.a, b = all.b, c = all.c }}"
     );
     assert_eq!(
         real.world.value(&script),
-        json!({"count": 8, "a": "Echo: a", "b": "Echo: b", "c": "Echo: c"})
+        json!({"count": 6, "a": "Echo: a", "b": "Echo: b", "c": "Echo: c"})
     );
 }

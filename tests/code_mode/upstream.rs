@@ -222,7 +222,9 @@ async fn take(State(site): State<Arc<Site>>, body: Bytes) -> Response {
         }
         "tools/call" => return call(&site, &message).await,
         "notifications/cancelled" => {
-            site.change(|seen| drop(seen.cancelled.insert(params["requestId"].to_string())));
+            site.change(|seen| {
+                seen.cancelled.insert(params["requestId"].to_string());
+            });
             return StatusCode::ACCEPTED.into_response();
         }
         _ if message.get("id").is_none() => return StatusCode::ACCEPTED.into_response(),

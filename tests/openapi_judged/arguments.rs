@@ -129,6 +129,8 @@ impl<'a> Arguments<'a> {
             }
         }
         let least = schema.get("minProperties").and_then(Value::as_u64).unwrap_or(0) as usize;
+        // An empty table has no form in a path.
+        let least = if depth == 1 { least.max(1) } else { least };
         for (name, inner) in properties.into_iter().flatten() {
             if made.len() < least && !made.contains_key(name) {
                 made.extend(self.value(inner, depth + 1).map(|value| (name.clone(), value)));

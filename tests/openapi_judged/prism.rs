@@ -45,19 +45,20 @@ impl Drop for Prism {
 /// What Prism has against a request, by its answer to it. That it does not know
 /// what to answer is not the request's fault.
 pub fn objection(answer: &Value) -> Option<String> {
-    const OF_THE_ANSWER: [&str; 6] = [
+    const OF_THE_ANSWER: [&str; 7] = [
         "NO_RESPONSE_RESPONSE_DEFINED",
         "NOT_FOUND",
         "NOT_ACCEPTABLE",
+        "NO_COMPLEX_OBJECT_TEXT",
         "SCHEMA_TOO_COMPLEX",
         "VIOLATIONS",
         "UNKNOWN",
     ];
     let said = answer["headers"]["sl-violations"].as_str().unwrap_or("[]");
     // Very many are cut short, and are no JSON any more.
-    let violations: Value = serde_json::from_str(said).unwrap_or_else(|_| {
-        serde_json::json!([{"location": ["request"], "severity": "Error", "message": said}])
-    });
+    let violations: Value = serde_json::from_str(said).unwrap_or_else(
+        |_| serde_json::json!([{"location": ["request"], "severity": "Error", "message": said}]),
+    );
     let ours = violations
         .as_array()
         .into_iter()
@@ -67,5 +68,5 @@ pub fn objection(answer: &Value) -> Option<String> {
         return Some(format!("{} {}", it["location"], it["message"]));
     }
     let kind = answer["body"]["type"].as_str()?.split_once("prism/errors#")?.1;
-    (!OF_THE_ANSWER.contains(&kind)).then(|| format!("{kind} {}", answer["body"]["detail"]))
+    (!OF_THE_ANSWER.contains(&kind)).then(|| format!("{kind} {}", answer["body"]["validation"]))
 }

@@ -239,6 +239,11 @@ impl Call {
         }))
     }
 
+    /// The agent's script that this call is, or is below.
+    pub fn run(&self) -> Option<&Arc<Run>> {
+        self.0.run.as_ref().map(|part| &part.run)
+    }
+
     /// The run that this call was made by, if the script itself made it.
     pub(crate) fn made_by_run(&self) -> Option<&Arc<Run>> {
         self.0.run.as_ref().filter(|part| part.step.is_none()).map(|part| &part.run)
@@ -431,7 +436,9 @@ impl Call {
 
     fn report(&self, done: f64, total: Option<f64>, message: Option<String>) {
         let Some(events) = &self.0.root.events else { return };
-        if self.0.root.progress.lock().lets_through(done, total) {
+        // Sent while it is held: of two that are let through, the lesser is first.
+        let mut throttle = self.0.root.progress.lock();
+        if throttle.lets_through(done, total) {
             events(Event::Progress { done, total, message });
         }
     }

@@ -22,6 +22,8 @@ pub struct Catalog {
     heirs: Vec<String>,
     /// What agents are shown, under the names they see.
     shown: Vec<(String, Arc<Tool>)>,
+    /// Built-ins with nothing behind them.
+    idle: Vec<String>,
     /// Whether agents have a use for scripts.
     code_mode: bool,
     /// Made when it is first asked for.
@@ -41,6 +43,7 @@ pub struct Connecting {
     /// What its tools are called with, such as `docs__`; any name may be its if
     /// that is empty.
     pub prefix: String,
+    pub expose: Expose,
 }
 
 impl Connecting {
@@ -82,24 +85,27 @@ impl Catalog {
         for (name, heir) in inherited {
             catalog.by_name.entry(name).or_insert(heir);
         }
-        catalog.show(replaceable);
+        catalog.idle = replaceable.iter().map(|name| (*name).to_owned()).collect();
+        catalog.show();
         catalog
     }
 
     /// Decide what agents are shown, under which names. Where there are scripts,
     /// a built-in with nothing behind it is not worth their context.
-    fn show(&mut self, replaceable: &[&str]) {
+    fn show(&mut self) {
         let auto = if self.is_short() { Expose::Direct } else { Expose::Code };
         let resolved = |tool: &Tool| if tool.expose == Expose::Auto { auto } else { tool.expose };
-        self.code_mode =
-            self.tools.iter().any(|it| matches!(resolved(it), Expose::Code | Expose::Both));
+        let connecting = self.connecting.iter().map(|it| it.expose);
+        self.code_mode = (self.tools.iter().map(|it| resolved(it)).chain(connecting))
+            .any(|expose| matches!(expose, Expose::Code | Expose::Both));
+        self.shown.clear();
         let mut taken = HashSet::new();
         for tool in &self.tools {
             if !matches!(resolved(tool), Expose::Direct | Expose::Both) {
                 continue;
             }
             let idle =
-                || tool.source.kind == SourceKind::Builtin && replaceable.contains(&&*tool.name);
+                || tool.source.kind == SourceKind::Builtin && self.idle.contains(&tool.name);
             let name = match &tool.shown {
                 Shown::ByName if self.code_mode && idle() => continue,
                 Shown::ByName => tool.name.clone(),
@@ -150,6 +156,10 @@ impl Catalog {
     #[must_use]
     pub fn with_offers(mut self, offers: Vec<Arc<Offers>>, connecting: Vec<Connecting>) -> Self {
         (self.offers, self.connecting) = (offers, connecting);
+        // Most clients ask once, at the beginning, which tools there are.
+        if self.connecting.iter().any(|it| matches!(it.expose, Expose::Code | Expose::Both)) {
+            self.show();
+        }
         self
     }
 

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::limits::Limits;
 use crate::problem::{Problem, Result};
+use crate::value::Value;
 
 pub struct Run {
     started: Instant,
@@ -31,7 +32,13 @@ struct State {
     ended: usize,
     /// The script says itself how far it is.
     own: bool,
+    /// Answers that were several texts.
+    several: Vec<Value>,
 }
+
+/// Answers of several texts that are remembered, and the bytes of one.
+const SEVERAL: usize = 100;
+const LONGEST: usize = 64 * 1024;
 
 /// A call that the script made.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,6 +69,22 @@ impl Run {
     /// What was logged, a line each.
     pub fn said(&self) -> Vec<String> {
         self.state.lock().said.clone()
+    }
+
+    /// A call was answered with several texts, which the script sees as a list
+    /// like any other. Returned as it is, it is to be several texts again.
+    pub fn gave_several(&self, list: &Value) {
+        let Value::Array(items) = list else { return };
+        let bytes: usize = items.iter().filter_map(Value::as_str).map(str::len).sum();
+        let mut state = self.state.lock();
+        if bytes <= LONGEST && state.several.len() < SEVERAL {
+            state.several.push(list.clone());
+        }
+    }
+
+    /// Whether a call was answered with these texts.
+    pub fn was_several(&self, list: &Value) -> bool {
+        self.state.lock().several.contains(list)
     }
 
     pub fn elapsed(&self) -> Duration {

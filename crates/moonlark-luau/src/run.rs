@@ -35,7 +35,7 @@ pub(crate) const SCRIPT: &str = "script";
 /// Longest script that is compiled in passing, on the thread of the caller.
 const SHORT: usize = 16 * 1024;
 /// More than the script has: to say how it ended.
-const GRACE: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_secs(5);
 
 const DESCRIPTION: &str = "Run a Luau script. sdk.source.fn({…}) calls a function and returns its value. \
      source.fn({…}), without sdk, starts it and returns a promise: p:await(), await_all{…}, \

@@ -11,7 +11,7 @@ use moonlark_core::limits::Limits;
 use moonlark_core::offers::Health;
 use moonlark_core::secret::{Secret, Secrets};
 use moonlark_core::tool::Scope;
-use moonlark_core::{Place, Problem, Result, Tool, Value};
+use moonlark_core::{Code, Place, Problem, Result, Tool, Value};
 use moonlark_upstream::mcp::SecretText;
 use moonlark_upstream::openapi::{
     self, ApiSettings, ClientCredentials, Credential, Credentials, Spec,
@@ -94,7 +94,8 @@ impl Apis {
             offered.tools.extend(state.tools.iter().cloned());
             if !state.tried {
                 let prefix = running.config.prefix.clone().unwrap_or_else(|| format!("{name}__"));
-                offered.connecting.push(Connecting { source: name.clone(), prefix });
+                let (source, expose) = (name.clone(), running.config.expose);
+                offered.connecting.push(Connecting { source, prefix, expose });
             }
             offered.problems.extend(state.problem.clone());
             offered.problems.extend(state.flaws.iter().cloned());
@@ -212,6 +213,21 @@ fn start(
         again,
         _reading: AbortOnDropHandle::new(reading),
     }
+}
+
+/// The tools of one document that belongs to no project, and what of it cannot
+/// be used.
+pub(crate) async fn look(
+    name: &str,
+    spec: &str,
+    root: &Path,
+) -> Result<(Vec<Arc<Tool>>, Vec<Problem>)> {
+    let config = Api { spec: spec.to_owned(), ..Api::default() };
+    let settings = settings(name, &config, Limits::default(), BTreeMap::new())?;
+    let state = read(&settings, &self::spec(&config, root)?).await?;
+    // Where it is matters only to those who call it.
+    let flaws = state.flaws.into_iter().filter(|it| it.code != Code::BadConfig);
+    Ok((state.tools, flaws.collect()))
 }
 
 async fn read(settings: &ApiSettings, spec: &Spec) -> Result<State> {

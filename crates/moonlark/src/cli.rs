@@ -10,6 +10,7 @@ mod config;
 mod demo;
 mod docs;
 mod doctor;
+mod generate;
 mod import;
 mod install;
 mod login;
@@ -94,6 +95,8 @@ enum Command {
     Docs(docs::Docs),
     /// Write type definitions and settings for editors.
     Types(types::Types),
+    /// Write type definitions of APIs from their OpenAPI documents.
+    Generate(generate::Generate),
     /// Load scripts and configuration without running a tool.
     Check(check::Check),
     /// Look at the configuration.
@@ -189,6 +192,7 @@ async fn run(cli: Cli) -> Done {
         Command::Test(test) => test.run(&global).await,
         Command::Docs(docs) => docs.run(&global).await,
         Command::Types(types) => types.run(&global),
+        Command::Generate(generate) => generate.run(&global).await,
         Command::Check(check) => check.run(&global).await,
         Command::Config(config) => config.run(&global),
         Command::Login(login) => login.run(&global).await,

@@ -280,7 +280,9 @@ impl Project {
         problems.extend(upstreams.problems.into_iter().chain(apis.problems));
         let connecting = [upstreams.connecting, apis.connecting].concat();
         let health = [upstreams.health, apis.health].concat();
-        let catalog = Catalog::new(self.modules.clone(), tools, &builtin::REPLACEABLE, problems);
+        let catalog = Catalog::new(self.modules.clone(), tools, &builtin::REPLACEABLE, problems)
+            .with_offers(Vec::new(), connecting.clone());
+        // What we offer ourselves depends on what is connecting.
         let mut offers = upstreams.offers;
         offers.extend(moonlark_discovery::offers(&catalog));
         let catalog = catalog.with_offers(offers, connecting).with_health(health);
@@ -417,6 +419,10 @@ fn read_config(explicit: Option<&Path>, cwd: &Path, more: &More) -> Result<Loade
     loaded.config.mcp_servers.extend(more.servers.clone());
     for (name, spec) in &more.specs {
         let api = Api { spec: spec.clone(), ..Api::default() };
+        if let Some((_, fault)) = api.faults(name).into_iter().next() {
+            let message = format!("the API {}: {fault}", moonlark_core::value::shorten(name));
+            return Err(vec![Problem::bad_config(message)]);
+        }
         loaded.config.apis.insert(name.clone(), api);
     }
     for (name, variable) in &more.logins {

@@ -60,7 +60,11 @@ fn a_finding_becomes_a_problem_with_place_and_signature() {
 
 #[test]
 fn a_source_that_is_still_connecting_may_have_anything() {
-    let connecting = Connecting { source: "my-mail".to_owned(), prefix: "my-mail__".to_owned() };
+    let connecting = Connecting {
+        source: "my-mail".to_owned(),
+        prefix: "my-mail__".to_owned(),
+        expose: moonlark_core::tool::Expose::Code,
+    };
     let catalog = files().with_offers(Vec::new(), vec![connecting]);
     let script =
         "my_mail.send({ to = 'a' }):await()\nreturn sdk.my_mail.send({}), sdk.mail.send({})";

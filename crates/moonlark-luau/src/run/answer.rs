@@ -103,7 +103,9 @@ fn blocks_of(value: &Value, call: &Call) -> Result<Option<Vec<Value>>> {
         }
         blocks.push(block);
     }
-    Ok((!only_texts).then_some(blocks))
+    // Texts are a value, unless a tool gave just these.
+    let given = || only_texts && call.run().is_some_and(|run| run.was_several(value));
+    Ok((!only_texts || given()).then_some(blocks))
 }
 
 /// An object that may be a result in the words of MCP, with the bytes of its

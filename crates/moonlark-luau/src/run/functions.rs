@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use mlua::{Function, IntoLuaMulti, Lua, MultiValue, Table, Value as Lv};
-use moonlark_core::artifacts::Wanted;
+use moonlark_core::artifacts::{Held, Wanted};
 use moonlark_core::{Call, Module, Problem, Result, Value};
 
 use crate::host::Shared;
-use crate::run::values::Form;
+use crate::run::values::{self, Form};
 use crate::sdk::{number, text};
 
 pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::Result<()> {
@@ -139,5 +139,10 @@ fn artifact(call: &Call, handle: &Lv, options: &Value) -> Result<Value> {
     let path = options.get("path").and_then(Value::as_str).map(str::to_owned);
     let wanted = Wanted { path, from: count("from")?, count: count("count")? };
     let stored = call.gateway().artifacts().find(&handle)?;
+    if let Held::Bytes { mime, .. } = &stored.held
+        && wanted == Wanted::default()
+    {
+        return Ok(values::by_handle(&handle, mime, stored.size));
+    }
     stored.read(&wanted).map(|value| value.into_owned())
 }

@@ -33,7 +33,13 @@ pub(crate) fn of(answer: Answer, form: Form, call: &Call, tool: &str) -> Result<
         }
     }
     let one_text = content.structured.is_none() && content.blocks.len() == 1;
+    let several = content.structured.is_none() && content.blocks.len() > 1;
     match Answer::Content(content).into_plain() {
+        Value::Array(items) if several && items.iter().all(|it| it.as_str().is_some()) => {
+            let list = Value::Array(items);
+            call.run().inspect(|run| run.gave_several(&list));
+            Ok(list)
+        }
         Value::Str(text) if one_text && form == Form::Parsed => Ok(parsed(text)),
         value => Ok(value),
     }
@@ -78,6 +84,34 @@ fn put_aside(block: &mut Value, call: &Call, tool: &str) -> Result<()> {
     fields.insert("size".to_owned(), Value::Int(size as i64));
     fields.insert("handle".to_owned(), Value::from(handle.as_str()));
     Ok(())
+}
+
+/// The block that bytes among the artifacts were, as far as that is known: it
+/// can be returned like the first one.
+pub(super) fn by_handle(handle: &str, mime: &str, size: usize) -> Value {
+    let handle = handle.strip_prefix("artifact://").unwrap_or(handle);
+    let parts = [
+        ("mimeType", Value::from(mime)),
+        ("size", Value::Int(size as i64)),
+        ("handle", Value::from(handle)),
+    ];
+    match mime.split('/').next() {
+        Some(kind @ ("image" | "audio")) => {
+            let [mime, size, handle] = parts;
+            Value::object([("type", kind.into()), mime, size, handle])
+        }
+        _ => {
+            let [mime, size, handle] = parts;
+            let uri = (
+                "uri",
+                Value::from(format!("artifact://{}", handle.1.as_str().unwrap_or_default())),
+            );
+            Value::object([
+                ("type", "resource".into()),
+                ("resource", Value::object([uri, mime, size, handle])),
+            ])
+        }
+    }
 }
 
 /// A block with its bytes in the place of the handle; none if it has no handle.

@@ -99,6 +99,7 @@ impl Upstream {
         (unknown && !resting).then(|| Connecting {
             source: settings.name().to_owned(),
             prefix: settings.tool_prefix(),
+            expose: settings.expose,
         })
     }
 

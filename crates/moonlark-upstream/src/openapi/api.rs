@@ -67,6 +67,12 @@ pub fn tools(settings: ApiSettings, document: Arc<Document>) -> Result<(Vec<Tool
     };
     operations.retain(wanted);
     name_apart(&mut operations);
+    for Operation { plan, .. } in &mut operations {
+        let (own, credentials) = (plan.security.as_ref(), &settings.credentials);
+        // What we add ourselves is nobody's to give.
+        plan.params
+            .retain(|it| !security::covers(&document, own, credentials, it.place.word(), &it.name));
+    }
     let at = |problem: Problem| problem.at(Place::file(settings.file.clone()));
     let problems = skipped.into_iter().map(|it| {
         at(Problem::bad_script(format!("{} is left out: {}", it.operation, shorten(&it.why))))

@@ -24,6 +24,8 @@ pub(crate) struct Plan {
     pub(crate) schema: At,
     /// How the parts of a form are encoded, where the document says so.
     pub(crate) encoding: Option<Json>,
+    /// The parts that are files, or lists of them.
+    pub(crate) files: Vec<String>,
 }
 
 /// What the operation takes as its body.
@@ -53,7 +55,36 @@ pub(crate) fn read(document: &Document, operation: Node<'_>) -> Result<Option<Pl
             |json| At::of(Node { json, ..node }),
         ),
         encoding: node.json.get("encoding").filter(|it| it.is_object()).cloned(),
+        files: match (kind, schema) {
+            (Kind::Multipart, Some(json)) => files(document, Node { json, ..node }),
+            _ => Vec::new(),
+        },
     }))
+}
+
+/// The fields of a schema that hold bytes.
+pub(crate) fn files(document: &Document, schema: Node<'_>) -> Vec<String> {
+    let Ok(schema) = document.resolve(schema) else { return Vec::new() };
+    let is_file = |json: &Json| {
+        let field = document.resolve(Node { json, ..schema });
+        field.is_ok_and(|field| match field.json.get("items") {
+            Some(json) => {
+                document.resolve(Node { json, ..field }).is_ok_and(|it| is_bytes(it.json))
+            }
+            None => is_bytes(field.json),
+        })
+    };
+    let fields = schema.json.get("properties").and_then(Json::as_object).into_iter().flatten();
+    fields.filter(|(_, json)| is_file(json)).map(|(name, _)| name.clone()).collect()
+}
+
+/// As 3.0, 3.1 and 2.0 say it.
+fn is_bytes(schema: &Json) -> bool {
+    let said = |key: &str| schema.get(key).and_then(Json::as_str).unwrap_or_default();
+    let media = said("contentMediaType");
+    said("format") == "binary"
+        || said("type") == "file"
+        || (said("contentEncoding").is_empty() && !media.is_empty() && kind(media) == Kind::Binary)
 }
 
 fn text(json: &Json, key: &str) -> String {

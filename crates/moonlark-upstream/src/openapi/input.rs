@@ -26,8 +26,10 @@ pub(crate) enum Given {
 /// Decide how callers give the body of an operation.
 pub(crate) fn given(document: &Document, plan: &Plan) -> Given {
     let Some(body) = &plan.body else { return Given::Whole };
-    let mut fields = Vec::new();
-    let known = collect(document, body.schema.node(), 0, &mut fields).is_some();
+    let (mut fields, mut must) = (Vec::new(), Vec::new());
+    let known = collect(document, body.schema.node(), 0, &mut fields, &mut must).is_some();
+    // What is required without being described can only be given in a whole.
+    let known = known && must.iter().all(|name| fields.iter().any(|it| it.name == *name));
     fields.retain(|it: &Field<'_>| !is_marked(document, it.node, "readOnly"));
     let clash = |field: &Field<'_>| {
         field.name == "body" || plan.params.iter().any(|param| param.arg == field.name)
@@ -44,12 +46,14 @@ struct Field<'a> {
     required: bool,
 }
 
-/// The fields of an object schema; none if there could be others.
+/// The fields of an object schema, and the names of those that must be there;
+/// none if there could be others.
 fn collect<'a>(
     document: &'a Document,
     node: Node<'a>,
     depth: usize,
     found: &mut Vec<Field<'a>>,
+    must: &mut Vec<&'a str>,
 ) -> Option<()> {
     let node = document.resolve(node).ok()?;
     let fields = node.json.as_object()?;
@@ -66,8 +70,9 @@ fn collect<'a>(
     }
     let required = fields.get("required").and_then(Json::as_array);
     let is_required = |name: &str| required.is_some_and(|it| it.iter().any(|it| it == name));
+    must.extend(required.into_iter().flatten().filter_map(Json::as_str));
     for json in fields.get("allOf").and_then(Json::as_array).into_iter().flatten() {
-        collect(document, Node { json, ..node }, depth + 1, found)?;
+        collect(document, Node { json, ..node }, depth + 1, found, must)?;
     }
     for (name, json) in fields.get("properties").and_then(Json::as_object).into_iter().flatten() {
         let field = Field { name, node: Node { json, ..node }, required: is_required(name) };
@@ -102,12 +107,19 @@ pub(crate) fn schema(
     }
     if let Some(body) = &plan.body {
         let mut fields = Vec::new();
-        collect(document, body.schema.node(), 0, &mut fields);
+        collect(document, body.schema.node(), 0, &mut fields, &mut Vec::new());
         match given {
             Given::Fields(names) => {
                 let named = |it: &&Field<'_>| names.iter().any(|name| name == it.name);
                 for field in fields.iter().filter(named).filter(|it| !is_frozen(it.name)) {
-                    properties.insert(field.name.to_owned(), converter.convert(field.node));
+                    let mut schema = converter.convert(field.node);
+                    if body.files.iter().any(|it| it == field.name) {
+                        let many = document
+                            .resolve(field.node)
+                            .is_ok_and(|it| it.json.get("items").is_some());
+                        schema = file(many, schema);
+                    }
+                    properties.insert(field.name.to_owned(), schema);
                     match (field.required, body.required) {
                         (true, true) => required.push(json!(field.name)),
                         (true, false) => together.push(json!(field.name)),
@@ -116,7 +128,19 @@ pub(crate) fn schema(
                 }
             }
             Given::Whole if !is_frozen("body") => {
-                let schema = converter.convert(body.schema.node());
+                let mut schema = converter.convert(match body.files.is_empty() {
+                    true => body.schema.node(),
+                    // What has to be changed must not be behind a reference.
+                    false => document.resolve(body.schema.node()).unwrap_or(body.schema.node()),
+                });
+                for name in &body.files {
+                    if let Some(field) =
+                        schema.pointer_mut("/properties").and_then(|it| it.get_mut(name))
+                    {
+                        let many = field["items"].is_object();
+                        *field = file(many, field.take());
+                    }
+                }
                 properties.insert("body".to_owned(), described(schema, &body.description));
                 if body.required {
                     required.push(json!("body"));
@@ -159,6 +183,28 @@ fn finish(
     schema
 }
 
+/// A file: its bytes, or those with a name and a type.
+fn file(many: bool, schema: Json) -> Json {
+    let description = schema.get("description").cloned();
+    let bytes = json!({"type": "string", "format": "binary"});
+    let named = json!({
+        "type": "object",
+        "properties": {
+            "content": bytes,
+            "filename": {"type": "string"},
+            "type": {"type": "string", "description": "The media type."},
+        },
+        "required": ["content"],
+        "additionalProperties": false,
+    });
+    let one = json!({"anyOf": [bytes, named]});
+    let mut file = if many { json!({"type": "array", "items": one}) } else { one };
+    if let Some(description) = description {
+        file["description"] = description;
+    }
+    file
+}
+
 /// A schema with the words of whatever has it.
 fn described(schema: Json, description: &str) -> Json {
     match schema {
@@ -170,8 +216,9 @@ fn described(schema: Json, description: &str) -> Json {
     }
 }
 
-/// The body among the arguments, if there is one.
-pub(crate) fn body_of(args: &mut Object, given: &Given) -> Option<Value> {
+/// The body among the arguments, if there is one. One that must be there is
+/// there also when nothing is in it.
+pub(crate) fn body_of(args: &mut Object, given: &Given, required: bool) -> Option<Value> {
     match given {
         Given::Whole => args.shift_remove("body"),
         Given::Fields(names) => {
@@ -181,7 +228,7 @@ pub(crate) fn body_of(args: &mut Object, given: &Given) -> Option<Value> {
                     body.insert(name.clone(), value);
                 }
             }
-            (!body.is_empty()).then_some(Value::Object(body))
+            (required || !body.is_empty()).then_some(Value::Object(body))
         }
     }
 }

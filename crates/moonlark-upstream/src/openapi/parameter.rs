@@ -18,7 +18,7 @@ pub(crate) enum In {
 }
 
 impl In {
-    fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             In::Path => "path",
             In::Query => "query",

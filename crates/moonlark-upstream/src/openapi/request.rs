@@ -33,7 +33,8 @@ pub(crate) fn build(
     given: &Given,
     mut args: Object,
 ) -> Result<Request> {
-    let body = input::body_of(&mut args, given);
+    let required = plan.body.as_ref().is_some_and(|body| body.required);
+    let body = input::body_of(&mut args, given, required);
     let value = |param: &Param| args.get(&param.arg).filter(|it| **it != Value::Null);
     let mut url = address(base, path, plan, &args)?;
 
@@ -181,13 +182,14 @@ fn multipart(fields: &Object, plan: &Body) -> Result<(String, Bytes)> {
         let own = plan.encoding.as_ref().and_then(|it| it.get(name));
         let media = own.and_then(|it| it.get("contentType")).and_then(Json::as_str);
         let media = media.and_then(|it| it.split(',').next()).map(|it| it.trim().to_owned());
+        let is_file = plan.files.contains(name);
         match value {
             Value::Array(items) => {
                 for item in items.iter().filter(|it| **it != Value::Null) {
-                    parts.push((name.clone(), part(item, media.clone())?));
+                    parts.push((name.clone(), part(item, media.clone(), is_file)?));
                 }
             }
-            value => parts.push((name.clone(), part(value, media)?)),
+            value => parts.push((name.clone(), part(value, media, is_file)?)),
         }
     }
     let boundary = boundary()?;
@@ -217,10 +219,15 @@ struct Part {
 }
 
 /// A value of a form: text and numbers as they are, tables as JSON, and a file
-/// as `{ content, filename?, type? }`.
-fn part(value: &Value, media: Option<String>) -> Result<Part> {
+/// as `{ content, filename?, type? }`, or as its content alone.
+fn part(value: &Value, media: Option<String>, expects_file: bool) -> Result<Part> {
     let json = || Some("application/json".to_owned());
     Ok(match value {
+        Value::Str(text) if expects_file => Part {
+            file: Some("file".to_owned()),
+            media: media.or_else(|| Some("application/octet-stream".to_owned())),
+            bytes: text.clone().into_bytes(),
+        },
         Value::Str(text) => Part { file: None, media, bytes: text.clone().into_bytes() },
         Value::Bytes(bytes) => Part {
             file: Some("file".to_owned()),

@@ -50,28 +50,50 @@ pub(crate) async fn proofs(
     credentials: &Credentials,
     tokens: &Tokens,
 ) -> Result<Vec<Proof>> {
-    let root = document.root();
-    let wanted = own.or_else(|| root.json.get("security")).and_then(Json::as_array);
-    let Some(wanted) = wanted else {
+    let Some(names) = chosen(document, own, credentials) else {
         // Nothing is said about it: a secret that was given is for something.
         return Ok(match &credentials.any {
             Some(secret) => vec![anything(document, secret)],
             None => Vec::new(),
         });
     };
-    for requirement in wanted.iter().filter_map(Json::as_object) {
-        let names: Vec<&String> = requirement.keys().collect();
-        let have =
-            |name: &&&String| credentials.any.is_some() || credentials.schemes.contains_key(**name);
-        if !names.is_empty() && names.iter().filter(have).count() == names.len() {
-            let mut proofs = Vec::new();
-            for name in names {
-                proofs.push(proof(document, name, credentials, tokens).await?);
-            }
-            return Ok(proofs);
-        }
+    let mut proofs = Vec::new();
+    for name in names {
+        proofs.push(proof(document, name, credentials, tokens).await?);
     }
-    Ok(Vec::new())
+    Ok(proofs)
+}
+
+/// The schemes that will be used: the first of the requirements that we can
+/// meet as a whole. None if the document says nothing about it.
+fn chosen<'a>(
+    document: &'a Document,
+    own: Option<&'a Json>,
+    credentials: &Credentials,
+) -> Option<Vec<&'a String>> {
+    let wanted = own.or_else(|| document.root().json.get("security"))?.as_array()?;
+    let have = |name: &String| credentials.any.is_some() || credentials.schemes.contains_key(name);
+    let met = wanted
+        .iter()
+        .filter_map(Json::as_object)
+        .find(|requirement| !requirement.is_empty() && requirement.keys().all(have));
+    Some(met.map(|requirement| requirement.keys().collect()).unwrap_or_default())
+}
+
+/// Whether a parameter is where one of our secrets goes. Some documents list
+/// their keys among the parameters too.
+pub(crate) fn covers(
+    document: &Document,
+    own: Option<&Json>,
+    credentials: &Credentials,
+    place: &str,
+    name: &str,
+) -> bool {
+    let names = chosen(document, own, credentials).unwrap_or_default();
+    names.into_iter().filter_map(|it| scheme(document, it)).any(|scheme| {
+        let is = |key: &str, text: &str| scheme.get(key).and_then(Json::as_str) == Some(text);
+        is("type", "apiKey") && is("in", place) && is("name", name)
+    })
 }
 
 /// The scheme called `name`, as OpenAPI 3 puts it.

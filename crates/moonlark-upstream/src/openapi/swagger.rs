@@ -66,6 +66,7 @@ fn whole_body(document: &Document, operation: Node<'_>, node: Node<'_>) -> body:
             |json| At::of(Node { json, ..node }),
         ),
         encoding: None,
+        files: Vec::new(),
     }
 }
 
@@ -89,15 +90,20 @@ fn form_body(document: &Document, operation: Node<'_>, fields: &[Node<'_>]) -> b
         Kind::Multipart => "multipart/form-data",
         _ => "application/x-www-form-urlencoded",
     };
+    let schema = At {
+        json: json!({"type": "object", "properties": properties, "required": required}),
+        file: fields.first().map_or("", |node| node.file).to_owned(),
+    };
     body::Plan {
         kind,
         media: media.to_owned(),
         required: !required.is_empty(),
         description: String::new(),
-        schema: At {
-            json: json!({"type": "object", "properties": properties, "required": required}),
-            file: fields.first().map_or("", |node| node.file).to_owned(),
+        files: match kind {
+            Kind::Multipart => body::files(document, schema.node()),
+            _ => Vec::new(),
         },
+        schema,
         encoding: None,
     }
 }

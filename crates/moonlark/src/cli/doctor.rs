@@ -63,6 +63,7 @@ async fn look(global: &Global) -> Result<Vec<Finding>, Failure> {
     project.connect().await;
     project.settled().await;
     let upstreams = project.upstreams.offered();
+    let apis = project.apis.offered();
     let catalog = project.gateway.catalog();
     project.disconnect().await;
     let tools = super::authored(&catalog).count();
@@ -70,27 +71,31 @@ async fn look(global: &Global) -> Result<Vec<Finding>, Failure> {
         super::authored(&catalog).map(|tool| tool.source.name.as_str()).collect();
     let outcome = match super::require_tools(&project).await {
         Err(Failure::Problems(mut problems)) if !problems.is_empty() => Err(problems.remove(0)),
-        _ if tools == 0 && upstreams.health.is_empty() => {
+        _ if tools == 0 && upstreams.health.is_empty() && apis.health.is_empty() => {
             Err(Problem::bad_script("no script works").hint("mend what is below"))
         }
         _ if tools == 0 => Ok("none of scripts".to_owned()),
         _ => Ok(format!("{} from {}", counted(tools, "tool"), counted(scripts.len(), "script"))),
     };
     findings.push(Finding { what: "tools", outcome });
-    for problem in catalog.problems().iter().filter(|it| !upstreams.problems.contains(it)) {
+    let elsewhere = |it: &&Problem| upstreams.problems.contains(it) || apis.problems.contains(it);
+    for problem in catalog.problems().iter().filter(|it| !elsewhere(it)) {
         findings.push(Finding { what: "script", outcome: Err(problem.clone()) });
     }
-    for health in upstreams.health {
-        let outcome = match health.problem.clone() {
-            Some(problem) => Err(problem),
-            None => Ok(super::sources::line(&health)),
-        };
-        findings.push(Finding { what: "upstream", outcome });
-    }
-    for problem in upstreams.problems {
-        // That it does not connect was said.
-        if !findings.iter().any(|it| it.outcome.as_ref().err() == Some(&problem)) {
-            findings.push(Finding { what: "upstream", outcome: Err(problem) });
+    let upstreams = ("upstream", upstreams.health, upstreams.problems);
+    for (what, health, problems) in [upstreams, ("API", apis.health, apis.problems)] {
+        for health in health {
+            let outcome = match health.problem.clone() {
+                Some(problem) => Err(problem),
+                None => Ok(super::sources::line(&health)),
+            };
+            findings.push(Finding { what, outcome });
+        }
+        for problem in problems {
+            // That it does not connect was said.
+            if !findings.iter().any(|it| it.outcome.as_ref().err() == Some(&problem)) {
+                findings.push(Finding { what, outcome: Err(problem) });
+            }
         }
     }
 

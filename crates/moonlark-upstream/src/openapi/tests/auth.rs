@@ -91,3 +91,21 @@ async fn client_credentials_are_traded_for_a_token_once() {
     assert_eq!(tokens[0].header("authorization"), "Basic bWU6czNjcmV0");
     assert_eq!(tokens[0].text(), "grant_type=client_credentials&scope=read");
 }
+
+#[tokio::test]
+async fn a_key_among_the_parameters_is_not_asked_for_once_we_have_it() {
+    let server = Server::start().await;
+    let schemes = json!({"k": {"type": "apiKey", "in": "query", "name": "key"}});
+    let mut document = document(&server, schemes, json!([{"k": []}]));
+    document["paths"]["/p"]["get"]["parameters"] = json!([
+        {"name": "key", "in": "query", "required": true, "schema": {"type": "string"}},
+        {"name": "q", "in": "query", "schema": {"type": "string"}},
+    ]);
+    let world = World::new(document.clone(), |it| it.credentials.any = Some(secret("s")));
+    world.call("op", json!({"q": "x"})).await.unwrap();
+    assert_eq!(server.last().target, "/p?q=x&key=s");
+    assert!(world.call("op", json!({"q": "x", "key": "mine"})).await.is_err());
+    let world = World::new(document, |_| {});
+    world.call("op", json!({"q": "x", "key": "mine"})).await.unwrap();
+    assert_eq!(server.last().target, "/p?key=mine&q=x");
+}

@@ -159,3 +159,56 @@ async fn swagger_forms_and_bodies_work_alike() {
     let output = world.tools["api.add"].output.as_ref().unwrap();
     assert_eq!(output.json()["$ref"], "#/$defs/Pet");
 }
+
+#[tokio::test]
+async fn a_body_that_must_be_there_is_there_with_nothing_in_it() {
+    let server = Server::start().await;
+    let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+    let world = World::one(&server, "post", "/p", takes("application/json", schema));
+    world.call("op", json!({})).await.unwrap();
+    assert_eq!(
+        (server.last().header("content-type"), server.last().text().as_str()),
+        ("application/json", "{}")
+    );
+}
+
+#[tokio::test]
+async fn what_is_required_without_being_described_can_be_given() {
+    let server = Server::start().await;
+    let schema = json!({"allOf": [
+        {"type": "object", "properties": {"a": {"type": "string"}}},
+        {"required": ["a", "unheard_of"]},
+    ]});
+    let world = World::one(&server, "post", "/p", takes("application/json", schema));
+    assert!(world.call("op", json!({"body": {"a": "x"}})).await.is_err());
+    world.call("op", json!({"body": {"a": "x", "unheard_of": 1}})).await.unwrap();
+    assert_eq!(server.last().text(), r#"{"a":"x","unheard_of":1}"#);
+}
+
+#[tokio::test]
+async fn a_part_that_is_a_file_is_sent_as_one() {
+    let server = Server::start().await;
+    let schema = json!({"type": "object", "properties": {
+        "file": {"type": "string", "format": "binary"},
+        "many": {"type": "array", "items": {"$ref": "#/components/schemas/File"}},
+    }});
+    let mut document = json!({
+        "openapi": "3.0.3",
+        "servers": [{"url": server.url()}],
+        "components": {"schemas": {"File": {"type": "string", "format": "binary"}}},
+        "paths": {"/p": {"post": takes("multipart/form-data", schema)}},
+    });
+    document["paths"]["/p"]["post"]["operationId"] = json!("op");
+    let world = World::new(document, |_| {});
+    let named = json!({"content": "b", "filename": "b.txt", "type": "text/plain"});
+    world.call("op", json!({"file": "a", "many": [named, "c"]})).await.unwrap();
+    let text = server.last().text();
+    for part in [
+        "name=\"file\"; filename=\"file\"\r\nContent-Type: application/octet-stream\r\n\r\na\r\n",
+        "name=\"many\"; filename=\"b.txt\"\r\nContent-Type: text/plain\r\n\r\nb\r\n",
+        "name=\"many\"; filename=\"file\"\r\nContent-Type: application/octet-stream\r\n\r\nc\r\n",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(world.call("op", json!({"file": {"filename": "no content"}})).await.is_err());
+}
