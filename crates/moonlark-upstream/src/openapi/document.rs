@@ -126,7 +126,7 @@ pub fn parse(text: &[u8]) -> Result<Json> {
             };
             serde_saphyr::from_str_with_options(text, options).map_err(|error| match other {
                 Some(Err(json)) => bad(json.to_string()),
-                _ => bad(error.to_string()),
+                _ => bad(first_line(&error.to_string())),
             })?
         }
     };
@@ -134,6 +134,12 @@ pub fn parse(text: &[u8]) -> Result<Json> {
         true => Err(bad(format!("it nests deeper than {MAX_DEPTH} levels"))),
         false => Ok(tree),
     }
+}
+
+/// Without the drawing of the place, which is for terminals.
+fn first_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
 /// Every address of another file that occurs in a `$ref` of `tree`.
@@ -264,6 +270,10 @@ mod tests {
         assert_eq!(parse(b"\xef\xbb\xbf {\"a\": 1}").unwrap(), json!({"a": 1}));
         assert_eq!(parse(b"a: 1\nb: [x, 'y']").unwrap(), json!({"a": 1, "b": ["x", "y"]}));
         assert!(parse(b"{\"a\": ").is_err());
+        assert_eq!(
+            parse(b"a: 1\nb: [").unwrap_err().message,
+            "this cannot be read: line 2 column 4: unclosed bracket '['"
+        );
         assert!(parse(&[b"{\"a\":".repeat(1000), b"1".to_vec()].concat()).is_err());
         let version = |json: Json| Document::new(json, HashMap::new(), None).map(|it| it.swagger);
         assert_eq!(version(json!({"openapi": "3.1.0"})).ok(), Some(false));

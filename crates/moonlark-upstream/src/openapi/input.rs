@@ -7,9 +7,9 @@ use moonlark_core::Value;
 use moonlark_core::value::Object;
 use serde_json::{Map, Value as Json, json};
 
-use super::document::{Document, Node};
+use super::document::{Document, Node, reference};
 use super::operation::Plan;
-use super::schema::{Converter, Way, is_marked};
+use super::schema::{Converter, Way, has_more, is_marked};
 
 /// Fields of a body that may stand beside the parameters.
 const MOST_FIELDS: usize = 400;
@@ -55,7 +55,14 @@ fn collect<'a>(
     found: &mut Vec<Field<'a>>,
     must: &mut Vec<&'a str>,
 ) -> Option<()> {
-    let node = document.resolve(node).ok()?;
+    let mut node = node;
+    if reference(node.json).is_some() {
+        let target = document.resolve(node).ok()?;
+        match has_more(node.json) {
+            true => collect(document, target, depth + 1, found, must)?,
+            false => node = target,
+        }
+    }
     let fields = node.json.as_object()?;
     let open = match fields.get("additionalProperties") {
         None | Some(Json::Bool(false)) => false,
@@ -192,7 +199,7 @@ fn file(many: bool, schema: Json) -> Json {
         "properties": {
             "content": bytes,
             "filename": {"type": "string"},
-            "type": {"type": "string", "description": "The media type."},
+            "type": {"type": "string", "pattern": "^[!-~]+/[!-~ ]+$", "description": "The media type."},
         },
         "required": ["content"],
         "additionalProperties": false,

@@ -69,9 +69,22 @@ impl<'a> Converter<'a> {
             return json!({});
         }
         if fields.contains_key("$ref") {
-            return self.reference(node);
+            return self.referring(node, fields, depth);
         }
         self.left = self.left.saturating_sub(32);
+        let schema = self.keywords(node, fields, depth);
+        if fields.get("nullable") == Some(&Json::Bool(true)) {
+            return nullable(schema);
+        }
+        Json::Object(schema)
+    }
+
+    fn keywords(
+        &mut self,
+        node: Node<'a>,
+        fields: &'a Map<String, Json>,
+        depth: usize,
+    ) -> Map<String, Json> {
         let mut schema = Map::new();
         for (key, json) in fields {
             let inner = Node { json, ..node };
@@ -81,10 +94,30 @@ impl<'a> Converter<'a> {
         }
         limits(fields, &mut schema);
         self.one_way(node, &mut schema);
-        if fields.get("nullable") == Some(&Json::Bool(true)) {
-            return nullable(schema);
+        schema
+    }
+
+    /// A `$ref` with what stands beside it, which counts since 3.1 and was meant
+    /// to before.
+    fn referring(&mut self, node: Node<'a>, fields: &'a Map<String, Json>, depth: usize) -> Json {
+        let mut target = self.reference(node);
+        if let Some(text) = fields.get("description").and_then(Json::as_str) {
+            self.spend(text.len());
+            target["description"] = json!(text.trim());
         }
-        Json::Object(schema)
+        if !has_more(node.json) {
+            return target;
+        }
+        let mut rest = self.keywords(node, fields, depth);
+        rest.remove("description");
+        let both = match rest.is_empty() {
+            true => target,
+            false => json!({"allOf": [target, rest]}),
+        };
+        match fields.get("nullable") == Some(&Json::Bool(true)) {
+            true => json!({"anyOf": [both, {"type": "null"}]}),
+            false => both,
+        }
     }
 
     /// A keyword as JSON Schema has it; none if it has not.
@@ -194,6 +227,23 @@ impl<'a> Converter<'a> {
     fn spend(&mut self, bytes: usize) {
         self.left = self.left.saturating_sub(bytes + 8);
     }
+}
+
+/// Whether a `$ref` has something beside it that values are held to.
+pub(crate) fn has_more(schema: &Json) -> bool {
+    const KEYS: [&str; 9] = [
+        "properties",
+        "required",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "enum",
+        "const",
+        "items",
+        "additionalProperties",
+    ];
+    schema.get("nullable") == Some(&Json::Bool(true))
+        || KEYS.iter().any(|key| schema.get(*key).is_some())
 }
 
 pub(crate) fn is_marked(document: &Document, node: Node<'_>, mark: &str) -> bool {

@@ -89,7 +89,10 @@ pub(crate) fn covers(
     place: &str,
     name: &str,
 ) -> bool {
-    let names = chosen(document, own, credentials).unwrap_or_default();
+    let names = chosen(document, own, credentials).unwrap_or_else(|| {
+        let first = credentials.any.as_ref().and_then(|_| first_scheme(document));
+        first.into_iter().collect()
+    });
     names.into_iter().filter_map(|it| scheme(document, it)).any(|scheme| {
         let is = |key: &str, text: &str| scheme.get(key).and_then(Json::as_str) == Some(text);
         is("type", "apiKey") && is("in", place) && is("name", name)
@@ -134,16 +137,19 @@ async fn proof(
 /// A secret where no operation says what it wants: by the first scheme there
 /// is, or as a bearer token.
 fn anything(document: &Document, secret: &SecretText) -> Proof {
+    match first_scheme(document).and_then(|name| Some((name, scheme(document, name)?))) {
+        Some((name, scheme)) => written(&scheme, name, secret),
+        None => bearer(secret),
+    }
+}
+
+fn first_scheme(document: &Document) -> Option<&String> {
     let root = document.root().json;
     let schemes = match document.swagger {
         true => root.get("securityDefinitions"),
         false => root.get("components").and_then(|it| it.get("securitySchemes")),
     };
-    let first = schemes.and_then(Json::as_object).and_then(|all| all.keys().next());
-    match first.and_then(|name| Some((name, scheme(document, name)?))) {
-        Some((name, scheme)) => written(&scheme, name, secret),
-        None => bearer(secret),
-    }
+    schemes?.as_object()?.keys().next()
 }
 
 fn written(scheme: &Json, name: &str, secret: &SecretText) -> Proof {

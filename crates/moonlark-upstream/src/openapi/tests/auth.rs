@@ -105,6 +105,11 @@ async fn a_key_among_the_parameters_is_not_asked_for_once_we_have_it() {
     world.call("op", json!({"q": "x"})).await.unwrap();
     assert_eq!(server.last().target, "/p?q=x&key=s");
     assert!(world.call("op", json!({"q": "x", "key": "mine"})).await.is_err());
+    let mut silent = document.clone();
+    silent.as_object_mut().unwrap().remove("security");
+    let world = World::new(silent, |it| it.credentials.any = Some(secret("s")));
+    world.call("op", json!({"q": "y"})).await.unwrap();
+    assert_eq!(server.last().target, "/p?q=y&key=s");
     let world = World::new(document, |_| {});
     world.call("op", json!({"q": "x", "key": "mine"})).await.unwrap();
     assert_eq!(server.last().target, "/p?key=mine&q=x");

@@ -212,3 +212,34 @@ async fn a_part_that_is_a_file_is_sent_as_one() {
     }
     assert!(world.call("op", json!({"file": {"filename": "no content"}})).await.is_err());
 }
+
+#[tokio::test]
+async fn what_stands_beside_a_reference_counts() {
+    let server = Server::start().await;
+    let schema = json!({"$ref": "#/components/schemas/Ids", "required": ["ids"]});
+    let document = json!({
+        "openapi": "3.0.3",
+        "servers": [{"url": server.url()}],
+        "components": {"schemas": {"Ids": {"type": "object", "properties": {
+            "ids": {"type": "array", "items": {"type": "integer"}},
+            "next": {"$ref": "#/components/schemas/Ids", "nullable": true, "description": "More."},
+        }}}},
+        "paths": {"/p": {"post": takes("application/json", schema)}},
+    });
+    let world = World::new(document, |_| {});
+    assert!(world.call("post_p", json!({})).await.is_err());
+    assert!(world.call("post_p", json!({"ids": [], "next": {"ids": "x"}})).await.is_err());
+    world.call("post_p", json!({"ids": [1], "next": null})).await.unwrap();
+    assert_eq!(server.last().text(), r#"{"ids":[1],"next":null}"#);
+}
+
+#[tokio::test]
+async fn a_form_by_a_name_that_no_type_has_is_a_form_of_parts() {
+    let server = Server::start().await;
+    let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+    let world = World::one(&server, "post", "/p", takes("application/form-data", schema));
+    world.call("op", json!({"a": "x"})).await.unwrap();
+    let arrived = server.last();
+    assert!(arrived.header("content-type").starts_with("multipart/form-data; boundary="));
+    assert!(arrived.text().contains("name=\"a\"\r\n\r\nx\r\n"));
+}
