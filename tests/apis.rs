@@ -322,6 +322,6 @@ fn is_definition(text: &str) -> bool {
     let mut frontend = Frontend::new(Nothing, config, FrontendOptions::default());
     frontend.register_builtin_globals(DefinitionEnvironment::Globals).unwrap();
     let scope = frontend.global_scope(DefinitionEnvironment::Globals);
-    let loaded = frontend.load_definition_file(scope, text.to_owned(), "@shop", false);
+    let loaded = frontend.load_definition_file(scope, text, "@shop", false);
     loaded.is_ok_and(|loaded| loaded.success)
 }

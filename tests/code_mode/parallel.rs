@@ -178,7 +178,7 @@ fn the_first_that_succeeds_is_enough() {
         return { value = value, key = key }";
     assert_eq!(world.value(script), json!({"value": 2, "key": "good"}));
     // What nobody waits for any more is cancelled with the run.
-    upstream.wait_until("the slow one is given up", |seen| seen.given_up == 1);
+    upstream.wait_until("the slow one is given up", |seen| seen.given_up >= 1);
     let script = "return await_any({ far.odd({ n = 1 }), far.odd({ n = 3 }) })";
     let caught = format!("local ok, err = pcall(function() {script} end) return tostring(err)");
     let said = world.value(&caught);

@@ -171,7 +171,7 @@ impl<'a> Arguments<'a> {
         let high = number("maximum").or(number("exclusiveMaximum").map(|it| it - step));
         let start = low.unwrap_or_else(|| high.unwrap_or(100.0).min(1.0));
         let end = high.unwrap_or(start + 50.0 * step);
-        let steps = ((end - start) / step).max(0.0).min(50.0) as usize;
+        let steps = ((end - start) / step).clamp(0.0, 50.0) as usize;
         let made = ((start / step).ceil() + self.below(steps + 1) as f64) * step;
         match whole || made.fract() == 0.0 {
             true => Some(json!(made as i64)),

@@ -33,12 +33,6 @@ impl Prism {
         let url = format!("http://{}", line.split("http://").nth(1).unwrap().trim());
         Prism { child, url, _log: log }
     }
-
-    /// It has a moment to end, as it does when a request is too much for it.
-    pub fn is_dead(&mut self) -> bool {
-        let port = self.url.trim_start_matches("http://");
-        std::net::TcpStream::connect(port).is_err() || self.child.try_wait().unwrap().is_some()
-    }
 }
 
 impl Drop for Prism {

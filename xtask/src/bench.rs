@@ -13,6 +13,7 @@ pub mod floor_axum;
 pub mod floor_rmcp;
 mod http;
 mod machine;
+mod openapi;
 mod plain_bm25;
 mod process;
 mod report;
@@ -61,6 +62,11 @@ pub enum Bench {
     },
     /// Agent scripts: by `execute`, beside a client that makes the same calls itself.
     Run {
+        #[command(flatten)]
+        options: Options,
+    },
+    /// APIs: reading their documents, and a call of an operation against a bare request.
+    Openapi {
         #[command(flatten)]
         options: Options,
     },
@@ -125,6 +131,7 @@ impl Bench {
             }
             Bench::Upstream { options } => ("upstream", options, vec![upstream::run as Run]),
             Bench::Run { options } => ("run", options, vec![run::run as Run]),
+            Bench::Openapi { options } => ("openapi", options, vec![openapi::run as Run]),
             Bench::Engines { options } => ("engines", options, vec![engines::run as Run]),
         };
         if options.built { options.measure(name, parts) } else { Options::build_and_run() }

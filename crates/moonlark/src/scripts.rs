@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use moonlark_core::grant::{Grant, Grants};
+use moonlark_core::limits::Limits;
 use moonlark_core::secret::{Secret, Secrets};
 use moonlark_core::tool::{Expose, Scope};
 use moonlark_core::{Code, Place, Problem, Result, Value};
@@ -212,9 +213,12 @@ pub fn scopes(found: &Found, config: &Config) -> Result<(Scope, Scope)> {
         config: Value::from_json(serde_json::Value::Object(values))?,
         secrets: secrets.clone(),
     };
+    // A short time for calls says nothing about loading, which may have to start
+    // a process first.
+    let timeout = limits.timeout.max(config.limits.timeout.duration());
     let loading = Scope {
         grants: Grants::loading(settings.owner, dir),
-        limits,
+        limits: Limits { timeout, ..limits },
         config: Value::Null,
         secrets,
     };

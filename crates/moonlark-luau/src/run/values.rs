@@ -33,7 +33,7 @@ pub(crate) fn of(answer: Answer, form: Form, call: &Call, tool: &str) -> Result<
         }
     }
     let one_text = content.structured.is_none() && content.blocks.len() == 1;
-    let several = content.structured.is_none() && content.blocks.len() > 1;
+    let several = content.structured.is_none() && content.blocks.len() != 1;
     match Answer::Content(content).into_plain() {
         Value::Array(items) if several && items.iter().all(|it| it.as_str().is_some()) => {
             let list = Value::Array(items);
