@@ -64,6 +64,22 @@ fn a_script_that_raises() {
 }
 
 #[test]
+fn calls_that_waited_for_their_turn_are_not_made_when_the_run_is_over() {
+    let upstream = upstream();
+    let config = "[limits]\ncalls = 2000\nparallel = 4\ntimeout = 2";
+    let world = World::with(config, &[("far", &upstream)]);
+    // Long enough to have a few in flight and many behind them.
+    let many = "for _ = 1, 1000 do far.never() end sleep(0.3)";
+    for end in ["return 1", "error('enough')", "while true do end", "sleep(60)"] {
+        let before = upstream.called("never");
+        let _ = world.run(&format!("{many} {end}")).0;
+        upstream.wait_until("nothing is inside", |seen| seen.inside == 0);
+        let made = upstream.called("never") - before;
+        assert!(made <= 4, "{end}: {made} calls were made");
+    }
+}
+
+#[test]
 fn a_script_whose_time_is_over() {
     let upstream = upstream();
     let world = World::with("[limits]\ntimeout = 1", &[("far", &upstream)]);

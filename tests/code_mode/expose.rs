@@ -21,9 +21,7 @@ fn upstream(count: usize) -> Upstream {
 }
 
 fn world(config: &str) -> World {
-    let world = World::of(Project::new(&[("tools/hello.luau", LOCAL)]), config, &[]);
-    world.project.write("seen", "");
-    world
+    World::of(Project::new(&[("tools/hello.luau", LOCAL)]), config, &[])
 }
 
 /// Which of the four tools of code mode, and which of `far`, an agent is shown.
@@ -138,7 +136,6 @@ fn names_that_are_taken_are_reached_by_the_sdk() {
 
 #[test]
 fn a_script_waits_for_servers_that_still_start_and_says_which_are_not_there() {
-    // Nobody listens there until it has been asked.
     let late = upstream(1);
     let world = world(
         &(server("far", &late, "")

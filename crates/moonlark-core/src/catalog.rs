@@ -104,8 +104,7 @@ impl Catalog {
             if !matches!(resolved(tool), Expose::Direct | Expose::Both) {
                 continue;
             }
-            let idle =
-                || tool.source.kind == SourceKind::Builtin && self.idle.contains(&tool.name);
+            let idle = || tool.source.kind == SourceKind::Builtin && self.idle.contains(&tool.name);
             let name = match &tool.shown {
                 Shown::ByName if self.code_mode && idle() => continue,
                 Shown::ByName => tool.name.clone(),

@@ -79,7 +79,7 @@ fn tool(source: &str, name: &str, definition: &Json) -> Arc<Tool> {
     let mut tool = Tool::new(format!("{}.{name}", source.name), source, input, body);
     tool.description = definition["description"].as_str().unwrap().to_owned();
     tool.output = object("outputSchema").map(Schema::described);
-    tool.effects.destructive = !definition.get("annotations").is_some();
+    tool.effects.destructive = definition.get("annotations").is_none();
     tool.expose = Expose::Code;
     if let Value::Object(definition) = Value::from_json(definition.clone()).unwrap() {
         tool.definition = Some(Arc::new(definition));
