@@ -98,6 +98,17 @@ impl Promises {
     }
 }
 
+impl Drop for Promises {
+    /// The last first: one that is cancelled gives its turn to the next that
+    /// waits, which must not be there any more.
+    fn drop(&mut self) {
+        let slots = &mut self.0.get_mut().slots;
+        while let Some(slot) = slots.pop() {
+            drop(slot);
+        }
+    }
+}
+
 fn end(promises: &Weak<Promises>, number: usize, result: Result<Value>) {
     // The run may be over.
     let Some(promises) = promises.upgrade() else { return };
