@@ -68,9 +68,11 @@ fn calls(effort: Effort) -> Result<(Vec<Section>, Section)> {
     let sections = vec![
         Section {
             title: "A script that calls nothing",
-            about: "One `execute` at a time over stdio: the type check, a fresh VM, the script, \
-                    its result. CPU is that of client, gateway and server. There is no floor: \
-                    it is what code mode costs before a script does anything.",
+            about: "One `execute` at a time over stdio: a fresh VM, the script, its result. CPU is \
+                    that of client, gateway and server. There is no floor: it is what code mode \
+                    costs before a script does anything. The script is the same every time, so \
+                    that its type check is remembered, here and below; what that of a new script \
+                    costs is at the end of this page.",
             rows: vec![noop.alone("`return \"done\"`"), fib.alone("fib(25), a local function")],
         },
         Section {
