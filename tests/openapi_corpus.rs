@@ -4,14 +4,13 @@
 //! `MOONLARK_CORPUS=all` looks at every operation; otherwise at every document
 //! and a sample of its operations, which is what fits into a test.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Expose, Scope};
 use moonlark_core::{Catalog, Tool};
-use moonlark_upstream::openapi::{ApiSettings, Credentials, Document, parse, tools};
+use moonlark_upstream::openapi::{ApiSettings, Document, parse, tools};
 use serde_json::Value;
 
 use crate::harness::repo;
@@ -200,19 +199,5 @@ fn operations(tree: &Value) -> usize {
 }
 
 fn settings() -> ApiSettings {
-    ApiSettings {
-        name: "api".to_owned(),
-        file: "api".to_owned(),
-        base_url: "http://127.0.0.1".parse().ok(),
-        credentials: Credentials::default(),
-        headers: Vec::new(),
-        frozen: BTreeMap::new(),
-        include: Vec::new(),
-        exclude: Vec::new(),
-        rate: None,
-        concurrency: None,
-        expose: Expose::Code,
-        prefix: None,
-        scope: Arc::new(Scope::default()),
-    }
+    ApiSettings { base_url: "http://127.0.0.1".parse().ok(), ..ApiSettings::new("api") }
 }

@@ -12,7 +12,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use moonlark_core::tool::{Expose, Scope};
 use moonlark_core::{Caller, Catalog, Code, Gateway, Problem, Tool, Value};
 use moonlark_upstream::mcp::SecretText;
 use moonlark_upstream::openapi::{ApiSettings, Credentials, Document, parse, tools};
@@ -262,19 +261,9 @@ impl World {
         let document = Document::new(tree, Default::default(), None).unwrap();
         let secret = SecretText::new("user:password".to_owned());
         let settings = ApiSettings {
-            name: "api".to_owned(),
-            file: "api".to_owned(),
             base_url: url.parse().ok(),
             credentials: Credentials { any: Some(secret), ..Credentials::default() },
-            headers: Vec::new(),
-            frozen: BTreeMap::new(),
-            include: Vec::new(),
-            exclude: Vec::new(),
-            rate: None,
-            concurrency: None,
-            expose: Expose::Code,
-            prefix: None,
-            scope: Arc::new(Scope::default()),
+            ..ApiSettings::new("api")
         };
         let (tools, _) = tools(settings, Arc::new(document)).unwrap();
         let tools: Vec<Arc<Tool>> = tools.into_iter().map(Arc::new).collect();

@@ -165,6 +165,7 @@ fn start(
     }
     let seen = state.lock().files.iter().map(|file| (file.clone(), written(file))).collect();
     let (shared, wake, refresh) = (state.clone(), again.clone(), config.refresh.duration());
+    let api = name.to_owned();
     let reading = tokio::spawn(async move {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -177,9 +178,15 @@ fn start(
                 let mut state = shared.lock();
                 state.tried = true;
                 match read {
-                    Ok(next) => *state = next,
+                    Ok(next) => {
+                        tracing::info!("{api}: {} operations", next.tools.len());
+                        *state = next;
+                    }
                     // The old document goes on working.
-                    Err(problem) => state.problem = Some(problem),
+                    Err(problem) => {
+                        tracing::warn!("{api}: {problem}");
+                        state.problem = Some(problem);
+                    }
                 }
             }
             tell.send_replace(true);

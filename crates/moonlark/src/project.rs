@@ -433,7 +433,9 @@ fn read_config(explicit: Option<&Path>, cwd: &Path, more: &More) -> Result<Loade
             }
             None => {
                 let message = format!("--auth names the API {name}, which is not there");
-                return Err(vec![Problem::bad_config(message)]);
+                let hint =
+                    format!("name its document too: --api {name}=SPEC, or spec in [apis.{name}]");
+                return Err(vec![Problem::bad_config(message).hint(hint)]);
             }
         }
     }

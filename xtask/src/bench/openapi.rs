@@ -1,7 +1,6 @@
 //! APIs: what it takes to read their documents, and what a call of an operation
 //! adds to the request that it is.
 
-use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,9 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use axum::Router;
 use axum::routing::get;
-use moonlark_core::tool::{Expose, Scope};
 use moonlark_core::{Caller, Catalog, Gateway, Tool, Value};
-use moonlark_upstream::openapi::{ApiSettings, Credentials, Document, parse, tools};
+use moonlark_upstream::openapi::{ApiSettings, Document, parse, tools};
 use serde_json::{Value as Json, json};
 use tokio::runtime::Runtime;
 
@@ -46,21 +44,7 @@ fn file(name: &str) -> PathBuf {
 }
 
 fn settings(base_url: &str) -> ApiSettings {
-    ApiSettings {
-        name: "api".to_owned(),
-        file: "api".to_owned(),
-        base_url: base_url.parse().ok(),
-        credentials: Credentials::default(),
-        headers: Vec::new(),
-        frozen: BTreeMap::new(),
-        include: Vec::new(),
-        exclude: Vec::new(),
-        rate: None,
-        concurrency: None,
-        expose: Expose::Code,
-        prefix: None,
-        scope: Arc::new(Scope::default()),
-    }
+    ApiSettings { base_url: base_url.parse().ok(), ..ApiSettings::new("api") }
 }
 
 fn catalog(tree: Json, base_url: &str) -> Result<Catalog> {

@@ -48,6 +48,27 @@ pub struct ApiSettings {
     pub scope: Arc<Scope>,
 }
 
+impl ApiSettings {
+    /// An API about which nothing was decided.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            file: name.to_owned(),
+            base_url: None,
+            credentials: Credentials::default(),
+            headers: Vec::new(),
+            frozen: BTreeMap::new(),
+            include: Vec::new(),
+            exclude: Vec::new(),
+            rate: None,
+            concurrency: None,
+            expose: Expose::Code,
+            prefix: None,
+            scope: Arc::default(),
+        }
+    }
+}
+
 struct Shared {
     settings: ApiSettings,
     document: Arc<Document>,

@@ -90,8 +90,9 @@ async fn beside(spec: &Spec, address: &str) -> Result<(Vec<u8>, Option<PathBuf>)
 
 async fn read(path: &Path) -> Result<Vec<u8>> {
     let cannot = |why: String| {
-        Problem::bad_config(format!("cannot read {}: {why}", path.display()))
-            .hint("spec is relative to the folder of moonlark.toml")
+        Problem::bad_config(format!("cannot read {}: {why}", path.display())).hint(
+            "see whether it is there; a spec in moonlark.toml is seen from that file's folder",
+        )
     };
     let length = tokio::fs::metadata(path).await.map_err(|error| cannot(error.to_string()))?.len();
     if length > MOST as u64 {

@@ -6,7 +6,7 @@ mod operations;
 mod params;
 mod responses;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Router;
@@ -16,12 +16,11 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
 use moonlark_core::catalog::Catalog;
 use moonlark_core::content::Answer;
-use moonlark_core::tool::{Expose, Scope};
 use moonlark_core::{Caller, Gateway, Problem, Tool, Value};
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 
-use super::{ApiSettings, Credentials, Document, tools};
+use super::{ApiSettings, Document, tools};
 
 /// A request as it came.
 #[derive(Debug, Clone)]
@@ -100,21 +99,7 @@ struct World {
 }
 
 fn settings() -> ApiSettings {
-    ApiSettings {
-        name: "api".to_owned(),
-        file: "api.yaml".to_owned(),
-        base_url: None,
-        credentials: Credentials::default(),
-        headers: Vec::new(),
-        frozen: BTreeMap::new(),
-        include: Vec::new(),
-        exclude: Vec::new(),
-        rate: None,
-        concurrency: None,
-        expose: Expose::Code,
-        prefix: None,
-        scope: Arc::new(Scope::default()),
-    }
+    ApiSettings { file: "api.yaml".to_owned(), ..ApiSettings::new("api") }
 }
 
 impl World {
