@@ -179,7 +179,7 @@ fn start(
                 state.tried = true;
                 match read {
                     Ok(next) => {
-                        tracing::info!("{api}: {} operations", next.tools.len());
+                        tracing::debug!("{api}: {} operations", next.tools.len());
                         *state = next;
                     }
                     // The old document goes on working.
