@@ -133,7 +133,7 @@ fn a_bad_http_request_is_answered_with_a_problem() {
             "/tools/sources",
             &[],
             b"",
-            "503 unavailable: list_sources: this version of Moonlark has no knowledge base",
+            "503 unavailable: list_sources: there is no knowledge base yet",
         ),
         (
             "POST",

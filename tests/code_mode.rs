@@ -16,7 +16,7 @@ mod parallel;
 mod progress;
 mod real;
 mod seeds;
-mod upstream;
+pub mod upstream;
 mod values;
 mod ways;
 mod world;

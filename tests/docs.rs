@@ -12,6 +12,7 @@
 //! | `sh`, `console` | commands of `moonlark` and `curl` are run, output is compared |
 //! | `json` | parsed |
 //! | `starlark` | parsed, as Python, whose syntax it shares |
+//! | `markdown` | a document; its file name is in a comment, which is left out |
 //! | `text` | left alone |
 //!
 //! In output, `…` stands for anything. JSON is compared as values.
@@ -75,7 +76,8 @@ impl Block {
     /// `tools/greet.lua`, if the first line is a comment with just that.
     fn file(&self) -> Option<&str> {
         let first = self.text.lines().next()?;
-        let name = first.strip_prefix("-- ").or(first.strip_prefix("# "))?;
+        let comment = || first.strip_prefix("<!-- ")?.strip_suffix(" -->");
+        let name = first.strip_prefix("-- ").or(first.strip_prefix("# ")).or_else(comment)?;
         let plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
         (name.contains('.') && name.chars().all(plain)).then_some(name)
     }
@@ -117,7 +119,11 @@ impl Page {
             starlark(&self.path, &self.blocks).err().into_iter().collect();
         for block in std::mem::take(&mut self.blocks) {
             if let Some(file) = block.file() {
-                self.project.write(file, &block.text);
+                let text = match block.language.as_str() {
+                    "markdown" => block.text.split_once('\n').map_or("", |(_, text)| text),
+                    _ => &block.text,
+                };
+                self.project.write(file, text);
             }
             let done = match block.language.as_str() {
                 "lua" | "luau" => self.lua(&block),
@@ -128,6 +134,7 @@ impl Page {
                     .map_err(|e| e.to_string()),
                 // All of a page at once, above.
                 "starlark" | "text" => Ok(()),
+                "markdown" => Ok(()),
                 other => Err(format!("a block of {other:?}, which no test runs: mark it as text")),
             };
             broken.extend(done.err().map(|why| format!("{}:{}: {why}", self.path, block.line)));

@@ -198,44 +198,61 @@ impl Server {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> Answer {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
-        if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
-            head.push_str(&format!("Host: {}\r\n", self.address));
-        }
-        for (name, value) in headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
-        head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
-        stream.write_all(head.as_bytes()).unwrap();
-        // A server that refuses early closes while we still write.
-        let _ = stream.write_all(body);
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        Answer::parse(&answer)
+        request(&self.address, method, path, headers, body)
     }
 
     /// A modern MCP request, which needs nothing before it.
     pub fn mcp(&self, method: &str, params: Value) -> Value {
-        let name = params["name"].as_str().or(params["uri"].as_str()).map(str::to_owned);
-        let body = modern(1, method, params).to_string();
-        let mut headers = vec![
-            ("Content-Type", "application/json"),
-            ("Accept", "application/json, text/event-stream"),
-            ("MCP-Protocol-Version", "2026-07-28"),
-            ("Mcp-Method", method),
-        ];
-        headers.extend(name.as_deref().map(|name| ("Mcp-Name", name)));
-        let answer = self.request("POST", "/mcp", &headers, body.as_bytes());
-        // A call that said something is answered as a stream of events.
-        let text = String::from_utf8_lossy(&answer.body).into_owned();
-        let last = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("data: "))
-            .rfind(|data| data.contains("\"id\":1"));
-        serde_json::from_str(last.unwrap_or(&text)).unwrap_or_else(|_| panic!("not JSON: {text}"))
+        mcp(&self.address, &[], method, params)
     }
+}
+
+/// The same to a server of any kind.
+pub fn request(
+    address: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Answer {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
+    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+        head.push_str(&format!("Host: {address}\r\n"));
+    }
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
+    stream.write_all(head.as_bytes()).unwrap();
+    // A server that refuses early closes while we still write.
+    let _ = stream.write_all(body);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    Answer::parse(&answer)
+}
+
+/// The same to a server of any kind, with further headers.
+pub fn mcp(address: &str, more: &[(&str, &str)], method: &str, params: Value) -> Value {
+    let name = params["name"].as_str().or(params["uri"].as_str()).map(str::to_owned);
+    let body = modern(1, method, params).to_string();
+    let mut headers = vec![
+        ("Content-Type", "application/json"),
+        ("Accept", "application/json, text/event-stream"),
+        ("MCP-Protocol-Version", "2026-07-28"),
+        ("Mcp-Method", method),
+    ];
+    headers.extend(name.as_deref().map(|name| ("Mcp-Name", name)));
+    headers.extend(more);
+    let answer = request(address, "POST", "/mcp", &headers, body.as_bytes());
+    // A call that said something is answered as a stream of events.
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    let last = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .rfind(|data| data.contains("\"id\":1"));
+    serde_json::from_str(last.unwrap_or(&text)).unwrap_or_else(|_| panic!("not JSON: {text}"))
 }
 
 impl Drop for Server {

@@ -89,5 +89,5 @@ fn a_broken_file_is_a_warning_and_replaced() {
 fn nothing_is_written_where_nothing_was_learned() {
     let project = project();
     end(project.serve());
-    assert!(!project.path(".moonlark").exists());
+    assert!(!project.path(".moonlark/learned.json").exists());
 }

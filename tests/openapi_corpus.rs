@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use moonlark_core::schema::Schema;
 use moonlark_core::{Catalog, Tool};
-use moonlark_upstream::openapi::{ApiSettings, Document, parse, tools};
-use serde_json::Value;
+use moonlark_upstream::openapi::{ApiSettings, Branch, Document, Tree, parse, tools};
 
 use crate::harness::repo;
 
@@ -189,13 +188,12 @@ fn checked(name: &str, catalog: &Arc<Catalog>, runtime: &tokio::runtime::Runtime
     flaws
 }
 
-fn operations(tree: &Value) -> usize {
+fn operations(tree: &Tree) -> usize {
     const METHODS: [&str; 8] =
         ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
-    let paths = tree.get("paths").and_then(Value::as_object).into_iter().flatten();
-    let items =
-        paths.filter(|(path, _)| path.starts_with('/')).filter_map(|(_, it)| it.as_object());
-    items.map(|item| METHODS.iter().filter(|it| item.contains_key(**it)).count()).sum()
+    let paths = tree.root().get("paths").into_iter().flat_map(Branch::fields);
+    let items = paths.filter(|(path, _)| path.starts_with('/')).map(|(_, item)| item);
+    items.map(|item| METHODS.iter().filter(|it| item.has(it)).count()).sum()
 }
 
 fn settings() -> ApiSettings {

@@ -5,6 +5,8 @@
 mod agent_scripts_cli;
 mod apis;
 #[cfg(target_os = "linux")]
+mod approvals;
+#[cfg(target_os = "linux")]
 mod asking;
 mod bad_input;
 mod check_corpus;
@@ -32,15 +34,23 @@ mod hostile_starlark;
 mod import;
 mod jira;
 #[cfg(target_os = "linux")]
+mod journal;
+#[cfg(target_os = "linux")]
+mod knowledge;
+#[cfg(target_os = "linux")]
 mod learned;
 mod openapi_corpus;
 mod openapi_judged;
+#[cfg(target_os = "linux")]
+mod policy;
 #[cfg(unix)]
 mod postgres;
 #[cfg(target_os = "linux")]
 mod processes;
 mod reach;
 mod reload;
+#[cfg(target_os = "linux")]
+mod replay;
 mod script_tests;
 #[cfg(target_os = "linux")]
 mod sqlite;

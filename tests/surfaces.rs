@@ -105,7 +105,7 @@ fn too_many_calls_at_once_are_refused_and_a_client_that_leaves_frees_its_place()
             "tools/quick.lua",
             "tool = { name = 'quick', description = '', parameters = {} }\nfunction tool.execute() return 1 end",
         ),
-        ("moonlark.toml", "[limits]\nruns = 1\ntimeout = 3600\n"),
+        ("moonlark.toml", "[limits]\nruns = 1\nqueued = 0\ntimeout = 3600\n"),
     ]);
     let server = project.serve();
     let mut client = TcpStream::connect(&server.address).unwrap();

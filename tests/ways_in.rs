@@ -324,7 +324,7 @@ fn lua_table() -> Vec<Row> {
             json!({"how": "search"}),
             Problem(
                 "unavailable",
-                "tools/fail.lua:15: search: this version of Moonlark has no knowledge base",
+                "tools/fail.lua:15: search: there is no knowledge base yet",
             ),
         ),
         (
@@ -378,7 +378,7 @@ fn lua_table() -> Vec<Row> {
             json!({"title": "Fix auth", "body": "x"}),
             Problem(
                 "unavailable",
-                "tools/create-jira-ticket.lua:63: search: this version of Moonlark has no knowledge base",
+                "tools/create-jira-ticket.lua:63: search: there is no knowledge base yet",
             ),
         ),
         (

@@ -112,7 +112,7 @@ class Context:
     def call(self, tool: str, args: Dict[str, Any] = {}) -> Any:
         """Call another tool; needs the grant `tool:NAME`."""
 
-    def search(self, query: str, *, mode: Literal["keyword", "semantic", "hybrid"] = "keyword", limit: int = 12, source: str | None = None) -> Any:
+    def search(self, query: str, *, mode: Literal["keyword", "semantic", "hybrid"] = "hybrid", limit: int = 12, source: str | List[str] | None = None, since: str | None = None, until: str | None = None, metadata: Dict[str, Any] | None = None, explain: bool | None = None) -> Any:
         """Search the knowledge base."""
 
     def get(self, id: str) -> Any:

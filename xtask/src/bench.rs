@@ -12,6 +12,7 @@ mod fib;
 pub mod floor_axum;
 pub mod floor_rmcp;
 mod http;
+mod knowledge;
 mod machine;
 mod openapi;
 mod plain_bm25;
@@ -29,6 +30,8 @@ mod server;
 mod stdio;
 mod tokens;
 pub mod tokens_server;
+mod trust;
+mod trust_load;
 mod upstream;
 mod upstream_load;
 pub mod upstream_pass;
@@ -70,8 +73,15 @@ pub enum Bench {
         #[command(flatten)]
         options: Options,
     },
+    /// Rules and the journal on the path of a call, and a server under ten times its load.
+    Trust {
+        #[command(flatten)]
+        options: Options,
+    },
     /// How well `search_docs` ranks, against plain BM25, and how fast.
     Search(search::Search),
+    /// How well the knowledge base answers, beside plain BM25 and Context Harness.
+    Knowledge(knowledge::Knowledge),
     /// What agents read, in tokens: the raw lists of real servers, and code mode instead.
     Tokens(tokens::Tokens),
     /// A trivial handler in Luau and in Starlark, and what loading costs.
@@ -122,8 +132,8 @@ struct Effort {
 impl Bench {
     pub fn run(self) -> Result<()> {
         let (name, options, parts) = match &self {
-            // These two count instead of measuring against a floor.
-            Bench::Search(_) | Bench::Tokens(_) => return self.count(),
+            // These count instead of measuring against a floor.
+            Bench::Search(_) | Bench::Knowledge(_) | Bench::Tokens(_) => return self.count(),
             Bench::Tools { only, options } => {
                 let wanted = |part: &Part| only.is_empty() || only.contains(part);
                 let parts = PARTS.iter().filter(|(part, _)| wanted(part)).map(|(_, run)| *run);
@@ -131,6 +141,7 @@ impl Bench {
             }
             Bench::Upstream { options } => ("upstream", options, vec![upstream::run as Run]),
             Bench::Run { options } => ("run", options, vec![run::run as Run]),
+            Bench::Trust { options } => ("trust", options, vec![trust::run as Run]),
             Bench::Openapi { options } => ("openapi", options, vec![openapi::run as Run]),
             Bench::Engines { options } => ("engines", options, vec![engines::run as Run]),
         };
@@ -140,6 +151,7 @@ impl Bench {
     fn count(self) -> Result<()> {
         match self {
             Bench::Search(search) => search.run(),
+            Bench::Knowledge(knowledge) => knowledge.run(),
             Bench::Tokens(tokens) => tokens.run(),
             _ => Ok(()),
         }

@@ -95,10 +95,16 @@ impl Artifacts {
 
     /// Keep a value that the tool `of` made.
     pub fn put(&self, value: Value, of: &str, limits: &Limits) -> Result<Handle> {
+        self.put_as(Handle::random()?, value, of, limits)
+    }
+
+    /// The same under a handle that is decided: that of a run's answer, which may
+    /// come again when the run is resumed.
+    pub fn put_as(&self, handle: Handle, value: Value, of: &str, limits: &Limits) -> Result<Handle> {
         let mut measure = Measure { budget: Budget::new(limits.value), entries: 0, size: 0 };
         measure.value(&value, &mut Path::new("the value"))?;
         let (size, weight) = (measure.size, measure.size + measure.entries * HELD);
-        self.keep(Held::Value(value), size, weight, of, Instant::now())
+        self.keep(handle, Held::Value(value), size, weight, of, Instant::now())
     }
 
     /// Keep bytes of a type such as `image/png`.
@@ -109,10 +115,22 @@ impl Artifacts {
         of: &str,
         limits: &Limits,
     ) -> Result<Handle> {
+        self.put_bytes_as(Handle::random()?, bytes, mime, of, limits)
+    }
+
+    /// The same under a handle that is decided.
+    pub fn put_bytes_as(
+        &self,
+        handle: Handle,
+        bytes: Vec<u8>,
+        mime: &str,
+        of: &str,
+        limits: &Limits,
+    ) -> Result<Handle> {
         let size = bytes.len();
         Budget::new(limits.value).spend(size, &Path::new("the value"))?;
         let held = Held::Bytes { bytes, mime: mime.to_owned() };
-        self.keep(held, size, size + ENTRY, of, Instant::now())
+        self.keep(handle, held, size, size + ENTRY, of, Instant::now())
     }
 
     /// What is kept under a handle, which may also be written `artifact://…`.
@@ -136,14 +154,15 @@ impl Artifacts {
 
     fn keep(
         &self,
+        handle: Handle,
         held: Held,
         size: usize,
         weight: usize,
         of: &str,
         now: Instant,
     ) -> Result<Handle> {
-        let handle = Handle::random()?;
         let mut shelf = self.0.lock();
+        shelf.forget(&handle);
         if weight > shelf.most {
             return Err(too_large(shelf.most));
         }
@@ -164,6 +183,14 @@ impl Artifacts {
 }
 
 impl Shelf {
+    /// Make room for the same thing again.
+    fn forget(&mut self, handle: &Handle) {
+        if let Some(stored) = self.kept.remove(handle) {
+            self.bytes -= stored.weight;
+            self.order.retain(|other| other != handle);
+        }
+    }
+
     /// Take away what is too old, and then the oldest until there is room.
     fn make_room(&mut self, bytes: usize, now: Instant) {
         while let Some(stored) = self.order.front().and_then(|oldest| self.kept.get(oldest)) {
@@ -190,14 +217,19 @@ impl Handle {
         format!("{SCHEME}{}", self.0)
     }
 
-    fn random() -> Result<Handle> {
-        const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    pub(crate) fn random() -> Result<Handle> {
         let mut bytes = [0; 26];
         getrandom::fill(&mut bytes).map_err(|error| {
             Problem::unavailable(format!("the system has no random numbers: {error}"))
         })?;
+        Ok(Handle::of(bytes))
+    }
+
+    /// Of bytes that nobody can guess.
+    pub(crate) fn of(bytes: [u8; 26]) -> Handle {
+        const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
         let letters = bytes.iter().map(|byte| LETTERS[usize::from(byte % 32)] as char);
-        Ok(Handle("art_".chars().chain(letters).collect()))
+        Handle("art_".chars().chain(letters).collect())
     }
 }
 

@@ -2,36 +2,56 @@
 //! snapshot of the catalog. Calls form a tree; limits that count (tool calls,
 //! log output) are counted at its root.
 
-use std::borrow::Cow;
+mod caller;
+mod saying;
+
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
-use serde::Serialize;
 use tokio::time::Instant;
 
+use crate::artifacts::Handle;
+use crate::approval::Ticket;
 use crate::catalog::Catalog;
 use crate::client::{Client, Question};
-use crate::gateway::{Gateway, Permit};
+use crate::gateway::Gateway;
 use crate::grant::Grants;
+use crate::journal::Id;
 use crate::limits::{Limits, MAX_CALL_DEPTH, Usage};
 use crate::mock::Mocks;
+use crate::places::Place;
+use crate::policy::{Held, Rule};
 use crate::problem::{Code, Problem, Result};
-use crate::run::{Run, Step, Stepping};
+use crate::run::{At, Run, Stepping};
 use crate::tool::{Scope, Tool};
-use crate::value::{Object, Value, shorten};
+use crate::value::{Value, shorten};
+
+pub use caller::{ANONYMOUS, Caller, LOCAL};
+pub use saying::{Event, Events, Level};
+use saying::Throttle;
 
 /// Cheap to clone; dropping the last clone ends nothing by itself.
 #[derive(Clone)]
 pub struct Call(Arc<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     root: Arc<Root>,
+    /// What the journal knows it by, and the call that made it; none at the root.
+    id: Option<Id>,
+    parent: Option<Id>,
     /// The tool being called; empty at the root.
     tool: String,
     scope: Arc<Scope>,
+    /// The scope of whoever made the call.
+    from: Arc<Scope>,
+    /// The rule that decides on the call, if one does.
+    rule: Option<Arc<Rule>>,
+    /// The turns that it, and the calls above it, have.
+    held: Option<Arc<Held>>,
     catalog: Arc<Catalog>,
     /// Without the time its caller was asked for something.
     deadline: Instant,
@@ -44,6 +64,8 @@ struct Inner {
 #[derive(Clone)]
 struct Part {
     run: Arc<Run>,
+    /// Where in the script the call is made that this is about to be.
+    at: Option<At>,
     /// The call of the script that this is, or is below; none for the script.
     step: Option<usize>,
 }
@@ -61,67 +83,12 @@ struct Root {
     progress: Mutex<Throttle>,
     /// In a test: what stands in for the world.
     mocks: Option<Mocks>,
-    _permit: Permit,
-}
-
-/// Which way in a call came, and who made it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Caller {
-    /// `mcp`, `rest` or `cli`.
-    pub surface: &'static str,
-    /// The client's own name for itself, where it gave one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub client: Option<String>,
-}
-
-impl Caller {
-    pub fn new(surface: &'static str) -> Self {
-        Self { surface, client: None }
-    }
-}
-
-/// What happens during a call, for whoever watches it.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Event {
-    Log {
-        level: Level,
-        message: String,
-        fields: Option<Value>,
-    },
-    /// What a source that speaks the caller's protocol logs, in its own words.
-    Relayed {
-        level: String,
-        logger: Option<String>,
-        data: Value,
-    },
-    Progress {
-        done: f64,
-        total: Option<f64>,
-        message: Option<String>,
-    },
-    /// A call of an agent's script has ended.
-    Step(Step),
-}
-
-pub type Events = Arc<dyn Fn(Event) + Send + Sync>;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    Debug,
-    Info,
-    Warn,
-    Error,
-}
-
-impl Level {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Level::Debug => "debug",
-            Level::Info => "info",
-            Level::Warn => "warn",
-            Level::Error => "error",
-        }
-    }
+    /// None while it waits for a decision and its caller has gone on.
+    place: Mutex<Option<Place>>,
+    /// What somebody has to decide before the call can be made.
+    ticket: Mutex<Option<Ticket>>,
+    /// Tokens of approvals that came with the call and are not used yet.
+    tokens: Mutex<Vec<String>>,
 }
 
 impl Call {
@@ -132,7 +99,7 @@ impl Call {
         client: Option<Arc<dyn Client>>,
         events: Option<Events>,
         mocks: Option<Mocks>,
-        permit: Permit,
+        place: Place,
     ) -> Call {
         Call(Arc::new(Inner {
             root: Arc::new(Root {
@@ -145,10 +112,17 @@ impl Call {
                 events,
                 progress: Mutex::new(Throttle::default()),
                 mocks,
-                _permit: permit,
+                place: Mutex::new(Some(place)),
+                ticket: Mutex::default(),
+                tokens: Mutex::default(),
             }),
+            id: None,
+            parent: None,
             tool: String::new(),
             scope: Arc::default(),
+            from: Arc::default(),
+            rule: None,
+            held: None,
             catalog,
             // Each tool sets its own; this only has to be later than any.
             deadline: Instant::now() + Duration::from_secs(24 * 3600),
@@ -167,11 +141,20 @@ impl Call {
         if self.0.depth > 0 {
             self.0.root.usage.count_call(self.limits())?;
         }
-        let deadline = Instant::now() + tool.scope.limits.timeout - self.0.root.asked();
+        let (rule, scope) = match self.0.catalog.ruling(tool)? {
+            Some(ruling) => (Some(ruling.rule), ruling.scope),
+            None => (None, tool.scope.clone()),
+        };
+        let deadline = Instant::now() + scope.limits.timeout - self.0.root.asked();
         Ok(Call(Arc::new(Inner {
             root: self.0.root.clone(),
+            id: self.gateway().recorder().map(|_| Id::new()),
+            parent: self.0.id,
             tool: tool.name.clone(),
-            scope: tool.scope.clone(),
+            scope,
+            from: self.0.scope.clone(),
+            rule,
+            held: self.0.held.clone(),
             catalog: self.0.catalog.clone(),
             deadline: deadline.min(self.0.deadline),
             depth: self.0.depth + 1,
@@ -181,62 +164,60 @@ impl Call {
 
     pub(crate) fn with_scope(&self, scope: Arc<Scope>) -> Call {
         Call(Arc::new(Inner {
-            root: self.0.root.clone(),
             tool: String::new(),
             deadline: Instant::now() + scope.limits.timeout,
             scope,
-            catalog: self.0.catalog.clone(),
             // Below a surface: what it calls needs a grant.
             depth: 1,
             run: None,
+            rule: None,
+            ..Inner::clone(&self.0)
         }))
+    }
+
+    /// The same call under a name, which its log lines begin with.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Call {
+        Call(Arc::new(Inner { tool: name.to_owned(), ..Inner::clone(&self.0) }))
+    }
+
+    /// The same call with a turn.
+    #[must_use]
+    pub(crate) fn holding(&self, held: Option<Arc<Held>>) -> Call {
+        Call(Arc::new(Inner { held, ..Inner::clone(&self.0) }))
+    }
+
+    /// The rule that decides on this call, if one does.
+    pub(crate) fn rule(&self) -> Option<&Arc<Rule>> {
+        self.0.rule.as_ref()
+    }
+
+    pub(crate) fn held(&self) -> Option<&Arc<Held>> {
+        self.0.held.as_ref()
     }
 
     /// The same call on a newer snapshot.
     #[must_use]
     pub fn with_catalog(&self, catalog: Arc<Catalog>) -> Call {
-        Call(Arc::new(Inner {
-            root: self.0.root.clone(),
-            tool: self.0.tool.clone(),
-            scope: self.0.scope.clone(),
-            catalog,
-            deadline: self.0.deadline,
-            depth: self.0.depth,
-            run: self.0.run.clone(),
-        }))
+        Call(Arc::new(Inner { catalog, ..Inner::clone(&self.0) }))
     }
 
     /// The same call with less time.
     #[must_use]
     pub fn within(&self, time: Duration) -> Call {
         let deadline = Instant::now() + time - self.0.root.asked();
-        Call(Arc::new(Inner {
-            root: self.0.root.clone(),
-            tool: self.0.tool.clone(),
-            scope: self.0.scope.clone(),
-            catalog: self.0.catalog.clone(),
-            deadline: deadline.min(self.0.deadline),
-            depth: self.0.depth,
-            run: self.0.run.clone(),
-        }))
+        let deadline = deadline.min(self.0.deadline);
+        Call(Arc::new(Inner { deadline, ..Inner::clone(&self.0) }))
     }
 
     /// The same call as the script of `run`: what it calls is on record there.
     #[must_use]
     pub fn for_run(&self, run: Arc<Run>) -> Call {
-        self.part(Part { run, step: None })
+        self.part(Part { run, at: None, step: None })
     }
 
     fn part(&self, part: Part) -> Call {
-        Call(Arc::new(Inner {
-            root: self.0.root.clone(),
-            tool: self.0.tool.clone(),
-            scope: self.0.scope.clone(),
-            catalog: self.0.catalog.clone(),
-            deadline: self.0.deadline,
-            depth: self.0.depth,
-            run: Some(part),
-        }))
+        Call(Arc::new(Inner { run: Some(part), ..Inner::clone(&self.0) }))
     }
 
     /// The agent's script that this call is, or is below.
@@ -249,17 +230,77 @@ impl Call {
         self.0.run.as_ref().filter(|part| part.step.is_none()).map(|part| &part.run)
     }
 
+    /// This call, of an agent's script, as it makes one at this place.
+    #[must_use]
+    pub fn at(&self, at: At) -> Call {
+        match &self.0.run {
+            Some(part) => self.part(Part { at: Some(at), ..part.clone() }),
+            None => self.clone(),
+        }
+    }
+
+    /// Where in the script of which run the call is made that this is about to
+    /// be, if the script itself makes it.
+    pub(crate) fn spot(&self) -> Option<(&Arc<Run>, &At)> {
+        let part = self.0.run.as_ref().filter(|part| part.step.is_none())?;
+        Some((&part.run, part.at.as_ref()?))
+    }
+
+    /// A call of a host function as the journal knows it: with an id of its own,
+    /// and the rights of the script that makes it.
+    pub(crate) fn noted(&self, tool: &Tool) -> Call {
+        Call(Arc::new(Inner {
+            id: self.gateway().recorder().map(|_| Id::new()),
+            parent: self.0.id,
+            tool: tool.name.clone(),
+            from: self.0.scope.clone(),
+            ..Inner::clone(&self.0)
+        }))
+    }
+
+    /// The time, as whoever made the call sees it: a run has a clock of its own,
+    /// so that it sees the same times when it is resumed.
+    pub fn now(&self) -> SystemTime {
+        self.made_by_run().map_or_else(SystemTime::now, |run| run.now())
+    }
+
+    /// The same on a clock that is never set back, if that is the run's.
+    pub fn clock(&self) -> Option<Duration> {
+        self.made_by_run().map(|run| run.clock())
+    }
+
+    /// Random bytes; those of a run are the same when it is resumed.
+    pub fn random(&self, bytes: &mut [u8]) -> Result<()> {
+        if let Some(run) = self.made_by_run() {
+            run.random(bytes);
+            return Ok(());
+        }
+        getrandom::fill(bytes).map_err(|error| {
+            Problem::unavailable(format!("the system has no random numbers: {error}"))
+        })
+    }
+
+    /// The handle of what is put aside of the answer that this call gets.
+    pub fn handle(&self, number: u64) -> Result<Handle> {
+        match self.spot() {
+            Some((run, at)) => Ok(run.handle(at, number)),
+            None => Handle::random(),
+        }
+    }
+
     /// This call as a step of its run.
     pub(crate) fn step(&self, stepping: &Stepping) -> Call {
         match &self.0.run {
-            Some(part) => self.part(Part { run: part.run.clone(), step: Some(stepping.index) }),
+            Some(part) => {
+                self.part(Part { run: part.run.clone(), at: None, step: stepping.index })
+            }
             None => self.clone(),
         }
     }
 
     /// A step has ended: for whoever watches.
     pub(crate) fn stepped(&self, stepping: Stepping, outcome: &'static str) {
-        let (step, overall) = stepping.end(outcome);
+        let Some((step, overall)) = stepping.end(outcome) else { return };
         let Some(events) = &self.0.root.events else { return };
         let message = step.tool.clone();
         events(Event::Step(step));
@@ -297,6 +338,21 @@ impl Call {
 
     pub fn tool(&self) -> &str {
         &self.0.tool
+    }
+
+    /// What the journal knows this call by, if there is one.
+    pub fn id(&self) -> Option<Id> {
+        self.0.id
+    }
+
+    /// The call that made this one.
+    pub fn parent(&self) -> Option<Id> {
+        self.0.parent
+    }
+
+    /// The scope of whoever made this call.
+    pub(crate) fn caller_scope(&self) -> &Arc<Scope> {
+        &self.0.from
     }
 
     /// Moves while the caller is being asked: a person's time is not the tool's.
@@ -347,25 +403,55 @@ impl Call {
         })
     }
 
+    /// With tokens of approvals that came with it.
+    pub fn present(&self, tokens: Vec<String>) {
+        *self.0.root.tokens.lock() = tokens;
+    }
+
+    pub(crate) fn tokens(&self) -> Vec<String> {
+        self.0.root.tokens.lock().clone()
+    }
+
+    pub(crate) fn spend(&self, token: Option<String>) {
+        if let Some(token) = token {
+            self.0.root.tokens.lock().retain(|other| *other != token);
+        }
+    }
+
+    pub(crate) fn note_ticket(&self, ticket: &Ticket) {
+        *self.0.root.ticket.lock() = Some(ticket.clone());
+    }
+
+    pub(crate) fn take_ticket(&self) -> Option<Ticket> {
+        self.0.root.ticket.lock().take()
+    }
+
+    /// The call goes on without its caller: it is not in progress until it has
+    /// [come back](Self::come_back).
+    pub fn leave(&self) {
+        let place = self.0.root.place.lock().take();
+        drop(place);
+    }
+
+    /// Take a place again, if it was left. Without one if there is none to be
+    /// had: what was accepted is done.
+    pub(crate) async fn come_back(&self) {
+        if self.0.root.place.lock().is_none() {
+            let place = self.gateway().place_in_turn().await.ok();
+            *self.0.root.place.lock() = place;
+        }
+    }
+
+    /// Wait for something that a person takes their time for: nobody's time
+    /// runs meanwhile, for up to ten minutes.
+    pub(crate) async fn while_asking<F: Future>(&self, waiting: F) -> F::Output {
+        let _pause = Pause::begin(&self.0.root);
+        waiting.await
+    }
+
     /// Whether the caller can be asked this.
     pub fn can_ask(&self, question: &Question) -> bool {
         self.0.root.client.as_ref().is_some_and(|client| client.can(question))
-    }
-
-    /// Pass on what a source logs in the words of the caller's protocol.
-    pub fn relay(&self, level: &str, logger: Option<&str>, data: Value) -> Result<()> {
-        let Some(events) = &self.0.root.events else { return Ok(()) };
-        let text = data.to_json_lossy().to_string();
-        self.0.root.usage.count_log(16 + text.len(), self.limits())?;
-        let data = match self.0.scope.secrets.redact(&text) {
-            Cow::Borrowed(_) => data,
-            Cow::Owned(redacted) => {
-                Value::parse_json(redacted.as_bytes()).unwrap_or(Value::from(redacted))
-            }
-        };
-        let (level, logger) = (shorten(level).into_owned(), logger.map(|it| shorten(it).into()));
-        events(Event::Relayed { level, logger, data });
-        Ok(())
     }
 
     pub fn scope(&self) -> &Arc<Scope> {
@@ -380,68 +466,6 @@ impl Call {
         &self.0.scope.limits
     }
 
-    /// Log on behalf of the script: to the operator's log and to the caller.
-    pub fn log(&self, level: Level, message: &str, fields: Option<Object>) -> Result<()> {
-        let fields = fields.map(|fields| Value::Object(fields).to_json_lossy().to_string());
-        let size = 16 + message.len() + fields.as_ref().map_or(0, String::len);
-        self.0.root.usage.count_log(size, self.limits())?;
-        let secrets = &self.0.scope.secrets;
-        let message = secrets.redact(message).into_owned();
-        let fields = fields.map(|fields| secrets.redact(&fields).into_owned());
-        let extra = fields.as_deref().map(|fields| format!(" {fields}")).unwrap_or_default();
-        let tool = self.tool();
-        if let Some(part) = &self.0.run {
-            // The script's own words, or those of a tool that it called.
-            let whose = part.step.map(|_| format!("{tool}: ")).unwrap_or_default();
-            part.run.say(format!("{whose}{message}{extra}"));
-        }
-        match level {
-            Level::Debug => tracing::debug!(target: "script", "{tool}: {message}{extra}"),
-            Level::Info => tracing::info!(target: "script", "{tool}: {message}{extra}"),
-            Level::Warn => tracing::warn!(target: "script", "{tool}: {message}{extra}"),
-            Level::Error => tracing::error!(target: "script", "{tool}: {message}{extra}"),
-        }
-        if let Some(events) = &self.0.root.events {
-            let fields = fields.and_then(|json| Value::parse_json(json.as_bytes()).ok());
-            events(Event::Log { level, message, fields });
-        }
-        Ok(())
-    }
-
-    /// Tell the caller how far the work is. A flood is thinned out, because
-    /// only the newest report is worth anything.
-    pub fn progress(&self, done: f64, total: Option<f64>, message: Option<&str>) {
-        if self.0.root.events.is_none() {
-            return;
-        }
-        // A line on a progress bar, not a way to move data past the limits.
-        let message = message.map(|text| shorten(&self.0.scope.secrets.redact(text)).into_owned());
-        match &self.0.run {
-            None => self.report(done, total, message),
-            Some(Part { run, step: None }) => {
-                run.reports_itself();
-                self.report(done, total, message);
-            }
-            // One of several: its share of the whole.
-            Some(Part { run, step: Some(step) }) => {
-                let share = total.filter(|total| *total > 0.0).map_or(0.0, |total| done / total);
-                let Some((done, total)) = run.advance(*step, share) else { return };
-                let message = message.map_or(self.tool().to_owned(), |message| {
-                    format!("{}: {message}", self.tool())
-                });
-                self.report(done, Some(total), Some(message));
-            }
-        }
-    }
-
-    fn report(&self, done: f64, total: Option<f64>, message: Option<String>) {
-        let Some(events) = &self.0.root.events else { return };
-        // Sent while it is held: of two that are let through, the lesser is first.
-        let mut throttle = self.0.root.progress.lock();
-        if throttle.lets_through(done, total) {
-            events(Event::Progress { done, total, message });
-        }
-    }
 }
 
 impl fmt::Debug for Call {
@@ -501,30 +525,4 @@ impl Drop for Pause<'_> {
 
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// A hundred reports at once, then at most twenty a second, and only upwards,
-/// as MCP demands.
-#[derive(Default)]
-struct Throttle {
-    sent: AtomicU32,
-    last: Option<Instant>,
-    highest: Option<f64>,
-}
-
-impl Throttle {
-    fn lets_through(&mut self, done: f64, total: Option<f64>) -> bool {
-        if self.highest.is_some_and(|highest| done <= highest) {
-            return false;
-        }
-        let free = self.sent.fetch_add(1, Ordering::Relaxed) < 100;
-        let due = self.last.is_none_or(|last| last.elapsed() > Duration::from_millis(50));
-        let complete = total == Some(done);
-        if free || due || complete {
-            self.last = Some(Instant::now());
-            self.highest = Some(done);
-            return true;
-        }
-        false
-    }
 }

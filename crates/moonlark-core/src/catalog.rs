@@ -3,6 +3,9 @@
 //! A catalog is built aside and published whole; nothing changes one that
 //! somebody may be looking at.
 
+mod per;
+mod seen;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
@@ -13,6 +16,9 @@ use crate::problem::{Code, Place, Problem, Result};
 use crate::sdk::Sdk;
 use crate::tool::{Expose, Shown, SourceKind, Tool};
 use crate::value::{Value, shorten};
+
+pub use per::PerCatalog;
+use seen::Seen;
 
 #[derive(Default)]
 pub struct Catalog {
@@ -29,6 +35,10 @@ pub struct Catalog {
     /// Made when it is first asked for.
     sdk: OnceLock<Sdk>,
     offers: Vec<Arc<Offers>>,
+    /// What Moonlark offers itself, which depends on all of the above.
+    own: Option<OwnOffers>,
+    /// What it was made of, if it is that of some callers.
+    seen: Option<Seen>,
     /// Sources that are still connecting.
     connecting: Vec<Connecting>,
     health: Vec<Health>,
@@ -36,10 +46,14 @@ pub struct Catalog {
     problems: Vec<Problem>,
 }
 
+/// What Moonlark offers beside the tools of a catalog.
+pub type OwnOffers = fn(&Catalog) -> Vec<Arc<Offers>>;
+
 /// A source whose tools are not known yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connecting {
     pub source: String,
+    pub kind: SourceKind,
     /// What its tools are called with, such as `docs__`; any name may be its if
     /// that is empty.
     pub prefix: String,
@@ -90,6 +104,23 @@ impl Catalog {
         catalog
     }
 
+    /// With something behind the built-ins that scripts may stand in for.
+    #[must_use]
+    pub fn with_none_idle(mut self) -> Self {
+        self.idle.clear();
+        self.show();
+        self
+    }
+
+    /// Whether there are built-ins with nothing behind them.
+    pub fn has_idle(&self) -> bool {
+        !self.idle.is_empty()
+    }
+
+    fn is_idle(&self, tool: &Tool) -> bool {
+        tool.source.kind == SourceKind::Builtin && self.idle.contains(&tool.name)
+    }
+
     /// Decide what agents are shown, under which names. Where there are scripts,
     /// a built-in with nothing behind it is not worth their context.
     fn show(&mut self) {
@@ -98,26 +129,34 @@ impl Catalog {
         let connecting = self.connecting.iter().map(|it| it.expose);
         self.code_mode = (self.tools.iter().map(|it| resolved(it)).chain(connecting))
             .any(|expose| matches!(expose, Expose::Code | Expose::Both));
-        self.shown.clear();
+        let mut shown = Vec::new();
         let mut taken = HashSet::new();
+        // Callers who see less see it under the same names.
+        let whole = self.seen.as_ref().map(|seen| seen.whole.clone());
+        let whole = whole.as_deref().unwrap_or(self);
+        let known: HashMap<*const Tool, &String> =
+            whole.shown.iter().map(|(name, tool)| (Arc::as_ptr(tool), name)).collect();
         for tool in &self.tools {
             if !matches!(resolved(tool), Expose::Direct | Expose::Both) {
                 continue;
             }
-            let idle = || tool.source.kind == SourceKind::Builtin && self.idle.contains(&tool.name);
             let name = match &tool.shown {
-                Shown::ByName if self.code_mode && idle() => continue,
+                Shown::ByName if self.code_mode && self.is_idle(tool) => continue,
                 Shown::ByName => tool.name.clone(),
                 Shown::InCodeMode if self.code_mode => tool.name.clone(),
-                Shown::As(name) => free(name, |name| {
-                    taken.contains(name)
-                        || self.by_name.get(name).is_some_and(|it| !Arc::ptr_eq(it, tool))
-                }),
+                Shown::As(name) => match known.get(&Arc::as_ptr(tool)) {
+                    Some(name) => (*name).clone(),
+                    None => free(name, |name| {
+                        taken.contains(name)
+                            || whole.by_name.get(name).is_some_and(|it| !Arc::ptr_eq(it, tool))
+                    }),
+                },
                 Shown::InCodeMode | Shown::Not => continue,
             };
             taken.insert(name.clone());
-            self.shown.push((name, tool.clone()));
+            shown.push((name, tool.clone()));
         }
+        self.shown = shown;
         for (name, tool) in &self.shown {
             self.by_name.entry(name.clone()).or_insert_with(|| tool.clone());
         }
@@ -148,7 +187,12 @@ impl Catalog {
 
     /// The tools as scripts see them.
     pub fn sdk(&self) -> &Sdk {
-        self.sdk.get_or_init(|| Sdk::new(&self.tools))
+        self.sdk.get_or_init(|| {
+            let whole = self.seen.as_ref().map_or(&self.tools, |seen| &seen.whole.tools);
+            let useful = whole.iter().filter(|tool| !self.is_idle(tool));
+            let sdk = Sdk::new(&useful.cloned().collect::<Vec<_>>());
+            if self.seen.is_none() { sdk } else { sdk.only(|tool| self.has(tool)) }
+        })
     }
 
     /// With what the sources offer beside tools, and those that have yet to say.
@@ -159,6 +203,15 @@ impl Catalog {
         if self.connecting.iter().any(|it| matches!(it.expose, Expose::Code | Expose::Both)) {
             self.show();
         }
+        self
+    }
+
+    /// With what Moonlark offers itself, after all else is known.
+    #[must_use]
+    pub fn with_own_offers(mut self, own: OwnOffers) -> Self {
+        let offers = own(&self);
+        self.offers.extend(offers);
+        self.own = Some(own);
         self
     }
 
@@ -185,22 +238,22 @@ impl Catalog {
     }
 
     pub fn find(&self, name: &str) -> Result<&Arc<Tool>> {
-        self.by_name.get(name).ok_or_else(|| {
-            if let Some(problem) = self.out_of_reach(name) {
-                return problem;
-            }
-            let hint = nearest(name, self.by_name.keys().map(String::as_str));
-            Problem::new(Code::NotFound, format!("no tool registered with name: {}", shorten(name)))
-                .maybe_hint(match (hint, self.problems.len()) {
-                    (Some(near), 0) => Some(format!("did you mean {near}?")),
-                    (None, 0) => None,
-                    // It may be one of those.
-                    (_, 1) => Some("one script has a problem: see `moonlark doctor`".to_owned()),
-                    (_, many) => {
-                        Some(format!("{many} scripts have problems: see `moonlark doctor`"))
-                    }
-                })
-        })
+        self.by_name.get(name).ok_or_else(|| self.not_found(name))
+    }
+
+    fn not_found(&self, name: &str) -> Problem {
+        if let Some(problem) = self.out_of_reach(name) {
+            return problem;
+        }
+        let hint = nearest(name, self.by_name.keys().map(String::as_str));
+        Problem::new(Code::NotFound, format!("no tool registered with name: {}", shorten(name)))
+            .maybe_hint(match (hint, self.problems.len()) {
+                (Some(near), 0) => Some(format!("did you mean {near}?")),
+                (None, 0) => None,
+                // It may be one of those.
+                (_, 1) => Some("one script has a problem: see `moonlark doctor`".to_owned()),
+                (_, many) => Some(format!("{many} scripts have problems: see `moonlark doctor`")),
+            })
     }
 
     /// The Problem of a tool whose source is known to be in trouble.

@@ -1,12 +1,13 @@
 //! The one path: every call of every tool goes through here.
 //!
-//! snapshot → find → grant → schema and defaults → deadline → body → redaction
-//! → record. Surfaces and scripts cannot differ, because they have no other way
+//! snapshot → find → grant → schema and defaults → rule → deadline → limits of the
+//! rule → body → redaction → record. Surfaces and scripts cannot differ, because they have no other way
 //! to reach a tool's body.
 
+mod published;
+
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -15,18 +16,25 @@ use futures::FutureExt;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
+use crate::approval::{self, Approvals};
 use crate::artifacts::Artifacts;
 use crate::call::{Call, Caller, Events};
 use crate::catalog::Catalog;
 use crate::client::Client;
 use crate::content::Answer;
+use crate::journal::{self, Recorder};
 use crate::learned::Learned;
 use crate::limits::seconds;
 use crate::mock::Mocks;
 use crate::offers::News;
+use crate::places::{Place, PlaceLimits, Places};
+use crate::policy::{self, Policy};
 use crate::problem::{Code, Problem, Result};
+use crate::pulse::Pulse;
+use crate::run::{self, Before};
 use crate::tool::{Body, BoxFuture, Scope, SourceKind, Tool};
 use crate::value::Value;
+use published::Published;
 
 /// News of sources that a slow listener may be behind; it misses older ones.
 const NEWS: usize = 256;
@@ -40,14 +48,18 @@ const CONNECTING: Duration = Duration::from_secs(30);
 pub struct Gateway(Arc<Inner>);
 
 struct Inner {
-    catalog: ArcSwap<Catalog>,
+    published: ArcSwap<Published>,
     version: watch::Sender<u64>,
     news: broadcast::Sender<News>,
-    running: AtomicUsize,
-    /// How many calls from outside may be in progress.
-    most: AtomicUsize,
+    /// For the calls from outside that are in progress.
+    places: Arc<Places>,
     artifacts: Artifacts,
     learned: Learned,
+    pulse: Pulse,
+    /// Who keeps the journal, if anybody does.
+    recorder: OnceLock<Arc<dyn Recorder>>,
+    /// Who keeps what people decide on, if anybody does.
+    approvals: OnceLock<Arc<dyn Approvals>>,
 }
 
 /// A call that is done, or one to wait for.
@@ -59,32 +71,60 @@ pub enum Started {
 impl Gateway {
     pub fn new(catalog: Catalog, runs: usize) -> Self {
         Gateway(Arc::new(Inner {
-            catalog: ArcSwap::from_pointee(catalog),
+            published: ArcSwap::from_pointee(Published::new(Arc::new(catalog), Arc::default())),
             version: watch::Sender::new(1),
             news: broadcast::Sender::new(NEWS),
-            running: AtomicUsize::new(0),
-            most: AtomicUsize::new(runs),
+            places: Places::new(PlaceLimits { runs, queued: 0, queue_time: Duration::ZERO }),
             artifacts: Artifacts::default(),
             learned: Learned::default(),
+            pulse: Pulse::default(),
+            recorder: OnceLock::new(),
+            approvals: OnceLock::new(),
         }))
     }
 
+    /// All that there is: for the operator, never for a caller.
     pub fn catalog(&self) -> Arc<Catalog> {
-        self.0.catalog.load_full()
+        self.0.published.load().catalog.clone()
+    }
+
+    /// What exists for this caller.
+    pub fn catalog_for(&self, caller: &Caller) -> Arc<Catalog> {
+        self.0.published.load().catalog_for(caller)
     }
 
     /// Replace the catalog. Calls in flight finish on the one they began with.
     pub fn publish(&self, catalog: Catalog) {
-        self.0.catalog.store(Arc::new(catalog));
+        let catalog = Arc::new(catalog);
+        let with = |now: &Arc<Published>| Published::new(catalog.clone(), now.policy.clone());
+        self.0.published.rcu(with);
         self.0.version.send_modify(|version| *version += 1);
     }
 
-    /// Change how many calls may be in progress at once.
-    pub fn set_runs(&self, runs: usize) {
-        self.0.most.store(runs, Ordering::Relaxed);
+    /// Replace the rules, for calls from now on. What they have counted so far
+    /// stays counted where they are the same.
+    pub fn set_policy(&self, policy: Policy) {
+        let before = self.policy();
+        if before.is_same(&policy) {
+            return;
+        }
+        let policy = Arc::new(policy.after(&before));
+        let with = |now: &Arc<Published>| Published::new(now.catalog.clone(), policy.clone());
+        self.0.published.rcu(with);
+        self.0.version.send_modify(|version| *version += 1);
     }
 
-    /// Wakes whenever a new catalog was published.
+    /// The rules in force.
+    pub fn policy(&self) -> Arc<Policy> {
+        self.0.published.load().policy.clone()
+    }
+
+    /// Change how many calls may be in progress at once, and how many may wait.
+    pub fn set_places(&self, limits: PlaceLimits) {
+        self.0.places.set(limits);
+    }
+
+    /// Wakes whenever a new catalog was published, or the rules have changed.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.0.version.subscribe()
     }
@@ -110,6 +150,32 @@ impl Gateway {
         &self.0.learned
     }
 
+    /// Keep a journal from now on; once, before anything is called.
+    pub fn keep_journal(&self, recorder: Arc<dyn Recorder>) {
+        if self.0.recorder.set(recorder).is_err() {
+            tracing::warn!("there is a journal already: the second is not used");
+        }
+    }
+
+    /// Who keeps the journal, if anybody does.
+    pub fn recorder(&self) -> Option<&Arc<dyn Recorder>> {
+        self.0.recorder.get()
+    }
+
+    /// Let people decide from now on; once, before anything is called.
+    pub fn keep_approvals(&self, approvals: Arc<dyn Approvals>) {
+        let _ = self.0.approvals.set(approvals);
+    }
+
+    /// Who keeps what people decide on, if anybody does.
+    pub fn approvals(&self) -> Option<&Arc<dyn Approvals>> {
+        self.0.approvals.get()
+    }
+
+    pub(crate) async fn place_in_turn(&self) -> Result<Place> {
+        self.0.places.wait().await
+    }
+
     /// Begin on behalf of a surface: takes the snapshot that this call and all
     /// calls under it will see.
     pub fn open(&self, caller: Caller, events: Option<Events>) -> Result<Call> {
@@ -123,34 +189,43 @@ impl Gateway {
         client: Option<Arc<dyn Client>>,
         events: Option<Events>,
     ) -> Result<Call> {
-        let most = self.0.most.load(Ordering::Relaxed);
-        let permit = Permit(Some(self.0.clone()));
-        if self.0.running.fetch_add(1, Ordering::Relaxed) >= most {
-            let mut problem = Problem::new(
-                Code::RateLimited,
-                format!("{most} calls are in progress, which is the limit"),
-            )
-            .hint("try again in a moment, or raise limits.runs");
-            problem.retry_after = Some(1);
-            return Err(problem);
-        }
-        Ok(Call::root(self.clone(), self.catalog(), caller, client, events, None, permit))
+        let place = self.0.places.take()?;
+        Ok(self.root(caller, client, events, None, place))
+    }
+
+    /// The same for a surface that can wait for a place.
+    pub async fn open_in_turn(
+        &self,
+        caller: Caller,
+        client: Option<Arc<dyn Client>>,
+        events: Option<Events>,
+    ) -> Result<Call> {
+        let place = self.0.places.wait().await?;
+        Ok(self.root(caller, client, events, None, place))
+    }
+
+    fn root(
+        &self,
+        caller: Caller,
+        client: Option<Arc<dyn Client>>,
+        events: Option<Events>,
+        mocks: Option<Mocks>,
+        place: Place,
+    ) -> Call {
+        let catalog = self.catalog_for(&caller);
+        Call::root(self.clone(), catalog, caller, client, events, mocks, place)
     }
 
     /// A call that is no tool's: what a script does while it loads.
     pub fn scoped(&self, caller: Caller, scope: Arc<Scope>) -> Call {
         // Loading is ours, not a caller's: it takes nobody's place.
-        let call = Call::root(self.clone(), self.catalog(), caller, None, None, None, Permit(None));
-        call.with_scope(scope)
+        self.root(caller, None, None, None, Place(None)).with_scope(scope)
     }
 
     /// A call that is a test: what it mocks stands in for the world.
     pub fn test(&self, scope: Arc<Scope>, events: Option<Events>) -> Call {
         let mocks = Some(Mocks::default());
-        let caller = Caller::new("test");
-        let catalog = self.catalog();
-        let call = Call::root(self.clone(), catalog, caller, None, events, mocks, Permit(None));
-        call.with_scope(scope)
+        self.root(Caller::new("test"), None, events, mocks, Place(None)).with_scope(scope)
     }
 
     /// Call the tool `name` as a child of `parent`, for its plain value.
@@ -180,17 +255,44 @@ impl Gateway {
                 Started::Running(future) => future.await.map(Answer::Value),
             };
         }
+        match run::before(parent, tool, &args).await {
+            Before::Make => {}
+            Before::Answered(answer) => return answer,
+            Before::Given(answer) => return run::given(parent, tool, args, answer).await,
+        }
         let (call, args) = admit(parent, tool, args)?;
-        run(call, tool.clone(), args).await
+        let answer = run_tool(call, tool.clone(), args).await;
+        if parent.is_nested() { answer } else { approval::with_ticket(parent, answer) }
     }
 
-    /// The catalog as it is once the source of `name` has connected, or has not.
-    pub async fn settled(&self, name: &str) -> Arc<Catalog> {
+    /// A host function that an agent's script calls, and that may answer another
+    /// time with something else: on record like a call of a tool, so that it is
+    /// not asked again when the run is resumed.
+    pub async fn ask_host(&self, parent: &Call, tool: &Arc<Tool>, args: Value) -> Result<Value> {
+        match run::before(parent, tool, &args).await {
+            Before::Make => {}
+            Before::Answered(answer) => return answer.map(Answer::into_plain),
+            Before::Given(answer) => {
+                return run::given(parent, tool, args, answer).await.map(Answer::into_plain);
+            }
+        }
+        let body = |args| async {
+            match self.start(parent, tool, args) {
+                Started::Done(result) => result.map(Answer::Value),
+                Started::Running(future) => future.await.map(Answer::Value),
+            }
+        };
+        run::aside(parent, tool, args, body).await.map(Answer::into_plain)
+    }
+
+    /// The caller's catalog as it is once the source of `name` has connected, or
+    /// has not.
+    pub async fn settled(&self, caller: &Caller, name: &str) -> Arc<Catalog> {
         let mut changes = self.subscribe();
         let until = Instant::now() + CONNECTING;
         loop {
             changes.mark_unchanged();
-            let catalog = self.catalog();
+            let catalog = self.catalog_for(caller);
             let waits = catalog.awaits(name);
             if !waits || tokio::time::timeout_at(until, changes.changed()).await.is_err() {
                 return catalog;
@@ -200,8 +302,10 @@ impl Gateway {
 
     /// The call as it is once the source of `name` has connected, or has not.
     async fn when_connected(&self, parent: &Call, name: &str) -> Result<Call> {
-        let settled = tokio::time::timeout_at(parent.deadline(), self.settled(name)).await;
-        let catalog = settled.unwrap_or_else(|_| self.catalog());
+        let caller = parent.caller();
+        let settled = self.settled(caller, name);
+        let settled = tokio::time::timeout_at(parent.deadline(), settled).await;
+        let catalog = settled.unwrap_or_else(|_| self.catalog_for(caller));
         match catalog.awaits(name) {
             true => Err(catalog.still_connecting(name)),
             false => Ok(parent.with_catalog(catalog)),
@@ -249,7 +353,7 @@ impl Gateway {
         }
         match admit(parent, tool, args) {
             Ok((call, args)) => {
-                let ran = run(call, tool.clone(), args);
+                let ran = run_tool(call, tool.clone(), args);
                 Started::Running(Box::pin(async { ran.await.map(Answer::into_plain) }))
             }
             Err(problem) => Started::Done(Err(problem)),
@@ -262,6 +366,7 @@ fn admit(parent: &Call, tool: &Tool, args: Value) -> Result<(Call, Value)> {
     let admitted = may_run(parent, tool, args);
     if let Err(problem) = &admitted {
         record(parent, tool, problem.code.as_str());
+        journal::refused(parent, tool, problem);
     }
     admitted
 }
@@ -277,56 +382,64 @@ fn may_run(parent: &Call, tool: &Tool, args: Value) -> Result<(Call, Value)> {
 }
 
 /// What an agent's script calls is a step of its run, and waits for its turn.
-async fn run(call: Call, tool: Arc<Tool>, args: Value) -> Result<Answer> {
+async fn run_tool(call: Call, tool: Arc<Tool>, args: Value) -> Result<Answer> {
+    if let Err(problem) = approval::granted(&call, &tool, &args).await {
+        journal::refused(&call, &tool, &problem);
+        return Err(problem);
+    }
     let Some(made_by) = call.made_by_run().cloned() else {
-        return run_body(call, tool, args).await;
+        let body = |args| run_body(&call, &tool, args);
+        return journal::on_record(&call, &tool, args, None, body).await;
     };
     let turn = tokio::time::timeout_at(call.deadline(), made_by.turn()).await;
-    let _turn = turn.map_err(|_| timed_out(&tool))??;
-    let stepping = made_by.begin(&tool.name);
-    let result = run_body(call.step(&stepping), tool, args).await;
+    let turn = turn.unwrap_or_else(|_| Err(timed_out(&call, &tool)));
+    let _turn = turn.inspect_err(|problem| journal::refused(&call, &tool, problem))?;
+    let at = call.spot().map(|(_, at)| at.clone());
+    let stepping = made_by.begin(&tool.name, at);
+    let step = call.step(&stepping);
+    let body = |args| run_body(&step, &tool, args);
+    let result = journal::on_record(&step, &tool, args, Some(&stepping), body).await;
     let outcome = result.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok");
     call.stepped(stepping, outcome);
     result
 }
 
-async fn run_body(call: Call, tool: Arc<Tool>, args: Value) -> Result<Answer> {
+async fn run_body(call: &Call, tool: &Arc<Tool>, args: Value) -> Result<Answer> {
     let secrets = &tool.scope.secrets;
     let scripted =
         |result: Result<Value>| result.map(|it| secrets.redact_result(it)).and_then(Answer::of);
-    let body = async {
-        match &tool.body {
-            Body::Now(body) => scripted(body(&call, args)),
-            Body::Later(body) => scripted(body(call.clone(), args).await),
-            Body::Answering(body) => {
-                body(call.clone(), args).await.map(|answer| secrets.redact_answer(answer))
-            }
+    let body = async |call: Call, args| match &tool.body {
+        Body::Now(body) => scripted(body(&call, args)),
+        Body::Later(body) => scripted(body(call, args).await),
+        Body::Answering(body) => {
+            body(call, args).await.map(|answer| secrets.redact_answer(answer))
         }
     };
+    let body = policy::governed(call, tool, args, body);
     // A panic anywhere below is our defect, but it must cost one call only.
     let body = AssertUnwindSafe(body).catch_unwind();
-    let result = match in_time(&call, body).await {
+    let result = match in_time(call, body).await {
         // The engine may notice first; the words are the same.
         Ok(Ok(Err(problem)))
             if problem.code == Code::Timeout && Instant::now() >= call.deadline() =>
         {
-            Err(timed_out(&tool))
+            Err(timed_out(call, tool))
         }
         Ok(Ok(result)) => result.and_then(|answer| tool.check_output(answer)),
         Ok(Err(_panic)) => {
             Err(Problem::internal(format!("tool '{}' failed inside Moonlark", tool.name))
                 .hint("this is a defect of Moonlark: please report it with the server's log"))
         }
-        Err(_elapsed) => Err(timed_out(&tool)),
+        Err(_elapsed) => Err(timed_out(call, tool)),
     };
     let result = result.map_err(|mut problem| {
         tool.scope.secrets.redact_problem(&mut problem);
         problem
     });
     if let Ok(answer) = &result {
-        call.gateway().learned().observe(&tool, answer);
+        call.gateway().learned().observe(tool, answer);
     }
-    record(&call, &tool, result.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok"));
+    record(call, tool, result.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok"));
     result
 }
 
@@ -336,6 +449,7 @@ async fn run_body(call: Call, tool: Arc<Tool>, args: Value) -> Result<Answer> {
 pub async fn in_time<F: Future>(call: &Call, body: F) -> Result<F::Output, ()> {
     let mut body = std::pin::pin!(body);
     let mut deadline = call.deadline();
+    call.gateway().0.pulse.beat();
     let mut timer = std::pin::pin!(tokio::time::sleep_until(deadline));
     std::future::poll_fn(|context| {
         if let Poll::Ready(output) = body.as_mut().poll(context) {
@@ -358,10 +472,10 @@ pub async fn in_time<F: Future>(call: &Call, body: F) -> Result<F::Output, ()> {
 }
 
 /// The Problem of a call that ran past its deadline.
-fn timed_out(tool: &Tool) -> Problem {
+fn timed_out(call: &Call, tool: &Tool) -> Problem {
     Problem::new(
         Code::Timeout,
-        format!("tool '{}' timed out after {}", tool.name, seconds(tool.scope.limits.timeout)),
+        format!("tool '{}' timed out after {}", tool.name, seconds(call.limits().timeout)),
     )
 }
 
@@ -373,15 +487,4 @@ fn record(call: &Call, tool: &Tool, code: &str) {
         depth = call.depth(),
         code,
     );
-}
-
-/// One of the calls in progress; gives its place back when dropped.
-pub(crate) struct Permit(Option<Arc<Inner>>);
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        if let Some(gateway) = &self.0 {
-            gateway.running.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
 }

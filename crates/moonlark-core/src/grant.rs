@@ -149,13 +149,14 @@ impl Grants {
         none.for_test(&grants)
     }
 
-    /// Whether anything of the kind is granted: `net`, `env`, `exec`; for `fs`
+    /// Whether anything of the kind is granted: `net`, `env`, `exec`, `tool`; for `fs`
     /// and `sqlite`, whether there is a directory to work in.
     pub fn has_kind(&self, kind: &str) -> bool {
         let is = |grant: &Grant| match grant {
             Grant::Net { .. } => kind == "net",
             Grant::Env(_) => kind == "env",
             Grant::Exec(_) => kind == "exec",
+            Grant::Tool(_) => kind == "tool",
             _ => false,
         };
         match kind {

@@ -5,6 +5,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod approval;
 pub mod artifacts;
 pub mod authored;
 pub mod call;
@@ -14,6 +15,7 @@ pub mod content;
 pub mod files;
 pub mod gateway;
 pub mod grant;
+pub mod journal;
 pub mod learned;
 pub mod limits;
 pub mod mock;
@@ -21,7 +23,10 @@ pub mod module;
 pub mod nearest;
 pub mod offers;
 mod params;
+pub mod places;
+pub mod policy;
 pub mod problem;
+mod pulse;
 pub mod render;
 pub mod run;
 pub mod schema;

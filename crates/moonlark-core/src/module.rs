@@ -238,6 +238,28 @@ impl Module {
         self.last(|function| function.needs = Some(grant))
     }
 
+    /// The function just added changes something, and may do more each time it
+    /// is called.
+    #[must_use]
+    pub fn changes(self) -> Self {
+        self.effects(Effects::default())
+    }
+
+    /// The function just added changes something, and a second time nothing more.
+    #[must_use]
+    pub fn sets(self) -> Self {
+        self.effects(Effects { idempotent: true, ..Effects::default() })
+    }
+
+    fn effects(self, effects: Effects) -> Self {
+        self.last(|function| {
+            // Nobody else has it yet.
+            if let Some(tool) = Arc::get_mut(&mut function.tool) {
+                tool.effects = effects;
+            }
+        })
+    }
+
     #[must_use]
     pub fn example(self, args: Json, result: Json) -> Self {
         self.outcome(args, Outcome::Returns(result))

@@ -68,6 +68,8 @@ pub enum News {
 /// A message for whoever wants to know, in the words of the source's protocol.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Said {
+    /// Whose words they are.
+    pub source: Arc<Source>,
     pub level: String,
     /// Which part of which source.
     pub logger: Option<String>,

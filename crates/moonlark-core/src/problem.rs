@@ -8,6 +8,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::approval::Ticket;
 use crate::content::Content;
 use crate::value::Value;
 
@@ -55,6 +56,8 @@ codes! {
     Denied = "denied",
     /// The caller may not do this at all.
     Forbidden = "forbidden",
+    /// A person has to decide on the call before it is made.
+    ApprovalRequired = "approval_required",
     /// The request is larger than the server takes.
     TooLarge = "too_large",
     /// The request body is in a format the server does not read.
@@ -73,6 +76,10 @@ codes! {
     BadScript = "bad_script",
     /// The configuration is wrong.
     BadConfig = "bad_config",
+    /// A run that is resumed, or follows a plan, goes another way than is on record.
+    Diverged = "diverged",
+    /// A call was sent and its answer lost: somebody has to say whether it happened.
+    MayHaveHappened = "may_have_happened",
     /// A defect of Moonlark itself.
     Internal = "internal",
 }
@@ -145,6 +152,8 @@ pub struct Problem {
     pub refusal: Option<Box<Refusal>>,
     /// The HTTP status that an API answered with.
     pub status: Option<u16>,
+    /// For [`Code::ApprovalRequired`]: what is to be decided.
+    pub approval: Option<Box<Ticket>>,
     retryable: Option<bool>,
 }
 
@@ -170,6 +179,7 @@ impl Problem {
             content: None,
             refusal: None,
             status: None,
+            approval: None,
             retryable: None,
         }
     }
@@ -263,6 +273,9 @@ impl Problem {
         }
         if let Some(seconds) = self.retry_after {
             object.insert("retry_after".into(), seconds.into());
+        }
+        if let Some(ticket) = &self.approval {
+            object.insert("approval".into(), ticket.to_json(false));
         }
         serde_json::Value::Object(object)
     }

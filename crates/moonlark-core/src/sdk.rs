@@ -16,6 +16,9 @@ use crate::value::shorten;
 /// What script tools are found under, whatever file they are in.
 pub const SCRIPTS: &str = "tools";
 
+/// The source of the built-ins that scripts have no use for.
+pub const BUILTIN: &str = "moonlark";
+
 #[derive(Default)]
 pub struct Sdk {
     sources: Vec<SdkSource>,
@@ -64,6 +67,20 @@ impl Sdk {
             .collect();
         let by_name = index(sources.iter().map(|it| (it.name.as_str(), it.original.as_str())));
         Sdk { sources, by_name }
+    }
+
+    /// Without what does not exist for some callers. All other names stay.
+    #[must_use]
+    pub(crate) fn only(mut self, exists: impl Fn(&Arc<Tool>) -> bool) -> Sdk {
+        for source in &mut self.sources {
+            source.functions.retain(|function| exists(&function.tool));
+            let names = source.functions.iter();
+            source.by_name = index(names.map(|it| (it.name.as_str(), it.original.as_str())));
+        }
+        self.sources.retain(|source| !source.functions.is_empty());
+        let names = self.sources.iter();
+        self.by_name = index(names.map(|it| (it.name.as_str(), it.original.as_str())));
+        self
     }
 
     pub fn sources(&self) -> &[SdkSource] {
@@ -144,10 +161,17 @@ impl SdkSource {
 }
 
 /// Where scripts find a tool: the source's name and its own there.
-fn home(tool: &Tool) -> Option<(String, String)> {
+pub(crate) fn home(tool: &Tool) -> Option<(String, String)> {
     let source = &tool.source.name;
     match tool.source.kind {
-        SourceKind::Host | SourceKind::Builtin => None,
+        // What is there for agents, which need no script for it.
+        SourceKind::Builtin if source == BUILTIN => None,
+        // Under the shorter of its names, which is enough after the source's.
+        SourceKind::Builtin => {
+            let own = tool.aliases.first().unwrap_or(&tool.name);
+            Some((source.clone(), own.clone()))
+        }
+        SourceKind::Host => None,
         SourceKind::Script => Some((SCRIPTS.to_owned(), tool.name.clone())),
         SourceKind::Extension => {
             let file = source.rsplit(['/', '\\']).next().unwrap_or(source);
@@ -253,7 +277,8 @@ mod tests {
     #[test]
     fn every_kind_of_source_has_its_place() {
         let sdk = Sdk::new(&[
-            tool(SourceKind::Builtin, "moonlark", "search"),
+            tool(SourceKind::Builtin, "moonlark", "execute"),
+            tool(SourceKind::Builtin, "knowledge", "search"),
             tool(SourceKind::Script, "tools/a.luau", "echo"),
             tool(SourceKind::Script, "tools/b.luau", "create-ticket"),
             tool(SourceKind::Extension, "extensions/git/hub.star", "issues"),
@@ -263,6 +288,7 @@ mod tests {
         assert_eq!(
             names(&sdk),
             [
+                "knowledge.search",
                 "tools.echo",
                 "tools.create_ticket",
                 "hub.issues",

@@ -101,6 +101,33 @@ impl Secrets {
     }
 }
 
+const SECRET_WORDS: [&str; 9] = [
+    "token",
+    "secret",
+    "password",
+    "passwd",
+    "apikey",
+    "privatekey",
+    "credential",
+    "webhook",
+    "cookie",
+];
+
+/// Whether the name of a value speaks of a secret.
+pub fn looks_secret(name: &str) -> bool {
+    let plain = name.to_lowercase().replace(['_', '-'], "");
+    SECRET_WORDS.iter().any(|word| plain.contains(word)) || speaks_of_auth(&plain)
+}
+
+/// `auth`, `oauth_url`, `authorization`, but not `author`: hiding every mention
+/// of an author's name would spoil results and protect nothing.
+fn speaks_of_auth(plain: &str) -> bool {
+    plain.match_indices("auth").any(|(at, _)| {
+        let after = &plain[at + 4..];
+        !after.starts_with("or") || after.starts_with("oriz") || after.starts_with("oris")
+    })
+}
+
 fn redact<'a, 's>(secrets: impl Iterator<Item = &'s Secret>, text: &'a str) -> Cow<'a, str> {
     let mut text = Cow::Borrowed(text);
     for secret in secrets {
@@ -173,5 +200,33 @@ mod tests {
         assert_eq!(problem.message, "see [redacted:url]");
         assert_eq!(content.blocks, [Value::object([("text", "see [redacted:url]".into())])]);
         assert_eq!(content.structured, Some("[redacted:api_token]".into()));
+    }
+
+    #[test]
+    fn names_that_speak_of_a_secret_look_secret() {
+        for name in [
+            "token",
+            "API_TOKEN",
+            "client-secret",
+            "dbPassword",
+            "passwd",
+            "api_key",
+            "apiKey",
+            "X-Api-Key",
+            "private_key",
+            "credentials",
+            "webhook_url",
+            "auth",
+            "oauth",
+            "Authorization",
+            "authorisation",
+            "cookie",
+            "ÄPI_TOKEN",
+        ] {
+            assert!(looks_secret(name), "{name}");
+        }
+        for name in ["", "url", "project", "key", "author", "authors", "co_author_name", "pass"] {
+            assert!(!looks_secret(name), "{name}");
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! The index of the catalog that is in use, made when it is first searched.
+//! The indexes of the catalogs that are in use, each made when it is first
+//! searched.
 
 use std::sync::{Arc, Weak};
 
@@ -8,10 +9,14 @@ use tokio::sync::Mutex;
 use crate::functions;
 use crate::index::Index;
 
+/// Callers who see different functions have different catalogs: so many of them
+/// keep their index.
+const MOST: usize = 16;
+
 /// Who makes one holds the lock: the others wait for it instead of making it
-/// as well.
+/// as well. The one used last is last.
 #[derive(Default)]
-pub(crate) struct Current(Mutex<Option<Kept>>);
+pub(crate) struct Current(Mutex<Vec<Kept>>);
 
 struct Kept {
     catalog: Weak<Catalog>,
@@ -21,23 +26,26 @@ struct Kept {
 
 impl Current {
     pub(crate) async fn of(&self, catalog: &Arc<Catalog>) -> Result<Arc<Index>> {
-        let mut kept = self.0.lock().await;
-        if let Some(kept) = &mut *kept {
-            if std::ptr::eq(kept.catalog.as_ptr(), Arc::as_ptr(catalog)) {
-                return Ok(kept.index.clone());
-            }
-            // Many catalogs differ from the one before in what is wrong only.
-            if kept.is_of(catalog) {
-                kept.catalog = Arc::downgrade(catalog);
-                return Ok(kept.index.clone());
-            }
+        let mut all = self.0.lock().await;
+        let is = |kept: &Kept| std::ptr::eq(kept.catalog.as_ptr(), Arc::as_ptr(catalog));
+        // Many catalogs differ from the one before in what is wrong only.
+        let known = all.iter().position(is).or_else(|| all.iter().position(|it| it.is_of(catalog)));
+        if let Some(known) = known {
+            let kept = all.remove(known);
+            let index = kept.index.clone();
+            all.push(Kept { catalog: Arc::downgrade(catalog), ..kept });
+            return Ok(index);
+        }
+        all.retain(|kept| kept.catalog.strong_count() > 0);
+        if all.len() == MOST {
+            all.remove(0);
         }
         let this = catalog.clone();
         // A large catalog takes a moment, in which others are served.
         let made = tokio::task::spawn_blocking(move || Arc::new(functions::index(&this))).await;
         let index = made.map_err(|_| Problem::internal("the functions could not be indexed"))?;
         let tools = functions::all(catalog).map(|(_, it)| Arc::downgrade(&it.tool)).collect();
-        *kept = Some(Kept { catalog: Arc::downgrade(catalog), tools, index: index.clone() });
+        all.push(Kept { catalog: Arc::downgrade(catalog), tools, index: index.clone() });
         Ok(index)
     }
 }

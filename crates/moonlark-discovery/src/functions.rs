@@ -14,7 +14,7 @@ const DEEPEST: usize = 6;
 const MOST: usize = 500;
 
 pub(crate) fn index(catalog: &Catalog) -> Index {
-    let mut builder = Builder::default();
+    let mut builder = Builder::with_meaning();
     for (source, function) in all(catalog) {
         builder.add(&entry(source, function));
     }

@@ -2,9 +2,10 @@
 //!
 //! Words are weighed by how rare they are and by the field they stand in
 //! (BM25F), then the best entries are looked at again for words that stand
-//! together as in the question. It knows nothing of tools; [`crate::functions`]
-//! makes entries of them. Another judgement, such as that of a language model,
-//! can be added to [`Index::scores`] before the best are taken.
+//! together as in the question. Where entries have vectors, those that mean
+//! something like the question are found as well, and both judgements are put
+//! together by `moonlark-search`. It knows nothing of tools;
+//! [`crate::functions`] makes entries of them.
 
 mod build;
 mod near;
@@ -14,26 +15,25 @@ use std::collections::HashMap;
 
 pub use build::{Builder, Entry};
 
-use crate::words::{bare, joined, terms};
+use moonlark_search::bm25::rarity;
+use moonlark_search::neighbours::together;
+use moonlark_search::question::{Asked, Kind, worth};
+use moonlark_search::{
+    Bits, Candidate, Collection, Cosines, Model, bare, cosine, fuse, quantise, top_k,
+};
 use near::Vocabulary;
 
-/// How much a word gains by being there more than once in the question: hardly
-/// anything, or long questions are about whatever they repeat.
-const REPEATED: f32 = 0.3;
 /// What a word counts that is in no entry, but something like it is.
 const ALIKE: f32 = 0.5;
-/// What two words count that some entry writes as one.
-const JOINED: f32 = 0.5;
-/// What it counts that two words stand together in both, and how soon once is
-/// as good as often.
-const TOGETHER: f32 = 0.6;
-const TOGETHER_ONCE: f32 = 0.5;
 /// How many of the best are looked at again.
 const LOOKED_AT_AGAIN: usize = 100;
-/// Words of a question that are looked up, and bytes that are looked at; the
-/// rest is no question.
-const LONGEST_QUESTION: usize = 128;
-const MOST_BYTES: usize = 16 * 1024;
+/// The least cosine of an entry that has no word of the question: what is
+/// further away is there only because something has to be the nearest.
+const LEAST_NEAR: f32 = 0.3;
+/// Words of a question that something like them is looked for, and neighbours
+/// that are.
+const MOST_UNKNOWN: usize = 32;
+const MOST_PAIRS: usize = 64;
 
 /// Between the fields of an entry in [`Index::texts`].
 const GAP: u32 = u32::MAX;
@@ -50,6 +50,8 @@ pub struct Index {
     text_starts: Vec<u32>,
     /// Entries by the bare letters of their names.
     names: HashMap<Box<str>, Vec<u32>>,
+    /// A vector for each entry, or nothing at all.
+    rows: Vec<i8>,
 }
 
 /// A term in an entry: how much it says about that.
@@ -84,21 +86,62 @@ impl Index {
             + size_of_val(&*self.places)
             + size_of_val(&*self.texts)
             + size_of_val(&*self.text_starts)
+            + size_of_val(&*self.rows)
             + names.sum::<usize>()
     }
 
     /// The best entries, best first; only those that `accept` takes.
     pub fn search(&self, question: &str, most: usize, accept: impl Fn(u32) -> bool) -> Vec<Hit> {
-        let question = self.read(question);
-        let mut scores = self.scores(&question);
-        for hit in best(&scores, LOOKED_AT_AGAIN, &accept) {
-            scores[hit.entry as usize] += self.togetherness(&question, hit.entry);
+        let asked = self.read(question);
+        let mut scores = self.scores(&asked);
+        let by_words = best(&scores, LOOKED_AT_AGAIN, &accept);
+        for hit in &by_words {
+            scores[hit.entry as usize] += self.togetherness(&asked, hit.entry);
+        }
+        if !self.rows.is_empty() {
+            scores = self.with_meaning(question, &asked, &by_words, &scores, &accept);
         }
         let top = scores.iter().copied().fold(0.0, f32::max);
-        for entry in self.named(&question) {
+        for entry in self.named(&asked) {
             scores[*entry as usize] += top + 1.0;
         }
         best(&scores, most, &accept)
+    }
+
+    /// The scores of those that words or vectors have found, by both.
+    fn with_meaning(
+        &self,
+        text: &str,
+        asked: &Question,
+        by_words: &[Hit],
+        scores: &[f32],
+        accept: impl Fn(u32) -> bool,
+    ) -> Vec<f32> {
+        let mut accepted = Bits::new(self.len());
+        (0..self.len()).filter(|entry| accept(*entry as u32)).for_each(|it| accepted.set(it));
+        let vector = quantise(&Model::builtin().embed(text));
+        let found = top_k(&self.rows, &vector, LOOKED_AT_AGAIN, Some(&accepted));
+        let near = found.best.iter().filter(|(_, cosine)| *cosine >= LEAST_NEAR);
+        let mut entries: Vec<u32> = near.map(|(entry, _)| *entry).collect();
+        entries.extend(by_words.iter().map(|hit| hit.entry));
+        entries.sort_unstable();
+        entries.dedup();
+        let candidate = |entry: u32| {
+            let row = self.rows.chunks_exact(vector.len()).nth(entry as usize);
+            let semantic = row.map(|row| cosine(row, &vector));
+            Candidate { id: entry, keyword: scores[entry as usize], semantic }
+        };
+        let candidates: Vec<_> = entries.into_iter().map(candidate).collect();
+        let collection = Collection {
+            documents: self.len() as u64,
+            asked: asked.asked,
+            cosines: Cosines::from(&found),
+        };
+        let mut together = vec![0.0; scores.len()];
+        for fused in fuse(&collection, &candidates) {
+            together[fused.id as usize] = fused.score;
+        }
+        together
     }
 
     /// How well each entry fits, by its words.
@@ -126,10 +169,8 @@ impl Index {
             }
             before = term;
         }
-        let of = |(pair, count): (&Pair, &f32)| {
-            pair.weight * count * (TOGETHER_ONCE + 1.0) / (count + TOGETHER_ONCE)
-        };
-        TOGETHER * question.pairs.iter().zip(&counts).map(of).sum::<f32>()
+        let of = |(pair, count): (&Pair, &f32)| together(pair.weight, *count);
+        question.pairs.iter().zip(&counts).map(of).sum()
     }
 
     /// Entries that the question is the name of.
@@ -138,64 +179,33 @@ impl Index {
     }
 
     fn read(&self, text: &str) -> Question {
-        let end = (0..=text.len().min(MOST_BYTES)).rev().find(|end| text.is_char_boundary(*end));
-        let text = &text[..end.unwrap_or(0)];
-        let mut given: Vec<(String, bool)> = Vec::new();
-        terms(text, |term, whole| {
-            if given.len() < LONGEST_QUESTION {
-                given.push((term, whole));
-            }
-        });
-        let mut counts: Vec<(u32, f32)> = Vec::new();
-        let mut count = |term: u32, times: f32| match counts.iter_mut().find(|it| it.0 == term) {
-            Some(counted) => counted.1 += times,
-            None => counts.push((term, times)),
-        };
-        let mut pairs: Vec<Pair> = Vec::new();
-        let mut before = None;
-        for (term, whole) in &given {
-            let id = self.vocabulary.find(term);
-            match id {
-                Some(id) => count(id, 1.0),
-                None if *whole => {}
-                None => {
-                    for (id, likeness) in self.vocabulary.like(term) {
-                        count(id, ALIKE * likeness);
-                    }
+        let question = moonlark_search::Question::read(text);
+        let with = |term: &str| self.vocabulary.find(term).map_or(0, |id| self.places_of(id).len());
+        let weights = question.weigh(self.len() as u64, |term| with(term) as u64);
+        let find = |term: &str| self.vocabulary.find(term);
+        let mut terms: Vec<(u32, f32)> =
+            weights.terms.iter().filter_map(|it| Some((find(&it.term)?, it.weight))).collect();
+        let unknown = |it: &&Asked| it.kind == Kind::Word && find(&it.term).is_none();
+        for asked in question.terms.iter().filter(unknown).take(MOST_UNKNOWN) {
+            for (id, likeness) in self.vocabulary.like(&asked.term) {
+                if !terms.iter().any(|it| it.0 == id) {
+                    let times = asked.times * ALIKE * likeness;
+                    terms.push((id, worth(self.rarity(id), times)));
                 }
             }
-            if *whole {
-                continue;
-            }
-            if let (Some(before), Some(id)) = (before, id)
-                && before != id
-                && !pairs.iter().any(|it| it.terms == (before, id))
-            {
-                let weight = (self.rarity(before) + self.rarity(id)) / 2.0;
-                pairs.push(Pair { terms: (before, id), weight });
-            }
-            before = id;
         }
-        let mut words = 0;
-        joined(text, |word| {
-            words += 1;
-            if words < LONGEST_QUESTION
-                && let Some(id) = self.vocabulary.find(&word)
-                && !counts.iter().any(|it| it.0 == id)
-            {
-                counts.push((id, JOINED));
-            }
-        });
-        let weigh = |(term, times): (u32, f32)| {
-            (term, self.rarity(term) * times * (REPEATED + 1.0) / (times + REPEATED))
+        let pair = |(a, b): &(usize, usize)| {
+            let terms = (find(&question.terms[*a].term)?, find(&question.terms[*b].term)?);
+            let weight = (self.rarity(terms.0) + self.rarity(terms.1)) / 2.0;
+            Some(Pair { terms, weight })
         };
-        Question { terms: counts.into_iter().map(weigh).collect(), pairs, bare: bare(text) }
+        let pairs = question.pairs.iter().take(MOST_PAIRS).filter_map(pair).collect();
+        Question { terms, asked: weights.asked, pairs, bare: bare(text) }
     }
 
     /// A word in few entries says more than one in many.
     fn rarity(&self, term: u32) -> f32 {
-        let (all, with) = (self.len() as f32, self.places_of(term).len() as f32);
-        ((all - with + 0.5) / (with + 0.5) + 1.0).ln()
+        rarity(self.len() as u64, self.places_of(term).len() as u64)
     }
 
     fn places_of(&self, term: u32) -> &[Place] {
@@ -213,6 +223,8 @@ impl Index {
 struct Question {
     /// The terms that there are, and how much each is worth.
     terms: Vec<(u32, f32)>,
+    /// What all its words are worth together, found or not.
+    asked: f32,
     /// Neighbours in the question.
     pairs: Vec<Pair>,
     bare: String,

@@ -18,10 +18,8 @@ mod list;
 mod resources;
 mod search;
 mod short;
-mod stem;
 #[cfg(test)]
 mod testing;
-mod words;
 
 use std::sync::Arc;
 

@@ -86,7 +86,7 @@ struct Count {
     count: i64,
 }
 
-fn random_bytes(_: &Call, args: Count) -> Result<Bytes> {
+fn random_bytes(call: &Call, args: Count) -> Result<Bytes> {
     let count = usize::try_from(args.count).ok().filter(|_| args.count <= MOST_RANDOM);
     let Some(count) = count else {
         return Err(Problem::bad_request(format!(
@@ -95,14 +95,14 @@ fn random_bytes(_: &Call, args: Count) -> Result<Bytes> {
         )));
     };
     let mut bytes = vec![0; count];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        Problem::unavailable(format!("the system has no random numbers: {error}"))
-    })?;
+    call.random(&mut bytes)?;
     Ok(Bytes(bytes))
 }
 
-fn uuid(_: &Call, _: Nothing) -> Result<String> {
-    Ok(uuid::Uuid::new_v4().to_string())
+fn uuid(call: &Call, _: Nothing) -> Result<String> {
+    let mut bytes = [0; 16];
+    call.random(&mut bytes)?;
+    Ok(uuid::Builder::from_random_bytes(bytes).into_uuid().to_string())
 }
 
 #[derive(Deserialize, JsonSchema)]

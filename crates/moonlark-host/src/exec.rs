@@ -34,6 +34,7 @@ pub(crate) fn module() -> Module {
     )
     .positional(&["args"])
     .needs("exec:NAME")
+    .changes()
     .fails(json!({"cmd": "git", "args": ["status"]}), "may not run git")
     .fails(json!({"cmd": "./git"}), "neither a bare name nor an absolute path")
     .fails(json!({"cmd": "git status"}), "neither a bare name nor an absolute path")

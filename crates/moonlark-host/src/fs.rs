@@ -47,10 +47,12 @@ pub(crate) fn module() -> Module {
             write,
         )
         .needs("fs:write")
+        .sets()
         .fails(json!({"path": "../x", "data": ""}), "leave the script's directory")
         .fails(json!({"path": "other.lua", "data": ""}), "may not change scripts")
         .waiting("remove", "Remove a file or an empty directory.", remove)
         .needs("fs:write")
+        .changes()
         .fails(json!({"path": "../x"}), "leave the script's directory")
 }
 

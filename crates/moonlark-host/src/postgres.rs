@@ -46,6 +46,7 @@ pub(crate) fn module() -> Module {
     .waiting("execute", "Run one statement that changes something.", execute)
     .positional(&["params"])
     .needs("sql:write")
+    .changes()
     .fails(denied("DELETE FROM t"), "may not change databases")
     .waiting(
         "list_tables",

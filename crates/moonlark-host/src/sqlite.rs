@@ -44,6 +44,7 @@ pub(crate) fn module() -> Module {
     )
     .positional(&["params"])
     .needs("sql:write")
+    .changes()
     .fails(json!({"path": "a.db", "sql": "DELETE FROM t"}), "may not change databases")
     .waiting("list_tables", "The sorted names of the tables and views.", list_tables)
     .needs("sqlite:PATH")

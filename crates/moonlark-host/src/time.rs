@@ -48,13 +48,18 @@ pub(crate) fn module() -> Module {
         .varies(json!({}))
 }
 
-fn now(_: &Call, _: Nothing) -> Result<f64> {
-    Ok(seconds(Timestamp::now()))
+fn now(call: &Call, _: Nothing) -> Result<f64> {
+    Ok(seconds(current(call)))
 }
 
-fn monotonic(_: &Call, _: Nothing) -> Result<f64> {
+/// As the script sees it: a run that is resumed sees the same times again.
+fn current(call: &Call) -> Timestamp {
+    Timestamp::try_from(call.now()).unwrap_or_else(|_| Timestamp::now())
+}
+
+fn monotonic(call: &Call, _: Nothing) -> Result<f64> {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    Ok(START.elapsed().as_secs_f64())
+    Ok(call.clock().unwrap_or_else(|| START.elapsed()).as_secs_f64())
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -71,8 +76,8 @@ struct Format {
     timezone: Option<String>,
 }
 
-fn format(_: &Call, args: Format) -> Result<String> {
-    let at = args.timestamp.map_or_else(|| Ok(Timestamp::now()), timestamp)?;
+fn format(call: &Call, args: Format) -> Result<String> {
+    let at = args.timestamp.map_or_else(|| Ok(current(call)), timestamp)?;
     let zone = args.timezone.as_deref().map_or(Ok(TimeZone::UTC), timezone)?;
     let Some(format) = args.format else {
         return Ok(match args.timezone {

@@ -16,7 +16,8 @@ const EXACT: i64 = 1 << 53;
 /// The metatable key that names the null fields of an object.
 const NULLS: &str = "__nulls";
 
-/// The metatable key that says why a table of the prelude is no value.
+/// The metatable key that says why a table of the prelude is no value, or is a
+/// function that ends the script because of it.
 const NO_VALUE: &str = "__no_value";
 
 /// One VM's side of the bridge.
@@ -255,9 +256,17 @@ impl Reader<'_> {
 
     fn object(&mut self, table: &Table, meta: Option<Table>) -> Result<Value> {
         if let Some(meta) = &meta
-            && let Ok(Some(why)) = meta.raw_get::<Option<String>>(NO_VALUE)
+            && let Ok(why) = meta.raw_get::<Lv>(NO_VALUE)
         {
-            return Err(self.refuse(why));
+            match why {
+                Lv::String(why) => return Err(self.refuse(why.to_string_lossy())),
+                // One that ends the script, which is all that its failure says.
+                Lv::Function(ends) => {
+                    let _ = ends.call::<()>(());
+                    return Err(self.refuse("is not known yet".to_owned()));
+                }
+                _ => {}
+            }
         }
         let mut fields: Vec<(String, Value)> = Vec::new();
         self.each(table, |reader, key, item| {

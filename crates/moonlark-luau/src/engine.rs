@@ -33,6 +33,8 @@ struct Inner {
     test_prelude: OnceLock<Arc<Prelude>>,
     /// The same for scripts of agents, once there are any.
     agents_prelude: OnceLock<Arc<Prelude>>,
+    /// The same for connectors, once there are any.
+    connectors_prelude: OnceLock<Arc<Prelude>>,
     runtime: Option<Runtime>,
     parked: AtomicUsize,
 }
@@ -54,6 +56,7 @@ impl Luau {
             prelude: Prelude::new(&modules)?,
             test_prelude: OnceLock::new(),
             agents_prelude: OnceLock::new(),
+            connectors_prelude: OnceLock::new(),
             modules,
             runtime: Some(runtime),
             parked: AtomicUsize::new(0),
@@ -80,6 +83,15 @@ impl Luau {
         }
         let prelude = Prelude::for_agents(&self.0.modules)?;
         Ok(self.0.agents_prelude.get_or_init(|| prelude))
+    }
+
+    /// What connectors find: all that tools do, and what hands items over.
+    pub(crate) fn connectors_prelude(&self) -> Result<&Arc<Prelude>> {
+        if let Some(prelude) = self.0.connectors_prelude.get() {
+            return Ok(prelude);
+        }
+        let prelude = Prelude::for_connectors(&self.0.modules)?;
+        Ok(self.0.connectors_prelude.get_or_init(|| prelude))
     }
 
     /// Run `work`, here and then on the script threads; dropping the future

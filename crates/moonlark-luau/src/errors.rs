@@ -110,7 +110,13 @@ fn agents_way(message: &str, line: &str) -> Option<Problem> {
 fn from_host(table: &Table, shared: &Shared, unit: &Unit) -> Problem {
     let text = |key: &str| table.raw_get::<Option<String>>(key).ok().flatten();
     let word = text("code").unwrap_or_default();
-    let kept = [ProblemCode::Denied, ProblemCode::Limit, ProblemCode::Unavailable]
+    let kept = [
+        ProblemCode::Denied,
+        ProblemCode::Limit,
+        ProblemCode::Unavailable,
+        ProblemCode::ApprovalRequired,
+    ];
+    let kept = kept
         .into_iter()
         .find(|code| code.as_str() == word)
         .unwrap_or(ProblemCode::ToolError);

@@ -8,12 +8,14 @@ use mlua::{Function as LuaFunction, LightUserData, Lua, MultiValue, Table, Value
 use moonlark_core::gateway::Started;
 use moonlark_core::module::Function;
 use moonlark_core::problem::Refusal;
+use moonlark_core::run::At;
 use moonlark_core::tool::BoxFuture;
 use moonlark_core::value::{Object, Value};
 use moonlark_core::{Call, Code, Level, Place, Problem, Result};
 use parking_lot::Mutex;
 
 use crate::bridge::{Bridge, Copied, Reply};
+use crate::connector::{self, Items};
 use crate::prelude::Prelude;
 use crate::promises::Promises;
 use crate::run;
@@ -50,6 +52,8 @@ struct Run {
     targets: Vec<Target>,
     /// For scripts of agents: the calls they have started.
     promises: Option<Arc<Promises>>,
+    /// For connectors: where items go while they scan.
+    items: Option<Items>,
 }
 
 impl Shared {
@@ -58,12 +62,22 @@ impl Shared {
     }
 
     pub(crate) fn begin(&self, call: Call, unit: Arc<Unit>) {
-        let promises = self.is_for_agents().then(Arc::default);
+        let run = call.run().filter(|_| self.is_for_agents());
+        let promises = run.map(|run| Promises::new(run.clone()));
         *self.run.lock() = Run { call: Some(call), unit: Some(unit), promises, ..Run::default() };
     }
 
     pub(crate) fn is_for_agents(&self) -> bool {
         self.prelude.is_for_agents()
+    }
+
+    /// Where `emit` sends items from now on.
+    pub(crate) fn set_items(&self, items: Items) {
+        self.run.lock().items = Some(items);
+    }
+
+    pub(crate) fn items(&self) -> Option<Items> {
+        self.run.lock().items.clone()
     }
 
     /// Remember a tool that the script has named.
@@ -81,6 +95,36 @@ impl Shared {
     pub(crate) fn promises(&self) -> mlua::Result<Arc<Promises>> {
         let promises = self.run.lock().promises.clone();
         promises.ok_or_else(|| mlua::Error::runtime("no agent's script is running"))
+    }
+
+    /// The next call whose answer an agent's script is given.
+    pub(crate) fn next_answer(&self, context: &mut Context) -> Poll<Result<usize>> {
+        let promises = self.run.lock().promises.clone();
+        match promises {
+            Some(promises) => promises.next(context),
+            None => Poll::Ready(Err(Problem::internal("no agent's script is running"))),
+        }
+    }
+
+    /// A call that an agent's script waits for, as a ticket.
+    pub(crate) fn wait_at(
+        &self,
+        lua: &Lua,
+        at: At,
+        call: BoxFuture<Result<Value>>,
+    ) -> mlua::Result<Reply> {
+        let most = self.run.lock().most_waiting();
+        match self.promises()?.wait(at, call, most, &self.waker()) {
+            Ok(number) => Ok(ticket(number)),
+            Err(problem) => self.refuse(lua, problem),
+        }
+    }
+
+    /// A run that is resumed has to come to every place that is on record.
+    pub(crate) fn left_out(&self) -> Option<Problem> {
+        let run = self.run.lock();
+        let (promises, call) = run.promises.as_ref().zip(run.call.as_ref())?;
+        call.run()?.left_out(|place| promises.came_to(place))
     }
 
     /// Calls that an agent's script has started and that have not ended.
@@ -160,7 +204,7 @@ impl Shared {
                         waiting.len() - 1
                     });
                 waiting[ticket] = Some(future);
-                Ok(Reply(None, Copied::Value(Lv::Number(ticket as f64))))
+                Ok(self::ticket(ticket))
             }
         }
     }
@@ -170,6 +214,11 @@ impl Shared {
             Ok(value) => self.bridge.reply(lua, value),
             Err(problem) => self.refuse(lua, problem),
         }
+    }
+
+    /// Stop the script for good.
+    pub(crate) fn doom(&self, problem: Problem) {
+        self.interrupt.doom(problem);
     }
 
     /// A problem the script may catch, unless it is a limit: those are final.
@@ -209,6 +258,11 @@ impl Run {
         let most = if self.promises.is_some() { limits.calls } else { 0 };
         most.max(limits.parallel) as usize
     }
+}
+
+/// Not yet: ask again with this.
+fn ticket(number: usize) -> Reply {
+    Reply(None, Copied::Value(Lv::Number(number as f64)))
 }
 
 /// The table that the prelude receives as `host`.
@@ -293,6 +347,12 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> 
     add(
         "poll",
         lua.create_function(move |lua, ticket: usize| {
+            if host.is_for_agents() {
+                return match host.promises()?.take(ticket) {
+                    Some(answer) => host.reply(lua, answer),
+                    None => Ok(self::ticket(ticket)),
+                };
+            }
             let future = host.run.lock().waiting.get_mut(ticket).and_then(Option::take);
             match future {
                 Some(future) => host.wait(lua, future, Some(ticket)),
@@ -350,6 +410,9 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> 
     if shared.is_for_agents() {
         run::functions(lua, shared, &table)?;
     }
+    if shared.prelude.is_for_connectors() {
+        connector::functions(lua, shared, &table)?;
+    }
     Ok(table)
 }
 
@@ -364,7 +427,12 @@ fn is_memory_error(error: &mlua::Error) -> bool {
 
 /// The arguments of a host function as an object: those with a place first,
 /// the others from a trailing table.
-fn collect(bridge: &Bridge, function: &Function, args: MultiValue, limit: usize) -> Result<Value> {
+pub(crate) fn collect(
+    bridge: &Bridge,
+    function: &Function,
+    args: MultiValue,
+    limit: usize,
+) -> Result<Value> {
     let name = &function.tool.name;
     let by_place = function.params.iter().take_while(|param| param.positional).count();
     let has_options = by_place < function.params.len();

@@ -7,6 +7,7 @@
 
 mod bridge;
 pub mod check;
+mod connector;
 mod engine;
 mod errors;
 mod host;
@@ -25,6 +26,7 @@ mod unit;
 mod vm;
 mod watchdog;
 
+pub use connector::{Connector, Items, Scanned};
 pub use engine::Luau;
 pub use moonlark_core::files::Files;
 pub use run::{Check, ExecuteSettings};

@@ -10,17 +10,29 @@ use moonlark_core::{Problem, Result, Value};
 pub(crate) struct Prelude {
     bytecode: Vec<u8>,
     functions: Vec<Function>,
-    /// It is for scripts of agents.
-    agents: bool,
+    whose: Whose,
+}
+
+/// Which scripts a prelude is for, where that makes a difference to the host.
+#[derive(Clone, Copy, PartialEq)]
+enum Whose {
+    Tools,
+    Agents,
+    Connectors,
 }
 
 impl Prelude {
     pub(crate) fn new(modules: &[Module]) -> Result<Arc<Prelude>> {
-        Self::build(modules.iter().filter(|module| !module.only_in_tests), "")
+        Self::build(modules.iter().filter(|module| !module.only_in_tests), "", Whose::Tools)
+    }
+
+    pub(crate) fn for_connectors(modules: &[Module]) -> Result<Arc<Prelude>> {
+        let modules = modules.iter().filter(|module| !module.only_in_tests);
+        Self::build(modules, include_str!("prelude_connector.luau"), Whose::Connectors)
     }
 
     pub(crate) fn for_tests(modules: &[Module]) -> Result<Arc<Prelude>> {
-        Self::build(modules.iter(), include_str!("prelude_testing.luau"))
+        Self::build(modules.iter(), include_str!("prelude_testing.luau"), Whose::Tools)
     }
 
     /// For scripts of agents. Each has a VM of its own, so the modules are made
@@ -28,16 +40,21 @@ impl Prelude {
     pub(crate) fn for_agents(modules: &[Module]) -> Result<Arc<Prelude>> {
         let mut functions = Vec::new();
         let mut source = [include_str!("prelude.luau"), include_str!("prelude_sdk.luau")].concat();
-        source.push_str("local lazy = {}\n");
+        // Said below, in the part for these scripts.
+        source.push_str("local lazy, recorded = {}, nil\n");
         for module in modules.iter().filter(|module| !module.only_in_tests) {
-            let made = written(module, &mut functions);
+            let made = written(module, &mut functions, Whose::Agents);
             let _ = writeln!(source, "function lazy.{}() return {made} end", module.name);
         }
         source.push_str(include_str!("prelude_run.luau"));
-        Self::compile(source, functions, true)
+        Self::compile(source, functions, Whose::Agents)
     }
 
-    fn build<'a>(modules: impl Iterator<Item = &'a Module>, more: &str) -> Result<Arc<Prelude>> {
+    fn build<'a>(
+        modules: impl Iterator<Item = &'a Module>,
+        more: &str,
+        whose: Whose,
+    ) -> Result<Arc<Prelude>> {
         let mut functions = Vec::new();
         let mut source = [
             include_str!("prelude.luau"),
@@ -46,20 +63,20 @@ impl Prelude {
         ]
         .concat();
         for module in modules {
-            let made = written(module, &mut functions);
+            let made = written(module, &mut functions, whose);
             let _ = writeln!(source, "base.{} = {made}", module.name);
         }
         source.push_str(more);
         source.push_str(include_str!("prelude_end.luau"));
-        Self::compile(source, functions, false)
+        Self::compile(source, functions, whose)
     }
 
-    fn compile(source: String, functions: Vec<Function>, agents: bool) -> Result<Arc<Prelude>> {
+    fn compile(source: String, functions: Vec<Function>, whose: Whose) -> Result<Arc<Prelude>> {
         let bytecode =
             Compiler::new().set_optimization_level(2).set_debug_level(1).compile(source).map_err(
                 |error| Problem::internal(format!("the prelude does not compile: {error}")),
             )?;
-        Ok(Arc::new(Prelude { bytecode, functions, agents }))
+        Ok(Arc::new(Prelude { bytecode, functions, whose }))
     }
 
     pub(crate) fn bytecode(&self) -> &[u8] {
@@ -67,7 +84,11 @@ impl Prelude {
     }
 
     pub(crate) fn is_for_agents(&self) -> bool {
-        self.agents
+        self.whose == Whose::Agents
+    }
+
+    pub(crate) fn is_for_connectors(&self) -> bool {
+        self.whose == Whose::Connectors
     }
 
     pub(crate) fn function(&self, id: usize) -> Option<&Function> {
@@ -76,14 +97,18 @@ impl Prelude {
 }
 
 /// A module as Luau writes it, with its functions by their numbers.
-fn written(module: &Module, functions: &mut Vec<Function>) -> String {
+fn written(module: &Module, functions: &mut Vec<Function>, whose: Whose) -> String {
     let mut fields = String::new();
     for function in &module.functions {
         let (id, name) = (functions.len(), function.name);
-        let body = if function.tool.is_instant() {
-            format!("instant({id})")
-        } else {
-            format!("waiting({id}, {:?})", function.tool.name)
+        let instant = function.tool.is_instant();
+        let body = match whose {
+            // An agent's script may be resumed: what it looked at goes on record.
+            Whose::Agents if !instant || function.needs.is_some() => {
+                format!("recorded({id}, {:?})", function.tool.name)
+            }
+            _ if instant => format!("instant({id})"),
+            _ => format!("waiting({id}, {:?})", function.tool.name),
         };
         functions.push(function.clone());
         if module.callable {

@@ -1,54 +1,84 @@
-//! The calls that an agent's script has started without waiting for them.
+//! The calls that an agent's script has made and not been given the answers of.
 //!
-//! Each runs as a task of its own, so that it goes on while the script waits
-//! for something else or computes. The tasks do not keep this alive: when the
-//! run is over, whatever has not ended is cancelled.
+//! Those it does not wait for run as tasks of their own, so that they go on
+//! while the script computes; the others are polled by whoever runs the script.
+//! Either way the script is given answers one at a time, and only when all of it
+//! waits, in the order that the [`Run`] keeps: so what a script sees does not
+//! depend on when its host looks. The tasks do not keep this alive: when the run
+//! is over, whatever has not ended is cancelled.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 
 use futures::FutureExt;
-use moonlark_core::{Problem, Result, Value};
+use moonlark_core::run::At;
+use moonlark_core::tool::BoxFuture;
+use moonlark_core::{Problem, Result, Run, Value};
 use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 
-#[derive(Default)]
-pub(crate) struct Promises(Mutex<State>);
+/// Calls of host functions in one run; each goes on record.
+const MOST_ASIDE: usize = 10_000;
+
+pub(crate) struct Promises {
+    run: Arc<Run>,
+    state: Mutex<State>,
+}
 
 #[derive(Default)]
 struct State {
     /// By number.
     slots: Vec<Slot>,
-    /// Those that have ended since the script last looked.
-    ended: Vec<usize>,
+    /// Their numbers by place.
+    places: HashMap<At, usize>,
+    /// Those that whoever runs the script polls.
+    polled: Vec<usize>,
+    /// Those that the script does not wait for.
+    started: usize,
     /// The task that runs the script.
     waker: Option<Waker>,
 }
 
-enum Slot {
+struct Slot {
+    at: At,
+    stage: Stage,
+}
+
+enum Stage {
     Starting,
-    Running { _task: AbortOnDropHandle<()> },
+    Running {
+        _task: AbortOnDropHandle<()>,
+    },
+    Polled(BoxFuture<Result<Value>>),
     Ended(Result<Value>),
+    /// The script knows that it has ended.
+    Told(Result<Value>),
     Taken,
 }
 
 impl Promises {
-    /// Start a call; never more than `most` in one run.
+    pub(crate) fn new(run: Arc<Run>) -> Arc<Promises> {
+        Arc::new(Promises { run, state: Mutex::default() })
+    }
+
+    /// Start a call that the script does not wait for; never more than `most`.
     pub(crate) fn start(
         self: &Arc<Self>,
+        at: At,
         call: impl Future<Output = Result<Value>> + Send + 'static,
         most: usize,
     ) -> Result<usize> {
         let number = {
-            let mut state = self.0.lock();
-            if state.slots.len() >= most {
+            let mut state = self.state.lock();
+            if state.started >= most {
                 return Err(Problem::limit(format!("more than {most} tool calls in one call"))
                     .hint("raise limits.calls"));
             }
-            state.slots.push(Slot::Starting);
-            state.slots.len() - 1
+            state.started += 1;
+            state.add(at, Stage::Starting)
         };
         let promises = Arc::downgrade(self);
         let task = tokio::spawn(async move {
@@ -57,43 +87,170 @@ impl Promises {
             end(&promises, number, ended.unwrap_or_else(|_| Err(failed())));
         });
         let task = AbortOnDropHandle::new(task);
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         // It may have ended already.
-        if let Slot::Starting = state.slots[number] {
-            state.slots[number] = Slot::Running { _task: task };
+        if let Stage::Starting = state.slots[number].stage {
+            state.slots[number].stage = Stage::Running { _task: task };
         }
         Ok(number)
     }
 
-    /// The numbers of those that have ended since it was last asked.
-    pub(crate) fn ended(&self) -> Vec<usize> {
-        std::mem::take(&mut self.0.lock().ended)
+    /// Begin a call that the script waits for; never more than `most` at once.
+    pub(crate) fn wait(
+        &self,
+        at: At,
+        mut call: BoxFuture<Result<Value>>,
+        most: usize,
+        waker: &Waker,
+    ) -> Result<usize> {
+        {
+            let state = self.state.lock();
+            // Waits that a script started and then abandoned still count.
+            if state.polled.len() >= most {
+                let message = format!("more than {most} host calls wait at once");
+                return Err(Problem::limit(message)
+                    .hint("wait for some of them first, or raise limits.parallel"));
+            }
+            if state.slots.len() - state.started >= MOST_ASIDE {
+                let message = format!("more than {MOST_ASIDE} calls in one run");
+                return Err(Problem::limit(message).hint("do less in one script"));
+            }
+        }
+        // Begun here and now: what a script calls first is sent first.
+        let polled = call.as_mut().poll(&mut Context::from_waker(waker));
+        let mut state = self.state.lock();
+        Ok(match polled {
+            Poll::Ready(result) => {
+                self.run.answered(&at);
+                state.add(at, Stage::Ended(result))
+            }
+            Poll::Pending => {
+                let number = state.add(at, Stage::Polled(call));
+                state.polled.push(number);
+                number
+            }
+        })
     }
 
-    /// How one has ended; can be asked once.
+    /// The next call whose answer the script is given, now that all of it waits;
+    /// a Problem if it must not go on.
+    pub(crate) fn next(&self, context: &mut Context) -> Poll<Result<usize>> {
+        loop {
+            if let Some(problem) = self.run.stopped() {
+                return Poll::Ready(Err(problem.clone()));
+            }
+            if let Some(at) = self.run.next_answer() {
+                let mut state = self.state.lock();
+                match state.places.get(&at).copied() {
+                    Some(number) if state.slots[number].tell() => {
+                        drop(state);
+                        self.run.hand_over();
+                        return Poll::Ready(Ok(number));
+                    }
+                    // It is about to.
+                    Some(_) => {}
+                    None => return Poll::Ready(Err(self.run.stop(self.run.misses(&at)))),
+                }
+            }
+            if !self.poll(context) {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Poll what is to be polled; whether any of it has ended.
+    fn poll(&self, context: &mut Context) -> bool {
+        let numbers = std::mem::take(&mut self.state.lock().polled);
+        let (mut left, mut any) = (Vec::with_capacity(numbers.len()), false);
+        for number in numbers {
+            let Some((at, mut call)) = self.state.lock().slots[number].take_polled() else {
+                continue;
+            };
+            let stage = match call.as_mut().poll(context) {
+                Poll::Ready(result) => {
+                    any = true;
+                    self.run.answered(&at);
+                    Stage::Ended(result)
+                }
+                Poll::Pending => {
+                    left.push(number);
+                    Stage::Polled(call)
+                }
+            };
+            self.state.lock().slots[number].stage = stage;
+        }
+        self.state.lock().polled = left;
+        any
+    }
+
+    /// The answer of a call that the script was told of; once.
     pub(crate) fn take(&self, number: usize) -> Option<Result<Value>> {
-        let mut state = self.0.lock();
-        let slot = state.slots.get_mut(number)?;
-        match std::mem::replace(slot, Slot::Taken) {
-            Slot::Ended(result) => Some(result),
+        let mut state = self.state.lock();
+        let stage = &mut state.slots.get_mut(number)?.stage;
+        match std::mem::replace(stage, Stage::Taken) {
+            Stage::Told(result) => Some(result),
             other => {
-                *slot = other;
+                *stage = other;
                 None
             }
         }
     }
 
-    /// How many have not ended.
+    /// How many of those that the script does not wait for have not ended.
     pub(crate) fn open(&self) -> usize {
-        let is_open = |slot: &&Slot| matches!(slot, Slot::Starting | Slot::Running { .. });
-        self.0.lock().slots.iter().filter(is_open).count()
+        let is_open = |slot: &&Slot| matches!(slot.stage, Stage::Starting | Stage::Running { .. });
+        self.state.lock().slots.iter().filter(is_open).count()
+    }
+
+    /// Whether a call was made at this place.
+    pub(crate) fn came_to(&self, place: &str) -> bool {
+        self.state.lock().places.contains_key(place)
+    }
+
+    /// Where the call of this number was made.
+    pub(crate) fn place(&self, number: usize) -> Option<At> {
+        self.state.lock().slots.get(number).map(|slot| slot.at.clone())
     }
 
     pub(crate) fn set_waker(&self, waker: &Waker) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         match &mut state.waker {
             Some(current) => current.clone_from(waker),
             none => *none = Some(waker.clone()),
+        }
+    }
+}
+
+impl State {
+    fn add(&mut self, at: At, stage: Stage) -> usize {
+        self.places.insert(at.clone(), self.slots.len());
+        self.slots.push(Slot { at, stage });
+        self.slots.len() - 1
+    }
+}
+
+impl Slot {
+    /// Tell the script, if it has ended.
+    fn tell(&mut self) -> bool {
+        match std::mem::replace(&mut self.stage, Stage::Taken) {
+            Stage::Ended(result) => {
+                self.stage = Stage::Told(result);
+                true
+            }
+            other => {
+                self.stage = other;
+                false
+            }
+        }
+    }
+
+    fn take_polled(&mut self) -> Option<(At, BoxFuture<Result<Value>>)> {
+        match std::mem::replace(&mut self.stage, Stage::Taken) {
+            Stage::Polled(call) => Some((self.at.clone(), call)),
+            other => {
+                self.stage = other;
+                None
+            }
         }
     }
 }
@@ -102,7 +259,7 @@ impl Drop for Promises {
     /// The last first: one that is cancelled gives its turn to the next that
     /// waits, which must not be there any more.
     fn drop(&mut self) {
-        let slots = &mut self.0.get_mut().slots;
+        let slots = &mut self.state.get_mut().slots;
         while let Some(slot) = slots.pop() {
             drop(slot);
         }
@@ -112,9 +269,9 @@ impl Drop for Promises {
 fn end(promises: &Weak<Promises>, number: usize, result: Result<Value>) {
     // The run may be over.
     let Some(promises) = promises.upgrade() else { return };
-    let mut state = promises.0.lock();
-    let old = std::mem::replace(&mut state.slots[number], Slot::Ended(result));
-    state.ended.push(number);
+    let mut state = promises.state.lock();
+    promises.run.answered(&state.slots[number].at);
+    let old = std::mem::replace(&mut state.slots[number].stage, Stage::Ended(result));
     let waker = state.waker.clone();
     drop(state);
     drop(old);

@@ -5,7 +5,9 @@
 //! the answer can say what was called and said, however the script ended.
 
 mod answer;
+mod begin;
 mod functions;
+mod plan;
 mod settled;
 #[cfg(test)]
 mod tests;
@@ -23,6 +25,7 @@ use moonlark_core::{Call, Code, Level, Problem, Result, Run, Tool, Value};
 use serde_json::{Value as Json, json};
 use tokio::time::Instant;
 
+use begin::{Beginning, Begun, begin};
 pub(crate) use functions::functions;
 
 use crate::check;
@@ -67,15 +70,24 @@ pub enum Check {
 impl Luau {
     /// The tool that runs agents' scripts.
     pub fn execute_tool(&self, settings: ExecuteSettings) -> Result<Tool> {
-        let schema = json!({
+        // Every word of it is in the context of every agent, all the time.
+        let mut schema = json!({
             "type": "object",
             "properties": {
                 "script": {"type": "string"},
-                "timeout": {"type": "number", "exclusiveMinimum": 0, "description": "Seconds"},
+                "timeout": {"type": "number", "description": "Seconds"},
+                "plan": {"type": "boolean", "description": "Only say what it would change"},
+                "resume": {"type": "string", "description": "Instead: a run or plan to go on with"},
             },
-            "required": ["script"],
-            "additionalProperties": false,
         });
+        let told = json!({"name": "execute", "description": DESCRIPTION, "inputSchema": schema});
+        // What is checked is more: also what is for people, after a crash.
+        schema["properties"]["timeout"]["exclusiveMinimum"] = 0.into();
+        schema["properties"]["lost"] = json!({
+            "description": "With resume: \"retry\" or \"assume-done\", for all calls that may have \
+                            happened or for each place",
+        });
+        schema["additionalProperties"] = false.into();
         let Json::Object(schema) = schema else { return Err(Problem::internal("no object")) };
         let mut scope = settings.scope.clone();
         scope.limits.timeout = settings.max_timeout.max(scope.limits.timeout) + GRACE;
@@ -86,6 +98,9 @@ impl Luau {
         let source = Source { kind: SourceKind::Builtin, name: "moonlark".to_owned() };
         let mut tool = Tool::new("execute", Arc::new(source), Schema::compile(schema)?, body);
         tool.description = DESCRIPTION.to_owned();
+        if let Value::Object(told) = Value::from_json(told)? {
+            tool.definition = Some(Arc::new(told));
+        }
         tool.shown = Shown::InCodeMode;
         tool.scope = Arc::new(scope);
         Ok(tool)
@@ -98,18 +113,54 @@ async fn execute(
     call: Call,
     args: Value,
 ) -> Result<Answer> {
-    let time = settings.time(args.get("timeout"))?;
-    let script = args.get("script").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let run = Run::new(call.limits());
+    let begun = match begin(&settings, &call, &args).await? {
+        Beginning::Run(begun) => begun,
+        Beginning::Ended(answer) => return answer,
+    };
+    let run = begun.run.clone();
+    let mut running = Box::pin(to_end(engine, settings, call.clone(), begun));
+    tokio::select! {
+        biased;
+        answer = &mut running => answer,
+        // Nobody is there to decide: the run goes on when somebody has, without
+        // whoever waits for it here.
+        ticket = run.waits() => {
+            call.leave();
+            tokio::spawn(running);
+            Err(ticket.problem())
+        }
+    }
+}
+
+/// The script from its first line to its answer.
+async fn to_end(
+    engine: Luau,
+    settings: Arc<ExecuteSettings>,
+    call: Call,
+    begun: Begun,
+) -> Result<Answer> {
+    let (run, time) = (begun.run.clone(), begun.time);
     let call = call.within(time).for_run(run.clone());
-    let ended = in_time(&call, run_script(&engine, &settings, call.clone(), script)).await;
+    let check = if begun.again { Check::Off } else { settings.check };
+    let script = begun.script.clone();
+    let ended = in_time(&call, run_script(&engine, check, call.clone(), script)).await;
     let ended = match ended {
+        // What it would change is known up to where it was stopped.
+        Ok(ended) if run.is_plan() && (ended.is_ok() || run.stopped().is_some()) => {
+            Ok(plan::shown(&run))
+        }
+        Ok(Err(problem)) if run.stopped().is_some() => {
+            Err(run.stopped().cloned().unwrap_or(problem))
+        }
         Err(()) => Err(timed_out(time, &run)),
         // The engine may notice first, or a call that had no more time either.
         Ok(Err(_)) if Instant::now() >= call.deadline() => Err(timed_out(time, &run)),
         Ok(ended) => ended,
     };
-    answer::of(ended, &run, &call, settings.result)
+    let whole = (run.is_plan() && ended.is_ok()).then(|| plan::written(&run));
+    let answer = answer::of(ended, &run, &call, settings.result);
+    begun.end(&answer, whole);
+    answer
 }
 
 impl ExecuteSettings {
@@ -132,15 +183,10 @@ impl ExecuteSettings {
     }
 }
 
-async fn run_script(
-    engine: &Luau,
-    settings: &ExecuteSettings,
-    call: Call,
-    script: String,
-) -> Result<Value> {
+async fn run_script(engine: &Luau, check: Check, call: Call, script: String) -> Result<Value> {
     let unit = Arc::new(compile(script).await?);
     let call = settled::settled(call, unit.main().text()).await?;
-    checked(settings.check, unit.main().text(), &call).await?;
+    checked(check, unit.main().text(), &call).await?;
     let (engine_, call_) = (engine.clone(), call.clone());
     let (ended, open) = engine
         .run(move |guard| async move {

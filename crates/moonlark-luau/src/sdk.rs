@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use mlua::{Function, IntoLuaMulti, Lua, MultiValue, Table, Value as Lv};
 use moonlark_core::gateway::Started;
+use moonlark_core::run::At;
 use moonlark_core::sdk::identifier;
 use moonlark_core::tool::SourceKind;
 use moonlark_core::value::{Object, Value, shorten};
@@ -161,12 +162,14 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
         lua.create_function(move |lua, mut args: MultiValue| {
             let call = shared_.call()?;
             let target = shared_.target(number(&mut args))?;
-            let started = match target.arguments(&shared_.bridge, args, call.limits().value) {
-                Ok(args) if shared_.is_for_agents() => {
-                    Started::Running(Box::pin(target.ask(call, args, Form::Plain)))
+            let at = shared_.is_for_agents().then(|| place(&mut args));
+            let started = match (target.arguments(&shared_.bridge, args, call.limits().value), at) {
+                (Ok(args), Some(at)) => {
+                    let asked = target.ask(call.at(at.clone()), args, Form::Plain);
+                    return shared_.wait_at(lua, at, Box::pin(asked));
                 }
-                Ok(args) => target.start(&call, args),
-                Err(problem) => Started::Done(Err(problem)),
+                (Ok(args), None) => target.start(&call, args),
+                (Err(problem), _) => Started::Done(Err(problem)),
             };
             shared_.answer(lua, started)
         })?,
@@ -176,6 +179,11 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
 /// The first argument, which is the number of something.
 pub(crate) fn number(args: &mut MultiValue) -> usize {
     args.pop_front().and_then(|id| id.as_usize()).unwrap_or(usize::MAX)
+}
+
+/// The first argument, which is where in an agent's script a call is made.
+pub(crate) fn place(args: &mut MultiValue) -> At {
+    args.pop_front().and_then(|place| text(&place)).unwrap_or_default().into()
 }
 
 /// The identifier of a source that the script has named.

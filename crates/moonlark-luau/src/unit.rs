@@ -178,7 +178,12 @@ impl Code {
             text,
             bytecode: Vec::new(),
         };
-        let compiler = Compiler::new().set_optimization_level(2).set_debug_level(1);
+        // Whether, and when, a connector looks at `state` matters: it must not be
+        // looked up once, ahead of time, as other globals are.
+        let compiler = Compiler::new()
+            .set_optimization_level(2)
+            .set_debug_level(1)
+            .set_mutable_globals(["state"]);
         code.bytecode = match compiler.compile(&code.text) {
             Ok(bytecode) => bytecode,
             Err(error) => return Err(syntax_error(&error, &code)),

@@ -8,10 +8,11 @@ use std::task::Poll;
 
 use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value as Lv};
 use moonlark_core::limits::size;
-use moonlark_core::value::Value;
-use moonlark_core::{Call, Problem, Result};
+use moonlark_core::value::{Object, Value};
+use moonlark_core::{Call, Code, Problem, Result};
 
 use crate::bridge::Bridge;
+use crate::connector::{Items, MAX_STATE, Scanned};
 use crate::errors;
 use crate::host::{self, Shared};
 use crate::prelude::Prelude;
@@ -20,6 +21,8 @@ use crate::watchdog::{self, Interrupt};
 
 /// Memory a VM may have gained over its runs before it is replaced.
 const GROWTH: usize = 2 * 1024 * 1024;
+/// Answers that an agent's script is given before others have their turn.
+const ANSWERS: usize = 64;
 /// Runs before a VM is replaced.
 const USES: u32 = 1000;
 
@@ -111,17 +114,56 @@ impl Vm {
         ended.map(drop)
     }
 
+    /// Run the script's top level and then its `connector.scan`.
+    pub(crate) async fn scan(
+        &mut self,
+        unit: &Arc<Unit>,
+        call: &Call,
+        state: Value,
+        items: Items,
+    ) -> Result<Scanned> {
+        let (env, main) = self.prepare(unit, call)?;
+        self.shared.set_items(items);
+        let values = self.scanning(env, main, call, state);
+        let values = values.map_err(|error| self.failed(&error, call))?;
+        let ended = self.drive(self.run.clone(), values, unit, call).await;
+        let scanned = ended.and_then(|ended| {
+            let field = |name: &str| {
+                ended.as_table().and_then(|it| it.raw_get::<Lv>(name).ok()).unwrap_or(Lv::Nil)
+            };
+            let state = self.bridge.read(&field("state"), "state", MAX_STATE)?;
+            Ok(Scanned { state, incremental: field("looked") == Lv::Boolean(true) })
+        });
+        self.shared.end();
+        scanned
+    }
+
     /// Run an agent's script. Beside its answer: how many calls it had started
     /// that had not ended.
     pub(crate) async fn agents(&mut self, unit: &Arc<Unit>, call: &Call) -> (Result<Value>, usize) {
         let ended = match self.prepare(unit, call) {
             Ok((env, main)) => {
-                let values = [Lv::Function(main), Lv::Table(env), Lv::Number(seed())];
+                let seed = call.run().map_or_else(seed, |run| f64::from(run.seed()));
+                let values = [Lv::Function(main), Lv::Table(env), Lv::Number(seed)];
                 self.drive(self.run.clone(), values.into_iter().collect(), unit, call).await
             }
             Err(problem) => Err(problem),
         };
-        let value = ended.and_then(|it| self.bridge.read(&it, "result", call.limits().value));
+        let value = match call.run() {
+            // What it would give back is not known; what it would do is.
+            Some(run) if run.is_plan() => ended.map(|_| Value::Null),
+            _ => ended.and_then(|it| self.bridge.read(&it, "result", call.limits().value)),
+        };
+        let cut_short = |problem: &Problem| {
+            matches!(problem.code, Code::Timeout | Code::Limit | Code::Cancelled)
+        };
+        let value = match (call.run(), self.shared.left_out()) {
+            // It ended by itself, and has gone another way than before.
+            (Some(run), Some(problem)) if !value.as_ref().is_err_and(cut_short) => {
+                Err(run.stop(problem))
+            }
+            _ => value,
+        };
         let open = self.shared.open_calls();
         self.shared.end();
         (value, open)
@@ -135,7 +177,10 @@ impl Vm {
             let limits = call.limits();
             self.lua.set_memory_limit(limits.memory)?;
             let env: Table = match self.shared.is_for_agents() {
-                true => self.begin.call((limits.parallel, limits.calls))?,
+                true => {
+                    let plan = call.run().is_some_and(|run| run.is_plan());
+                    self.begin.call((limits.parallel, limits.calls, plan))?
+                }
                 false => self.begin.call((unit.path(), unit.main().name()))?,
             };
             let main = unit.main().bind(&self.lua, env.clone())?;
@@ -166,6 +211,27 @@ impl Vm {
         ]))
     }
 
+    fn scanning(
+        &self,
+        env: Table,
+        main: Function,
+        call: &Call,
+        state: Value,
+    ) -> mlua::Result<MultiValue> {
+        let table = |value| match value {
+            Value::Null => Value::Object(Object::new()),
+            value => value,
+        };
+        let config = table(call.scope().config.clone());
+        Ok(MultiValue::from_vec(vec![
+            Lv::Function(main),
+            Lv::Table(env),
+            Lv::Number(seed()),
+            self.bridge.to_lua(&self.lua, config)?,
+            self.bridge.to_lua(&self.lua, table(state))?,
+        ]))
+    }
+
     /// Resume the script until it is done, giving way whenever it waits.
     async fn drive(
         &mut self,
@@ -177,32 +243,53 @@ impl Vm {
         let thread = self.lua.create_thread(function).map_err(|error| self.failed(&error, call))?;
         self.interrupt.begin(thread.to_pointer(), call.clone());
         let (mut values, mut preempted) = (Some(values), false);
+        let for_agents = self.shared.is_for_agents();
+        // All of an agent's script waits.
+        let mut waits = false;
         let ended = std::future::poll_fn(|cx| {
             self.shared.set_waker(cx.waker());
-            let entered = watchdog::enter(&self.interrupt);
-            let resumed = thread.resume::<MultiValue>(values.take().unwrap_or_default());
-            drop(entered);
-            let results = match resumed {
-                Ok(results) => results,
-                Err(error) => return Poll::Ready(Err(self.failed(&error, call))),
-            };
-            if thread.status() != mlua::thread::ThreadStatus::Resumable {
-                return Poll::Ready(Ok(results));
-            }
-            if results.front() == Some(&Lv::LightUserData(host::PENDING)) {
-                // It polled the host before it was preempted: a wake-up that
-                // came in between is spent, so it has to look once more.
-                if std::mem::take(&mut preempted) {
-                    cx.waker().wake_by_ref();
+            for _ in 0..ANSWERS {
+                if waits {
+                    let number = match std::task::ready!(self.shared.next_answer(cx)) {
+                        Ok(number) => number,
+                        Err(problem) => return Poll::Ready(Err(problem)),
+                    };
+                    values = Some(MultiValue::from_iter([Lv::Number(number as f64)]));
                 }
-                return Poll::Pending;
+                let entered = watchdog::enter(&self.interrupt);
+                let resumed = thread.resume::<MultiValue>(values.take().unwrap_or_default());
+                drop(entered);
+                let results = match resumed {
+                    Ok(results) => results,
+                    Err(error) => return Poll::Ready(Err(self.failed(&error, call))),
+                };
+                if thread.status() != mlua::thread::ThreadStatus::Resumable {
+                    return Poll::Ready(Ok(results));
+                }
+                let pending = results.front() == Some(&Lv::LightUserData(host::PENDING));
+                waits = pending && for_agents;
+                if waits {
+                    continue;
+                }
+                if pending {
+                    // It polled the host before it was preempted: a wake-up that
+                    // came in between is spent, so it has to look once more.
+                    if std::mem::take(&mut preempted) {
+                        cx.waker().wake_by_ref();
+                    }
+                    return Poll::Pending;
+                }
+                if self.interrupt.take_yield() {
+                    preempted = true;
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                let message = "coroutine.yield was called outside a coroutine";
+                return Poll::Ready(Err(Problem::tool_error(message)));
             }
-            if self.interrupt.take_yield() {
-                preempted = true;
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            Poll::Ready(Err(Problem::tool_error("coroutine.yield was called outside a coroutine")))
+            // There is more, and others have their turn.
+            cx.waker().wake_by_ref();
+            Poll::Pending
         })
         .await;
         if let Some(doom) = self.interrupt.take_doom() {

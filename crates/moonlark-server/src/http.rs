@@ -1,4 +1,4 @@
-//! The HTTP server: REST, MCP and the checks in front of both.
+//! What the HTTP server answers: REST, MCP and the checks in front of both.
 
 use std::sync::Arc;
 
@@ -7,15 +7,14 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::serve::ListenerExt;
 use moonlark_core::{Code, Gateway, Problem};
 use serde_json::json;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{self, Access};
 use crate::mcp::{Mcp, Straight};
-use crate::{VERSION, mcp, rest, status};
+use crate::who::Who;
+use crate::{VERSION, mcp, record, rest, status};
 
 /// What the operator decides about the server.
 #[derive(Debug, Clone)]
@@ -35,11 +34,16 @@ pub fn router(gateway: Gateway, options: Options, stop: CancellationToken) -> Ro
     let state = rest::State::new(gateway.clone(), options.request_body);
     Router::new()
         .route("/", get(index))
-        .route("/health", get(health))
-        .route("/ready", get(health))
+        .route("/health", get(record::health))
+        .route("/ready", get(record::health))
         .route("/tools/list", get(rest::list))
         .route("/tools/{name}", post(rest::call).get(rest::call_by_get))
         .route("/sources", get(rest::sources))
+        .route("/runs", get(record::runs))
+        .route("/runs/{id}", get(record::run))
+        .route("/approvals", get(record::approvals))
+        .route("/approvals/{id}", get(record::approval))
+        .route("/approvals/{id}/{decision}", post(record::decide))
         .route("/openapi.json", get(rest::openapi))
         .with_state(state)
         .nest_service("/mcp", mcp(gateway, options.request_body, stop))
@@ -59,10 +63,11 @@ fn mcp(gateway: Gateway, request_body: usize, stop: CancellationToken) -> Router
         }
         response
     };
-    let mcp = Mcp::new(gateway);
+    let mcp = Mcp::new(gateway, Who::default());
     let straight = Arc::new(Straight::new(mcp.clone(), request_body));
     let first = async |State(straight): State<Arc<Straight>>, request: Request, next: Next| {
-        straight.serve(request, next).await
+        let who = Who::of(request.extensions());
+        who.during(straight.serve(request, next)).await
     };
     Router::new()
         .fallback_service(mcp::http_service(mcp, request_body, stop))
@@ -70,31 +75,14 @@ fn mcp(gateway: Gateway, request_body: usize, stop: CancellationToken) -> Router
         .layer(axum::middleware::from_fn_with_state(straight, first))
 }
 
-/// Serve until `stop` is cancelled, then let requests in progress finish.
-pub async fn serve(
-    listener: TcpListener,
-    router: Router,
-    stop: CancellationToken,
-) -> std::io::Result<()> {
-    // Without this, small answers wait for the client's acknowledgement.
-    let listener = listener.tap_io(|stream| {
-        let _ = stream.set_nodelay(true);
-    });
-    axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
-}
-
 async fn index() -> Response {
     axum::Json(json!({
         "name": "moonlark",
         "version": VERSION,
         "mcp": "/mcp",
-        "rest": ["GET /tools/list", "POST /tools/{name}", "GET /sources", "GET /health", "GET /openapi.json"],
+        "rest": ["GET /tools/list", "POST /tools/{name}", "GET /sources", "GET /runs", "GET /approvals", "GET /health", "GET /openapi.json"],
     }))
     .into_response()
-}
-
-async fn health() -> Response {
-    axum::Json(json!({"status": "ok", "version": VERSION})).into_response()
 }
 
 async fn no_route(uri: http::Uri) -> Response {

@@ -7,17 +7,23 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod access;
+mod at_once;
 mod http;
 mod mcp;
 mod openapi;
+mod record;
 mod rest;
+mod serving;
 mod status;
 mod stdio;
+mod who;
 
-pub use http::{Options, router, serve};
+pub use http::{Options, router};
 pub use rest::health;
+pub use serving::serve;
 pub use status::status;
 pub use stdio::serve_stdio;
+pub use who::Who;
 
 /// What every surface calls itself.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -29,10 +29,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use moonlark_core::catalog::PerCatalog;
 use moonlark_core::content::Answer;
 use moonlark_core::offers::{Offers, of_prompt, of_uri};
-use moonlark_core::{Code, Gateway, Problem, Value};
-use parking_lot::Mutex;
+use moonlark_core::{Caller, Catalog, Code, Gateway, Problem, Value};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
     CompleteResult, ErrorData, GetPromptRequestParams, GetPromptResponse, GetTaskParams,
@@ -49,6 +49,7 @@ use serde_json::{Value as Json, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::VERSION;
+use crate::who::Who;
 use answer::{asks, of_request, of_tool, refusal};
 use call::Callee;
 use caller::{Sequel, Session, caller_of, is_modern};
@@ -57,7 +58,7 @@ use sessions::Sessions;
 use tools::{Listing, page};
 use wishes::Wishes;
 
-pub(crate) use straight::Straight;
+pub(crate) use straight::{PlainCall, Straight, plain_call};
 
 /// The service behind `/mcp`.
 pub(crate) fn http_service(
@@ -78,7 +79,7 @@ pub(crate) fn http_service(
 #[derive(Clone)]
 pub(crate) struct Mcp {
     gateway: Gateway,
-    listing: Arc<Mutex<Option<Arc<Listing>>>>,
+    listings: Arc<PerCatalog<Listing>>,
     /// What an old client asked to be told.
     wishes: Arc<Wishes>,
     session: Arc<Session>,
@@ -87,34 +88,40 @@ pub(crate) struct Mcp {
 }
 
 impl Mcp {
-    pub(crate) fn new(gateway: Gateway) -> Self {
+    pub(crate) fn new(gateway: Gateway, who: Who) -> Self {
         static OWNERS: AtomicU64 = AtomicU64::new(1);
         Self {
             gateway,
-            listing: Arc::default(),
+            listings: Arc::default(),
             wishes: Arc::default(),
-            session: Arc::new(Session::new(OWNERS.fetch_add(1, Ordering::Relaxed))),
+            session: Arc::new(Session::new(OWNERS.fetch_add(1, Ordering::Relaxed), who)),
             gone: CancellationToken::new(),
         }
     }
 
     /// The same server for another client: what it serves is shared.
     fn for_client(&self) -> Self {
-        Self { listing: self.listing.clone(), ..Mcp::new(self.gateway.clone()) }
+        let who = Who::now().unwrap_or_else(|| self.session.who.clone());
+        Self { listings: self.listings.clone(), ..Mcp::new(self.gateway.clone(), who) }
     }
 
-    /// The tools as MCP shows them, made once per catalog.
-    fn listing(&self) -> Arc<Listing> {
-        let catalog = self.gateway.catalog();
-        let mut cached = self.listing.lock();
-        match &*cached {
-            Some(listing) if listing.is_of(&catalog) => listing.clone(),
-            _ => {
-                let listing = Arc::new(Listing::new(catalog));
-                *cached = Some(listing.clone());
-                listing
-            }
-        }
+    /// Whoever began to talk to us, where it is not said who makes a request.
+    fn first_caller(&self) -> Caller {
+        self.session.who.caller("mcp")
+    }
+
+    /// The tools as MCP shows them to a caller, made once per catalog.
+    fn listing(&self, caller: &Caller) -> Arc<Listing> {
+        let catalog = self.gateway.catalog_for(caller);
+        self.listings.of(&catalog, || Listing::new(&catalog))
+    }
+
+    fn listing_for(&self, context: &RequestContext<RoleServer>) -> Arc<Listing> {
+        self.listing(&caller_of(context, &self.session))
+    }
+
+    fn catalog_for(&self, context: &RequestContext<RoleServer>) -> Arc<Catalog> {
+        self.gateway.catalog_for(&caller_of(context, &self.session))
     }
 
     /// What this request wants to be told: modern clients say so in the request
@@ -161,7 +168,7 @@ impl Mcp {
 
 impl ServerHandler for Mcp {
     fn get_info(&self) -> ServerConfig {
-        let catalog = self.gateway.catalog();
+        let catalog = self.gateway.catalog_for(&self.first_caller());
         let mut info = ServerConfig::new(offers::capabilities(&catalog));
         info.server_info = Implementation::new("moonlark", VERSION);
         info.instructions = Some(offers::instructions(&catalog));
@@ -171,9 +178,9 @@ impl ServerHandler for Mcp {
     async fn list_tools(
         &self,
         request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let listing = self.listing();
+        let listing = self.listing_for(&context);
         let (tools, next) = page(listing.tools(), request)?;
         let mut page = ListToolsResult::with_all_items(tools);
         page.next_cursor = next;
@@ -181,7 +188,7 @@ impl ServerHandler for Mcp {
     }
 
     fn get_tool(&self, name: &str) -> Option<rmcp::model::Tool> {
-        self.listing().with_headers(name)
+        self.listing(&self.first_caller()).with_headers(name)
     }
 
     async fn call_tool(
@@ -203,9 +210,9 @@ impl ServerHandler for Mcp {
     async fn list_resources(
         &self,
         request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let (resources, next) = page(self.listing().resources(), request)?;
+        let (resources, next) = page(self.listing_for(&context).resources(), request)?;
         let mut page = ListResourcesResult::with_all_items(resources);
         page.next_cursor = next;
         Ok(page)
@@ -214,9 +221,9 @@ impl ServerHandler for Mcp {
     async fn list_resource_templates(
         &self,
         request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let (templates, next) = page(self.listing().templates(), request)?;
+        let (templates, next) = page(self.listing_for(&context).templates(), request)?;
         let mut page = ListResourceTemplatesResult::with_all_items(templates);
         page.next_cursor = next;
         Ok(page)
@@ -225,9 +232,9 @@ impl ServerHandler for Mcp {
     async fn list_prompts(
         &self,
         request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let (prompts, next) = page(self.listing().prompts(), request)?;
+        let (prompts, next) = page(self.listing_for(&context).prompts(), request)?;
         let mut page = ListPromptsResult::with_all_items(prompts);
         page.next_cursor = next;
         Ok(page)
@@ -238,7 +245,7 @@ impl ServerHandler for Mcp {
         mut request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let catalog = self.gateway.catalog();
+        let catalog = self.catalog_for(&context);
         let Some(offers) = of_uri(catalog.offers(), &request.uri) else {
             let data = Some(json!({"uri": request.uri}));
             return Err(ErrorData::resource_not_found("no source has this resource", data));
@@ -259,7 +266,7 @@ impl ServerHandler for Mcp {
         mut request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        let catalog = self.gateway.catalog();
+        let catalog = self.catalog_for(&context);
         let Some(offers) = of_prompt(catalog.offers(), &request.name) else {
             let problem = Problem::new(Code::NotFound, "no source has a prompt of this name");
             return Err(refusal(problem));
@@ -280,7 +287,7 @@ impl ServerHandler for Mcp {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        let catalog = self.gateway.catalog();
+        let catalog = self.catalog_for(&context);
         match offers::of_reference(&catalog, &request.r#ref) {
             Some(offers) => of_request(
                 self.pass_on(offers, "completion/complete", request, Sequel::default(), context)
@@ -296,7 +303,7 @@ impl ServerHandler for Mcp {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        let catalog = self.gateway.catalog();
+        let catalog = self.catalog_for(&context);
         let offers = offers::of_task(&catalog, &request.task_id)?;
         of_request(self.pass_on(offers, "tasks/get", request, Sequel::default(), context).await)
     }
@@ -306,7 +313,7 @@ impl ServerHandler for Mcp {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let catalog = self.gateway.catalog();
+        let catalog = self.catalog_for(&context);
         let offers = offers::of_task(&catalog, &request.task_id)?;
         // Here the responses are what it is about.
         let sequel =
@@ -320,7 +327,7 @@ impl ServerHandler for Mcp {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let catalog = self.gateway.catalog();
+        let catalog = self.catalog_for(&context);
         let offers = offers::of_task(&catalog, &request.task_id)?;
         let ended = self.pass_on(offers, "tasks/cancel", request, Sequel::default(), context).await;
         ended.map(|_| ()).map_err(refusal)
@@ -333,9 +340,10 @@ impl ServerHandler for Mcp {
     ) -> Result<(), ErrorData> {
         // Modern clients say it with each request, and hear of nothing else.
         if !is_modern(&context) {
-            self.wishes.hear(&self.gateway, request.level, &context.peer);
+            let caller = caller_of(&context, &self.session);
+            self.wishes.hear(&self.gateway, &caller, request.level, &context.peer);
         }
-        let catalog = self.gateway.catalog();
+        let catalog = self.catalog_for(&context);
         for offers in catalog.offers().iter().filter(|it| it.capabilities.contains_key("logging")) {
             let params = json!({"level": request.level});
             let passed = self.pass_on(
@@ -356,7 +364,8 @@ impl ServerHandler for Mcp {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let call = self.gateway.open(caller_of(&context), None).map_err(refusal)?;
+        let caller = caller_of(&context, &self.session);
+        let call = self.gateway.open_in_turn(caller, None, None).await.map_err(refusal)?;
         self.wishes.watch(&call, request.uri, &context.peer).await
     }
 
@@ -371,18 +380,20 @@ impl ServerHandler for Mcp {
 
     /// An old client has connected: tell it from now on when something changes.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        tokio::spawn(changes::tell(self.gateway.clone(), context.peer));
+        let caller = self.session.who(&context.extensions).caller("mcp");
+        tokio::spawn(changes::tell(self.gateway.clone(), caller, context.peer));
     }
 
     fn accepted_subscription_filter(
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        Some(changes::prepare(&self.gateway, requested))
+        Some(changes::prepare(&self.gateway, self.first_caller(), requested))
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        changes::listen(&self.gateway, &self.gone, context).await;
+        let caller = caller_of(context.request_context(), &self.session);
+        changes::listen(&self.gateway, &caller, &self.gone, context).await;
         Ok(())
     }
 }

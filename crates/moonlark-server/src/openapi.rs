@@ -44,6 +44,24 @@ pub(crate) fn document(catalog: &Catalog) -> Json {
                     },
                     "required": ["name", "description", "builtin", "parameters"],
                 },
+                "Approval": {
+                    "type": "object",
+                    "properties": {"approval": {
+                        "type": "object",
+                        "properties": {
+                            "id": {"type": "string"},
+                            "token": {"type": "string", "description": "For the header Moonlark-Approval"},
+                            "expires_at": {"type": "string", "format": "date-time"},
+                            "tool": {"type": "string"},
+                            "arguments": {},
+                            "effects": {"type": "array", "items": {"type": "string"}},
+                            "run": {"type": "string"},
+                            "how": {"type": "string"},
+                        },
+                        "required": ["id", "token", "expires_at", "tool", "arguments", "effects", "how"],
+                    }},
+                    "required": ["approval"],
+                },
                 "Problem": {
                     "type": "object",
                     "properties": {"error": {
@@ -85,6 +103,7 @@ fn operation(tool: &Tool) -> Json {
                 "properties": {"result": result},
                 "required": ["result"],
             }}}},
+            "202": {"description": "Somebody has to approve the call: send it again with the token", "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Approval"}}}},
             "400": problem("The parameters do not fit"),
             "403": problem("The caller may not do this"),
             "408": problem("The tool ran past its deadline"),

@@ -10,17 +10,18 @@ use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use http::{HeaderMap, HeaderValue, header};
 use moonlark_core::call::{Events, Level};
+use moonlark_core::catalog::PerCatalog;
 use moonlark_core::limits::size;
 use moonlark_core::offers::Health;
 use moonlark_core::tool::SourceKind;
-use moonlark_core::{Caller, Catalog, Code, Event, Gateway, Problem, Result, Tool, Value};
-use parking_lot::Mutex;
+use moonlark_core::{Caller, Code, Event, Gateway, Problem, Result, Tool, Value};
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::{openapi, status};
+use crate::who::Who;
+use crate::{openapi, record, status};
 
 /// How long a client may take to send a request body.
 const BODY_TIME: std::time::Duration = std::time::Duration::from_secs(30);
@@ -31,29 +32,27 @@ pub(crate) struct State(Arc<Shared>);
 struct Shared {
     gateway: Gateway,
     request_body: usize,
-    /// The answer to `/tools/list`, with the catalog it was made from.
-    listing: Mutex<Option<(Arc<Catalog>, Bytes)>>,
+    /// The answers to `/tools/list`.
+    listings: PerCatalog<Bytes>,
 }
 
 impl State {
+    pub(crate) fn gateway(&self) -> &Gateway {
+        &self.0.gateway
+    }
+
     pub(crate) fn new(gateway: Gateway, request_body: usize) -> Self {
-        Self(Arc::new(Shared { gateway, request_body, listing: Mutex::default() }))
+        Self(Arc::new(Shared { gateway, request_body, listings: PerCatalog::default() }))
     }
 }
 
-pub(crate) async fn list(Extract(State(shared)): Extract<State>) -> Response {
-    let catalog = shared.gateway.catalog();
-    let mut listing = shared.listing.lock();
-    let body = match &*listing {
-        Some((of, body)) if Arc::ptr_eq(of, &catalog) => body.clone(),
-        _ => {
-            let tools: Vec<Json> = catalog.listed().map(|tool| describe(tool)).collect();
-            let body = Bytes::from(json!({ "tools": tools }).to_string());
-            *listing = Some((catalog, body.clone()));
-            body
-        }
-    };
-    json_response(body)
+pub(crate) async fn list(Extract(State(shared)): Extract<State>, who: Who) -> Response {
+    let catalog = shared.gateway.catalog_for(&who.caller("rest"));
+    let body = shared.listings.of(&catalog, || {
+        let tools: Vec<Json> = catalog.listed().map(|tool| describe(tool)).collect();
+        Bytes::from(json!({ "tools": tools }).to_string())
+    });
+    json_response(Bytes::clone(&body))
 }
 
 fn describe(tool: &Tool) -> Json {
@@ -65,18 +64,20 @@ fn describe(tool: &Tool) -> Json {
     })
 }
 
-pub(crate) async fn openapi(Extract(State(shared)): Extract<State>) -> Response {
-    axum::Json(openapi::document(&shared.gateway.catalog())).into_response()
+pub(crate) async fn openapi(Extract(State(shared)): Extract<State>, who: Who) -> Response {
+    let catalog = shared.gateway.catalog_for(&who.caller("rest"));
+    axum::Json(openapi::document(&catalog)).into_response()
 }
 
 pub(crate) async fn call(
     Extract(State(shared)): Extract<State>,
     Path(name): Path<String>,
+    who: Who,
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
     match read_body(&shared, &parts.headers, body).await {
-        Ok(args) => answer(&shared, name, args, &parts.headers).await,
+        Ok(args) => answer(&shared, name, args, who, &parts.headers).await,
         Err(problem) => status::problem(&problem),
     }
 }
@@ -85,12 +86,13 @@ pub(crate) async fn call(
 pub(crate) async fn call_by_get(
     Extract(State(shared)): Extract<State>,
     Path(name): Path<String>,
+    who: Who,
     headers: HeaderMap,
 ) -> Response {
-    let catalog = shared.gateway.catalog();
+    let catalog = shared.gateway.catalog_for(&who.caller("rest"));
     match catalog.find(&name) {
         Ok(tool) if tool.effects.read_only && !tool.input.json().contains_key("required") => {
-            answer(&shared, name, Value::Object(Default::default()), &headers).await
+            answer(&shared, name, Value::Object(Default::default()), who, &headers).await
         }
         Ok(_) => status::problem(
             &Problem::new(Code::MethodNotAllowed, format!("the tool {name} is called with POST"))
@@ -153,22 +155,24 @@ async fn read_body(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<V
     }
 }
 
-async fn answer(shared: &Shared, name: String, args: Value, headers: &HeaderMap) -> Response {
+async fn answer(
+    shared: &Shared,
+    name: String,
+    args: Value,
+    who: Who,
+    headers: &HeaderMap,
+) -> Response {
     let streams = headers
         .get(header::ACCEPT)
         .and_then(|accept| accept.to_str().ok())
         .is_some_and(|accept| accept.contains("text/event-stream"));
-    let caller = Caller {
-        surface: "rest",
-        client: headers
-            .get(header::USER_AGENT)
-            .and_then(|agent| agent.to_str().ok())
-            .map(str::to_owned),
-    };
+    let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
+    let caller = Caller { client: agent.map(str::to_owned), ..who.caller("rest") };
+    let tokens = record::tokens(headers);
     if streams {
-        return stream(shared.gateway.clone(), caller, name, args);
+        return stream(shared.gateway.clone(), caller, tokens, name, args);
     }
-    match run(&shared.gateway, caller, None, &name, args).await {
+    match run(&shared.gateway, caller, tokens, None, &name, args).await {
         Ok(body) => json_response(body.into()),
         Err(problem) => status::problem(&problem),
     }
@@ -178,17 +182,27 @@ async fn answer(shared: &Shared, name: String, args: Value, headers: &HeaderMap)
 async fn run(
     gateway: &Gateway,
     caller: Caller,
+    tokens: Vec<String>,
     events: Option<Events>,
     name: &str,
     args: Value,
 ) -> Result<String> {
-    let call = gateway.open(caller, events)?;
+    let call = gateway.open_in_turn(caller, None, events).await?;
+    if !tokens.is_empty() {
+        call.present(tokens);
+    }
     let result = gateway.call(&call, name, args).await?;
     Ok(format!("{{\"result\":{}}}", result.encode_json("result")?))
 }
 
 /// The same as server-sent events: `log`, `progress`, and `result` at the end.
-fn stream(gateway: Gateway, caller: Caller, name: String, args: Value) -> Response {
+fn stream(
+    gateway: Gateway,
+    caller: Caller,
+    tokens: Vec<String>,
+    name: String,
+    args: Value,
+) -> Response {
     // Unbounded but for the limits: log output is capped per call and progress
     // is thinned out.
     let (sender, receiver) = mpsc::unbounded_channel();
@@ -197,9 +211,9 @@ fn stream(gateway: Gateway, caller: Caller, name: String, args: Value) -> Respon
         let _ = events.send(describe_event(event));
     });
     let task = tokio::spawn(async move {
-        let last = match run(&gateway, caller, Some(events), &name, args).await {
+        let last = match run(&gateway, caller, tokens, Some(events), &name, args).await {
             Ok(body) => body,
-            Err(problem) => json!({ "error": problem.to_json() }).to_string(),
+            Err(problem) => status::body(&problem).to_string(),
         };
         let _ = sender.send(("result", last));
     });
@@ -213,8 +227,8 @@ fn stream(gateway: Gateway, caller: Caller, name: String, args: Value) -> Respon
 }
 
 /// How the servers behind this one are doing.
-pub(crate) async fn sources(Extract(State(shared)): Extract<State>) -> Response {
-    let catalog = shared.gateway.catalog();
+pub(crate) async fn sources(Extract(State(shared)): Extract<State>, who: Who) -> Response {
+    let catalog = shared.gateway.catalog_for(&who.caller("rest"));
     let upstreams: Vec<Json> = catalog.health().iter().map(health).collect();
     axum::Json(json!({ "upstreams": upstreams })).into_response()
 }

@@ -3,15 +3,17 @@
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use moonlark_core::{Code, Problem};
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 /// The status that a Problem with this code is answered with.
 pub fn status(code: Code) -> StatusCode {
     match code {
         Code::BadRequest => StatusCode::BAD_REQUEST,
         Code::Forbidden => StatusCode::FORBIDDEN,
+        Code::ApprovalRequired => StatusCode::ACCEPTED,
         Code::NotFound => StatusCode::NOT_FOUND,
         Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+        Code::Diverged | Code::MayHaveHappened => StatusCode::CONFLICT,
         Code::Timeout => StatusCode::REQUEST_TIMEOUT,
         Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Code::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -29,10 +31,18 @@ pub fn status(code: Code) -> StatusCode {
     }
 }
 
+/// What the answer says. That somebody has to decide is no error: the same
+/// request with the token goes on.
+pub(crate) fn body(problem: &Problem) -> Json {
+    match &problem.approval {
+        Some(ticket) => json!({ "approval": ticket.to_json(true) }),
+        None => json!({ "error": problem.to_json() }),
+    }
+}
+
 /// `{"error": {code, message, …}}` with its status.
 pub(crate) fn problem(problem: &Problem) -> Response {
-    let body = json!({ "error": problem.to_json() });
-    let mut response = (status(problem.code), axum::Json(body)).into_response();
+    let mut response = (status(problem.code), axum::Json(body(problem))).into_response();
     if let Some(seconds) = problem.retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }

@@ -1,5 +1,11 @@
 //! MCP over stdin and stdout, until the client closes them.
 
+mod output;
+mod short;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use moonlark_core::{Gateway, Problem};
 use rmcp::model::{ClientRequest, GetMeta, JsonRpcMessage};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
@@ -10,32 +16,38 @@ use rmcp::{RoleServer, ServiceExt};
 use tokio_util::sync::CancellationToken;
 
 use crate::mcp::Mcp;
+use crate::who::Who;
+use output::{Output, Writer};
+use short::{Short, Sieve};
 
 pub async fn serve_stdio(gateway: Gateway) -> Result<(), Problem> {
     let stopped = |error: &dyn std::fmt::Display| {
         Problem::unavailable(format!("the MCP client went away: {error}"))
     };
     let (input, output) = stdio_pipes();
-    let mcp = Mcp::new(gateway);
-    let inner = AsyncRwTransport::new(input, output);
-    let transport = Patient { inner, begun: false, gone: mcp.gone.clone() };
-    let running = match mcp.serve(transport).await {
-        Ok(running) => running,
+    let mcp = Mcp::new(gateway, Who::local());
+    let output = Output::new(output);
+    let writer = output.writer();
+    let short = Short::new(mcp.clone(), output);
+    let inner = AsyncRwTransport::new(Sieve::new(input, short.clone()), writer);
+    let transport = Patient { inner, short: short.clone(), gone: mcp.gone.clone() };
+    let ended = match mcp.serve(transport).await {
+        Ok(running) => running.waiting().await.map(drop).map_err(|error| stopped(&error)),
         // A client that closes before it asked anything has done nothing wrong.
-        Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
-        Err(error) => return Err(stopped(&error)),
+        Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => Ok(()),
+        Err(error) => Err(stopped(&error)),
     };
-    running.waiting().await.map_err(|error| stopped(&error))?;
-    Ok(())
+    short.finished().await;
+    ended
 }
 
 /// The SDK gives up on a client whose first words are not a request. A stray
 /// notification, say of a request cancelled before a restart, harms nobody: it
 /// is passed over.
 struct Patient {
-    inner: AsyncRwTransport<RoleServer, StdioReader, StdioWriter>,
-    /// A session has begun, or a request that stands by itself was made.
-    begun: bool,
+    inner: AsyncRwTransport<RoleServer, Sieve<StdioReader, StdioWriter>, Writer<StdioWriter>>,
+    /// Open once a session has begun, or a request that stands by itself was made.
+    short: Arc<Short<StdioWriter>>,
     /// Set at the end of the input. Calls in progress are still answered, but an
     /// open subscription has nobody to tell, and would hold up the end.
     gone: CancellationToken,
@@ -58,13 +70,16 @@ impl Transport<RoleServer> for Patient {
                 return None;
             };
             let JsonRpcMessage::Request(asked) = &message else {
-                if self.begun {
+                if self.short.open.load(Ordering::Acquire) {
                     return Some(message);
                 }
                 continue;
             };
-            self.begun |= matches!(asked.request, ClientRequest::InitializeRequest(_))
-                || asked.request.get_meta().protocol_version().is_some();
+            if matches!(asked.request, ClientRequest::InitializeRequest(_))
+                || asked.request.get_meta().protocol_version().is_some()
+            {
+                self.short.open.store(true, Ordering::Release);
+            }
             return Some(message);
         }
     }

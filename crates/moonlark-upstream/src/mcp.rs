@@ -9,6 +9,7 @@ mod authorize;
 mod calling;
 mod child;
 mod conversation;
+mod direct;
 mod events;
 mod http;
 mod http_stream;

@@ -28,6 +28,7 @@ mod swagger;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod tree;
 
 pub use api::{ApiSettings, tools};
 pub use document::{Document, parse};
@@ -36,3 +37,4 @@ pub use pace::Rate;
 pub use rules::Rule;
 pub use security::{Credential, Credentials};
 pub use tokens::ClientCredentials;
+pub use tree::{Branch, Tree};

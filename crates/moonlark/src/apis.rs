@@ -10,7 +10,7 @@ use moonlark_core::catalog::Connecting;
 use moonlark_core::limits::Limits;
 use moonlark_core::offers::Health;
 use moonlark_core::secret::{Secret, Secrets};
-use moonlark_core::tool::Scope;
+use moonlark_core::tool::{Scope, SourceKind};
 use moonlark_core::{Code, Place, Problem, Result, Tool, Value};
 use moonlark_upstream::mcp::SecretText;
 use moonlark_upstream::openapi::{
@@ -95,7 +95,7 @@ impl Apis {
             if !state.tried {
                 let prefix = running.config.prefix.clone().unwrap_or_else(|| format!("{name}__"));
                 let (source, expose) = (name.clone(), running.config.expose);
-                offered.connecting.push(Connecting { source, prefix, expose });
+                offered.connecting.push(Connecting { source, kind: SourceKind::Api, prefix, expose });
             }
             offered.problems.extend(state.problem.clone());
             offered.problems.extend(state.flaws.iter().cloned());

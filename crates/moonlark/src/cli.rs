@@ -3,27 +3,34 @@
 //! Data goes to stdout, everything said about it to stderr. Exit codes: 0 done,
 //! 1 failed, 2 wrong usage.
 
+mod approvals;
 mod call;
 mod check;
 mod completions;
 mod config;
+mod connector;
 mod demo;
 mod docs;
 mod doctor;
 mod generate;
+mod get;
 mod import;
 mod install;
 mod login;
 mod logout;
 mod named;
 mod pin;
+mod policy;
 mod repl;
 mod run;
+mod runs;
+mod search;
 mod search_tools;
 mod serve;
 mod servers;
 mod sources;
 mod stdio;
+mod sync;
 mod template;
 mod test;
 mod tool;
@@ -37,7 +44,7 @@ use std::sync::Arc;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use moonlark_core::tool::SourceKind;
-use moonlark_core::{Catalog, Problem, Tool, Value};
+use moonlark_core::{Caller, Catalog, Problem, Tool, Value};
 use tracing_subscriber::EnvFilter;
 
 use crate::project::Project;
@@ -80,6 +87,11 @@ enum Command {
     Stdio(stdio::Stdio),
     /// Run one agent script and show what it called.
     Run(run::Run),
+    /// Show what agent scripts did, and go on with those that were interrupted.
+    Runs(runs::Runs),
+    /// Decide on calls that a rule lets nobody make without that.
+    #[command(subcommand)]
+    Approvals(approvals::Approvals),
     /// Run agent scripts line by line.
     Repl(repl::Repl),
     /// Call one tool and print its result.
@@ -89,6 +101,15 @@ enum Command {
     /// Write, try and list tools.
     #[command(subcommand)]
     Tool(tool::Tool),
+    /// Bring the knowledge base up to date.
+    Sync(sync::Sync),
+    /// Search the knowledge base.
+    Search(search::Search),
+    /// Print one document of the knowledge base.
+    Get(get::Get),
+    /// Write, try and list connectors, which feed the knowledge base.
+    #[command(subcommand)]
+    Connector(connector::Connector),
     /// Run the tests written beside scripts: `*_test.star`, `*_test.luau`.
     Test(test::Test),
     /// Explain a module, a function or a tool.
@@ -108,7 +129,10 @@ enum Command {
     Logout(logout::Logout),
     /// Compare an upstream's tools with what was approved, and approve them.
     Pin(pin::Pin),
-    /// List where tools come from, and how upstream servers are doing.
+    /// Say what the rules of `[policy]` make of a call.
+    #[command(subcommand)]
+    Policy(policy::Policy),
+    /// List where tools and documents come from, and how those sources are doing.
     Sources(sources::Sources),
     /// Look for what is wrong with this set-up.
     Doctor,
@@ -185,10 +209,16 @@ async fn run(cli: Cli) -> Done {
         Command::Serve(serve) => serve.run(&global).await,
         Command::Stdio(stdio) => stdio.run(&global).await,
         Command::Run(run) => run.run(&global).await,
+        Command::Runs(runs) => runs.run(&global).await,
+        Command::Approvals(approvals) => approvals.run(&global),
         Command::Repl(repl) => repl.run(&global).await,
         Command::Call(call) => call.run(&global).await,
         Command::SearchTools(search) => search.run(&global).await,
         Command::Tool(tool) => tool.run(&global).await,
+        Command::Sync(sync) => sync.run(&global).await,
+        Command::Search(search) => search.run(&global).await,
+        Command::Get(get) => get.run(&global).await,
+        Command::Connector(connector) => connector.run(&global).await,
         Command::Test(test) => test.run(&global).await,
         Command::Docs(docs) => docs.run(&global).await,
         Command::Types(types) => types.run(&global),
@@ -198,6 +228,7 @@ async fn run(cli: Cli) -> Done {
         Command::Login(login) => login.run(&global).await,
         Command::Logout(logout) => logout.run(&global).await,
         Command::Pin(pin) => pin.run(&global).await,
+        Command::Policy(policy) => policy.run(&global).await,
         Command::Sources(sources) => sources.run(&global).await,
         Command::Doctor => doctor::run(&global).await,
         Command::Import(import) => import.run(&global),
@@ -223,9 +254,14 @@ pub(crate) async fn open_with_upstreams(
     project.connect().await;
     project.settled().await;
     project.refresh().await;
-    let catalog = project.gateway.catalog();
+    let catalog = project.gateway.catalog_for(&caller());
     project.disconnect().await;
     Ok((project, catalog))
+}
+
+/// Whoever uses the command line.
+pub(crate) fn caller() -> Caller {
+    Caller::new("cli")
 }
 
 pub(crate) fn here() -> Result<PathBuf, Failure> {
@@ -237,7 +273,9 @@ pub(crate) fn here() -> Result<PathBuf, Failure> {
 /// An empty project serves nobody: say what to do.
 pub(crate) async fn require_tools(project: &Project) -> Done {
     let config = project.config().await;
-    let sources = !config.mcp_servers.is_empty() || !config.apis.is_empty();
+    let sources = !config.mcp_servers.is_empty()
+        || !config.apis.is_empty()
+        || project.knowledge.is_configured();
     if project.script_count().await > 0 || sources {
         return Ok(());
     }
@@ -289,6 +327,11 @@ fn start_log(global: &Global, command: &Command) {
         .with_target(false)
         .compact()
         .init();
+}
+
+/// The same for what is printed as a result.
+pub(crate) fn colours_of_stdout() -> bool {
+    colours() && std::io::stdout().is_terminal()
 }
 
 /// Colours only for people.

@@ -6,30 +6,44 @@
 //! is not known here but in [`crate::config_file`].
 
 mod api;
+mod connectors;
 mod execute;
+mod journal;
+mod knowledge;
 mod mcp_server;
+mod policy;
 mod reference;
 mod schema;
 mod script_config;
 mod seconds;
 mod size;
+mod span;
+mod store;
 
 use std::collections::BTreeMap;
 
 use moonlark_core::limits::Limits;
+use moonlark_core::places::PlaceLimits;
 use moonlark_core::tool::Expose;
-use schemars::{JsonSchema, Schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 pub use api::{Api, ApiAuth, ApiClient, ApiScheme};
+pub(crate) use connectors::scan_timeout;
+pub use connectors::{Connectors, FilesystemSource, GitSource, ScriptConnector};
 pub use execute::{CheckMode, Execute};
+pub use journal::{ApprovalsConfig, ApproverWord, Durability, JournalConfig};
+pub use knowledge::{Embedder, EmbedderKind, Knowledge, RemoteEmbedder, SyncWhen};
 pub use mcp_server::{Hidden, McpServer, Transport};
+pub use policy::{ActionWord, EffectWord, KindWord, PerWord, PolicyConfig, RuleConfig};
 pub use reference::reference;
 pub use schema::schema;
 pub use script_config::{ScriptConfig, Secret};
 pub use seconds::Seconds;
 pub use size::{BadSize, Size};
+pub use span::{BadSpan, Span};
+pub use store::Store;
 
 /// Every key is optional; without a file, all defaults hold.
 ///
@@ -43,9 +57,15 @@ pub use size::{BadSize, Size};
 pub struct Config {
     pub server: Server,
     pub limits: LimitsConfig,
+    pub policy: PolicyConfig,
+    pub approvals: ApprovalsConfig,
+    pub journal: JournalConfig,
     pub tools: Tools,
     pub extensions: Extensions,
     pub execute: Execute,
+    pub store: Store,
+    pub knowledge: Knowledge,
+    pub connectors: Connectors,
     /// Upstream MCP servers, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub mcp_servers: BTreeMap<String, McpServer>,
@@ -112,6 +132,11 @@ pub struct LimitsConfig {
     /// Calls in progress at once in the whole server.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub runs: u32,
+    /// Calls that wait for one of those to end. More calls are refused.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub queued: u32,
+    /// How long a call waits before it is refused.
+    pub queue_time: Span,
     /// Limits of single tools, by tool name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, ToolLimits>,
@@ -164,7 +189,6 @@ pub struct Tools {
 /// The script tool `NAME`. Every key that is not listed here is the script's
 /// own and reaches it as `context.config`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(transform = reserve)]
 pub struct ScriptTool {
     /// The script file.
     #[schemars(length(min = 1), example = &"tools/create-ticket.luau")]
@@ -183,6 +207,18 @@ pub struct ScriptTool {
     /// not at all.
     #[serde(default)]
     pub expose: Expose,
+    /// Hold every call until a person approves it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approve: bool,
+    /// How often each of its tools may be called, such as `10/min`. More calls are
+    /// refused. A rule of `[policy]` that matches comes first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", example = &"10/min")]
+    pub rate: Option<String>,
+    /// Calls of each of its tools in progress at once. More calls wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u32", range(min = 1, max = 10_000), example = 2)]
+    pub concurrency: Option<u32>,
     /// All other keys. They are never serialised, since some are secrets.
     #[serde(flatten, skip_serializing)]
     #[schemars(with = "Map<String, Value>")]
@@ -208,7 +244,6 @@ pub struct Extensions {
 /// The extension `NAME`. Every key that is not listed here is the extension's
 /// own and reaches its handlers as `context.config`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(transform = reserve)]
 pub struct ScriptExtension {
     /// The file inside the extensions folder; when not set, `NAME.star`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -228,29 +263,22 @@ pub struct ScriptExtension {
     /// not at all.
     #[serde(default)]
     pub expose: Expose,
+    /// Hold every call until a person approves it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approve: bool,
+    /// How often each of its tools may be called, such as `10/min`. More calls are
+    /// refused. A rule of `[policy]` that matches comes first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", example = &"10/min")]
+    pub rate: Option<String>,
+    /// Calls of each of its tools in progress at once. More calls wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u32", range(min = 1, max = 10_000), example = 2)]
+    pub concurrency: Option<u32>,
     /// All other keys. They are never serialised, since some are secrets.
     #[serde(flatten, skip_serializing)]
     #[schemars(with = "Map<String, Value>")]
     pub config: ScriptConfig,
-}
-
-/// Keys that a script table will have one day, with what is missing until then.
-/// They must not fall through to the script's own configuration: an operator
-/// who writes `approve = true` would believe that calls are being held.
-const RESERVED: [(&str, &str); 3] = [
-    ("approve", "this version of Moonlark does not hold calls for approval"),
-    ("rate", "this version of Moonlark does not limit how often a tool is called"),
-    ("concurrency", "this version of Moonlark does not limit how many calls of a tool run at once"),
-];
-
-/// Put the reserved keys into the schema as properties that nothing satisfies.
-fn reserve(schema: &mut Schema) {
-    let Some(Value::Object(properties)) = schema.get_mut("properties") else {
-        return;
-    };
-    for (key, missing) in RESERVED {
-        properties.insert(key.to_owned(), json!({ "description": missing, "not": {} }));
-    }
 }
 
 impl Default for Server {
@@ -279,12 +307,23 @@ impl Default for LimitsConfig {
             http_body: Size::mb(10),
             request_body: Size::mb(4),
             runs: 4000,
+            queued: 4000,
+            queue_time: Span::seconds(10),
             tools: BTreeMap::new(),
         }
     }
 }
 
 impl LimitsConfig {
+    /// Those of the whole server.
+    pub fn places(&self) -> PlaceLimits {
+        PlaceLimits {
+            runs: self.runs as usize,
+            queued: self.queued as usize,
+            queue_time: self.queue_time.duration(),
+        }
+    }
+
     /// The general limits, overridden for one tool. A `timeout` of its own is
     /// the nearest to it and wins.
     pub fn of(&self, tool: &str, timeout: Option<Seconds>) -> Limits {

@@ -18,6 +18,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use moonlark_core::policy::Rate;
 use moonlark_core::problem::{Place, Problem};
 use moonlark_core::value::{ReadError, Value};
 use toml::de::DeTable;
@@ -170,7 +171,9 @@ fn build(checked: Checked) -> Result<Config, Vec<Finding>> {
     let tools = config.tools.script.iter_mut().map(|(name, it)| ("tools", name, &mut it.config));
     let extensions =
         config.extensions.script.iter_mut().map(|(name, it)| ("extensions", name, &mut it.config));
-    for (table, name, own) in tools.chain(extensions) {
+    let connectors =
+        config.connectors.script.iter_mut().map(|(name, it)| ("connectors", name, &mut it.config));
+    for (table, name, own) in tools.chain(extensions).chain(connectors) {
         let table = KeyPath::of([table, "script", name]);
         own.secrets = secret::secrets(&table, &own.values, &checked.expanded);
     }
@@ -196,15 +199,41 @@ fn build(checked: Checked) -> Result<Config, Vec<Finding>> {
     let servers =
         config.mcp_servers.iter().map(|(name, it)| ("mcp_servers", name, it.faults(name)));
     let apis = config.apis.iter().map(|(name, it)| ("apis", name, it.faults(name)));
-    let faults = servers.chain(apis).flat_map(|(table, name, faults)| {
+    let of_tables = servers.chain(apis).flat_map(|(table, name, faults)| {
         let table = KeyPath::of([table, name]);
         faults.into_iter().map(move |(key, message)| {
             let key = if key.is_empty() { table.clone() } else { table.with(key) };
-            let problem = Problem::bad_config(format!("{key}: {message}"))
-                .hint("the reference of the configuration says which keys go together");
-            Finding { offset: None, problem }
+            (key, message)
         })
     });
-    let faults: Vec<Finding> = faults.collect();
+    let mut faults: Vec<(KeyPath, String)> = of_tables.collect();
+    let single = [("store", config.store.faults()), ("knowledge", config.knowledge.faults())];
+    for (table, found) in single {
+        let below =
+            |key: &str| key.split('.').fold(KeyPath::of([table]), |path, key| path.with(key));
+        faults.extend(found.into_iter().map(|(key, message)| (below(key), message)));
+    }
+    for (path, message) in config.connectors.faults() {
+        let table = KeyPath::of(["connectors"]);
+        faults.push((path.iter().fold(table, |path, key| path.with(key)), message));
+    }
+    for (index, rule) in config.policy.rules.iter().enumerate() {
+        let mut table = KeyPath::of(["policy", "rules"]);
+        table.index(index);
+        faults.extend(rule.faults().into_iter().map(|(key, fault)| (table.with(key), fault)));
+    }
+    let tools = config.tools.script.iter().map(|(name, it)| ("tools", name, &it.rate));
+    let extensions =
+        config.extensions.script.iter().map(|(name, it)| ("extensions", name, &it.rate));
+    for (table, name, rate) in tools.chain(extensions) {
+        let fault = rate.as_ref().and_then(|rate| rate.parse::<Rate>().err());
+        faults.extend(fault.map(|fault| (KeyPath::of([table, "script", name, "rate"]), fault)));
+    }
+    let finding = |(key, message)| {
+        let problem = Problem::bad_config(format!("{key}: {message}"))
+            .hint("the reference of the configuration says which keys go together");
+        Finding { offset: None, problem }
+    };
+    let faults: Vec<Finding> = faults.into_iter().map(finding).collect();
     if faults.is_empty() { Ok(config) } else { Err(faults) }
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use moonlark_core::Gateway;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -38,7 +39,10 @@ pub(crate) struct Keeping {
 impl Keeping {
     pub(crate) fn start(gateway: Gateway, root: &Path) -> Keeping {
         let (stop, file) = (CancellationToken::new(), file_of(root));
-        let task = tokio::spawn(keep(gateway, file, stop.clone()));
+        // From now on, not from when the task begins.
+        let changes = gateway.learned().changes();
+        let kept = *changes.borrow();
+        let task = tokio::spawn(keep(gateway, changes, kept, file, stop.clone()));
         Keeping { stop, task }
     }
 
@@ -50,10 +54,15 @@ impl Keeping {
     }
 }
 
-async fn keep(gateway: Gateway, file: PathBuf, stop: CancellationToken) {
-    let mut changes = gateway.learned().changes();
-    let mut kept = *changes.borrow();
-    while !stop.is_cancelled() {
+async fn keep(
+    gateway: Gateway,
+    mut changes: watch::Receiver<u64>,
+    mut kept: u64,
+    file: PathBuf,
+    stop: CancellationToken,
+) {
+    let mut over = false;
+    while !over {
         tokio::select! {
             _ = changes.changed() => {}
             () = stop.cancelled() => {}
@@ -63,6 +72,7 @@ async fn keep(gateway: Gateway, file: PathBuf, stop: CancellationToken) {
             () = tokio::time::sleep(EVERY) => {}
             () = stop.cancelled() => {}
         }
+        over = stop.is_cancelled();
         let known = *changes.borrow_and_update();
         if known == kept {
             continue;

@@ -7,6 +7,7 @@ static ALLOCATOR: moonlark_starlark::worker::memory::Allocator =
 fn main() -> std::process::ExitCode {
     // Hidden modes of the same binary come before everything else.
     moonlark_child::supervise_if_asked();
+    moonlark_knowledge::read_if_asked();
     if std::env::args_os().nth(1).is_some_and(|mode| mode == moonlark_starlark::worker::MODE) {
         return moonlark_starlark::worker::main(moonlark_host::all());
     }

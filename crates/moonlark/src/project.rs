@@ -13,13 +13,18 @@ use moonlark_core::{Catalog, Gateway, Module, Place, Problem, Result, Tool};
 use moonlark_luau::Luau;
 use moonlark_starlark::Starlark;
 use tokio::sync::Mutex;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::apis::Apis;
 use crate::builtin;
 use crate::config::{Api, ApiAuth, Config, McpServer};
 use crate::config_file::{self, Loaded};
+use crate::connectors;
 use crate::extensions;
+use crate::journal::{self, Journaling};
+use crate::knowledge::KnowledgeBase;
 use crate::learned::{self, Keeping};
+use crate::policy;
 use crate::scripts::{self, Entries, Entry, Found, Kind};
 use crate::upstreams::Upstreams;
 
@@ -36,6 +41,8 @@ pub struct Project {
     pub(crate) starlark: Starlark,
     pub(crate) upstreams: Upstreams,
     pub(crate) apis: Apis,
+    pub(crate) knowledge: KnowledgeBase,
+    journaling: Journaling,
     /// From the command line, which comes before the file.
     more: More,
     state: Mutex<State>,
@@ -46,7 +53,10 @@ struct State {
     /// Why the newest configuration is not in use.
     config_problems: Vec<Problem>,
     scripts: Entries,
+    connectors: connectors::Entries,
     execute: Option<builtin::Execute>,
+    /// Made once: the same for as long as the project is open.
+    builtin: Vec<Arc<Tool>>,
     /// Of Moonlark and of all scripts, in order.
     tools: Vec<Arc<Tool>>,
     /// What is wrong with the scripts and the configuration.
@@ -97,17 +107,23 @@ impl Project {
             starlark,
             upstreams: Upstreams::default(),
             apis: Apis::default(),
+            knowledge: KnowledgeBase::default(),
+            journaling: Journaling::default(),
             more,
             state: Mutex::new(State {
                 loaded,
                 config_problems: Vec::new(),
                 scripts: Entries::new(),
+                connectors: connectors::Entries::new(),
                 execute: None,
+                builtin: Vec::new(),
                 tools: Vec::new(),
                 problems: Vec::new(),
             }),
         };
         let mut state = project.state.lock().await;
+        project.gateway.set_places(state.loaded.config.limits.places());
+        project.gateway.set_policy(policy::in_force(&state.loaded));
         learned::recall(&project.gateway, &state.loaded.root);
         project.load_scripts(&mut state).await.map_err(|problem| vec![problem])?;
         drop(state);
@@ -119,7 +135,9 @@ impl Project {
         let mut state = self.state.lock().await;
         match read_config(self.explicit.as_deref(), &self.cwd, &self.more) {
             Ok(loaded) => {
-                self.gateway.set_runs(loaded.config.limits.runs as usize);
+                self.gateway.set_places(loaded.config.limits.places());
+                self.gateway.set_policy(policy::in_force(&loaded));
+                self.journaling.configure(&loaded);
                 if self.upstreams.is_connected() {
                     self.upstreams.apply(&loaded, &self.gateway);
                     self.apis.apply(&loaded, &self.upstreams.changed());
@@ -164,15 +182,29 @@ impl Project {
         Keeping::start(self.gateway.clone(), &self.state.lock().await.loaded.root)
     }
 
+    /// Keep the journal from now on, until the project is disconnected.
+    pub(crate) async fn keep_journal(&self) {
+        self.journaling.begin(&self.state.lock().await.loaded, &self.gateway);
+    }
+
+    /// Go on with runs that waited when their process ended, for as long as this
+    /// is held.
+    pub(crate) async fn take_up_runs(&self) -> AbortOnDropHandle<()> {
+        let loaded = self.loaded().await;
+        let taking_up = journal::take_up(loaded, self.gateway.clone());
+        AbortOnDropHandle::new(tokio::spawn(taking_up))
+    }
+
     /// Wait until every source has been tried once.
     pub(crate) async fn settled(&self) {
         self.upstreams.settled().await;
         self.apis.settled().await;
     }
 
-    /// End the upstream servers as they like to be ended.
+    /// End the upstream servers as they like to be ended, and the journal.
     pub async fn disconnect(&self) {
         self.upstreams.stop().await;
+        self.journaling.end().await;
     }
 
     pub async fn config(&self) -> Config {
@@ -199,6 +231,8 @@ impl Project {
             folders.push(loaded.root.join(&loaded.config.tools.dir));
             folders.extend(state.scripts.keys().filter_map(|path| Some(path.parent()?.to_owned())));
             folders.extend(state.scripts.values().flat_map(Entry::folders));
+            folders.push(loaded.root.join(&loaded.config.connectors.dir));
+            folders.extend(state.connectors.values().flat_map(connectors::Entry::folders));
         }
         if loaded.config.extensions.watch {
             folders.extend(extensions::folders(&loaded.root.join(&loaded.config.extensions.dir)));
@@ -211,7 +245,8 @@ impl Project {
 
     /// How many scripts there are, working or not.
     pub async fn script_count(&self) -> usize {
-        self.state.lock().await.scripts.len()
+        let state = self.state.lock().await;
+        state.scripts.len() + state.connectors.len()
     }
 
     async fn load_scripts(&self, state: &mut State) -> Result<Report> {
@@ -247,11 +282,21 @@ impl Project {
             let shown = path.strip_prefix(&state.loaded.root).unwrap_or(path);
             report.changes.push(format!("{} removed", shown.display()));
         }
+        let before = std::mem::take(&mut state.connectors);
+        let looked = connectors::load(&state.loaded, before, &self.luau, &self.gateway).await;
+        self.knowledge.apply(&state.loaded, looked.sources);
+        state.connectors = looked.entries;
+        report.changes.extend(looked.changes);
+        report.problems.extend(looked.news);
         report.changes.sort();
 
+        problems.extend(looked.problems);
         problems.extend(state.config_problems.iter().cloned());
         report.problems.extend(state.config_problems.iter().cloned());
-        state.tools = builtin::tools()?;
+        if state.builtin.is_empty() {
+            state.builtin = builtin::tools(&self.knowledge)?;
+        }
+        state.tools = state.builtin.clone();
         match builtin::execute(&self.luau, &state.loaded, state.execute.as_ref()) {
             Ok(execute) => state.execute = Some(execute),
             Err(problem) => problems.push(problem),
@@ -281,17 +326,16 @@ impl Project {
         let connecting = [upstreams.connecting, apis.connecting].concat();
         let health = [upstreams.health, apis.health].concat();
         let catalog = Catalog::new(self.modules.clone(), tools, &builtin::REPLACEABLE, problems)
-            .with_offers(Vec::new(), connecting.clone());
-        // What we offer ourselves depends on what is connecting.
-        let mut offers = upstreams.offers;
-        offers.extend(moonlark_discovery::offers(&catalog));
-        let catalog = catalog.with_offers(offers, connecting).with_health(health);
+            .with_offers(upstreams.offers, connecting);
+        let catalog = match self.knowledge.is_configured() {
+            true => catalog.with_none_idle(),
+            false => catalog,
+        };
+        let catalog = catalog.with_own_offers(moonlark_discovery::offers).with_health(health);
         let before = self.gateway.catalog();
         let same_tools = before.tools().len() == catalog.tools().len()
-            && before.tools().iter().zip(catalog.tools()).all(|(a, b)| {
-                let fixed = a.source.name == "moonlark" && a.name != "execute";
-                Arc::ptr_eq(a, b) || (a.name == b.name && fixed)
-            });
+            && before.tools().iter().zip(catalog.tools()).all(|(a, b)| Arc::ptr_eq(a, b))
+            && before.has_idle() == catalog.has_idle();
         let same_offers = before.offers().len() == catalog.offers().len()
             && before.offers().iter().zip(catalog.offers()).all(|(a, b)| {
                 // Our own say nothing that the tools do not.
@@ -338,6 +382,7 @@ impl Project {
                     }
                 }
             }
+            Kind::Connector => Err(Problem::internal("a connector is no tool")),
             Kind::Extension(folder) => {
                 entry.folder = folder.path.clone();
                 if same(&*extensions::files(folder)) {

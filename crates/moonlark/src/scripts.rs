@@ -13,7 +13,7 @@ use moonlark_core::tool::{Expose, Scope};
 use moonlark_core::{Code, Place, Problem, Result, Value};
 use moonlark_luau::{Files, MAX_SOURCE, Script};
 
-use crate::config::{Config, ScriptConfig, Seconds};
+use crate::config::{Config, ScriptConfig, Seconds, scan_timeout};
 use crate::config_file::Loaded;
 use crate::extensions::{self, Folder};
 
@@ -35,6 +35,8 @@ pub enum Kind {
     Tool,
     /// A Starlark extension, one of the files of a folder.
     Extension(Folder),
+    /// A Lua connector, which feeds the knowledge base.
+    Connector,
 }
 
 impl Found {
@@ -74,7 +76,7 @@ pub fn find(loaded: &Loaded) -> (Vec<Found>, Vec<Problem>) {
     (found, problems)
 }
 
-fn in_folder(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
+pub(crate) fn in_folder(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut paths: Vec<PathBuf> = fs::read_dir(dir)?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| is_script(path))
@@ -167,11 +169,18 @@ impl<'a> Settings<'a> {
                 let own = configured.and_then(|name| config.extensions.script.get(name));
                 ("extensions", own.map(|it| (it.timeout, &it.allow, it.expose, &it.config)))
             }
+            Kind::Connector => {
+                let own = configured.and_then(|name| config.connectors.script.get(name));
+                let own =
+                    own.map(|it| (Some(it.timeout), &it.allow, Expose::default(), &it.config));
+                ("connectors", own)
+            }
         };
+        let usual = matches!(found.kind, Kind::Connector).then(scan_timeout);
         Self {
             owner: format!("{kind}.script.{name}"),
             name,
-            timeout: own.and_then(|(timeout, ..)| timeout),
+            timeout: own.and_then(|(timeout, ..)| timeout).or(usual),
             allow: own.map(|(_, allow, ..)| allow.as_slice()).unwrap_or_default(),
             expose: own.map(|(.., expose, _)| expose).unwrap_or_default(),
             config: own.map(|(.., config)| config),
@@ -207,15 +216,24 @@ pub fn scopes(found: &Found, config: &Config) -> Result<(Scope, Scope)> {
     let limits = config.limits.of(&settings.name, settings.timeout);
     let values = settings.config.map(|config| config.values.clone()).unwrap_or_default();
     let secrets = Secrets::new(settings.secrets());
+    let grants = Grants::authored(settings.owner.clone(), dir.clone(), settings.grants()?);
     let scope = Scope {
-        grants: Grants::authored(settings.owner.clone(), dir.clone(), settings.grants()?),
+        grants: match found.kind {
+            // A connector does not say which commands it runs: what its operator
+            // allows is enough.
+            Kind::Connector => grants.for_test(&[]),
+            _ => grants,
+        },
         limits: limits.clone(),
         config: Value::from_json(serde_json::Value::Object(values))?,
         secrets: secrets.clone(),
     };
     // A short time for calls says nothing about loading, which may have to start
-    // a process first.
-    let timeout = limits.timeout.max(config.limits.timeout.duration());
+    // a process first; nor does the long time of a scan.
+    let timeout = match found.kind {
+        Kind::Connector => config.limits.timeout.duration(),
+        _ => limits.timeout.max(config.limits.timeout.duration()),
+    };
     let loading = Scope {
         grants: Grants::loading(settings.owner, dir),
         limits: Limits { timeout, ..limits },
@@ -232,14 +250,17 @@ pub fn test_scope(found: &Found, config: &Config, more: &[Grant]) -> Result<Scop
     Ok(scope)
 }
 
-/// The folder that a Lua script's `require` stays inside: the tools folder,
-/// or, for a script that is not in there, its own.
+/// The folder that a Lua script's `require` stays inside: that of its kind, or,
+/// for a script that is not in there, its own.
 pub fn folder(found: &Found, loaded: &Loaded) -> Folder {
-    let tools = loaded.root.join(&loaded.config.tools.dir);
+    let home = loaded.root.join(match found.kind {
+        Kind::Connector => &loaded.config.connectors.dir,
+        _ => &loaded.config.tools.dir,
+    });
     let inside = |path: &Path| path.components().all(|part| matches!(part, Component::Normal(_)));
-    let below = found.path.strip_prefix(&tools).ok().filter(|path| inside(path));
+    let below = found.path.strip_prefix(&home).ok().filter(|path| inside(path));
     let (path, main) = match below {
-        Some(below) => (tools, below),
+        Some(below) => (home, below),
         None => (
             found.path.parent().map(Path::to_owned).unwrap_or_default(),
             found.path.file_name().map(Path::new).unwrap_or(&found.path),

@@ -142,6 +142,18 @@ impl Connection {
     /// Send `request`, wait for the whole answer and look whether it is right.
     /// Returns the size of its body.
     pub(super) async fn ask(&mut self, request: &Request) -> Result<usize> {
+        let shape = self.exchange(request).await?;
+        self.judge(&shape, request)
+    }
+
+    /// The same, whatever the answer: its status.
+    pub(super) async fn status(&mut self, request: &Request) -> Result<u16> {
+        self.exchange(request).await?;
+        let status = self.buffer.get(9..12).and_then(|it| std::str::from_utf8(it).ok());
+        status.and_then(|it| it.parse().ok()).context("no status")
+    }
+
+    async fn exchange(&mut self, request: &Request) -> Result<Shape> {
         self.stream.write_all(&request.bytes).await?;
         self.buffer.clear();
         let mut shape = None;
@@ -154,13 +166,13 @@ impl Connection {
                     self.buffer.reserve(total.saturating_sub(self.buffer.len()));
                 }
             }
-            let Some(shape) = &shape else { continue };
-            let complete = match shape.total {
+            let Some(known) = &shape else { continue };
+            let complete = match known.total {
                 Some(total) => self.buffer.len() >= total,
                 None => self.buffer.ends_with(b"\r\n0\r\n\r\n"),
             };
-            if complete {
-                return self.judge(shape, request);
+            if complete && let Some(shape) = shape.take() {
+                return Ok(shape);
             }
         }
     }

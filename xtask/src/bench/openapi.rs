@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use axum::Router;
 use axum::routing::get;
 use moonlark_core::{Caller, Catalog, Gateway, Tool, Value};
-use moonlark_upstream::openapi::{ApiSettings, Document, parse, tools};
+use moonlark_upstream::openapi::{ApiSettings, Document, Tree, parse, tools};
 use serde_json::{Value as Json, json};
 use tokio::runtime::Runtime;
 
@@ -47,7 +47,7 @@ fn settings(base_url: &str) -> ApiSettings {
     ApiSettings { base_url: base_url.parse().ok(), ..ApiSettings::new("api") }
 }
 
-fn catalog(tree: Json, base_url: &str) -> Result<Catalog> {
+fn catalog(tree: Tree, base_url: &str) -> Result<Catalog> {
     let problem = |problem| anyhow!("{problem}");
     let document = Document::new(tree, Default::default(), None).map_err(problem)?;
     let (tools, _) = tools(settings(base_url), Arc::new(document)).map_err(problem)?;
@@ -202,7 +202,7 @@ impl Ours {
                 {"name": "q", "in": "query", "schema": {"type": "string"}},
             ],
         }}}});
-        let catalog = catalog(document, &format!("http://{address}"))?;
+        let catalog = catalog(Tree::of(&document), &format!("http://{address}"))?;
         Ok(Ours { gateway: Gateway::new(catalog, 10_000) })
     }
 

@@ -35,21 +35,34 @@ impl PlainBm25 {
     }
 
     pub(super) fn rank(&self, question: &str) -> Vec<usize> {
-        let mut scores: HashMap<usize, f64> = HashMap::new();
+        let ranked = self.ranked(question, false).into_iter();
+        ranked.take(DEPTH).map(|(number, _)| number).collect()
+    }
+
+    /// All documents with a word of the question, or with all of them, best first.
+    pub(super) fn ranked(&self, question: &str, all_words: bool) -> Vec<(usize, f64)> {
+        let mut scores: HashMap<usize, (f64, usize)> = HashMap::new();
         let all = self.lengths.len() as f64;
+        let mut asked = 0;
         for word in words(question) {
+            asked += 1;
             let Some(places) = self.places.get(&word) else { continue };
             let with = places.len() as f64;
             let rarity = ((all - with + 0.5) / (with + 0.5) + 1.0).ln();
             for (number, count) in places {
                 let length = 1.0 - B + B * self.lengths[*number] / self.average;
-                let score = rarity * count * (K1 + 1.0) / (count + K1 * length);
-                *scores.entry(*number).or_default() += score;
+                let score = scores.entry(*number).or_default();
+                score.0 += rarity * count * (K1 + 1.0) / (count + K1 * length);
+                score.1 += 1;
             }
         }
-        let mut ranked: Vec<(usize, f64)> = scores.into_iter().collect();
+        let mut ranked: Vec<(usize, f64)> = scores
+            .into_iter()
+            .filter(|(_, (_, words))| !all_words || *words == asked)
+            .map(|(number, (score, _))| (number, score))
+            .collect();
         ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        ranked.into_iter().take(DEPTH).map(|(number, _)| number).collect()
+        ranked
     }
 }
 

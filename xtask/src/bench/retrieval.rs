@@ -19,7 +19,7 @@ pub(super) struct Set {
     pub(super) questions: Vec<(String, HashMap<usize, f64>)>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 pub(super) struct Document {
     #[serde(alias = "_id")]
     id: String,
@@ -33,8 +33,12 @@ pub(super) struct Document {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Worth {
     pub(super) ndcg: f64,
+    /// Of what is relevant, how much is among the first five, and among all.
     pub(super) recall: f64,
+    pub(super) recall_all: f64,
     pub(super) first: f64,
+    /// One over the place of the first that is relevant.
+    pub(super) mrr: f64,
 }
 
 /// All sets in a folder, by name.
@@ -104,7 +108,10 @@ impl Set {
             sum.ndcg += gain(ranked.iter().map(|it| relevant.get(it).copied().unwrap_or(0.0)))
                 / best_gain(relevant);
             sum.recall += found(5).count() as f64 / relevant.len() as f64;
+            sum.recall_all += found(DEPTH).count() as f64 / relevant.len() as f64;
             sum.first += found(1).count() as f64;
+            let place = ranked.iter().take(DEPTH).position(|it| relevant.contains_key(it));
+            sum.mrr += place.map_or(0.0, |place| 1.0 / (place + 1) as f64);
         }
         let questions = self.questions.len().max(1) as f64;
         sum.map(|it| it / questions)
@@ -113,7 +120,13 @@ impl Set {
 
 impl Worth {
     fn map(self, change: impl Fn(f64) -> f64) -> Worth {
-        Worth { ndcg: change(self.ndcg), recall: change(self.recall), first: change(self.first) }
+        Worth {
+            ndcg: change(self.ndcg),
+            recall: change(self.recall),
+            recall_all: change(self.recall_all),
+            first: change(self.first),
+            mrr: change(self.mrr),
+        }
     }
 
     /// Every set counts the same, however many questions it has.
@@ -121,7 +134,9 @@ impl Worth {
         let sum = all.iter().fold(Worth::default(), |sum, it| Worth {
             ndcg: sum.ndcg + it.ndcg,
             recall: sum.recall + it.recall,
+            recall_all: sum.recall_all + it.recall_all,
             first: sum.first + it.first,
+            mrr: sum.mrr + it.mrr,
         });
         sum.map(|it| it / all.len().max(1) as f64)
     }

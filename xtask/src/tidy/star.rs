@@ -9,8 +9,8 @@ use crate::repo::File;
 const CORE: &str = "moonlark-core";
 const BINARY: &str = "moonlark";
 
-/// What leaves may share beside core: it knows nothing of ours.
-const SHARED: &str = "moonlark-child";
+/// What leaves may share beside core: they know nothing of ours.
+const SHARED: [&str; 2] = ["moonlark-child", "moonlark-search"];
 
 /// A dependency that only these crates may have, and what it stands for.
 const OWNED: [(&str, &[&str], &str); 4] = [
@@ -41,8 +41,8 @@ fn manifest(file: &File) -> Vec<Finding> {
             let mut find = |what: String, fix: String| {
                 findings.push(Finding::new(&file.path, line, what, fix));
             };
-            let lowest = [CORE, SHARED].contains(&name);
-            let shared = [CORE, SHARED].contains(&dependency);
+            let is_low = |name: &str| name == CORE || SHARED.contains(&name);
+            let (lowest, shared) = (is_low(name), is_low(dependency));
             if is_ours(dependency) && name != BINARY && (!shared || lowest) {
                 find(
                     format!("{name} depends on {dependency}"),
@@ -99,5 +99,7 @@ mod tests {
         );
         assert_eq!(check("moonlark-core", "rmcp = \"1\""), ["2: moonlark-core depends on rmcp"]);
         assert_eq!(check("moonlark-core", "moonlark-host = {}").len(), 1);
+        assert!(check("moonlark-discovery", "moonlark-search = {}").is_empty());
+        assert_eq!(check("moonlark-search", "moonlark-core = {}").len(), 1);
     }
 }

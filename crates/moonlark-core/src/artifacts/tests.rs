@@ -29,7 +29,7 @@ impl World {
     fn put(&self, bytes: usize, after: u64) -> Handle {
         let now = self.1 + Duration::from_secs(after);
         let held = Held::Bytes { bytes: Vec::new(), mime: String::new() };
-        self.0.keep(held, bytes, bytes, "test", now).unwrap()
+        self.0.keep(Handle::random().unwrap(), held, bytes, bytes, "test", now).unwrap()
     }
 
     fn has(&self, handle: &Handle, after: u64) -> bool {

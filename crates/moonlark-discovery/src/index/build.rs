@@ -6,26 +6,20 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use moonlark_search::bm25::saturated;
+use moonlark_search::words::spaced;
+use moonlark_search::{Bm25, Field, Model, Role, bare, quantise, terms};
+
 use super::near::Vocabulary;
 use super::{GAP, Index, Place, WHOLE};
-use crate::words::{bare, terms};
 
 /// Terms of one entry that are looked at: nobody describes a tool with more.
 const LONGEST: usize = 8192;
-/// How soon a word that is there once is as good as one that is there often.
-const ONCE: f32 = 1.2;
-
-/// What a field's words count, and how much less in a field longer than usual.
-struct Field {
-    weight: f32,
-    by_length: f32,
-}
-
-const FIELDS: [Field; 3] = [
-    Field { weight: 3.0, by_length: 0.5 },
-    Field { weight: 1.0, by_length: 0.75 },
-    Field { weight: 0.6, by_length: 0.75 },
-];
+/// Bytes of an entry's body that its vector is made of: what it is about is
+/// said first.
+const FIRST: usize = 2048;
+/// Names, body, details.
+const FIELDS: [Field; 3] = [Field::NAME, Field::BODY, Field::DETAILS];
 
 /// Something to find.
 #[derive(Default)]
@@ -47,9 +41,16 @@ pub struct Builder {
     texts: Vec<u32>,
     text_starts: Vec<u32>,
     names: HashMap<Box<str>, Vec<u32>>,
+    /// Where entries shall have vectors.
+    rows: Option<Vec<i8>>,
 }
 
 impl Builder {
+    /// For an index that knows what entries mean as well.
+    pub fn with_meaning() -> Self {
+        Self { rows: Some(Vec::new()), ..Self::default() }
+    }
+
     pub fn add(&mut self, entry: &Entry<'_>) {
         let number = self.text_starts.len() as u32;
         let start = self.texts.len();
@@ -61,23 +62,27 @@ impl Builder {
                 same.push(number);
             }
         }
+        if let Some(rows) = &mut self.rows {
+            rows.extend(row(entry));
+        }
         for (field, texts) in [&entry.names, &entry.body, &entry.details].into_iter().enumerate() {
             if field > 0 {
                 self.texts.push(GAP);
             }
             for text in texts {
-                terms(text, |term, whole| {
+                terms(text, |term| {
                     if self.texts.len() - start < LONGEST {
-                        let id = self.id(term);
-                        self.texts.push(if whole { id | WHOLE } else { id });
+                        let id = self.id(term.text);
+                        let whole = if term.role == Role::Word { 0 } else { WHOLE };
+                        self.texts.push(id | whole);
                     }
                 });
             }
         }
     }
 
-    fn id(&mut self, term: String) -> u32 {
-        if let Some(id) = self.ids.get(term.as_str()) {
+    fn id(&mut self, term: &str) -> u32 {
+        if let Some(id) = self.ids.get(term) {
             return *id;
         }
         let (id, word) = (self.words.len() as u32, Arc::<str>::from(term));
@@ -88,22 +93,20 @@ impl Builder {
 
     pub fn finish(mut self) -> Index {
         self.text_starts.push(self.texts.len() as u32);
-        let usual = self.usual_lengths();
+        let bm25 = Bm25::new(FIELDS, self.usual_lengths());
         let mut found: Vec<(u32, Place)> = Vec::with_capacity(self.texts.len());
         let mut weighed: Vec<(u32, f32)> = Vec::new();
         for entry in 0..self.text_starts.len() - 1 {
             weighed.clear();
             for (field, terms) in self.fields(entry).enumerate() {
-                let Some(Field { weight, by_length }) = FIELDS.get(field) else { continue };
-                let length = length(terms) / usual[field].max(1.0);
-                let each = weight / (1.0 - by_length + by_length * length);
+                let each = bm25.each(field, length(terms));
                 weighed.extend(terms.iter().map(|term| (term & !WHOLE, each)));
             }
             weighed.sort_unstable_by_key(|(term, _)| *term);
             for same in weighed.chunk_by(|a, b| a.0 == b.0) {
                 let times: f32 = same.iter().map(|(_, each)| each).sum();
-                let weight = times * (ONCE + 1.0) / (times + ONCE);
-                found.push((same[0].0, Place { entry: entry as u32, weight }));
+                let place = Place { entry: entry as u32, weight: saturated(times) };
+                found.push((same[0].0, place));
             }
         }
         let (starts, places) = by_term(&found, self.words.len());
@@ -115,6 +118,7 @@ impl Builder {
             texts: self.texts,
             text_starts: self.text_starts,
             names: self.names,
+            rows: self.rows.unwrap_or_default(),
         }
     }
 
@@ -134,6 +138,22 @@ impl Builder {
         let (start, end) = (self.text_starts[entry], self.text_starts[entry + 1]);
         self.texts[start as usize..end as usize].split(|term| *term == GAP)
     }
+}
+
+fn row(entry: &Entry<'_>) -> Vec<i8> {
+    let mut text = String::new();
+    for name in &entry.names {
+        text.push_str(&spaced(name));
+        text.push('\n');
+    }
+    let most = text.len() + FIRST;
+    for body in &entry.body {
+        let room = body.len().min(most.saturating_sub(text.len()));
+        let end = (0..=room).rev().find(|end| body.is_char_boundary(*end));
+        text.push_str(&body[..end.unwrap_or(0)]);
+        text.push('\n');
+    }
+    quantise(&Model::builtin().embed(&text))
 }
 
 /// The places of each term together, in order, and where each term's begin.

@@ -49,6 +49,31 @@ fn a_name_finds_its_own_before_all_that_talk_of_it() {
 }
 
 #[test]
+fn german_and_scripts_without_spaces_are_found() {
+    let index = index(&[
+        ("invoices", "Legt Rechnungen für Kunden in München an."),
+        ("bing", "使用必应搜索网页并返回结果"),
+        ("kensaku", "ウェブを検索する"),
+        ("geomsaek", "웹에서 검색합니다"),
+        ("launch", "Ship it 🚀"),
+    ]);
+    for (question, expected) in [
+        ("Wie schreibe ich eine Rechnung?", 0),
+        ("Rechnung", 0),
+        ("muenchen", 0),
+        ("MÜNCHEN", 0),
+        ("搜索网页", 1),
+        ("必应", 1),
+        ("页", 1),
+        ("検索", 2),
+        ("검색", 3),
+        ("🚀", 4),
+    ] {
+        assert_eq!(found(&index, question).first(), Some(&expected), "{question}");
+    }
+}
+
+#[test]
 fn words_that_stand_together_count_more() {
     let index = index(&[
         ("a", "Merge a branch, then pull, then make your request."),
@@ -76,4 +101,61 @@ fn a_question_without_end_is_read_as_far_as_it_makes_sense() {
     let index = index(&[("read", "Read a file.")]);
     let question = "read file wrod ".repeat(10_000);
     assert_eq!(found(&index, &question), [0]);
+}
+
+fn by_meaning(entries: &[(&str, &str)]) -> Index {
+    let mut builder = Builder::with_meaning();
+    for (name, body) in entries {
+        builder.add(&Entry { names: vec![name], body: vec![body], ..Entry::default() });
+    }
+    builder.finish()
+}
+
+#[test]
+fn what_is_meant_is_found_without_its_words() {
+    let index = by_meaning(&[
+        ("deleteFile", "Delete a file from disk."),
+        ("getWeather", "The weather forecast for a city."),
+        ("send_mail", "Send an e-mail to somebody."),
+    ]);
+    for (question, expected) in [
+        ("remove documents", 0),
+        ("will it rain tomorrow", 1),
+        ("write a message to a colleague", 2),
+    ] {
+        assert_eq!(found(&index, question).first(), Some(&expected), "{question}");
+    }
+}
+
+#[test]
+fn what_nothing_has_and_nothing_means_is_not_found() {
+    let index = by_meaning(&[
+        ("read_file", "Read the contents of a file."),
+        ("list_issues", "List the issues of a repository."),
+    ]);
+    for question in ["xylophone", "", "the of and", "🦀", "%%%", "必应"] {
+        assert_eq!(found(&index, question), [] as [u32; 0], "{question}");
+    }
+}
+
+#[test]
+fn a_name_finds_its_own_whatever_else_is_meant() {
+    let index = by_meaning(&[
+        ("status_page", "Status, health and uptime of all services, their status and state."),
+        ("status", "Where an order stands."),
+    ]);
+    assert_eq!(found(&index, "status")[0], 1);
+}
+
+#[test]
+fn the_same_question_has_the_same_answer() {
+    let entries: Vec<(String, String)> = (0..200)
+        .map(|number| (format!("tool_{number}"), format!("Reads file number {}.", number % 7)))
+        .collect();
+    let entries: Vec<(&str, &str)> =
+        entries.iter().map(|(name, body)| (name.as_str(), body.as_str())).collect();
+    let (one, other) = (by_meaning(&entries), by_meaning(&entries));
+    let ask = |index: &Index| index.search("open documents", 50, |_| true);
+    assert_eq!(ask(&one), ask(&other));
+    assert!(!ask(&one).is_empty());
 }

@@ -8,9 +8,11 @@ use parking_lot::Mutex;
 
 use super::Finding;
 
-/// How many scripts, and how much of them, are remembered.
+/// How many scripts, and how much of them, are remembered of one catalog.
 const SCRIPTS: usize = 256;
 const BYTES: usize = 4 << 20;
+/// How many catalogs: callers who see different tools have different ones.
+const CATALOGS: usize = 8;
 
 /// For one catalog: the next one has other tools.
 #[derive(Default)]
@@ -20,23 +22,26 @@ struct Kept {
     bytes: usize,
 }
 
-static KEPT: Mutex<Option<Kept>> = Mutex::new(None);
+static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 
 pub(super) fn find(script: &str, catalog: &Arc<Catalog>) -> Option<Vec<Finding>> {
-    let kept = KEPT.lock();
-    let kept = kept.as_ref().filter(|kept| kept.is_for(catalog))?;
-    kept.found.get(script).cloned()
+    let all = KEPT.lock();
+    all.iter().find(|kept| kept.is_for(catalog))?.found.get(script).cloned()
 }
 
 pub(super) fn keep(script: &str, catalog: &Arc<Catalog>, found: &[Finding]) {
-    let mut slot = KEPT.lock();
+    let mut all = KEPT.lock();
     let full = |kept: &Kept| kept.found.len() == SCRIPTS || kept.bytes + script.len() > BYTES;
-    let kept = match slot.take().filter(|kept| kept.is_for(catalog) && !full(kept)) {
-        Some(kept) => slot.insert(kept),
-        None => slot.insert(Kept { catalog: Arc::downgrade(catalog), ..Kept::default() }),
-    };
+    let known = all.iter().position(|kept| kept.is_for(catalog)).map(|known| all.remove(known));
+    let fresh = || Kept { catalog: Arc::downgrade(catalog), ..Kept::default() };
+    let mut kept = known.filter(|kept| !full(kept)).unwrap_or_else(fresh);
     kept.bytes += script.len();
     kept.found.insert(script.to_owned(), found.to_vec());
+    all.retain(|kept| kept.catalog.strong_count() > 0);
+    if all.len() == CATALOGS {
+        all.remove(0);
+    }
+    all.push(kept);
 }
 
 impl Kept {

@@ -62,6 +62,7 @@ fn a_finding_becomes_a_problem_with_place_and_signature() {
 fn a_source_that_is_still_connecting_may_have_anything() {
     let connecting = Connecting {
         source: "my-mail".to_owned(),
+        kind: moonlark_core::tool::SourceKind::Upstream,
         prefix: "my-mail__".to_owned(),
         expose: moonlark_core::tool::Expose::Code,
     };

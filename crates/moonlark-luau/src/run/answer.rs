@@ -213,14 +213,24 @@ fn tell(content: &mut Content, said: Vec<String>, run: &Run, limit: usize) {
     let calls = run.steps().into_iter().take(CALLS).map(|step| {
         let outcome = if step.outcome.is_empty() { "cancelled" } else { step.outcome };
         let took = step.took.unwrap_or_else(|| run.elapsed().saturating_sub(step.at));
-        Value::object([
-            ("tool", step.tool.into()),
+        let told = [
+            ("tool", Value::from(step.tool)),
             ("at", millis(step.at)),
             ("ms", millis(took)),
             ("outcome", outcome.into()),
-        ])
+        ];
+        let mut told: Object =
+            told.map(|(key, value)| (key.to_owned(), value)).into_iter().collect();
+        if let Some(place) = step.place {
+            told.insert("place".to_owned(), place.to_string().into());
+        }
+        if step.replayed {
+            told.insert("replayed".to_owned(), Value::Bool(true));
+        }
+        Value::Object(told)
     });
     let told = Value::object([
+        ("id", run.id().to_string().into()),
         ("logs", first_lines(&said, limit).into()),
         ("calls", Value::Array(calls.collect())),
         ("ms", millis(run.elapsed())),

@@ -1,15 +1,18 @@
 //! The Rust functions behind `prelude_run.luau`: promises, modules by grant,
 //! artifacts.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use mlua::{Function, IntoLuaMulti, Lua, MultiValue, Table, Value as Lv};
 use moonlark_core::artifacts::{Held, Wanted};
-use moonlark_core::{Call, Module, Problem, Result, Value};
+use moonlark_core::schema::Schema;
+use moonlark_core::tool::{Body, BoxFuture, Effects, Source, SourceKind};
+use moonlark_core::{Call, Module, Problem, Result, Tool, Value};
+use serde_json::Map;
 
-use crate::host::Shared;
+use crate::host::{Shared, collect};
 use crate::run::values::{self, Form};
-use crate::sdk::{number, text};
+use crate::sdk::{number, place, text};
 
 pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::Result<()> {
     let add = |name: &str, function: Function| host.raw_set(name, function);
@@ -20,12 +23,13 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
         lua.create_function(move |lua, mut args: MultiValue| {
             let call = shared_.call()?;
             let target = shared_.target(number(&mut args))?;
+            let at = place(&mut args);
             let limits = call.limits();
             let most = limits.calls as usize;
             let started = match target.arguments(&shared_.bridge, args, limits.value) {
                 Ok(args) => {
-                    let asked = target.ask(call.clone(), args, Form::Parsed);
-                    shared_.promises()?.start(asked, most)
+                    let asked = target.ask(call.at(at.clone()), args, Form::Parsed);
+                    shared_.promises()?.start(at, asked, most)
                 }
                 Err(problem) => Err(problem),
             };
@@ -37,7 +41,71 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
     )?;
 
     let shared_ = shared.clone();
-    add("ended", lua.create_function(move |_, ()| Ok(shared_.promises()?.ended()))?)?;
+    add(
+        "ask_host",
+        lua.create_function(move |lua, mut args: MultiValue| {
+            let call = shared_.call()?;
+            let id = number(&mut args);
+            let at = place(&mut args);
+            let Some(function) = shared_.prelude.function(id) else {
+                return Err(mlua::Error::runtime("no such host function"));
+            };
+            match collect(&shared_.bridge, function, args, call.limits().value) {
+                Ok(args) => {
+                    shared_.wait_at(lua, at.clone(), ask(call.at(at), &function.tool, args))
+                }
+                Err(problem) => shared_.refuse(lua, problem),
+            }
+        })?,
+    )?;
+
+    let shared_ = shared.clone();
+    add(
+        "planned",
+        lua.create_function(move |_, number: usize| {
+            let (call, at) = (shared_.call()?, shared_.promises()?.place(number));
+            Ok(at.zip(call.run()).and_then(|(at, run)| run.planned_at(&at)))
+        })?,
+    )?;
+
+    let shared_ = shared.clone();
+    add(
+        "plan_ends",
+        lua.create_function(move |_, name: String| -> mlua::Result<()> {
+            let call = shared_.call()?;
+            let problem = Problem::tool_error(format!(
+                "the plan ends here: what {name} answers is not known before it is called"
+            ));
+            shared_.doom(call.run().map_or(problem.clone(), |run| run.stop(problem)));
+            Err(mlua::Error::runtime("the script was stopped"))
+        })?,
+    )?;
+
+    add(
+        "has_words",
+        // Where the stack ends is an error like any other: it must not pass for an answer.
+        lua.create_function(|_, table: Table| match table.metatable() {
+            Some(meta) => Ok(!meta.raw_get::<Lv>("__tostring")?.is_nil()),
+            None => Ok(false),
+        })?,
+    )?;
+
+    let shared_ = shared.clone();
+    add(
+        "clock",
+        lua.create_function(move |_, ()| {
+            Ok(shared_.call()?.clock().unwrap_or_default().as_secs_f64())
+        })?,
+    )?;
+
+    let shared_ = shared.clone();
+    add(
+        "now",
+        lua.create_function(move |_, ()| {
+            let now = shared_.call()?.now().duration_since(std::time::UNIX_EPOCH);
+            Ok(now.unwrap_or_default().as_secs_f64())
+        })?,
+    )?;
 
     let shared_ = shared.clone();
     add(
@@ -72,14 +140,42 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
     let shared_ = shared.clone();
     add(
         "artifact",
-        lua.create_function(move |lua, (handle, options): (Lv, Lv)| {
+        lua.create_function(move |lua, mut args: MultiValue| {
             let call = shared_.call()?;
-            let options = shared_.bridge.read(&options, "artifact: options", call.limits().value);
-            let read = options.and_then(|options| artifact(&call, &handle, &options));
-            shared_.reply(lua, read)
+            let at = place(&mut args);
+            let mut next = || args.pop_front().unwrap_or(Lv::Nil);
+            let (handle, options) = (next(), next());
+            let limit = call.limits().value;
+            let asked = text(&handle)
+                .ok_or_else(|| Problem::bad_request("artifact takes a handle such as \"art_…\""))
+                .and_then(|handle| {
+                    let options = shared_.bridge.read(&options, "artifact: options", limit)?;
+                    Ok(Value::object([("handle", handle.into()), ("options", options)]))
+                });
+            match asked {
+                Ok(args) => shared_.wait_at(lua, at.clone(), ask(call.at(at), &ARTIFACT, args)),
+                Err(problem) => shared_.refuse(lua, problem),
+            }
         })?,
     )
 }
+
+fn ask(call: Call, tool: &Arc<Tool>, args: Value) -> BoxFuture<Result<Value>> {
+    let tool = tool.clone();
+    Box::pin(async move { call.gateway().ask_host(&call, &tool, args).await })
+}
+
+/// `artifact`, as the gateway has functions of the host.
+static ARTIFACT: LazyLock<Arc<Tool>> = LazyLock::new(|| {
+    let source = Arc::new(Source { kind: SourceKind::Host, name: "artifact".to_owned() });
+    let body = Body::now(|call, args| {
+        let handle = args.get("handle").and_then(Value::as_str).unwrap_or_default();
+        artifact(call, handle, args.get("options").unwrap_or(&Value::Null))
+    });
+    let mut tool = Tool::new("artifact", source, Schema::described(Map::new()), body);
+    tool.effects = Effects::READ;
+    Arc::new(tool)
+});
 
 /// Why a module is not there for scripts of agents; none if it is.
 fn missing(call: &Call, name: &str) -> Option<Problem> {
@@ -119,10 +215,7 @@ fn kind(module: &Module) -> Option<&'static str> {
     Some(needs.split_once(':').map_or(needs, |(kind, _)| kind))
 }
 
-fn artifact(call: &Call, handle: &Lv, options: &Value) -> Result<Value> {
-    let Some(handle) = text(handle) else {
-        return Err(Problem::bad_request("artifact takes a handle such as \"art_…\""));
-    };
+fn artifact(call: &Call, handle: &str, options: &Value) -> Result<Value> {
     let count = |name: &str| match options.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Int(count)) if *count >= 0 => Ok(Some(*count as usize)),
@@ -138,11 +231,11 @@ fn artifact(call: &Call, handle: &Lv, options: &Value) -> Result<Value> {
     }
     let path = options.get("path").and_then(Value::as_str).map(str::to_owned);
     let wanted = Wanted { path, from: count("from")?, count: count("count")? };
-    let stored = call.gateway().artifacts().find(&handle)?;
+    let stored = call.gateway().artifacts().find(handle)?;
     if let Held::Bytes { mime, .. } = &stored.held
         && wanted == Wanted::default()
     {
-        return Ok(values::by_handle(&handle, mime, stored.size));
+        return Ok(values::by_handle(handle, mime, stored.size));
     }
     stored.read(&wanted).map(|value| value.into_owned())
 }

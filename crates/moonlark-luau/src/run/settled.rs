@@ -27,7 +27,7 @@ pub(super) async fn settled(call: Call, script: &str) -> Result<Call> {
     let until = now + (call.deadline().saturating_duration_since(now) / 2).min(CONNECTING);
     loop {
         changes.mark_unchanged();
-        let catalog = gateway.catalog();
+        let catalog = gateway.catalog_for(call.caller());
         let missing = named.iter().find(|it| catalog.connecting().iter().any(|c| c.source == **it));
         let Some(missing) = missing else { return Ok(call.with_catalog(catalog)) };
         if tokio::time::timeout_at(until, changes.changed()).await.is_err() {

@@ -1,7 +1,14 @@
-//! Agents' scripts, rule by rule. The world they run in is in `world`.
+//! Agents' scripts, rule by rule. The world they run in is in `world`; runs that
+//! are interrupted have `shop` and `notebook`.
 
 mod calls;
 mod ending;
+mod interrupted;
+mod notebook;
+mod plans;
 mod promises;
+mod resumed;
+mod same_again;
+mod shop;
 mod values;
 mod world;

@@ -28,8 +28,8 @@ pub(crate) fn of(answer: Answer, form: Form, call: &Call, tool: &str) -> Result<
         other => return Ok(other.into_plain()),
     };
     if content.structured.is_none() {
-        for block in &mut content.blocks {
-            put_aside(block, call, tool)?;
+        for (number, block) in (0..).zip(&mut content.blocks) {
+            put_aside(block, number, call, tool)?;
         }
     }
     let one_text = content.structured.is_none() && content.blocks.len() == 1;
@@ -66,19 +66,20 @@ fn holder(block: &mut Value) -> Option<(&mut Object, &'static str)> {
 }
 
 /// Put the bytes of a block among the artifacts, and a handle in their place.
-fn put_aside(block: &mut Value, call: &Call, tool: &str) -> Result<()> {
+fn put_aside(block: &mut Value, number: u64, call: &Call, tool: &str) -> Result<()> {
     let Some((fields, name)) = holder(block) else { return Ok(()) };
     let Some(Value::Str(data)) = fields.get(name) else { return Ok(()) };
     let (artifacts, limits) = (call.gateway().artifacts(), call.limits());
+    let handle = call.handle(number)?;
     let bytes = BASE64_STANDARD.decode(data);
     // What would not come back the same stays as it was written.
     let (handle, size) = match bytes.ok().filter(|bytes| BASE64_STANDARD.encode(bytes) == *data) {
         Some(bytes) => {
             let mime = fields.get("mimeType").and_then(Value::as_str).unwrap_or_default();
             let size = bytes.len();
-            (artifacts.put_bytes(bytes, mime, tool, limits)?, size)
+            (artifacts.put_bytes_as(handle, bytes, mime, tool, limits)?, size)
         }
-        None => (artifacts.put(Value::from(data.as_str()), tool, limits)?, data.len()),
+        None => (artifacts.put_as(handle, Value::from(data.as_str()), tool, limits)?, data.len()),
     };
     fields.shift_remove(name);
     fields.insert("size".to_owned(), Value::Int(size as i64));

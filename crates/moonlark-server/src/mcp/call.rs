@@ -58,7 +58,7 @@ pub(crate) async fn call(
         conversation.answer(sequel.responses.unwrap_or_default());
         return conversation.go_on(&context, wants, Some(request)).await;
     }
-    let caller = caller_of(&context);
+    let caller = caller_of(&context, session);
     let request = is_modern(&context).then(|| Request::of(&callee, &args));
     let (client, questions) = McpClient::new(context.clone(), session.clone(), sequel, wants.level);
     // Bounded by the limits on log output and by the thinning of progress.
@@ -68,7 +68,8 @@ pub(crate) async fn call(
             let _ = sender.send(event);
         }) as Events
     });
-    let call = gateway.open_for(caller, Some(Arc::new(client) as Arc<dyn Client>), listen)?;
+    let client = Some(Arc::new(client) as Arc<dyn Client>);
+    let call = gateway.open_in_turn(caller, client, listen).await?;
     let gateway = gateway.clone();
     let running = Box::pin(async move {
         match callee {

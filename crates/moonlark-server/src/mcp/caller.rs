@@ -13,10 +13,13 @@ use moonlark_core::tool::BoxFuture;
 use moonlark_core::value::Object;
 use moonlark_core::{Caller, Code, Problem, Result, Value};
 use rmcp::RoleServer;
-use rmcp::model::{ErrorCode, InputResponses, LoggingLevel, ProtocolVersion};
+use http::request::Parts;
+use rmcp::model::{ErrorCode, Extensions, InputResponses, LoggingLevel, ProtocolVersion};
 use rmcp::service::RequestContext;
 use serde_json::{Value as Json, json};
 use tokio::sync::{mpsc, oneshot};
+
+use crate::who::Who;
 
 /// A question on its way to the client, and where the answer goes.
 pub(crate) struct Asked {
@@ -36,14 +39,24 @@ pub(crate) struct Sequel {
 pub(crate) struct Session {
     /// Tells clients apart, as far as there are connections.
     pub(crate) owner: u64,
+    /// Who began it.
+    pub(crate) who: Who,
     /// What an old client said at the beginning.
     capabilities: OnceLock<Value>,
     info: OnceLock<Value>,
 }
 
 impl Session {
-    pub(crate) fn new(owner: u64) -> Self {
-        Self { owner, ..Self::default() }
+    pub(crate) fn new(owner: u64, who: Who) -> Self {
+        Self { owner, who, ..Self::default() }
+    }
+
+    /// Who makes this request. Those of one session may be made by several.
+    pub(crate) fn who(&self, extensions: &Extensions) -> Who {
+        match extensions.get::<Parts>() {
+            Some(parts) => Who::of(&parts.extensions),
+            None => self.who.clone(),
+        }
     }
 }
 
@@ -203,9 +216,10 @@ fn value(json: Json) -> Value {
     Value::from_json(json).unwrap_or_default()
 }
 
-/// Who makes the request, for the record.
-pub(crate) fn caller_of(context: &RequestContext<RoleServer>) -> Caller {
-    Caller { surface: "mcp", client: context.client_info().map(|client| client.name) }
+/// Who makes the request.
+pub(crate) fn caller_of(context: &RequestContext<RoleServer>, session: &Session) -> Caller {
+    let client = context.client_info().map(|client| client.name);
+    Caller { client, ..session.who(&context.extensions).caller("mcp") }
 }
 
 /// Whether the request stands by itself, as under 2026-07-28.

@@ -27,16 +27,16 @@ pub(super) const MOST: usize = 1000;
 const PREPARING: Duration = Duration::from_secs(10);
 
 /// Tell an old client of every list that changes.
-pub(super) async fn tell(gateway: Gateway, peer: Peer<RoleServer>) {
+pub(super) async fn tell(gateway: Gateway, caller: Caller, peer: Peer<RoleServer>) {
     let mut changes = gateway.subscribe();
-    let mut known = gateway.catalog();
+    let mut known = gateway.catalog_for(&caller);
     while !peer.is_transport_closed() {
         match tokio::time::timeout(IDLE, changes.changed()).await {
             Ok(Ok(())) => {}
             Err(_elapsed) => continue,
             Ok(Err(_)) => return,
         }
-        let current = gateway.catalog();
+        let current = gateway.catalog_for(&caller);
         let changed = Changed::between(&known, &current);
         known = current;
         let told = async {
@@ -68,14 +68,19 @@ type Begun = (HashSet<String>, Vec<Lease>);
 /// The SDK acknowledges a request to listen before it hands it to us, and a
 /// client may cause a change right after that. So sources are asked here, where
 /// nothing can be awaited: this thread waits, another one works.
-pub(super) fn prepare(gateway: &Gateway, requested: &SubscriptionFilter) -> SubscriptionFilter {
+pub(super) fn prepare(
+    gateway: &Gateway,
+    caller: Caller,
+    requested: &SubscriptionFilter,
+) -> SubscriptionFilter {
     let mut accepted = requested.clone();
     let Some(uris) = &requested.resource_subscriptions else { return accepted };
     if uris.is_empty() {
         return accepted;
     }
     let (uris, leases): Begun = tokio::task::block_in_place(|| {
-        tokio::runtime::Handle::current().block_on(watch_all(gateway, uris)).into_iter().unzip()
+        let watching = watch_all(gateway, caller, uris);
+        tokio::runtime::Handle::current().block_on(watching).into_iter().unzip()
     });
     accepted.resource_subscriptions = Some(uris.iter().cloned().collect());
     let mut begun = BEGUN.lock();
@@ -89,12 +94,13 @@ pub(super) fn prepare(gateway: &Gateway, requested: &SubscriptionFilter) -> Subs
 /// Tell a modern client of what it asked for, for as long as it listens.
 pub(super) async fn listen(
     gateway: &Gateway,
+    caller: &Caller,
     gone: &CancellationToken,
     context: SubscriptionContext,
 ) {
     let mut changes = gateway.subscribe();
     let mut news = gateway.news();
-    let mut known = gateway.catalog();
+    let mut known = gateway.catalog_for(caller);
     let accepted = context.sink().accepted().resource_subscriptions.iter();
     let uris: HashSet<String> = accepted.flatten().cloned().collect();
     let _leases = {
@@ -110,7 +116,7 @@ pub(super) async fn listen(
                 if changed.is_err() {
                     return;
                 }
-                let current = gateway.catalog();
+                let current = gateway.catalog_for(caller);
                 let changed = Changed::between(&known, &current);
                 known = current;
                 async {
@@ -128,7 +134,9 @@ pub(super) async fn listen(
                 }.await
             }
             news = news.recv() => match news {
-                Ok(News::Updated(uri)) if uris.contains(&*uri) => {
+                Ok(News::Updated(uri))
+                    if uris.contains(&*uri) && of_uri(known.offers(), &uri).is_some() =>
+                {
                     sink.notify_resource_updated(uri.to_string()).await
                 }
                 Ok(_) | Err(RecvError::Lagged(_)) => Ok(()),
@@ -142,9 +150,9 @@ pub(super) async fn listen(
 }
 
 /// Those of the resources that are watched from now on.
-async fn watch_all(gateway: &Gateway, uris: &[String]) -> Vec<(String, Lease)> {
+async fn watch_all(gateway: &Gateway, caller: Caller, uris: &[String]) -> Vec<(String, Lease)> {
     // All in one call's place: they are one request.
-    let Ok(call) = gateway.open(Caller::new("mcp"), None) else { return Vec::new() };
+    let Ok(call) = gateway.open_in_turn(caller, None, None).await else { return Vec::new() };
     let watch = async |uri: &String| {
         let watched = tokio::time::timeout(PREPARING, watch(&call, uri)).await;
         Some((uri.clone(), watched.ok()?.ok()?))
@@ -289,13 +297,13 @@ mod tests {
         let mut requested = SubscriptionFilter::default();
         requested.tools_list_changed = Some(true);
         requested.resource_subscriptions = Some(uris.map(str::to_owned).to_vec());
-        let accepted = prepare(&gateway, &requested);
+        let accepted = prepare(&gateway, Caller::new("mcp"), &requested);
         assert_eq!(accepted.tools_list_changed, Some(true));
         assert_eq!(accepted.resource_subscriptions, Some(vec!["mcp://a/yes".to_owned()]));
         // As many calls as there may be are in progress: nobody is asked.
         let _call = gateway.open(Caller::new("mcp"), None).unwrap();
         let before = notes.0.lock().len();
-        assert_eq!(prepare(&gateway, &requested).resource_subscriptions, Some(vec![]));
+        assert_eq!(prepare(&gateway, Caller::new("mcp"), &requested).resource_subscriptions, Some(vec![]));
         assert_eq!(notes.0.lock().len(), before);
     }
 }

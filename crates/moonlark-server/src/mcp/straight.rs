@@ -1,10 +1,11 @@
-//! The short way of the commonest request over HTTP: a modern client calls a
-//! tool and wants to hear nothing but the answer.
+//! The short way of the commonest request: a modern client calls a tool and
+//! wants to hear nothing but the answer.
 //!
 //! The SDK serves every request by tasks and channels of its own, for what may
 //! be said before the answer. Where nothing can be, its handler runs right here,
-//! in the task of the connection, and ends with it. Whatever is unusual about a
-//! request, or wrong, is the SDK's to answer: it gets the request as it came.
+//! over HTTP in the task of the connection, and ends with it. Whatever is unusual
+//! about a request, or wrong, is the SDK's to answer: it gets the request as it
+//! came. Over pipes, `stdio/short.rs` is in front of the SDK.
 
 use std::convert::Infallible;
 use std::sync::OnceLock;
@@ -16,15 +17,17 @@ use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientRequest, ErrorCode, JsonRpcVersion2_0,
-    ProtocolVersion, RequestId, RequestMetaObject, ServerJsonRpcMessage,
+    CallToolRequestParams, CallToolResponse, ClientCapabilities, ErrorCode, ErrorData,
+    JsonRpcVersion2_0, ProtocolVersion, RequestId, RequestMetaObject, ServerJsonRpcMessage,
+    ServerResult,
 };
 use rmcp::service::{RequestContext, RxJsonRpcMessage, TxJsonRpcMessage, serve_directly};
 use rmcp::transport::Transport;
-use rmcp::{Peer, RoleServer, Service};
+use rmcp::{Peer, RoleServer, ServerHandler};
 use serde::Deserialize;
 
 use super::Mcp;
+use crate::who::Who;
 
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
@@ -43,10 +46,10 @@ pub(crate) struct Straight {
 /// A call with nothing unusual about it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Message {
+pub(crate) struct PlainCall {
     #[serde(rename = "jsonrpc")]
     _version: JsonRpcVersion2_0,
-    id: RequestId,
+    pub(crate) id: RequestId,
     method: String,
     params: CallToolRequestParams,
 }
@@ -64,8 +67,13 @@ impl Straight {
             // It broke off: nobody is there to read this.
             return StatusCode::BAD_REQUEST.into_response();
         };
-        match understand(&body, &name) {
-            Some((message, meta)) => self.answer(message, meta).await,
+        match plain_call(&body).filter(|(call, _)| call.params.name == name) {
+            Some((call, meta)) => match self.reply(&self.mcp.for_client(), call, meta).await {
+                (status, Some(body)) => {
+                    (status, [(CONTENT_TYPE, "application/json")], body).into_response()
+                }
+                (status, None) => status.into_response(),
+            },
             None => next.run(Request::from_parts(parts, Body::from(body))).await,
         }
     }
@@ -85,22 +93,29 @@ impl Straight {
             && !headers.contains_key(SESSION);
         let name = only(headers, &NAME).filter(|_| plain)?;
         // Arguments that travel in headers too are compared with them.
-        self.mcp.listing().with_headers(name).is_none().then(|| name.to_owned())
+        let caller = Who::of(request.extensions()).caller("mcp");
+        self.mcp.listing(&caller).with_headers(name).is_none().then(|| name.to_owned())
     }
 
-    async fn answer(&self, message: Message, meta: RequestMetaObject) -> Response {
-        let Message { id, params, .. } = message;
-        let mcp = self.mcp.for_client();
+    /// The status, for HTTP, and the message.
+    pub(crate) async fn reply(
+        &self,
+        mcp: &Mcp,
+        call: PlainCall,
+        meta: RequestMetaObject,
+    ) -> (StatusCode, Option<Vec<u8>>) {
+        let PlainCall { id, params, .. } = call;
         let mut context = RequestContext::new(id.clone(), self.nobody().clone());
         context.meta = meta;
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let (status, answer) = match mcp.handle_request(request, context).await {
+        let knows_tasks = context.client_capabilities().is_some_and(|it| it.supports_tasks());
+        // The SDK's way to this has room for every other request too.
+        let (status, answer) = match checked(mcp.call_tool(params, context).await, knows_tasks) {
             Ok(result) => (StatusCode::OK, ServerJsonRpcMessage::response(result, id)),
             Err(error) => (status(error.code), ServerJsonRpcMessage::error(error, Some(id))),
         };
         match serde_json::to_vec(&answer) {
-            Ok(body) => (status, [(CONTENT_TYPE, "application/json")], body).into_response(),
-            Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+            Ok(message) => (status, Some(message)),
+            Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, None),
         }
     }
 
@@ -111,17 +126,37 @@ impl Straight {
     }
 }
 
-/// The call in a body, if it is the one that the headers announce.
-fn understand(body: &[u8], name: &str) -> Option<(Message, RequestMetaObject)> {
-    let mut message: Message = serde_json::from_slice(body).ok()?;
-    let meta = message.params.meta.take()?;
-    let plain = message.method == CALL
-        && message.params.name == name
+/// What the SDK sees to before it hands an answer on to a modern client.
+fn checked(
+    answer: Result<CallToolResponse, ErrorData>,
+    knows_tasks: bool,
+) -> Result<ServerResult, ErrorData> {
+    match answer {
+        // Who did not say that it knows tasks could make nothing of one.
+        Ok(CallToolResponse::Task(_)) if !knows_tasks => {
+            let needed = ClientCapabilities::builder().enable_tasks().build();
+            Err(ErrorData::missing_required_client_capability(needed))
+        }
+        Ok(answer) => Ok(ServerResult::from(answer)),
+        Err(mut error) => {
+            if error.code == ErrorCode::RESOURCE_NOT_FOUND {
+                error.code = ErrorCode::INVALID_PARAMS;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// The call in a message, if there is nothing unusual about it.
+pub(crate) fn plain_call(message: &[u8]) -> Option<(PlainCall, RequestMetaObject)> {
+    let mut call: PlainCall = serde_json::from_slice(message).ok()?;
+    let meta = call.params.meta.take()?;
+    let plain = call.method == CALL
         && meta.protocol_version() == Some(ProtocolVersion::V_2026_07_28)
         && meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty()
         && !meta.contains_key("progressToken")
         && meta.log_level().is_none();
-    plain.then_some((message, meta))
+    plain.then_some((call, meta))
 }
 
 /// A header that is there once.
@@ -219,8 +254,9 @@ mod tests {
     }
 
     fn is_short(request: &Request, message: &Json) -> bool {
-        let name = Straight::new(Mcp::new(gateway()), 500).tool_in(request);
-        name.is_some_and(|name| understand(message.to_string().as_bytes(), &name).is_some())
+        let name = Straight::new(Mcp::new(gateway(), Who::default()), 500).tool_in(request);
+        let call = plain_call(message.to_string().as_bytes());
+        call.is_some_and(|(call, _)| name.is_some_and(|name| call.params.name == name))
     }
 
     async fn answered(request: Request) -> (StatusCode, Option<String>, String) {

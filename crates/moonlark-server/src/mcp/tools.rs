@@ -19,7 +19,6 @@ const PAGE: usize = 1000;
 
 /// What one catalog has, ready to send.
 pub(super) struct Listing {
-    catalog: Arc<Catalog>,
     tools: Vec<Tool>,
     resources: Vec<Resource>,
     templates: Vec<ResourceTemplate>,
@@ -29,7 +28,7 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    pub(super) fn new(catalog: Arc<Catalog>) -> Self {
+    pub(super) fn new(catalog: &Catalog) -> Self {
         let tools: Vec<Tool> =
             catalog.shown().iter().map(|(name, tool)| describe(name, tool)).collect();
         let headers = tools
@@ -37,14 +36,10 @@ impl Listing {
             .filter(|tool| uses_headers(&tool.input_schema))
             .map(|tool| (tool.name.to_string(), tool.clone()))
             .collect();
-        let resources = all(&catalog, |offers| &offers.resources);
-        let templates = all(&catalog, |offers| &offers.templates);
-        let prompts = all(&catalog, |offers| &offers.prompts);
-        Self { catalog, tools, resources, templates, prompts, headers }
-    }
-
-    pub(super) fn is_of(&self, catalog: &Arc<Catalog>) -> bool {
-        Arc::ptr_eq(&self.catalog, catalog)
+        let resources = all(catalog, |offers| &offers.resources);
+        let templates = all(catalog, |offers| &offers.templates);
+        let prompts = all(catalog, |offers| &offers.prompts);
+        Self { tools, resources, templates, prompts, headers }
     }
 
     pub(super) fn tools(&self) -> &[Tool] {

@@ -9,8 +9,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use moonlark_core::offers::{Lease, News, Said};
-use moonlark_core::{Call, Event, Gateway};
+use moonlark_core::offers::{Lease, News, Said, of_uri};
+use moonlark_core::{Call, Caller, Event, Gateway};
 use parking_lot::Mutex;
 use rmcp::model::{ErrorData, LoggingLevel, ResourceUpdatedNotificationParam};
 use rmcp::{Peer, RoleServer};
@@ -38,9 +38,15 @@ struct Wanted {
 
 impl Wishes {
     /// Messages of this level and above from now on.
-    pub(super) fn hear(&self, gateway: &Gateway, level: LoggingLevel, peer: &Peer<RoleServer>) {
+    pub(super) fn hear(
+        &self,
+        gateway: &Gateway,
+        caller: &Caller,
+        level: LoggingLevel,
+        peer: &Peer<RoleServer>,
+    ) {
         *self.wanted.level.lock() = Some(level);
-        self.tell(gateway, peer);
+        self.tell(gateway, caller, peer);
     }
 
     pub(super) fn level(&self) -> Option<LoggingLevel> {
@@ -58,7 +64,7 @@ impl Wishes {
             return Err(ErrorData::invalid_params(message, None));
         }
         // The first change may come before the source has answered.
-        self.tell(call.gateway(), peer);
+        self.tell(call.gateway(), call.caller(), peer);
         let lease = watch(call, &uri).await?;
         let before = self.wanted.resources.lock().insert(uri, lease);
         drop(before);
@@ -70,28 +76,39 @@ impl Wishes {
         drop(lease);
     }
 
-    fn tell(&self, gateway: &Gateway, peer: &Peer<RoleServer>) {
+    fn tell(&self, gateway: &Gateway, caller: &Caller, peer: &Peer<RoleServer>) {
         self.telling.get_or_init(|| {
-            let told = tell(self.wanted.clone(), gateway.news(), peer.clone());
+            // What is said from now on, not from when the task gets to it.
+            let news = gateway.news();
+            let wanted = self.wanted.clone();
+            let told = tell(wanted, news, gateway.clone(), caller.clone(), peer.clone());
             AbortOnDropHandle::new(tokio::spawn(told))
         });
     }
 }
 
-async fn tell(wanted: Arc<Wanted>, mut news: broadcast::Receiver<News>, peer: Peer<RoleServer>) {
+async fn tell(
+    wanted: Arc<Wanted>,
+    mut news: broadcast::Receiver<News>,
+    gateway: Gateway,
+    caller: Caller,
+    peer: Peer<RoleServer>,
+) {
     while !peer.is_transport_closed() {
         match news.recv().await {
             Ok(News::Updated(uri)) => {
                 let watched = wanted.resources.lock().contains_key(&*uri);
-                if watched {
+                // What was there when it was asked for may no longer be.
+                let there = || of_uri(gateway.catalog_for(&caller).offers(), &uri).is_some();
+                if watched && there() {
                     let update = ResourceUpdatedNotificationParam::new(uri.to_string());
                     let _ = peer.notify_resource_updated(update).await;
                 }
             }
             Ok(News::Said(said)) => {
                 let level = *wanted.level.lock();
-                if level.is_some() {
-                    let Said { level: severity, logger, data } = (*said).clone();
+                if level.is_some() && gateway.catalog_for(&caller).knows(&said.source) {
+                    let Said { level: severity, logger, data, .. } = (*said).clone();
                     let event = Event::Relayed { level: severity, logger, data };
                     notify(&peer, event, &Wants { progress: None, level }).await;
                 }

@@ -20,7 +20,11 @@ pub(super) fn build<'v>(heap: Heap<'v>, values: Value) -> Sv<'v> {
     }
     for (name, tool, params) in [
         ("call", None, &["tool", "args"][..]),
-        ("search", Some("search"), &["query", "mode", "source", "limit"]),
+        (
+            "search",
+            Some("search"),
+            &["query", "mode", "source", "limit", "since", "until", "metadata", "explain"],
+        ),
         ("get", Some("get"), &["id"]),
         ("sources", Some("sources"), &[]),
     ] {
@@ -66,6 +70,22 @@ impl Body for ToolCall {
                 Report::Tool { name, args }
             }
         };
-        session.link.ask(&report).map(|value| bridge::alloc(heap, value)).map_err(raise)
+        let answer = session.link.ask(&report).map(|answer| list_of(answer, self.tool));
+        answer.map(|value| bridge::alloc(heap, value)).map_err(raise)
+    }
+}
+
+/// A list, whoever answers: the knowledge base has it under a name.
+fn list_of(answer: Value, tool: Option<&str>) -> Value {
+    let name = match tool {
+        Some("search") => "results",
+        Some("sources") => "sources",
+        _ => return answer,
+    };
+    match answer {
+        Value::Object(mut fields) if fields.contains_key(name) => {
+            fields.swap_remove(name).unwrap_or_default()
+        }
+        answer => answer,
     }
 }

@@ -54,7 +54,12 @@ fn from_host(mut problem: Problem) -> Problem {
     let retryable = problem.retryable();
     if !matches!(
         problem.code,
-        Code::Denied | Code::Limit | Code::Unavailable | Code::BadScript | Code::Internal
+        Code::Denied
+            | Code::Limit
+            | Code::Unavailable
+            | Code::ApprovalRequired
+            | Code::BadScript
+            | Code::Internal
     ) {
         problem.code = Code::ToolError;
     }

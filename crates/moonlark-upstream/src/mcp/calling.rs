@@ -41,7 +41,7 @@ pub(crate) async fn request(
         }
     }
     for _ in 0..ROUNDS {
-        let answer = send(shared, call, method, params.clone(), &headers).await?;
+        let answer = send(shared, call, method, &params, &headers).await?;
         let kind = answer.get("resultType").and_then(Value::as_str);
         if kind != Some("input_required") || passes_on.is_some() {
             return Ok(answer);
@@ -75,14 +75,14 @@ async fn send(
     shared: &Shared,
     call: &Call,
     method: &str,
-    params: Object,
+    params: &Object,
     headers: &[(String, String)],
 ) -> Result<Object> {
     let link = shared.link(call.deadline()).await?;
     let failure = match attempt(&link, call, method, params.clone(), headers).await {
         Err(Failure::NotSent(problem)) if problem.retry_after.is_none() => {
             let link = shared.link_after(&link, problem, call.deadline()).await?;
-            attempt(&link, call, method, params, headers).await
+            attempt(&link, call, method, params.clone(), headers).await
         }
         other => other,
     };

@@ -4,11 +4,13 @@
 //! it is named after its server, without the operator's secrets, short, and not
 //! faster than a person reads.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use moonlark_core::offers::{News, Said};
 use moonlark_core::problem::cut;
 use moonlark_core::secret::Secrets;
+use moonlark_core::tool::{Source, SourceKind};
 use moonlark_core::value::{Object, shorten};
 use parking_lot::Mutex;
 
@@ -26,13 +28,13 @@ pub(crate) fn say(shared: &Shared, params: Object) {
     if !shared.pace.lets_through(Instant::now()) {
         return;
     }
-    let said = said(&shared.names, &shared.settings.scope.secrets, params);
+    let said = said(shared.settings.name(), &shared.names, &shared.settings.scope.secrets, params);
     let data = said.data.to_json_lossy();
     tracing::debug!(target: "upstream", "{} [{}] {data}", shared.settings.name(), said.level);
     shared.gateway.announce(News::Said(said.into()));
 }
 
-fn said(names: &Names, secrets: &Secrets, mut params: Object) -> Said {
+fn said(source: &str, names: &Names, secrets: &Secrets, mut params: Object) -> Said {
     let data = secrets.redact_message(params.swap_remove("data").unwrap_or_default());
     let json = data.to_json_lossy().to_string();
     let data = match json.len() > LONGEST {
@@ -41,6 +43,7 @@ fn said(names: &Names, secrets: &Secrets, mut params: Object) -> Said {
     };
     let text = |key: &str| Some(secrets.redact(params.get(key)?.as_str()?).into_owned());
     Said {
+        source: Arc::new(Source { kind: SourceKind::Upstream, name: source.to_owned() }),
         level: text("level").map_or("info".to_owned(), |level| shorten(&level).into_owned()),
         logger: names.logger_out(text("logger").map(|logger| shorten(&logger).into_owned())),
         data,
@@ -82,7 +85,7 @@ mod tests {
 
     fn check(names: &Names, params: serde_json::Value, expected: (&str, Option<&str>, Value)) {
         let secret = Secret { key: "token".into(), value: "hunter22".into(), by_name: false };
-        let said = said(names, &Secrets::new(vec![secret]), object(params));
+        let said = said("docs", names, &Secrets::new(vec![secret]), object(params));
         assert_eq!((said.level.as_str(), said.logger.as_deref(), said.data), expected);
     }
 

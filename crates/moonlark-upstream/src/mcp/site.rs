@@ -15,6 +15,7 @@ use reqwest::{Client, Response};
 use url::Url;
 
 use super::authorize::Authorize;
+use super::direct::{Broken, Direct};
 use super::target::SecretText;
 use super::wire::{self, Failure};
 
@@ -32,6 +33,8 @@ pub(super) struct Site {
     url: Url,
     headers: HeaderMap,
     auth: Option<Arc<dyn Authorize>>,
+    /// If it is on this machine.
+    direct: Option<Direct>,
 }
 
 /// Why there is no answer to go on with.
@@ -68,12 +71,13 @@ impl Site {
             value.set_sensitive(true);
             all.insert(field, value);
         }
-        Ok(Site { name: name.to_owned(), url: url.clone(), headers: all, auth })
+        let (name, direct) = (name.to_owned(), Direct::to(url));
+        Ok(Site { name, url: url.clone(), headers: all, auth, direct })
     }
 
     /// The same server, asked at another address of its own.
     pub(super) fn at(self, url: Url) -> Site {
-        Site { url, ..self }
+        Site { direct: Direct::to(&url), url, ..self }
     }
 
     pub(super) fn url(&self) -> &Url {
@@ -87,16 +91,10 @@ impl Site {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Response, Trouble> {
-        let client = CLIENT.as_ref().map_err(|problem| Failure::NotSent(problem.clone()))?;
         let (mut url, mut hops, mut challenged) = (self.url.clone(), 0, false);
         loop {
-            let mut request = reqwest::Request::new(method.clone(), url.clone());
-            *request.headers_mut() = self.dress(&headers).await?;
-            if !body.is_empty() {
-                *request.body_mut() = Some(body.clone().into());
-            }
-            let response =
-                client.execute(request).await.map_err(|error| self.unreachable(error))?;
+            let headers = self.dress(&headers).await?;
+            let response = self.send(method.clone(), &url, headers, body.clone()).await?;
             let status = response.status();
             if status.is_success() {
                 return Ok(response);
@@ -125,11 +123,43 @@ impl Site {
         }
     }
 
+    async fn send(
+        &self,
+        method: Method,
+        url: &Url,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response, Failure> {
+        // Redirects lead to no other server.
+        if let Some(direct) = &self.direct {
+            let answer = direct.ask(method, url, headers, body).await;
+            return answer.map(Response::from).map_err(|broken| match broken {
+                Broken::NotConnected(error) => self.unreachable(&reason(&error)),
+                Broken::Lost(error) => Failure::Lost(self.broken_off(&reason(&error))),
+            });
+        }
+        let client = CLIENT.as_ref().map_err(|problem| Failure::NotSent(problem.clone()))?;
+        let mut request = reqwest::Request::new(method, url.clone());
+        *request.headers_mut() = headers;
+        if !body.is_empty() {
+            *request.body_mut() = Some(body.into());
+        }
+        client.execute(request).await.map_err(|error| {
+            let connecting = error.is_connect() || error.is_builder();
+            let why = reason(&error.without_url());
+            match connecting {
+                true => self.unreachable(&why),
+                false => Failure::Lost(self.broken_off(&why)),
+            }
+        })
+    }
+
     /// All of a body, if it is not too long.
     pub(super) async fn read(&self, mut response: Response, most: usize) -> Result<Bytes, Failure> {
         // The usual answer is one piece, and taken as it is.
         let (mut first, mut whole) = (Bytes::new(), Vec::new());
-        let lost = |error| Failure::Lost(self.broken_off(error));
+        let lost =
+            |error: reqwest::Error| Failure::Lost(self.broken_off(&reason(&error.without_url())));
         while let Some(chunk) = response.chunk().await.map_err(lost)? {
             if first.len().max(whole.len()) + chunk.len() > most {
                 return Err(Failure::Lost(wire::too_long(&self.name, most)));
@@ -248,21 +278,16 @@ impl Site {
         }
     }
 
-    fn unreachable(&self, error: reqwest::Error) -> Failure {
+    fn unreachable(&self, why: &str) -> Failure {
         let (name, origin) = (&self.name, origin(&self.url));
-        let connecting = error.is_connect() || error.is_builder();
-        if !connecting {
-            return Failure::Lost(self.broken_off(error));
-        }
-        let why = reason(error);
         Failure::NotSent(
             Problem::unavailable(format!("upstream '{name}' cannot be reached at {origin}: {why}"))
                 .hint("see whether the server is running, and reachable from here"),
         )
     }
 
-    fn broken_off(&self, error: reqwest::Error) -> Problem {
-        let (name, why) = (&self.name, reason(error));
+    fn broken_off(&self, why: &str) -> Problem {
+        let name = &self.name;
         Problem::unavailable(format!("upstream '{name}' broke the connection off: {why}"))
     }
 }
@@ -299,9 +324,8 @@ pub(super) fn origin(url: &Url) -> String {
 }
 
 /// The innermost of an error's reasons: the outer ones only say "request".
-fn reason(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut inner: &dyn Error = &error;
+fn reason(error: &dyn Error) -> String {
+    let mut inner = error;
     while let Some(source) = inner.source() {
         inner = source;
     }

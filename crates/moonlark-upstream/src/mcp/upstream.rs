@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use arc_swap::ArcSwap;
 use moonlark_core::catalog::Connecting;
 use moonlark_core::offers::{Health, Offers};
+use moonlark_core::tool::SourceKind;
 use moonlark_core::value::Object;
 use moonlark_core::{Gateway, Problem, Result, Tool};
 use parking_lot::Mutex;
@@ -98,6 +99,7 @@ impl Upstream {
         let resting = matches!(*self.shared.slot.borrow(), Slot::Resting);
         (unknown && !resting).then(|| Connecting {
             source: settings.name().to_owned(),
+            kind: SourceKind::Upstream,
             prefix: settings.tool_prefix(),
             expose: settings.expose,
         })

@@ -1,7 +1,7 @@
 //! One API: its document, and a tool for each of its operations.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
 use moonlark_core::content::Answer;
@@ -15,12 +15,13 @@ use url::Url;
 use super::document::Document;
 use super::exchange::{Exchange, OWN};
 use super::input::{self, Given};
-use super::operation::{self, Operation};
+use super::operation::{self, Operation, Plan};
 use super::pace::{Pace, Rate};
 use super::request;
 use super::rules::Rule;
 use super::security::{self, Credentials};
 use super::tokens::Tokens;
+use super::tree::Branch;
 use super::{output, pages, swagger};
 use crate::mcp::SecretText;
 
@@ -72,10 +73,16 @@ impl ApiSettings {
 struct Shared {
     settings: ApiSettings,
     document: Arc<Document>,
-    operations: Vec<(Operation, Given)>,
+    operations: Vec<(Operation, OnceLock<Box<Needed>>)>,
     headers: HeaderMap,
     pace: Pace,
     tokens: Tokens,
+}
+
+/// What a call needs, kept from the first one on.
+struct Needed {
+    plan: Plan,
+    given: Given,
 }
 
 /// The tools of an API, and what of its document cannot be used.
@@ -88,37 +95,33 @@ pub fn tools(settings: ApiSettings, document: Arc<Document>) -> Result<(Vec<Tool
     };
     operations.retain(wanted);
     name_apart(&mut operations);
-    for Operation { plan, .. } in &mut operations {
-        let (own, credentials) = (plan.security.as_ref(), &settings.credentials);
-        // What we add ourselves is nobody's to give.
-        plan.params
-            .retain(|it| !security::covers(&document, own, credentials, it.place.word(), &it.name));
-    }
     let at = |problem: Problem| problem.at(Place::file(settings.file.clone()));
     let problems = skipped.into_iter().map(|it| {
         at(Problem::bad_script(format!("{} is left out: {}", it.operation, shorten(&it.why))))
     });
     let mut problems: Vec<Problem> = problems.collect();
-    let with_given = operations.into_iter().map(|operation| {
-        let given = input::given(&document, &operation.plan);
-        (operation, given)
-    });
+    // The tools have these from now on.
+    let said: Vec<(String, Vec<String>)> = operations
+        .iter_mut()
+        .map(|it| (std::mem::take(&mut it.description), std::mem::take(&mut it.tags)))
+        .collect();
     let client = OWN.as_ref().map_err(Clone::clone)?.clone();
     let shared = Arc::new(Shared {
-        operations: with_given.collect(),
+        operations: operations.into_iter().map(|it| (it, OnceLock::new())).collect(),
         headers: fixed_headers(&settings)?,
         pace: Pace::new(settings.rate, settings.concurrency),
         tokens: Tokens::new(&settings.name, client),
         document,
         settings,
     });
-    if let Some((operation, _)) = shared.operations.first()
-        && let Err(problem) = shared.base(operation)
+    if !shared.operations.is_empty()
+        && let Err(problem) = shared.base(&shared.read(0).plan)
     {
         problems.push(problem.at(Place::file(shared.settings.file.clone())));
     }
     let source = Arc::new(Source { kind: SourceKind::Api, name: shared.settings.name.clone() });
-    let tools = (0..shared.operations.len()).map(|index| tool(&shared, index, &source));
+    let tools =
+        said.into_iter().enumerate().map(|(index, said)| tool(&shared, index, said, &source));
     Ok((tools.collect(), problems))
 }
 
@@ -150,7 +153,12 @@ fn name_apart(operations: &mut [Operation]) {
     }
 }
 
-fn tool(shared: &Arc<Shared>, index: usize, source: &Arc<Source>) -> Tool {
+fn tool(
+    shared: &Arc<Shared>,
+    index: usize,
+    (description, tags): (String, Vec<String>),
+    source: &Arc<Source>,
+) -> Tool {
     let (operation, _) = &shared.operations[index];
     let ApiSettings { name, prefix, expose, scope, .. } = &shared.settings;
     let input = {
@@ -164,7 +172,7 @@ fn tool(shared: &Arc<Shared>, index: usize, source: &Arc<Source>) -> Tool {
             async move { shared.call(index, &call, args, raw).await }
         });
         let mut tool = Tool::new(name, source.clone(), input.clone(), body);
-        tool.description = operation.description.clone();
+        tool.description = description.clone();
         tool.effects = operation.effects();
         tool.scope = scope.clone();
         tool
@@ -175,10 +183,11 @@ fn tool(shared: &Arc<Shared>, index: usize, source: &Arc<Source>) -> Tool {
     let prefix = prefix.clone().unwrap_or_else(|| format!("{name}__"));
     tool.shown = Shown::As(plain(&format!("{prefix}{}", operation.id)));
     tool.expose = *expose;
-    tool.tags = operation.tags.clone();
+    tool.tags = tags;
     tool.output = {
         let known = shared.clone();
-        let has = output::exists(&shared.document, &operation.plan);
+        let node = operation.node(&shared.document);
+        let has = node.is_some_and(|node| output::exists(&shared.document, node));
         has.then(|| Schema::deferred_description(move || known.output(index)))
     };
     tool.raw = Some(Arc::new(raw));
@@ -194,31 +203,45 @@ fn plain(name: &str) -> String {
 
 impl Shared {
     fn input(&self, index: usize) -> serde_json::Map<String, Json> {
-        let (operation, given) = &self.operations[index];
+        let Needed { plan, given } = self.read(index);
         let is_frozen = |name: &str| self.settings.frozen.contains_key(name);
-        input::schema(&self.document, &operation.plan, given, &is_frozen)
+        input::schema(&self.document, &plan, &given, &is_frozen)
     }
 
     fn output(&self, index: usize) -> serde_json::Map<String, Json> {
-        output::schema(&self.document, &self.operations[index].0.plan).unwrap_or_default()
+        let node = self.operations[index].0.node(&self.document);
+        node.and_then(|node| output::schema(&self.document, node)).unwrap_or_default()
+    }
+
+    fn read(&self, index: usize) -> Needed {
+        let mut plan = self.operations[index].0.plan(&self.document);
+        let own = plan.security.as_ref().map(|it| it.node(&self.document));
+        let credentials = &self.settings.credentials;
+        // What we add ourselves is nobody's to give.
+        plan.params.retain(|it| {
+            !security::covers(&self.document, own, credentials, it.place.word(), &it.name)
+        });
+        let given = input::given(&self.document, &plan);
+        Needed { plan, given }
     }
 
     async fn call(&self, index: usize, call: &Call, args: Value, raw: bool) -> Result<Answer> {
-        let (operation, given) = &self.operations[index];
+        let (operation, needed) = &self.operations[index];
+        let Needed { plan, given } = &**needed.get_or_init(|| Box::new(self.read(index)));
         let name = &self.settings.name;
         let Value::Object(args) = args else {
             return Err(Problem::bad_request("the arguments must be a table"));
         };
-        let base = self.base(operation)?;
-        let filled = self.with_frozen(operation, given, args.clone());
-        let mut request = request::build(&base, &operation.path, &operation.plan, given, filled)?;
+        let base = self.base(plan)?;
+        let filled = self.with_frozen(plan, given, args.clone());
+        let mut request = request::build(&base, &operation.path, plan, given, filled)?;
         let shown = address(&request.url);
         let before = request.url.clone();
         request.headers.entry(ACCEPT).or_insert(HeaderValue::from_static(
             "application/json, application/*+json;q=0.9, */*;q=0.5",
         ));
         request.headers.extend(self.headers.clone());
-        let security = operation.plan.security.as_ref();
+        let security = plan.security.as_ref().map(|it| it.node(&self.document));
         let credentials = &self.settings.credentials;
         let proofs = security::proofs(&self.document, security, credentials, &self.tokens).await?;
         security::apply(&proofs, &mut request.url, &mut request.headers)?;
@@ -237,7 +260,10 @@ impl Shared {
         }
         if raw {
             let next = match read.status.is_success() {
-                true => pages::next(&operation.plan, &args, &before, &read.headers, &read.body()),
+                true => {
+                    let (headers, body) = (&read.headers, read.body());
+                    pages::next(&self.document, plan, &args, &before, headers, &body)
+                }
                 false => None,
             };
             return Ok(Answer::Value(read.raw(next)));
@@ -249,11 +275,11 @@ impl Shared {
     }
 
     /// The arguments with those that are always the same.
-    fn with_frozen(&self, operation: &Operation, given: &Given, mut args: Object) -> Object {
+    fn with_frozen(&self, plan: &Plan, given: &Given, mut args: Object) -> Object {
         let takes = |name: &str| {
             let fields = matches!(given, Given::Fields(names) if names.iter().any(|it| it == name));
-            let whole = name == "body" && operation.plan.body.is_some();
-            fields || whole || operation.plan.params.iter().any(|param| param.arg == name)
+            let whole = name == "body" && plan.body.is_some();
+            fields || whole || plan.params.iter().any(|param| param.arg == name)
         };
         for (name, value) in self.settings.frozen.iter().filter(|(name, _)| takes(name)) {
             args.insert(name.clone(), value.clone());
@@ -262,21 +288,17 @@ impl Shared {
     }
 
     /// The address that the operation's path begins at.
-    fn base(&self, operation: &Operation) -> Result<Url> {
+    fn base(&self, plan: &Plan) -> Result<Url> {
         if let Some(url) = &self.settings.base_url {
             return Ok(url.clone());
         }
         let root = self.document.root().json;
-        let of_swagger;
-        let servers = match (self.document.swagger, &operation.plan.servers) {
-            (true, _) => {
-                of_swagger = swagger::servers(root);
-                Some(&of_swagger)
-            }
-            (false, Some(own)) => Some(own),
-            (false, None) => root.get("servers"),
+        let servers = match (self.document.swagger, &plan.servers) {
+            (true, _) => Some(swagger::servers(root)),
+            (false, Some(own)) => Some(own.clone()),
+            (false, None) => root.get("servers").map(Branch::to_json),
         };
-        let first = servers.and_then(Json::as_array).and_then(|all| all.first());
+        let first = servers.as_ref().and_then(Json::as_array).and_then(|all| all.first());
         let text = first.map(expand).unwrap_or_else(|| "/".to_owned());
         let url = Url::parse(&text).ok().or_else(|| self.document.base.as_ref()?.join(&text).ok());
         url.filter(|url| matches!(url.scheme(), "http" | "https")).ok_or_else(|| {

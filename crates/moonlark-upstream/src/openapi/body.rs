@@ -4,6 +4,7 @@ use serde_json::Value as Json;
 
 use super::document::{Document, Node};
 use super::parameter::At;
+use super::tree::Branch;
 
 /// No type of its own, though it is found in documents.
 const FORM_DATA: &str = "application/form-data";
@@ -34,8 +35,7 @@ pub(crate) struct Plan {
 /// What the operation takes as its body.
 pub(crate) fn read(document: &Document, operation: Node<'_>) -> Result<Option<Plan>, String> {
     let Some(body) = document.get(operation, "requestBody")? else { return Ok(None) };
-    let content = body.json.get("content").and_then(Json::as_object);
-    let all = content.into_iter().flatten();
+    let all = body.json.get("content").into_iter().flat_map(Branch::fields);
     let Some((media, node)) = all.min_by_key(|(media, _)| preference(media)) else {
         return Ok(None);
     };
@@ -45,20 +45,17 @@ pub(crate) fn read(document: &Document, operation: Node<'_>) -> Result<Option<Pl
     // A range of types is for the sender to choose from.
     let sent = match (media.contains('*'), kind) {
         (false, _) if essence(media) == FORM_DATA => "multipart/form-data".to_owned(),
-        (false, _) => media.clone(),
+        (false, _) => media.to_owned(),
         (true, Kind::Json) => "application/json".to_owned(),
         (true, _) => "application/octet-stream".to_owned(),
     };
     Ok(Some(Plan {
         kind,
         media: sent,
-        required: body.json.get("required") == Some(&Json::Bool(true)),
-        description: text(body.json, "description"),
-        schema: schema.map_or_else(
-            || At { json: Json::Object(Default::default()), file: String::new() },
-            |json| At::of(Node { json, ..node }),
-        ),
-        encoding: node.json.get("encoding").filter(|it| it.is_object()).cloned(),
+        required: body.json.says("required"),
+        description: body.json.text("description").trim().to_owned(),
+        schema: schema.map_or_else(At::any, |json| At::of(Node { json, ..node })),
+        encoding: node.json.get("encoding").filter(|it| it.is_object()).map(Branch::to_json),
         files: match (kind, schema) {
             (Kind::Multipart, Some(json)) => files(document, Node { json, ..node }),
             _ => Vec::new(),
@@ -69,7 +66,7 @@ pub(crate) fn read(document: &Document, operation: Node<'_>) -> Result<Option<Pl
 /// The fields of a schema that hold bytes.
 pub(crate) fn files(document: &Document, schema: Node<'_>) -> Vec<String> {
     let Ok(schema) = document.resolve(schema) else { return Vec::new() };
-    let is_file = |json: &Json| {
+    let is_file = |json: Branch<'_>| {
         let field = document.resolve(Node { json, ..schema });
         field.is_ok_and(|field| match field.json.get("items") {
             Some(json) => {
@@ -78,21 +75,17 @@ pub(crate) fn files(document: &Document, schema: Node<'_>) -> Vec<String> {
             None => is_bytes(field.json),
         })
     };
-    let fields = schema.json.get("properties").and_then(Json::as_object).into_iter().flatten();
-    fields.filter(|(_, json)| is_file(json)).map(|(name, _)| name.clone()).collect()
+    let fields = schema.json.get("properties").into_iter().flat_map(Branch::fields);
+    fields.filter(|(_, json)| is_file(*json)).map(|(name, _)| name.to_owned()).collect()
 }
 
 /// As 3.0, 3.1 and 2.0 say it.
-fn is_bytes(schema: &Json) -> bool {
-    let said = |key: &str| schema.get(key).and_then(Json::as_str).unwrap_or_default();
+fn is_bytes(schema: Branch<'_>) -> bool {
+    let said = |key: &str| schema.text(key);
     let media = said("contentMediaType");
     said("format") == "binary"
         || said("type") == "file"
         || (said("contentEncoding").is_empty() && !media.is_empty() && kind(media) == Kind::Binary)
-}
-
-fn text(json: &Json, key: &str) -> String {
-    json.get(key).and_then(Json::as_str).unwrap_or_default().trim().to_owned()
 }
 
 /// The lower, the better a table of arguments fits into it.

@@ -1,27 +1,26 @@
 //! An OpenAPI document as it was written: read tolerantly, resolved by need.
 //!
-//! It stays one tree of JSON. Nothing is copied out of it until somebody asks
-//! for a schema, so that a document with twenty thousand operations costs
-//! about as much as its text.
+//! It stays one tree, see [`super::tree`]. Nothing is copied out of it until
+//! somebody asks for a schema, so that a document with twenty thousand
+//! operations costs about as much as its text.
 
 use std::collections::HashMap;
 
 use moonlark_core::value::shorten;
 use moonlark_core::{Problem, Result};
-use serde_json::Value as Json;
 use url::Url;
+
+use super::tree::{Branch, Tree, Value};
 
 /// How many `$ref`s may lead from one to the next.
 const MOST_STEPS: usize = 32;
-/// How deep a document may nest.
-const MAX_DEPTH: usize = 256;
 /// Values in a document of YAML, whose aliases repeat what they stand for.
 const MOST_NODES: usize = 10_000_000;
 
 pub struct Document {
-    root: Json,
+    root: Tree,
     /// Further files that it refers to, by the address before `#`.
-    files: HashMap<String, Json>,
+    files: HashMap<String, Tree>,
     /// Where it came from, if that was the web.
     pub(crate) base: Option<Url>,
     pub(crate) swagger: bool,
@@ -30,14 +29,15 @@ pub struct Document {
 /// A node, and the file it is in: its `$ref`s mean that file.
 #[derive(Clone, Copy)]
 pub(crate) struct Node<'a> {
-    pub(crate) json: &'a Json,
+    pub(crate) json: Branch<'a>,
     /// Empty for the document itself.
     pub(crate) file: &'a str,
 }
 
 impl Document {
-    pub fn new(root: Json, files: HashMap<String, Json>, base: Option<Url>) -> Result<Document> {
-        let version = |key: &str| root.get(key).map(|it| it.to_string().replace('"', ""));
+    pub fn new(root: Tree, files: HashMap<String, Tree>, base: Option<Url>) -> Result<Document> {
+        let version =
+            |key: &str| root.root().get(key).map(|it| it.to_json().to_string().replace('"', ""));
         let swagger = match (version("openapi"), version("swagger")) {
             (Some(version), _) if version.starts_with('3') => false,
             (_, Some(version)) if version.starts_with('2') => true,
@@ -55,23 +55,30 @@ impl Document {
     }
 
     pub(crate) fn root(&self) -> Node<'_> {
-        Node { json: &self.root, file: "" }
+        Node { json: self.root.root(), file: "" }
+    }
+
+    /// A value of `file`, which is known to be in it.
+    pub(crate) fn node<'a>(&'a self, file: &'a str, value: Value) -> Node<'a> {
+        let tree = self.files.get(file).unwrap_or(&self.root);
+        Node { json: Branch { tree, value }, file }
     }
 
     /// The node that a `$ref` in `file` means.
     fn lookup<'a>(&'a self, file: &'a str, reference: &str) -> Option<Node<'a>> {
         let (address, pointer) = reference.split_once('#').unwrap_or((reference, ""));
-        let (json, file) = match address {
+        let (tree, file) = match address {
             "" if file.is_empty() => (&self.root, ""),
-            "" => self.files.get_key_value(file).map(|(file, json)| (json, file.as_str()))?,
+            "" => self.files.get_key_value(file).map(|(file, tree)| (tree, file.as_str()))?,
             address => {
                 let full = join(file, address);
                 let found = self.files.get_key_value(&full);
-                found.map(|(file, json)| (json, file.as_str()))?
+                found.map(|(file, tree)| (tree, file.as_str()))?
             }
         };
         let decoded = percent_decode(pointer);
-        Some(Node { json: json.pointer(&decoded).or_else(|| json.pointer(pointer))?, file })
+        let root = tree.root();
+        Some(Node { json: root.pointer(&decoded).or_else(|| root.pointer(pointer))?, file })
     }
 
     /// Follow `$ref`s until there is something else.
@@ -99,8 +106,8 @@ impl Document {
     }
 }
 
-pub(crate) fn reference(json: &Json) -> Option<&str> {
-    json.as_object()?.get("$ref")?.as_str()
+pub(crate) fn reference(json: Branch<'_>) -> Option<&str> {
+    json.get("$ref")?.as_str()
 }
 
 pub(crate) fn missing(reference: &str) -> String {
@@ -108,13 +115,13 @@ pub(crate) fn missing(reference: &str) -> String {
 }
 
 /// The tree of a text that is JSON or YAML.
-pub fn parse(text: &[u8]) -> Result<Json> {
+pub fn parse(text: &[u8]) -> Result<Tree> {
     let bad = |why: String| Problem::bad_config(format!("this cannot be read: {}", shorten(&why)));
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let begins = text.iter().find(|byte| !byte.is_ascii_whitespace());
     let as_json = matches!(begins, Some(b'{')).then(|| serde_json::from_slice(text));
-    let tree: Json = match as_json {
-        Some(Ok(tree)) => tree,
+    match as_json {
+        Some(Ok(tree)) => Ok(tree),
         // A flow mapping of YAML begins the same way.
         other => {
             let text = std::str::from_utf8(text).map_err(|_| bad("it is not UTF-8".to_owned()))?;
@@ -127,12 +134,8 @@ pub fn parse(text: &[u8]) -> Result<Json> {
             serde_saphyr::from_str_with_options(text, options).map_err(|error| match other {
                 Some(Err(json)) => bad(json.to_string()),
                 _ => bad(first_line(&error.to_string())),
-            })?
+            })
         }
-    };
-    match depth_over(&tree) {
-        true => Err(bad(format!("it nests deeper than {MAX_DEPTH} levels"))),
-        false => Ok(tree),
     }
 }
 
@@ -143,22 +146,14 @@ fn first_line(text: &str) -> String {
 }
 
 /// Every address of another file that occurs in a `$ref` of `tree`.
-pub(super) fn addresses(tree: &Json) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut open = vec![tree];
-    while let Some(json) = open.pop() {
-        match json {
-            Json::Object(fields) => {
-                let address = reference(json).and_then(|it| it.split('#').next());
-                if let Some(address) = address.filter(|it| !it.is_empty())
-                    && !found.iter().any(|it| it == address)
-                {
-                    found.push(address.to_owned());
-                }
-                open.extend(fields.values());
-            }
-            Json::Array(items) => open.extend(items),
-            _ => {}
+pub(super) fn addresses(tree: &Tree) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for json in tree.root().all() {
+        let address = reference(json).and_then(|it| it.split('#').next());
+        if let Some(address) = address.filter(|it| !it.is_empty())
+            && !found.iter().any(|it| it == address)
+        {
+            found.push(address.to_owned());
         }
     }
     found
@@ -206,22 +201,6 @@ fn percent_decode(pointer: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Without recursion: the depth is what is in question.
-fn depth_over(tree: &Json) -> bool {
-    let mut open = vec![(tree, 0)];
-    while let Some((json, depth)) = open.pop() {
-        if depth > MAX_DEPTH {
-            return true;
-        }
-        match json {
-            Json::Object(fields) => open.extend(fields.values().map(|it| (it, depth + 1))),
-            Json::Array(items) => open.extend(items.iter().map(|it| (it, depth + 1))),
-            _ => {}
-        }
-    }
-    false
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -240,11 +219,11 @@ mod tests {
         let more = json!({"x y": {"$ref": "../third.yaml#/z"}});
         let third = json!({"z": 7});
         let files = [("other/more.json", more), ("third.yaml", third)];
-        let files = files.map(|(name, json)| (name.to_owned(), json)).into();
-        let document = Document::new(root, files, None).unwrap();
+        let files = files.map(|(name, json)| (name.to_owned(), Tree::of(&json))).into();
+        let document = Document::new(Tree::of(&root), files, None).unwrap();
         let at = |key: &str| {
             let found = document.get(document.root(), key);
-            found.map(|node| node.map(|node| node.json.clone()))
+            found.map(|node| node.map(|node| node.json.to_json()))
         };
         assert_eq!(at("a"), Ok(Some(json!(7))));
         assert_eq!(at("none"), Ok(None));
@@ -267,15 +246,21 @@ mod tests {
 
     #[test]
     fn both_notations_are_read_and_other_texts_are_refused() {
-        assert_eq!(parse(b"\xef\xbb\xbf {\"a\": 1}").unwrap(), json!({"a": 1}));
-        assert_eq!(parse(b"a: 1\nb: [x, 'y']").unwrap(), json!({"a": 1, "b": ["x", "y"]}));
+        let read = |text: &[u8]| parse(text).unwrap().root().to_json();
+        assert_eq!(read(b"\xef\xbb\xbf {\"a\": 1}"), json!({"a": 1}));
+        assert_eq!(read(b"a: 1\nb: [x, 'y']"), json!({"a": 1, "b": ["x", "y"]}));
+        let yaml = "200: {a: &x [-1, 2.50, yes, ~, 0x10, 1e3, 2020-01-01]}\nb: *x\nc: |\n  text";
+        let expected: serde_json::Value = serde_saphyr::from_str(yaml).unwrap();
+        assert_eq!(read(yaml.as_bytes()), expected);
         assert!(parse(b"{\"a\": ").is_err());
         assert_eq!(
             parse(b"a: 1\nb: [").unwrap_err().message,
             "this cannot be read: line 2 column 4: unclosed bracket '['"
         );
         assert!(parse(&[b"{\"a\":".repeat(1000), b"1".to_vec()].concat()).is_err());
-        let version = |json: Json| Document::new(json, HashMap::new(), None).map(|it| it.swagger);
+        let version = |json: serde_json::Value| {
+            Document::new(Tree::of(&json), HashMap::new(), None).map(|it| it.swagger)
+        };
         assert_eq!(version(json!({"openapi": "3.1.0"})).ok(), Some(false));
         assert_eq!(version(json!({"swagger": "2.0"})).ok(), Some(true));
         assert_eq!(version(json!({"swagger": 2.0})).ok(), Some(true));

@@ -97,11 +97,9 @@ impl Exchange<'_> {
     }
 
     async fn follow(&self, request: &Request) -> Result<Read> {
-        let home = request.url.origin();
         let (mut url, mut method) = (request.url.clone(), self.method.clone());
-        let mut body = request.body.clone();
+        let (mut body, mut at_home) = (request.body.clone(), true);
         for _ in 0..=MOST_REDIRECTS {
-            let at_home = url.origin() == home;
             let client = if at_home { &OWN } else { &ELSEWHERE };
             let client = client.as_ref().map_err(Clone::clone)?;
             let mut builder = client.request(method.clone(), url.clone());
@@ -112,17 +110,19 @@ impl Exchange<'_> {
             if let Some(body) = &body {
                 builder = builder.body(body.clone());
             }
-            let response = builder.send().await.map_err(|error| self.unreachable(&url, error))?;
+            let mut response =
+                builder.send().await.map_err(|error| self.unreachable(&url, error))?;
             let Some(target) = self.redirect(&url, &response)? else {
-                let (status, headers) = (response.status(), response.headers().clone());
+                let status = response.status();
+                let headers = std::mem::take(response.headers_mut());
                 let bytes = read_bytes(response, self.call.limits().http_body).await?;
                 return Ok(Read { status, headers, bytes });
             };
             let reads = matches!(method, Method::GET | Method::HEAD);
             let becomes_get = response.status() == StatusCode::SEE_OTHER
                 || (matches!(response.status().as_u16(), 301 | 302) && method == Method::POST);
-            let leaves = target.origin() != home;
-            if leaves && (!reads || !may_go(&target)) {
+            at_home = target.origin() == request.url.origin();
+            if !at_home && (!reads || !may_go(&target)) {
                 return Err(self.sent_away(&target));
             }
             if becomes_get && !reads {

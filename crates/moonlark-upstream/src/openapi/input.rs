@@ -10,6 +10,7 @@ use serde_json::{Map, Value as Json, json};
 use super::document::{Document, Node, reference};
 use super::operation::Plan;
 use super::schema::{Converter, Way, has_more, is_marked};
+use super::tree::Branch;
 
 /// Fields of a body that may stand beside the parameters.
 const MOST_FIELDS: usize = 400;
@@ -27,7 +28,7 @@ pub(crate) enum Given {
 pub(crate) fn given(document: &Document, plan: &Plan) -> Given {
     let Some(body) = &plan.body else { return Given::Whole };
     let (mut fields, mut must) = (Vec::new(), Vec::new());
-    let known = collect(document, body.schema.node(), 0, &mut fields, &mut must).is_some();
+    let known = collect(document, body.schema.node(document), 0, &mut fields, &mut must).is_some();
     // What is required without being described can only be given in a whole.
     let known = known && must.iter().all(|name| fields.iter().any(|it| it.name == *name));
     fields.retain(|it: &Field<'_>| !is_marked(document, it.node, "readOnly"));
@@ -63,25 +64,24 @@ fn collect<'a>(
             false => node = target,
         }
     }
-    let fields = node.json.as_object()?;
+    let fields = node.json;
     let open = match fields.get("additionalProperties") {
-        None | Some(Json::Bool(false)) => false,
-        Some(Json::Object(empty)) => !empty.is_empty() || fields.get("properties").is_none(),
-        Some(_) => true,
+        None => false,
+        Some(it) if it.is_object() => !it.is_empty() || !fields.has("properties"),
+        Some(it) => it.as_bool() != Some(false),
     };
-    let choice = ["oneOf", "anyOf", "not", "if"].iter().any(|it| fields.contains_key(*it));
-    let object = matches!(fields.get("type"), None | Some(Json::String(_)))
-        && fields.get("type").is_none_or(|it| it == "object");
-    if open || choice || !object || depth > 16 || fields.get("nullable") == Some(&json!(true)) {
+    let choice = ["oneOf", "anyOf", "not", "if"].iter().any(|it| fields.has(it));
+    let object = fields.is_object() && fields.get("type").is_none_or(|it| it == "object");
+    if open || choice || !object || depth > 16 || fields.says("nullable") {
         return None;
     }
-    let required = fields.get("required").and_then(Json::as_array);
-    let is_required = |name: &str| required.is_some_and(|it| it.iter().any(|it| it == name));
-    must.extend(required.into_iter().flatten().filter_map(Json::as_str));
-    for json in fields.get("allOf").and_then(Json::as_array).into_iter().flatten() {
+    let required = || fields.get("required").into_iter().flat_map(Branch::items);
+    let is_required = |name: &str| required().any(|it| it == name);
+    must.extend(required().filter_map(Branch::as_str));
+    for json in fields.get("allOf").into_iter().flat_map(Branch::items) {
         collect(document, Node { json, ..node }, depth + 1, found, must)?;
     }
-    for (name, json) in fields.get("properties").and_then(Json::as_object).into_iter().flatten() {
+    for (name, json) in fields.get("properties").into_iter().flat_map(Branch::fields) {
         let field = Field { name, node: Node { json, ..node }, required: is_required(name) };
         match found.iter_mut().find(|it| it.name == name) {
             Some(known) => *known = field,
@@ -106,7 +106,7 @@ pub(crate) fn schema(
     let (mut properties, mut required) = (Map::new(), Vec::new());
     let mut together = Vec::new();
     for param in plan.params.iter().filter(|param| !is_frozen(&param.arg)) {
-        let schema = converter.convert(param.schema.node());
+        let schema = converter.convert(param.schema.node(document));
         properties.insert(param.arg.clone(), described(schema, &param.description));
         if param.required {
             required.push(json!(param.arg));
@@ -114,16 +114,15 @@ pub(crate) fn schema(
     }
     if let Some(body) = &plan.body {
         let mut fields = Vec::new();
-        collect(document, body.schema.node(), 0, &mut fields, &mut Vec::new());
+        collect(document, body.schema.node(document), 0, &mut fields, &mut Vec::new());
         match given {
             Given::Fields(names) => {
                 let named = |it: &&Field<'_>| names.iter().any(|name| name == it.name);
                 for field in fields.iter().filter(named).filter(|it| !is_frozen(it.name)) {
                     let mut schema = converter.convert(field.node);
                     if body.files.iter().any(|it| it == field.name) {
-                        let many = document
-                            .resolve(field.node)
-                            .is_ok_and(|it| it.json.get("items").is_some());
+                        let many =
+                            document.resolve(field.node).is_ok_and(|it| it.json.has("items"));
                         schema = file(many, schema);
                     }
                     properties.insert(field.name.to_owned(), schema);
@@ -135,10 +134,11 @@ pub(crate) fn schema(
                 }
             }
             Given::Whole if !is_frozen("body") => {
+                let whole = body.schema.node(document);
                 let mut schema = converter.convert(match body.files.is_empty() {
-                    true => body.schema.node(),
+                    true => whole,
                     // What has to be changed must not be behind a reference.
-                    false => document.resolve(body.schema.node()).unwrap_or(body.schema.node()),
+                    false => document.resolve(whole).unwrap_or(whole),
                 });
                 for name in &body.files {
                     if let Some(field) =

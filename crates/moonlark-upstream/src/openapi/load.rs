@@ -7,12 +7,12 @@ use std::time::Duration;
 use moonlark_core::limits::size;
 use moonlark_core::value::shorten;
 use moonlark_core::{Problem, Result};
-use serde_json::Value as Json;
 use url::Url;
 
 use super::answer::read_bytes;
 use super::document::{Document, addresses, join, parse};
 use super::exchange::OWN;
+use super::tree::Tree;
 
 /// Largest file.
 const MOST: usize = 128 * 1024 * 1024;
@@ -41,7 +41,7 @@ pub async fn load(spec: &Spec) -> Result<Loaded> {
         Spec::Web(url) => (fetch(url).await?, Some(url.clone())),
     };
     let root = parsed(text).await?;
-    let mut files: HashMap<String, Json> = HashMap::new();
+    let mut files: HashMap<String, Tree> = HashMap::new();
     let mut paths: Vec<PathBuf> = match spec {
         Spec::File(path) => vec![path.clone()],
         Spec::Web(_) => Vec::new(),
@@ -116,7 +116,7 @@ async fn fetch(url: &Url) -> Result<Vec<u8>> {
     }
 }
 
-async fn parsed(text: Vec<u8>) -> Result<Json> {
+async fn parsed(text: Vec<u8>) -> Result<Tree> {
     let parsing = tokio::task::spawn_blocking(move || parse(&text));
     parsing.await.unwrap_or_else(|_| Err(Problem::internal("the document could not be read")))
 }

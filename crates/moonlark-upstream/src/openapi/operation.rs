@@ -7,34 +7,36 @@ use moonlark_core::tool::Effects;
 use serde_json::Value as Json;
 
 use super::document::{Document, Node};
-use super::parameter::{self, In, Param};
+use super::parameter::{self, At, In, Param};
+use super::tree::Branch;
 use super::{body, swagger};
 
 /// What stands under a path beside methods.
 const METHODS: [&str; 9] =
     ["get", "put", "post", "delete", "options", "head", "patch", "trace", "query"];
 
-/// An operation as it is found when a document is read.
+/// An operation as it is found when a document is read. There may be thousands
+/// of which a few are called: what a call needs is read again for it.
 pub(crate) struct Operation {
     /// How the document names it, or the name made from method and path.
     pub(crate) id: String,
     pub(crate) method: Method,
     /// With `{name}` where parameters go.
     pub(crate) path: String,
+    /// Its name under the path.
+    key: String,
     pub(crate) description: String,
     pub(crate) tags: Vec<String>,
-    pub(crate) plan: Plan,
 }
 
 /// What a call needs to know.
+#[derive(Default)]
 pub(crate) struct Plan {
     pub(crate) params: Vec<Param>,
     pub(crate) body: Option<body::Plan>,
-    /// Where the responses are, for those that want to know the result's type.
-    pub(crate) place: (String, String),
     /// The servers it names itself.
     pub(crate) servers: Option<Json>,
-    pub(crate) security: Option<Json>,
+    pub(crate) security: Option<At>,
 }
 
 /// An operation that cannot be called, and why.
@@ -48,8 +50,8 @@ pub(crate) struct Skipped {
 pub(crate) fn all(document: &Document) -> (Vec<Operation>, Vec<Skipped>) {
     let (mut found, mut skipped) = (Vec::new(), Vec::new());
     let root = document.root();
-    let paths = root.json.get("paths").and_then(Json::as_object);
-    for (path, item) in paths.into_iter().flatten() {
+    let paths = root.json.get("paths");
+    for (path, item) in paths.into_iter().flat_map(Branch::fields) {
         // Fields of the specification's own, and of vendors.
         if !path.starts_with('/') {
             continue;
@@ -57,18 +59,17 @@ pub(crate) fn all(document: &Document) -> (Vec<Operation>, Vec<Skipped>) {
         let item = match document.resolve(Node { json: item, ..root }) {
             Ok(item) => item,
             Err(why) => {
-                skipped.push(Skipped { operation: path.clone(), why });
+                skipped.push(Skipped { operation: path.to_owned(), why });
                 continue;
             }
         };
-        let Some(fields) = item.json.as_object() else { continue };
-        let own = fields.iter().filter_map(|(key, json)| {
+        let own = item.json.fields().filter_map(|(key, json)| {
             let method = METHODS.iter().find(|method| key.eq_ignore_ascii_case(method))?;
-            Some(((*method).to_owned(), key.as_str(), json))
+            Some(((*method).to_owned(), key, json))
         });
-        let additional = fields.get("additionalOperations").and_then(Json::as_object);
-        let additional = additional.into_iter().flatten();
-        let more = additional.map(|(method, json)| (method.clone(), method.as_str(), json));
+        let additional = item.json.get("additionalOperations");
+        let additional = additional.into_iter().flat_map(Branch::fields);
+        let more = additional.map(|(method, json)| (method.to_owned(), method, json));
         for (method, key, json) in own.chain(more) {
             let node = Node { json, ..item };
             match read(document, path, &method, key, item, node) {
@@ -94,9 +95,26 @@ fn read(
     if !node.json.is_object() {
         return Err("it is no object".to_owned());
     }
-    let text = |key: &str| node.json.get(key).and_then(Json::as_str).unwrap_or_default().trim();
+    let text = |key: &str| node.json.text(key).trim();
     let token = Method::from_bytes(method.to_uppercase().as_bytes())
         .map_err(|_| "its method is no word".to_owned())?;
+    // Whether it can be called.
+    plan(document, path, item, node)?;
+    let id = match text("operationId") {
+        "" => made_up(method, path),
+        id => id.to_owned(),
+    };
+    Ok(Operation {
+        id,
+        method: token,
+        path: path.to_owned(),
+        key: key.to_owned(),
+        description: describe(text("summary"), text("description"), node.json),
+        tags: strings(node.json.get("tags")),
+    })
+}
+
+fn plan(document: &Document, path: &str, item: Node<'_>, node: Node<'_>) -> Result<Plan, String> {
     let listed = parameter::listed(document, item, node)?;
     let (mut params, body) = match document.swagger {
         true => swagger::parameters(document, node, listed)?,
@@ -108,23 +126,11 @@ fn read(
     };
     parameter::complete(path, &mut params);
     parameter::name_apart(&mut params);
-    let id = match text("operationId") {
-        "" => made_up(method, path),
-        id => id.to_owned(),
-    };
-    Ok(Operation {
-        id,
-        method: token,
-        path: path.to_owned(),
-        description: describe(text("summary"), text("description"), node.json),
-        tags: strings(node.json.get("tags")),
-        plan: Plan {
-            params,
-            body,
-            place: (path.to_owned(), key.to_owned()),
-            servers: own_or_items(node, item, "servers"),
-            security: node.json.get("security").cloned(),
-        },
+    Ok(Plan {
+        params,
+        body,
+        servers: own_or_items(node, item, "servers"),
+        security: node.json.get("security").map(|json| At::of(Node { json, ..node })),
     })
 }
 
@@ -139,31 +145,40 @@ impl Operation {
             open_world: true,
         }
     }
+
+    /// What a call of it needs.
+    pub(crate) fn plan(&self, document: &Document) -> Plan {
+        let (item, node) = self.place(document).unwrap_or((document.root(), document.root()));
+        // It was read before, and the document has not changed.
+        plan(document, &self.path, item, node).unwrap_or_default()
+    }
+
+    /// Where it is in its document.
+    pub(crate) fn node<'a>(&self, document: &'a Document) -> Option<Node<'a>> {
+        self.place(document).map(|(_, node)| node)
+    }
+
+    /// The same, after the path that it is under.
+    fn place<'a>(&self, document: &'a Document) -> Option<(Node<'a>, Node<'a>)> {
+        let root = document.root();
+        let item = root.json.get("paths")?.get(&self.path)?;
+        let item = document.resolve(Node { json: item, ..root }).ok()?;
+        let own = item.json.get(&self.key);
+        let more = || item.json.get("additionalOperations")?.get(&self.key);
+        Some((item, Node { json: own.or_else(more)?, ..item }))
+    }
 }
 
 impl Plan {
     pub(crate) fn params_in(&self, place: In) -> impl Iterator<Item = &Param> {
         self.params.iter().filter(move |param| param.place == place)
     }
-
-    /// The operation in its document.
-    pub(crate) fn node<'a>(&self, document: &'a Document) -> Option<Node<'a>> {
-        let root = document.root();
-        let item = root.json.get("paths")?.get(&self.place.0)?;
-        let item = document.resolve(Node { json: item, ..root }).ok()?;
-        let own = item.json.get(&self.place.1);
-        let more = || item.json.get("additionalOperations")?.get(&self.place.1);
-        Some(Node { json: own.or_else(more)?, ..item })
-    }
 }
 
 fn own_or_items(node: Node<'_>, item: Node<'_>, key: &str) -> Option<Json> {
-    let listed = |node: Node<'_>| node.json.get(key).filter(|it| !is_empty(it)).cloned();
-    listed(node).or_else(|| listed(item))
-}
-
-fn is_empty(json: &Json) -> bool {
-    json.as_array().is_none_or(Vec::is_empty)
+    let listed = [node, item].into_iter().filter_map(|it| it.json.get(key));
+    let mut listed = listed.filter(|it| it.is_array() && !it.is_empty());
+    listed.next().map(Branch::to_json)
 }
 
 /// `GET /pets/{id}/toys` as `get_pets_id_toys`.
@@ -177,20 +192,20 @@ fn made_up(method: &str, path: &str) -> String {
 }
 
 /// The summary, then what the description says beyond it.
-fn describe(summary: &str, description: &str, node: &Json) -> String {
+fn describe(summary: &str, description: &str, node: Branch<'_>) -> String {
     let same = description.starts_with(summary.trim_end_matches('.'));
     let mut text = match (summary, description) {
         ("", text) | (text, "") => text.to_owned(),
         (_, description) if same => description.to_owned(),
         (summary, description) => format!("{summary}\n\n{description}"),
     };
-    if node.get("deprecated") == Some(&Json::Bool(true)) {
+    if node.says("deprecated") {
         text = format!("Deprecated. {text}").trim_end().to_owned();
     }
     text
 }
 
-fn strings(list: Option<&Json>) -> Vec<String> {
-    let items = list.and_then(Json::as_array).into_iter().flatten();
+fn strings(list: Option<Branch<'_>>) -> Vec<String> {
+    let items = list.into_iter().flat_map(Branch::items);
     items.filter_map(|it| it.as_str().map(str::to_owned)).collect()
 }

@@ -4,13 +4,12 @@ use serde_json::{Map, Value as Json, json};
 
 use super::body::{self, Kind};
 use super::document::{Document, Node};
-use super::operation::Plan;
 use super::schema::{Converter, Way};
 use super::swagger;
+use super::tree::Branch;
 
 /// The schema of the result, if there is one to speak of.
-pub(crate) fn schema(document: &Document, plan: &Plan) -> Option<Map<String, Json>> {
-    let operation = plan.node(document)?;
+pub(crate) fn schema(document: &Document, operation: Node<'_>) -> Option<Map<String, Json>> {
     let responses = document.get(operation, "responses").ok()??;
     let (_, response) = success(document, responses)?;
     let (media, schema) = match document.swagger {
@@ -19,11 +18,11 @@ pub(crate) fn schema(document: &Document, plan: &Plan) -> Option<Map<String, Jso
             (swagger::produces(document, operation), Some(Node { json: schema, ..response }))
         }
         false => {
-            let content = response.json.get("content")?.as_object()?;
-            let (media, json) = content.iter().min_by_key(|(media, _)| preference(media))?;
+            let content = response.json.get("content")?;
+            let (media, json) = content.fields().min_by_key(|(media, _)| preference(media))?;
             let node = document.resolve(Node { json, ..response }).ok()?;
             let schema = node.json.get("schema").map(|json| Node { json, ..node });
-            (media.as_str(), schema)
+            (media, schema)
         }
     };
     match body::kind(media) {
@@ -43,20 +42,18 @@ pub(crate) fn schema(document: &Document, plan: &Plan) -> Option<Map<String, Jso
 }
 
 /// Whether anything is said about the result.
-pub(crate) fn exists(document: &Document, plan: &Plan) -> bool {
+pub(crate) fn exists(document: &Document, operation: Node<'_>) -> bool {
     let said = || {
-        let operation = plan.node(document)?;
         let responses = document.get(operation, "responses").ok()??;
         let (_, response) = success(document, responses)?;
         let key = if document.swagger { "schema" } else { "content" };
-        response.json.get(key).map(|it| it.as_object().is_some_and(|it| !it.is_empty()))
+        response.json.get(key).map(|it| it.is_object() && !it.is_empty())
     };
     said().unwrap_or(false)
 }
 
 /// The response of a call that went well.
 fn success<'a>(document: &'a Document, responses: Node<'a>) -> Option<(&'a str, Node<'a>)> {
-    let all = responses.json.as_object()?;
     let rank = |status: &str| match status {
         "200" => Some(0),
         "201" => Some(1),
@@ -64,8 +61,9 @@ fn success<'a>(document: &'a Document, responses: Node<'a>) -> Option<(&'a str, 
         "default" => Some(3),
         _ => None,
     };
-    let mut ranked: Vec<(usize, &str, &Json)> =
-        all.iter().filter_map(|(it, json)| Some((rank(it)?, it.as_str(), json))).collect();
+    let fields = responses.json.fields();
+    let mut ranked: Vec<(usize, &str, Branch<'_>)> =
+        fields.filter_map(|(status, json)| Some((rank(status)?, status, json))).collect();
     ranked.sort_by_key(|(rank, ..)| *rank);
     let has_success = ranked.iter().any(|(rank, ..)| *rank < 3);
     // A default beside a success is what errors look like.

@@ -1,36 +1,10 @@
 //! How fast an API may be called: so many at once, so many in a time.
 
-use std::str::FromStr;
-use std::time::Duration;
-
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
-/// `10/s`, `600/min` or `5000/h`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rate {
-    pub calls: u32,
-    pub per: Duration,
-}
-
-impl FromStr for Rate {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("{text:?} is no rate such as \"10/s\", \"600/min\" or \"5000/h\"");
-        let (calls, per) = text.split_once('/').ok_or_else(bad)?;
-        let calls = calls.trim().parse().ok().filter(|it| *it > 0).ok_or_else(bad)?;
-        let seconds = match per.trim() {
-            "s" | "sec" | "second" => 1,
-            "m" | "min" | "minute" => 60,
-            "h" | "hour" => 3600,
-            "d" | "day" => 86400,
-            _ => return Err(bad()),
-        };
-        Ok(Rate { calls, per: Duration::from_secs(seconds) })
-    }
-}
+pub use moonlark_core::policy::Rate;
 
 pub(crate) struct Pace {
     rate: Option<Rate>,
@@ -72,6 +46,8 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -82,13 +58,5 @@ mod tests {
             .map(|_| pace.reserve(now).map_or(0, |it| it.duration_since(now).as_millis()))
             .collect();
         assert_eq!(waits, [0, 0, 0, 0, 250, 500]);
-    }
-
-    #[test]
-    fn rates_are_read_as_people_write_them() {
-        let rate = |text: &str| text.parse::<Rate>().map(|it| (it.calls, it.per.as_secs()));
-        assert_eq!(rate("10/s"), Ok((10, 1)));
-        assert_eq!(rate("600 / min"), Ok((600, 60)));
-        assert!(rate("0/s").is_err() && rate("fast").is_err() && rate("1/week").is_err());
     }
 }

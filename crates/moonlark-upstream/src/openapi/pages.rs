@@ -9,8 +9,10 @@ use moonlark_core::Value;
 use moonlark_core::value::Object;
 use url::Url;
 
+use super::document::Document;
 use super::operation::Plan;
 use super::parameter::In;
+use super::tree::Branch;
 
 /// Parameters that take the cursor of an answer, and where answers have it.
 const CURSORS: [(&str, &[&str]); 12] = [
@@ -74,6 +76,7 @@ const ITEMS: [&str; 8] =
 
 /// The arguments of the next page, if there is one.
 pub(crate) fn next(
+    document: &Document,
     plan: &Plan,
     args: &Object,
     url: &Url,
@@ -81,11 +84,11 @@ pub(crate) fn next(
     body: &Value,
 ) -> Option<Value> {
     if let Some(link) = linked(headers).or_else(|| address(body)) {
-        return by_address(plan, args, url, &link);
+        return by_address(document, plan, args, url, &link);
     }
     by_cursor(plan, args, body)
         .or_else(|| by_last_id(plan, args, body))
-        .or_else(|| by_counting(plan, args, body))
+        .or_else(|| by_counting(document, plan, args, body))
         .map(Value::Object)
 }
 
@@ -118,13 +121,19 @@ fn address(body: &Value) -> Option<String> {
 }
 
 /// The query of an address as arguments, if it is one of the same operation.
-fn by_address(plan: &Plan, args: &Object, url: &Url, link: &str) -> Option<Value> {
+fn by_address(
+    document: &Document,
+    plan: &Plan,
+    args: &Object,
+    url: &Url,
+    link: &str,
+) -> Option<Value> {
     let target = url.join(link).ok().filter(|it| it.path() == url.path())?;
     let mut next = args.clone();
     let mut changed = false;
     for (name, text) in target.query_pairs() {
         let Some(param) = plan.params_in(In::Query).find(|it| it.name == *name) else { continue };
-        let kind = param.schema.json.get("type").and_then(serde_json::Value::as_str);
+        let kind = param.schema.node(document).json.get("type").and_then(Branch::as_str);
         let value = match kind {
             Some("integer" | "number") => text.parse().map_or(Value::from(&*text), Value::Int),
             Some("boolean") => text.parse().map_or(Value::from(&*text), Value::Bool),
@@ -161,7 +170,7 @@ fn by_last_id(plan: &Plan, args: &Object, body: &Value) -> Option<Object> {
     Some(with(args, &param.arg, last.clone()))
 }
 
-fn by_counting(plan: &Plan, args: &Object, body: &Value) -> Option<Object> {
+fn by_counting(document: &Document, plan: &Plan, args: &Object, body: &Value) -> Option<Object> {
     let count = i64::try_from(items(body)?.len()).ok().filter(|it| *it > 0)?;
     let find =
         |names: &[&str]| plan.params_in(In::Query).find(|it| names.contains(&it.name.as_str()));
@@ -171,7 +180,9 @@ fn by_counting(plan: &Plan, args: &Object, body: &Value) -> Option<Object> {
         Some(Value::Str(text)) => text.parse().ok(),
         _ => None,
     };
-    let fallback = |param: &super::parameter::Param| param.schema.json.get("default")?.as_i64();
+    let fallback = |param: &super::parameter::Param| {
+        param.schema.node(document).json.get("default")?.as_number()?.as_i64()
+    };
     let size =
         find(&["limit", "per_page", "perPage", "page_size", "pageSize", "count", "$top", "size"]);
     let size = size.and_then(|param| given(&param.arg).or_else(|| fallback(param)));

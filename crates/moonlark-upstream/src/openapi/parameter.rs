@@ -1,11 +1,13 @@
 //! The parameters of an operation: where each goes and how it is written.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
 use super::document::{Document, Node};
 use super::style::{Style, Writing};
+use super::tree::{Branch, Tree, Value};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum In {
@@ -42,24 +44,38 @@ pub(crate) struct Param {
     pub(crate) writing: Writing,
 }
 
-/// A schema: where it is, or what it says.
+/// A part of a document, or what would be one; its `$ref`s mean `file`.
 #[derive(Debug, Clone)]
 pub(crate) struct At {
-    pub(crate) json: Json,
-    pub(crate) file: String,
+    what: What,
+    file: String,
+}
+
+#[derive(Debug, Clone)]
+enum What {
+    There(Value),
+    Made(Arc<Tree>),
 }
 
 impl At {
     pub(crate) fn of(node: Node<'_>) -> At {
-        At { json: node.json.clone(), file: node.file.to_owned() }
+        At { what: What::There(node.json.value), file: node.file.to_owned() }
     }
 
-    pub(crate) fn node(&self) -> Node<'_> {
-        Node { json: &self.json, file: &self.file }
+    /// What the document only says in other words.
+    pub(crate) fn made(json: &Json, file: &str) -> At {
+        At { what: What::Made(Arc::new(Tree::of(json))), file: file.to_owned() }
     }
 
-    fn any() -> At {
-        At { json: json!({}), file: String::new() }
+    pub(crate) fn any() -> At {
+        At::made(&json!({}), "")
+    }
+
+    pub(crate) fn node<'a>(&'a self, document: &'a Document) -> Node<'a> {
+        match &self.what {
+            What::There(value) => document.node(&self.file, *value),
+            What::Made(tree) => Node { json: tree.root(), file: &self.file },
+        }
     }
 }
 
@@ -72,12 +88,11 @@ pub(crate) fn listed<'a>(
     let mut found: Vec<Node<'a>> = Vec::new();
     let mut known = HashSet::new();
     for node in [operation, item] {
-        let list = node.json.get("parameters").and_then(Json::as_array);
-        for json in list.into_iter().flatten() {
+        let list = node.json.get("parameters");
+        for json in list.into_iter().flat_map(Branch::items) {
             let param = document.resolve(Node { json, ..node })?;
-            let text = |key: &str| param.json.get(key).and_then(Json::as_str).unwrap_or_default();
             // The same parameter twice is the nearer one.
-            if known.insert((text("name").to_owned(), text("in").to_owned())) {
+            if known.insert((param.json.text("name"), param.json.text("in"))) {
                 found.push(param);
             }
         }
@@ -86,11 +101,10 @@ pub(crate) fn listed<'a>(
 }
 
 pub(crate) fn read(document: &Document, node: Node<'_>) -> Result<Param, String> {
-    let text = |key: &str| node.json.get(key).and_then(Json::as_str).unwrap_or_default();
+    let text = |key: &str| node.json.text(key);
     let name = text("name");
     let place = place(text("in"), name)?;
-    let content =
-        node.json.get("content").and_then(Json::as_object).and_then(|it| it.iter().next());
+    let content = node.json.get("content").and_then(|it| it.fields().next());
     let (schema, style) = match (node.json.get("schema"), content) {
         (Some(json), _) => (At::of(Node { json, ..node }), style(text("style"), place)),
         (None, Some((kind, media))) => {
@@ -107,13 +121,13 @@ pub(crate) fn read(document: &Document, node: Node<'_>) -> Result<Param, String>
         arg: name.to_owned(),
         name: name.to_owned(),
         place,
-        required: place == In::Path || node.json.get("required") == Some(&Json::Bool(true)),
+        required: place == In::Path || node.json.says("required"),
         description: text("description").trim().to_owned(),
         schema,
         writing: Writing {
             style,
-            explode: node.json.get("explode").and_then(Json::as_bool).unwrap_or(exploded),
-            reserved: node.json.get("allowReserved") == Some(&Json::Bool(true)),
+            explode: node.json.get("explode").and_then(Branch::as_bool).unwrap_or(exploded),
+            reserved: node.json.says("allowReserved"),
         },
     })
 }
@@ -166,7 +180,7 @@ pub(crate) fn complete(path: &str, params: &mut Vec<Param>) {
                 place: In::Path,
                 required: true,
                 description: String::new(),
-                schema: At { json: json!({"type": "string"}), file: String::new() },
+                schema: At::made(&json!({"type": "string"}), ""),
                 writing: Writing { style: Style::Simple, explode: false, reserved: false },
             });
         }

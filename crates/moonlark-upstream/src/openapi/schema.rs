@@ -10,6 +10,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use serde_json::{Map, Value as Json, json};
 
 use super::document::{Document, Node};
+use super::tree::Branch;
 
 /// About how many bytes of schema one tool may have.
 const MOST: usize = 128 * 1024;
@@ -60,61 +61,57 @@ impl<'a> Converter<'a> {
     }
 
     fn schema(&mut self, node: Node<'a>, depth: usize) -> Json {
-        let fields = match node.json {
-            Json::Bool(flag) => return Json::Bool(*flag),
-            Json::Object(fields) => fields,
-            _ => return json!({}),
-        };
+        if let Some(flag) = node.json.as_bool() {
+            return Json::Bool(flag);
+        }
+        if !node.json.is_object() {
+            return json!({});
+        }
         if depth > MAX_DEPTH || self.left == 0 {
             return json!({});
         }
-        if fields.contains_key("$ref") {
-            return self.referring(node, fields, depth);
+        if node.json.has("$ref") {
+            return self.referring(node, depth);
         }
         self.left = self.left.saturating_sub(32);
-        let schema = self.keywords(node, fields, depth);
-        if fields.get("nullable") == Some(&Json::Bool(true)) {
+        let schema = self.keywords(node, depth);
+        if node.json.says("nullable") {
             return nullable(schema);
         }
         Json::Object(schema)
     }
 
-    fn keywords(
-        &mut self,
-        node: Node<'a>,
-        fields: &'a Map<String, Json>,
-        depth: usize,
-    ) -> Map<String, Json> {
+    fn keywords(&mut self, node: Node<'a>, depth: usize) -> Map<String, Json> {
         let mut schema = Map::new();
-        for (key, json) in fields {
+        for (key, json) in node.json.fields() {
             let inner = Node { json, ..node };
-            if let Some(json) = self.keyword(key, inner, fields, depth) {
-                schema.insert(key.clone(), json);
+            if let Some(json) = self.keyword(key, inner, node.json, depth) {
+                schema.insert(key.to_owned(), json);
             }
         }
-        limits(fields, &mut schema);
+        limits(node.json, &mut schema);
         self.one_way(node, &mut schema);
         schema
     }
 
     /// A `$ref` with what stands beside it, which counts since 3.1 and was meant
     /// to before.
-    fn referring(&mut self, node: Node<'a>, fields: &'a Map<String, Json>, depth: usize) -> Json {
+    fn referring(&mut self, node: Node<'a>, depth: usize) -> Json {
         let mut target = self.reference(node);
-        if let Some(text) = fields.get("description").and_then(Json::as_str) {
+        if let Some(text) = node.json.get("description").and_then(Branch::as_str) {
             self.spend(text.len());
             target["description"] = json!(text.trim());
         }
         if !has_more(node.json) {
             return target;
         }
-        let mut rest = self.keywords(node, fields, depth);
+        let mut rest = self.keywords(node, depth);
         rest.remove("description");
         let both = match rest.is_empty() {
             true => target,
             false => json!({"allOf": [target, rest]}),
         };
-        match fields.get("nullable") == Some(&Json::Bool(true)) {
+        match node.json.says("nullable") {
             true => json!({"anyOf": [both, {"type": "null"}]}),
             false => both,
         }
@@ -125,38 +122,36 @@ impl<'a> Converter<'a> {
         &mut self,
         key: &str,
         node: Node<'a>,
-        beside: &Map<String, Json>,
+        beside: Branch<'a>,
         depth: usize,
     ) -> Option<Json> {
         let json = node.json;
         match key {
             "type" => kinds(json),
-            "items" | "additionalProperties" | "not" | "contains" | "propertyNames" => match json {
-                Json::Bool(_) | Json::Object(_) => Some(self.schema(node, depth + 1)),
-                _ => None,
-            },
+            "items" | "additionalProperties" | "not" | "contains" | "propertyNames" => {
+                let is_schema = json.is_object() || json.as_bool().is_some();
+                is_schema.then(|| self.schema(node, depth + 1))
+            }
             "properties" | "patternProperties" => {
-                let fields = json.as_object()?;
-                let each = fields.iter().map(|(name, json)| {
+                let each = json.fields().map(|(name, json)| {
                     self.spend(name.len());
-                    (name.clone(), self.schema(Node { json, ..node }, depth + 1))
+                    (name.to_owned(), self.schema(Node { json, ..node }, depth + 1))
                 });
-                Some(Json::Object(each.collect()))
+                json.is_object().then(|| Json::Object(each.collect()))
             }
             "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
-                let items = json.as_array().filter(|items| !items.is_empty())?;
-                let each = items.iter().map(|json| self.schema(Node { json, ..node }, depth + 1));
-                Some(Json::Array(each.collect()))
+                let each = json.items().map(|json| self.schema(Node { json, ..node }, depth + 1));
+                let each: Vec<Json> = each.collect();
+                (!each.is_empty()).then_some(Json::Array(each))
             }
             "required" => {
                 let names: Vec<Json> =
-                    json.as_array()?.iter().filter(|it| it.is_string()).cloned().collect();
+                    json.items().filter_map(Branch::as_str).map(|it| json!(it)).collect();
                 (!names.is_empty()).then_some(Json::Array(names))
             }
             "enum" => {
-                let options = json.as_array().filter(|options| !options.is_empty())?;
-                self.spend(options.iter().map(|it| it.as_str().map_or(8, str::len)).sum());
-                Some(json.clone())
+                self.spend(json.items().map(|it| it.as_str().map_or(8, str::len)).sum());
+                (json.is_array() && !json.is_empty()).then(|| json.to_json())
             }
             "description" | "title" => {
                 let text = json.as_str()?.trim();
@@ -164,12 +159,14 @@ impl<'a> Converter<'a> {
                 (!text.is_empty()).then(|| json!(text))
             }
             "pattern" => json.as_str().filter(|it| compiles(it)).map(|it| json!(it)),
-            "const" | "format" | "contentMediaType" | "contentEncoding" => Some(json.clone()),
-            "default" => (beside.get("type").is_some()).then(|| json.clone()),
+            "const" | "format" | "contentMediaType" | "contentEncoding" => Some(json.to_json()),
+            "default" => beside.has("type").then(|| json.to_json()),
             "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties"
-            | "maxProperties" => json.as_u64().map(|it| json!(it)),
+            | "maxProperties" => json.as_number()?.as_u64().map(|it| json!(it)),
             "uniqueItems" | "deprecated" => json.as_bool().map(|it| json!(it)),
-            "multipleOf" => json.as_f64().filter(|it| *it > 0.0).map(|_| json.clone()),
+            "multipleOf" => {
+                json.as_number()?.as_f64().filter(|it| *it > 0.0).map(|_| json.to_json())
+            }
             _ => None,
         }
     }
@@ -206,21 +203,19 @@ impl<'a> Converter<'a> {
     /// Leave out the fields that only go the other way.
     fn one_way(&self, node: Node<'a>, schema: &mut Map<String, Json>) {
         let mark = if self.way == Way::In { "readOnly" } else { "writeOnly" };
-        let properties = node.json.get("properties").and_then(Json::as_object);
-        let others: Vec<&String> = properties
-            .into_iter()
-            .flatten()
-            .filter(|(_, json)| is_marked(self.document, Node { json, ..node }, mark))
+        let properties = node.json.get("properties").into_iter().flat_map(Branch::fields);
+        let others: Vec<&str> = properties
+            .filter(|(_, json)| is_marked(self.document, Node { json: *json, ..node }, mark))
             .map(|(name, _)| name)
             .collect();
         if others.is_empty() {
             return;
         }
         if let Some(Json::Object(properties)) = schema.get_mut("properties") {
-            properties.retain(|name, _| !others.contains(&name));
+            properties.retain(|name, _| !others.contains(&name.as_str()));
         }
         if let Some(Json::Array(required)) = schema.get_mut("required") {
-            required.retain(|name| !others.iter().any(|other| name == other.as_str()));
+            required.retain(|name| !others.iter().any(|other| name == other));
         }
     }
 
@@ -230,7 +225,7 @@ impl<'a> Converter<'a> {
 }
 
 /// Whether a `$ref` has something beside it that values are held to.
-pub(crate) fn has_more(schema: &Json) -> bool {
+pub(crate) fn has_more(schema: Branch<'_>) -> bool {
     const KEYS: [&str; 9] = [
         "properties",
         "required",
@@ -242,20 +237,17 @@ pub(crate) fn has_more(schema: &Json) -> bool {
         "items",
         "additionalProperties",
     ];
-    schema.get("nullable") == Some(&Json::Bool(true))
-        || KEYS.iter().any(|key| schema.get(*key).is_some())
+    schema.says("nullable") || KEYS.iter().any(|key| schema.has(key))
 }
 
 pub(crate) fn is_marked(document: &Document, node: Node<'_>, mark: &str) -> bool {
-    let yes = Some(&Json::Bool(true));
-    node.json.get(mark) == yes
-        || document.resolve(node).is_ok_and(|target| target.json.get(mark) == yes)
+    node.json.says(mark) || document.resolve(node).is_ok_and(|target| target.json.says(mark))
 }
 
 /// The types that JSON Schema knows.
-fn kinds(json: &Json) -> Option<Json> {
+fn kinds(json: Branch<'_>) -> Option<Json> {
     const KNOWN: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
-    let known = |it: &Json| -> Option<Json> {
+    let known = |it: Branch<'_>| -> Option<Json> {
         match it.as_str()? {
             "file" | "binary" => Some(json!("string")),
             word => {
@@ -264,36 +256,32 @@ fn kinds(json: &Json) -> Option<Json> {
             }
         }
     };
-    match json {
-        Json::Array(list) => {
-            let mut kept: Vec<Json> = Vec::new();
-            for kind in list.iter().filter_map(known) {
-                if !kept.contains(&kind) {
-                    kept.push(kind);
-                }
-            }
-            (!kept.is_empty()).then_some(Json::Array(kept))
-        }
-        one => known(one),
+    if !json.is_array() {
+        return known(json);
     }
+    let mut kept: Vec<Json> = Vec::new();
+    for kind in json.items().filter_map(known) {
+        if !kept.contains(&kind) {
+            kept.push(kind);
+        }
+    }
+    (!kept.is_empty()).then_some(Json::Array(kept))
 }
 
 /// `minimum` with `exclusiveMinimum: true`, as it was in 3.0, and its siblings.
-fn limits(fields: &Map<String, Json>, schema: &mut Map<String, Json>) {
+fn limits(fields: Branch<'_>, schema: &mut Map<String, Json>) {
     for (plain, exclusive) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")] {
-        let limit = fields.get(plain).filter(|it| it.is_number());
-        match (limit, fields.get(exclusive)) {
-            (Some(limit), Some(Json::Bool(true))) => {
-                schema.insert(exclusive.to_owned(), limit.clone());
+        let number = |key: &str| fields.get(key).and_then(Branch::as_number).map(Json::Number);
+        match number(plain) {
+            Some(limit) if fields.says(exclusive) => {
+                schema.insert(exclusive.to_owned(), limit);
+                continue;
             }
-            (limit, exclusively) => {
-                if let Some(limit) = limit {
-                    schema.insert(plain.to_owned(), limit.clone());
-                }
-                if let Some(limit) = exclusively.filter(|it| it.is_number()) {
-                    schema.insert(exclusive.to_owned(), limit.clone());
-                }
-            }
+            Some(limit) => drop(schema.insert(plain.to_owned(), limit)),
+            None => {}
+        }
+        if let Some(limit) = number(exclusive) {
+            schema.insert(exclusive.to_owned(), limit);
         }
     }
 }

@@ -16,6 +16,7 @@ use super::document::{Document, Node};
 use super::style::encode;
 use super::swagger;
 use super::tokens::{ClientCredentials, Tokens};
+use super::tree::Branch;
 use crate::mcp::SecretText;
 
 /// What the operator gave us.
@@ -46,7 +47,7 @@ pub(crate) enum Proof {
 /// without, or we have nothing that it takes.
 pub(crate) async fn proofs(
     document: &Document,
-    own: Option<&Json>,
+    own: Option<Node<'_>>,
     credentials: &Credentials,
     tokens: &Tokens,
 ) -> Result<Vec<Proof>> {
@@ -68,23 +69,24 @@ pub(crate) async fn proofs(
 /// meet as a whole. None if the document says nothing about it.
 fn chosen<'a>(
     document: &'a Document,
-    own: Option<&'a Json>,
+    own: Option<Node<'a>>,
     credentials: &Credentials,
-) -> Option<Vec<&'a String>> {
-    let wanted = own.or_else(|| document.root().json.get("security"))?.as_array()?;
-    let have = |name: &String| credentials.any.is_some() || credentials.schemes.contains_key(name);
+) -> Option<Vec<&'a str>> {
+    let wanted = own.map(|own| own.json).or_else(|| document.root().json.get("security"));
+    let wanted = wanted.filter(|it| it.is_array())?;
+    let have = |name: &str| credentials.any.is_some() || credentials.schemes.contains_key(name);
     let met = wanted
-        .iter()
-        .filter_map(Json::as_object)
-        .find(|requirement| !requirement.is_empty() && requirement.keys().all(have));
-    Some(met.map(|requirement| requirement.keys().collect()).unwrap_or_default())
+        .items()
+        .filter(|it| it.is_object() && !it.is_empty())
+        .find(|requirement| requirement.fields().all(|(name, _)| have(name)));
+    Some(met.into_iter().flat_map(Branch::fields).map(|(name, _)| name).collect())
 }
 
 /// Whether a parameter is where one of our secrets goes. Some documents list
 /// their keys among the parameters too.
 pub(crate) fn covers(
     document: &Document,
-    own: Option<&Json>,
+    own: Option<Node<'_>>,
     credentials: &Credentials,
     place: &str,
     name: &str,
@@ -100,15 +102,15 @@ pub(crate) fn covers(
 }
 
 /// The scheme called `name`, as OpenAPI 3 puts it.
-fn scheme<'a>(document: &'a Document, name: &str) -> Option<std::borrow::Cow<'a, Json>> {
+fn scheme(document: &Document, name: &str) -> Option<Json> {
     let root = document.root();
     if document.swagger {
         let definition = root.json.get("securityDefinitions")?.get(name)?;
-        return Some(std::borrow::Cow::Owned(swagger::security(definition)));
+        return Some(swagger::security(&definition.to_json()));
     }
     let json = root.json.get("components")?.get("securitySchemes")?.get(name)?;
     let node = document.resolve(Node { json, ..root }).ok()?;
-    Some(std::borrow::Cow::Borrowed(node.json))
+    Some(node.json.to_json())
 }
 
 async fn proof(
@@ -117,7 +119,7 @@ async fn proof(
     credentials: &Credentials,
     tokens: &Tokens,
 ) -> Result<Proof> {
-    let scheme = scheme(document, name).unwrap_or(std::borrow::Cow::Owned(json!({})));
+    let scheme = scheme(document, name).unwrap_or_else(|| json!({}));
     let secret = match credentials.schemes.get(name) {
         Some(Credential::OAuth(client)) => {
             let flow = scheme.get("flows").and_then(|it| it.get("clientCredentials"));
@@ -143,13 +145,13 @@ fn anything(document: &Document, secret: &SecretText) -> Proof {
     }
 }
 
-fn first_scheme(document: &Document) -> Option<&String> {
+fn first_scheme(document: &Document) -> Option<&str> {
     let root = document.root().json;
     let schemes = match document.swagger {
         true => root.get("securityDefinitions"),
         false => root.get("components").and_then(|it| it.get("securitySchemes")),
     };
-    schemes?.as_object()?.keys().next()
+    schemes?.fields().next().map(|(name, _)| name)
 }
 
 fn written(scheme: &Json, name: &str, secret: &SecretText) -> Proof {

@@ -7,6 +7,7 @@ use super::body::{self, Kind};
 use super::document::{Document, Node};
 use super::parameter::{self, At, In, Param};
 use super::style::{Style, Writing};
+use super::tree::Branch;
 
 /// The parameters, and the body that is made of some of them.
 pub(crate) fn parameters(
@@ -18,7 +19,7 @@ pub(crate) fn parameters(
     let mut body = None;
     let mut form: Vec<Node<'_>> = Vec::new();
     for node in listed {
-        match text(node.json, "in") {
+        match node.json.text("in") {
             "body" => body = Some(whole_body(document, operation, node)),
             "formData" => form.push(node),
             _ => params.push(read(node)?),
@@ -31,9 +32,9 @@ pub(crate) fn parameters(
 }
 
 fn read(node: Node<'_>) -> Result<Param, String> {
-    let name = text(node.json, "name");
-    let place = parameter::place(text(node.json, "in"), name)?;
-    let (style, explode) = match (text(node.json, "collectionFormat"), place) {
+    let name = node.json.text("name");
+    let place = parameter::place(node.json.text("in"), name)?;
+    let (style, explode) = match (node.json.text("collectionFormat"), place) {
         ("ssv", In::Query) => (Style::Delimited(' '), false),
         ("tsv", In::Query) => (Style::Delimited('\t'), false),
         ("pipes", In::Query) => (Style::Delimited('|'), false),
@@ -45,9 +46,12 @@ fn read(node: Node<'_>) -> Result<Param, String> {
         arg: name.to_owned(),
         name: name.to_owned(),
         place,
-        required: place == In::Path || node.json.get("required") == Some(&Json::Bool(true)),
-        description: text(node.json, "description").trim().to_owned(),
-        schema: At { json: schema(node.json), file: node.file.to_owned() },
+        required: place == In::Path || node.json.says("required"),
+        description: node.json.text("description").trim().to_owned(),
+        schema: match node.json.get("schema") {
+            Some(json) => At::of(Node { json, ..node }),
+            None => At::made(&schema(node.json), node.file),
+        },
         writing: Writing { style, explode, reserved: false },
     })
 }
@@ -59,19 +63,19 @@ fn whole_body(document: &Document, operation: Node<'_>, node: Node<'_>) -> body:
     body::Plan {
         kind: body::kind(media),
         media: media.to_owned(),
-        required: node.json.get("required") == Some(&Json::Bool(true)),
-        description: text(node.json, "description").trim().to_owned(),
-        schema: node.json.get("schema").map_or_else(
-            || At { json: json!({}), file: String::new() },
-            |json| At::of(Node { json, ..node }),
-        ),
+        required: node.json.says("required"),
+        description: node.json.text("description").trim().to_owned(),
+        schema: match node.json.get("schema") {
+            Some(json) => At::of(Node { json, ..node }),
+            None => At::any(),
+        },
         encoding: None,
         files: Vec::new(),
     }
 }
 
 fn form_body(document: &Document, operation: Node<'_>, fields: &[Node<'_>]) -> body::Plan {
-    let has_file = fields.iter().any(|node| text(node.json, "type") == "file");
+    let has_file = fields.iter().any(|node| node.json.text("type") == "file");
     let multipart = |it: &String| body::kind(it) == Kind::Multipart;
     let kind = match has_file || consumes(document, operation).iter().any(multipart) {
         true => Kind::Multipart,
@@ -80,8 +84,8 @@ fn form_body(document: &Document, operation: Node<'_>, fields: &[Node<'_>]) -> b
     let mut properties = Map::new();
     let mut required = Vec::new();
     for node in fields {
-        let name = text(node.json, "name");
-        if node.json.get("required") == Some(&Json::Bool(true)) {
+        let name = node.json.text("name");
+        if node.json.says("required") {
             required.push(json!(name));
         }
         properties.insert(name.to_owned(), schema(node.json));
@@ -90,17 +94,17 @@ fn form_body(document: &Document, operation: Node<'_>, fields: &[Node<'_>]) -> b
         Kind::Multipart => "multipart/form-data",
         _ => "application/x-www-form-urlencoded",
     };
-    let schema = At {
-        json: json!({"type": "object", "properties": properties, "required": required}),
-        file: fields.first().map_or("", |node| node.file).to_owned(),
-    };
+    let schema = At::made(
+        &json!({"type": "object", "properties": properties, "required": required}),
+        fields.first().map_or("", |node| node.file),
+    );
     body::Plan {
         kind,
         media: media.to_owned(),
         required: !required.is_empty(),
         description: String::new(),
         files: match kind {
-            Kind::Multipart => body::files(document, schema.node()),
+            Kind::Multipart => body::files(document, schema.node(document)),
             _ => Vec::new(),
         },
         schema,
@@ -110,31 +114,30 @@ fn form_body(document: &Document, operation: Node<'_>, fields: &[Node<'_>]) -> b
 
 fn consumes(document: &Document, operation: Node<'_>) -> Vec<String> {
     let list = operation.json.get("consumes").or_else(|| document.root().json.get("consumes"));
-    let items = list.and_then(Json::as_array).into_iter().flatten();
+    let items = list.into_iter().flat_map(Branch::items);
     items.filter_map(|it| it.as_str().map(str::to_owned)).collect()
 }
 
 /// The type that stands beside the name.
-fn schema(param: &Json) -> Json {
+fn schema(param: Branch<'_>) -> Json {
     const BESIDE: [&str; 5] = ["name", "in", "required", "collectionFormat", "allowEmptyValue"];
-    let Some(fields) = param.as_object() else { return json!({}) };
-    if let Some(schema) = fields.get("schema") {
-        return schema.clone();
+    if let Some(schema) = param.get("schema") {
+        return schema.to_json();
     }
-    let kept = fields.iter().filter(|(key, _)| !BESIDE.contains(&key.as_str()));
-    Json::Object(kept.map(|(key, it)| (key.clone(), it.clone())).collect())
+    let kept = param.fields().filter(|(key, _)| !BESIDE.contains(key));
+    Json::Object(kept.map(|(key, it)| (key.to_owned(), it.to_json())).collect())
 }
 
 /// `schemes`, `host` and `basePath` as servers of OpenAPI 3.
-pub(crate) fn servers(root: &Json) -> Json {
-    let base = text(root, "basePath");
+pub(crate) fn servers(root: Branch<'_>) -> Json {
+    let base = root.text("basePath");
     let base = if base.is_empty() { "/" } else { base };
-    let host = text(root, "host");
+    let host = root.text("host");
     if host.is_empty() {
         return json!([{ "url": base }]);
     }
-    let schemes = root.get("schemes").and_then(Json::as_array);
-    let has = |name: &str| schemes.is_some_and(|it| it.iter().any(|scheme| scheme == name));
+    let schemes = || root.get("schemes").into_iter().flat_map(Branch::items);
+    let has = |name: &str| schemes().any(|scheme| scheme == name);
     let scheme = if has("http") && !has("https") { "http" } else { "https" };
     json!([{ "url": format!("{scheme}://{host}{base}") }])
 }
@@ -142,7 +145,7 @@ pub(crate) fn servers(root: &Json) -> Json {
 /// The type of what an operation answers with.
 pub(crate) fn produces<'a>(document: &'a Document, operation: Node<'a>) -> &'a str {
     let list = operation.json.get("produces").or_else(|| document.root().json.get("produces"));
-    let items = list.and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str);
+    let items = list.into_iter().flat_map(Branch::items).filter_map(Branch::as_str);
     let mut items = items.peekable();
     let first = items.peek().copied();
     items.find(|it| body::kind(it) == Kind::Json).or(first).unwrap_or("application/json")

@@ -20,7 +20,7 @@ use moonlark_core::{Caller, Gateway, Problem, Tool, Value};
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 
-use super::{ApiSettings, Document, tools};
+use super::{ApiSettings, Document, Tree, tools};
 
 /// A request as it came.
 #[derive(Debug, Clone)]
@@ -106,7 +106,7 @@ impl World {
     fn new(document: Json, change: impl FnOnce(&mut ApiSettings)) -> World {
         let mut settings = settings();
         change(&mut settings);
-        let document = Document::new(document, HashMap::new(), None).unwrap();
+        let document = Document::new(Tree::of(&document), HashMap::new(), None).unwrap();
         let (tools, problems) = tools(settings, Arc::new(document)).unwrap();
         let tools: Vec<Arc<Tool>> = tools.into_iter().map(Arc::new).collect();
         let by_name = tools.iter().map(|tool| (tool.name.clone(), tool.clone())).collect();

@@ -30,6 +30,7 @@ impl Call {
         // A script's own tools may call those of a server, so it cannot be
         // known which are needed.
         project.connect().await;
+        project.keep_journal().await;
         let result = self.call(&project.gateway, global).await;
         project.disconnect().await;
         if global.json {
@@ -46,7 +47,8 @@ impl Call {
 
     async fn call(&self, gateway: &moonlark_core::Gateway, global: &Global) -> Result<Value> {
         let mut args = self.read_args()?;
-        let catalog = gateway.settled(&self.tool).await;
+        let caller = Caller::new("cli");
+        let catalog = gateway.settled(&caller, &self.tool).await;
         self.params.add_to(&mut args, catalog.find(&self.tool).ok().map(|tool| &**tool));
         let quiet = global.quiet;
         let events: Events = Arc::new(move |event| {
@@ -59,7 +61,7 @@ impl Call {
                 eprintln!("progress: {done}{total}{message}");
             }
         });
-        let call = gateway.open(Caller::new("cli"), Some(events))?;
+        let call = gateway.open(caller, Some(events))?;
         let value = gateway.call(&call, &self.tool, Value::Object(args)).await?;
         // Found out here, so that it is reported like any other Problem.
         value.encode_json("result")?;

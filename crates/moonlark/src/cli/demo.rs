@@ -1,5 +1,6 @@
-//! `moonlark demo`: a server with example tools, another one behind it, one call
-//! through every way in, and one agent script over all of them.
+//! `moonlark demo`: a server with example tools, another one behind it, a small
+//! knowledge base, one call through every way in, and one agent script over all
+//! of them.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use clap::Args;
 use moonlark_core::tool::SourceKind;
 use moonlark_core::{Problem, Result};
+use moonlark_knowledge::SyncOptions;
 use serde_json::{Value as Json, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -29,6 +31,12 @@ macro_rules! example {
     };
 }
 
+macro_rules! guide {
+    ($($file:literal),* $(,)?) => {
+        [$(($file, include_str!(concat!("../../../../docs/guide/", $file)))),*]
+    };
+}
+
 #[derive(Args)]
 pub(crate) struct Demo {
     /// Leave after the tour instead of serving on.
@@ -37,8 +45,11 @@ pub(crate) struct Demo {
 }
 
 /// The example project, as it is in the repository.
-const FILES: [(&str, &str); 15] = [
+const FILES: [(&str, &str); 18] = [
     ("moonlark.toml", example!("moonlark.toml")),
+    ("connectors/github_issues.luau", example!("connectors/github_issues.luau")),
+    ("connectors/glossary.csv", example!("connectors/glossary.csv")),
+    ("connectors/glossary.luau", example!("connectors/glossary.luau")),
     ("extensions/csv_summary.star", example!("extensions/csv_summary.star")),
     ("extensions/git.star", example!("extensions/git.star")),
     ("extensions/github_issues.star", example!("extensions/github_issues.star")),
@@ -55,6 +66,23 @@ const FILES: [(&str, &str); 15] = [
     ("weather/tools/forecast.lua", example!("weather/tools/forecast.lua")),
 ];
 
+/// What the knowledge base is made from: this project's own guide.
+const GUIDE: [(&str, &str); 13] = guide![
+    "apis.md",
+    "clients.md",
+    "code-mode.md",
+    "getting-started.md",
+    "knowledge.md",
+    "operating.md",
+    "safety.md",
+    "starlark.md",
+    "surfaces.md",
+    "testing.md",
+    "tools.md",
+    "trust.md",
+    "upstreams.md",
+];
+
 /// The agent script.
 const TRIP: &str = example!("scripts/trip.luau");
 /// The upstream server, and the folder of the project that it is.
@@ -62,15 +90,16 @@ const WEATHER: &str = "weather";
 
 impl Demo {
     pub(crate) async fn run(self, global: &Global) -> Done {
-        let folder = tempfile::Builder::new().prefix("moonlark-demo-").tempdir()?;
-        for (name, text) in FILES {
-            let path = folder.path().join(name);
-            std::fs::create_dir_all(path.parent().unwrap_or(folder.path()))?;
-            std::fs::write(path, text)?;
-        }
-        let servers = BTreeMap::from([(WEATHER.to_owned(), weather(folder.path())?)]);
+        let temporary = tempfile::Builder::new().prefix("moonlark-demo-").tempdir()?;
+        // Side by side, as they are in the repository.
+        let (folder, guide) =
+            (temporary.path().join("examples"), temporary.path().join("docs/guide"));
+        write(&folder, &FILES)?;
+        write(&guide, &GUIDE)?;
+        let folder = folder.as_path();
+        let servers = BTreeMap::from([(WEATHER.to_owned(), weather(folder)?)]);
         let more = More { servers, ..More::default() };
-        let project = Arc::new(Project::open_with(None, folder.path(), more).await?);
+        let project = Arc::new(Project::open_with(None, folder, more).await?);
         // The usual port if nobody has it, a free one otherwise.
         let listener = match TcpListener::bind(("127.0.0.1", 7331)).await {
             Ok(listener) => listener,
@@ -79,12 +108,14 @@ impl Demo {
         let address = listener.local_addr()?.to_string();
         let stop = CancellationToken::new();
         project.connect().await;
+        project.keep_journal().await;
         let server = tokio::spawn(serve(project.clone(), listener, stop.clone()).await);
         let watcher = tokio::spawn(reload::watch(project.clone()));
 
-        tour(&project, &address, folder.path()).await?;
+        tour(&project, &address, folder).await?;
+        knowledge(&project, &address).await?;
         agent_script(&project, global).await?;
-        next_steps(&address, folder.path());
+        next_steps(&address, folder);
         let stay = !self.once && std::io::stdin().is_terminal();
         if stay {
             print("\nServing until Ctrl-C.");
@@ -96,6 +127,39 @@ impl Demo {
         project.disconnect().await;
         Ok(())
     }
+}
+
+fn write(folder: &Path, files: &[(&str, &str)]) -> std::io::Result<()> {
+    for (name, text) in files {
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().unwrap_or(folder))?;
+        std::fs::write(path, text)?;
+    }
+    Ok(())
+}
+
+/// Documents of two sources, and one question.
+async fn knowledge(project: &Project, address: &str) -> Result<()> {
+    print("\nThe knowledge base, of a folder and of a connector script:");
+    for name in ["guide", "glossary"] {
+        let source = project.knowledge.source(name)?;
+        let options = SyncOptions::default();
+        let summary = project.knowledge.sync(&source, &project.gateway, options).await?;
+        let (documents, chunks) = (summary.added, summary.chunks);
+        print(&format!("  {name:<15} {documents} documents in {chunks} chunks"));
+    }
+    let question = "How can I stop a script from reaching the internet?";
+    print(&format!("Asked {question:?}, it finds:"));
+    let found = over_rest(address, "search", &json!({"query": question, "limit": 3})).await?;
+    for hit in found["result"]["results"].as_array().into_iter().flatten() {
+        let place = hit["heading"].as_str().unwrap_or(word(&hit["source_id"]));
+        print(&format!(
+            "  {:.2} {}: {place}",
+            hit["score"].as_f64().unwrap_or_default(),
+            word(&hit["title"])
+        ));
+    }
+    Ok(())
 }
 
 /// This very binary, serving another project over stdio.
@@ -112,11 +176,11 @@ fn weather(folder: &Path) -> Result<McpServer, std::io::Error> {
 /// What an agent would send instead of five calls.
 async fn agent_script(project: &Project, global: &Global) -> Done {
     print(
-        "\nOne agent script, scripts/trip.luau, over the Lua tools, an extension and the upstream server weather:\n",
+        "\nOne agent script, scripts/trip.luau, over the Lua tools, an extension, the knowledge base and the upstream server weather:\n",
     );
     TRIP.trim_end().lines().for_each(|line| print(&format!("  {line}")));
     print("");
-    let given = Given { script: TRIP, timeout: None };
+    let given = Given { script: TRIP, timeout: None, plan: false };
     // All of it belongs to the tour, which is on stdout.
     let quiet = Global { quiet: true, ..global.clone() };
     let ran = script::run(&project.gateway, given, &quiet).await;
@@ -183,6 +247,7 @@ Try next:
   edit {0}/tools/echo.lua and call it again: it is live at once
   cd {0} && moonlark run scripts/trip.luau --mcp weather='moonlark stdio --config weather/moonlark.toml'
   cd {0} && moonlark repl
+  cd {0} && moonlark search "what may an agent's script do" --explain
 
 An MCP client that speaks HTTP takes this configuration:
 {client:#}

@@ -71,7 +71,11 @@ async fn look(global: &Global) -> Result<Vec<Finding>, Failure> {
         super::authored(&catalog).map(|tool| tool.source.name.as_str()).collect();
     let outcome = match super::require_tools(&project).await {
         Err(Failure::Problems(mut problems)) if !problems.is_empty() => Err(problems.remove(0)),
-        _ if tools == 0 && upstreams.health.is_empty() && apis.health.is_empty() => {
+        _ if tools == 0
+            && upstreams.health.is_empty()
+            && apis.health.is_empty()
+            && !project.knowledge.is_configured() =>
+        {
             Err(Problem::bad_script("no script works").hint("mend what is below"))
         }
         _ if tools == 0 => Ok("none of scripts".to_owned()),
@@ -97,6 +101,30 @@ async fn look(global: &Global) -> Result<Vec<Finding>, Failure> {
                 findings.push(Finding { what, outcome: Err(problem) });
             }
         }
+    }
+
+    match project.knowledge.known().await {
+        Ok(known) => findings.extend(known.iter().map(|known| {
+            Finding {
+                what: "knowledge",
+                outcome: match &known.problem {
+                    Some(why) => Err(Problem::unavailable(format!("{}: {why}", known.stats.name))
+                        .maybe_hint(known.hint.clone())),
+                    None => Ok(super::sources::knowledge(known)),
+                },
+            }
+        })),
+        Err(problem) => findings.push(Finding { what: "knowledge", outcome: Err(problem) }),
+    }
+
+    let outcome = match loaded.config.journal.enabled {
+        true => crate::journal::reader(&loaded).summary(),
+        false => Ok("not kept".to_owned()),
+    };
+    findings.push(Finding { what: "journal", outcome });
+    let policy = project.gateway.policy();
+    for problem in policy.faults(&catalog) {
+        findings.push(Finding { what: "policy", outcome: Err(problem) });
     }
 
     let server = &loaded.config.server;

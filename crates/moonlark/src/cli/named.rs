@@ -8,6 +8,7 @@ use moonlark_core::{Code, Problem, Result, Tool};
 
 use super::{Failure, here, shown};
 use crate::config_file::Loaded;
+use crate::connectors;
 use crate::extensions::{self, Folder};
 use crate::project::Project;
 use crate::scripts::{self, Found, Kind};
@@ -19,11 +20,22 @@ pub(super) fn script(
     loaded: &Loaded,
 ) -> Result<Found, Failure> {
     let whole = here()?.join(path);
+    if is_connector(&whole, loaded) {
+        return Ok(connectors::script(whole, shown(path), configured));
+    }
     if !is_starlark(path) {
         return Ok(Found::tool(whole, shown(path), configured));
     }
     let Folder { path, label, main } = folder(path, &whole, loaded);
     Ok(extensions::extension(&path, label, main, configured))
+}
+
+/// Whether it is a connector, by where it is.
+fn is_connector(whole: &Path, loaded: &Loaded) -> bool {
+    let config = &loaded.config.connectors;
+    let mut configured = config.script.values().map(|it| loaded.root.join(&it.path));
+    let at_home = whole.parent() == Some(&loaded.root.join(&config.dir)) && !is_tests(whole);
+    at_home || configured.any(|path| path == whole)
 }
 
 pub(super) fn is_starlark(path: &Path) -> bool {
@@ -63,6 +75,10 @@ pub(super) async fn tools(found: &Found, project: &Project) -> Result<Vec<Tool>>
             let extension = extensions::prepare(found, folder, &loaded.config)?;
             Ok(project.starlark.load(extension, &project.gateway).await.0?.tools)
         }
+        Kind::Connector => {
+            let script = scripts::prepare(found, &loaded)?;
+            project.luau.load_connector(script, &project.gateway).await.0.map(|_| Vec::new())
+        }
     }
 }
 
@@ -72,14 +88,16 @@ pub(super) async fn tests(found: &Found, project: &Project) -> Result<()> {
     let scope = Arc::new(scripts::test_scope(found, &loaded.config, &[])?);
     let call = project.gateway.test(scope, None);
     let folder = match &found.kind {
-        Kind::Tool => scripts::folder(found, &loaded),
+        Kind::Tool | Kind::Connector => scripts::folder(found, &loaded),
         Kind::Extension(folder) => folder.clone(),
     };
     let files = extensions::files(&folder);
     let Folder { label, main, .. } = folder;
     let loading = async {
         match &found.kind {
-            Kind::Tool => project.luau.tests(label, main, files, &call).await.map(drop),
+            Kind::Tool | Kind::Connector => {
+                project.luau.tests(label, main, files, &call).await.map(drop)
+            }
             Kind::Extension(_) => project.starlark.tests(label, main, files, &call).await.map(drop),
         }
     };

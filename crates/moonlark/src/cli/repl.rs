@@ -23,7 +23,7 @@ use self::prompt::Prompt;
 use super::run::script::{self, Given, Ran};
 use super::run::{Named, timeline};
 use super::servers::Servers;
-use super::{Done, Global, colours, paint, print};
+use super::{Done, Global, caller, colours, paint, print};
 use crate::upstreams::state_of;
 
 #[derive(Args)]
@@ -47,6 +47,7 @@ impl Repl {
         let mut session = Session { gateway: project.gateway.clone(), last: None };
         let mut prompt = Prompt::start(project.gateway.clone(), history)?;
         let keeping = project.keep_learned().await;
+        project.keep_journal().await;
         while let Some(entry) = prompt.next().await? {
             session.enter(entry.trim(), global).await;
         }
@@ -85,7 +86,8 @@ impl Session {
 
     async fn run(&mut self, entry: &str, global: &Global) -> Result<()> {
         let (before, body) = (self.before(entry), body(entry));
-        let given = Given { script: &format!("{before}{body}"), timeout: None };
+        let script = format!("{before}{body}");
+        let given = Given { script: &script, timeout: None, plan: false };
         let Ran { outcome, steps, took, .. } = script::run(&self.gateway, given, global).await;
         if !global.quiet && !global.json {
             timeline::draw(&steps, took, colours()).iter().for_each(|line| eprintln!("{line}"));
@@ -153,7 +155,7 @@ fn moved(mut problem: Problem, ours: usize) -> Problem {
 /// By the tools that agents have for it.
 async fn explain(gateway: &Gateway, words: &str) -> Result<String> {
     let words = words.trim();
-    let is_name = !words.is_empty() && gateway.catalog().sdk().find(words).is_ok();
+    let is_name = !words.is_empty() && gateway.catalog_for(&caller()).sdk().find(words).is_ok();
     let (tool, name, value) = match is_name {
         true => ("get_function_docs", "names", Value::Array(vec![words.into()])),
         false if words.is_empty() => ("list_functions", "", Value::Null),

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use self::script::{Given, Ran};
 use super::servers::Servers;
-use super::{Done, Failure, Global, colours, paint, print, shown};
+use super::{Done, Failure, Global, caller, colours, paint, print, shown};
 
 #[derive(Args)]
 pub(crate) struct Run {
@@ -26,6 +26,10 @@ pub(crate) struct Run {
     /// Seconds that the script may take, if the configuration allows as many.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<f64>,
+    /// Only read, and print what the script would change; `runs resume` with the
+    /// id of the plan does just that.
+    #[arg(long)]
+    plan: bool,
     /// Look for mistakes and run nothing.
     #[arg(long)]
     check: bool,
@@ -42,12 +46,13 @@ impl Run {
         if self.check {
             project.settled().await;
             project.refresh().await;
-            let found = check(&text, &project.gateway.catalog()).await;
+            let found = check(&text, &project.gateway.catalog_for(&caller())).await;
             project.disconnect().await;
             return tell_checked(found, &named, global);
         }
-        let given = Given { script: &text, timeout: self.timeout };
+        let given = Given { script: &text, timeout: self.timeout, plan: self.plan };
         let keeping = project.keep_learned().await;
+        project.keep_journal().await;
         let ran = script::run(&project.gateway, given, global).await;
         keeping.stop().await;
         project.disconnect().await;

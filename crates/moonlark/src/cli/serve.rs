@@ -41,6 +41,9 @@ impl Serve {
         announce(&project, &listener)?;
         project.connect().await;
         let keeping = project.keep_learned().await;
+        project.keep_journal().await;
+        let runs = project.take_up_runs().await;
+        let following = project.knowledge.follow(&project.gateway);
         let watcher = tokio::spawn(reload::watch(project.clone()));
         let server = tokio::spawn(serve(project.clone(), listener, stop.clone()).await);
         until_asked_to_stop().await;
@@ -49,6 +52,7 @@ impl Serve {
         // Calls in progress get a moment; whoever hangs on is cut off.
         let _ = tokio::time::timeout(std::time::Duration::from_secs(5), server).await;
         watcher.abort();
+        drop((following, runs));
         keeping.stop().await;
         project.disconnect().await;
         Ok(())

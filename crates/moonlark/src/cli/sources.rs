@@ -1,11 +1,14 @@
-//! `moonlark sources`: where tools come from, and how the servers among them do.
+//! `moonlark sources`: where tools and documents come from, and how those
+//! sources do.
 
 use clap::Args;
 use moonlark_core::offers::Health;
+use moonlark_core::value::Value;
 use serde_json::{Value as Json, json};
 
 use super::servers::Servers;
-use super::{Done, Failure, Global, print};
+use super::{Done, Failure, Global, counted, print};
+use crate::knowledge::Known;
 
 #[derive(Args)]
 pub(crate) struct Sources {
@@ -22,9 +25,13 @@ impl Sources {
         let health = project.gateway.catalog().health().to_vec();
         let scripts = scripts(&project.gateway.catalog());
         project.disconnect().await;
+        let known = project.knowledge.known().await?;
         if global.json {
             let upstreams: Vec<Json> = health.iter().map(moonlark_server::health).collect();
-            print(&json!({ "scripts": scripts, "upstreams": upstreams }).to_string());
+            let known: Value = known.iter().map(Known::to_value).collect::<Vec<_>>().into();
+            let known = known.into_json("knowledge")?;
+            let all = json!({ "scripts": scripts, "upstreams": upstreams, "knowledge": known });
+            print(&all.to_string());
         } else {
             for (source, tools) in &scripts {
                 print(&format!("{source}: {tools}"));
@@ -32,8 +39,13 @@ impl Sources {
             for health in &health {
                 print(&line(health));
             }
+            for known in &known {
+                print(&knowledge(known));
+            }
         }
-        match health.iter().any(|health| health.problem.is_some()) {
+        let ill = health.iter().any(|it| it.problem.is_some())
+            || known.iter().any(|it| it.problem.is_some());
+        match ill {
             true => Err(Failure::Said),
             false => Ok(()),
         }
@@ -68,4 +80,21 @@ pub(super) fn line(health: &Health) -> String {
         line.push_str(&format!("\n  {}", problem.to_string().replace('\n', "\n  ")));
     }
     line
+}
+
+/// `docs: filesystem, 12 documents, 80 chunks, synced 2026-01-31T12:00:00Z`.
+pub(super) fn knowledge(known: &Known) -> String {
+    let stats = &known.stats;
+    let count = |number: u64, what| counted(usize::try_from(number).unwrap_or(usize::MAX), what);
+    let synced = match stats.last_sync {
+        Some(time) => format!(
+            "{}, {}, synced {time:.0}",
+            count(stats.documents, "document"),
+            count(stats.chunks, "chunk")
+        ),
+        None => "never synced".to_owned(),
+    };
+    let left = if known.configured { "" } else { ", no longer configured" };
+    let problem = known.problem.as_ref().map(|it| format!("\n  {it}")).unwrap_or_default();
+    format!("{}: {}, {synced}{left}{problem}", stats.name, stats.kind)
 }

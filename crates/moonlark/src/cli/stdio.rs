@@ -24,11 +24,15 @@ impl Stdio {
         }
         project.connect().await;
         let keeping = project.keep_learned().await;
+        project.keep_journal().await;
+        let runs = project.take_up_runs().await;
+        let following = project.knowledge.follow(&project.gateway);
         tokio::spawn(reload::watch(project.clone()));
         let served = tokio::select! {
             served = moonlark_server::serve_stdio(project.gateway.clone()) => served,
             () = super::serve::until_asked_to_stop() => Ok(()),
         };
+        drop((following, runs));
         keeping.stop().await;
         project.disconnect().await;
         Ok(served?)

@@ -1,4 +1,4 @@
-//! What `moonlark tool init` writes.
+//! What `moonlark tool init` and `connector init` write.
 
 /// A Lua tool.
 pub(crate) fn tool(file: &str) -> String {
@@ -13,6 +13,11 @@ pub(crate) fn extension(file: &str) -> String {
 /// The test beside it.
 pub(crate) fn extension_test(file: &str) -> String {
     fill(EXTENSION_TEST, file)
+}
+
+/// A Lua connector.
+pub(crate) fn connector(file: &str) -> String {
+    fill(CONNECTOR, file)
 }
 
 /// `file` is the name without its ending; the tool's own has no `-`.
@@ -54,6 +59,35 @@ function tool.execute(params, context)
     end
     log.info("greeted " .. params.name)
     return { greeting = greeting }
+end
+"#;
+
+const CONNECTOR: &str = r#"-- A source of the knowledge base: what it finds can be searched.
+-- Try it:  moonlark connector test connectors/FILE.luau
+-- Use it:  moonlark sync FILE
+connector = {
+    name = "NAME",
+    version = "0.1.0",
+    description = "Say what this brings, in one line",
+}
+
+-- config: its keys under [connectors.script.FILE] in moonlark.toml
+-- Return a list of items or an iterator, or call emit(item) for each.
+--
+-- A scan that names everything is complete: what is missing counts as gone. To
+-- read only what is new, keep a cursor in the table `state`, which survives
+-- until the next scan, and name what is gone: { source_id = …, deleted = true }.
+function connector.scan(config)
+    local items = {}
+    for number, word in { "hello", "world" } do
+        table.insert(items, {
+            source_id = `greeting/{number}`,
+            title = `The word {word}`,
+            body = `This document is about the word {word}.`,
+            metadata = { number = number },
+        })
+    end
+    return items
 end
 "#;
 

@@ -10,7 +10,7 @@ use moonlark_core::tool::SourceKind;
 use moonlark_core::value::Object;
 use moonlark_core::{Caller, Catalog, Problem, Result, Tool, Value};
 
-use super::{Done, Failure, Global, Params, named, open, pretty, print, shown};
+use super::{Done, Failure, Global, Params, caller, named, open, pretty, print, shown};
 use crate::project::Project;
 
 #[derive(Args)]
@@ -120,7 +120,7 @@ impl Test {
 
 /// Call the script itself, with the project's tools at hand for `context.call`.
 async fn call(project: &Project, tool: &Arc<Tool>, args: Object) -> Result<String> {
-    let catalog = project.gateway.catalog();
+    let catalog = project.gateway.catalog_for(&caller());
     let others = catalog.tools().iter().filter(|other| other.name != tool.name).cloned();
     let tools = std::iter::once(tool.clone()).chain(others).collect();
     project.gateway.publish(Catalog::new(

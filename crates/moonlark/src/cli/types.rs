@@ -15,7 +15,8 @@ use moonlark_core::{Place, Problem};
 use serde_json::{Value as Json, json};
 
 use super::{Done, Failure, Global, here, print, shown};
-use crate::{builtin, config_file};
+use crate::config_file;
+use crate::knowledge::KnowledgeBase;
 use settings::Settings;
 
 /// No settings that a person wrote are larger.
@@ -41,7 +42,7 @@ pub struct Definitions {
 /// The definitions of this version's modules.
 pub fn definitions() -> Result<Definitions, Problem> {
     let modules = moonlark_host::all();
-    let builtin = builtin::tools()?;
+    let builtin = KnowledgeBase::default().tools()?;
     let search = builtin
         .iter()
         .find(|tool| tool.name == "search")

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::{Size, schema};
+use super::{Size, Span, schema};
 
 /// Markdown: a section for each table, a row for each key.
 pub fn reference() -> String {
@@ -26,7 +26,7 @@ fn sections(page: &mut String, schema: &Value, table: &str) {
     let keys: Vec<_> = properties().filter(|(_, key)| !is_table(key)).collect();
     // What takes a word or a table is both a key and a table.
     let tables: Vec<_> =
-        properties().filter(|(_, key)| is_table(key) || !key["properties"].is_null()).collect();
+        properties().filter(|(_, key)| is_table(key) || has_tables(key)).collect();
     if !keys.is_empty() {
         let _ = write!(page, "\n## `[{table}]`\n\n{}\n\n", description(schema));
         page.push_str("| key | type | default | description |\n|---|---|---|---|\n");
@@ -36,8 +36,10 @@ fn sections(page: &mut String, schema: &Value, table: &str) {
     }
     for (name, inner) in tables {
         let path = if table.is_empty() { name.clone() } else { format!("{table}.{name}") };
-        match &inner["additionalProperties"] {
-            named @ Value::Object(_) => sections(page, named, &format!("{path}.NAME")),
+        match (&inner["additionalProperties"], &inner["items"]) {
+            (named @ Value::Object(_), _) => sections(page, named, &format!("{path}.NAME")),
+            // As TOML writes one of several.
+            (_, each @ Value::Object(_)) => sections(page, each, &format!("[{path}]")),
             _ => sections(page, inner, &path),
         }
     }
@@ -48,11 +50,13 @@ fn is_table(key: &Value) -> bool {
     key["type"] == "object" && kind(&key["additionalProperties"]) != "string"
 }
 
+/// Whether it is, among other things, a table or a list of them.
+fn has_tables(key: &Value) -> bool {
+    !key["properties"].is_null() || !key["items"]["properties"].is_null()
+}
+
 fn row(page: &mut String, name: &str, key: &Value, required: bool) {
-    let (kind, text) = match key.get("not") {
-        Some(_) => ("reserved".to_owned(), format!("Cannot be set: {}.", description(key))),
-        None => (kind(key), description(key)),
-    };
+    let (kind, text) = (kind(key), description(key));
     let default = match key.get("default") {
         Some(default) => format!("`{default}`"),
         None if required => "required".to_owned(),
@@ -66,11 +70,15 @@ fn kind(key: &Value) -> String {
     if key["format"] == Size::FORMAT {
         return "size".to_owned();
     }
+    if key["format"] == Span::FORMAT {
+        return "time".to_owned();
+    }
     if let Some(kinds) = key["type"].as_array() {
         let kinds: Vec<&str> = kinds.iter().filter_map(Value::as_str).collect();
         return kinds.join(" or ").replace("object", "table");
     }
     match key["type"].as_str() {
+        Some("object") if !key["properties"].is_null() => "table".to_owned(),
         Some("object") => format!("table of {}s", kind(&key["additionalProperties"])),
         Some("array") => format!("array of {}s", kind(&key["items"])),
         Some(name) => name.to_owned(),
@@ -114,7 +122,16 @@ mod tests {
                         "properties": {
                             "path": {"type": "string", "description": "The file."},
                             "size": {"type": ["integer", "string"], "format": "size"},
-                            "rate": {"not": {}, "description": "there is none"},
+                            "wait": {"type": ["number", "string"], "format": "time"},
+                            "parts": {
+                                "type": "array",
+                                "description": "All of them.",
+                                "items": {
+                                    "type": "object",
+                                    "description": "One.",
+                                    "properties": {"name": {"type": "string"}},
+                                },
+                            },
                         },
                     },
                 }}},
@@ -146,7 +163,16 @@ A script.
 |---|---|---|---|
 | `path` | string | required | The file. |
 | `size` | size | none |  |
-| `rate` | reserved | none | Cannot be set: there is none. |
+| `wait` | time | none |  |
+| `parts` | array of tables | none | All of them. |
+
+## `[[tools.script.NAME.parts]]`
+
+One.
+
+| key | type | default | description |
+|---|---|---|---|
+| `name` | string | none |  |
 "
         );
     }

@@ -8,7 +8,7 @@ use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use serde_json::Value;
 
-use super::{Config, Size};
+use super::{Config, Size, Span};
 
 /// Draft 2020-12, without references: each key carries all that holds for it.
 pub fn schema() -> Value {
@@ -23,7 +23,8 @@ pub fn schema() -> Value {
 /// Leave out what says nothing to a reader: the width of an integer whose range
 /// is given, and the default of a table, since each of its keys has its own.
 fn tidy(schema: &mut Schema) {
-    if schema.get("format").is_some_and(|format| format != Size::FORMAT) {
+    let ours = |format: &Value| *format == Size::FORMAT || *format == Span::FORMAT;
+    if schema.get("format").is_some_and(|format| !ours(format)) {
         schema.remove("format");
     }
     if schema.get("default").is_some_and(Value::is_object) {

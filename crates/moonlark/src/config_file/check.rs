@@ -18,7 +18,7 @@ use super::expand::{Fault, expand};
 use super::finding::Finding;
 use super::key_path::KeyPath;
 use super::secret::Variables;
-use crate::config::{BadSize, Size};
+use crate::config::{BadSize, Size, Span};
 
 /// A document that fits the schema.
 pub(super) struct Checked {
@@ -89,9 +89,6 @@ impl Walk<'_> {
             let known = schema["properties"].get(key);
             match known.or(schema.get("additionalProperties")) {
                 Some(Value::Bool(false)) => self.unknown(schema, key, at),
-                Some(reserved) if reserved.get("not").is_some() => {
-                    self.reserved(reserved, key, at);
-                }
                 subschema => {
                     self.path.key(key);
                     let value = self.value(subschema.unwrap_or(&Value::Null), value);
@@ -112,13 +109,6 @@ impl Walk<'_> {
             None => format!("valid keys of {}: {}", self.path, valid.join(", ")),
         };
         let message = format!("unknown key {}", self.path.with(key));
-        self.findings.push(Finding::at(at, Problem::bad_config(message).hint(hint)));
-    }
-
-    fn reserved(&mut self, schema: &Value, key: &str, at: usize) {
-        let missing = schema["description"].as_str().unwrap_or_default();
-        let message = format!("{} cannot be set: {missing}", self.path.with(key));
-        let hint = format!("remove {key}");
         self.findings.push(Finding::at(at, Problem::bad_config(message).hint(hint)));
     }
 
@@ -155,6 +145,11 @@ impl Walk<'_> {
             && let Err(bad) = expanded.text.parse::<Size>()
         {
             return self.bad_size(schema, bad, at);
+        }
+        if schema["format"] == Span::FORMAT
+            && let Err(bad) = expanded.text.parse::<Span>()
+        {
+            return self.fault(at, bad.to_string(), words::hint(schema, &self.path));
         }
         if let Some(words) = schema["enum"].as_array()
             && !words.iter().any(|word| word.as_str() == Some(&expanded.text))

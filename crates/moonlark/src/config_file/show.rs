@@ -16,7 +16,9 @@ pub fn show(loaded: &Loaded) -> String {
     let tools = config.tools.script.iter().map(|(name, it)| ("tools", name, &it.config));
     let extensions =
         config.extensions.script.iter().map(|(name, it)| ("extensions", name, &it.config));
-    for (kind, name, own) in tools.chain(extensions) {
+    let connectors =
+        config.connectors.script.iter().map(|(name, it)| ("connectors", name, &it.config));
+    for (kind, name, own) in tools.chain(extensions).chain(connectors) {
         if let Value::Object(table) = &mut shown[kind]["script"][name] {
             table.extend(redacted(own));
         }

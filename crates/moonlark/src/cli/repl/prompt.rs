@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 
 use super::History;
 use super::complete::complete;
+use crate::cli::caller;
 
 /// Entries that are remembered.
 const REMEMBERED: usize = 1000;
@@ -121,7 +122,7 @@ impl Completer for Helping {
         at: usize,
         _: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<Pair>)> {
-        let (start, candidates) = complete(line.get(..at).unwrap_or(line), &self.gateway.catalog());
+        let (start, candidates) = complete(line.get(..at).unwrap_or(line), &self.gateway.catalog_for(&caller()));
         let pair =
             |it: super::complete::Candidate| Pair { display: it.shown, replacement: it.text };
         Ok((start, candidates.into_iter().map(pair).collect()))

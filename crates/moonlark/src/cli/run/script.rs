@@ -25,6 +25,8 @@ pub(crate) struct Given<'a> {
     pub(crate) script: &'a str,
     /// Seconds, if fewer or more than usual.
     pub(crate) timeout: Option<f64>,
+    /// Only collect what it would change.
+    pub(crate) plan: bool,
 }
 
 /// What came of it.
@@ -81,6 +83,8 @@ fn recorded(answer: &Result<Answer>) -> Option<Vec<Step>> {
             at: millis(call, "at")?,
             took: millis(call, "ms"),
             outcome: outcome(call.get("outcome")?.as_str()?),
+            place: call.get("place").and_then(Value::as_str).map(Into::into),
+            replayed: call.get("replayed") == Some(&Value::Bool(true)),
         })
     };
     calls.iter().map(step).collect()
@@ -102,6 +106,9 @@ async fn ask(gateway: &Gateway, given: &Given<'_>, events: Events) -> Result<Ans
     if let Some(timeout) = given.timeout {
         args.insert("timeout".to_owned(), Value::Float(timeout));
     }
+    if given.plan {
+        args.insert("plan".to_owned(), Value::Bool(true));
+    }
     let call = gateway.open(Caller::new("cli"), Some(events))?;
     gateway.ask(&call, "execute", Value::Object(args)).await
 }
@@ -115,6 +122,7 @@ pub(crate) fn calls(steps: &[Step]) -> Vec<Json> {
             "at_ms": ms(step.at),
             "ms": step.took.map(ms),
             "outcome": step.outcome,
+            "place": step.place.as_deref(),
         })
     };
     steps.iter().map(call).collect()

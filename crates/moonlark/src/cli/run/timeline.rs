@@ -60,7 +60,7 @@ fn name(step: &Step) -> String {
 }
 
 /// `0.4 ms`, `12 ms`, `1.25 s`
-fn time(time: Duration) -> String {
+pub(crate) fn time(time: Duration) -> String {
     match time.as_secs_f64() * 1000.0 {
         ms if ms < 10.0 => format!("{ms:.1} ms"),
         ms if ms < 1000.0 => format!("{ms:.0} ms"),
@@ -74,7 +74,8 @@ mod tests {
 
     fn step(tool: &str, at: u64, took: u64, outcome: &'static str) -> Step {
         let ms = Duration::from_millis;
-        Step { tool: tool.to_owned(), at: ms(at), took: Some(ms(took)), outcome }
+        let (place, replayed) = (None, false);
+        Step { tool: tool.to_owned(), at: ms(at), took: Some(ms(took)), outcome, place, replayed }
     }
 
     #[test]

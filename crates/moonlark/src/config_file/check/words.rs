@@ -4,7 +4,7 @@ use serde_json::Value;
 use toml::de::DeValue;
 
 use super::super::key_path::KeyPath;
-use crate::config::Size;
+use crate::config::{Size, Span};
 
 /// Whether a value of this TOML type can fit at all.
 pub(super) fn accepts(schema: &Value, value: &DeValue<'_>) -> bool {
@@ -27,6 +27,9 @@ pub(super) fn accepts(schema: &Value, value: &DeValue<'_>) -> bool {
 pub(super) fn expected(schema: &Value) -> &'static str {
     if schema["format"] == Size::FORMAT {
         return "a size";
+    }
+    if schema["format"] == Span::FORMAT {
+        return "a time";
     }
     match types(schema).next() {
         Some("string") => "a string",
@@ -78,8 +81,7 @@ pub(super) fn outside(schema: &Value, number: f64) -> Option<String> {
 
 /// The keys of a table that may be set.
 pub(super) fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    let all = schema["properties"].as_object().into_iter().flatten();
-    all.filter(|(_, property)| property.get("not").is_none())
+    schema["properties"].as_object().into_iter().flatten()
 }
 
 fn types(schema: &Value) -> impl Iterator<Item = &str> {
@@ -93,7 +95,7 @@ mod tests {
     use crate::config::schema;
 
     /// Constraints are checked here or in `check`; the rest only describes.
-    const CHECKED: [&str; 13] = [
+    const CHECKED: [&str; 12] = [
         "additionalProperties",
         "enum",
         "exclusiveMinimum",
@@ -102,7 +104,6 @@ mod tests {
         "maximum",
         "minLength",
         "minimum",
-        "not",
         "pattern", // of a size, which is parsed instead
         "properties",
         "required",

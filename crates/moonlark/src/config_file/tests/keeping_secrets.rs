@@ -77,6 +77,20 @@ artifacts = "256MB"
 http_body = "10MB"
 request_body = "4MB"
 runs = 4000
+queued = 4000
+queue_time = "10s"
+
+[policy]
+
+[approvals]
+by = "caller"
+expiry = "1h"
+
+[journal]
+enabled = true
+durability = "power"
+keep = "30d"
+size = "1GB"
 
 [tools]
 dir = "tools"
@@ -115,6 +129,17 @@ watch = true
 [execute]
 allow = ["tool:*"]
 check = "error"
+
+[store]
+url = "sqlite:.moonlark/moonlark.db"
+
+[knowledge]
+embedder = "builtin"
+chunk = 1200
+sync = "manual"
+
+[connectors]
+dir = "connectors"
 "#
     );
 }

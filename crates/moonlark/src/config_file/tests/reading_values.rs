@@ -31,6 +31,21 @@ fn every_key_is_read() {
             http_body = "${MEMORY}"
             request_body = "100 B"
             runs = 1
+            queued = 0
+            queue_time = "0.5min"
+            [[policy.rules]]
+            tools = ["jira.*"]
+            effects = ["destructive", "open-world"]
+            kinds = ["upstream"]
+            sources = ["jira"]
+            callers = ["ci"]
+            action = "approve"
+            rate = "10/min"
+            concurrency = 2
+            per = "caller"
+            timeout = 5
+            cache = "1h"
+            [[policy.rules]]
             [limits.tools.slow]
             timeout = 300
             memory = "1GB"
@@ -45,6 +60,9 @@ fn every_key_is_read() {
             path = "tools/jira.lua"
             timeout = 20
             allow = ["net:api.github.com", "fs:write"]
+            approve = true
+            rate = "1/s"
+            concurrency = 3
             [extensions]
             dir = "stars"
             watch = false
@@ -72,13 +90,25 @@ fn every_key_is_read() {
             "limits": {
                 "timeout": 1.5, "memory": "1536MB", "steps": 7, "calls": 0, "parallel": 1, "logs": "1KB",
                 "value": "1KB", "result": "2KB", "artifacts": "3KB", "http_body": "32MB", "request_body": "100B", "runs": 1,
+                "queued": 0, "queue_time": "30s",
                 "tools": {"slow": {
                     "timeout": 300, "memory": "1GB", "steps": 1_000_000, "calls": 1, "parallel": 2, "logs": "2MB",
                 }},
             },
+            "policy": {"rules": [
+                {
+                    "tools": ["jira.*"], "effects": ["destructive", "open-world"], "kinds": ["upstream"],
+                    "sources": ["jira"], "callers": ["ci"], "action": "approve", "rate": "10/min",
+                    "concurrency": 2, "per": "caller", "timeout": "5s", "cache": "1h",
+                },
+                {"action": "allow"},
+            ]},
+            "approvals": {"by": "caller", "expiry": "1h"},
+            "journal": {"enabled": true, "durability": "power", "keep": "30d", "size": "1GB"},
             "tools": {"dir": "scripts", "watch": false, "script": {"jira": {
                 "path": "tools/jira.lua", "timeout": 20,
                 "allow": ["net:api.github.com", "fs:write"], "expose": "direct",
+                "approve": true, "rate": "1/s", "concurrency": 3,
             }}},
             "extensions": {"dir": "stars", "watch": false, "script": {"git": {
                 "path": "vcs/git.star", "timeout": 0.5, "allow": ["exec:git"], "expose": "direct",
@@ -86,6 +116,9 @@ fn every_key_is_read() {
             "execute": {
                 "allow": ["tool:jira.*"], "dir": "workspace", "check": "warn", "timeout": 5, "max_timeout": 60,
             },
+            "store": {"url": "sqlite:.moonlark/moonlark.db"},
+            "knowledge": {"embedder": "builtin", "chunk": 1200, "sync": "manual"},
+            "connectors": {"dir": "connectors"},
         })
     );
     let own = &read.extensions.script["git"].config.values;

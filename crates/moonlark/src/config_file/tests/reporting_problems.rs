@@ -33,7 +33,7 @@ fn an_unknown_key_names_the_nearest_or_all_valid_ones() {
         &[
             "error[bad_config]: unknown key wibble
   --> moonlark.toml:1:1
-hint: valid keys: server, limits, tools, extensions, execute, mcp_servers, apis, frozen_params",
+hint: valid keys: server, limits, policy, approvals, journal, tools, extensions, execute, store, knowledge, connectors, mcp_servers, apis, frozen_params",
             "error[bad_config]: unknown key serverr
   --> moonlark.toml:2:1
 hint: did you mean server?",
@@ -42,7 +42,7 @@ hint: did you mean server?",
 hint: valid keys of limits.tools.x: timeout, memory, steps, calls, parallel, logs",
             "error[bad_config]: unknown key \"a b\"
   --> moonlark.toml:4:1
-hint: valid keys: server, limits, tools, extensions, execute, mcp_servers, apis, frozen_params",
+hint: valid keys: server, limits, policy, approvals, journal, tools, extensions, execute, store, knowledge, connectors, mcp_servers, apis, frozen_params",
         ],
     );
 }
@@ -164,25 +164,42 @@ hint: add a line such as path = \"tools/create-ticket.luau\"",
 }
 
 #[test]
-fn a_reserved_key_is_refused_so_that_nobody_believes_in_it() {
-    check(
-        "[tools.script.jira]
-path = \"x.lua\"
-approve = true
-rate = \"10/min\"
-concurrency = 1
-",
-        &[
-            "error[bad_config]: tools.script.jira.approve cannot be set: this version of Moonlark does not hold calls for approval
-  --> moonlark.toml:3:1
-hint: remove approve",
-            "error[bad_config]: tools.script.jira.rate cannot be set: this version of Moonlark does not limit how often a tool is called
-  --> moonlark.toml:4:1
-hint: remove rate",
-            "error[bad_config]: tools.script.jira.concurrency cannot be set: this version of Moonlark does not limit how many calls of a tool run at once
-  --> moonlark.toml:5:1
-hint: remove concurrency",
-        ],
+fn a_rule_that_cannot_be_meant_says_which_key() {
+    let message = |content: &str| {
+        let problems = load_bytes(content.as_bytes()).unwrap_err();
+        problems.into_iter().map(|problem| problem.message).collect::<Vec<_>>()
+    };
+    let rule = |text: &str| message(&format!("[[policy.rules]]\n[[policy.rules]]\n{text}"));
+    let bad_rate = "\"often\" is no rate such as \"10/s\", \"600/min\" or \"5000/h\"";
+    for (text, expected) in [
+        ("rate = 'often'", format!("policy.rules[1].rate: {bad_rate}")),
+        ("timeout = '2d'", "policy.rules[1].timeout: must be at most a day".to_owned()),
+        (
+            "action = 'deny'\ncache = '1s'",
+            "policy.rules[1].cache: says how to call what action = \"deny\" takes away".to_owned(),
+        ),
+        (
+            "per = 'tool'",
+            "policy.rules[1].per: counts nothing: set rate or concurrency as well".to_owned(),
+        ),
+        (
+            "effects = ['writes']\ncache = '1s'",
+            "policy.rules[1].cache: keeps answers of tools that only read, and the rule matches others".to_owned(),
+        ),
+        (
+            "cache = 'soon'",
+            "policy.rules[1].cache is not a time such as \"90s\", \"5min\", \"1h\" or \"30d\"".to_owned(),
+        ),
+        (
+            "effects = ['deadly']",
+            "policy.rules[1].effects[0] must be one of \"read-only\", \"writes\", \"destructive\", \"idempotent\", \"open-world\"".to_owned(),
+        ),
+    ] {
+        assert_eq!(rule(text), [expected]);
+    }
+    assert_eq!(
+        message("[tools.script.jira]\npath = 'x.lua'\nrate = 'often'"),
+        [format!("tools.script.jira.rate: {bad_rate}")]
     );
 }
 

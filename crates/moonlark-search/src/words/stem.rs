@@ -6,11 +6,12 @@
 /// Longer words are no English.
 const LONGEST: usize = 32;
 
-pub(crate) fn stem(word: &str) -> String {
+/// Cut a word in small letters to its stem.
+pub fn stem(word: &mut String) {
     if word.len() <= 2 || word.len() > LONGEST || !word.bytes().all(|it| it.is_ascii_lowercase()) {
-        return word.to_owned();
+        return;
     }
-    let mut stemmer = Stemmer { word: word.as_bytes().to_vec() };
+    let mut stemmer = Stemmer { word };
     stemmer.plural();
     stemmer.past();
     stemmer.final_y();
@@ -18,8 +19,6 @@ pub(crate) fn stem(word: &str) -> String {
     stemmer.first_matching(&MIDDLE_SUFFIXES, 0);
     stemmer.bare_suffixes();
     stemmer.final_e();
-    // Only ASCII went in.
-    String::from_utf8(stemmer.word).unwrap_or_else(|_| word.to_owned())
 }
 
 const LONG_SUFFIXES: [(&str, &str); 20] = [
@@ -60,11 +59,11 @@ const BARE_SUFFIXES: [&str; 19] = [
     "ism", "ate", "iti", "ous", "ive", "ize",
 ];
 
-struct Stemmer {
-    word: Vec<u8>,
+struct Stemmer<'a> {
+    word: &'a mut String,
 }
 
-impl Stemmer {
+impl Stemmer<'_> {
     fn plural(&mut self) {
         if self.ends("sses") || self.ends("ies") {
             self.cut(2);
@@ -88,20 +87,18 @@ impl Stemmer {
         }
         self.cut(suffix.len());
         if self.ends("at") || self.ends("bl") || self.ends("iz") {
-            self.word.push(b'e');
-        } else if self.ends_double() && !matches!(self.word.last(), Some(b'l' | b's' | b'z')) {
+            self.word.push('e');
+        } else if self.ends_double() && !matches!(self.last(), Some(b'l' | b's' | b'z')) {
             self.cut(1);
         } else if self.measure(self.word.len()) == 1 && self.ends_short(self.word.len()) {
-            self.word.push(b'e');
+            self.word.push('e');
         }
     }
 
     fn final_y(&mut self) {
-        if self.ends("y")
-            && self.has_vowel(self.before("y"))
-            && let Some(last) = self.word.last_mut()
-        {
-            *last = b'i';
+        if self.ends("y") && self.has_vowel(self.before("y")) {
+            self.cut(1);
+            self.word.push('i');
         }
     }
 
@@ -111,7 +108,7 @@ impl Stemmer {
         let Some((suffix, with)) = matching.max_by_key(|(suffix, _)| suffix.len()) else { return };
         if self.measure(self.before(suffix)) > more_than {
             self.cut(suffix.len());
-            self.word.extend_from_slice(with.as_bytes());
+            self.word.push_str(with);
         }
     }
 
@@ -119,7 +116,8 @@ impl Stemmer {
         let matching = BARE_SUFFIXES.iter().filter(|suffix| self.ends(suffix));
         let Some(suffix) = matching.max_by_key(|suffix| suffix.len()) else { return };
         let stem = self.before(suffix);
-        let fits = *suffix != "ion" || matches!(self.word[..stem].last(), Some(b's' | b't'));
+        let fits =
+            *suffix != "ion" || matches!(self.word.as_bytes()[..stem].last(), Some(b's' | b't'));
         if fits && self.measure(stem) > 1 {
             self.word.truncate(stem);
         }
@@ -139,7 +137,11 @@ impl Stemmer {
     }
 
     fn ends(&self, suffix: &str) -> bool {
-        self.word.ends_with(suffix.as_bytes())
+        self.word.ends_with(suffix)
+    }
+
+    fn last(&self) -> Option<u8> {
+        self.word.bytes().next_back()
     }
 
     fn cut(&mut self, letters: usize) {
@@ -151,7 +153,7 @@ impl Stemmer {
     }
 
     fn is_consonant(&self, at: usize) -> bool {
-        match self.word[at] {
+        match self.word.as_bytes()[at] {
             b'a' | b'e' | b'i' | b'o' | b'u' => false,
             b'y' => at == 0 || !self.is_consonant(at - 1),
             _ => true,
@@ -168,8 +170,8 @@ impl Stemmer {
     }
 
     fn ends_double(&self) -> bool {
-        let end = self.word.len();
-        end >= 2 && self.word[end - 1] == self.word[end - 2] && self.is_consonant(end - 1)
+        let (word, end) = (self.word.as_bytes(), self.word.len());
+        end >= 2 && word[end - 1] == word[end - 2] && self.is_consonant(end - 1)
     }
 
     /// Consonant, vowel, consonant, and the last is none of w, x and y.
@@ -178,7 +180,7 @@ impl Stemmer {
             && self.is_consonant(end - 3)
             && !self.is_consonant(end - 2)
             && self.is_consonant(end - 1)
-            && !matches!(self.word[end - 1], b'w' | b'x' | b'y')
+            && !matches!(self.word.as_bytes()[end - 1], b'w' | b'x' | b'y')
     }
 }
 
@@ -207,14 +209,16 @@ mod tests {
             ("s3", "s3"),
             ("ss", "ss"),
         ] {
-            assert_eq!(stem(word), expected, "{word}");
+            let mut stemmed = word.to_owned();
+            stem(&mut stemmed);
+            assert_eq!(stemmed, expected, "{word}");
         }
     }
 
     #[test]
     fn nothing_that_can_be_typed_stops_it() {
         for word in ["", "y", "yyyy", "eed", "ing", "ion", "sses", "ational", &"a".repeat(10_000)] {
-            stem(word);
+            stem(&mut word.to_owned());
         }
     }
 }

@@ -1,0 +1,198 @@
+//! Calls that a person decides on.
+//!
+//! A rule says so ([`Action::Approve`](crate::policy::Action)); [`Approvals`]
+//! keeps what was asked and decided, here or elsewhere; [`rules`] says what
+//! becomes of a call because of that, and [`granted`] is the gateway's step. A
+//! decision is good for one call: of that tool, with those arguments, by that
+//! caller. Nothing here knows how a person is reached.
+
+mod granted;
+mod rules;
+
+use std::time::SystemTime;
+
+use serde_json::{Value as Json, json};
+
+use crate::call::Caller;
+use crate::journal::{Id, Secrecy};
+use crate::policy::Effect;
+use crate::problem::{Code, Problem, Result};
+use crate::tool::{BoxFuture, Effects};
+use crate::value::Value;
+
+pub(crate) use granted::{granted, with_ticket};
+pub use rules::{Known, Next, State, Why, next};
+
+/// Keeps what was asked and decided.
+pub trait Approvals: Send + Sync {
+    /// Whether this call may be made, which uses the approval up. A call that is
+    /// not known is asked about from now on. A Problem if it must not be made.
+    fn stand(&self, request: Request) -> BoxFuture<Result<Standing>>;
+
+    /// Decide; once, and in time.
+    fn decide(&self, id: Id, decision: Decision, by: Decider) -> BoxFuture<Result<()>>;
+
+    /// Wait until it is decided, by whomever; none if nobody did in time.
+    fn decided(&self, id: Id) -> BoxFuture<Result<Option<Decision>>>;
+
+    /// Whether the user of the client that calls may decide.
+    fn by_caller(&self) -> bool;
+
+    /// What waits for a decision, or one request with what became of it, as JSON
+    /// for people: of this caller only, if one is given.
+    fn look(&self, id: Option<Id>, of: Option<String>) -> BoxFuture<Result<Json>>;
+}
+
+/// A call that a rule wants to be decided on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    pub tool: String,
+    pub source: String,
+    pub effects: Effects,
+    pub args: Value,
+    pub caller: Caller,
+    /// The run it is part of, and where in its script.
+    pub run: Option<Id>,
+    pub place: Option<String>,
+    /// What came with the call.
+    pub tokens: Vec<String>,
+    /// Whether a token must be for this very call; else others are ignored.
+    pub strict: bool,
+    pub secrets: Secrecy,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Standing {
+    /// It may be made, now, and once; by which of its tokens, if by one.
+    Granted { token: Option<String> },
+    /// Somebody has to decide first.
+    Waiting(Ticket),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    Approve,
+    Deny,
+}
+
+/// Who decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decider {
+    /// The user of the client that made the call, which was asked.
+    Caller(String),
+    /// Whoever was told of the request, with the token as proof.
+    Holder { token: String, name: String },
+    /// Somebody who may use the operator's tools.
+    Operator(String),
+}
+
+/// What whoever asked is told of a decision that is to be made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ticket {
+    pub id: Id,
+    /// Proves that its holder was told. Only for who made the call.
+    pub token: String,
+    pub expires: SystemTime,
+    pub tool: String,
+    pub effects: Effects,
+    /// Redacted, as JSON text; cut where it is long.
+    pub arguments: String,
+    pub run: Option<Id>,
+    /// Whether coming back with the token decides.
+    pub by_caller: bool,
+}
+
+impl Ticket {
+    /// For whoever reads it; the token only where it is theirs.
+    pub fn to_json(&self, with_token: bool) -> Json {
+        let arguments = serde_json::from_str::<Json>(&self.arguments);
+        let effects: Vec<&str> = Effect::all_of(self.effects).map(Effect::as_str).collect();
+        let mut json = json!({
+            "id": self.id.to_string(),
+            "expires_at": timestamp(self.expires),
+            "tool": self.tool,
+            "arguments": arguments.unwrap_or_else(|_| self.arguments.as_str().into()),
+            "effects": effects,
+            "how": self.how(with_token),
+        });
+        if with_token {
+            json["token"] = self.token.as_str().into();
+        }
+        if let Some(run) = self.run {
+            json["run"] = run.to_string().into();
+        }
+        json
+    }
+
+    /// How to go on.
+    fn how(&self, with_token: bool) -> String {
+        let id = self.id;
+        let approve = format!("`moonlark approvals approve {id}`");
+        match (self.run, with_token && self.by_caller) {
+            (Some(run), true) => format!(
+                "POST /approvals/{id}/approve with the header Moonlark-Approval and the token, or run {approve}; the run goes on by itself: GET /runs/{run}"
+            ),
+            (Some(run), false) => format!(
+                "approve it with {approve}; the run then goes on, and `moonlark runs {run}`, or execute with resume = \"{run}\", gives its result"
+            ),
+            (None, true) => format!(
+                "send the same request again with the header Moonlark-Approval and the token; or run {approve} and send it again"
+            ),
+            (None, false) => format!("approve it with {approve}, then make the same call again"),
+        }
+    }
+
+    /// The Problem of a call that waits for a decision.
+    pub fn problem(self) -> Problem {
+        let message = match self.run {
+            None => {
+                format!("tool '{}' is called only when somebody has approved the call", self.tool)
+            }
+            Some(run) => {
+                format!("run {run} waits: {} is called when somebody has approved it", self.tool)
+            }
+        };
+        let mut problem = Problem::new(Code::ApprovalRequired, message).hint(self.how(false));
+        problem.approval = Some(Box::new(self));
+        problem
+    }
+}
+
+/// `2026-11-16T07:40:12Z`, without a library: core has none for time.
+fn timestamp(time: SystemTime) -> String {
+    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (days, clock) = (seconds / 86_400, seconds % 86_400);
+    // Days since 0000-03-01, so that the leap day is a year's last.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let in_year = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * in_year + 2) / 153;
+    let date = in_year - (153 * month + 2) / 5 + 1;
+    let (month, after) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = era * 400 + year + after;
+    let (hour, minute, second) = (clock / 3600, clock / 60 % 60, clock % 60);
+    format!("{year:04}-{month:02}-{date:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_the_calendar_has_them() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_709_251_199, "2024-02-29T23:59:59Z"),
+            (1_709_251_200, "2024-03-01T00:00:00Z"),
+            (1_735_689_599, "2024-12-31T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+            assert_eq!(timestamp(time), text);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What is said during a call, to the operator and to whoever watches.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Call, Part};
+use crate::problem::Result;
+use crate::run::Step;
+use crate::value::{Object, Value, shorten};
+
+/// What happens during a call, for whoever watches it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    Log {
+        level: Level,
+        message: String,
+        fields: Option<Value>,
+    },
+    /// What a source that speaks the caller's protocol logs, in its own words.
+    Relayed {
+        level: String,
+        logger: Option<String>,
+        data: Value,
+    },
+    Progress {
+        done: f64,
+        total: Option<f64>,
+        message: Option<String>,
+    },
+    /// A call of an agent's script has ended.
+    Step(Step),
+}
+
+pub type Events = Arc<dyn Fn(Event) + Send + Sync>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+impl Level {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Level::Debug => "debug",
+            Level::Info => "info",
+            Level::Warn => "warn",
+            Level::Error => "error",
+        }
+    }
+}
+
+impl Call {
+    /// Pass on what a source logs in the words of the caller's protocol.
+    pub fn relay(&self, level: &str, logger: Option<&str>, data: Value) -> Result<()> {
+        let Some(events) = &self.0.root.events else { return Ok(()) };
+        let text = data.to_json_lossy().to_string();
+        self.0.root.usage.count_log(16 + text.len(), self.limits())?;
+        let data = match self.0.scope.secrets.redact(&text) {
+            Cow::Borrowed(_) => data,
+            Cow::Owned(redacted) => {
+                Value::parse_json(redacted.as_bytes()).unwrap_or(Value::from(redacted))
+            }
+        };
+        let (level, logger) = (shorten(level).into_owned(), logger.map(|it| shorten(it).into()));
+        events(Event::Relayed { level, logger, data });
+        Ok(())
+    }
+
+    /// Log on behalf of the script: to the operator's log and to the caller.
+    pub fn log(&self, level: Level, message: &str, fields: Option<Object>) -> Result<()> {
+        let fields = fields.map(|fields| Value::Object(fields).to_json_lossy().to_string());
+        let size = 16 + message.len() + fields.as_ref().map_or(0, String::len);
+        self.0.root.usage.count_log(size, self.limits())?;
+        let secrets = &self.0.scope.secrets;
+        let message = secrets.redact(message).into_owned();
+        let fields = fields.map(|fields| secrets.redact(&fields).into_owned());
+        let extra = fields.as_deref().map(|fields| format!(" {fields}")).unwrap_or_default();
+        let tool = self.tool();
+        if let Some(part) = &self.0.run {
+            // The script's own words, or those of a tool that it called.
+            let whose = part.step.map(|_| format!("{tool}: ")).unwrap_or_default();
+            part.run.say(format!("{whose}{message}{extra}"));
+        }
+        match level {
+            Level::Debug => tracing::debug!(target: "script", "{tool}: {message}{extra}"),
+            Level::Info => tracing::info!(target: "script", "{tool}: {message}{extra}"),
+            Level::Warn => tracing::warn!(target: "script", "{tool}: {message}{extra}"),
+            Level::Error => tracing::error!(target: "script", "{tool}: {message}{extra}"),
+        }
+        if let Some(events) = &self.0.root.events {
+            let fields = fields.and_then(|json| Value::parse_json(json.as_bytes()).ok());
+            events(Event::Log { level, message, fields });
+        }
+        Ok(())
+    }
+
+    /// Tell the caller how far the work is. A flood is thinned out, because
+    /// only the newest report is worth anything.
+    pub fn progress(&self, done: f64, total: Option<f64>, message: Option<&str>) {
+        if self.0.root.events.is_none() {
+            return;
+        }
+        // A line on a progress bar, not a way to move data past the limits.
+        let message = message.map(|text| shorten(&self.0.scope.secrets.redact(text)).into_owned());
+        match &self.0.run {
+            None => self.report(done, total, message),
+            Some(Part { run, step: None, .. }) => {
+                run.reports_itself();
+                self.report(done, total, message);
+            }
+            // One of several: its share of the whole.
+            Some(Part { run, step: Some(step), .. }) => {
+                let share = total.filter(|total| *total > 0.0).map_or(0.0, |total| done / total);
+                let Some((done, total)) = run.advance(*step, share) else { return };
+                let message = message.map_or(self.tool().to_owned(), |message| {
+                    format!("{}: {message}", self.tool())
+                });
+                self.report(done, Some(total), Some(message));
+            }
+        }
+    }
+
+    pub(super) fn report(&self, done: f64, total: Option<f64>, message: Option<String>) {
+        let Some(events) = &self.0.root.events else { return };
+        // Sent while it is held: of two that are let through, the lesser is first.
+        let mut throttle = self.0.root.progress.lock();
+        if throttle.lets_through(done, total) {
+            events(Event::Progress { done, total, message });
+        }
+    }
+}
+
+/// A hundred reports at once, then at most twenty a second, and only upwards,
+/// as MCP demands.
+#[derive(Default)]
+pub(super) struct Throttle {
+    sent: AtomicU32,
+    last: Option<Instant>,
+    highest: Option<f64>,
+}
+
+impl Throttle {
+    fn lets_through(&mut self, done: f64, total: Option<f64>) -> bool {
+        if self.highest.is_some_and(|highest| done <= highest) {
+            return false;
+        }
+        let free = self.sent.fetch_add(1, Ordering::Relaxed) < 100;
+        let due = self.last.is_none_or(|last| last.elapsed() > Duration::from_millis(50));
+        let complete = total == Some(done);
+        if free || due || complete {
+            self.last = Some(Instant::now());
+            self.highest = Some(done);
+            return true;
+        }
+        false
+    }
+}

@@ -1,0 +1,185 @@
+//! What people read of an entry: secrets taken out by value and by name, and no
+//! more than a screen of it.
+
+use std::borrow::Cow;
+
+use super::Secrecy;
+use crate::content::Answer;
+use crate::secret::looks_secret;
+use crate::value::{Object, Value};
+
+/// Bytes of arguments that are kept for people.
+const MOST: usize = 4096;
+/// What stands where a secret was.
+const HIDDEN: &str = "[redacted]";
+
+/// Arguments as JSON text: redacted, and cut where it gets long.
+pub fn arguments(args: &Value, secrets: &Secrecy) -> String {
+    let mut room = MOST;
+    let shown = redacted(args, secrets, false, &mut room);
+    shown.to_json_lossy().to_string()
+}
+
+/// A text, such as a script, with the secrets taken out by value.
+pub fn text(text: &str, secrets: &Secrecy) -> String {
+    secrets.take_out(text).into_owned()
+}
+
+impl Secrecy {
+    fn take_out<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut text = Cow::Borrowed(text);
+        for scope in &self.0 {
+            if let Cow::Owned(redacted) = scope.secrets.redact(&text) {
+                text = Cow::Owned(redacted);
+            }
+        }
+        text
+    }
+}
+
+/// A copy with nothing secret in it, of about `room` bytes at most. Values are
+/// no deeper than [`MAX_DEPTH`](crate::value::MAX_DEPTH) when they get here.
+fn redacted(value: &Value, secrets: &Secrecy, named: bool, room: &mut usize) -> Value {
+    match value {
+        Value::Str(text) if named && !text.is_empty() => Value::from(HIDDEN),
+        Value::Str(text) => {
+            // Cut only afterwards: half a secret is one that nothing finds.
+            let text = cut(&secrets.take_out(text), *room);
+            *room = room.saturating_sub(text.len());
+            Value::from(text)
+        }
+        Value::Bytes(bytes) => Value::from(format!("<{} bytes>", bytes.len())),
+        Value::Array(items) => {
+            let mut shown = Vec::new();
+            for item in items {
+                if *room == 0 {
+                    shown.push(Value::from(format!("… {} more", items.len() - shown.len())));
+                    break;
+                }
+                *room = room.saturating_sub(2);
+                shown.push(redacted(item, secrets, named, room));
+            }
+            Value::Array(shown)
+        }
+        Value::Object(fields) => {
+            let mut shown = Object::new();
+            for (key, item) in fields {
+                if *room == 0 {
+                    let more = format!("{} more", fields.len() - shown.len());
+                    shown.insert("…".to_owned(), more.into());
+                    break;
+                }
+                let key_shown = cut(&secrets.take_out(key), *room);
+                *room = room.saturating_sub(key_shown.len() + 4);
+                let item = redacted(item, secrets, named || looks_secret(key), room);
+                shown.insert(key_shown, item);
+            }
+            Value::Object(shown)
+        }
+        plain => {
+            *room = room.saturating_sub(8);
+            plain.clone()
+        }
+    }
+}
+
+fn cut(text: &str, room: usize) -> String {
+    if text.len() <= room {
+        return text.to_owned();
+    }
+    let end = (0..=room).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}… {} more bytes", &text[..end], text.len() - end)
+}
+
+/// About how many bytes a value takes.
+pub(super) fn weight(value: &Value) -> usize {
+    match value {
+        Value::Str(text) => 32 + text.len(),
+        Value::Bytes(bytes) => 32 + bytes.len(),
+        Value::Array(items) => 32 + items.iter().map(weight).sum::<usize>(),
+        Value::Object(fields) => fields_weight(fields),
+        _ => 32,
+    }
+}
+
+fn fields_weight(fields: &Object) -> usize {
+    64 + fields.iter().map(|(key, value)| 40 + key.len() + weight(value)).sum::<usize>()
+}
+
+pub(super) fn weight_of_answer(answer: &Answer) -> usize {
+    match answer {
+        Answer::Value(value) => weight(value),
+        Answer::Raw(fields) => fields_weight(fields),
+        Answer::Content(content) => {
+            let values = content.blocks.iter().chain(&content.structured);
+            fields_weight(&content.extra) + values.map(weight).sum::<usize>()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::secret::{Secret, Secrets};
+    use crate::tool::Scope;
+
+    fn check(args: &str, expected: &str) {
+        let secret = Secret { key: "token".into(), value: "hunter22".into(), by_name: true };
+        let scope = Scope { secrets: Secrets::new(vec![secret]), ..Scope::default() };
+        let args = Value::parse_json(args.as_bytes()).unwrap();
+        assert_eq!(arguments(&args, &Secrecy([Arc::default(), Arc::new(scope)])), expected);
+    }
+
+    #[test]
+    fn arguments_lose_secrets_by_value_wherever_they_stand() {
+        check(r#"{"q":"it is hunter22"}"#, r#"{"q":"it is [redacted:token]"}"#);
+        check(r#"{"hunter22":[1,"hunter22"]}"#, r#"{"[redacted:token]":[1,"[redacted:token]"]}"#);
+    }
+
+    #[test]
+    fn arguments_lose_what_is_secret_by_its_name() {
+        for key in ["password", "api_key", "Authorization", "X-Api-Key", "sessionCookie", "token"] {
+            check(&format!(r#"{{"{key}":"abc"}}"#), &format!(r#"{{"{key}":"[redacted]"}}"#));
+        }
+        check(
+            r#"{"headers":{"Authorization":["Bearer abc"],"Accept":"*/*"}}"#,
+            r#"{"headers":{"Authorization":["[redacted]"],"Accept":"*/*"}}"#,
+        );
+        check(
+            r#"{"credentials":{"user":"ann","inner":{"x":"y"}}}"#,
+            r#"{"credentials":{"user":"[redacted]","inner":{"x":"[redacted]"}}}"#,
+        );
+    }
+
+    #[test]
+    fn numbers_and_empty_texts_hide_nothing() {
+        check(r#"{"max_tokens":100,"token":""}"#, r#"{"max_tokens":100,"token":""}"#);
+        check(r#"{"author":"ann","key":"k"}"#, r#"{"author":"ann","key":"k"}"#);
+    }
+
+    #[test]
+    fn what_is_long_is_cut_after_the_secrets_are_out() {
+        let long = format!("{}hunter22{}", "x".repeat(MOST - 4), "y".repeat(100));
+        let shown = arguments(
+            &Value::object([("q", long.as_str().into())]),
+            &Secrecy([
+                Arc::default(),
+                Arc::new(Scope {
+                    secrets: Secrets::new(vec![Secret {
+                        key: "k".into(),
+                        value: "hunter22".into(),
+                        by_name: true,
+                    }]),
+                    ..Scope::default()
+                }),
+            ]),
+        );
+        assert!(!shown.contains("hunt"), "{}", &shown[shown.len() - 60..]);
+        assert!(shown.len() < MOST + 100);
+        let many = Value::Array((0..100_000).map(Value::Int).collect());
+        let shown = arguments(&many, &Secrecy::default());
+        assert!(shown.len() < 3 * MOST && shown.ends_with(" more\"]"), "{}", shown.len());
+    }
+}

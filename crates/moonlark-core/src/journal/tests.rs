@@ -1,0 +1,174 @@
+//! What goes on record of calls, and when.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::{CallEnded, Entry, Id, Recorder, RunBegan, RunRecord};
+use crate::problem::{Code, Problem, Result};
+use crate::schema::Schema;
+use crate::tool::{Body, BoxFuture, Effects, Source, SourceKind};
+use crate::{Call, Caller, Catalog, Gateway, Run, Tool, Value};
+
+/// Keeps entries in memory, and whether each was waited for.
+#[derive(Default)]
+struct Notes {
+    kept: Mutex<Vec<(Entry, bool)>>,
+    broken: bool,
+}
+
+impl Recorder for Notes {
+    fn record(&self, entry: Entry) {
+        self.kept.lock().push((entry, false));
+    }
+
+    fn room(&self) -> Option<BoxFuture<()>> {
+        None
+    }
+
+    fn durable(&self, entry: Entry) -> BoxFuture<Result<()>> {
+        let result = match self.broken {
+            true => Err(Problem::unavailable("the disk is full")),
+            false => Ok(self.kept.lock().push((entry, true))),
+        };
+        Box::pin(std::future::ready(result))
+    }
+
+    fn take_over(&self, _: Id) -> BoxFuture<Result<RunRecord>> {
+        Box::pin(std::future::ready(Err(Problem::internal("no"))))
+    }
+
+    fn run(&self, run: Id) -> BoxFuture<Result<RunRecord>> {
+        self.take_over(run)
+    }
+}
+
+struct World {
+    gateway: Gateway,
+    notes: Arc<Notes>,
+    made: Arc<Mutex<Vec<Value>>>,
+}
+
+impl World {
+    fn new(broken: bool) -> World {
+        let made = Arc::<Mutex<Vec<Value>>>::default();
+        let tool = |name: &str, effects: Effects| {
+            let schema = json!({"type": "object", "properties": {"id": {"type": "integer"}}});
+            let schema = Schema::compile(schema.as_object().unwrap().clone()).unwrap();
+            let made = made.clone();
+            let body = Body::later(move |_, args| {
+                made.lock().push(args.clone());
+                async move {
+                    if args.get("id") == Some(&Value::Int(0)) {
+                        std::future::pending::<()>().await;
+                    }
+                    if args.get("id") == Some(&Value::Int(-1)) {
+                        return Err(Problem::tool_error("no"));
+                    }
+                    Ok(args)
+                }
+            });
+            let source = Source { kind: SourceKind::Script, name: "x.lua".into() };
+            let mut tool = Tool::new(name, Arc::new(source), schema, body);
+            tool.effects = effects;
+            Arc::new(tool)
+        };
+        let again = Effects { idempotent: true, ..Effects::default() };
+        let tools = vec![
+            tool("write", Effects::default()),
+            tool("read", Effects::READ),
+            tool("put", again),
+        ];
+        let gateway = Gateway::new(Catalog::new(Arc::default(), tools, &[], vec![]), 10);
+        let notes = Arc::new(Notes { broken, ..Notes::default() });
+        gateway.keep_journal(notes.clone());
+        World { gateway, notes, made }
+    }
+
+    fn root(&self) -> Call {
+        self.gateway.open(Caller::new("test"), None).unwrap()
+    }
+
+    /// As a run's script that calls something at `place`.
+    fn script(&self, place: &str) -> Call {
+        let run = Run::of(&RunBegan::of_script("", [0; 32]), &Default::default());
+        self.root().for_run(run).at(place.into())
+    }
+
+    /// Began or ended, the tool or the outcome, and whether it was waited for.
+    fn entries(&self) -> Vec<(String, bool)> {
+        let word = |entry: &Entry| match entry {
+            Entry::CallBegan(began) => began.tool.clone(),
+            Entry::CallEnded(ended) => ended.outcome.to_owned(),
+            other => format!("{other:?}"),
+        };
+        self.notes.kept.lock().iter().map(|(entry, waited)| (word(entry), *waited)).collect()
+    }
+
+    fn ended(&self) -> CallEnded {
+        let kept = self.notes.kept.lock();
+        let ended = kept.iter().find_map(|(entry, _)| match entry {
+            Entry::CallEnded(ended) => Some(ended.clone()),
+            _ => None,
+        });
+        ended.unwrap()
+    }
+}
+
+fn id(id: i64) -> Value {
+    Value::object([("id", Value::Int(id))])
+}
+
+#[tokio::test]
+async fn a_call_goes_on_record_before_its_body_runs_and_its_end_after() {
+    let world = World::new(false);
+    world.gateway.call(&world.root(), "write", id(1)).await.unwrap();
+    assert_eq!(world.entries(), [("write".into(), false), ("ok".into(), false)]);
+    assert_eq!(world.ended().answer, None, "the answer of a call from outside is not kept");
+}
+
+#[tokio::test]
+async fn only_what_a_script_changes_is_waited_for() {
+    for (tool, waited) in [("write", true), ("read", false), ("put", false)] {
+        let world = World::new(false);
+        world.gateway.call(&world.script("0"), tool, id(1)).await.unwrap();
+        assert_eq!(world.entries(), [(tool.into(), waited), ("ok".into(), false)], "{tool}");
+        let ended = world.ended();
+        assert!(ended.order.is_some(), "{tool}");
+        assert!(matches!(ended.answer, Some(Ok(_))), "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_put_on_record_first_is_not_called() {
+    let world = World::new(true);
+    let problem = world.gateway.call(&world.script("0"), "write", id(1)).await.unwrap_err();
+    assert_eq!(problem.code, Code::Unavailable);
+    assert!(world.made.lock().is_empty());
+    world.gateway.call(&world.script("0"), "read", id(1)).await.unwrap();
+    world.gateway.call(&world.root(), "write", id(2)).await.unwrap();
+    assert_eq!(*world.made.lock(), [id(1), id(2)]);
+}
+
+#[tokio::test]
+async fn a_call_that_fails_or_is_given_up_ends_on_record_too() {
+    let world = World::new(false);
+    world.gateway.call(&world.root(), "write", id(-1)).await.unwrap_err();
+    assert_eq!(world.ended().message.as_deref(), Some("no"));
+    let root = world.root();
+    let call = world.gateway.call(&root, "write", id(0));
+    assert!(futures::FutureExt::now_or_never(call).is_none());
+    let outcomes: Vec<String> = world.entries().into_iter().map(|(word, _)| word).collect();
+    assert_eq!(outcomes, ["write", "tool_error", "write", "cancelled"]);
+}
+
+#[tokio::test]
+async fn a_call_that_is_refused_is_on_record_with_why() {
+    let world = World::new(false);
+    let wrong = Value::object([("id", "x".into())]);
+    world.gateway.call(&world.root(), "write", wrong).await.unwrap_err();
+    assert_eq!(world.entries(), [("write".into(), false), ("bad_request".into(), false)]);
+    assert!(world.ended().message.unwrap().contains("id"));
+    assert!(world.made.lock().is_empty());
+}

@@ -1,0 +1,503 @@
+//! Rules and the gateway: what exists for whom, and how it runs.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::*;
+use crate::catalog::{Catalog, Connecting};
+use crate::content::Answer;
+use crate::gateway::Gateway;
+use crate::offers::{Health, Offers, Watcher};
+use crate::problem::{Code, Result};
+use crate::schema::Schema;
+use crate::tool::{Body, Effects, Expose, Shown, Source, SourceKind};
+use crate::value::Value;
+
+fn source(kind: SourceKind, name: &str) -> Arc<Source> {
+    Arc::new(Source { kind, name: name.to_owned() })
+}
+
+/// A tool that answers with its own name.
+fn tool(kind: SourceKind, of: &str, name: &str, effects: Effects) -> Tool {
+    let says = name.to_owned();
+    let body = Body::now(move |_, _| Ok(says.as_str().into()));
+    let schema = Schema::described(serde_json::Map::new());
+    let mut tool = Tool::new(name, source(kind, of), schema, body);
+    tool.effects = effects;
+    tool
+}
+
+fn upstream(name: &str, effects: Effects) -> Tool {
+    let (of, _) = name.split_once('.').unwrap();
+    let mut tool = tool(SourceKind::Upstream, of, name, effects);
+    tool.shown = Shown::As(name.replace('.', "__"));
+    tool.expose = Expose::Code;
+    tool
+}
+
+fn gateway(tools: Vec<Tool>, rules: Vec<Terms>) -> Gateway {
+    let tools = tools.into_iter().map(Arc::new).collect();
+    let gateway = Gateway::new(Catalog::new(Arc::default(), tools, &[], Vec::new()), 100);
+    gateway.set_policy(policy(rules));
+    gateway
+}
+
+fn policy(rules: Vec<Terms>) -> Policy {
+    let place = |(index, terms)| (format!("policy.rules[{index}]"), terms);
+    Policy::new(rules.into_iter().enumerate().map(place).collect())
+}
+
+fn list(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn deny(tools: &[&str]) -> Terms {
+    Terms { tools: list(tools), action: Action::Deny, ..Terms::default() }
+}
+
+fn names(gateway: &Gateway, caller: &Caller) -> Vec<String> {
+    gateway.catalog_for(caller).tools().iter().map(|tool| tool.name.clone()).collect()
+}
+
+async fn call(gateway: &Gateway, caller: &Caller, name: &str) -> Result<Value> {
+    let call = gateway.open(caller.clone(), None)?;
+    gateway.call(&call, name, Value::Object(Default::default())).await
+}
+
+fn nobody() -> Caller {
+    Caller::new("rest")
+}
+
+fn tools() -> Vec<Tool> {
+    let writes = Effects::default();
+    vec![
+        upstream("jira.search", Effects::READ),
+        upstream("jira.delete_issue", writes),
+        upstream("git-hub.list-issues", Effects::READ),
+        tool(SourceKind::Script, "tools/report.luau", "report", writes),
+    ]
+}
+
+#[tokio::test]
+async fn a_denied_tool_is_not_there_under_any_of_its_names() {
+    for pattern in [
+        "git-hub.list-issues",
+        "git_hub.list_issues",
+        "git-hub__list-issues",
+        "git-hub.*",
+        "*list*",
+    ] {
+        let gateway = gateway(tools(), vec![deny(&[pattern])]);
+        let expected = ["jira.search", "jira.delete_issue", "report"];
+        assert_eq!(names(&gateway, &nobody()), expected, "{pattern}");
+        let catalog = gateway.catalog_for(&nobody());
+        assert!(catalog.sdk().source("git_hub").is_none(), "{pattern}");
+        for name in ["git-hub.list-issues", "git-hub__list-issues"] {
+            let problem = call(&gateway, &nobody(), name).await.unwrap_err();
+            assert_eq!(problem.code, Code::NotFound, "{pattern}");
+            assert!(!problem.to_string().contains("did you mean git"), "{problem}");
+        }
+    }
+    let gateway = gateway(tools(), vec![deny(&["tools.report"])]);
+    assert_eq!(call(&gateway, &nobody(), "report").await.unwrap_err().code, Code::NotFound);
+}
+
+#[tokio::test]
+async fn a_tool_that_was_come_by_otherwise_is_denied_as_well() {
+    let gateway = gateway(tools(), vec![deny(&["jira.delete_*"])]);
+    let found = gateway.catalog().find("jira.delete_issue").unwrap().clone();
+    let call = gateway.open(nobody(), None).unwrap();
+    let problem = gateway.ask_tool(&call, &found, Value::Null).await.unwrap_err();
+    assert_eq!(problem.code, Code::NotFound);
+}
+
+#[test]
+fn names_stay_what_they_are_for_those_who_see_less() {
+    let clash = || vec![upstream("a.get-sum", Effects::READ), upstream("a.get.sum", Effects::READ)];
+    let gateway = gateway(clash(), vec![deny(&["a.get-sum"])]);
+    let function = |catalog: &Catalog| {
+        let sdk = catalog.sdk();
+        let last = sdk.sources()[0].functions.last().unwrap();
+        (last.name.clone(), last.original.clone())
+    };
+    let whole = function(&gateway.catalog());
+    assert_eq!(whole, ("get_sum_2".to_owned(), "get.sum".to_owned()));
+    let seen = gateway.catalog_for(&nobody());
+    assert_eq!(function(&seen), whole);
+    assert_eq!(seen.sdk().sources()[0].functions.len(), 1);
+    assert_eq!(seen.sdk().find("a.get_sum_2").unwrap().1.tool.name, "a.get.sum");
+}
+
+#[test]
+fn code_mode_is_there_only_for_those_who_have_a_use_for_it() {
+    let mut all = tools();
+    let mut execute = tool(SourceKind::Builtin, "moonlark", "execute", Effects::default());
+    execute.shown = Shown::InCodeMode;
+    all.push(execute);
+    let mut for_ci = deny(&["jira.*", "git-hub.*"]);
+    for_ci.callers = list(&["ci"]);
+    let gateway = gateway(all, vec![for_ci]);
+    let shown = |caller: &Caller| -> Vec<String> {
+        gateway.catalog_for(caller).shown().iter().map(|(name, _)| name.clone()).collect()
+    };
+    assert_eq!(shown(&nobody()), ["execute", "report"]);
+    assert_eq!(shown(&nobody().named("ci")), ["report"]);
+}
+
+#[test]
+fn callers_of_one_class_share_a_catalog_and_others_do_not() {
+    let only = |callers: &[&str]| Terms { callers: list(callers), ..deny(&["jira.*"]) };
+    let gateway = gateway(tools(), vec![only(&["ci", "bot-*"])]);
+    let of = |name: &str| gateway.catalog_for(&nobody().named(name));
+    assert!(Arc::ptr_eq(&of("ci"), &of("bot-1")));
+    assert!(Arc::ptr_eq(&of("alice"), &gateway.catalog_for(&nobody())));
+    assert!(!Arc::ptr_eq(&of("ci"), &of("alice")));
+    assert_eq!((of("ci").tools().len(), of("alice").tools().len()), (2, 4));
+    gateway.set_policy(Policy::default());
+    assert!(Arc::ptr_eq(&of("ci"), &gateway.catalog()));
+}
+
+#[tokio::test]
+async fn who_listens_hears_of_new_rules_once() {
+    let gateway = gateway(tools(), vec![]);
+    let mut changes = gateway.subscribe();
+    changes.mark_unchanged();
+    gateway.set_policy(policy(vec![]));
+    assert!(!changes.has_changed().unwrap());
+    gateway.set_policy(policy(vec![deny(&["jira.*"])]));
+    assert!(changes.has_changed().unwrap());
+    changes.mark_unchanged();
+    gateway.set_policy(policy(vec![deny(&["jira.*"])]));
+    assert!(!changes.has_changed().unwrap());
+}
+
+#[tokio::test]
+async fn a_rate_is_counted_for_each_tool_and_caller_unless_it_says_otherwise() {
+    let two = |per| Terms { rate: "2/h".parse().ok(), per, ..Terms::default() };
+    for (per, expected) in [
+        (Per::ToolAndCaller, [true, true, false, true, true]),
+        (Per::Tool, [true, true, false, true, false]),
+        (Per::Caller, [true, true, false, false, true]),
+        (Per::Source, [true, true, false, false, false]),
+    ] {
+        let gateway = gateway(tools(), vec![two(per)]);
+        let (a, b) = (nobody().named("a"), nobody().named("b"));
+        let calls = [
+            (&a, "jira.search"),
+            (&a, "jira.search"),
+            (&a, "jira.search"),
+            (&a, "jira.delete_issue"),
+            (&b, "jira.search"),
+        ];
+        let mut passed = Vec::new();
+        for (caller, tool) in calls {
+            passed.push(call(&gateway, caller, tool).await.is_ok());
+        }
+        assert_eq!(passed, expected, "{per:?}");
+    }
+}
+
+#[tokio::test]
+async fn both_variants_of_a_tool_are_one_tool() {
+    let mut both = upstream("jira.search", Effects::READ);
+    let mut raw = tool(SourceKind::Upstream, "jira", "jira.search:raw", Effects::READ);
+    raw.shown = Shown::Not;
+    both.raw = Some(Arc::new(raw));
+    let once =
+        Terms { tools: list(&["jira.search"]), rate: "1/h".parse().ok(), ..Terms::default() };
+    let gateway = gateway(vec![both], vec![once]);
+    let raw = gateway.catalog().find("jira.search").unwrap().raw.clone().unwrap();
+    let opened = gateway.open(nobody(), None).unwrap();
+    assert!(gateway.ask_tool(&opened, &raw, Value::Null).await.is_ok());
+    let refused = call(&gateway, &nobody(), "jira.search").await.unwrap_err();
+    assert_eq!(refused.code, Code::RateLimited);
+    gateway.set_policy(policy(vec![deny(&["jira.search"])]));
+    let opened = gateway.open(nobody(), None).unwrap();
+    let gone = gateway.ask_tool(&opened, &raw, Value::Null).await.unwrap_err();
+    assert_eq!(gone.code, Code::NotFound);
+}
+
+#[tokio::test]
+async fn who_is_refused_is_told_when_to_try_again_and_by_which_rule() {
+    let rule = Terms { rate: "1/min".parse().ok(), ..Terms::default() };
+    let gateway = gateway(tools(), vec![rule.clone()]);
+    assert!(call(&gateway, &nobody(), "report").await.is_ok());
+    // Other rules around it do not make it forget.
+    gateway.set_policy(policy(vec![deny(&["jira.*"]), rule]));
+    let problem = call(&gateway, &nobody(), "report").await.unwrap_err();
+    assert_eq!(problem.code, Code::RateLimited);
+    assert_eq!(problem.message, "tool 'report' may be called 1/min, which is used up");
+    assert_eq!(problem.retry_after, Some(60));
+    assert_eq!(
+        problem.hint.as_deref(),
+        Some("try again in 60 seconds; the limit is that of policy.rules[1]")
+    );
+}
+
+#[tokio::test]
+async fn a_refused_argument_costs_nothing() {
+    let mut strict = tool(SourceKind::Script, "a.luau", "strict", Effects::default());
+    let schema = serde_json::json!({"type": "object", "required": ["x"]});
+    strict.input = Schema::compile(schema.as_object().unwrap().clone()).unwrap();
+    let rule = Terms { rate: "1/h".parse().ok(), ..Terms::default() };
+    let gateway = gateway(vec![strict], vec![rule]);
+    for _ in 0..3 {
+        let problem = call(&gateway, &nobody(), "strict").await.unwrap_err();
+        assert_eq!(problem.code, Code::BadRequest);
+    }
+}
+
+/// A tool that says how many of it run at once, and waits until told.
+fn crowd(most: &Arc<AtomicUsize>) -> Tool {
+    let (inside, most) = (Arc::new(AtomicUsize::new(0)), most.clone());
+    let body = Body::later(move |_, _| {
+        let (inside, most) = (inside.clone(), most.clone());
+        async move {
+            let now = inside.fetch_add(1, Ordering::AcqRel) + 1;
+            most.fetch_max(now, Ordering::AcqRel);
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+            inside.fetch_sub(1, Ordering::AcqRel);
+            Ok(Value::Null)
+        }
+    });
+    let schema = Schema::described(serde_json::Map::new());
+    Tool::new("crowd", source(SourceKind::Script, "a.luau"), schema, body)
+}
+
+#[tokio::test]
+async fn more_calls_than_may_run_at_once_wait() {
+    let most = Arc::new(AtomicUsize::new(0));
+    let rule = Terms { concurrency: Some(3), ..Terms::default() };
+    let gateway = gateway(vec![crowd(&most)], vec![rule]);
+    let caller = nobody();
+    let calls = (0..20).map(|_| call(&gateway, &caller, "crowd"));
+    let ended = futures::future::join_all(calls).await;
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+    assert_eq!(most.load(Ordering::Relaxed), 3);
+}
+
+#[tokio::test]
+async fn who_waits_too_long_is_told_so() {
+    let body = Body::later(|_, _| std::future::pending());
+    let schema = Schema::described(serde_json::Map::new());
+    let stuck = Tool::new("stuck", source(SourceKind::Script, "a.luau"), schema, body);
+    let rule = Terms {
+        concurrency: Some(1),
+        timeout: Some(Duration::from_millis(200)),
+        ..Terms::default()
+    };
+    let gateway = gateway(vec![stuck], vec![rule]);
+    let caller = nobody();
+    let (first, second) =
+        tokio::join!(call(&gateway, &caller, "stuck"), call(&gateway, &caller, "stuck"));
+    let first = first.unwrap_err();
+    assert_eq!(first.code, Code::Timeout);
+    assert_eq!(first.message, "tool 'stuck' timed out after 0.2 seconds", "the rule's own time");
+    let second = second.unwrap_err();
+    assert_eq!((second.code, second.retry_after), (Code::RateLimited, Some(1)));
+}
+
+#[tokio::test]
+async fn a_tool_that_calls_itself_does_not_wait_for_itself() {
+    let body = Body::later(|call, args| async move {
+        let again = call.depth() < 5;
+        match again {
+            true => call.gateway().clone().call(&call, "again", args).await,
+            false => Ok("done".into()),
+        }
+    });
+    let schema = Schema::described(serde_json::Map::new());
+    let mut again = Tool::new("again", source(SourceKind::Script, "a.luau"), schema, body);
+    let scope = crate::tool::Scope {
+        grants: crate::grant::Grants::agents("a", None, vec!["tool:*".parse().unwrap()]),
+        ..Default::default()
+    };
+    again.scope = Arc::new(scope);
+    let rule = Terms { concurrency: Some(1), ..Terms::default() };
+    let gateway = gateway(vec![again], vec![rule]);
+    assert_eq!(call(&gateway, &nobody(), "again").await, Ok("done".into()));
+}
+
+#[tokio::test]
+async fn answers_are_kept_of_tools_that_only_read_and_for_their_caller() {
+    let counting = |name: &str, effects| {
+        let count = AtomicUsize::new(0);
+        let body = Body::now(move |_, _| {
+            let count = count.fetch_add(1, Ordering::Relaxed);
+            Ok(Value::Int(i64::try_from(count).unwrap()))
+        });
+        let schema = Schema::described(serde_json::Map::new());
+        let mut tool = Tool::new(name, source(SourceKind::Script, "a.luau"), schema, body);
+        tool.effects = effects;
+        tool
+    };
+    let cache = |per| Terms { cache: Some(Duration::from_secs(3600)), per, ..Terms::default() };
+    let all = || vec![counting("read", Effects::READ), counting("write", Effects::default())];
+    let (a, b) = (nobody().named("a"), nobody().named("b"));
+    let calls = [(&a, "read"), (&a, "read"), (&b, "read"), (&a, "write"), (&a, "write")];
+    for (per, expected) in [(Per::ToolAndCaller, [0, 0, 1, 0, 1]), (Per::Tool, [0, 0, 0, 0, 1])] {
+        let gateway = gateway(all(), vec![cache(per)]);
+        for ((caller, tool), expected) in calls.iter().zip(expected) {
+            let answered = call(&gateway, caller, tool).await;
+            assert_eq!(answered, Ok(Value::Int(expected)), "{per:?} {tool}");
+        }
+        let call = gateway.open(a.clone(), None).unwrap();
+        let other = Value::object([("other", Value::Int(1))]);
+        let answered = gateway.ask(&call, "read", other).await;
+        assert_ne!(answered, Ok(Answer::Value(Value::Int(0))), "other arguments, other answer");
+    }
+}
+
+#[test]
+fn the_first_rule_that_matches_decides_and_the_others_say_why_not() {
+    let rules = vec![
+        Terms { effects: vec![Effect::Destructive], ..deny(&[]) },
+        Terms { kinds: vec![SourceKind::Script], ..deny(&[]) },
+        Terms { sources: list(&["git*"]), ..deny(&[]) },
+        Terms { callers: list(&["ci"]), ..deny(&[]) },
+        deny(&["*.find"]),
+        Terms { rate: "1/s".parse().ok(), ..Terms::default() },
+        deny(&[]),
+    ];
+    let explained = policy(rules).explain(&upstream("jira.search", Effects::READ), "anonymous");
+    let misses: Vec<Option<Miss>> = explained.looked_at.iter().map(|it| it.2).collect();
+    let expected = [
+        Some(Miss::Effects),
+        Some(Miss::Kinds),
+        Some(Miss::Sources),
+        Some(Miss::Callers),
+        Some(Miss::Tools),
+        None,
+    ];
+    assert_eq!(misses, expected);
+    assert_eq!(explained.decides().unwrap().0, "policy.rules[5]");
+    assert_eq!(policy(vec![]).explain(&tools()[0], "ci").decides(), None);
+}
+
+#[test]
+fn effects_mean_what_they_do_and_not_every_mark() {
+    let of = |read_only, destructive, idempotent, open_world| {
+        let effects = Effects { read_only, destructive, idempotent, open_world };
+        Effect::all_of(effects).map(Effect::as_str).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(of(true, true, false, false), "read-only idempotent");
+    assert_eq!(of(false, true, false, true), "writes destructive open-world");
+    assert_eq!(of(false, false, true, false), "writes idempotent");
+}
+
+#[test]
+fn rules_that_do_nothing_are_reported() {
+    let gateway = gateway(tools(), vec![]);
+    let faults = |rules: Vec<Terms>| -> Vec<String> {
+        policy(rules).faults(&gateway.catalog()).iter().map(|it| it.message.clone()).collect()
+    };
+    let for_ci = |terms: Terms| Terms { callers: list(&["ci"]), ..terms };
+    assert_eq!(faults(vec![deny(&["jira.*"]), deny(&[])]), [""; 0]);
+    assert_eq!(faults(vec![deny(&["jria.*"])]), ["policy.rules[0] matches no tool"]);
+    assert_eq!(
+        faults(vec![deny(&["jira.*", "jira.serach"])]),
+        [r#"policy.rules[0] has "jira.serach" in tools, which matches nothing"#]
+    );
+    assert_eq!(
+        faults(vec![
+            deny(&["jira.*"]),
+            Terms { tools: list(&["jira.search"]), ..Terms::default() }
+        ]),
+        ["policy.rules[1] never decides: all it matches is decided by policy.rules[0]"]
+    );
+    assert_eq!(faults(vec![for_ci(deny(&["jira.*"])), deny(&["jira.*"])]), [""; 0]);
+    assert_eq!(
+        faults(vec![deny(&["jira.*"]), for_ci(deny(&["jira.*"]))]),
+        ["policy.rules[1] never decides: all it matches is decided by policy.rules[0]"]
+    );
+    let cache =
+        Terms { tools: list(&["report"]), cache: Some(Duration::from_secs(1)), ..Terms::default() };
+    assert_eq!(
+        faults(vec![cache]),
+        ["policy.rules[0] caches nothing: none of its tools is known to only read"]
+    );
+}
+
+struct Unwatched;
+
+impl Watcher for Unwatched {
+    fn release(&self, _lease: u64) {}
+}
+
+fn offers(kind: SourceKind, name: &str, door: &str, resources: &[String]) -> Arc<Offers> {
+    let mut door = tool(kind, name, door, Effects::default());
+    door.shown = Shown::Not;
+    let resource = |uri: &String| {
+        let Value::Object(fields) = Value::object([("uri", uri.as_str().into())]) else { panic!() };
+        fields
+    };
+    Arc::new(Offers {
+        source: source(kind, name),
+        uris: format!("mcp://{name}/"),
+        names: format!("{name}/"),
+        resources: Arc::new(resources.iter().map(resource).collect()),
+        templates: Arc::default(),
+        prompts: Arc::default(),
+        capabilities: Arc::default(),
+        instructions: None,
+        door: Arc::new(door),
+        watcher: Arc::new(Unwatched),
+    })
+}
+
+/// As discovery does: a resource for each source.
+fn own(catalog: &Catalog) -> Vec<Arc<Offers>> {
+    let uris: Vec<String> =
+        catalog.sdk().sources().iter().map(|it| format!("sdk://{}", it.name)).collect();
+    vec![offers(SourceKind::Builtin, "moonlark", "sdk://", &uris)]
+}
+
+#[tokio::test]
+async fn what_a_source_has_beside_tools_goes_with_it_as_a_whole() {
+    let uris = |gateway: &Gateway| -> Vec<String> {
+        let catalog = gateway.catalog_for(&nobody());
+        let all = catalog.offers().iter().flat_map(|it| it.resources.iter());
+        all.map(|it| it["uri"].as_str().unwrap().to_owned()).collect()
+    };
+    let connecting = || Connecting {
+        source: "jira".to_owned(),
+        kind: SourceKind::Upstream,
+        prefix: "jira__".to_owned(),
+        expose: Expose::Code,
+    };
+    let health = || Health { source: "jira".to_owned(), resources: 1, ..Health::default() };
+    let of = |rules: Vec<Terms>| {
+        let all = tools().into_iter().map(Arc::new).collect();
+        let jira = offers(SourceKind::Upstream, "jira", "jira:", &["mcp://jira/board".to_owned()]);
+        let catalog = Catalog::new(Arc::default(), all, &[], Vec::new())
+            .with_offers(vec![jira], vec![connecting()])
+            .with_own_offers(own)
+            .with_health(vec![health()]);
+        let gateway = Gateway::new(catalog, 10);
+        gateway.set_policy(policy(rules));
+        gateway
+    };
+    let whole = ["mcp://jira/board", "sdk://jira", "sdk://git_hub", "sdk://tools"];
+    assert_eq!(uris(&of(vec![])), whole);
+    assert_eq!(uris(&of(vec![deny(&["jira.delete_*"])])), whole);
+    let by_source = Terms { sources: list(&["jira"]), ..deny(&[]) };
+    let by_kind = Terms { kinds: vec![SourceKind::Upstream], ..deny(&["jira*"]) };
+    for rule in [by_source, deny(&["jira.*"]), by_kind] {
+        let gateway = of(vec![rule.clone()]);
+        assert_eq!(uris(&gateway), ["sdk://git_hub", "sdk://tools"], "{rule:?}");
+        let catalog = gateway.catalog_for(&nobody());
+        assert!(catalog.health().is_empty() && catalog.connecting().is_empty());
+        assert!(!catalog.knows(&source(SourceKind::Upstream, "jira")));
+        let door = gateway.catalog().offers()[0].door.clone();
+        let call = gateway.open(nobody(), None).unwrap();
+        let problem = gateway.ask_tool(&call, &door, Value::Null).await.unwrap_err();
+        assert_eq!(problem.code, Code::NotFound);
+    }
+    let only_tools = of(vec![deny(&["jira.search", "jira.delete_issue"])]);
+    assert_eq!(uris(&only_tools), ["mcp://jira/board", "sdk://git_hub", "sdk://tools"]);
+    assert_eq!(only_tools.catalog_for(&nobody()).health()[0].tools, 0);
+    let api = Terms { kinds: vec![SourceKind::Api], ..deny(&[]) };
+    assert_eq!(of(vec![api]).catalog_for(&nobody()).connecting(), [connecting()]);
+}

@@ -1,0 +1,200 @@
+//! Which answer a run's script is given next, and what time it is for it.
+//!
+//! A run is a function of its script, its seed, its answers and their order. So
+//! answers are handed over one at a time, in the order in which the calls ended,
+//! and that order is on record. It is counted in microseconds since the run
+//! began, each answer later than the one before: the script's clock moves when
+//! it is given an answer, so that a run that is resumed sees the same times. A run
+//! that follows a plan is given its answers in the order of the plan.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// A place in a script's tree of coroutines: `2` is its second call, `m1.3/2`
+/// the second call for the third item of its first `map_parallel`.
+pub type At = Arc<str>;
+
+pub(super) struct Answers {
+    began: SystemTime,
+    /// When this part of the run began, and how long after its beginning.
+    started: Instant,
+    before: Duration,
+    state: Mutex<State>,
+    /// Whether everything on record was handed over.
+    live: watch::Sender<bool>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Those of a plan, whether they are there yet or not; they come first.
+    planned: VecDeque<(u64, At)>,
+    /// Those to hand over, first things first.
+    queue: VecDeque<(u64, At)>,
+    /// When each was, or is to be, given that has not been handed over.
+    orders: HashMap<At, u64>,
+    /// How many are on record from before, and have to be handed over first.
+    recorded: usize,
+    last: u64,
+    /// What the script's clock shows.
+    clock: u64,
+    /// How often something random was drawn.
+    draws: u64,
+}
+
+impl Answers {
+    /// With what is on record, and the order of a plan if there is one.
+    pub(super) fn new(
+        began: SystemTime,
+        recorded: Vec<(u64, At)>,
+        mut planned: Vec<(u64, At)>,
+    ) -> Answers {
+        planned.sort_unstable();
+        let on_record: HashSet<At> = recorded.iter().map(|(_, at)| at.clone()).collect();
+        let mut orders: HashMap<At, u64> =
+            planned.iter().map(|(order, at)| (at.clone(), *order)).collect();
+        // Whatever comes behind one that is not there was never handed over.
+        let first = planned.iter().take_while(|(_, at)| on_record.contains(at)).count();
+        let queue: VecDeque<(u64, At)> =
+            recorded.into_iter().filter(|(_, at)| !orders.contains_key(at)).collect();
+        let behind = if first == planned.len() { queue.len() } else { 0 };
+        orders.extend(queue.iter().map(|(order, at)| (at.clone(), *order)));
+        let state = State {
+            recorded: first + behind,
+            last: orders.values().copied().max().unwrap_or(0),
+            orders,
+            queue,
+            planned: planned.into(),
+            ..State::default()
+        };
+        let live = watch::Sender::new(state.recorded == 0);
+        Answers {
+            began,
+            started: Instant::now(),
+            before: SystemTime::now().duration_since(began).unwrap_or_default(),
+            state: Mutex::new(state),
+            live,
+        }
+    }
+
+    /// A call has ended: which answer it is. The same every time it is asked.
+    pub(super) fn order(&self, at: &At) -> u64 {
+        let mut state = self.state.lock();
+        if let Some(order) = state.orders.get(at) {
+            return *order;
+        }
+        let order = micros(self.before + self.started.elapsed()).max(state.last + 1);
+        state.last = order;
+        state.orders.insert(at.clone(), order);
+        state.queue.push_back((order, at.clone()));
+        order
+    }
+
+    /// Where the answer belongs that the script is given next.
+    pub(super) fn next(&self) -> Option<At> {
+        let state = self.state.lock();
+        state.planned.front().or(state.queue.front()).map(|(_, at)| at.clone())
+    }
+
+    /// The script is given that answer.
+    pub(super) fn hand_over(&self) {
+        let mut state = self.state.lock();
+        let next = state.planned.pop_front();
+        let Some((order, at)) = next.or_else(|| state.queue.pop_front()) else { return };
+        state.orders.remove(&at);
+        state.clock = state.clock.max(order);
+        if state.recorded > 0 {
+            state.recorded -= 1;
+            if state.recorded == 0 {
+                drop(state);
+                self.live.send_replace(true);
+            }
+        }
+    }
+
+    pub(super) fn is_replaying(&self) -> bool {
+        !*self.live.borrow()
+    }
+
+    /// Until everything on record was handed over.
+    pub(super) async fn live(&self) {
+        // The sender is here, so it cannot be gone.
+        let _ = self.live.subscribe().wait_for(|live| *live).await;
+    }
+
+    /// The script looks at its clock, which thereby moves a little: whoever waits
+    /// for it by looking must not wait for ever.
+    pub(super) fn clock(&self) -> Duration {
+        let mut state = self.state.lock();
+        state.clock += 1;
+        Duration::from_micros(state.clock)
+    }
+
+    pub(super) fn began(&self) -> SystemTime {
+        self.began
+    }
+
+    /// Which draw this is.
+    pub(super) fn draw(&self) -> u64 {
+        let mut state = self.state.lock();
+        state.draws += 1;
+        state.draws
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(place: &str) -> At {
+        place.into()
+    }
+
+    #[tokio::test]
+    async fn what_is_on_record_comes_first_and_the_clock_follows() {
+        let began = SystemTime::now();
+        let recorded = vec![(7, at("1")), (u64::MAX / 2, at("2"))];
+        let answers = Answers::new(began, recorded, vec![]);
+        let third = answers.order(&at("3"));
+        assert_eq!(third, u64::MAX / 2 + 1);
+        assert_eq!(answers.order(&at("2")), u64::MAX / 2);
+        assert_eq!(answers.next(), Some(at("1")));
+        assert_eq!(answers.clock(), Duration::from_micros(1));
+        answers.hand_over();
+        assert_eq!(answers.clock(), Duration::from_micros(8));
+        assert_eq!(answers.clock(), Duration::from_micros(9));
+        assert!(answers.is_replaying());
+        answers.hand_over();
+        assert!(!answers.is_replaying());
+        answers.live().await;
+        assert_eq!(answers.next(), Some(at("3")));
+    }
+
+    #[tokio::test]
+    async fn the_order_of_a_plan_is_kept_and_nothing_waits_for_what_is_not_there() {
+        let planned = vec![(9, at("3")), (5, at("1")), (7, at("2"))];
+        // The second was lost, and the third had not been handed over by then.
+        let recorded = vec![(5, at("1")), (9, at("3"))];
+        let answers = Answers::new(SystemTime::now(), recorded, planned);
+        assert_eq!(answers.next(), Some(at("1")));
+        assert!(answers.is_replaying());
+        answers.hand_over();
+        assert!(!answers.is_replaying());
+        assert_eq!(answers.next(), Some(at("2")));
+        assert_eq!((answers.order(&at("3")), answers.order(&at("2"))), (9, 7));
+        let other = answers.order(&at("4"));
+        assert!(other > 9);
+        answers.hand_over();
+        answers.hand_over();
+        assert_eq!(answers.clock(), Duration::from_micros(10));
+        assert_eq!(answers.next(), Some(at("4")));
+    }
+}

@@ -1,0 +1,177 @@
+//! What is on record of a run from before: the answers that its calls were
+//! given, by their places, and the calls that were begun and never answered.
+//!
+//! Pure: it says what a call must be, never makes one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::content::Answer;
+use crate::journal::{CallRecord, Id, RunRecord, same};
+use crate::problem::{Code, Problem, Result};
+use crate::tool::{Effects, Tool};
+use crate::value::Value;
+
+#[derive(Default)]
+pub(super) struct Known {
+    calls: HashMap<Arc<str>, CallRecord>,
+    decided: Decisions,
+}
+
+/// What to do about a call that was begun and never answered, if it changes
+/// something: it may have happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Lost {
+    /// Stop there, and let somebody say.
+    #[default]
+    Ask,
+    /// It has not happened: make it.
+    Retry,
+    /// It has happened: go on with nothing as its answer.
+    AssumeDone,
+}
+
+/// What was decided about calls that may have happened: about each at its place,
+/// and about all others.
+#[derive(Debug, Clone, Default)]
+pub struct Decisions {
+    pub others: Lost,
+    pub places: HashMap<String, Lost>,
+}
+
+impl Decisions {
+    pub(super) fn of(&self, place: &str) -> Lost {
+        self.places.get(place).copied().unwrap_or(self.others)
+    }
+}
+
+/// What the record says about a call that is about to be made.
+pub(super) enum Word {
+    Nothing,
+    /// It was answered, and with what.
+    Answered(Result<Answer>),
+    /// It was begun, may be made again, and nobody is worse off.
+    Unanswered,
+    /// It was begun and may have happened.
+    Doubtful,
+}
+
+impl Known {
+    pub(super) fn of(record: &RunRecord, decided: Decisions) -> Known {
+        let calls = record.calls.iter().filter_map(|call| {
+            let place: Arc<str> = call.began.place.as_deref()?.into();
+            Some((place, call.clone()))
+        });
+        Known { calls: calls.collect(), decided }
+    }
+
+    /// What to do about a call at this place that may have happened.
+    pub(super) fn decided(&self, place: &str) -> Lost {
+        self.decided.of(place)
+    }
+
+    /// The places that were answered, in the order of the answers.
+    pub(super) fn answered(&self) -> Vec<(u64, Arc<str>)> {
+        let answered = self.calls.iter().filter_map(|(place, call)| {
+            let ended = call.ended.as_ref().filter(|ended| ended.answer.is_some())?;
+            Some((ended.order?, place.clone()))
+        });
+        let mut answered: Vec<_> = answered.collect();
+        answered.sort_unstable();
+        answered
+    }
+
+    /// What the record says about the call of `tool` at `place`, or the Problem
+    /// of one that was another call then.
+    pub(super) fn look_up(&self, place: &str, tool: &Tool, args: &Value) -> Result<Word> {
+        let Some(call) = self.calls.get(place) else { return Ok(Word::Nothing) };
+        let began = &call.began;
+        if began.tool != tool.name {
+            let message = format!(
+                "at {place} the script now calls {}, and on record is {}",
+                tool.name, began.tool
+            );
+            return Err(diverged(message));
+        }
+        let answer = call.ended.as_ref().filter(|ended| ended.order.is_some());
+        let answer = answer.and_then(|ended| ended.answer.clone());
+        // A call that was refused has no arguments on record.
+        let refused = began.args == Value::Null && matches!(answer, Some(Err(_)));
+        if !refused && !are_same(tool, args, &began.args) {
+            let message = format!(
+                "at {place} the script calls {} with other arguments than are on record",
+                tool.name
+            );
+            return Err(diverged(message));
+        }
+        Ok(match answer {
+            Some(answer) => Word::Answered(answer),
+            None if is_harmless(began.effects) && is_harmless(tool.effects) => Word::Unanswered,
+            None => Word::Doubtful,
+        })
+    }
+
+    /// The Problem of a script that does not come to a place that is on record.
+    pub(super) fn missing(&self, place: &str) -> Problem {
+        let tool = self.calls.get(place).map_or("a tool", |call| call.began.tool.as_str());
+        diverged(format!("the script no longer comes to {place}, where it called {tool}"))
+    }
+
+    /// A place on record that `seen` does not know, if there is one.
+    pub(super) fn unseen(&self, seen: impl Fn(&str) -> bool) -> Option<&str> {
+        self.calls.keys().map(|place| &**place).filter(|place| !seen(place)).min()
+    }
+}
+
+/// Whether making it twice does no more than making it once.
+pub(super) fn is_harmless(effects: Effects) -> bool {
+    effects.read_only || effects.idempotent
+}
+
+/// As the script gives them now, or with the tool's defaults filled in.
+fn are_same(tool: &Tool, now: &Value, then: &Value) -> bool {
+    same(now, then) || tool.input.check(now.clone()).is_ok_and(|filled| same(&filled, then))
+}
+
+pub(super) fn diverged(message: String) -> Problem {
+    Problem::new(Code::Diverged, message).hint(
+        "nothing was called that is not on record. A run can be resumed only as long as its tools \
+         are what they were: start the script anew, and look at `moonlark runs` for what was done",
+    )
+}
+
+/// The Problem of a run with calls that were begun and never answered, may have
+/// happened, and nobody has decided on, if there are any.
+pub fn in_doubt(record: &RunRecord, decided: &Decisions) -> Option<Problem> {
+    let known = Known::of(record, decided.clone());
+    let lost = |call: &&CallRecord| {
+        let answered = call.ended.as_ref().is_some_and(|ended| ended.answer.is_some());
+        let place = call.began.place.as_deref().unwrap_or_default();
+        !answered && !is_harmless(call.began.effects) && decided.of(place) == Lost::Ask
+    };
+    let mut calls: Vec<&CallRecord> = known.calls.values().filter(lost).collect();
+    calls.sort_by_key(|call| call.began.call);
+    let named: Vec<String> = calls
+        .iter()
+        .map(|call| {
+            let place = call.began.place.as_deref().unwrap_or_default();
+            format!("{} at {place}", call.began.tool)
+        })
+        .collect();
+    (!named.is_empty()).then(|| doubtful(record.began.run, &named))
+}
+
+/// The Problem of calls that were begun and never answered.
+pub(super) fn doubtful(run: Id, calls: &[String]) -> Problem {
+    let message = match calls {
+        [one] => format!("{one} was called and its answer was lost: it may have happened"),
+        all => format!(
+            "{} were called and their answers were lost: they may have happened",
+            all.join(", ")
+        ),
+    };
+    Problem::new(Code::MayHaveHappened, message).hint(format!(
+        "look; then `moonlark runs resume {run} --assume-done` if it has happened, or \
+         `moonlark runs resume {run} --retry` if it has not; --retry=PLACE is for one of several"
+    ))
+}

@@ -1,0 +1,92 @@
+//! A block that is too long, in pieces: cut where it hurts least.
+
+use std::ops::Range;
+
+use super::ChunkSettings;
+
+/// Every piece but the first begins with the end of the one before. Each byte
+/// is looked at a few times, however long the block is.
+pub(super) fn pieces(
+    text: &str,
+    range: Range<usize>,
+    prose: bool,
+    settings: &ChunkSettings,
+) -> Vec<Range<usize>> {
+    let mut pieces = Vec::new();
+    let mut start = range.start;
+    while range.end - start > settings.most {
+        let low = floor(text, start + settings.target / 2);
+        let high = floor(text, start + settings.target);
+        let at = low + best(&text[low..high], prose);
+        pieces.push(start..at);
+        start = again(text, at, prose, settings.overlap);
+    }
+    if !text[start..range.end].trim().is_empty() {
+        pieces.push(start..range.end);
+    }
+    pieces
+}
+
+/// Where to cut within what may be cut: the last of the best places.
+fn best(window: &str, prose: bool) -> usize {
+    let paragraph = || window.rfind("\n\n").map(|at| at + 2);
+    let line = || window.rfind('\n').map(|at| at + 1);
+    let sentence = || sentences(window).last();
+    let (first, second) = match prose {
+        true => (sentence(), line()),
+        false => (line(), None),
+    };
+    let clause = |char: char| matches!(char, ',' | ';' | '}' | ']' | '>' | '，' | '、' | '；');
+    let after = |at: usize| at + window[at..].chars().next().map_or(0, char::len_utf8);
+    paragraph()
+        .or(first)
+        .or(second)
+        .or_else(sentence)
+        .or_else(|| window.rfind(char::is_whitespace).map(after))
+        .or_else(|| window.rfind(clause).map(after))
+        .unwrap_or(window.len())
+}
+
+/// Where the next piece begins: a little before the cut, at the beginning of a
+/// sentence, a line or a word.
+fn again(text: &str, at: usize, prose: bool, overlap: usize) -> usize {
+    let from = floor(text, at - overlap);
+    let window = &text[from..at];
+    let inside = |place: &usize| *place < window.trim_end().len();
+    let begin = match prose {
+        true => sentences(window).find(inside),
+        false => window.find('\n').map(|at| at + 1).filter(inside),
+    };
+    let word = || {
+        let space = window.find(char::is_whitespace)?;
+        let rest = &window[space..];
+        Some(space + rest.len() - rest.trim_start().len()).filter(inside)
+    };
+    let start = from + begin.or_else(word).unwrap_or(0);
+    // A line of code keeps its indentation.
+    if prose { start + (text[start..at].len() - text[start..at].trim_start().len()) } else { start }
+}
+
+/// The places right after a sentence.
+fn sentences(window: &str) -> impl Iterator<Item = usize> + '_ {
+    let mut before = ' ';
+    window.char_indices().filter_map(move |(at, char)| {
+        let last = std::mem::replace(&mut before, char);
+        match char {
+            '。' | '！' | '？' | '｡' => Some(at + char.len_utf8()),
+            _ if char.is_whitespace() && matches!(last, '.' | '!' | '?' | '…') => {
+                Some(at + char.len_utf8())
+            }
+            _ => None,
+        }
+    })
+}
+
+/// The last place for a cut at or before this one.
+fn floor(text: &str, at: usize) -> usize {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}

@@ -1,0 +1,87 @@
+//! What is under one heading, or under several that have little to say.
+
+use std::ops::Range;
+
+use super::ChunkSettings;
+use crate::extract::{Block, Kind};
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Section {
+    /// The headings it is under, its own included.
+    pub(super) path: Vec<String>,
+    /// Which of the document's blocks, the headings included.
+    pub(super) blocks: Range<usize>,
+    /// Bytes.
+    size: usize,
+    /// It has nothing but its heading.
+    bare: bool,
+}
+
+pub(super) fn all(blocks: &[Block], settings: &ChunkSettings) -> Vec<Section> {
+    let mut sections: Vec<Section> = Vec::new();
+    for section in by_heading(blocks) {
+        match sections.last_mut() {
+            // A heading right above another one belongs to what is below it.
+            Some(last) if last.bare && section.path.starts_with(&last.path) => {
+                last.path = section.path;
+                last.blocks.end = section.blocks.end;
+                last.size += section.size;
+                last.bare = section.bare;
+            }
+            _ => sections.push(section),
+        }
+    }
+    let tiny = settings.tiny();
+    let mut joined: Vec<Section> = Vec::new();
+    // Whether all that the last one was joined from was tiny.
+    let mut all_tiny = false;
+    for section in sections {
+        let is_tiny = section.size <= tiny;
+        match joined.last_mut() {
+            Some(last) if all_tiny && is_tiny && last.size + section.size <= settings.target => {
+                let shared = last.path.iter().zip(&section.path).take_while(|(a, b)| a == b);
+                let shared = shared.count();
+                last.path.truncate(shared);
+                last.blocks.end = section.blocks.end;
+                last.size += section.size;
+            }
+            _ => {
+                all_tiny = is_tiny;
+                joined.push(section);
+            }
+        }
+    }
+    joined
+}
+
+fn by_heading(blocks: &[Block]) -> Vec<Section> {
+    let mut sections: Vec<Section> = Vec::new();
+    let mut path: Vec<(u8, String)> = Vec::new();
+    for (at, block) in blocks.iter().enumerate() {
+        let heading = matches!(block.kind, Kind::Heading { .. });
+        if let Kind::Heading { level, title } = &block.kind {
+            while path.last().is_some_and(|(above, _)| above >= level) {
+                path.pop();
+            }
+            path.push((*level, title.clone()));
+        }
+        match sections.last_mut() {
+            Some(last) if !heading => {
+                last.blocks.end = at + 1;
+                last.size += block.range.len();
+                last.bare = false;
+            }
+            _ => sections.push(Section {
+                path: path
+                    .iter()
+                    .map(|(_, title)| title.clone())
+                    .filter(|title| !title.is_empty())
+                    .collect(),
+                blocks: at..at + 1,
+                size: block.range.len(),
+                bare: heading,
+            }),
+        }
+    }
+    sections
+}

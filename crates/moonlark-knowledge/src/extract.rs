@@ -1,0 +1,198 @@
+//! From what a connector brought to text with its structure.
+//!
+//! Knows formats, not sources: the same bytes give the same text, whoever
+//! brought them. Blocks are ranges of the text, in order, and nothing but white
+//! space lies between them. What they become is `chunk`'s business.
+
+mod code;
+mod decode;
+mod docx;
+mod draft;
+mod format;
+mod front;
+mod html;
+mod markdown;
+mod pdf;
+mod plain;
+
+use std::ops::Range;
+use std::time::Duration;
+
+use moonlark_core::{Problem, Result, Value};
+
+use crate::item::{Content, Item};
+use format::Format;
+pub(crate) use format::extension;
+pub use pdf::read_if_asked;
+
+/// What a document is made of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Extracted {
+    /// What it calls itself, or else the last part of its `source_id`.
+    pub title: Option<String>,
+    pub author: Option<String>,
+    pub content_type: String,
+    /// What it says about itself: an object, or null. The source knows better.
+    pub metadata: Value,
+    /// All of it, as a reader would see it. Markdown and source code stay as
+    /// they are; other formats become Markdown.
+    pub text: String,
+    pub blocks: Vec<Block>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block {
+    pub kind: Kind,
+    /// Bytes of the text.
+    pub range: Range<usize>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// 1 is the highest level. The title is without marks.
+    Heading {
+        level: u8,
+        title: String,
+    },
+    Paragraph,
+    /// One item of a list, with what is below it.
+    List,
+    Code,
+    Table,
+    /// A part of source code that begins at the margin, and what it declares.
+    Part {
+        title: String,
+    },
+}
+
+/// What came of a document.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reading {
+    Text(Box<Extracted>),
+    /// Nothing to read, and why.
+    Skipped(String),
+}
+
+/// What reading one document may take.
+#[derive(Debug, Clone)]
+pub struct ExtractLimits {
+    /// Bytes of text, and of what is unpacked on the way to it.
+    pub text: usize,
+    pub pages: usize,
+    pub time: Duration,
+    /// Bytes of memory, for formats that are read in a process of their own.
+    pub memory: usize,
+}
+
+impl Default for ExtractLimits {
+    fn default() -> Self {
+        Self {
+            text: 64 * 1024 * 1024,
+            pages: 10_000,
+            time: Duration::from_secs(60),
+            memory: 512 * 1024 * 1024,
+        }
+    }
+}
+
+/// Computes, and may start a process and wait for it: not for an async thread.
+pub fn extract(item: &Item, limits: &ExtractLimits) -> Result<Reading> {
+    let (format, text) = match &item.content {
+        Content::Text(text) => (format::of_text(item), Some(text.clone())),
+        Content::Bytes(bytes) => match format::of_bytes(item, bytes) {
+            Err(reason) => return Ok(Reading::Skipped(reason)),
+            Ok(format) if format.is_text() => match decode::text(item, format, bytes) {
+                Some(text) => (format, Some(text)),
+                None => return Ok(Reading::Skipped("it is not text".to_owned())),
+            },
+            Ok(format) => (format, None),
+        },
+    };
+    let mut extracted = match (text, &item.content) {
+        (Some(text), _) => read_text(item, format, text, limits)?,
+        (None, Content::Bytes(bytes)) => {
+            let read = match format {
+                Format::Pdf => pdf::read(bytes, limits)?,
+                _ => docx::read(bytes, limits)?,
+            };
+            match read {
+                Reading::Text(extracted) => *extracted,
+                skipped => return Ok(skipped),
+            }
+        }
+        (None, Content::Text(_)) => return Err(Problem::internal("text of no text format")),
+    };
+    if extracted.blocks.is_empty() {
+        return Ok(Reading::Skipped("there is no text in it".to_owned()));
+    }
+    extracted.content_type = format::media_type(item, format);
+    extracted.title = extracted.title.or_else(|| name(&item.source_id));
+    Ok(Reading::Text(Box::new(extracted)))
+}
+
+fn read_text(
+    item: &Item,
+    format: Format,
+    text: String,
+    limits: &ExtractLimits,
+) -> Result<Extracted> {
+    if text.len() > limits.text {
+        return Err(too_long(limits.text));
+    }
+    Ok(match format {
+        Format::Markdown => markdown::read(text),
+        Format::Html => html::read(&text, limits)?,
+        Format::Code => code::read(text, format::language(item)),
+        Format::Rows => plain::rows(text),
+        _ => plain::read(text),
+    })
+}
+
+impl Extracted {
+    fn of(text: String, blocks: Vec<Block>) -> Extracted {
+        Extracted {
+            title: None,
+            author: None,
+            content_type: String::new(),
+            metadata: Value::Null,
+            text,
+            blocks,
+        }
+    }
+}
+
+impl Block {
+    fn new(kind: Kind, range: Range<usize>) -> Block {
+        Block { kind, range }
+    }
+}
+
+fn too_long(most: usize) -> Problem {
+    Problem::limit(format!("its text is longer than {}", moonlark_core::limits::size(most)))
+}
+
+/// The last part of a path or URL.
+fn name(source_id: &str) -> Option<String> {
+    let path = source_id.split(['?', '#']).next().unwrap_or(source_id);
+    path.rsplit('/').find(|part| !part.is_empty()).map(str::to_owned)
+}
+
+/// Lines with where they begin, ends of lines included.
+fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut at = 0;
+    text.split_inclusive('\n').map(move |line| {
+        at += line.len();
+        (at - line.len(), line)
+    })
+}
+
+/// The range without white space around it; none if there is nothing else.
+fn trimmed(text: &str, range: Range<usize>) -> Option<Range<usize>> {
+    let part = &text[range.clone()];
+    let start = range.start + (part.len() - part.trim_start().len());
+    let end = range.end - (part.len() - part.trim_end().len());
+    (start < end).then_some(start..end)
+}
+
+#[cfg(test)]
+mod tests;

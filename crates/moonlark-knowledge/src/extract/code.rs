@@ -1,0 +1,105 @@
+//! Source code: what begins at the margin after an empty line is a part.
+//!
+//! Knows no language. Nearly all of them are written so that this gives
+//! functions, types and sections; where it does not, a part is only longer.
+
+use moonlark_core::Value;
+
+use super::{Block, Extracted, Kind, lines, trimmed};
+
+/// Bytes of what names a part.
+const LONGEST: usize = 120;
+
+pub(super) fn read(text: String, language: Option<&'static str>) -> Extracted {
+    let mut blocks = Vec::new();
+    let mut start = 0;
+    let mut after_gap = false;
+    for (at, line) in lines(&text) {
+        if line.trim().is_empty() {
+            after_gap = true;
+            continue;
+        }
+        if after_gap && begins(line) {
+            blocks.extend(part(&text, start..at, language));
+            start = at;
+        }
+        after_gap = false;
+    }
+    blocks.extend(part(&text, start..text.len(), language));
+    let mut extracted = Extracted::of(text, blocks);
+    if let Some(language) = language {
+        extracted.metadata = Value::object([("language", language.into())]);
+    }
+    extracted
+}
+
+/// At the margin, and not the end of something.
+fn begins(line: &str) -> bool {
+    let Some(first) = line.chars().next() else { return false };
+    !first.is_whitespace()
+        && !matches!(first, '}' | ')' | ']' | '{')
+        && !matches!(line.trim_end(), "end" | "fi" | "done" | "esac" | "else" | "else:")
+}
+
+fn part(text: &str, range: std::ops::Range<usize>, language: Option<&str>) -> Option<Block> {
+    let range = trimmed(text, range)?;
+    let data = matches!(language, Some("json" | "xml"));
+    let title = if data { None } else { declares(&text[range.clone()]) };
+    let kind = match title {
+        Some(title) => Kind::Part { title },
+        None => Kind::Code,
+    };
+    Some(Block::new(kind, range))
+}
+
+/// The first line that says something to the compiler.
+fn declares(part: &str) -> Option<String> {
+    let mut inside = None;
+    for line in part.lines() {
+        let line = line.trim();
+        // Doc comments over several lines.
+        if let Some(end) = inside {
+            if line.contains(end) {
+                inside = None;
+            }
+            continue;
+        }
+        if let Some(end) = opens(line) {
+            inside = (!line[3.min(line.len())..].contains(end)).then_some(end);
+            continue;
+        }
+        if line.is_empty() || is_remark(line) {
+            continue;
+        }
+        if brings_in(line) {
+            return None;
+        }
+        let line = line.trim_end_matches(['{', ':', '(', '[', '=', ' ', '\t']);
+        let end = (0..=LONGEST.min(line.len())).rev().find(|end| line.is_char_boundary(*end))?;
+        return (end > 0).then(|| line[..end].trim_end().to_owned());
+    }
+    None
+}
+
+fn opens(line: &str) -> Option<&'static str> {
+    match line {
+        _ if line.starts_with("/*") => Some("*/"),
+        _ if line.starts_with("\"\"\"") => Some("\"\"\""),
+        _ if line.starts_with("'''") => Some("'''"),
+        _ if line.starts_with("--[[") => Some("]]"),
+        _ if line.starts_with("<!--") => Some("-->"),
+        _ => None,
+    }
+}
+
+fn is_remark(line: &str) -> bool {
+    let marks = ["//", "#", "--", ";", "%", "@", "* "];
+    // `#` also begins what C defines, and that is worth its name.
+    marks.iter().any(|mark| line.starts_with(mark)) && !line.starts_with("#define")
+}
+
+fn brings_in(line: &str) -> bool {
+    ["use ", "import ", "from ", "package ", "require", "pub use ", "mod ", "using ", "const {"]
+        .iter()
+        .any(|word| line.starts_with(word))
+}

@@ -1,0 +1,296 @@
+//! Documents that are files below a folder.
+//!
+//! What ignore files name is left out, as people know it from git and ripgrep.
+//! Nothing outside the folder is ever read: links are not followed, and files
+//! are opened from an open descriptor of the folder.
+
+mod read;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use ignore::{DirEntry, WalkBuilder};
+use moonlark_core::limits::size;
+use moonlark_core::tool::BoxFuture;
+use moonlark_core::{Code, Problem, Result, Value};
+
+use crate::extract::extension;
+use crate::globs::Globs;
+use crate::item::{Connector, Content, Found, Item, Scan, Scanned};
+use read::{Read, Stat};
+
+#[derive(Debug, Clone)]
+pub struct FilesystemSettings {
+    /// The source's name, for messages.
+    pub name: String,
+    pub root: PathBuf,
+    /// Nothing means everything.
+    pub include: Vec<String>,
+    pub exclude: Vec<String>,
+    /// Take files and folders whose names begin with a dot.
+    pub hidden: bool,
+    /// Bytes; a larger file is not read.
+    pub max_file: u64,
+    /// Where the files are on the web, if they are: before their paths.
+    pub url: Option<String>,
+}
+
+pub struct Filesystem {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    settings: FilesystemSettings,
+    globs: Globs,
+}
+
+/// A file of ours that says what not to read.
+const IGNORE_FILE: &str = ".moonlarkignore";
+
+impl Filesystem {
+    pub fn new(settings: FilesystemSettings) -> Result<Filesystem> {
+        let key = format!("connectors.filesystem.{}", settings.name);
+        let globs = Globs::new(&key, &settings.include, &settings.exclude)?;
+        Ok(Filesystem { inner: Arc::new(Inner { settings, globs }) })
+    }
+}
+
+impl Connector for Filesystem {
+    fn scan(&self, scan: Scan) -> BoxFuture<Result<Scanned>> {
+        let inner = self.inner.clone();
+        Box::pin(async move {
+            // It ends when nobody listens any more.
+            let scanned = tokio::task::spawn_blocking(move || inner.scan(&scan)).await;
+            scanned.unwrap_or_else(|error| {
+                Err(Problem::internal(format!("reading the folder ended: {error}")))
+            })
+        })
+    }
+}
+
+impl Inner {
+    fn scan(&self, scan: &Scan) -> Result<Scanned> {
+        let (root, before) = self.root()?;
+        let dir = Dir::open_ambient_dir(&root, ambient_authority())
+            .map_err(|error| self.unusable(&error))?;
+        let mut complete = true;
+        for entry in self.walk(&root) {
+            let found = match entry {
+                Ok(entry) => self.look(&root, &dir, &entry, scan),
+                // What is in a folder that cannot be listed stays as it was, so
+                // nothing may count as gone for not being named.
+                Err(error) => folder_problem(&root, &error).map(|(path, problem)| {
+                    complete = false;
+                    Found::Failed(path, problem)
+                }),
+            };
+            if let Some(found) = found {
+                let closed = |_| Problem::new(Code::Cancelled, "the sync has ended");
+                scan.out.blocking_send(found).map_err(closed)?;
+            }
+        }
+        // A disk that went away meanwhile must not look like an empty one.
+        match self.root() {
+            Ok((_, after)) if after == before => Ok(Scanned { complete, state: Value::Null }),
+            Ok(_) => Err(self.vanished()),
+            Err(problem) => Err(problem),
+        }
+    }
+
+    /// The folder as it is now, and which one that is.
+    fn root(&self) -> Result<(PathBuf, (u64, u64))> {
+        use std::os::unix::fs::MetadataExt;
+        let root = self.settings.root.canonicalize().map_err(|error| self.unusable(&error))?;
+        let found = root.metadata().map_err(|error| self.unusable(&error))?;
+        if !found.is_dir() {
+            let shown = self.settings.root.display();
+            return Err(Problem::bad_config(format!("{shown} is not a folder"))
+                .at(moonlark_core::Place::file(self.key()))
+                .hint("root is the folder that the documents are in"));
+        }
+        Ok((root, (found.dev(), found.ino())))
+    }
+
+    fn walk(&self, root: &Path) -> ignore::Walk {
+        let globs = self.globs.clone();
+        let above = root.to_owned();
+        WalkBuilder::new(root)
+            .hidden(!self.settings.hidden)
+            .follow_links(false)
+            // Ignore files count without a repository too; those of the user's
+            // whole account do not.
+            .require_git(false)
+            .git_global(false)
+            .add_custom_ignore_filename(IGNORE_FILE)
+            .sort_by_file_name(|a, b| a.cmp(b))
+            .filter_entry(move |entry| {
+                let name = entry.file_name();
+                let Ok(below) = entry.path().strip_prefix(&above) else { return false };
+                entry.depth() == 0
+                    || (name != ".git" && name != ".moonlark" && !globs.leaves_out(&id(below)))
+            })
+            .build()
+    }
+
+    fn look(&self, root: &Path, dir: &Dir, entry: &DirEntry, scan: &Scan) -> Option<Found> {
+        let path = entry.path().strip_prefix(root).ok()?;
+        let kind = entry.file_type()?;
+        let id = id(path);
+        if kind.is_dir() || !self.globs.takes(&id) {
+            return None;
+        }
+        if kind.is_symlink() {
+            return Some(Found::Skipped(id, "it is a link, and links are not followed".to_owned()));
+        }
+        if !kind.is_file() {
+            return Some(Found::Skipped(id, "it is not a regular file".to_owned()));
+        }
+        let stat = match entry.metadata() {
+            Ok(metadata) => Stat::of(&metadata),
+            Err(error) => return self.failed(id, error.into_io_error()?),
+        };
+        if stat.size > self.settings.max_file {
+            return Some(Found::Skipped(id, self.too_large(stat.size)));
+        }
+        if (scan.known)(&id).is_some_and(|stamp| stamp == stat.stamp()) {
+            return Some(Found::Same(id));
+        }
+        Some(match read::stable(dir, path, self.settings.max_file) {
+            Ok(Read::Content(bytes, stat)) => Found::Item(Box::new(self.item(id, bytes, &stat))),
+            Ok(Read::TooLarge(size)) => Found::Skipped(id, self.too_large(size)),
+            Ok(Read::Other) => Found::Skipped(id, "it is not a regular file".to_owned()),
+            Ok(Read::Unsettled) => Found::Failed(
+                id,
+                Problem::unavailable("the file changes while it is read")
+                    .hint("it is read again at the next sync"),
+            ),
+            Err(error) => return self.failed(id, error),
+        })
+    }
+
+    fn item(&self, id: String, bytes: Vec<u8>, stat: &Stat) -> Item {
+        let folder = id.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let metadata =
+            Value::object([("folder", folder.into()), ("extension", extension(&id).into())]);
+        Item {
+            source_url: self.settings.url.as_deref().map(|url| below(url, &id)),
+            title: None,
+            content: Content::Bytes(bytes.into()),
+            content_type: None,
+            author: None,
+            created_at: None,
+            updated_at: stat.modified(),
+            metadata,
+            stamp: stat.settled().then(|| stat.stamp()),
+            source_id: id,
+        }
+    }
+
+    /// None when it is gone: that is no problem, it is just not there.
+    fn failed(&self, id: String, error: std::io::Error) -> Option<Found> {
+        if error.kind() == std::io::ErrorKind::NotFound {
+            return None;
+        }
+        Some(Found::Failed(id, cannot_read("the file", &error)))
+    }
+
+    fn too_large(&self, bytes: u64) -> String {
+        let most = size(usize::try_from(self.settings.max_file).unwrap_or(usize::MAX));
+        let has = size(usize::try_from(bytes).unwrap_or(usize::MAX));
+        format!("it has {has}, and {}.max_file is {most}", self.key())
+    }
+
+    fn key(&self) -> String {
+        format!("connectors.filesystem.{}", self.settings.name)
+    }
+
+    fn unusable(&self, error: &std::io::Error) -> Problem {
+        let shown = self.settings.root.display();
+        let (code, what) = match error.kind() {
+            std::io::ErrorKind::NotFound => (Code::NotFound, format!("there is no folder {shown}")),
+            kind => (Code::Unavailable, format!("the folder {shown} cannot be read: {kind}")),
+        };
+        Problem::new(code, what)
+            .at(moonlark_core::Place::file(format!("{}.root", self.key())))
+            .hint("what was read of it before stays; correct root, or mount what belongs there")
+    }
+
+    fn vanished(&self) -> Problem {
+        let shown = self.settings.root.display();
+        Problem::unavailable(format!("the folder {shown} became another while it was read"))
+            .hint("sync again")
+    }
+}
+
+/// A folder that cannot be listed; none if it is only gone.
+fn folder_problem(root: &Path, error: &ignore::Error) -> Option<(String, Problem)> {
+    let io = error.io_error();
+    if io.is_some_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        return None;
+    }
+    let path = path_of(error).and_then(|path| path.strip_prefix(root).ok()).map_or(".".into(), id);
+    let problem = match io {
+        Some(error) => cannot_read("the folder", error),
+        None => Problem::unavailable(format!("the folder cannot be read: {error}")),
+    };
+    Some((path, problem))
+}
+
+fn path_of(error: &ignore::Error) -> Option<&Path> {
+    // Wrapped a few times: line, depth, path.
+    let mut error = error;
+    for _ in 0..8 {
+        error = match error {
+            ignore::Error::WithPath { path, .. } => return Some(path),
+            ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => err,
+            _ => return None,
+        };
+    }
+    None
+}
+
+fn cannot_read(what: &str, error: &std::io::Error) -> Problem {
+    let problem = Problem::unavailable(format!("{what} cannot be read: {}", error.kind()));
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            problem.hint("give the user that runs Moonlark the right to read it, or exclude it")
+        }
+        _ => problem,
+    }
+}
+
+/// A path as the source's name for it. Bytes that are no text are written as in
+/// URLs.
+pub(crate) fn id(path: &Path) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    let mut out = String::new();
+    for part in path.as_os_str().as_bytes().utf8_chunks() {
+        out.push_str(part.valid());
+        for byte in part.invalid() {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+/// The address of a path below another.
+pub(crate) fn below(url: &str, path: &str) -> String {
+    let mut out = url.trim_end_matches('/').to_owned();
+    for name in path.split('/') {
+        out.push('/');
+        for byte in name.bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                    out.push(byte.into());
+                }
+                other => out.push_str(&format!("%{other:02X}")),
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

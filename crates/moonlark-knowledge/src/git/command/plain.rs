@@ -1,0 +1,29 @@
+//! For tests: git as a plain child. The suite runs it supervised.
+
+use std::os::fd::AsRawFd;
+use std::process::Stdio;
+
+use moonlark_child::Launch;
+use moonlark_core::Result;
+use tokio::io::AsyncWrite;
+use tokio::process::Command;
+
+use super::{Running, Status, failure, running};
+
+pub(super) fn launch(launch: Launch) -> Result<Running> {
+    let folder = format!("/proc/self/fd/{}", launch.folder.as_raw_fd());
+    let mut child = Command::new(launch.program)
+        .args(launch.args)
+        .env_clear()
+        .envs(launch.env)
+        .current_dir(std::fs::canonicalize(folder).unwrap())
+        .stdin(if launch.feed { Stdio::piped() } else { Stdio::null() })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| failure::lost(&error))?;
+    let stdin = child.stdin.take().map(|it| Box::new(it) as Box<dyn AsyncWrite + Send + Unpin>);
+    let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    Ok(running(stdin, stdout, stderr, Status::Plain(child)))
+}

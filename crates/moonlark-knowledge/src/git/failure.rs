@@ -1,0 +1,87 @@
+//! What git complained about, in words, with what to do next.
+
+use std::io;
+
+use moonlark_core::value::shorten;
+use moonlark_core::{Code, Problem};
+
+pub(super) fn no_git() -> Problem {
+    Problem::unavailable("git is not installed, or not in PATH")
+        .hint("install git, such as with apt install git")
+}
+
+pub(super) fn no_branch(branch: &str) -> Problem {
+    Problem::new(Code::NotFound, format!("the repository has no branch {}", shorten(branch)))
+        .hint("git ls-remote --heads lists the branches of a repository")
+}
+
+pub(super) fn lost(error: &io::Error) -> Problem {
+    Problem::unavailable(format!("git cannot be used: {error}"))
+}
+
+const SILENT: &str = "git failed without a word";
+
+/// Whether it failed without saying why, as it does when it is only asked.
+pub(super) fn is_silent(problem: &Problem) -> bool {
+    problem.message == SILENT
+}
+
+/// Messages come in English, whatever the user's language is.
+pub(super) fn explain(name: &str, said: &str) -> Problem {
+    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    if has(&[
+        "could not read Username",
+        "could not read Password",
+        "terminal prompts disabled",
+        "Authentication failed",
+        "Permission denied (",
+        "Host key verification failed",
+        "The requested URL returned error: 401",
+        "The requested URL returned error: 403",
+    ]) {
+        return Problem::new(Code::Unavailable, format!("{name} wants to know who asks"))
+            .retryable_if(false)
+            .hint(format!(
+                "set up a key or a credential helper, so that git ls-remote {name} answers \
+                 without asking"
+            ));
+    }
+    if has(&["couldn't find remote ref HEAD"]) {
+        return Problem::unavailable(format!("{name} has no commits yet"));
+    }
+    if let Some((_, after)) = said.split_once("couldn't find remote ref ") {
+        let branch = after.lines().next().unwrap_or_default().trim();
+        return no_branch(branch.trim_start_matches("refs/heads/"));
+    }
+    if has(&["dubious ownership"]) {
+        return Problem::unavailable(format!("{name} belongs to another user"))
+            .retryable_if(false)
+            .hint(format!("git config --global --add safe.directory {name}"));
+    }
+    if has(&[
+        "not a git repository",
+        "does not appear to be a git repository",
+        "Repository not found",
+        "repository '",
+        "does not exist",
+    ]) {
+        return Problem::new(Code::NotFound, format!("{name} is not a git repository"))
+            .hint(format!("git ls-remote {name} says what git finds there"));
+    }
+    if has(&["transport '"]) {
+        return Problem::bad_config(format!("{name} is not reached in a way that is allowed"))
+            .hint("use https, ssh, git or file");
+    }
+    let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
+    match last {
+        None => Problem::unavailable(SILENT),
+        Some(line) => {
+            let line = line.trim_start_matches("fatal: ").trim_start_matches("error: ");
+            let shown = shorten(line);
+            match name {
+                "" => Problem::unavailable(format!("git says: {shown}")),
+                name => Problem::unavailable(format!("{name} cannot be read: {shown}")),
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Where a file of a repository can be looked at on the web.
+
+use crate::filesystem::below;
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Forge {
+    /// The address of the folder that paths are relative to.
+    base: String,
+}
+
+impl Forge {
+    /// None where it is not known. `prefix` is the part of the repository that
+    /// is read.
+    pub(super) fn of(url: &str, branch: &str, prefix: &str) -> Option<Forge> {
+        let (host, path) = split(url)?;
+        let path = path.trim_matches('/').trim_end_matches(".git");
+        if path.split('/').filter(|part| !part.is_empty()).count() < 2 {
+            return None;
+        }
+        let middle = match host.as_str() {
+            "github.com" => format!("blob/{branch}"),
+            host if host == "gitlab.com" || host.starts_with("gitlab.") => {
+                format!("-/blob/{branch}")
+            }
+            "bitbucket.org" => format!("src/{branch}"),
+            "git.sr.ht" => format!("tree/{branch}/item"),
+            // They want to know whether it is a branch or a commit.
+            "codeberg.org" | "gitea.com" if branch != "HEAD" => format!("src/branch/{branch}"),
+            _ => return None,
+        };
+        let root = below(&format!("https://{host}"), &format!("{path}/{middle}"));
+        let prefix = prefix.trim_matches('/');
+        let base = if prefix.is_empty() { root } else { below(&root, prefix) };
+        Some(Forge { base })
+    }
+
+    pub(super) fn page(&self, path: &str) -> String {
+        below(&self.base, path)
+    }
+}
+
+/// Host and path, of a URL or of what scp would understand.
+fn split(url: &str) -> Option<(String, String)> {
+    if let Ok(parsed) = url::Url::parse(url)
+        && let Some(host) = parsed.host_str()
+    {
+        return Some((host.to_ascii_lowercase(), parsed.path().to_owned()));
+    }
+    let (host, path) = url.split_once(':')?;
+    let host = host.rsplit('@').next().unwrap_or(host);
+    (!host.contains('/')).then(|| (host.to_ascii_lowercase(), path.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(url: &str, branch: &str, prefix: &str) -> Option<String> {
+        Some(Forge::of(url, branch, prefix)?.page("docs/a b.md"))
+    }
+
+    #[test]
+    fn pages_of_known_forges_are_found_and_others_are_not_made_up() {
+        let github = Some("https://github.com/o/r/blob/main/docs/a%20b.md".to_owned());
+        assert_eq!(page("https://github.com/o/r.git", "main", ""), github);
+        assert_eq!(page("https://token@github.com/o/r", "main", ""), github);
+        assert_eq!(page("git@github.com:o/r.git", "main", ""), github);
+        assert_eq!(page("ssh://git@github.com/o/r.git", "main", ""), github);
+        assert_eq!(
+            page("https://gitlab.example.com/g/s/r.git", "HEAD", "sub/"),
+            Some("https://gitlab.example.com/g/s/r/-/blob/HEAD/sub/docs/a%20b.md".to_owned())
+        );
+        assert_eq!(
+            page("https://codeberg.org/o/r", "main", ""),
+            Some("https://codeberg.org/o/r/src/branch/main/docs/a%20b.md".to_owned())
+        );
+        assert_eq!(page("https://codeberg.org/o/r", "HEAD", ""), None);
+        assert_eq!(page("https://git.example.com/o/r", "main", ""), None);
+        assert_eq!(page("/srv/git/r.git", "main", ""), None);
+        assert_eq!(page("file:///srv/git/r.git", "main", ""), None);
+    }
+}

@@ -1,0 +1,211 @@
+//! Terms with their lists, in rows of about a page each.
+//!
+//! A row has terms in order; each leaves out what it begins with in common with
+//! the one before. A term with a long list has a row to itself, so that looking
+//! for its neighbours does not read it.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::coding::{Reader, put};
+use super::postings::List;
+use crate::store::{Attempt, damaged};
+
+/// What fits into one page of the file beside what the page needs itself.
+const FULL: usize = 3_800;
+/// Longer lists have a row to themselves.
+const LONG: usize = 1_200;
+
+/// Writes the terms of a segment; they must come in order.
+pub(super) struct Blocks<'a> {
+    connection: &'a Connection,
+    segment: i64,
+    data: Vec<u8>,
+    first: Vec<u8>,
+    last: Vec<u8>,
+}
+
+impl<'a> Blocks<'a> {
+    pub(super) fn new(connection: &'a Connection, segment: i64) -> Self {
+        let [data, first, last] = [Vec::new(), Vec::new(), Vec::new()];
+        Blocks { connection, segment, data, first, last }
+    }
+
+    pub(super) fn push(&mut self, term: &[u8], list: &List) -> Attempt<()> {
+        let (chunks, list) = (list.len(), list.bytes());
+        let long = list.len() > LONG;
+        if long || self.data.len() + term.len() + list.len() > FULL {
+            self.flush()?;
+        }
+        if self.data.is_empty() {
+            self.first = term.to_vec();
+            self.last.clear();
+        }
+        let shared = self.last.iter().zip(term).take_while(|(a, b)| a == b).count();
+        put(&mut self.data, shared as u32);
+        put(&mut self.data, (term.len() - shared) as u32);
+        self.data.extend_from_slice(&term[shared..]);
+        put(&mut self.data, chunks);
+        put(&mut self.data, list.len() as u32);
+        self.data.extend_from_slice(list);
+        self.last.clear();
+        self.last.extend_from_slice(term);
+        if long { self.flush() } else { Ok(()) }
+    }
+
+    pub(super) fn flush(&mut self) -> Attempt<()> {
+        if self.data.is_empty() {
+            return Ok(());
+        }
+        self.connection
+            .prepare_cached("INSERT INTO kb_terms (segment, first, data) VALUES (?1, ?2, ?3)")?
+            .execute(params![self.segment, self.first, self.data])?;
+        self.data.clear();
+        Ok(())
+    }
+}
+
+/// Where a term stands in a segment: in how many chunks, dead ones included,
+/// and its postings.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct TermList {
+    pub(crate) chunks: u32,
+    pub(crate) postings: Vec<u8>,
+}
+
+/// Empty if it is not there.
+pub(crate) fn find_list(connection: &Connection, segment: i64, term: &str) -> Attempt<TermList> {
+    let block: Option<Vec<u8>> = connection
+        .prepare_cached(
+            "SELECT data FROM kb_terms WHERE segment = ?1 AND first <= ?2
+             ORDER BY first DESC LIMIT 1",
+        )?
+        .query_row(params![segment, term.as_bytes()], |row| row.get(0))
+        .optional()?;
+    let Some(block) = block else { return Ok(TermList::default()) };
+    let mut entries = Entries::new(&block);
+    while entries.advance()? {
+        match entries.term.as_slice().cmp(term.as_bytes()) {
+            std::cmp::Ordering::Less => (),
+            std::cmp::Ordering::Equal => {
+                return Ok(TermList { chunks: entries.chunks, postings: entries.list.to_vec() });
+            }
+            std::cmp::Ordering::Greater => break,
+        }
+    }
+    Ok(TermList::default())
+}
+
+/// The terms of one row.
+struct Entries<'a> {
+    reader: Reader<'a>,
+    term: Vec<u8>,
+    chunks: u32,
+    list: &'a [u8],
+}
+
+impl<'a> Entries<'a> {
+    fn new(block: &'a [u8]) -> Self {
+        Entries { reader: Reader::new(block), term: Vec::new(), chunks: 0, list: &[] }
+    }
+
+    fn advance(&mut self) -> Attempt<bool> {
+        if self.reader.is_empty() {
+            return Ok(false);
+        }
+        let shared = self.reader.number()? as usize;
+        if shared > self.term.len() {
+            return Err(damaged("a term begins like none"));
+        }
+        self.term.truncate(shared);
+        let rest = self.reader.number()?;
+        self.term.extend_from_slice(self.reader.bytes(rest)?);
+        self.chunks = self.reader.number()?;
+        let length = self.reader.number()?;
+        self.list = self.reader.bytes(length)?;
+        Ok(true)
+    }
+}
+
+/// Walks over all terms of a segment, row by row.
+pub(super) struct Cursor<'a> {
+    connection: &'a Connection,
+    segment: i64,
+    /// The terms of the current row that are still to come, last first.
+    ahead: Vec<(Vec<u8>, Vec<u8>)>,
+    /// How the current row begins.
+    first: Option<Vec<u8>>,
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(connection: &'a Connection, segment: i64) -> Attempt<Self> {
+        let mut cursor = Cursor { connection, segment, ahead: Vec::new(), first: None };
+        cursor.fill()?;
+        Ok(cursor)
+    }
+
+    pub(super) fn term(&self) -> Option<&[u8]> {
+        self.ahead.last().map(|(term, _)| term.as_slice())
+    }
+
+    /// The current list; then it goes on.
+    pub(super) fn take(&mut self) -> Attempt<Vec<u8>> {
+        let list = self.ahead.pop().map(|(_, list)| list).unwrap_or_default();
+        if self.ahead.is_empty() {
+            self.fill()?;
+        }
+        Ok(list)
+    }
+
+    fn fill(&mut self) -> Attempt<()> {
+        let after = match &self.first {
+            None => {
+                "SELECT first, data FROM kb_terms WHERE segment = ?1 AND first >= ?2
+                     ORDER BY first LIMIT 1"
+            }
+            Some(_) => {
+                "SELECT first, data FROM kb_terms WHERE segment = ?1 AND first > ?2
+                        ORDER BY first LIMIT 1"
+            }
+        };
+        let begin = self.first.take().unwrap_or_default();
+        let row: Option<(Vec<u8>, Vec<u8>)> = self
+            .connection
+            .prepare_cached(after)?
+            .query_row(params![self.segment, begin], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        let Some((first, data)) = row else { return Ok(()) };
+        let mut entries = Entries::new(&data);
+        while entries.advance()? {
+            self.ahead.push((entries.term.clone(), entries.list.to_vec()));
+        }
+        self.ahead.reverse();
+        self.first = Some(first);
+        Ok(())
+    }
+}
+
+/// For tests: every place of every term, also those that died.
+#[cfg(test)]
+pub(crate) fn every_posting(
+    connection: &Connection,
+    mut each: impl FnMut(&str, u32, super::Counts, bool),
+) -> Attempt<()> {
+    for row in super::segments::list(connection)? {
+        let members = super::segments::members(connection, row.segment)?;
+        let alive = super::segments::alive(connection, row.segment)?;
+        let mut cursor = Cursor::new(connection, row.segment)?;
+        while let Some(term) = cursor.term().map(|term| String::from_utf8_lossy(term).into_owned())
+        {
+            let found = find_list(connection, row.segment, &term)?;
+            assert_eq!(found.postings, cursor.take()?, "{term}");
+            let mut count = 0;
+            super::decode(&found.postings, |posting| {
+                count += 1;
+                let at = posting.ordinal as usize;
+                each(&term, members.chunks[at], posting.counts, alive.get(at));
+            })?;
+            assert_eq!(count, found.chunks, "{term}");
+        }
+    }
+    Ok(())
+}

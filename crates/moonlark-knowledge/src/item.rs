@@ -1,0 +1,78 @@
+//! What connectors bring, and how: the contract between whatever reads the
+//! world and the sync that keeps it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use moonlark_core::tool::BoxFuture;
+use moonlark_core::{Problem, Result, Value};
+use tokio::sync::mpsc;
+
+/// One document as its source has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Item {
+    /// What the source calls it: a path, a key, a number. Unique there, and the
+    /// same at the next sync.
+    pub source_id: String,
+    pub title: Option<String>,
+    pub content: Content,
+    /// A media type; guessed from the name and the content where it is missing.
+    pub content_type: Option<String>,
+    pub source_url: Option<String>,
+    pub author: Option<String>,
+    pub created_at: Option<Timestamp>,
+    pub updated_at: Option<Timestamp>,
+    /// An object, or null.
+    pub metadata: Value,
+    /// Changes whenever the content may have: size and time of a file, an object
+    /// id of git. Whoever has one is asked for the content only when it changed.
+    pub stamp: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Content {
+    Text(String),
+    Bytes(Bytes),
+}
+
+/// What a scan says about one document.
+#[derive(Debug)]
+pub enum Found {
+    /// It is there; the sync sees whether its content is new.
+    Item(Box<Item>),
+    /// It is there with the stamp it had.
+    Same(String),
+    /// It is no longer there. Only a scan that is not complete has to say so.
+    Gone(String),
+    /// It is there and nothing we can read: which, and why not.
+    Skipped(String, String),
+    /// It could not be read this time: it stays as it was.
+    Failed(String, Problem),
+}
+
+/// One pass over a source.
+pub struct Scan {
+    /// The stamp a document had at the last sync.
+    pub known: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    /// What the last scan that ended well left for this one.
+    pub state: Value,
+    pub out: Out,
+}
+
+/// Bounded: a scan waits while the sync is behind. Closed when the sync is over.
+pub type Out = mpsc::Sender<Found>;
+
+/// How a scan ended that ended well.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scanned {
+    /// Whether it named everything there is: what it did not name is gone.
+    pub complete: bool,
+    /// For the next scan.
+    pub state: Value,
+}
+
+/// A place that documents come from.
+pub trait Connector: Send + Sync {
+    fn scan(&self, scan: Scan) -> BoxFuture<Result<Scanned>>;
+}

@@ -1,0 +1,115 @@
+//! Which chunks count: those alive whose documents pass the filter.
+
+use std::collections::HashSet;
+
+use moonlark_core::Value;
+use rusqlite::Connection;
+
+use crate::index::{Bits, Loaded, Snapshot};
+use crate::query::Filter;
+use crate::store::{self, Attempt};
+use crate::sync::field;
+
+/// For each segment which of its chunks count. Nothing where all do.
+pub(super) type Masks = Vec<Option<Bits>>;
+
+/// Nothing if no chunk can pass.
+pub(super) fn masks(
+    connection: &Connection,
+    snapshot: &Snapshot,
+    filter: &Filter,
+    notes: &mut Vec<String>,
+) -> Attempt<Option<Masks>> {
+    let sources = sources(connection, filter, notes)?;
+    if sources.as_ref().is_some_and(HashSet::is_empty) {
+        return Ok(None);
+    }
+    let fields = fields(connection, filter)?;
+    let all =
+        sources.is_none() && fields.is_none() && filter.since.is_none() && filter.until.is_none();
+    if all {
+        let alive = |it: &Loaded| (it.living < it.alive.len()).then(|| it.alive.clone());
+        return Ok(Some(snapshot.segments.iter().map(alive).collect()));
+    }
+    let documents = snapshot.documents(connection)?;
+    let since = filter.since.map(|at| at.as_microsecond());
+    let until = filter.until.map(|at| at.as_microsecond());
+    let passes = |document: u32| {
+        let Some(about) = documents.get(&document) else { return false };
+        let updated = about.updated_at;
+        sources.as_ref().is_none_or(|them| them.contains(&about.source))
+            && since.is_none_or(|since| updated.is_some_and(|at| at >= since))
+            && until.is_none_or(|until| updated.is_some_and(|at| at <= until))
+            && fields.as_ref().is_none_or(|them| them.contains(&document))
+    };
+    let mut masks = Masks::new();
+    for segment in &snapshot.segments {
+        let mut mask = Bits::none(segment.alive.len());
+        let (mut before, mut passed) = (None, false);
+        for (at, document) in segment.members().documents.iter().enumerate() {
+            if before != Some(*document) {
+                (before, passed) = (Some(*document), passes(*document));
+            }
+            if passed && segment.alive.get(at) {
+                mask.insert(at);
+            }
+        }
+        masks.push(Some(mask));
+    }
+    Ok(Some(masks))
+}
+
+/// The sources that were asked for: by their names, else by their kind.
+fn sources(
+    connection: &Connection,
+    filter: &Filter,
+    notes: &mut Vec<String>,
+) -> Attempt<Option<HashSet<i64>>> {
+    if filter.sources.is_empty() {
+        return Ok(None);
+    }
+    let all = store::sources(connection)?;
+    let mut wanted = HashSet::new();
+    for name in &filter.sources {
+        let named = all.iter().filter(|it| it.name == *name);
+        let mut found: Vec<i64> = named.map(|it| it.source).collect();
+        if found.is_empty() {
+            found = all.iter().filter(|it| it.kind == *name).map(|it| it.source).collect();
+        }
+        if found.is_empty() {
+            let names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();
+            let name = moonlark_core::value::shorten(name);
+            notes.push(format!(
+                "nothing was synced from a source named {name}; there are: {}",
+                names.join(", ")
+            ));
+        }
+        wanted.extend(found);
+    }
+    Ok(Some(wanted))
+}
+
+/// Documents whose metadata has the values that were asked for.
+fn fields(connection: &Connection, filter: &Filter) -> Attempt<Option<HashSet<u32>>> {
+    let mut passed: Option<HashSet<u32>> = None;
+    for (key, value) in &filter.metadata {
+        let any = match value {
+            Value::Array(values) => values.as_slice(),
+            value => std::slice::from_ref(value),
+        };
+        let mut having = HashSet::new();
+        for value in any.iter().filter_map(field) {
+            let mut statement = connection
+                .prepare_cached("SELECT document FROM kb_fields WHERE key = ?1 AND value = ?2")?;
+            let mut rows = statement.query([key, &value])?;
+            while let Some(row) = rows.next()? {
+                having.insert(row.get(0)?);
+            }
+        }
+        passed = Some(match passed {
+            None => having,
+            Some(passed) => passed.intersection(&having).copied().collect(),
+        });
+    }
+    Ok(passed)
+}

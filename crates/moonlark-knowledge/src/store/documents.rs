@@ -1,0 +1,257 @@
+//! Documents and chunks: their rows.
+
+use std::ops::Range;
+
+use jiff::Timestamp;
+use moonlark_core::{Result, Value};
+use rusqlite::{Connection, OptionalExtension, Row as SqlRow, params};
+
+use super::bodies::{read_body, read_part};
+use super::failure::{Attempt, damaged};
+use crate::document::{Document, Part};
+
+/// What the sync has to know of a document that is there already.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Known {
+    pub(crate) document: i64,
+    pub(crate) hash: Vec<u8>,
+    pub(crate) first_chunk: u32,
+    pub(crate) chunks: u32,
+    pub(crate) row: Row,
+}
+
+/// What a document says about itself beside its text.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) title: String,
+    pub(crate) source_url: Option<String>,
+    pub(crate) author: Option<String>,
+    pub(crate) created_at: Option<i64>,
+    pub(crate) updated_at: Option<i64>,
+    pub(crate) content_type: Option<String>,
+    /// JSON.
+    pub(crate) metadata: Option<String>,
+    pub(crate) stamp: Option<String>,
+}
+
+pub(crate) fn known(
+    connection: &Connection,
+    source: i64,
+    source_id: &str,
+) -> rusqlite::Result<Option<Known>> {
+    connection
+        .prepare_cached(
+            "SELECT title, source_url, author, created_at, updated_at, content_type, metadata, stamp,
+                    document, hash, first_chunk, chunks
+             FROM kb_documents WHERE source = ?1 AND source_id = ?2",
+        )?
+        .query_row(params![source, source_id], |row| {
+            Ok(Known {
+                row: read_row(row)?,
+                document: row.get(8)?,
+                hash: row.get(9)?,
+                first_chunk: row.get(10)?,
+                chunks: row.get(11)?,
+            })
+        })
+        .optional()
+}
+
+/// The first eight columns.
+pub(crate) fn read_row(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
+    Ok(Row {
+        title: row.get(0)?,
+        source_url: row.get(1)?,
+        author: row.get(2)?,
+        created_at: row.get(3)?,
+        updated_at: row.get(4)?,
+        content_type: row.get(5)?,
+        metadata: row.get(6)?,
+        stamp: row.get(7)?,
+    })
+}
+
+/// The stamp of a document, or of something that was skipped.
+pub(crate) fn known_stamp(
+    connection: &Connection,
+    source: i64,
+    source_id: &str,
+) -> rusqlite::Result<Option<String>> {
+    let of = |sql: &str| -> rusqlite::Result<Option<String>> {
+        let mut statement = connection.prepare_cached(sql)?;
+        let found = statement.query_row(params![source, source_id], |row| row.get(0)).optional()?;
+        Ok(found.flatten())
+    };
+    match of("SELECT stamp FROM kb_documents WHERE source = ?1 AND source_id = ?2")? {
+        Some(stamp) => Ok(Some(stamp)),
+        None => of("SELECT stamp FROM kb_skips WHERE source = ?1 AND source_id = ?2"),
+    }
+}
+
+/// What was skipped under this name: its number, and why.
+pub(crate) fn known_skip(
+    connection: &Connection,
+    source: i64,
+    source_id: &str,
+) -> rusqlite::Result<Option<(i64, String)>> {
+    connection
+        .prepare_cached("SELECT skip, reason FROM kb_skips WHERE source = ?1 AND source_id = ?2")?
+        .query_row(params![source, source_id], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()
+}
+
+/// Gives its number.
+pub(crate) fn remember_skip(
+    connection: &Connection,
+    source: i64,
+    source_id: &str,
+    stamp: Option<&str>,
+    reason: &str,
+) -> rusqlite::Result<i64> {
+    connection
+        .prepare_cached(
+            "INSERT INTO kb_skips (source, source_id, stamp, reason) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (source, source_id)
+             DO UPDATE SET stamp = excluded.stamp, reason = excluded.reason
+             RETURNING skip",
+        )?
+        .query_row(params![source, source_id, stamp, reason], |row| row.get(0))
+}
+
+pub(crate) fn forget_skip(
+    connection: &Connection,
+    source: i64,
+    source_id: &str,
+) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("DELETE FROM kb_skips WHERE source = ?1 AND source_id = ?2")?
+        .execute(params![source, source_id])?;
+    Ok(())
+}
+
+/// The number of a document by its id.
+pub(crate) fn find(connection: &Connection, id: &str) -> rusqlite::Result<Option<i64>> {
+    connection
+        .prepare_cached("SELECT document FROM kb_documents WHERE id = ?1")?
+        .query_row([id], |row| row.get(0))
+        .optional()
+}
+
+pub(crate) fn read_document(connection: &Connection, document: i64) -> Attempt<Document> {
+    let read = |row: &SqlRow<'_>| {
+        let fields = read_row(row)?;
+        let found = Document {
+            id: row.get(8)?,
+            title: fields.title,
+            body: String::new(),
+            chunks: Vec::new(),
+            source: row.get(9)?,
+            source_id: row.get(10)?,
+            source_url: fields.source_url,
+            author: fields.author,
+            created_at: timestamp(fields.created_at),
+            updated_at: timestamp(fields.updated_at),
+            content_type: fields.content_type,
+            metadata: Value::Null,
+        };
+        Ok((found, fields.metadata))
+    };
+    let (mut found, json) = connection
+        .prepare_cached(
+            "SELECT title, source_url, author, created_at, updated_at, content_type, metadata, stamp,
+                    id, name, source_id
+             FROM kb_documents JOIN kb_sources USING (source)
+             WHERE document = ?1",
+        )?
+        .query_row([document], read)?;
+    found.metadata = metadata(json.as_deref())?;
+    found.body = read_body(connection, document)?;
+    for (index, (heading, range)) in chunks_of(connection, document)?.into_iter().enumerate() {
+        let outside = || damaged("a chunk is outside of its document");
+        let text = found.body.get(range).ok_or_else(outside)?.to_owned();
+        found.chunks.push(Part { index, heading, text });
+    }
+    Ok(found)
+}
+
+/// The chunks of a document in order: headings, and which bytes of the body.
+pub(crate) fn chunks_of(
+    connection: &Connection,
+    document: i64,
+) -> rusqlite::Result<Vec<(Option<String>, Range<usize>)>> {
+    connection
+        .prepare_cached(
+            "SELECT heading, start, length FROM kb_chunks
+             WHERE chunk >= (SELECT first_chunk FROM kb_documents WHERE document = ?1)
+               AND chunk < (SELECT first_chunk + chunks FROM kb_documents WHERE document = ?1)
+             ORDER BY chunk",
+        )?
+        .query_map([document], |row| {
+            let (start, length): (usize, usize) = (row.get(1)?, row.get(2)?);
+            Ok((row.get(0)?, start..start.saturating_add(length)))
+        })?
+        .collect()
+}
+
+/// A chunk by its number, with its document's title.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ChunkText {
+    pub(crate) title: String,
+    pub(crate) heading: Option<String>,
+    pub(crate) text: String,
+}
+
+pub(crate) fn chunk_text(connection: &Connection, chunk: u32) -> Attempt<Option<ChunkText>> {
+    let found = connection
+        .prepare_cached(
+            "SELECT document, title, heading, start, length
+             FROM kb_chunks JOIN kb_documents USING (document) WHERE chunk = ?1",
+        )?
+        .query_row([chunk], |row| {
+            let (start, length): (usize, usize) = (row.get(3)?, row.get(4)?);
+            let range = start..start.saturating_add(length);
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, range))
+        })
+        .optional()?;
+    let Some((document, title, heading, range)) = found else { return Ok(None) };
+    let text = read_part(connection, document, range)?;
+    Ok(Some(ChunkText { title, heading, text }))
+}
+
+pub(crate) fn timestamp(microseconds: Option<i64>) -> Option<Timestamp> {
+    microseconds.and_then(|at| Timestamp::from_microsecond(at).ok())
+}
+
+pub(crate) fn metadata(json: Option<&str>) -> Result<Value> {
+    json.map_or(Ok(Value::Null), |json| Value::parse_json(json.as_bytes()))
+}
+
+/// The chunks of a document: the first, and how many.
+pub(crate) fn chunk_range(connection: &Connection, document: i64) -> rusqlite::Result<(u32, u32)> {
+    connection
+        .prepare_cached("SELECT first_chunk, chunks FROM kb_documents WHERE document = ?1")?
+        .query_row([document], |row| Ok((row.get(0)?, row.get(1)?)))
+}
+
+/// The chunks of a document with this content, whatever its name.
+pub(crate) fn alike(connection: &Connection, hash: &[u8]) -> rusqlite::Result<Option<(u32, u32)>> {
+    connection
+        .prepare_cached("SELECT first_chunk, chunks FROM kb_documents WHERE hash = ?1 LIMIT 1")?
+        .query_row([hash], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()
+}
+
+/// The numbers of all documents of a source.
+pub(crate) fn documents_of(connection: &Connection, source: i64) -> rusqlite::Result<Vec<i64>> {
+    connection
+        .prepare_cached("SELECT document FROM kb_documents WHERE source = ?1 ORDER BY document")?
+        .query_map([source], |row| row.get(0))?
+        .collect()
+}
+
+pub(crate) fn skips_of(connection: &Connection, source: i64) -> rusqlite::Result<Vec<i64>> {
+    connection
+        .prepare_cached("SELECT skip FROM kb_skips WHERE source = ?1")?
+        .query_map([source], |row| row.get(0))?
+        .collect()
+}

@@ -1,0 +1,192 @@
+//! Whether something changed below a folder.
+//!
+//! Only that: what changed, a scan finds out. Events are gathered until there
+//! is a moment of quiet, and the folder may go away and come back.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use moonlark_core::{Problem, Result};
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
+
+/// How long nothing must happen before a change counts as complete.
+const QUIET: Duration = Duration::from_millis(300);
+/// How long a change may keep going on before it is looked at anyway.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often one looks whether the folder is still the same.
+const LOOK: Duration = Duration::from_secs(1);
+
+pub struct Watch {
+    root: PathBuf,
+    sender: mpsc::Sender<()>,
+    events: mpsc::Receiver<()>,
+    /// Something happened, and nobody was told yet.
+    pending: bool,
+    watched: Option<Watched>,
+}
+
+/// One folder that was there when the watching began.
+struct Watched {
+    /// Which one: device and number.
+    which: (u64, u64),
+    _watcher: RecommendedWatcher,
+}
+
+impl Watch {
+    /// Of a folder that may not be there yet.
+    pub fn of(root: impl Into<PathBuf>) -> Result<Watch> {
+        // One event waiting is enough: it says that something happened.
+        let (sender, events) = mpsc::channel(1);
+        let mut watch = Watch { root: root.into(), sender, events, pending: false, watched: None };
+        watch.follow()?;
+        Ok(watch)
+    }
+
+    /// Wait for the next change. Nothing that happens between two calls is
+    /// missed, and it may be dropped at any moment.
+    pub async fn next(&mut self) -> Result<()> {
+        let mut look = interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while !self.pending {
+            tokio::select! {
+                _ = self.events.recv() => self.pending = true,
+                _ = look.tick() => self.pending = self.follow()?,
+            }
+        }
+        settle(&mut self.events).await;
+        self.follow()?;
+        self.pending = false;
+        Ok(())
+    }
+
+    /// Watch the folder that is there now; whether it is another one.
+    fn follow(&mut self) -> Result<bool> {
+        let now = which(&self.root);
+        if now == self.watched.as_ref().map(|watched| watched.which) {
+            return Ok(false);
+        }
+        // The old one first: its watches count against the system's limit.
+        self.watched = None;
+        if let Some(which) = now {
+            let sender = self.sender.clone();
+            let watching = start(&self.root, sender);
+            let _watcher = watching.map_err(|error| self.unwatchable(&error))?;
+            self.watched = Some(Watched { which, _watcher });
+        }
+        Ok(true)
+    }
+
+    fn unwatchable(&self, error: &notify::Error) -> Problem {
+        let shown = self.root.display();
+        let problem =
+            Problem::unavailable(format!("changes below {shown} are not noticed: {error}"));
+        match error.kind {
+            notify::ErrorKind::MaxFilesWatch => problem
+                .hint("raise fs.inotify.max_user_watches, or take a smaller folder; syncing works"),
+            _ => problem,
+        }
+    }
+}
+
+fn start(root: &Path, sender: mpsc::Sender<()>) -> notify::Result<RecommendedWatcher> {
+    let below = root.to_owned();
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        // An error may mean that events were lost.
+        if event.map_or(true, |event| counts(&below, &event)) {
+            let _ = sender.try_send(());
+        }
+    })?;
+    watcher.watch(root, RecursiveMode::Recursive)?;
+    Ok(watcher)
+}
+
+/// Reading is not changing, and what a sync reads and writes itself would wake
+/// us for ever.
+fn counts(root: &Path, event: &notify::Event) -> bool {
+    let ours = |path: &PathBuf| {
+        let mut names = path.strip_prefix(root).unwrap_or(path).iter();
+        names.any(|name| name == ".moonlark" || name == ".git")
+    };
+    !event.kind.is_access() && (event.paths.is_empty() || !event.paths.iter().all(ours))
+}
+
+/// Wait until no event has come for a moment.
+async fn settle(events: &mut mpsc::Receiver<()>) {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let quiet = (Instant::now() + QUIET).min(end);
+        if timeout_at(quiet, events.recv()).await.is_err() || Instant::now() >= end {
+            return;
+        }
+    }
+}
+
+fn which(root: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let found = std::fs::metadata(root).ok().filter(std::fs::Metadata::is_dir)?;
+    Some((found.dev(), found.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A hang guard, nothing else.
+    const LONG: Duration = Duration::from_secs(60);
+
+    async fn next(watch: &mut Watch) {
+        tokio::time::timeout(LONG, watch.next()).await.expect("no change").unwrap();
+    }
+
+    #[tokio::test]
+    async fn changes_at_any_depth_are_noticed() {
+        let root = TempDir::new().unwrap();
+        fs::create_dir_all(root.path().join("a/b")).unwrap();
+        let mut watch = Watch::of(root.path()).unwrap();
+        fs::write(root.path().join("a/b/c.md"), "x").unwrap();
+        next(&mut watch).await;
+        fs::remove_file(root.path().join("a/b/c.md")).unwrap();
+        next(&mut watch).await;
+        fs::create_dir(root.path().join("new")).unwrap();
+        next(&mut watch).await;
+        fs::write(root.path().join("new/d.md"), "x").unwrap();
+        next(&mut watch).await;
+    }
+
+    #[tokio::test]
+    async fn a_folder_may_go_away_and_come_back() {
+        let parent = TempDir::new().unwrap();
+        let root = parent.path().join("docs");
+        let mut watch = Watch::of(&root).unwrap();
+        fs::create_dir(&root).unwrap();
+        next(&mut watch).await;
+        fs::remove_dir(&root).unwrap();
+        next(&mut watch).await;
+        fs::create_dir(&root).unwrap();
+        next(&mut watch).await;
+        fs::write(root.join("a.md"), "x").unwrap();
+        next(&mut watch).await;
+    }
+
+    #[test]
+    fn what_a_sync_does_itself_is_no_change() {
+        use notify::event::{AccessKind, CreateKind, Event, EventKind};
+        let check = |kind, paths: &[&str]| {
+            let event = paths.iter().fold(Event::new(kind), |it, path| it.add_path(path.into()));
+            counts(Path::new("/a/.git/docs"), &event)
+        };
+        let create = EventKind::Create(CreateKind::File);
+        assert!(check(create, &["/a/.git/docs/b.md"]));
+        assert!(check(create, &[]));
+        assert!(!check(create, &["/a/.git/docs/.moonlark/moonlark.db"]));
+        assert!(!check(create, &["/a/.git/docs/sub/.git/index"]));
+        assert!(check(create, &["/a/.git/docs/.git/x", "/a/.git/docs/b.md"]));
+        assert!(!check(EventKind::Access(AccessKind::Read), &["/a/.git/docs/b.md"]));
+    }
+}

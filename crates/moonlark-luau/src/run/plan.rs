@@ -1,0 +1,63 @@
+//! What a script would change, as `execute` answers it and as it is on record.
+
+use moonlark_core::run::Planned;
+use moonlark_core::value::{Object, Value};
+use moonlark_core::{Problem, Result, Run};
+
+/// The plan that a run has made, whole.
+pub(super) fn written(run: &Run) -> Value {
+    let calls = run.planned().into_iter().map(|call| {
+        Value::object([
+            ("tool", call.tool.into()),
+            ("arguments", call.args),
+            ("place", call.at.to_string().into()),
+            ("order", Value::Int(call.order as i64)),
+        ])
+    });
+    Value::Array(calls.collect())
+}
+
+/// The calls of a plan that is on record.
+pub(super) fn read(written: &Value) -> Result<Vec<Planned>> {
+    let garbled = || Problem::internal("the plan on record cannot be read");
+    let Value::Array(calls) = written else { return Err(garbled()) };
+    let call = |call: &Value| {
+        let order = match call.get("order")? {
+            Value::Int(order) => u64::try_from(*order).ok()?,
+            _ => return None,
+        };
+        Some(Planned {
+            tool: call.get("tool")?.as_str()?.to_owned(),
+            args: call.get("arguments")?.clone(),
+            at: call.get("place")?.as_str()?.into(),
+            order,
+        })
+    };
+    calls.iter().map(|it| call(it).ok_or_else(garbled)).collect()
+}
+
+/// The same for whoever asked for it.
+pub(super) fn shown(run: &Run) -> Value {
+    let calls: Vec<Value> = run
+        .planned()
+        .into_iter()
+        .map(|call| {
+            Value::object([
+                ("tool", call.tool.into()),
+                ("arguments", call.args),
+                ("place", call.at.to_string().into()),
+            ])
+        })
+        .collect();
+    let id = run.id().to_string();
+    let how = format!("nothing was changed; execute with resume = \"{id}\" does just this");
+    let mut plan = Object::new();
+    plan.insert("plan".to_owned(), id.into());
+    plan.insert("calls".to_owned(), Value::Array(calls));
+    plan.insert("complete".to_owned(), Value::Bool(run.stopped().is_none()));
+    if let Some(problem) = run.stopped() {
+        plan.insert("ends".to_owned(), problem.message.as_str().into());
+    }
+    plan.insert("how".to_owned(), how.into());
+    Value::Object(plan)
+}

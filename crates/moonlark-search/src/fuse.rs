@@ -1,0 +1,202 @@
+//! Two judgements as one: what the words say and what the vectors say.
+//!
+//! Words and vectors are put on scales of their own that mean the same for
+//! every question and every collection, and then added. Neither is held
+//! against the best candidate: where nothing has the words, the best of them
+//! says little, and should count little.
+//!
+//! - Words: the sum of BM25, in units of what a question of some rare words
+//!   could reach. A longer question can reach more; by the root of that, since
+//!   hardly anything has all words of a long one.
+//! - Vectors: how many deviations nearer than a usual row of the collection.
+//!   So every model has the same scale, whatever cosines it tends to.
+//!
+//! The few numbers were chosen on labelled collections, where anything near them
+//! does as well. Chosen on all but one, they differ little, and the one that was
+//! left out gains over the better of its two parts all the same.
+//! `cargo x bench knowledge` measures what they are worth.
+
+use std::cmp::Ordering;
+
+use crate::bm25::{MOST, rarity};
+
+/// How many rare words a usual question has.
+const USUAL_WORDS: f32 = 4.0;
+/// What one deviation counts, where 1 is what a usual question's words reach.
+const DEVIATION: f32 = 1.0 / 30.0;
+/// Rows that are nearer to each other than this are all the same row.
+const LEAST: f32 = 0.01;
+/// What is known of cosines before any is seen, as if by so many rows: a
+/// collection of three has no deviation to speak of.
+const BEFORE: Cosines = Cosines { rows: 20, mean: 0.1, deviation: 0.1 };
+
+/// Something that words or vectors have found, judged by both.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Candidate<I> {
+    pub id: I,
+    /// The sum of BM25, with what neighbours add; 0 if it has no word of the
+    /// question.
+    pub keyword: f32,
+    /// The cosine with the question; nothing if it has no vector.
+    pub semantic: Option<f32>,
+}
+
+/// What both judgements are held against.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Collection {
+    /// How many documents rarity was counted in.
+    pub documents: u64,
+    /// [`crate::Weights::asked`].
+    pub asked: f32,
+    /// From [`crate::Found`].
+    pub cosines: Cosines,
+}
+
+/// The cosines of a question with the rows of a collection.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Cosines {
+    pub rows: usize,
+    pub mean: f32,
+    pub deviation: f32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fused<I> {
+    pub id: I,
+    /// From 0 to 1.
+    pub score: f32,
+    /// How much of what was asked the words have reached, from 0 to 1.
+    pub keyword: f32,
+    /// How near the vector is, from 0 to 1.
+    pub semantic: f32,
+    /// How much of the score is due to vectors, from 0 to 1.
+    pub weight: f32,
+}
+
+/// All candidates, best first; of equals, the one with the smaller id.
+pub fn fuse<I: Copy + Ord>(collection: &Collection, candidates: &[Candidate<I>]) -> Vec<Fused<I>> {
+    let cosines = collection.cosines.settled();
+    let mut fused: Vec<(f32, Fused<I>)> = candidates
+        .iter()
+        .map(|it| {
+            let words = collection.words(it.keyword);
+            let vectors = it.semantic.map_or(0.0, |cosine| cosines.vectors(cosine));
+            let sum = words + vectors;
+            let weight = if sum > 0.0 { vectors / sum } else { 0.0 };
+            let keyword = collection.reached(it.keyword);
+            let semantic = it.semantic.map_or(0.0, |cosine| cosine.clamp(0.0, 1.0));
+            (sum, Fused { id: it.id, score: sum.tanh(), keyword, semantic, weight })
+        })
+        .collect();
+    // By the sum: scores near 1 are all alike.
+    let order = |a: &(f32, Fused<I>), b: &(f32, Fused<I>)| -> Ordering {
+        b.0.total_cmp(&a.0).then_with(|| a.1.id.cmp(&b.1.id))
+    };
+    fused.sort_unstable_by(order);
+    fused.into_iter().map(|(_, it)| it).collect()
+}
+
+impl Collection {
+    fn words(&self, score: f32) -> f32 {
+        let usual = USUAL_WORDS * rarity(self.documents, 1);
+        let reach = MOST * (self.asked * usual).sqrt();
+        if reach > 0.0 { score.max(0.0) / reach } else { 0.0 }
+    }
+
+    /// How much of what was asked a sum of BM25 is, from 0 to 1. Neighbours add
+    /// to what was asked, so nothing is cut: of two, the better has more.
+    fn reached(&self, score: f32) -> f32 {
+        let most = MOST * self.asked;
+        if most > 0.0 { (score.max(0.0) / most).tanh() } else { 0.0 }
+    }
+}
+
+impl Cosines {
+    /// How many deviations nearer than usual a cosine is.
+    pub fn nearer(&self, cosine: f32) -> f32 {
+        let of = self.settled();
+        (cosine - of.mean) / of.deviation
+    }
+
+    fn vectors(&self, cosine: f32) -> f32 {
+        (DEVIATION * (cosine - self.mean) / self.deviation).max(0.0)
+    }
+
+    /// With what is known before.
+    fn settled(self) -> Cosines {
+        let (own, before) = (self.rows as f32, BEFORE.rows as f32);
+        let mean = |a: f32, b: f32| (own * a + before * b) / (own + before);
+        let square = |it: f32| it * it;
+        let deviation = mean(square(self.deviation), square(BEFORE.deviation)).sqrt();
+        let deviation = deviation.max(LEAST);
+        Cosines { rows: self.rows, mean: mean(self.mean, BEFORE.mean), deviation }
+    }
+}
+
+impl From<&crate::Found> for Cosines {
+    fn from(found: &crate::Found) -> Cosines {
+        Cosines { rows: found.rows, mean: found.mean, deviation: found.deviation }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn collection(asked: f32) -> Collection {
+        let cosines = Cosines { rows: 1_000, mean: 0.1, deviation: 0.1 };
+        Collection { documents: 1_000, asked, cosines }
+    }
+
+    fn ids(collection: &Collection, candidates: &[(u32, f32, Option<f32>)]) -> Vec<u32> {
+        let candidates: Vec<_> = candidates
+            .iter()
+            .map(|(id, keyword, semantic)| Candidate {
+                id: *id,
+                keyword: *keyword,
+                semantic: *semantic,
+            })
+            .collect();
+        fuse(collection, &candidates).iter().map(|it| it.id).collect()
+    }
+
+    #[test]
+    fn what_both_find_comes_before_what_one_finds() {
+        let found = [(1, 20.0, Some(0.1)), (2, 20.0, Some(0.6)), (3, 0.0, Some(0.6))];
+        assert_eq!(ids(&collection(20.0), &found), [2, 1, 3]);
+    }
+
+    #[test]
+    fn where_nothing_has_the_words_the_vectors_decide() {
+        let found = [(1, 1.0, Some(0.1)), (2, 0.0, Some(0.7))];
+        assert_eq!(ids(&collection(40.0), &found), [2, 1]);
+    }
+
+    #[test]
+    fn equals_are_in_the_order_of_their_ids() {
+        let found = [(3, 5.0, None), (1, 5.0, None), (2, 5.0, None)];
+        assert_eq!(ids(&collection(10.0), &found), [1, 2, 3]);
+        let found = [(3, 1e9, Some(0.1)), (1, 1e9, Some(0.1)), (2, 2e9, Some(0.1))];
+        assert_eq!(ids(&collection(10.0), &found), [2, 1, 3]);
+    }
+
+    #[test]
+    fn without_words_without_vectors_or_without_documents_there_are_still_numbers() {
+        for collection in [Collection::default(), collection(0.0), collection(10.0)] {
+            for (keyword, semantic) in
+                [(0.0, None), (5.0, None), (0.0, Some(1.0)), (1e30, Some(-1.0))]
+            {
+                let fused = fuse(&collection, &[Candidate { id: 0, keyword, semantic }])[0];
+                for number in [fused.score, fused.keyword, fused.semantic, fused.weight] {
+                    assert!((0.0..=1.0).contains(&number), "{collection:?} {fused:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_collection_of_one_does_not_make_its_row_near() {
+        let cosines = Cosines { rows: 1, mean: 0.15, deviation: 0.0 };
+        assert!(cosines.nearer(0.15) < 1.0);
+    }
+}

@@ -1,0 +1,358 @@
+//! Text to terms: what an index has and what questions ask for.
+//!
+//! A term is a stem in plain letters. An identifier gives its parts and
+//! itself, so that both `readFile` and `read file` find `read_file`. `ü` is
+//! found as `u` and as `ue`. Scripts that are written without spaces give pairs
+//! of letters, and each letter alone for those who ask for just one. An emoji
+//! is a word.
+
+mod fold;
+mod german;
+mod stem;
+mod stop;
+
+use std::ops::Range;
+
+use fold::{fold, is_mark};
+pub(crate) use german::{is_german, other_forms};
+pub use stem::stem;
+pub use stop::is_stop_word;
+
+/// Longer runs of letters are data, not words.
+const LONGEST: usize = 64;
+
+/// A word of a text, as it is looked up.
+pub struct Term<'a> {
+    pub text: &'a str,
+    /// Where it stands, in bytes.
+    pub at: Range<usize>,
+    pub role: Role,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A word in its place: it has neighbours and adds to the text's length.
+    Word,
+    /// Another way to find what stands there already: an identifier as a whole,
+    /// another spelling, another form.
+    Also,
+    /// A letter that is part of a pair as well. Questions leave it out unless
+    /// it is all there is.
+    Letter,
+}
+
+/// The terms of a text, in order, those that say nothing left out.
+pub fn terms(text: &str, mut each: impl FnMut(Term<'_>)) {
+    let mut reader = Reader { each: &mut each, word: String::new(), whole: String::new() };
+    let mut start = None;
+    for (at, letter) in text.char_indices() {
+        if is_part(letter) {
+            start.get_or_insert(at);
+            continue;
+        }
+        if let Some(start) = start.take() {
+            reader.run(text, start..at);
+        }
+        if is_pictogram(letter) {
+            let end = at + letter.len_utf8();
+            (reader.each)(Term { text: &text[at..end], at: at..end, role: Role::Word });
+        }
+    }
+    if let Some(start) = start {
+        reader.run(text, start..text.len());
+    }
+}
+
+/// Neighbouring words as one, since names often are: `air quality` as
+/// `airquality`.
+pub(crate) fn joined(text: &str, mut each: impl FnMut(&str)) {
+    let (mut before, mut word) = (String::new(), String::new());
+    for run in text.split(|letter: char| !(letter.is_alphanumeric() || is_mark(letter))) {
+        if run.is_empty() || run.len() > LONGEST {
+            continue;
+        }
+        word.clear();
+        fold(run, &mut word);
+        if !before.is_empty() {
+            before.push_str(&word);
+            stem(&mut before);
+            each(&before);
+        }
+        std::mem::swap(&mut before, &mut word);
+    }
+}
+
+/// All letters and digits of a name, so that spellings of it are one.
+pub fn bare(name: &str) -> String {
+    let mut bare = String::new();
+    let letters: String = name.chars().filter(|it| it.is_alphanumeric() || is_mark(*it)).collect();
+    fold(&letters, &mut bare);
+    bare
+}
+
+/// A name as words: `readHTTPFile_v2` as `read HTTP File v2`.
+pub fn spaced(name: &str) -> String {
+    let parts: Vec<&str> = parts_of(name).map(|part| &name[part]).collect();
+    parts.join(" ")
+}
+
+/// The runs of letters and digits of a text. Ideographs are a run each.
+pub(crate) fn runs(text: &str, mut each: impl FnMut(&str)) {
+    let mut start = None;
+    for (at, letter) in text.char_indices() {
+        let alone = is_ideograph(letter);
+        if is_part(letter) && letter != '_' && !alone {
+            start.get_or_insert(at);
+            continue;
+        }
+        if let Some(start) = start.take() {
+            each(&text[start..at]);
+        }
+        if alone {
+            each(&text[at..at + letter.len_utf8()]);
+        }
+    }
+    if let Some(start) = start {
+        each(&text[start..]);
+    }
+}
+
+/// A run in plain small letters, in place of what was in `word`.
+pub(crate) fn plain(run: &str, word: &mut String) {
+    word.clear();
+    fold(run, word);
+}
+
+/// Turns runs of letters into terms, in buffers that are used again.
+struct Reader<'a, F> {
+    each: &'a mut F,
+    word: String,
+    whole: String,
+}
+
+impl<F: FnMut(Term<'_>)> Reader<'_, F> {
+    /// A run of letters, digits and underscores.
+    fn run(&mut self, text: &str, at: Range<usize>) {
+        let run = &text[at.clone()];
+        if !run.is_ascii() && run.chars().any(is_unspaced) {
+            return self.unspaced(text, at);
+        }
+        if is_data(run) {
+            return;
+        }
+        let (mut parts, mut fits) = (0, true);
+        self.whole.clear();
+        for part in parts_of(run) {
+            let start = at.start + part.start;
+            let end = at.start + part.end;
+            parts += 1;
+            if !self.read(&text[start..end]) {
+                fits = false;
+                continue;
+            }
+            fits &= self.whole.len() + self.word.len() <= LONGEST;
+            if fits {
+                self.whole.push_str(&self.word);
+            }
+            if !is_stop_word(&self.word) {
+                self.spelled_out(&text[start..end], start..end);
+                stem(&mut self.word);
+                (self.each)(Term { text: &self.word, at: start..end, role: Role::Word });
+            }
+        }
+        if parts > 1 && fits {
+            (self.each)(Term { text: &self.whole, at, role: Role::Also });
+        }
+    }
+
+    /// A part of a run in plain small letters; whether there is anything to find.
+    fn read(&mut self, part: &str) -> bool {
+        self.word.clear();
+        if part.len() > 2 * LONGEST {
+            return false;
+        }
+        fold(part, &mut self.word);
+        (1..=LONGEST).contains(&self.word.len())
+    }
+
+    /// `ü` as `ue`, as those write it whose keyboard does not have it.
+    fn spelled_out(&mut self, part: &str, at: Range<usize>) {
+        if part.is_ascii() {
+            return;
+        }
+        if let Some(mut spelled) = german::spelled_out(part) {
+            stem(&mut spelled);
+            (self.each)(Term { text: &spelled, at, role: Role::Also });
+        }
+    }
+
+    fn unspaced(&mut self, text: &str, at: Range<usize>) {
+        let mut before: Option<Range<usize>> = None;
+        let mut spaced: Option<usize> = None;
+        for (offset, letter) in text[at.clone()].char_indices() {
+            let place = at.start + offset..at.start + offset + letter.len_utf8();
+            if is_unspaced(letter) {
+                if let Some(start) = spaced.take() {
+                    self.run(text, start..place.start);
+                }
+                if let Some(before) = before {
+                    let pair = before.start..place.end;
+                    (self.each)(Term { text: &text[pair.clone()], at: pair, role: Role::Word });
+                }
+                let one = &text[place.clone()];
+                (self.each)(Term { text: one, at: place.clone(), role: Role::Letter });
+                before = Some(place);
+            } else {
+                before = None;
+                spaced.get_or_insert(place.start);
+            }
+        }
+        if let Some(start) = spaced {
+            self.run(text, start..at.end);
+        }
+    }
+}
+
+/// Whether a run is bytes in letters, such as Base64: its parts are too short
+/// for a name.
+fn is_data(run: &str) -> bool {
+    const SHORTEST: usize = 16;
+    run.len() >= SHORTEST && parts_of(run).count() * 3 > run.len()
+}
+
+/// `readHTTPFile_v2` as `read`, `HTTP`, `File`, `v2`.
+fn parts_of(run: &str) -> impl Iterator<Item = Range<usize>> {
+    let mut start = 0;
+    run.split('_').flat_map(move |part| {
+        let at = start;
+        start += part.len() + 1;
+        Camel { run: part, at: 0 }.map(move |part| at + part.start..at + part.end)
+    })
+}
+
+struct Camel<'a> {
+    run: &'a str,
+    at: usize,
+}
+
+impl Iterator for Camel<'_> {
+    type Item = Range<usize>;
+
+    fn next(&mut self) -> Option<Range<usize>> {
+        let start = self.at;
+        let mut letters = self.run[start..].char_indices().peekable();
+        let (_, mut before) = letters.next()?;
+        while let Some((offset, letter)) = letters.next() {
+            let after = letters.peek().map(|(_, letter)| *letter);
+            let begins = letter.is_uppercase()
+                && (before.is_lowercase() || after.is_some_and(char::is_lowercase));
+            if begins {
+                self.at = start + offset;
+                return Some(start..self.at);
+            }
+            if !is_mark(letter) {
+                before = letter;
+            }
+        }
+        self.at = self.run.len();
+        Some(start..self.at)
+    }
+}
+
+fn is_part(letter: char) -> bool {
+    letter.is_ascii_alphanumeric()
+        || letter == '_'
+        || (!letter.is_ascii() && (letter.is_alphanumeric() || is_mark(letter)))
+}
+
+/// Letters of scripts that do not put spaces between words.
+fn is_unspaced(letter: char) -> bool {
+    matches!(letter, '\u{0e00}'..='\u{0eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}'
+        | '\u{3005}'..='\u{3007}' | '\u{3040}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}'
+        | '\u{3400}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}'
+        | '\u{20000}'..='\u{323af}')
+}
+
+fn is_ideograph(letter: char) -> bool {
+    matches!(letter, '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{323af}')
+}
+
+/// Pictures that stand for a word. Their modifiers, such as skin tones, do not.
+fn is_pictogram(letter: char) -> bool {
+    matches!(letter, '\u{2190}'..='\u{21ff}' | '\u{2300}'..='\u{23ff}' | '\u{2600}'..='\u{27bf}'
+        | '\u{2b00}'..='\u{2bff}' | '\u{1f000}'..='\u{1f3fa}' | '\u{1f400}'..='\u{1faff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &[&str]) {
+        let mut found = Vec::new();
+        terms(text, |term| {
+            assert!(text.get(term.at.clone()).is_some(), "{text}: {:?}", term.at);
+            found.push(match term.role {
+                Role::Word => term.text.to_owned(),
+                Role::Also => format!("+{}", term.text),
+                Role::Letter => format!("-{}", term.text),
+            });
+        });
+        assert_eq!(found, expected, "{text}");
+    }
+
+    #[test]
+    fn identifiers_give_their_parts_and_themselves() {
+        check("read_file", &["read", "file", "+readfile"]);
+        check("readHTTPFiles", &["read", "http", "file", "+readhttpfiles"]);
+        check("list-pull-requests", &["list", "pull", "request"]);
+        check("sha256 of S3Object", &["sha256", "s3", "object", "+s3object"]);
+        check("__init__", &["init"]);
+        check("_ __", &[]);
+    }
+
+    #[test]
+    fn names_are_read_as_words() {
+        assert_eq!(spaced("readHTTPFile_v2"), "read HTTP File v2");
+        assert_eq!(spaced("list-pull requests"), "list-pull requests");
+        assert_eq!(spaced(""), "");
+    }
+
+    #[test]
+    fn text_without_spaces_gives_pairs_and_letters() {
+        check("必应search搜", &["-必", "必应", "-应", "search", "-搜"]);
+        check("검색", &["-검", "검색", "-색"]);
+        check("カ ひらo", &["-カ", "-ひ", "ひら", "-ら", "o"]);
+    }
+
+    #[test]
+    fn words_that_say_nothing_are_left_out() {
+        check("How do I list the files in a folder?", &["list", "file", "folder"]);
+        check("Wie und für wen ist sie nicht?", &["wen"]);
+    }
+
+    #[test]
+    fn marks_on_letters_do_not_matter() {
+        check("Café Straße", &["cafe", "strass"]);
+        check("MÜNCHEN", &["+muenchen", "munchen"]);
+        check("Mu\u{308}nchen", &["+muenchen", "munchen"]);
+        check("Việt Nam", &["viet", "nam"]);
+        check("ＡＢＣ", &["abc"]);
+        check("İstanbul", &["istanbul"]);
+    }
+
+    #[test]
+    fn an_emoji_is_a_word() {
+        check("deploy 🚀 now👍🏽", &["deploi", "🚀", "👍"]);
+    }
+
+    #[test]
+    fn what_is_too_long_for_a_word_is_none() {
+        check(&"x".repeat(65), &[]);
+        check("iVBORw0KGgoAAAANSUhEUgAA", &[]);
+        check(
+            "getHTTPSUrlForAWSBucket",
+            &["get", "http", "url", "aw", "bucket", "+gethttpsurlforawsbucket"],
+        );
+        check(&format!("b_{}", "c".repeat(70)), &["b"]);
+    }
+}

@@ -1,0 +1,48 @@
+//! Words that say nothing about what is looked for.
+
+/// As it is after folding.
+pub fn is_stop_word(word: &str) -> bool {
+    // None is longer: most words are not looked up.
+    word.len() <= 10 && (ENGLISH.binary_search(&word).is_ok() || is_german(word))
+}
+
+pub(super) fn is_german(word: &str) -> bool {
+    word.len() <= 6 && GERMAN.binary_search(&word).is_ok()
+}
+
+/// In order.
+#[rustfmt::skip]
+const ENGLISH: [&str; 126] = [
+    "a", "about", "above", "after", "again", "against", "all", "am", "an", "and", "any", "are",
+    "as", "at", "be", "because", "been", "before", "being", "below", "between", "both", "but", "by",
+    "can", "could", "did", "do", "does", "doing", "don", "down", "during", "each", "few", "for",
+    "from", "further", "had", "has", "have", "having", "he", "her", "here", "hers", "herself",
+    "him", "himself", "his", "how", "i", "if", "in", "into", "is", "it", "its", "itself", "just",
+    "me", "more", "most", "my", "myself", "no", "nor", "not", "now", "of", "off", "on", "once",
+    "only", "or", "other", "our", "ours", "ourselves", "out", "over", "own", "s", "same", "she",
+    "should", "so", "some", "such", "t", "than", "that", "the", "their", "theirs", "them",
+    "themselves", "then", "there", "these", "they", "this", "those", "through", "to", "too",
+    "under", "until", "up", "very", "was", "we", "were", "what", "when", "where", "which", "while",
+    "who", "whom", "why", "will", "with", "would", "you", "your",
+];
+
+/// Only those that mean nothing else elsewhere, so not `die`, `mit` and `der`:
+/// one dies, a licence is MIT, a certificate is DER. In order.
+#[rustfmt::skip]
+const GERMAN: [&str; 41] = [
+    "aber", "auch", "auf", "bei", "dass", "ein", "eine", "einem", "einen", "einer", "eines", "fur",
+    "haben", "ich", "ihr", "ist", "kann", "kein", "keine", "konnen", "mein", "meine", "nach",
+    "nicht", "oder", "sein", "sich", "sie", "sind", "uber", "und", "vom", "von", "wann", "warum",
+    "wenn", "werden", "wie", "wird", "zum", "zur",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lists_are_in_order() {
+        assert!(ENGLISH.is_sorted());
+        assert!(GERMAN.is_sorted());
+    }
+}

@@ -1,0 +1,138 @@
+//! A task that goes on at once where its parts wake each other.
+//!
+//! A connection and what it serves are one task, and the one part often wakes
+//! the other: here is the body you waited for. For the runtime, a task that wakes
+//! itself is work for whichever thread is free, and it wakes one to look for it.
+//! That costs more than the work. So what happens inside stays inside: the task
+//! is polled again, a few times in a row, before the runtime hears of it.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use futures::task::AtomicWaker;
+
+/// Rounds before others get their turn.
+const MOST: usize = 16;
+
+/// The same future, but for who is woken.
+pub(crate) fn at_once<F: Future + Send>(future: F) -> AtOnce<F> {
+    let bell = Arc::new(Bell::default());
+    AtOnce { future: Box::pin(future), waker: bell.clone().into(), bell }
+}
+
+pub(crate) struct AtOnce<F> {
+    future: Pin<Box<F>>,
+    bell: Arc<Bell>,
+    /// The bell, as the parts have it.
+    waker: Waker,
+}
+
+#[derive(Default)]
+struct Bell {
+    state: AtomicU8,
+    task: AtomicWaker,
+}
+
+const WAITING: u8 = 0;
+const POLLED: u8 = 1;
+const RUNG: u8 = 2;
+
+impl<F: Future> Future for AtOnce<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = &mut *self;
+        this.bell.task.register(context.waker());
+        let mut inner = Context::from_waker(&this.waker);
+        for _ in 0..MOST {
+            this.bell.state.store(POLLED, Ordering::Release);
+            if let Poll::Ready(output) = this.future.as_mut().poll(&mut inner) {
+                return Poll::Ready(output);
+            }
+            if this.bell.state.swap(WAITING, Ordering::AcqRel) != RUNG {
+                return Poll::Pending;
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let rung = self.state.compare_exchange(POLLED, RUNG, Ordering::AcqRel, Ordering::Acquire);
+        if rung == Err(WAITING) {
+            self.task.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Wakes itself `times` times, then waits for its waker to be used.
+    fn wakes_itself(times: usize) -> impl Future<Output = ()> {
+        let mut left = times;
+        std::future::poll_fn(move |context| {
+            if left > 0 {
+                left -= 1;
+                context.waker().wake_by_ref();
+            }
+            Poll::<()>::Pending
+        })
+    }
+
+    fn woken_by(times: usize) -> usize {
+        let count = Arc::new(Count::default());
+        let waker = count.clone().into();
+        let mut task = Box::pin(at_once(wakes_itself(times)));
+        assert!(task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        count.0.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn what_wakes_itself_is_polled_again_without_the_runtime() {
+        assert_eq!(woken_by(0), 0);
+        assert_eq!(woken_by(3), 0);
+    }
+
+    #[test]
+    fn what_never_stops_waking_itself_lets_others_have_their_turn() {
+        assert_eq!(woken_by(1000), 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_is_woken_from_outside_goes_on() {
+        let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
+        let sum = tokio::spawn(at_once(async move {
+            let mut sum = 0;
+            while let Some(number) = receiver.recv().await {
+                sum += number;
+            }
+            sum
+        }));
+        for number in 1..=1000 {
+            sender.send(number).await.unwrap();
+        }
+        drop(sender);
+        assert_eq!(sum.await.unwrap(), 500_500);
+    }
+}

@@ -1,0 +1,116 @@
+//! One output for several writers: messages come out whole, one after the other.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures::future::BoxFuture;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+pub(crate) struct Output<W>(Arc<Mutex<W>>);
+
+/// Somebody who writes bytes and flushes after each message.
+pub(crate) struct Writer<W> {
+    pipe: Arc<Mutex<W>>,
+    turn: Turn<W>,
+}
+
+/// Whose turn it is: a writer's, until it flushes.
+enum Turn<W> {
+    Others,
+    Next(BoxFuture<'static, OwnedMutexGuard<W>>),
+    Ours(OwnedMutexGuard<W>),
+}
+
+impl<W: AsyncWrite + Send + Unpin + 'static> Output<W> {
+    pub(crate) fn new(pipe: W) -> Self {
+        Self(Arc::new(Mutex::new(pipe)))
+    }
+
+    pub(crate) fn writer(&self) -> Writer<W> {
+        Writer { pipe: self.0.clone(), turn: Turn::Others }
+    }
+
+    /// Write a message that is a whole line but for its end.
+    pub(crate) async fn send(&self, mut message: Vec<u8>) -> io::Result<()> {
+        message.push(b'\n');
+        let mut pipe = self.0.lock().await;
+        pipe.write_all(&message).await?;
+        pipe.flush().await
+    }
+}
+
+impl<W: AsyncWrite + Send + Unpin + 'static> Writer<W> {
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<&mut OwnedMutexGuard<W>> {
+        if let Turn::Others = self.turn {
+            self.turn = match self.pipe.clone().try_lock_owned() {
+                Ok(ours) => Turn::Ours(ours),
+                Err(_) => Turn::Next(Box::pin(self.pipe.clone().lock_owned())),
+            };
+        }
+        if let Turn::Next(next) = &mut self.turn {
+            self.turn = Turn::Ours(ready!(next.as_mut().poll(context)));
+        }
+        match &mut self.turn {
+            Turn::Ours(ours) => Poll::Ready(ours),
+            Turn::Others | Turn::Next(_) => Poll::Pending,
+        }
+    }
+}
+
+impl<W: AsyncWrite + Send + Unpin + 'static> AsyncWrite for Writer<W> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let pipe = ready!(self.poll_turn(context));
+        Pin::new(&mut **pipe).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let pipe = ready!(self.poll_turn(context));
+        let flushed = ready!(Pin::new(&mut **pipe).poll_flush(context));
+        self.turn = Turn::Others;
+        Poll::Ready(flushed)
+    }
+
+    /// Others may still have something to say: it ends with the last of them.
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_flush(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn messages_of_two_writers_come_out_whole() {
+        let (ours, mut theirs) = tokio::io::duplex(16);
+        let one = Output::new(ours);
+        let mut other = one.writer();
+        let written = async {
+            let first = one.send(vec![b'a'; 100]);
+            let second = async {
+                other.write_all(&[b'b'; 50]).await.unwrap();
+                other.write_all(&[b'b'; 50]).await.unwrap();
+                other.flush().await.unwrap();
+            };
+            let (first, (), third) = tokio::join!(first, second, one.send(vec![b'c'; 100]));
+            first.unwrap();
+            third.unwrap();
+        };
+        let mut said = vec![0; 302];
+        let (read, ()) = tokio::join!(theirs.read_exact(&mut said), written);
+        read.unwrap();
+        said.retain(|byte| *byte != b'\n');
+        said.dedup();
+        said.sort_unstable();
+        assert_eq!(said, b"abc");
+    }
+}

@@ -1,0 +1,61 @@
+//! Who makes a request, as far as it has been found out before anything is done
+//! with it.
+//!
+//! Whoever checks tokens puts a [`Who`] into the request; REST and MCP take it
+//! from there. Nothing here checks anything: a request without one is nobody's.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use http::Extensions;
+use http::request::Parts;
+use moonlark_core::Caller;
+use moonlark_core::call::LOCAL;
+
+/// The name that rules know the caller by; none if it has not shown who it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Who(Option<Arc<str>>);
+
+tokio::task_local! {
+    /// The SDK asks some things of us without saying for which request.
+    static NOW: Who;
+}
+
+impl Who {
+    pub fn named(name: impl Into<Arc<str>>) -> Self {
+        Self(Some(name.into()))
+    }
+
+    /// Whoever has started this process.
+    pub(crate) fn local() -> Self {
+        Self::named(LOCAL)
+    }
+
+    pub(crate) fn of(extensions: &Extensions) -> Self {
+        extensions.get::<Who>().cloned().unwrap_or_default()
+    }
+
+    /// Whose request this task serves, if that is known.
+    pub(crate) fn now() -> Option<Self> {
+        NOW.try_with(Who::clone).ok()
+    }
+
+    /// Serve a request of this caller.
+    pub(crate) async fn during<F: Future>(self, serving: F) -> F::Output {
+        NOW.scope(self, serving).await
+    }
+
+    pub(crate) fn caller(&self, surface: &'static str) -> Caller {
+        Caller { name: self.0.clone(), ..Caller::new(surface) }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Who {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Who::of(&parts.extensions))
+    }
+}

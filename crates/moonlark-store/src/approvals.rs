@@ -1,0 +1,503 @@
+//! Approvals: what was asked, what was decided, and that each is used once.
+//!
+//! Every change is one transaction on the same file as the journal's, so that
+//! processes agree: the server that asks, the command line that decides, and
+//! whoever comes after a restart.
+
+mod row;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use moonlark_core::approval::{
+    Approvals, Decider, Decision, Known, Next, Request, Standing, State, Ticket, Why, next,
+};
+use moonlark_core::journal::{Id, shown};
+use moonlark_core::tool::BoxFuture;
+use moonlark_core::value::{Object, shorten};
+use moonlark_core::{Code, Problem, Result, Value};
+use parking_lot::Mutex;
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use serde_json::{Value as Json, json};
+use tokio::sync::Notify;
+
+pub use row::ApprovalShown;
+use row::{COLUMNS, Row};
+
+use crate::failure::problem;
+use crate::packed::{pack, unpack};
+use crate::rows::{Key, bits, lasted, micros};
+use crate::schema;
+use crate::sealing::{Seal, Spot};
+
+/// How often somebody who waits looks what other processes decided.
+const LOOK: Duration = Duration::from_secs(1);
+/// Requests that may wait at once: nobody decides on more.
+const MOST: i64 = 1000;
+/// Requests that are listed.
+const LISTED: i64 = 500;
+
+/// Cheap to clone; all clones are the same.
+#[derive(Clone)]
+pub struct ApprovalStore(Arc<Inner>);
+
+struct Inner {
+    file: PathBuf,
+    settings: Mutex<ApprovalSettings>,
+    open: Mutex<Option<Open>>,
+    /// Something was decided in this process.
+    decided: Notify,
+}
+
+struct Open {
+    connection: Connection,
+    seal: Seal,
+}
+
+/// What the operator decides about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ApprovalSettings {
+    /// How long there is to decide, and to make the call.
+    pub expiry: Duration,
+    /// Whether the user of the client that calls may decide.
+    pub by_caller: bool,
+}
+
+impl ApprovalStore {
+    /// Of the database at `file`, which is made when something is asked.
+    pub fn new(file: PathBuf, settings: ApprovalSettings) -> ApprovalStore {
+        ApprovalStore(Arc::new(Inner {
+            file,
+            settings: Mutex::new(settings),
+            open: Mutex::default(),
+            decided: Notify::new(),
+        }))
+    }
+
+    pub fn configure(&self, settings: ApprovalSettings) {
+        *self.0.settings.lock() = settings;
+    }
+
+    /// What waits for a decision, the newest last; or everything.
+    pub fn list(&self, all: bool) -> Result<Vec<ApprovalShown>> {
+        self.0.list(all, None)
+    }
+
+    /// One, with all that is known of it.
+    pub fn show(&self, id: Id) -> Result<ApprovalShown> {
+        self.0.show(id)
+    }
+
+    /// The arguments exactly as the tool would get them.
+    pub fn exact_arguments(&self, id: Id) -> Result<Value> {
+        self.0.with(|open| {
+            let row =
+                find(&open.connection, id)?.ok_or(Fault::Problem(unknown(&id.to_string())))?;
+            Ok(unpack(&open.seal.open(Spot::Approval, id, row.sealed)?)?)
+        })
+    }
+
+    /// The request that `text` names: its id, or the end of one.
+    pub fn find(&self, text: &str) -> Result<Id> {
+        if let Ok(id) = text.parse() {
+            return Ok(id);
+        }
+        let plain = text.to_lowercase().replace('-', "");
+        let hex = plain.len() >= 4 && plain.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !hex || !self.0.file.exists() {
+            return Err(unknown(text));
+        }
+        let found: Vec<Id> = self.0.with(|open| {
+            let mut statement = open.connection.prepare(
+                "SELECT id FROM approval_requests WHERE lower(hex(id)) LIKE '%' || ?1 LIMIT 2",
+            )?;
+            let ids = statement.query_map([plain], |row| row.get::<_, [u8; 16]>(0))?;
+            Ok(ids.map(|id| id.map(Id::from_bytes)).collect::<rusqlite::Result<_>>()?)
+        })?;
+        match found.as_slice() {
+            [one] => Ok(*one),
+            [] => Err(unknown(text)),
+            _ => Err(Problem::bad_request(format!("several approvals end in {text}"))
+                .hint("write more of the id")),
+        }
+    }
+
+    /// Decide, at once.
+    pub fn decide_now(&self, id: Id, decision: Decision, by: Decider) -> Result<()> {
+        let decided = self.0.decide(id, decision, &by);
+        self.0.decided.notify_waiters();
+        decided
+    }
+
+    fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
+    ) -> BoxFuture<Result<T>> {
+        let inner = self.0.clone();
+        Box::pin(async move {
+            let done = tokio::task::spawn_blocking(move || work(&inner)).await;
+            done.unwrap_or_else(|_| Err(Problem::internal("an approval could not be looked up")))
+        })
+    }
+}
+
+impl Approvals for ApprovalStore {
+    fn stand(&self, request: Request) -> BoxFuture<Result<Standing>> {
+        self.blocking(move |inner| inner.stand(&request))
+    }
+
+    fn decide(&self, id: Id, decision: Decision, by: Decider) -> BoxFuture<Result<()>> {
+        let store = self.clone();
+        self.blocking(move |_| store.decide_now(id, decision, by))
+    }
+
+    fn decided(&self, id: Id) -> BoxFuture<Result<Option<Decision>>> {
+        let store = self.clone();
+        Box::pin(async move {
+            loop {
+                let here = store.0.decided.notified();
+                let row = store.blocking(move |inner| inner.row(id)).await?;
+                let Some(row) = row else { return Ok(None) };
+                match (row.state, row.is_expired()) {
+                    (State::Denied, _) => return Ok(Some(Decision::Deny)),
+                    (State::Approved | State::Used, false) => return Ok(Some(Decision::Approve)),
+                    (_, true) => return Ok(None),
+                    (State::Waiting, false) => {}
+                }
+                let _ = tokio::time::timeout(LOOK, here).await;
+            }
+        })
+    }
+
+    fn by_caller(&self) -> bool {
+        self.0.settings.lock().by_caller
+    }
+
+    fn look(&self, id: Option<Id>, of: Option<String>) -> BoxFuture<Result<Json>> {
+        self.blocking(move |inner| match id {
+            None => Ok(json!({ "approvals": inner.list(false, of.as_deref())? })),
+            Some(id) => {
+                let shown = inner.show(id)?;
+                // What is another's does not exist.
+                match of.is_some_and(|of| shown.caller.name.as_deref() != Some(&of)) {
+                    true => Err(unknown(&id.to_string())),
+                    false => Ok(json!({ "approval": shown })),
+                }
+            }
+        })
+    }
+}
+
+impl Inner {
+    fn stand(&self, request: &Request) -> Result<Standing> {
+        let settings = *self.settings.lock();
+        self.with(|open| {
+            let packed = pack(&sorted(&request.args))?;
+            let digest = open.seal.digest(&request.tool, &packed);
+            let (transaction, seal) = open.begin()?;
+            let (known, token) = look_up(&transaction, seal, request, &digest)?;
+            let standing =
+                known.as_ref().map(|row| Known { state: row.state, expired: row.is_expired() });
+            let standing = match (next(standing, token.is_some(), settings.by_caller), known) {
+                (Next::Make, Some(row)) => {
+                    set_state(&transaction, row.id, State::Used)?;
+                    Standing::Granted { token }
+                }
+                (Next::Wait, Some(row)) => Standing::Waiting(ticket(&row, seal, &settings)),
+                (Next::Refuse(why), Some(row)) => {
+                    return Err(Fault::Problem(refused(why, &row)));
+                }
+                _ => {
+                    let row = ask(&transaction, seal, request, &digest, &settings)?;
+                    Standing::Waiting(ticket(&row, seal, &settings))
+                }
+            };
+            transaction.commit()?;
+            Ok(standing)
+        })
+    }
+
+    fn decide(&self, id: Id, decision: Decision, by: &Decider) -> Result<()> {
+        let by_caller = self.settings.lock().by_caller;
+        self.with(|open| {
+            let (transaction, seal) = open.begin()?;
+            let row = find(&transaction, id)?;
+            let row = row.ok_or_else(|| Fault::Problem(unknown(&id.to_string())))?;
+            let (word, name) = match by {
+                Decider::Operator(name) => ("operator", name),
+                Decider::Caller(name) => ("caller", name),
+                Decider::Holder { token, name } if seal.approval_of(token) == Some(id) => {
+                    ("caller", name)
+                }
+                Decider::Holder { .. } => {
+                    let message = format!("the token is not that of approval {id}");
+                    return Err(Fault::Problem(Problem::new(Code::Forbidden, message)));
+                }
+            };
+            if word == "caller" && !by_caller {
+                let message = "only an operator decides on calls here";
+                return Err(Fault::Problem(Problem::new(Code::Forbidden, message).hint(format!(
+                    "run `moonlark approvals approve {id}` where the server runs"
+                ))));
+            }
+            if row.is_expired() {
+                return Err(Fault::Problem(refused(Why::Expired, &row)));
+            }
+            let state = match decision {
+                Decision::Approve => State::Approved,
+                Decision::Deny => State::Denied,
+            };
+            // The same again changes nothing.
+            if row.state == state {
+                return Ok(());
+            }
+            if row.state != State::Waiting {
+                let state = row.state.as_str();
+                let message = format!("approval {id} is decided already: {state}");
+                return Err(Fault::Problem(Problem::bad_request(message)));
+            }
+            transaction.execute(
+                "UPDATE approval_requests SET state = ?2, decided_at = ?3, decided_by = ?4 \
+                 WHERE id = ?1",
+                params![
+                    Key(id),
+                    state.as_str(),
+                    micros(SystemTime::now()),
+                    format!("{name} ({word})")
+                ],
+            )?;
+            transaction.commit()?;
+            Ok(())
+        })
+    }
+
+    fn row(&self, id: Id) -> Result<Option<Row>> {
+        self.with(|open| Ok(find(&open.connection, id)?))
+    }
+
+    fn list(&self, all: bool, of: Option<&str>) -> Result<Vec<ApprovalShown>> {
+        if !self.file.exists() {
+            return Ok(Vec::new());
+        }
+        self.with(|open| {
+            let mut statement = open.connection.prepare(&format!(
+                "SELECT {COLUMNS} FROM approval_requests WHERE (?1 OR (state = 'waiting' AND \
+                 expires > ?2)) AND (?3 IS NULL OR caller = ?3) ORDER BY id DESC LIMIT ?4"
+            ))?;
+            let params = params![all, micros(SystemTime::now()), of, LISTED];
+            let rows = statement.query_map(params, Row::read)?;
+            let mut listed: Vec<ApprovalShown> =
+                rows.map(|row| row.map(ApprovalShown::from)).collect::<rusqlite::Result<_>>()?;
+            listed.reverse();
+            Ok(listed)
+        })
+    }
+
+    fn show(&self, id: Id) -> Result<ApprovalShown> {
+        let row = if self.file.exists() { self.row(id)? } else { None };
+        row.map(ApprovalShown::from).ok_or_else(|| unknown(&id.to_string()))
+    }
+
+    /// With the file open; it is opened anew after it could not be used.
+    fn with<T>(&self, work: impl FnOnce(&mut Open) -> Result<T, Fault>) -> Result<T> {
+        let mut held = self.open.lock();
+        let open = match &mut *held {
+            Some(open) => open,
+            none => none.insert(Open {
+                connection: schema::open(&self.file)?,
+                seal: Seal::beside(&self.file)?,
+            }),
+        };
+        work(open).map_err(|fault| match fault {
+            Fault::Problem(problem) => problem,
+            Fault::Sqlite(error) => {
+                *held = None;
+                problem(&self.file, &error)
+            }
+        })
+    }
+}
+
+impl Open {
+    fn begin(&mut self) -> rusqlite::Result<(Transaction<'_>, &Seal)> {
+        // A decision must not be forgotten, whatever happens next.
+        self.connection.pragma_update(None, "synchronous", "FULL")?;
+        let behavior = TransactionBehavior::Immediate;
+        Ok((self.connection.transaction_with_behavior(behavior)?, &self.seal))
+    }
+}
+
+/// Why something was not done: the file's fault, or what is in it.
+enum Fault {
+    Sqlite(rusqlite::Error),
+    Problem(Problem),
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Fault::Sqlite(error)
+    }
+}
+
+impl From<Problem> for Fault {
+    fn from(problem: Problem) -> Self {
+        Fault::Problem(problem)
+    }
+}
+
+/// What is on record of this very call, and the token that led to it.
+fn look_up(
+    connection: &Connection,
+    seal: &Seal,
+    request: &Request,
+    digest: &[u8],
+) -> Result<(Option<Row>, Option<String>), Fault> {
+    let mut other = None;
+    for token in &request.tokens {
+        let row = match seal.approval_of(token) {
+            Some(id) => find(connection, id)?,
+            None => None,
+        };
+        match row {
+            Some(row) if row.is_of(request, digest) => return Ok((Some(row), Some(token.clone()))),
+            row => other = Some(row),
+        }
+    }
+    if let Some(other) = other.filter(|_| request.strict) {
+        return Err(Fault::Problem(another(other.as_ref(), request, digest)));
+    }
+    let mut statement = connection.prepare(&format!(
+        "SELECT {COLUMNS} FROM approval_requests WHERE digest = ?1 ORDER BY id DESC"
+    ))?;
+    let rows = statement.query_map(params![digest], Row::read)?;
+    for row in rows {
+        let row = row?;
+        if row.is_of(request, digest) {
+            return Ok((Some(row), None));
+        }
+    }
+    Ok((None, None))
+}
+
+fn find(connection: &Connection, id: Id) -> rusqlite::Result<Option<Row>> {
+    let sql = format!("SELECT {COLUMNS} FROM approval_requests WHERE id = ?1");
+    connection.query_row(&sql, params![Key(id)], Row::read).optional()
+}
+
+fn ask(
+    transaction: &Transaction<'_>,
+    seal: &Seal,
+    request: &Request,
+    digest: &[u8],
+    settings: &ApprovalSettings,
+) -> Result<Row, Fault> {
+    let now = SystemTime::now();
+    let waiting: i64 = transaction.query_row(
+        "SELECT count(*) FROM approval_requests WHERE state = 'waiting' AND expires > ?1",
+        params![micros(now)],
+        |row| row.get(0),
+    )?;
+    if waiting >= MOST {
+        let message = format!("{MOST} calls wait for a decision, which is the limit");
+        let mut problem = Problem::new(Code::RateLimited, message)
+            .hint("decide on some of them: `moonlark approvals list`");
+        problem.retry_after = Some(60);
+        return Err(Fault::Problem(problem));
+    }
+    let id = Id::new();
+    let caller = &request.caller;
+    transaction.execute(
+        "INSERT INTO approval_requests (id, at, expires, state, tool, source, effects, surface, \
+         caller, client, args, sealed, digest, run, place) \
+         VALUES (?1, ?2, ?3, 'waiting', ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+        params![
+            Key(id),
+            micros(now),
+            micros(now).saturating_add(lasted(settings.expiry)),
+            request.tool,
+            request.source,
+            bits(request.effects),
+            caller.surface,
+            caller.name(),
+            caller.client,
+            shown::arguments(&request.args, &request.secrets),
+            seal.seal(Spot::Approval, id, pack(&request.args)?)?,
+            digest,
+            request.run.map(Key),
+            request.place,
+        ],
+    )?;
+    find(transaction, id)?.ok_or_else(|| Fault::Problem(unknown(&id.to_string())))
+}
+
+fn set_state(transaction: &Transaction<'_>, id: Id, state: State) -> rusqlite::Result<()> {
+    transaction.execute(
+        "UPDATE approval_requests SET state = ?2 WHERE id = ?1",
+        params![Key(id), state.as_str()],
+    )?;
+    Ok(())
+}
+
+fn ticket(row: &Row, seal: &Seal, settings: &ApprovalSettings) -> Ticket {
+    Ticket {
+        id: row.id,
+        token: seal.token(row.id),
+        expires: row.expires(),
+        tool: row.tool.clone(),
+        effects: row.effects,
+        arguments: row.args.clone(),
+        run: row.run,
+        by_caller: settings.by_caller,
+    }
+}
+
+/// The same arguments in another order are the same.
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
+        Value::Object(fields) => {
+            let mut pairs: Vec<(&String, &Value)> = fields.iter().collect();
+            pairs.sort_by_key(|(key, _)| *key);
+            let sorted = pairs.into_iter().map(|(key, value)| (key.clone(), sorted(value)));
+            Value::Object(sorted.collect::<Object>())
+        }
+        other => other.clone(),
+    }
+}
+
+fn refused(why: Why, row: &Row) -> Problem {
+    let (id, tool) = (row.id, &row.tool);
+    let problem = |message: String| Problem::new(Code::Forbidden, message);
+    let by = row.decided_by.as_deref().unwrap_or("somebody");
+    match why {
+        Why::Denied => problem(format!("{by} has denied this call of {tool} (approval {id})")),
+        Why::Expired => problem(format!("the time for approval {id} is over"))
+            .hint("make the call again without the token, to ask anew"),
+        Why::Used => problem(format!("approval {id} was used: it is good for one call"))
+            .hint("make the call again without the token, to ask anew"),
+    }
+}
+
+/// Why a token is of no use for this call.
+fn another(row: Option<&Row>, request: &Request, digest: &[u8]) -> Problem {
+    let message = match row {
+        None => "no approval has this token".to_owned(),
+        Some(row) if row.tool != request.tool => {
+            format!("the token is for another call, of {}", row.tool)
+        }
+        Some(row) if row.digest != digest => {
+            "the token was given for other arguments than these".to_owned()
+        }
+        Some(_) => "the token was given to another caller".to_owned(),
+    };
+    Problem::new(Code::Forbidden, message)
+        .hint("make the call again without the token, to ask anew")
+}
+
+fn unknown(text: &str) -> Problem {
+    Problem::new(Code::NotFound, format!("there is no approval {}", shorten(text)))
+        .hint("`moonlark approvals list` shows what waits for a decision")
+}

@@ -1,0 +1,153 @@
+//! One request as it is kept, and as it is shown.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use jiff::Timestamp;
+use moonlark_core::approval::{Request, State};
+use moonlark_core::journal::Id;
+use moonlark_core::policy::Effect;
+use moonlark_core::tool::Effects;
+use serde::{Serialize, Serializer};
+use serde_json::Value as Json;
+
+use crate::reading::CallerShown;
+use crate::rows::{effects, micros};
+
+pub(super) const COLUMNS: &str = "id, at, expires, state, tool, source, effects, surface, caller, \
+    client, args, sealed, digest, run, place, decided_at, decided_by";
+
+pub(super) struct Row {
+    pub(super) id: Id,
+    at: i64,
+    expires: i64,
+    pub(super) state: State,
+    pub(super) tool: String,
+    source: String,
+    pub(super) effects: Effects,
+    surface: String,
+    caller: String,
+    client: Option<String>,
+    pub(super) args: String,
+    pub(super) sealed: Vec<u8>,
+    pub(super) digest: Vec<u8>,
+    pub(super) run: Option<Id>,
+    place: Option<String>,
+    decided_at: Option<i64>,
+    pub(super) decided_by: Option<String>,
+}
+
+impl Row {
+    pub(super) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
+        let word: String = row.get(3)?;
+        let state = State::ALL.into_iter().find(|state| state.as_str() == word);
+        Ok(Row {
+            id: Id::from_bytes(row.get(0)?),
+            at: row.get(1)?,
+            expires: row.get(2)?,
+            // What is not known was not approved.
+            state: state.unwrap_or(State::Denied),
+            tool: row.get(4)?,
+            source: row.get(5)?,
+            effects: effects(row.get(6)?),
+            surface: row.get(7)?,
+            caller: row.get(8)?,
+            client: row.get(9)?,
+            args: row.get(10)?,
+            sealed: row.get(11)?,
+            digest: row.get(12)?,
+            run: row.get::<_, Option<[u8; 16]>>(13)?.map(Id::from_bytes),
+            place: row.get(14)?,
+            decided_at: row.get(15)?,
+            decided_by: row.get(16)?,
+        })
+    }
+
+    pub(super) fn expires(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_micros(u64::try_from(self.expires).unwrap_or(0))
+    }
+
+    pub(super) fn is_expired(&self) -> bool {
+        micros(SystemTime::now()) >= self.expires
+    }
+
+    /// Whether it is about this very call. A run that is resumed by somebody
+    /// else is the same run.
+    pub(super) fn is_of(&self, request: &Request, digest: &[u8]) -> bool {
+        let caller = &request.caller;
+        let same_caller = self.caller == caller.name() && self.surface == caller.surface;
+        self.digest == digest
+            && self.run == request.run
+            && self.place == request.place
+            && (same_caller || self.run.is_some())
+    }
+}
+
+/// A request, for people.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ApprovalShown {
+    #[serde(serialize_with = "as_text")]
+    pub id: Id,
+    pub at: Timestamp,
+    pub expires_at: Timestamp,
+    /// `waiting`, `approved`, `denied`, `used` or `expired`.
+    pub state: &'static str,
+    pub tool: String,
+    pub source: String,
+    pub effects: Vec<&'static str>,
+    pub caller: CallerShown,
+    /// Redacted; cut where they are long.
+    #[serde(serialize_with = "as_json")]
+    pub arguments: String,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text_if_any")]
+    pub run: Option<Id>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decided_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decided_by: Option<String>,
+}
+
+impl From<Row> for ApprovalShown {
+    fn from(row: Row) -> Self {
+        let expired = row.is_expired() && matches!(row.state, State::Waiting | State::Approved);
+        let time = |micros| Timestamp::from_microsecond(micros).unwrap_or_default();
+        ApprovalShown {
+            id: row.id,
+            at: time(row.at),
+            expires_at: time(row.expires),
+            state: if expired { "expired" } else { row.state.as_str() },
+            effects: Effect::all_of(row.effects).map(Effect::as_str).collect(),
+            caller: CallerShown {
+                surface: row.surface,
+                name: Some(row.caller),
+                client: row.client,
+            },
+            tool: row.tool,
+            source: row.source,
+            arguments: row.args,
+            run: row.run,
+            place: row.place,
+            decided_at: row.decided_at.map(time),
+            decided_by: row.decided_by,
+        }
+    }
+}
+
+fn as_text<S: Serializer>(id: &Id, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(id)
+}
+
+fn as_text_if_any<S: Serializer>(id: &Option<Id>, serializer: S) -> Result<S::Ok, S::Error> {
+    match id {
+        Some(id) => serializer.collect_str(id),
+        None => serializer.serialize_none(),
+    }
+}
+
+fn as_json<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    match serde_json::from_str::<Json>(text) {
+        Ok(json) => json.serialize(serializer),
+        Err(_) => serializer.serialize_str(text),
+    }
+}

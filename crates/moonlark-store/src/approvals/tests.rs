@@ -1,0 +1,227 @@
+//! Approvals on a real file, by several who share it.
+
+use std::time::Duration;
+
+use moonlark_core::approval::{Approvals, Decider, Decision, Request, Standing, Ticket};
+use moonlark_core::journal::{Id, Secrecy};
+use moonlark_core::tool::Effects;
+use moonlark_core::{Caller, Code, Value};
+
+use super::{ApprovalSettings, ApprovalStore};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn store(folder: &tempfile::TempDir, by_caller: bool, expiry: Duration) -> ApprovalStore {
+    ApprovalStore::new(folder.path().join("journal.db"), ApprovalSettings { expiry, by_caller })
+}
+
+fn request(id: i64) -> Request {
+    Request {
+        tool: "jira.delete_issue".into(),
+        source: "jira".into(),
+        effects: Effects::default(),
+        args: Value::object([("id", Value::Int(id)), ("token", "hunter22".into())]),
+        caller: Caller::new("rest").named("ci"),
+        run: None,
+        place: None,
+        tokens: Vec::new(),
+        strict: true,
+        secrets: Secrecy::default(),
+    }
+}
+
+fn with_token(id: i64, token: &str) -> Request {
+    Request { tokens: vec![token.to_owned()], ..request(id) }
+}
+
+async fn waits(store: &ApprovalStore, request: Request) -> Ticket {
+    match store.stand(request).await.unwrap() {
+        Standing::Waiting(ticket) => ticket,
+        granted => panic!("{granted:?}"),
+    }
+}
+
+fn operator() -> Decider {
+    Decider::Operator("ann".into())
+}
+
+async fn refusal(store: &ApprovalStore, request: Request) -> String {
+    let problem = store.stand(request).await.unwrap_err();
+    assert_eq!(problem.code, Code::Forbidden);
+    problem.message
+}
+
+#[tokio::test]
+async fn coming_back_with_the_token_makes_the_call_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder, true, HOUR);
+    let ticket = waits(&store, request(1)).await;
+    assert_eq!(ticket.arguments, r#"{"id":1,"token":"[redacted]"}"#);
+    let granted = store.stand(with_token(1, &ticket.token)).await.unwrap();
+    assert_eq!(granted, Standing::Granted { token: Some(ticket.token.clone()) });
+    let message = refusal(&store, with_token(1, &ticket.token)).await;
+    assert_eq!(message, format!("approval {} was used: it is good for one call", ticket.id));
+    assert_ne!(waits(&store, request(1)).await.id, ticket.id, "it is asked anew");
+}
+
+#[tokio::test]
+async fn a_token_is_good_for_nothing_but_its_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder, true, HOUR);
+    let token = waits(&store, request(1)).await.token;
+    let with = |edit: &dyn Fn(&mut Request)| {
+        let mut request = with_token(1, &token);
+        edit(&mut request);
+        request
+    };
+    for (edit, message) in [
+        (
+            (&|it: &mut Request| it.args = request(2).args) as &dyn Fn(&mut Request),
+            "the token was given for other arguments than these",
+        ),
+        (
+            &|it| it.tool = "jira.purge".into(),
+            "the token is for another call, of jira.delete_issue",
+        ),
+        (
+            &|it| it.caller = Caller::new("rest").named("eve"),
+            "the token was given to another caller",
+        ),
+        (&|it| it.caller = Caller::new("mcp").named("ci"), "the token was given to another caller"),
+        (&|it| it.tokens = vec!["apr_madeup".into()], "no approval has this token"),
+    ] {
+        assert_eq!(refusal(&store, with(edit)).await, message);
+    }
+    // Below a tool, the token may be for something else that it calls.
+    let below = with(&|it| {
+        it.args = request(2).args;
+        it.strict = false;
+    });
+    waits(&store, below).await;
+    let reordered = with(&|it| {
+        it.args = Value::object([("token", "hunter22".into()), ("id", Value::Int(1))]);
+    });
+    assert!(matches!(store.stand(reordered).await, Ok(Standing::Granted { .. })));
+}
+
+#[tokio::test]
+async fn what_an_operator_decides_holds_for_the_same_call_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = store(&folder, false, HOUR);
+    let elsewhere = store(&folder, false, HOUR);
+    let (yes, no) = (waits(&server, request(1)).await, waits(&server, request(2)).await);
+    let still = waits(&server, with_token(1, &yes.token)).await;
+    assert_eq!(still.id, yes.id, "the token decides nothing where an operator does");
+    elsewhere.decide_now(yes.id, Decision::Approve, operator()).unwrap();
+    elsewhere.decide_now(no.id, Decision::Deny, operator()).unwrap();
+    assert_eq!(server.decided(yes.id).await.unwrap(), Some(Decision::Approve));
+    assert_eq!(server.decided(no.id).await.unwrap(), Some(Decision::Deny));
+    assert!(matches!(server.stand(request(1)).await, Ok(Standing::Granted { token: None })));
+    waits(&server, request(1)).await;
+    let message = refusal(&server, request(2)).await;
+    assert!(message.starts_with("ann (operator) has denied this call"), "{message}");
+}
+
+#[tokio::test]
+async fn who_waits_is_woken_when_somebody_decides() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder, true, HOUR);
+    let ticket = waits(&store, request(1)).await;
+    let waiting = tokio::spawn(store.decided(ticket.id));
+    tokio::task::yield_now().await;
+    let by = Decider::Holder { token: ticket.token, name: "ci".into() };
+    store.decide(ticket.id, Decision::Approve, by).await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap(), Some(Decision::Approve));
+}
+
+#[tokio::test]
+async fn after_its_time_nothing_is_decided_and_the_call_is_asked_about_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder, true, Duration::ZERO);
+    let ticket = waits(&store, request(1)).await;
+    assert_eq!(store.decided(ticket.id).await.unwrap(), None);
+    let over = format!("the time for approval {} is over", ticket.id);
+    assert_eq!(refusal(&store, with_token(1, &ticket.token)).await, over);
+    let late = store.decide_now(ticket.id, Decision::Approve, operator()).unwrap_err();
+    assert_eq!(late.message, over);
+    assert_ne!(waits(&store, request(1)).await.id, ticket.id);
+    assert!(store.list(false).unwrap().is_empty());
+    assert_eq!(store.show(ticket.id).unwrap().state, "expired");
+}
+
+#[tokio::test]
+async fn only_who_may_decides_and_only_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store_ = store(&folder, true, HOUR);
+    let (one, two) = (waits(&store_, request(1)).await, waits(&store_, request(2)).await);
+    let holder = |token: &str| Decider::Holder { token: token.to_owned(), name: "ci".into() };
+    let wrong = store_.decide_now(one.id, Decision::Approve, holder(&two.token)).unwrap_err();
+    assert_eq!(wrong.code, Code::Forbidden);
+    let strict = store(&folder, false, HOUR);
+    for by in [holder(&one.token), Decider::Caller("ci".into())] {
+        let refused = strict.decide_now(one.id, Decision::Approve, by).unwrap_err();
+        assert_eq!(refused.message, "only an operator decides on calls here");
+    }
+    store_.decide_now(one.id, Decision::Deny, holder(&one.token)).unwrap();
+    store_.decide_now(one.id, Decision::Deny, operator()).unwrap();
+    let twice = store_.decide_now(one.id, Decision::Approve, operator()).unwrap_err();
+    assert_eq!(twice.message, format!("approval {} is decided already: denied", one.id));
+    let nothing = store_.decide_now(Id::new(), Decision::Approve, operator()).unwrap_err();
+    assert_eq!(nothing.code, Code::NotFound);
+}
+
+#[tokio::test]
+async fn two_at_once_cannot_use_one_approval_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let stores: Vec<_> = (0..4).map(|_| store(&folder, true, HOUR)).collect();
+    let ticket = waits(&stores[0], request(1)).await;
+    let tries: Vec<_> =
+        (0..32).map(|n| tokio::spawn(stores[n % 4].stand(with_token(1, &ticket.token)))).collect();
+    let mut made = 0;
+    for one in tries {
+        made += usize::from(one.await.unwrap().is_ok());
+    }
+    assert_eq!(made, 1);
+}
+
+#[tokio::test]
+async fn the_calls_of_a_run_are_told_apart_by_their_place_and_outlive_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = Some(Id::new());
+    let at = |place: &str| Request { run, place: Some(place.into()), ..request(1) };
+    let first = {
+        let store = store(&folder, true, HOUR);
+        let first = waits(&store, at("0")).await;
+        assert_ne!(waits(&store, at("m1.2/0")).await.id, first.id);
+        assert_eq!(waits(&store, at("0")).await.id, first.id);
+        first
+    };
+    let store = store(&folder, true, HOUR);
+    store.decide_now(first.id, Decision::Approve, operator()).unwrap();
+    let resumed = Request { caller: Caller::new("cli"), ..at("0") };
+    assert!(matches!(store.stand(resumed).await, Ok(Standing::Granted { .. })));
+    waits(&store, at("m1.2/0")).await;
+}
+
+#[tokio::test]
+async fn what_is_listed_hides_secrets_and_the_exact_arguments_are_sealed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder, true, HOUR);
+    assert!(store.list(true).unwrap().is_empty());
+    let ticket = waits(&store, request(1)).await;
+    let listed = store.list(false).unwrap();
+    assert_eq!(listed.len(), 1);
+    assert_eq!(listed[0].arguments, r#"{"id":1,"token":"[redacted]"}"#);
+    assert_eq!(store.exact_arguments(ticket.id).unwrap(), request(1).args);
+    assert_eq!(store.find(&ticket.id.to_string()[28..]).unwrap(), ticket.id);
+    let mine = store.look(None, Some("ci".into())).await.unwrap();
+    let others = store.look(None, Some("eve".into())).await.unwrap();
+    assert_eq!(mine["approvals"].as_array().unwrap().len(), 1);
+    assert_eq!(others["approvals"].as_array().unwrap().len(), 0);
+    assert!(store.look(Some(ticket.id), Some("eve".into())).await.is_err());
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        assert!(!bytes.windows(8).any(|part| part == b"hunter22"));
+        assert!(!bytes.windows(20).any(|part| part == &ticket.token.as_bytes()[..20]));
+    }
+}

@@ -1,0 +1,166 @@
+//! The journal as the gateway sees it: entries in, nothing out but a run that is
+//! to be continued.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use moonlark_core::journal::{Entry, Id, Look, Recorder, RunRecord};
+use moonlark_core::tool::BoxFuture;
+use moonlark_core::{Problem, Result};
+use parking_lot::Mutex;
+use serde_json::Value as Json;
+use tokio::sync::oneshot;
+
+use crate::queue::{Item, Queue};
+use crate::reading::{Reader, replay};
+use crate::schema::Settings;
+use crate::writer::{Shared, Writer};
+
+/// How long a program that ends waits for the rest to be written.
+const CLOSING: Duration = Duration::from_secs(10);
+
+pub struct Journal {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// How the journal is doing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Health {
+    /// Why nothing can be written at the moment.
+    pub problem: Option<Problem>,
+    /// Entries that wait to be written.
+    pub waiting: usize,
+    /// Entries that were given up since the start.
+    pub lost: u64,
+}
+
+impl Journal {
+    /// Begin to keep one. The file is opened by the writer: what is wrong with
+    /// it is known a moment later, and calls do not wait for it.
+    pub fn open(settings: Settings) -> Result<Arc<Journal>> {
+        let shared = Arc::new(Shared {
+            settings: Mutex::new(settings),
+            queue: Arc::new(Queue::default()),
+            trouble: Mutex::default(),
+            number: AtomicI64::new(0),
+        });
+        let writer = Writer::new(shared.clone());
+        let thread = std::thread::Builder::new().name("journal".to_owned());
+        let thread = thread.spawn(move || writer.run()).map_err(|error| {
+            Problem::unavailable(format!("the thread of the journal cannot be started: {error}"))
+        })?;
+        Ok(Arc::new(Journal { shared, thread: Mutex::new(Some(thread)) }))
+    }
+
+    /// Other settings from now on; the file stays the same.
+    pub fn configure(&self, settings: Settings) {
+        let mut current = self.shared.settings.lock();
+        let file = current.file.clone();
+        *current = Settings { file, ..settings };
+    }
+
+    pub fn health(&self) -> Health {
+        let (waiting, lost) = self.shared.queue.counts();
+        Health { problem: self.shared.trouble.lock().clone(), waiting, lost }
+    }
+
+    /// Look at what is in it.
+    pub fn reader(&self) -> Reader {
+        Reader::of(&self.shared.settings.lock().file)
+    }
+
+    /// Everything that was taken so far is in the file, or a Problem says why
+    /// it is not.
+    pub async fn flush(&self) -> Result<()> {
+        let (waits, written) = oneshot::channel();
+        self.shared.queue.add(Item::new(None, Some(waits)));
+        written.await.unwrap_or_else(|_| Err(over()))
+    }
+
+    /// Write the rest, and end.
+    pub async fn close(&self) {
+        self.shared.queue.close();
+        let Some(thread) = self.thread.lock().take() else { return };
+        let ended = tokio::task::spawn_blocking(move || thread.join());
+        if tokio::time::timeout(CLOSING, ended).await.is_err() {
+            tracing::warn!("the journal could not be written to its end");
+        }
+        let Health { lost, .. } = self.health();
+        if lost > 0 {
+            tracing::warn!("{lost} entries of the journal were lost");
+        }
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.shared.queue.close();
+    }
+}
+
+impl Recorder for Journal {
+    fn record(&self, entry: Entry) {
+        self.shared.queue.add(Item::new(Some(entry), None));
+    }
+
+    fn room(&self) -> Option<BoxFuture<()>> {
+        self.shared.queue.room()
+    }
+
+    fn durable(&self, entry: Entry) -> BoxFuture<Result<()>> {
+        if let Some(problem) = self.shared.trouble.lock().clone() {
+            let message =
+                format!("this call must be on record before it is made, but {}", problem.message);
+            return Box::pin(std::future::ready(Err(problem.saying(message))));
+        }
+        let (waits, written) = oneshot::channel();
+        self.shared.queue.add(Item::new(Some(entry), Some(waits)));
+        Box::pin(async move { written.await.unwrap_or_else(|_| Err(over())) })
+    }
+
+    fn take_over(&self, run: Id) -> BoxFuture<Result<RunRecord>> {
+        self.read(run, true)
+    }
+
+    fn run(&self, run: Id) -> BoxFuture<Result<RunRecord>> {
+        self.read(run, false)
+    }
+
+    fn problem(&self) -> Option<Problem> {
+        self.shared.trouble.lock().clone()
+    }
+
+    fn look(&self, look: Look) -> BoxFuture<Result<Json>> {
+        let (waits, written) = oneshot::channel();
+        self.shared.queue.add(Item::new(None, Some(waits)));
+        let reader = self.reader();
+        Box::pin(async move {
+            // What cannot be written now can still be looked at.
+            let _ = written.await;
+            let read = tokio::task::spawn_blocking(move || reader.look(&look));
+            read.await.unwrap_or_else(|_| Err(Problem::internal("the journal could not be read")))
+        })
+    }
+}
+
+impl Journal {
+    fn read(&self, run: Id, take_over: bool) -> BoxFuture<Result<RunRecord>> {
+        let (waits, written) = oneshot::channel();
+        self.shared.queue.add(Item::new(None, Some(waits)));
+        let shared = self.shared.clone();
+        Box::pin(async move {
+            written.await.unwrap_or_else(|_| Err(over()))?;
+            let number = take_over.then(|| shared.number.load(Ordering::Relaxed));
+            let file = shared.settings.lock().file.clone();
+            let read = tokio::task::spawn_blocking(move || replay::read(&file, run, number));
+            read.await.unwrap_or_else(|_| Err(Problem::internal("the journal could not be read")))
+        })
+    }
+}
+
+fn over() -> Problem {
+    Problem::unavailable("the journal is closed: the program is ending")
+}

@@ -1,0 +1,29 @@
+//! What lasts: the journal of runs and calls, and the approvals.
+//!
+//! One SQLite file beside the project's other state, written by one thread, read
+//! by anybody. What people may see is in it as text; what only a replay needs,
+//! arguments and answers as they were, is sealed with a key that is not. This
+//! crate knows no script, no protocol and no configuration file.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod approvals;
+mod failure;
+mod journal;
+mod packed;
+mod process;
+mod queue;
+mod reading;
+mod retention;
+mod rows;
+mod schema;
+mod sealing;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use approvals::{ApprovalSettings, ApprovalShown, ApprovalStore};
+pub use journal::{Health, Journal};
+pub use reading::{CallShown, CallerShown, Reader, RunLine, RunShown, State, Watched};
+pub use schema::Settings;

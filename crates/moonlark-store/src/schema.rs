@@ -1,0 +1,184 @@
+//! The tables, and how a connection to them is opened.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use moonlark_core::{Problem, Result};
+use rusqlite::{Connection, OpenFlags};
+
+use crate::failure::problem;
+
+/// What the operator decides about the journal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// The database. The key and the locks of processes are beside it.
+    pub file: PathBuf,
+    /// Whether what must be durable survives a loss of power, not only of the
+    /// process.
+    pub power: bool,
+    /// How long entries are kept.
+    pub keep: Duration,
+    /// Bytes they may take.
+    pub size: u64,
+}
+
+/// Raised with every change of the tables that older versions cannot read.
+const VERSION: i64 = 1;
+/// Bytes of the file beside the database that stay after a burst.
+const WAL: i64 = 16 * 1024 * 1024;
+/// How long a statement waits for another process.
+const BUSY: Duration = Duration::from_secs(5);
+
+const TABLES: &str = "
+CREATE TABLE journal_processes (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    lock   TEXT NOT NULL,
+    pid    INTEGER NOT NULL,
+    at     INTEGER NOT NULL
+);
+CREATE TABLE journal_runs (
+    id       BLOB PRIMARY KEY,
+    call     BLOB,
+    process  INTEGER NOT NULL,
+    at       INTEGER NOT NULL,
+    surface  TEXT NOT NULL,
+    caller   TEXT,
+    client   TEXT,
+    script   TEXT NOT NULL,
+    plan     INTEGER NOT NULL,
+    follows  BLOB,
+    sealed   BLOB NOT NULL,
+    approval BLOB,
+    place    TEXT,
+    took     INTEGER,
+    outcome  TEXT,
+    message  TEXT,
+    answer   BLOB
+) WITHOUT ROWID;
+CREATE INDEX journal_runs_that_wait ON journal_runs (approval) WHERE approval IS NOT NULL;
+CREATE TABLE journal_calls (
+    id       BLOB PRIMARY KEY,
+    parent   BLOB,
+    run      BLOB,
+    place    TEXT,
+    process  INTEGER NOT NULL,
+    at       INTEGER NOT NULL,
+    tool     TEXT NOT NULL,
+    source   TEXT NOT NULL,
+    effects  INTEGER NOT NULL,
+    surface  TEXT NOT NULL,
+    caller   TEXT,
+    client   TEXT,
+    args     TEXT NOT NULL,
+    took     INTEGER,
+    outcome  TEXT,
+    message  TEXT,
+    number   INTEGER
+) WITHOUT ROWID;
+CREATE INDEX journal_calls_of_run ON journal_calls (run) WHERE run IS NOT NULL;
+CREATE INDEX journal_calls_of_call ON journal_calls (parent) WHERE parent IS NOT NULL;
+CREATE TABLE journal_exact (
+    id     BLOB PRIMARY KEY,
+    args   BLOB NOT NULL,
+    answer BLOB
+);
+CREATE TABLE approval_requests (
+    id         BLOB PRIMARY KEY,
+    at         INTEGER NOT NULL,
+    expires    INTEGER NOT NULL,
+    state      TEXT NOT NULL,
+    tool       TEXT NOT NULL,
+    source     TEXT NOT NULL,
+    effects    INTEGER NOT NULL,
+    surface    TEXT NOT NULL,
+    caller     TEXT NOT NULL,
+    client     TEXT,
+    args       TEXT NOT NULL,
+    sealed     BLOB NOT NULL,
+    digest     BLOB NOT NULL,
+    run        BLOB,
+    place      TEXT,
+    decided_at INTEGER,
+    decided_by TEXT
+) WITHOUT ROWID;
+CREATE INDEX approval_requests_by_call ON approval_requests (digest);
+";
+
+/// Open the database for writing; make it if there is none.
+pub(crate) fn open(path: &Path) -> Result<Connection> {
+    if let Some(folder) = path.parent() {
+        private_folder(folder)?;
+    }
+    // What SQLite makes beside it is as private as the file.
+    let mut options = std::fs::OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let _ = options.write(true).create_new(true).open(path);
+    let fail = |error: rusqlite::Error| problem(path, &error);
+    let connection = Connection::open(path).map_err(fail)?;
+    connection.busy_timeout(BUSY).map_err(fail)?;
+    // Only a new file can still choose; it lets retention give pages back.
+    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(fail)?;
+    connection.pragma_update(None, "journal_mode", "WAL").map_err(fail)?;
+    connection.pragma_update(None, "journal_size_limit", WAL).map_err(fail)?;
+    prepare(&connection, path)?;
+    Ok(connection)
+}
+
+/// Open it to look; a Problem if there is none.
+pub(crate) fn open_to_read(path: &Path) -> Result<Connection> {
+    let fail = |error: rusqlite::Error| problem(path, &error);
+    // Not read-only: reading a WAL means taking part in it.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(fail)?;
+    connection.busy_timeout(BUSY).map_err(fail)?;
+    check_version(version(&connection, path)?, path)?;
+    Ok(connection)
+}
+
+fn prepare(connection: &Connection, path: &Path) -> Result<()> {
+    if check_version(version(connection, path)?, path)? == VERSION {
+        return Ok(());
+    }
+    let fail = |error: rusqlite::Error| problem(path, &error);
+    // Two processes may get here at once: the second finds the tables made.
+    connection.execute_batch("BEGIN IMMEDIATE").map_err(fail)?;
+    let made = match version(connection, path)? {
+        VERSION => Ok(()),
+        _ => connection
+            .execute_batch(TABLES)
+            .and_then(|()| connection.pragma_update(None, "user_version", VERSION)),
+    };
+    let end = if made.is_ok() { "COMMIT" } else { "ROLLBACK" };
+    connection.execute_batch(end).map_err(fail)?;
+    made.map_err(fail)
+}
+
+fn version(connection: &Connection, path: &Path) -> Result<i64> {
+    let version = connection.query_row("PRAGMA user_version", [], |row| row.get(0));
+    version.map_err(|error| problem(path, &error))
+}
+
+fn check_version(version: i64, path: &Path) -> Result<i64> {
+    if version <= VERSION {
+        return Ok(version);
+    }
+    Err(Problem::unavailable(format!(
+        "the journal {} was written by a newer version of Moonlark (form {version}, this one knows {VERSION})",
+        path.display()
+    ))
+    .retryable_if(false)
+    .hint("run that version, or move the file away: a new one is begun"))
+}
+
+/// A folder that is this user's alone if we make it.
+pub(crate) fn private_folder(folder: &Path) -> Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(folder).map_err(|error| {
+        Problem::unavailable(format!("{} cannot be made: {error}", folder.display()))
+            .retryable_if(false)
+            .hint("check that this user may write there, or set journal.enabled = false")
+    })
+}

@@ -1,0 +1,119 @@
+//! `moonlark approvals`: calls that wait for somebody to decide on them.
+
+use clap::Subcommand;
+use moonlark_core::approval::{Decider, Decision};
+use moonlark_core::call::LOCAL;
+use moonlark_store::{ApprovalShown, ApprovalStore};
+use serde_json::json;
+
+use super::runs::{caller, load, short, when};
+use super::{Done, Global, pretty, print};
+use crate::journal;
+
+#[derive(Subcommand)]
+pub(crate) enum Approvals {
+    /// List the calls that wait for a decision.
+    List {
+        /// Also those that were decided, or that nobody decided in time.
+        #[arg(long)]
+        all: bool,
+    },
+    /// Show one with its exact arguments.
+    Show {
+        /// Its id, or the end of it.
+        id: String,
+    },
+    /// Let the call be made, once.
+    Approve {
+        /// Its id, or the end of it.
+        id: String,
+    },
+    /// Do not let the call be made.
+    Deny {
+        /// Its id, or the end of it.
+        id: String,
+    },
+}
+
+impl Approvals {
+    pub(crate) fn run(self, global: &Global) -> Done {
+        let store = journal::approvals(&load(global)?);
+        match self {
+            Approvals::List { all } => list(&store, all, global),
+            Approvals::Show { id } => show(&store, &id, global),
+            Approvals::Approve { id } => decide(&store, &id, Decision::Approve, global),
+            Approvals::Deny { id } => decide(&store, &id, Decision::Deny, global),
+        }
+    }
+}
+
+fn list(store: &ApprovalStore, all: bool, global: &Global) -> Done {
+    let listed = store.list(all)?;
+    if global.json {
+        print(&json!({ "approvals": listed }).to_string());
+    } else if listed.is_empty() {
+        print("nothing waits for a decision");
+    } else {
+        listed.iter().for_each(|approval| print(&line(approval)));
+    }
+    Ok(())
+}
+
+/// `41f0a2b9  waiting   until 2026-11-16 08:40:12  ci (rest)  jira.delete_issue {"id":1}`
+fn line(approval: &ApprovalShown) -> String {
+    format!(
+        "{}  {:<9} until {}  {}  {} {}",
+        short(approval.id),
+        approval.state,
+        when(approval.expires_at),
+        caller(&approval.caller),
+        approval.tool,
+        approval.arguments,
+    )
+}
+
+fn show(store: &ApprovalStore, id: &str, global: &Global) -> Done {
+    let id = store.find(id)?;
+    let approval = store.show(id)?;
+    // Whoever decides must see what they decide on: all of it, as it is.
+    let exact = store.exact_arguments(id)?;
+    if global.json {
+        let mut json = json!(approval);
+        json["arguments"] = exact.to_json_lossy();
+        print(&json.to_string());
+        return Ok(());
+    }
+    print(&format!("approval {id}"));
+    print(&format!("  {} by {}", when(approval.at), caller(&approval.caller)));
+    match &approval.decided_by {
+        Some(by) => print(&format!("  {} by {by}", approval.state)),
+        None => print(&format!("  {} until {}", approval.state, when(approval.expires_at))),
+    }
+    if let Some(run) = approval.run {
+        print(&format!("  part of a run: `moonlark runs {run}`"));
+    }
+    print(&format!("\n{}, which is marked {}", approval.tool, approval.effects.join(", ")));
+    print(&pretty(&exact).unwrap_or_else(|_| exact.to_json_lossy().to_string()));
+    Ok(())
+}
+
+fn decide(store: &ApprovalStore, id: &str, decision: Decision, global: &Global) -> Done {
+    let id = store.find(id)?;
+    store.decide_now(id, decision, Decider::Operator(LOCAL.to_owned()))?;
+    let approval = store.show(id)?;
+    if global.json {
+        print(&json!(approval).to_string());
+        return Ok(());
+    }
+    let next = match (decision, approval.run) {
+        (Decision::Deny, _) => "it will not be made".to_owned(),
+        (Decision::Approve, None) => "made again, the same call goes through, once".to_owned(),
+        (Decision::Approve, Some(run)) => {
+            format!(
+                "its run goes on; `moonlark runs {run}` shows it, and `moonlark runs resume {run}` takes it up if its process has ended"
+            )
+        }
+    };
+    print(&format!("{} {}: {next}", approval.tool, approval.state));
+    Ok(())
+}

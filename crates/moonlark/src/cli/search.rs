@@ -1,0 +1,168 @@
+//! `moonlark search`: the knowledge base, searched as tools search it.
+
+use clap::Args;
+use moonlark_core::value::Object;
+use moonlark_core::{Caller, Gateway, Result, Value};
+use serde_json::json;
+
+use super::{Done, Failure, Global, colours, key_value, open, print};
+
+#[derive(Args)]
+pub(crate) struct Search {
+    /// What to look for, in your own words.
+    #[arg(required = true)]
+    query: Vec<String>,
+    /// By words, by meaning, or by both.
+    #[arg(long, value_parser = ["keyword", "semantic", "hybrid"])]
+    mode: Option<String>,
+    /// Only documents of this source; may be given several times.
+    #[arg(long, value_name = "NAME")]
+    source: Vec<String>,
+    /// Only documents updated then or later, such as 2026-01-31.
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Only documents updated then or earlier.
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+    /// Only documents with this value in their metadata; several for one key mean any of them.
+    #[arg(long = "meta", value_name = "KEY=VALUE", value_parser = key_value)]
+    metadata: Vec<(String, String)>,
+    /// How many documents to show at most.
+    #[arg(long, value_name = "COUNT")]
+    limit: Option<i64>,
+    /// Say how each score came about.
+    #[arg(long)]
+    explain: bool,
+}
+
+impl Search {
+    pub(crate) async fn run(self, global: &Global) -> Done {
+        let project = open(global).await?;
+        let found = self.search(&project.gateway).await;
+        if global.json {
+            let answer = match &found {
+                Ok(value) => json!({ "result": value.clone().into_json("result")? }),
+                Err(problem) => json!({ "error": problem.to_json() }),
+            };
+            print(&answer.to_string());
+            return found.map(drop).map_err(|_| Failure::Said);
+        }
+        let found = found?;
+        let list = |name: &str| match found.get(name) {
+            Some(Value::Array(items)) => items.as_slice(),
+            _ => &[],
+        };
+        let results = match &found {
+            // A script of the project may stand in, and answer with a list.
+            Value::Array(items) => items.as_slice(),
+            _ => list("results"),
+        };
+        for note in list("notes").iter().filter_map(Value::as_str) {
+            eprintln!("note: {note}");
+        }
+        for (index, hit) in results.iter().enumerate() {
+            let gap = if index > 0 { "\n" } else { "" };
+            print(&format!("{gap}{}", shown(index + 1, hit)));
+        }
+        if results.is_empty() {
+            eprintln!("Nothing found.");
+        }
+        Ok(())
+    }
+
+    async fn search(self, gateway: &Gateway) -> Result<Value> {
+        let mut args = Object::new();
+        let mut set = |key: &str, value: Value| {
+            if value != Value::Null {
+                args.insert(key.to_owned(), value);
+            }
+        };
+        set("query", self.query.join(" ").into());
+        set("mode", self.mode.into());
+        set("since", self.since.into());
+        set("until", self.until.into());
+        set("limit", self.limit.into());
+        match self.source.len() {
+            0 => {}
+            1 => set("source", self.source.into_iter().next().into()),
+            _ => set("source", self.source.into()),
+        }
+        if !self.metadata.is_empty() {
+            set("metadata", wanted(self.metadata));
+        }
+        if self.explain {
+            set("explain", true.into());
+        }
+        let call = gateway.open(Caller::new("cli"), None)?;
+        gateway.call(&call, "search", Value::Object(args)).await
+    }
+}
+
+/// Values that read as JSON are meant as such, but text is what most are: both
+/// will do.
+fn wanted(pairs: Vec<(String, String)>) -> Value {
+    let mut fields = Object::new();
+    for (key, text) in pairs {
+        let parsed = Value::parse_json(text.as_bytes()).ok();
+        let plain = parsed.filter(|it| !matches!(it, Value::Object(_) | Value::Array(_)));
+        let either = [Some(Value::Str(text)), plain].into_iter().flatten();
+        match fields.entry(key).or_insert_with(|| Value::Array(Vec::new())) {
+            Value::Array(values) => values.extend(either),
+            _ => {}
+        }
+    }
+    Value::Object(fields)
+}
+
+fn shown(number: usize, hit: &Value) -> String {
+    let text = |key: &str| hit.get(key).and_then(Value::as_str).unwrap_or_default();
+    let score = match hit.get("score") {
+        Some(Value::Float(score)) => format!("  {score:.2}"),
+        _ => String::new(),
+    };
+    let mut lines = vec![format!("{number}. {}{score}", bold(text("title")))];
+    let place = [text("source"), text("source_id"), text("heading")];
+    lines.push(place.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join(" · "));
+    lines.extend(text("snippet").lines().map(marked));
+    let address = [text("source_url"), text("id")].into_iter().find(|it| !it.is_empty());
+    lines.extend(address.map(str::to_owned));
+    lines.extend(explained(hit));
+    let lines: Vec<String> = lines.into_iter().filter(|line| !line.is_empty()).collect();
+    lines.join("\n   ")
+}
+
+/// `keyword 0.81, semantic 0.64, weight 0.50; terms: deploi, stage`
+fn explained(hit: &Value) -> Option<String> {
+    let explain = hit.get("explain")?;
+    let part = |key: &str| match explain.get(key) {
+        Some(Value::Float(part)) => Some(format!("{key} {part:.2}")),
+        _ => None,
+    };
+    let parts: Vec<String> =
+        ["keyword", "semantic", "weight"].into_iter().filter_map(part).collect();
+    let terms = match explain.get("terms") {
+        Some(Value::Array(terms)) => terms.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let terms =
+        if terms.is_empty() { String::new() } else { format!("; terms: {}", terms.join(", ")) };
+    Some(format!("{}{terms}", parts.join(", ")))
+}
+
+fn is_terminal() -> bool {
+    use std::io::IsTerminal;
+    std::io::stdout().is_terminal() && colours()
+}
+
+fn bold(text: &str) -> String {
+    if is_terminal() { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
+}
+
+/// The words that were found, as a terminal shows them.
+fn marked(line: &str) -> String {
+    if !is_terminal() {
+        return line.to_owned();
+    }
+    let parts = line.split("**").enumerate();
+    parts.map(|(index, part)| if index % 2 == 1 { bold(part) } else { part.to_owned() }).collect()
+}

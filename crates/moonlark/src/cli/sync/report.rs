@@ -1,0 +1,126 @@
+//! What a sync did, for people and as JSON.
+
+use moonlark_core::Problem;
+use moonlark_knowledge::{Named, SourceStats, Summary};
+use serde_json::{Value as Json, json};
+
+use super::Synced;
+use crate::cli::{self, Global, counted};
+
+/// Items that are named for each source; `-v` names all that are known.
+const SOME: usize = 10;
+
+pub(super) fn print(synced: &[Synced], forgotten: &[SourceStats], global: &Global) {
+    if global.json {
+        let sources: Vec<Json> = synced.iter().map(to_json).collect();
+        let forgotten: Vec<Json> = forgotten
+            .iter()
+            .map(|it| json!({ "name": it.name, "documents": it.documents }))
+            .collect();
+        cli::print(&json!({ "sources": sources, "forgotten": forgotten }).to_string());
+        return;
+    }
+    if !global.quiet {
+        table(synced).iter().for_each(|line| cli::print(line));
+    }
+    let most = if global.verbose > 0 { usize::MAX } else { SOME };
+    for Synced { source, outcome } in synced {
+        match outcome {
+            Ok(summary) => {
+                if !global.quiet {
+                    details(&source.name, "skipped", &summary.skipped, most, String::clone);
+                }
+                details(&source.name, "failed", &summary.failed, most, Problem::line);
+                if let Some(problem) = &summary.embedding {
+                    eprintln!("{}: not all is found by meaning yet\n{problem}", source.name);
+                }
+            }
+            Err(problem) => eprintln!("{}: {}", source.name, cli::paint(&problem.to_string())),
+        }
+    }
+    for stats in forgotten {
+        let documents = counted(usize::try_from(stats.documents).unwrap_or(usize::MAX), "document");
+        cli::print(&format!("{}: no longer configured, {documents} removed", stats.name));
+    }
+}
+
+/// A row for each source that was read to its end.
+fn table(synced: &[Synced]) -> Vec<String> {
+    let head = ["added", "changed", "removed", "unchanged", "skipped", "failed", "chunks"];
+    let rows: Vec<(&str, [u64; 7], String)> = synced
+        .iter()
+        .filter_map(|it| {
+            let summary = it.outcome.as_ref().ok()?;
+            let took = format!("{:.1} s", summary.took.as_secs_f64());
+            Some((it.source.name.as_str(), counts(summary), took))
+        })
+        .collect();
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let width = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or(0).max("source".len());
+    let cells = |cells: [String; 7]| {
+        let cell = |(cell, head): (&String, &str)| format!("{cell:>0$}", head.len() + 2);
+        cells.iter().zip(head).map(cell).collect::<String>()
+    };
+    let mut lines = vec![format!("{:<width$}{}  took", "source", cells(head.map(str::to_owned)))];
+    lines.extend(rows.into_iter().map(|(name, counts, took)| {
+        format!("{name:<width$}{}  {took}", cells(counts.map(|count| count.to_string())))
+    }));
+    lines
+}
+
+fn counts(summary: &Summary) -> [u64; 7] {
+    [
+        summary.added,
+        summary.changed,
+        summary.removed,
+        summary.unchanged,
+        summary.skipped.count,
+        summary.failed.count,
+        summary.chunks,
+    ]
+}
+
+/// `docs: skipped logo.png: not text`
+fn details<T>(source: &str, what: &str, named: &Named<T>, most: usize, why: impl Fn(&T) -> String) {
+    for (item, reason) in named.first.iter().take(most) {
+        eprintln!("{source}: {what} {item}: {}", why(reason));
+    }
+    let more = named.count.saturating_sub(named.first.len().min(most) as u64);
+    if more > 0 {
+        eprintln!("{source}: {what} {more} more");
+    }
+}
+
+fn to_json(Synced { source, outcome }: &Synced) -> Json {
+    let mut object = json!({ "name": source.name, "kind": source.kind() });
+    match outcome {
+        Err(problem) => object["error"] = problem.to_json(),
+        Ok(summary) => {
+            let Summary { added, changed, removed, unchanged, chunks, bytes, .. } = summary;
+            object["added"] = json!(added);
+            object["changed"] = json!(changed);
+            object["removed"] = json!(removed);
+            object["unchanged"] = json!(unchanged);
+            object["chunks"] = json!(chunks);
+            object["bytes"] = json!(bytes);
+            object["seconds"] = json!((summary.took.as_secs_f64() * 1000.0).round() / 1000.0);
+            object["skipped"] = named(&summary.skipped, "reason", |why| json!(why));
+            object["failed"] = named(&summary.failed, "error", Problem::to_json);
+            if let Some(problem) = &summary.embedding {
+                object["embedding"] = problem.to_json();
+            }
+        }
+    }
+    object
+}
+
+fn named<T>(named: &Named<T>, key: &str, why: impl Fn(&T) -> Json) -> Json {
+    let first: Vec<Json> = named
+        .first
+        .iter()
+        .map(|(item, reason)| json!({ "item": item, key: why(reason) }))
+        .collect();
+    json!({ "count": named.count, "first": first })
+}

@@ -1,0 +1,77 @@
+//! `[journal]` and `[approvals]`: what is kept of runs and calls, and who
+//! decides about those that need it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Size, Span};
+
+/// The record of every run and call. It is a file beside that of `[store]`;
+/// secrets are taken out of what people can read there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct JournalConfig {
+    /// Whether one is kept, from the start of the program on. Without one, no
+    /// run can be resumed and no call can be approved.
+    pub enabled: bool,
+    /// What a call of an agent's script that changes something must survive on
+    /// record before it is made: `"power"` waits for the disk, `"process"` only
+    /// for the system, which is faster.
+    pub durability: Durability,
+    /// How long entries are kept.
+    #[schemars(example = &"90d")]
+    pub keep: Span,
+    /// What they may take on disk; the oldest go first.
+    #[schemars(example = &"10GB")]
+    pub size: Size,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum Durability {
+    // The loss of power.
+    #[default]
+    Power,
+    // The end of the process, however it ends.
+    Process,
+}
+
+impl Default for JournalConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            durability: Durability::default(),
+            keep: Span::seconds(30 * 86_400),
+            size: Size::mb(1024),
+        }
+    }
+}
+
+/// Calls that a rule of `[policy]` lets a person decide on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ApprovalsConfig {
+    /// Who may decide: `"caller"` asks the user of the client that calls, where
+    /// the client can ask, and takes the token that REST answers with;
+    /// `"operator"` asks nobody but those who may use `moonlark approvals`.
+    pub by: ApproverWord,
+    /// How long there is to decide, and then to make the call.
+    #[schemars(example = &"15min")]
+    pub expiry: Span,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum ApproverWord {
+    #[default]
+    Caller,
+    Operator,
+}
+
+impl Default for ApprovalsConfig {
+    fn default() -> Self {
+        Self { by: ApproverWord::default(), expiry: Span::seconds(3600) }
+    }
+}

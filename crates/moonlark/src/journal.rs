@@ -1,0 +1,147 @@
+//! The journal of this project: where it is, when it is kept, and the runs in it
+//! that go on by themselves.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use moonlark_core::journal::Id;
+use moonlark_core::{Caller, Gateway, Result, Value};
+use moonlark_store::{ApprovalSettings, ApprovalStore, Journal, Reader, Settings, Watched};
+
+use crate::config::{ApproverWord, Durability};
+use crate::config_file::Loaded;
+
+/// How often a server looks for runs that it can go on with.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Kept by the commands that call tools, from when they begin to.
+#[derive(Default)]
+pub(crate) struct Journaling(OnceLock<(Arc<Journal>, ApprovalStore)>);
+
+impl Journaling {
+    /// Keep one from now on, if the configuration says so.
+    pub(crate) fn begin(&self, loaded: &Loaded, gateway: &Gateway) {
+        if !loaded.config.journal.enabled || self.0.get().is_some() {
+            return;
+        }
+        match Journal::open(settings(loaded)) {
+            Ok(journal) => {
+                let approvals = approvals(loaded);
+                gateway.keep_journal(journal.clone());
+                gateway.keep_approvals(Arc::new(approvals.clone()));
+                let _ = self.0.set((journal, approvals));
+            }
+            Err(problem) => tracing::error!("{problem}"),
+        }
+    }
+
+    /// The configuration has changed.
+    pub(crate) fn configure(&self, loaded: &Loaded) {
+        if let Some((journal, approvals)) = self.0.get() {
+            journal.configure(settings(loaded));
+            approvals.configure(approval_settings(loaded));
+        }
+    }
+
+    /// Write the rest.
+    pub(crate) async fn end(&self) {
+        if let Some((journal, _)) = self.0.get() {
+            journal.close().await;
+        }
+    }
+}
+
+/// Go on with runs that waited for a decision when their process ended, as soon
+/// as somebody has decided. Until it is aborted.
+pub(crate) async fn take_up(loaded: Loaded, gateway: Gateway) {
+    if !loaded.config.journal.enabled {
+        return;
+    }
+    let mut left = Left { loaded, watched: None };
+    let mut tried = HashSet::new();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let looked = tokio::task::spawn_blocking(move || (left.decided(), left)).await;
+        let Ok((decided, back)) = looked else { return };
+        left = back;
+        for (run, caller, approval) in decided {
+            // What cannot be resumed is for a person to look at.
+            if tried.insert((run, approval)) {
+                let gateway = gateway.clone();
+                tokio::spawn(async move {
+                    match resume(&gateway, run, caller).await {
+                        Ok(()) => tracing::info!("run {run} went on, as somebody has decided"),
+                        Err(problem) => tracing::warn!("run {run} did not go on: {problem}"),
+                    }
+                });
+            }
+        }
+    }
+}
+
+/// Runs that were left waiting.
+struct Left {
+    loaded: Loaded,
+    watched: Option<Watched>,
+}
+
+impl Left {
+    /// Those that somebody has decided on, if anything is new at all.
+    fn decided(&mut self) -> Vec<(Id, Caller, Id)> {
+        let reader = reader(&self.loaded);
+        if self.watched.is_none() {
+            self.watched = reader.watch().ok().flatten();
+        }
+        if !self.watched.as_mut().is_some_and(|it| it.changed().unwrap_or(false)) {
+            return Vec::new();
+        }
+        let approvals = approvals(&self.loaded);
+        let decided = |approval| approvals.show(approval).is_ok_and(|it| it.decided_by.is_some());
+        let mut left = reader.left_waiting().unwrap_or_default();
+        left.retain(|(_, _, approval)| decided(*approval));
+        left
+    }
+}
+
+/// As whoever began it: their rules hold.
+async fn resume(gateway: &Gateway, run: Id, caller: Caller) -> Result<()> {
+    let call = gateway.open_in_turn(caller, None, None).await?;
+    let args = Value::object([("resume", run.to_string().into())]);
+    gateway.ask(&call, "execute", args).await.map(|_| ())
+}
+
+/// To look at what is kept.
+pub(crate) fn reader(loaded: &Loaded) -> Reader {
+    Reader::of(&file(loaded))
+}
+
+/// To look at what waits for a decision, and to decide.
+pub(crate) fn approvals(loaded: &Loaded) -> ApprovalStore {
+    ApprovalStore::new(file(loaded), approval_settings(loaded))
+}
+
+fn approval_settings(loaded: &Loaded) -> ApprovalSettings {
+    let config = &loaded.config.approvals;
+    ApprovalSettings {
+        expiry: config.expiry.duration(),
+        by_caller: config.by == ApproverWord::Caller,
+    }
+}
+
+/// Not the file of the knowledge base: a sync must not hold up a call, and one
+/// of them may be damaged or thrown away without the other.
+pub(crate) fn file(loaded: &Loaded) -> PathBuf {
+    loaded.config.store.file(&loaded.root).with_file_name("journal.db")
+}
+
+fn settings(loaded: &Loaded) -> Settings {
+    let config = &loaded.config.journal;
+    Settings {
+        file: file(loaded),
+        power: config.durability == Durability::Power,
+        keep: config.keep.duration(),
+        size: config.size.bytes(),
+    }
+}

@@ -1,0 +1,234 @@
+//! The journal as people see it: `moonlark runs`, `/runs`, and what is left when
+//! a process dies or the file cannot be used.
+
+use std::process::Output;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::harness::{PATIENCE, Project, Server};
+
+const CONFIG: &str = r#"
+[tools.script.note]
+path = "tools/note.lua"
+allow = ["fs:write"]
+expose = "both"
+
+[tools.script.hang]
+path = "tools/hang.lua"
+expose = "both"
+api_token = "hunter22-and-more"
+"#;
+
+const NOTE: &str = r#"
+tool = {
+    name = "note",
+    description = "Write something down",
+    parameters = {
+        { name = "text", type = "string", required = true },
+        { name = "password", type = "string" },
+    },
+}
+function tool.execute(params)
+    local before = fs.exists("notes.txt") and fs.read("notes.txt") or ""
+    fs.write("notes.txt", before .. params.text .. "\n")
+    return { noted = params.text }
+end
+"#;
+
+/// Until it is killed.
+const HANG: &str = r#"
+tool = {
+    name = "hang",
+    description = "Take long",
+    parameters = { { name = "secret_is", type = "string" } },
+}
+function tool.execute()
+    fs.exists("x")
+    sleep(600)
+end
+"#;
+
+fn project(more: &str) -> Project {
+    Project::new(&[
+        ("moonlark.toml", &format!("{more}{CONFIG}")),
+        ("tools/note.lua", NOTE),
+        ("tools/hang.lua", HANG),
+    ])
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+impl Project {
+    fn runs(&self, args: &[&str]) -> Value {
+        let mut all = vec!["runs"];
+        all.extend(args);
+        all.push("--json");
+        let output = self.run(&all);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        serde_json::from_str(&text(&output)).unwrap_or_else(|_| panic!("{args:?}: {errors}"))
+    }
+
+    /// The one run there is, once it is as wanted.
+    fn wait_for_run(&self, wanted: impl Fn(&Value) -> bool) -> Value {
+        let started = Instant::now();
+        loop {
+            let listed = self.runs(&[]);
+            if let Some(run) = listed["runs"].get(0)
+                && wanted(run)
+            {
+                return run.clone();
+            }
+            assert!(started.elapsed() < PATIENCE, "{listed}");
+        }
+    }
+
+    fn notes(&self) -> String {
+        std::fs::read_to_string(self.path("tools/notes.txt")).unwrap_or_default()
+    }
+}
+
+fn execute(server: &Server, script: &str) -> (u16, Value) {
+    server.post("execute", &json!({ "script": script }))
+}
+
+#[test]
+fn a_run_is_listed_and_shown_with_its_calls_by_every_way_in() {
+    let project = project("");
+    let server = project.serve();
+    let script = "return sdk.tools.note({ text = 'a', password = 'swordfish' })";
+    let (status, answer) = execute(&server, script);
+    assert_eq!((status, &answer["result"]), (200, &json!({"noted": "a"})), "{answer}");
+    let listed = server.get("/runs").json();
+    let run = &listed["runs"][0];
+    assert_eq!(
+        (&run["state"], &run["outcome"], &run["calls"], &run["caller"]["name"]),
+        (&json!("ended"), &json!("ok"), &json!(1), &json!("anonymous")),
+        "{listed}"
+    );
+    let id = run["id"].as_str().unwrap();
+    let shown = server.get(&format!("/runs/{id}")).json();
+    assert_eq!(shown["result"], json!({"noted": "a"}));
+    let call = &shown["calls"][0];
+    assert_eq!((&call["tool"], &call["outcome"]), (&json!("note"), &json!("ok")), "{shown}");
+    let arguments: Value = serde_json::from_str(call["arguments"].as_str().unwrap()).unwrap();
+    assert_eq!(arguments, json!({"text": "a", "password": "[redacted]"}));
+    assert_eq!(project.runs(&[id]), shown, "the command line sees the same");
+    assert_eq!(project.runs(&[]), listed);
+    let drawn = text(&project.run(&["runs", &id[28..]]));
+    for part in [id, "anonymous", "1 call in", "note  │", "\"noted\": \"a\""] {
+        assert!(drawn.contains(part), "{part} is not in:\n{drawn}");
+    }
+    assert_eq!(server.get("/runs/nothing").status, 400);
+    assert_eq!(server.get(&format!("/runs/{}", "0".repeat(32))).status, 404);
+    let calls = project.runs(&["--calls"]);
+    assert_eq!(calls["calls"][0]["tool"], "execute", "{calls}");
+}
+
+#[test]
+fn a_run_that_was_killed_is_interrupted_and_can_be_resumed_once_somebody_says_how() {
+    let project = project("");
+    let mut server = project.serve();
+    let address = server.address.clone();
+    let script = "local a = sdk.tools.note({ text = 'once' }) sdk.tools.hang({}) return a";
+    let asking = std::thread::spawn(move || {
+        let body = json!({ "script": script }).to_string();
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        let head = format!(
+            "POST /tools/execute HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
+        // Until the server is gone.
+        let _ = std::io::Read::read_to_end(&mut stream, &mut Vec::new());
+    });
+    let run = project.wait_for_run(|run| run["calls"] == 2);
+    assert_eq!(run["state"], "running");
+    server.kill();
+    asking.join().unwrap();
+    let id = run["id"].as_str().unwrap();
+    let shown = project.runs(&[id]);
+    assert_eq!(shown["state"], "interrupted");
+    let calls = shown["calls"].as_array().unwrap();
+    let outcomes: Vec<_> = calls.iter().map(|call| (&call["tool"], &call["outcome"])).collect();
+    assert_eq!(
+        outcomes,
+        [(&json!("note"), &json!("ok")), (&json!("hang"), &Value::Null)],
+        "{shown}"
+    );
+    let drawn = text(&project.run(&["runs", id]));
+    assert!(drawn.contains("hang had no answer: it may have happened"), "{drawn}");
+
+    let asked = project.run(&["runs", "resume", id]);
+    let said = String::from_utf8_lossy(&asked.stderr).into_owned();
+    assert!(!asked.status.success() && said.contains("may_have_happened"), "{said}");
+    let resumed = project.run(&["runs", "resume", id, "--assume-done", "--json"]);
+    let resumed: Value = serde_json::from_str(&text(&resumed)).unwrap();
+    assert_eq!(resumed["result"], json!({"noted": "once"}), "{resumed}");
+    assert_eq!(project.notes(), "once\n", "what was answered is not made again");
+    let again = project.run(&["runs", "resume", id, "--json"]);
+    assert!(text(&again).contains("\"noted\":\"once\""), "an ended run only says how it ended");
+    assert_eq!(project.notes(), "once\n");
+}
+
+#[test]
+fn what_cannot_be_recorded_is_said_and_only_what_must_be_is_refused() {
+    let project = project("");
+    std::fs::create_dir(project.path(".moonlark")).unwrap();
+    std::fs::write(project.path(".moonlark/journal.db"), "not a database at all".repeat(300))
+        .unwrap();
+    let server = project.serve();
+    server.log.wait_for("is damaged");
+    let health = server.get("/health").json();
+    assert_eq!(health["status"], "degraded", "{health}");
+    assert!(health["journal"].as_str().unwrap().contains("cannot be written"), "{health}");
+    let doctor = text(&project.run(&["doctor"]));
+    assert!(doctor.contains("✗ journal: error[unavailable]"), "{doctor}");
+    assert_eq!(server.post("note", &json!({"text": "direct"})).0, 200, "calls go on");
+    let (status, refused) = execute(&server, "return sdk.tools.note({ text = 'in a run' })");
+    assert_eq!(status, 503, "{refused}");
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(message.contains("must be on record before it is made"), "{message}");
+    assert_eq!(project.notes(), "direct\n");
+
+    let damaged = project.path(".moonlark/journal.db");
+    std::fs::rename(&damaged, project.path(".moonlark/aside")).unwrap();
+    let started = Instant::now();
+    while server.get("/health").json()["status"] != "ok" {
+        assert!(started.elapsed() < PATIENCE);
+    }
+    assert_eq!(execute(&server, "return sdk.tools.note({ text = 'in a run' })").0, 200);
+    assert_eq!(project.notes(), "direct\nin a run\n");
+}
+
+#[test]
+fn without_a_journal_everything_else_is_as_before() {
+    let project = project("[journal]\nenabled = false\n");
+    let server = project.serve();
+    assert_eq!(execute(&server, "return sdk.tools.note({ text = 'a' })").0, 200);
+    assert_eq!(server.get("/runs").status, 404);
+    assert!(!project.path(".moonlark/journal.db").exists());
+    assert_eq!(project.runs(&[]), json!({"runs": []}));
+}
+
+#[test]
+fn runs_are_followed_while_they_happen() {
+    let project = project("");
+    let server = project.serve();
+    execute(&server, "return 1");
+    let mut following = crate::harness::moonlark()
+        .args(["runs", "--follow", "--json"])
+        .current_dir(project.path(""))
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = crate::harness::Log::follow(following.stdout.take().unwrap());
+    lines.wait_for("return 1");
+    execute(&server, "return 22");
+    let line: Value = serde_json::from_str(&lines.wait_for("return 22")).unwrap();
+    assert!(matches!(line["state"].as_str(), Some("running" | "ended")), "{line}");
+    following.kill().unwrap();
+    following.wait().unwrap();
+}
