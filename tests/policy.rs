@@ -386,7 +386,7 @@ fn under_ten_times_its_capacity_a_server_answers_everybody_and_does_all_it_accep
     ]);
     let server = project.serve();
     let statuses: Vec<u16> = std::thread::scope(|scope| {
-        let call = || scope.spawn(|| server.post("slow", &json!({"seconds": 0.2})).0);
+        let call = || scope.spawn(|| server.post("slow", &json!({"seconds": 0.5})).0);
         let calls: Vec<_> = (0..40).map(|_| call()).collect();
         // What needs no place is answered meanwhile.
         assert_eq!(server.get("/health").status, 200);
@@ -396,5 +396,6 @@ fn under_ten_times_its_capacity_a_server_answers_everybody_and_does_all_it_accep
     let refused = statuses.iter().filter(|status| **status == 429).count();
     assert_eq!(done + refused, 40, "{statuses:?}");
     assert!(done >= 20, "four run and sixteen wait: {statuses:?}");
+    assert!(refused > 0, "and no more: {statuses:?}");
     assert_eq!(server.post("hello", &json!({})).0, 200);
 }

@@ -99,7 +99,8 @@ impl Places {
         let most = self.queued.load(Ordering::Relaxed);
         let more = |waiting: usize| (waiting < most).then_some(waiting + 1);
         let stands = self.waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        stands.is_ok().then_some(Waiting(self))
+        // Made only if it stands there: dropping one counts.
+        stands.is_ok().then(|| Waiting(self))
     }
 
     /// Whoever waits now has a place or has given up after the time to wait.
@@ -171,6 +172,7 @@ mod tests {
         assert!((&mut third).now_or_never().is_none());
         let refused = places.wait().now_or_never().unwrap().err().unwrap();
         assert_eq!((refused.code, refused.retry_after), (Code::RateLimited, Some(60)));
+        assert_eq!(places.waiting.load(Ordering::Relaxed), 2, "who is refused never waited");
         drop(first);
         assert!(places.take().is_err(), "it is the second's");
         assert!((&mut third).now_or_never().is_none());

@@ -32,7 +32,7 @@ use semantic::Nearness;
 const PROPOSED: usize = 8;
 const AT_LEAST: usize = 100;
 /// Of these, how many are looked at for words that stand together.
-const LOOKED_AT_AGAIN: usize = 100;
+const LOOKED_AT_AGAIN: usize = 60;
 
 pub(crate) async fn search(knowledge: Arc<Inner>, query: Query) -> Result<Answer> {
     if query.text.trim().is_empty() {

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use moonlark_core::{Problem, Result};
 use parking_lot::Mutex;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 pub(crate) use bodies::write_body;
@@ -162,6 +163,10 @@ impl Store {
         let flags = flags | OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.file, flags).explain(&self.file)?;
         connection.busy_timeout(PATIENCE).explain(&self.file)?;
+        // Or it plans anew whenever a parameter changes.
+        connection
+            .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
+            .explain(&self.file)?;
         connection.set_prepared_statement_cache_capacity(64);
         Ok(connection)
     }

@@ -4,9 +4,11 @@
 //! processes agree: the server that asks, the command line that decides, and
 //! whoever comes after a restart.
 
+mod asked;
 mod row;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,28 +17,27 @@ use std::time::{Duration, SystemTime};
 use moonlark_core::approval::{
     Approvals, Decider, Decision, Known, Next, Request, Standing, State, Ticket, Why, next,
 };
-use moonlark_core::journal::{Id, shown};
+use moonlark_core::journal::Id;
 use moonlark_core::tool::BoxFuture;
-use moonlark_core::value::{Object, shorten};
 use moonlark_core::{Code, Problem, Result, Value};
 use parking_lot::Mutex;
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use serde_json::{Value as Json, json};
 use tokio::sync::Notify;
 
+use asked::{Fault, ask, find, look_up, set_state, sorted};
 pub use row::ApprovalShown;
 use row::{COLUMNS, Row};
+use words::{refused, unknown};
 
 use crate::failure::problem;
 use crate::packed::{pack, unpack};
-use crate::rows::{Key, bits, lasted, micros};
+use crate::rows::{Key, micros};
 use crate::schema;
 use crate::sealing::{Seal, Spot};
 
 /// How often somebody who waits looks what other processes decided.
 const LOOK: Duration = Duration::from_secs(1);
-/// Requests that may wait at once: nobody decides on more.
-const MOST: i64 = 1000;
 /// Requests that are listed.
 const LISTED: i64 = 500;
 
@@ -330,117 +331,6 @@ impl Open {
     }
 }
 
-/// Why something was not done: the file's fault, or what is in it.
-enum Fault {
-    Sqlite(rusqlite::Error),
-    Problem(Problem),
-}
-
-impl From<rusqlite::Error> for Fault {
-    fn from(error: rusqlite::Error) -> Self {
-        Fault::Sqlite(error)
-    }
-}
-
-impl From<Problem> for Fault {
-    fn from(problem: Problem) -> Self {
-        Fault::Problem(problem)
-    }
-}
-
-/// What is on record of this very call, and the token that led to it.
-fn look_up(
-    connection: &Connection,
-    seal: &Seal,
-    request: &Request,
-    digest: &[u8],
-) -> Result<(Option<Row>, Option<String>), Fault> {
-    let mut other = None;
-    for token in &request.tokens {
-        let row = match seal.approval_of(token) {
-            Some(id) => find(connection, id)?,
-            None => None,
-        };
-        match row {
-            Some(row) if row.is_of(request, digest) => return Ok((Some(row), Some(token.clone()))),
-            row => other = Some(row),
-        }
-    }
-    if let Some(other) = other.filter(|_| request.strict) {
-        return Err(Fault::Problem(another(other.as_ref(), request, digest)));
-    }
-    let mut statement = connection.prepare(&format!(
-        "SELECT {COLUMNS} FROM approval_requests WHERE digest = ?1 ORDER BY id DESC"
-    ))?;
-    let rows = statement.query_map(params![digest], Row::read)?;
-    for row in rows {
-        let row = row?;
-        if row.is_of(request, digest) {
-            return Ok((Some(row), None));
-        }
-    }
-    Ok((None, None))
-}
-
-fn find(connection: &Connection, id: Id) -> rusqlite::Result<Option<Row>> {
-    let sql = format!("SELECT {COLUMNS} FROM approval_requests WHERE id = ?1");
-    connection.query_row(&sql, params![Key(id)], Row::read).optional()
-}
-
-fn ask(
-    transaction: &Transaction<'_>,
-    seal: &Seal,
-    request: &Request,
-    digest: &[u8],
-    settings: &ApprovalSettings,
-) -> Result<Row, Fault> {
-    let now = SystemTime::now();
-    let waiting: i64 = transaction.query_row(
-        "SELECT count(*) FROM approval_requests WHERE state = 'waiting' AND expires > ?1",
-        params![micros(now)],
-        |row| row.get(0),
-    )?;
-    if waiting >= MOST {
-        let message = format!("{MOST} calls wait for a decision, which is the limit");
-        let mut problem = Problem::new(Code::RateLimited, message)
-            .hint("decide on some of them: `moonlark approvals list`");
-        problem.retry_after = Some(60);
-        return Err(Fault::Problem(problem));
-    }
-    let id = Id::new();
-    let caller = &request.caller;
-    transaction.execute(
-        "INSERT INTO approval_requests (id, at, expires, state, tool, source, effects, surface, \
-         caller, client, args, sealed, digest, run, place) \
-         VALUES (?1, ?2, ?3, 'waiting', ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
-        params![
-            Key(id),
-            micros(now),
-            micros(now).saturating_add(lasted(settings.expiry)),
-            request.tool,
-            request.source,
-            bits(request.effects),
-            caller.surface,
-            caller.name(),
-            caller.client,
-            shown::arguments(&request.args, &request.secrets),
-            seal.seal(Spot::Approval, id, pack(&request.args)?)?,
-            digest,
-            request.run.map(Key),
-            request.place,
-        ],
-    )?;
-    find(transaction, id)?.ok_or_else(|| Fault::Problem(unknown(&id.to_string())))
-}
-
-fn set_state(transaction: &Transaction<'_>, id: Id, state: State) -> rusqlite::Result<()> {
-    transaction.execute(
-        "UPDATE approval_requests SET state = ?2 WHERE id = ?1",
-        params![Key(id), state.as_str()],
-    )?;
-    Ok(())
-}
-
 fn ticket(row: &Row, seal: &Seal, settings: &ApprovalSettings) -> Ticket {
     Ticket {
         id: row.id,
@@ -452,52 +342,4 @@ fn ticket(row: &Row, seal: &Seal, settings: &ApprovalSettings) -> Ticket {
         run: row.run,
         by_caller: settings.by_caller,
     }
-}
-
-/// The same arguments in another order are the same.
-fn sorted(value: &Value) -> Value {
-    match value {
-        Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
-        Value::Object(fields) => {
-            let mut pairs: Vec<(&String, &Value)> = fields.iter().collect();
-            pairs.sort_by_key(|(key, _)| *key);
-            let sorted = pairs.into_iter().map(|(key, value)| (key.clone(), sorted(value)));
-            Value::Object(sorted.collect::<Object>())
-        }
-        other => other.clone(),
-    }
-}
-
-fn refused(why: Why, row: &Row) -> Problem {
-    let (id, tool) = (row.id, &row.tool);
-    let problem = |message: String| Problem::new(Code::Forbidden, message);
-    let by = row.decided_by.as_deref().unwrap_or("somebody");
-    match why {
-        Why::Denied => problem(format!("{by} has denied this call of {tool} (approval {id})")),
-        Why::Expired => problem(format!("the time for approval {id} is over"))
-            .hint("make the call again without the token, to ask anew"),
-        Why::Used => problem(format!("approval {id} was used: it is good for one call"))
-            .hint("make the call again without the token, to ask anew"),
-    }
-}
-
-/// Why a token is of no use for this call.
-fn another(row: Option<&Row>, request: &Request, digest: &[u8]) -> Problem {
-    let message = match row {
-        None => "no approval has this token".to_owned(),
-        Some(row) if row.tool != request.tool => {
-            format!("the token is for another call, of {}", row.tool)
-        }
-        Some(row) if row.digest != digest => {
-            "the token was given for other arguments than these".to_owned()
-        }
-        Some(_) => "the token was given to another caller".to_owned(),
-    };
-    Problem::new(Code::Forbidden, message)
-        .hint("make the call again without the token, to ask anew")
-}
-
-fn unknown(text: &str) -> Problem {
-    Problem::new(Code::NotFound, format!("there is no approval {}", shorten(text)))
-        .hint("`moonlark approvals list` shows what waits for a decision")
 }

@@ -14,7 +14,7 @@ use moonlark_store::{Journal, Settings};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use super::report::{Row, Section, bytes, micros, millis, times};
+use super::report::{Row, Section, micros, millis, times};
 use super::rounds::median;
 use super::{Effort, machine, process, trust_load};
 
@@ -94,7 +94,7 @@ fn sustained(runtime: &Runtime, effort: Effort) -> Result<Section> {
             .ratio(times(rate / bare_rate))
             .figures(format!("{rate:.0}/s"), format!("{bare_rate:.0}/s"))
             .cpu(micros(cpu)),
-        Row::new("size of a call in the file").figures(bytes(size), String::new()),
+        Row::new("size of a call in the file").figures(format!("{size:.0} bytes"), String::new()),
     ];
     for (what, power) in [("power", true), ("process", false)] {
         for at_once in [1, IN_FLIGHT] {

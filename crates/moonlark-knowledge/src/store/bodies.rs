@@ -7,18 +7,18 @@ use rusqlite::{Connection, params};
 use super::failure::{Attempt, damaged};
 use crate::floor;
 
-/// A chunk is at most a few thousand bytes: it is in one piece, or in two.
-const PIECE: usize = 64 * 1024;
+/// Piece by piece of about this many bytes, cut where a letter begins: the first
+/// before every multiple of it. A chunk is in one piece, or in two.
+const PIECE: usize = 16 * 1024;
 
 pub(crate) fn write_body(connection: &Connection, document: i64, body: &str) -> Attempt<()> {
     delete_body(connection, document)?;
-    let mut insert = connection
-        .prepare_cached("INSERT INTO kb_bodies (document, start, text) VALUES (?1, ?2, ?3)")?;
-    let mut start = 0;
-    while start < body.len() {
-        let end = floor(body, start + PIECE);
-        insert.execute(params![document, start, &body[start..end]])?;
-        start = end;
+    let mut insert = connection.prepare_cached(
+        "INSERT INTO kb_bodies (document, number, start, text) VALUES (?1, ?2, ?3, ?4)",
+    )?;
+    for number in 0..body.len().div_ceil(PIECE) {
+        let (start, end) = (floor(body, number * PIECE), floor(body, (number + 1) * PIECE));
+        insert.execute(params![document, number, start, &body[start..end]])?;
     }
     Ok(())
 }
@@ -29,39 +29,40 @@ pub(crate) fn delete_body(connection: &Connection, document: i64) -> Attempt<()>
 }
 
 pub(crate) fn read_body(connection: &Connection, document: i64) -> Attempt<String> {
-    read(connection, document, 0..usize::MAX).map(|(_, text)| text)
+    let mut statement = connection
+        .prepare_cached("SELECT text FROM kb_bodies WHERE document = ?1 ORDER BY number")?;
+    let mut rows = statement.query([document])?;
+    let mut body = String::new();
+    while let Some(row) = rows.next()? {
+        body.push_str(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
+    }
+    Ok(body)
 }
 
-/// These bytes of a body.
+/// These bytes of a body. Only they are looked at, not all of the pieces they
+/// are in.
 pub(crate) fn read_part(
     connection: &Connection,
     document: i64,
     range: Range<usize>,
 ) -> Attempt<String> {
-    let (start, text) = read(connection, document, range.clone())?;
-    let within = range.start.checked_sub(start).zip(range.end.checked_sub(start));
-    let part = within.and_then(|(from, to)| text.get(from..to));
-    part.map(str::to_owned).ok_or_else(|| damaged("a chunk is outside of its document"))
-}
-
-/// All pieces that have some of the range, and where they begin.
-fn read(connection: &Connection, document: i64, range: Range<usize>) -> Attempt<(usize, String)> {
-    let mut statement = connection.prepare_cached(
-        "SELECT start, text FROM kb_bodies WHERE document = ?1 AND start < ?3 AND start >=
-             (SELECT max(start) FROM kb_bodies WHERE document = ?1 AND start <= ?2)
-         ORDER BY start",
-    )?;
-    let end = i64::try_from(range.end).unwrap_or(i64::MAX);
-    let mut rows = statement.query(params![document, range.start, end])?;
-    let (mut begin, mut body) = (None, String::new());
-    while let Some(row) = rows.next()? {
+    let outside = || damaged("a chunk is outside of its document");
+    let mut statement = connection
+        .prepare_cached("SELECT start, text FROM kb_bodies WHERE document = ?1 AND number = ?2")?;
+    let mut part: Vec<u8> = Vec::with_capacity(range.len().min(PIECE));
+    let mut number = range.start / PIECE;
+    while part.len() < range.len() {
+        let mut rows = statement.query(params![document, number])?;
+        let row = rows.next()?.ok_or_else(outside)?;
         let start: usize = row.get(0)?;
-        if start != *begin.get_or_insert(start) + body.len() {
-            return Err(damaged("a piece of a document is missing"));
-        }
-        body.push_str(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?);
+        let piece = row.get_ref(1)?.as_bytes().map_err(rusqlite::Error::from)?;
+        let from = (range.start + part.len()).checked_sub(start).ok_or_else(outside)?;
+        let to = piece.len().min(range.end.saturating_sub(start));
+        // Nothing of it where the letter before the cut is the last of its piece.
+        part.extend_from_slice(piece.get(from..to).unwrap_or_default());
+        number += 1;
     }
-    Ok((begin.unwrap_or(0), body))
+    String::from_utf8(part).map_err(|_| outside())
 }
 
 #[cfg(test)]

@@ -44,11 +44,12 @@ CREATE INDEX kb_documents_alike ON kb_documents (hash);
 CREATE TABLE kb_bodies (
     piece INTEGER PRIMARY KEY,
     document INTEGER NOT NULL,
+    number INTEGER NOT NULL,
     -- Which byte of the text it begins with.
     start INTEGER NOT NULL,
     text TEXT NOT NULL
 ) STRICT;
-CREATE UNIQUE INDEX kb_bodies_in_order ON kb_bodies (document, start);
+CREATE UNIQUE INDEX kb_bodies_in_order ON kb_bodies (document, number);
 
 -- Start and length are bytes of the body.
 CREATE TABLE kb_chunks (

@@ -106,9 +106,9 @@ fn wanted(pairs: Vec<(String, String)>) -> Value {
         let parsed = Value::parse_json(text.as_bytes()).ok();
         let plain = parsed.filter(|it| !matches!(it, Value::Object(_) | Value::Array(_)));
         let either = [Some(Value::Str(text)), plain].into_iter().flatten();
-        match fields.entry(key).or_insert_with(|| Value::Array(Vec::new())) {
-            Value::Array(values) => values.extend(either),
-            _ => {}
+        let values = fields.entry(key).or_insert_with(|| Value::Array(Vec::new()));
+        if let Value::Array(values) = values {
+            values.extend(either);
         }
     }
     Value::Object(fields)
