@@ -322,10 +322,7 @@ fn lua_table() -> Vec<Row> {
         (
             "fail",
             json!({"how": "search"}),
-            Problem(
-                "unavailable",
-                "tools/fail.lua:15: search: there is no knowledge base yet",
-            ),
+            Problem("unavailable", "tools/fail.lua:15: search: there is no knowledge base yet"),
         ),
         (
             "fail",

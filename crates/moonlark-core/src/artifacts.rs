@@ -100,7 +100,13 @@ impl Artifacts {
 
     /// The same under a handle that is decided: that of a run's answer, which may
     /// come again when the run is resumed.
-    pub fn put_as(&self, handle: Handle, value: Value, of: &str, limits: &Limits) -> Result<Handle> {
+    pub fn put_as(
+        &self,
+        handle: Handle,
+        value: Value,
+        of: &str,
+        limits: &Limits,
+    ) -> Result<Handle> {
         let mut measure = Measure { budget: Budget::new(limits.value), entries: 0, size: 0 };
         measure.value(&value, &mut Path::new("the value"))?;
         let (size, weight) = (measure.size, measure.size + measure.entries * HELD);

@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::artifacts::Handle;
 use crate::approval::Ticket;
+use crate::artifacts::Handle;
 use crate::catalog::Catalog;
 use crate::client::{Client, Question};
 use crate::gateway::Gateway;
@@ -30,8 +30,8 @@ use crate::tool::{Scope, Tool};
 use crate::value::{Value, shorten};
 
 pub use caller::{ANONYMOUS, Caller, LOCAL};
-pub use saying::{Event, Events, Level};
 use saying::Throttle;
+pub use saying::{Event, Events, Level};
 
 /// Cheap to clone; dropping the last clone ends nothing by itself.
 #[derive(Clone)]
@@ -291,9 +291,7 @@ impl Call {
     /// This call as a step of its run.
     pub(crate) fn step(&self, stepping: &Stepping) -> Call {
         match &self.0.run {
-            Some(part) => {
-                self.part(Part { run: part.run.clone(), at: None, step: stepping.index })
-            }
+            Some(part) => self.part(Part { run: part.run.clone(), at: None, step: stepping.index }),
             None => self.clone(),
         }
     }
@@ -465,7 +463,6 @@ impl Call {
     pub fn limits(&self) -> &Limits {
         &self.0.scope.limits
     }
-
 }
 
 impl fmt::Debug for Call {

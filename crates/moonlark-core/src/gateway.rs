@@ -411,9 +411,7 @@ async fn run_body(call: &Call, tool: &Arc<Tool>, args: Value) -> Result<Answer> 
     let body = async |call: Call, args| match &tool.body {
         Body::Now(body) => scripted(body(&call, args)),
         Body::Later(body) => scripted(body(call, args).await),
-        Body::Answering(body) => {
-            body(call, args).await.map(|answer| secrets.redact_answer(answer))
-        }
+        Body::Answering(body) => body(call, args).await.map(|answer| secrets.redact_answer(answer)),
     };
     let body = policy::governed(call, tool, args, body);
     // A panic anywhere below is our defect, but it must cost one call only.

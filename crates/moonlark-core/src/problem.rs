@@ -101,7 +101,7 @@ impl fmt::Display for Code {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Place {
     /// A path relative to the project, or a key such as `server.port`.
-    pub file: String,
+    pub file: Box<str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,15 +110,15 @@ pub struct Place {
 
 impl Place {
     pub fn file(file: impl Into<String>) -> Self {
-        Self { file: file.into(), line: None, column: None }
+        Self { file: file.into().into_boxed_str(), line: None, column: None }
     }
 
     pub fn line(file: impl Into<String>, line: u32) -> Self {
-        Self { file: file.into(), line: Some(line), column: None }
+        Self { file: file.into().into_boxed_str(), line: Some(line), column: None }
     }
 
     pub fn column(file: impl Into<String>, line: u32, column: u32) -> Self {
-        Self { file: file.into(), line: Some(line), column: Some(column) }
+        Self { file: file.into().into_boxed_str(), line: Some(line), column: Some(column) }
     }
 }
 

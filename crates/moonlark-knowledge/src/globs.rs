@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn a_wrong_pattern_is_named_with_its_key() {
         let problem = Globs::new("connectors.filesystem.docs", &["[".into()], &[]).unwrap_err();
-        assert_eq!(problem.place.unwrap().file, "connectors.filesystem.docs.include");
+        assert_eq!(&*problem.place.unwrap().file, "connectors.filesystem.docs.include");
         assert!(problem.message.contains("\"[\""), "{}", problem.message);
     }
 }

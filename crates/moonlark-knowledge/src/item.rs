@@ -54,11 +54,14 @@ pub enum Found {
 /// One pass over a source.
 pub struct Scan {
     /// The stamp a document had at the last sync.
-    pub known: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    pub known: Arc<Known>,
     /// What the last scan that ended well left for this one.
     pub state: Value,
     pub out: Out,
 }
+
+/// From what a source calls a document to the stamp it had.
+pub type Known = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// Bounded: a scan waits while the sync is behind. Closed when the sync is over.
 pub type Out = mpsc::Sender<Found>;

@@ -33,7 +33,7 @@ pub use embedder::{Embedder, HttpSettings, Speaks};
 pub use extract::{Block, ExtractLimits, Extracted, Kind, Reading, extract, read_if_asked};
 pub use filesystem::{Filesystem, FilesystemSettings};
 pub use git::{Git, GitSettings, Repository, without_secrets};
-pub use item::{Connector, Content, Found, Item, Out, Scan, Scanned};
+pub use item::{Connector, Content, Found, Item, Known, Out, Scan, Scanned};
 pub use knowledge::{Knowledge, Settings};
 pub use query::{Answer, Explain, Filter, Hit, Mode, Query};
 pub use summary::{Advance, Named, Progress, Summary, SyncOptions};

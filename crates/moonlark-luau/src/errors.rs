@@ -116,10 +116,8 @@ fn from_host(table: &Table, shared: &Shared, unit: &Unit) -> Problem {
         ProblemCode::Unavailable,
         ProblemCode::ApprovalRequired,
     ];
-    let kept = kept
-        .into_iter()
-        .find(|code| code.as_str() == word)
-        .unwrap_or(ProblemCode::ToolError);
+    let kept =
+        kept.into_iter().find(|code| code.as_str() == word).unwrap_or(ProblemCode::ToolError);
     let mut problem = Problem::new(kept, cut(&text("text").unwrap_or_default()))
         .maybe_hint(text("hint").map(|hint| cut(&hint)))
         .retryable_if(table.raw_get("retryable").unwrap_or(false));

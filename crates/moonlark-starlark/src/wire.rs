@@ -104,7 +104,7 @@ impl From<Problem> for Words {
             retryable: problem.retryable(),
             message: problem.message,
             refusal: problem.refusal.map(|it| (it.code, it.message, it.data)),
-            place: problem.place.map(|place| (place.file, place.line, place.column)),
+            place: problem.place.map(|place| (place.file.into_string(), place.line, place.column)),
             hint: problem.hint,
         }
     }
@@ -116,7 +116,8 @@ impl From<Words> for Problem {
         let mut problem = Problem::new(code.copied().unwrap_or(Code::Internal), words.message)
             .maybe_hint(words.hint)
             .retryable_if(words.retryable);
-        problem.place = words.place.map(|(file, line, column)| Place { file, line, column });
+        problem.place =
+            words.place.map(|(file, line, column)| Place { file: file.into(), line, column });
         problem.refusal =
             words.refusal.map(|(code, message, data)| Box::new(Refusal { code, message, data }));
         problem

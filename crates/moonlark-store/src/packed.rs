@@ -75,7 +75,7 @@ fn of_problem(problem: &Problem) -> Value {
         "place",
         problem.place.as_ref().map(|place| {
             let number = |it: Option<u32>| it.map(|it| Value::Int(it.into())).into();
-            Value::Array(vec![place.file.as_str().into(), number(place.line), number(place.column)])
+            Value::Array(vec![(&*place.file).into(), number(place.line), number(place.column)])
         }),
     );
     put(
@@ -116,7 +116,7 @@ fn problem(mut fields: Object) -> Result<Problem> {
         && let [Value::Str(file), line, column] = place.as_slice()
     {
         let (line, column) = (number(Some(line)), number(Some(column)));
-        problem.place = Some(Place { file: file.clone(), line, column });
+        problem.place = Some(Place { file: file.as_str().into(), line, column });
     }
     if let Some(Value::Array(refusal)) = fields.swap_remove("refusal")
         && let [Value::Int(code), Value::Str(message), data @ ..] = refusal.as_slice()

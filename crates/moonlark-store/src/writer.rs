@@ -141,6 +141,7 @@ impl Writer {
 
     fn failed(&mut self, trouble: Trouble) {
         let Trouble { problem, reopen, give_up } = trouble;
+        let problem = *problem;
         if self.shared.trouble.lock().replace(problem.clone()).as_ref() != Some(&problem) {
             tracing::error!("{problem}\ncalls go on without being recorded");
         }
@@ -195,7 +196,7 @@ impl Open {
 
 /// Why nothing was written, and what to do about it.
 struct Trouble {
-    problem: Problem,
+    problem: Box<Problem>,
     /// The connection is of no use any more.
     reopen: bool,
     /// It will never be written.
@@ -204,13 +205,13 @@ struct Trouble {
 
 impl Trouble {
     fn lasting(problem: Problem) -> Trouble {
-        Trouble { problem, reopen: true, give_up: false }
+        Trouble { problem: Box::new(problem), reopen: true, give_up: false }
     }
 
     fn of(file: &Path, error: Unwritten) -> Trouble {
         let error = match error {
             Unwritten::Problem(problem) => {
-                return Trouble { problem, reopen: false, give_up: true };
+                return Trouble { problem: Box::new(problem), reopen: false, give_up: true };
             }
             Unwritten::Sqlite(error) => error,
         };
@@ -225,6 +226,7 @@ impl Trouble {
             code,
             Some(DatabaseCorrupt | NotADatabase | CannotOpen | PermissionDenied | ReadOnly)
         );
-        Trouble { problem: problem(file, &error), reopen, give_up: !passing && !reopen }
+        let problem = Box::new(problem(file, &error));
+        Trouble { problem, reopen, give_up: !passing && !reopen }
     }
 }

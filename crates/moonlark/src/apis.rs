@@ -95,7 +95,12 @@ impl Apis {
             if !state.tried {
                 let prefix = running.config.prefix.clone().unwrap_or_else(|| format!("{name}__"));
                 let (source, expose) = (name.clone(), running.config.expose);
-                offered.connecting.push(Connecting { source, kind: SourceKind::Api, prefix, expose });
+                offered.connecting.push(Connecting {
+                    source,
+                    kind: SourceKind::Api,
+                    prefix,
+                    expose,
+                });
             }
             offered.problems.extend(state.problem.clone());
             offered.problems.extend(state.flaws.iter().cloned());

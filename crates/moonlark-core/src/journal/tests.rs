@@ -28,11 +28,12 @@ impl Recorder for Notes {
     }
 
     fn durable(&self, entry: Entry) -> BoxFuture<Result<()>> {
-        let result = match self.broken {
-            true => Err(Problem::unavailable("the disk is full")),
-            false => Ok(self.kept.lock().push((entry, true))),
-        };
-        Box::pin(std::future::ready(result))
+        if self.broken {
+            let problem = Problem::unavailable("the disk is full");
+            return Box::pin(std::future::ready(Err(problem)));
+        }
+        self.kept.lock().push((entry, true));
+        Box::pin(std::future::ready(Ok(())))
     }
 
     fn take_over(&self, _: Id) -> BoxFuture<Result<RunRecord>> {

@@ -70,14 +70,14 @@ impl Service {
 
 impl Serving {
     /// Vectors, or a refusal.
-    fn answer(&self, headers: &HeaderMap, body: &str) -> Result<Vec<Vec<f32>>, Response> {
+    fn answer(&self, headers: &HeaderMap, body: &str) -> Result<Vec<Vec<f32>>, Box<Response>> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let body: Json = serde_json::from_str(body).unwrap();
         let key = headers.get(header::AUTHORIZATION).map(|it| it.to_str().unwrap().to_owned());
         self.seen.lock().push((key, body.clone()));
         if let Some((status, text)) = self.refusals.lock().pop() {
             let status = StatusCode::from_u16(status).unwrap();
-            return Err((status, [("retry-after", "0")], text).into_response());
+            return Err(Box::new((status, [("retry-after", "0")], text).into_response()));
         }
         let texts = body["input"].as_array().unwrap();
         self.texts.fetch_add(texts.len(), Ordering::Relaxed);
@@ -94,7 +94,7 @@ impl Serving {
 
 async fn openai(State(state): State<Arc<Serving>>, headers: HeaderMap, body: String) -> Response {
     match state.answer(&headers, &body) {
-        Err(refusal) => refusal,
+        Err(refusal) => *refusal,
         Ok(vectors) => {
             // In another order than asked for, as the API may.
             let data: Vec<Json> = vectors
@@ -110,7 +110,7 @@ async fn openai(State(state): State<Arc<Serving>>, headers: HeaderMap, body: Str
 
 async fn ollama(State(state): State<Arc<Serving>>, headers: HeaderMap, body: String) -> Response {
     match state.answer(&headers, &body) {
-        Err(refusal) => refusal,
+        Err(refusal) => *refusal,
         Ok(vectors) => json!({"model": "words", "embeddings": vectors}).to_string().into_response(),
     }
 }

@@ -150,7 +150,7 @@ async fn a_folder_that_is_missing_is_a_problem_and_not_an_empty_one() {
     assert_eq!(all, BTreeMap::new());
     let problem = scanned.unwrap_err();
     assert_eq!(problem.code, Code::NotFound);
-    assert_eq!(problem.place.unwrap().file, "connectors.filesystem.docs.root");
+    assert_eq!(&*problem.place.unwrap().file, "connectors.filesystem.docs.root");
     let (all, scanned) = scan(settings(root.path()), BTreeMap::new()).await;
     assert_eq!((all, scanned.unwrap().complete), (BTreeMap::new(), true));
     write(&root, "file", "x");

@@ -217,7 +217,7 @@ async fn what_is_wrong_is_said_with_what_to_do() {
     let shown = empty.path().display();
     let problem = fails(Repository::Path(empty.path().to_owned())).await;
     assert_eq!(problem.message, format!("{shown} is not a git repository"));
-    assert_eq!(problem.place.unwrap().file, "connectors.git.docs.path");
+    assert_eq!(&*problem.place.unwrap().file, "connectors.git.docs.path");
     let problem = fails(url(&empty)).await;
     assert_eq!(problem.message, format!("file://{shown} is not a git repository"));
     let problem = fails(Repository::Path(empty.path().join("gone"))).await;
@@ -265,7 +265,7 @@ fn what_would_be_an_option_is_refused() {
     }
     for branch in ["--all", "a..b", "a:b", "", "a b", "refs/x^{}", "../x", "a\nb"] {
         let problem = with(Repository::Url("https://example.com/x".into()), Some(branch)).unwrap();
-        assert_eq!(problem.place.unwrap().file, "connectors.git.docs.branch", "{branch:?}");
+        assert_eq!(&*problem.place.unwrap().file, "connectors.git.docs.branch", "{branch:?}");
     }
     assert!(with(Repository::Url("https://example.com/x".into()), Some("a/b-c.d")).is_none());
 }

@@ -7,13 +7,13 @@
 
 use std::sync::{Arc, OnceLock};
 
+use http::request::Parts;
 use moonlark_core::client::{Client, Question};
 use moonlark_core::problem::Refusal;
 use moonlark_core::tool::BoxFuture;
 use moonlark_core::value::Object;
 use moonlark_core::{Caller, Code, Problem, Result, Value};
 use rmcp::RoleServer;
-use http::request::Parts;
 use rmcp::model::{ErrorCode, Extensions, InputResponses, LoggingLevel, ProtocolVersion};
 use rmcp::service::RequestContext;
 use serde_json::{Value as Json, json};

@@ -303,7 +303,10 @@ mod tests {
         // As many calls as there may be are in progress: nobody is asked.
         let _call = gateway.open(Caller::new("mcp"), None).unwrap();
         let before = notes.0.lock().len();
-        assert_eq!(prepare(&gateway, Caller::new("mcp"), &requested).resource_subscriptions, Some(vec![]));
+        assert_eq!(
+            prepare(&gateway, Caller::new("mcp"), &requested).resource_subscriptions,
+            Some(vec![])
+        );
         assert_eq!(notes.0.lock().len(), before);
     }
 }

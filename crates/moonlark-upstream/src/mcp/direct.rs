@@ -151,11 +151,14 @@ impl Direct {
     }
 }
 
+/// What moves the bytes of a connection.
+type Driver = Pin<Box<http1::Connection<TokioIo<TcpStream>, Full<Bytes>>>>;
+
 /// Both ends of it: nothing happens on it unless it is driven.
 struct Connection {
     sender: SendRequest<Full<Bytes>>,
     /// None when it is closed.
-    driver: Option<Pin<Box<http1::Connection<TokioIo<TcpStream>, Full<Bytes>>>>>,
+    driver: Option<Driver>,
     since: Instant,
 }
 

@@ -135,8 +135,8 @@ fn tell_checked(found: Vec<Problem>, named: &Named<'_>, global: &Global) -> Done
 impl Named<'_> {
     /// The engine calls every agent's script `script`; here it has a name.
     pub(super) fn place(&self, mut problem: Problem) -> Problem {
-        if let Some(place) = problem.place.as_mut().filter(|it| it.file == script::NAME) {
-            place.file.clone_from(&self.file);
+        if let Some(place) = problem.place.as_mut().filter(|it| *it.file == *script::NAME) {
+            place.file = self.file.as_str().into();
         }
         problem
     }
@@ -146,7 +146,7 @@ impl Named<'_> {
         let text = problem.to_string();
         let Some(Place { file, line: Some(line), .. }) = &problem.place else { return text };
         let source = self.text.lines().nth(line.saturating_sub(1) as usize);
-        let Some(source) = source.filter(|_| *file == self.file) else { return text };
+        let Some(source) = source.filter(|_| **file == *self.file) else { return text };
         let hint = problem.hint.as_ref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
         let above = text.strip_suffix(&hint).unwrap_or(&text);
         format!("{above}\n   {line} | {}{hint}", source.trim_end())

@@ -25,8 +25,7 @@ fn sections(page: &mut String, schema: &Value, table: &str) {
     let properties = || schema["properties"].as_object().into_iter().flatten();
     let keys: Vec<_> = properties().filter(|(_, key)| !is_table(key)).collect();
     // What takes a word or a table is both a key and a table.
-    let tables: Vec<_> =
-        properties().filter(|(_, key)| is_table(key) || has_tables(key)).collect();
+    let tables: Vec<_> = properties().filter(|(_, key)| is_table(key) || has_tables(key)).collect();
     if !keys.is_empty() {
         let _ = write!(page, "\n## `[{table}]`\n\n{}\n\n", description(schema));
         page.push_str("| key | type | default | description |\n|---|---|---|---|\n");

@@ -23,15 +23,15 @@ const FIELDS: [&str; 10] = [
 
 /// Read one item. The Problem says what is wrong with it; beside it the name of
 /// the document that it was to be, if that much can be read.
-pub(crate) fn read(value: Value) -> Result<Found, (Option<String>, Problem)> {
+pub(crate) fn read(value: Value) -> Result<Found, (Option<String>, Box<Problem>)> {
     let Value::Object(mut fields) = value else {
         let message = format!("an item is a table of fields, got {}", value.kind());
-        return Err((None, Problem::tool_error(message)));
+        return Err((None, Box::new(Problem::tool_error(message))));
     };
-    let source_id = source_id(&mut fields).map_err(|problem| (None, problem))?;
+    let source_id = source_id(&mut fields).map_err(|problem| (None, Box::new(problem)))?;
     match rest(source_id.clone(), fields) {
         Ok(found) => Ok(found),
-        Err(problem) => Err((Some(source_id), problem)),
+        Err(problem) => Err((Some(source_id), Box::new(problem))),
     }
 }
 

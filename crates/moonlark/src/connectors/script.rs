@@ -53,10 +53,10 @@ async fn pass_on(mut items: mpsc::Receiver<Result<Value>>, out: Out) -> bool {
     let (mut number, mut nameless) = (0_u64, false);
     while let Some(value) = items.recv().await {
         number += 1;
-        let read = value.map_err(|problem| (None, problem)).and_then(item::read);
+        let read = value.map_err(|problem| (None, Box::new(problem))).and_then(item::read);
         let found = read.unwrap_or_else(|(name, problem)| {
             nameless |= name.is_none();
-            failed(number, name, problem)
+            failed(number, name, *problem)
         });
         if out.send(found).await.is_err() {
             break;

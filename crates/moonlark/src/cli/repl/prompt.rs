@@ -122,7 +122,8 @@ impl Completer for Helping {
         at: usize,
         _: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<Pair>)> {
-        let (start, candidates) = complete(line.get(..at).unwrap_or(line), &self.gateway.catalog_for(&caller()));
+        let (start, candidates) =
+            complete(line.get(..at).unwrap_or(line), &self.gateway.catalog_for(&caller()));
         let pair =
             |it: super::complete::Candidate| Pair { display: it.shown, replacement: it.text };
         Ok((start, candidates.into_iter().map(pair).collect()))

@@ -53,7 +53,7 @@ fn failure(file: &TestFile, outcome: &Outcome, problem: &Problem) -> String {
     for line in problem.to_string().lines() {
         let _ = writeln!(text, "      {line}");
     }
-    let place = problem.place.as_ref().filter(|place| place.file == file.label());
+    let place = problem.place.as_ref().filter(|place| *place.file == *file.label());
     if let Some(number) = place.and_then(|place| place.line)
         && let Some(line) = file.line(number)
     {
