@@ -162,8 +162,8 @@ impl Catalog {
         }
     }
 
-    /// Whether listing all tools takes less than explaining how to call them
-    /// from scripts.
+    /// Whether listing the tools that may be listed or not takes less than
+    /// explaining how to call them from scripts. The others are listed anyway.
     fn is_short(&self) -> bool {
         if self.tools.iter().all(|tool| tool.expose != Expose::Auto) {
             return false;
@@ -172,7 +172,7 @@ impl Catalog {
             let listed = |tool: &&Arc<Tool>| match tool.shown {
                 Shown::Not => false,
                 Shown::InCodeMode => code_mode,
-                Shown::ByName | Shown::As(_) => !code_mode && tool.expose != Expose::Hidden,
+                Shown::ByName | Shown::As(_) => !code_mode && tool.expose == Expose::Auto,
             };
             self.tools.iter().filter(listed).map(|tool| listed_size(tool)).sum()
         };
