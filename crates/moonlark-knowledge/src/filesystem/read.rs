@@ -68,6 +68,16 @@ impl Stat {
 }
 
 pub(super) fn stable(dir: &Dir, path: &Path, most: u64) -> io::Result<Read> {
+    stable_while(dir, path, most, || {})
+}
+
+/// The same; `meanwhile` happens whenever it has been read.
+pub(super) fn stable_while(
+    dir: &Dir,
+    path: &Path,
+    most: u64,
+    mut meanwhile: impl FnMut(),
+) -> io::Result<Read> {
     for _ in 0..TRIES {
         let mut options = OpenOptions::new();
         options.read(true);
@@ -93,6 +103,7 @@ pub(super) fn stable(dir: &Dir, path: &Path, most: u64) -> io::Result<Read> {
         let mut bytes = Vec::with_capacity(usize::try_from(before.size).unwrap_or(0) + 1);
         // One byte more than allowed tells that it grew.
         (&mut file).take(most + 1).read_to_end(&mut bytes)?;
+        meanwhile();
         let after = Stat::of_open(&file.metadata()?);
         if before == after && bytes.len() as u64 == after.size {
             return Ok(Read::Content(bytes, after));

@@ -188,34 +188,26 @@ fn a_folder_that_cannot_be_listed_leaves_what_was_in_it() {
     assert!(folder_problem(Path::new("/docs"), &gone).is_none());
 }
 
-#[tokio::test]
-async fn a_file_that_keeps_changing_is_a_problem() {
-    use std::sync::atomic::{AtomicBool, Ordering};
+#[test]
+fn a_file_that_keeps_changing_is_a_problem_and_one_that_stops_is_whole() {
     let root = TempDir::new().unwrap();
     write(&root, "log.md", "");
     let path = root.path().join("log.md");
-    let stop = Arc::new(AtomicBool::new(false));
-    let writer = std::thread::spawn({
-        let (stop, path) = (stop.clone(), path.clone());
-        move || {
-            while !stop.load(Ordering::Relaxed) {
-                fs::write(&path, "x".repeat(200_000)).unwrap();
-                fs::write(&path, "y").unwrap();
-            }
-        }
-    });
     let dir = Dir::open_ambient_dir(root.path(), ambient_authority()).unwrap();
-    // Some attempt meets a change three times over; a whole one is whole.
-    let unsettled = (0..20_000).any(|_| match read::stable(&dir, Path::new("log.md"), 1 << 20) {
-        Ok(Read::Content(bytes, stat)) => {
-            assert_eq!(bytes.len() as u64, stat.size);
-            false
-        }
-        found => matches!(found, Ok(Read::Unsettled)),
-    });
-    stop.store(true, Ordering::Relaxed);
-    writer.join().unwrap();
-    assert!(unsettled);
+    let read = |changes: usize| {
+        let mut left = changes;
+        read::stable_while(&dir, Path::new("log.md"), 1 << 20, || {
+            if left > 0 {
+                left -= 1;
+                let longer = fs::read_to_string(&path).unwrap() + "x";
+                fs::write(&path, longer).unwrap();
+            }
+        })
+        .unwrap()
+    };
+    assert!(matches!(read(usize::MAX), Read::Unsettled));
+    let Read::Content(bytes, stat) = read(1) else { panic!("it has stopped changing") };
+    assert_eq!((bytes.len() as u64, bytes), (stat.size, fs::read(&path).unwrap()));
 }
 
 #[tokio::test]
