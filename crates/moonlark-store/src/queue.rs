@@ -19,8 +19,9 @@ const MOST: usize = 20_000;
 const BYTES: usize = 64 * 1024 * 1024;
 /// Entries that are written in one go.
 const BATCH: usize = 4096;
-/// How long the writer waits for more to come.
-const LINGER: Duration = Duration::from_millis(10);
+/// How long the writer waits for more to come: a transaction costs as much as
+/// dozens of entries in it.
+const LINGER: Duration = Duration::from_millis(50);
 
 #[derive(Default)]
 pub(crate) struct Queue {

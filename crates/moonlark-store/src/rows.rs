@@ -9,7 +9,7 @@ use moonlark_core::tool::Effects;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, Result, Value};
 use rusqlite::types::{ToSql, ToSqlOutput};
-use rusqlite::{Transaction, params};
+use rusqlite::{CachedStatement, Transaction, params};
 
 use crate::packed::{pack, pack_answer};
 use crate::sealing::{Seal, Spot};
@@ -82,29 +82,29 @@ pub(crate) fn write<'a>(
     Ok(())
 }
 
-/// The statements that most entries need, prepared once per batch.
+/// The statements that most entries need, looked up once per batch.
 struct Statements<'t> {
-    begin: rusqlite::Statement<'t>,
-    end: rusqlite::Statement<'t>,
-    exact: rusqlite::Statement<'t>,
-    answer: rusqlite::Statement<'t>,
+    begin: CachedStatement<'t>,
+    end: CachedStatement<'t>,
+    exact: CachedStatement<'t>,
+    answer: CachedStatement<'t>,
 }
 
 impl<'t> Statements<'t> {
     fn new(transaction: &'t Transaction<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
-            begin: transaction.prepare(
+            begin: transaction.prepare_cached(
                 "INSERT OR IGNORE INTO journal_calls (id, parent, run, place, process, at, tool, source, \
                  effects, surface, caller, client, args, took, outcome, message, number) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
             )?,
-            end: transaction.prepare(
+            end: transaction.prepare_cached(
                 "UPDATE journal_calls SET took = ?2, outcome = ?3, message = ?4, number = ?5 \
                  WHERE id = ?1",
             )?,
             exact: transaction
-                .prepare("INSERT OR IGNORE INTO journal_exact (id, args, answer) VALUES (?1, ?2, ?3)")?,
-            answer: transaction.prepare("UPDATE journal_exact SET answer = ?2 WHERE id = ?1")?,
+                .prepare_cached("INSERT OR IGNORE INTO journal_exact (id, args, answer) VALUES (?1, ?2, ?3)")?,
+            answer: transaction.prepare_cached("UPDATE journal_exact SET answer = ?2 WHERE id = ?1")?,
         })
     }
 }

@@ -55,6 +55,8 @@ struct Open {
     connection: Connection,
     seal: Seal,
     number: i64,
+    /// Whether commits reach the disk before they are over.
+    syncs: Option<bool>,
     _process: Process,
 }
 
@@ -178,12 +180,14 @@ impl Open {
             .execute("INSERT INTO journal_processes (lock, pid, at) VALUES (?1, ?2, ?3)", row)
             .map_err(|error| problem(file, &error))?;
         let number = connection.last_insert_rowid();
-        Ok(Open { connection, seal, number, _process: process })
+        Ok(Open { connection, seal, number, syncs: None, _process: process })
     }
 
     fn write(&mut self, items: &[Item], sync: bool) -> Result<(), Unwritten> {
-        let level = if sync { "FULL" } else { "NORMAL" };
-        self.connection.pragma_update(None, "synchronous", level)?;
+        if self.syncs.replace(sync) != Some(sync) {
+            let level = if sync { "FULL" } else { "NORMAL" };
+            self.connection.pragma_update(None, "synchronous", level)?;
+        }
         #[cfg(test)]
         crate::tests::limit_disk(&self.connection)?;
         let transaction =

@@ -137,7 +137,8 @@ impl Stemmer<'_> {
     }
 
     fn ends(&self, suffix: &str) -> bool {
-        self.word.ends_with(suffix)
+        // Almost none does, and almost always the last letter tells.
+        self.last() == suffix.bytes().next_back() && self.word.ends_with(suffix)
     }
 
     fn last(&self) -> Option<u8> {

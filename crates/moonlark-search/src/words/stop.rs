@@ -1,9 +1,15 @@
 //! Words that say nothing about what is looked for.
 
+use std::sync::LazyLock;
+
+use rustc_hash::FxHashSet;
+
 /// As it is after folding.
 pub fn is_stop_word(word: &str) -> bool {
-    // None is longer: most words are not looked up.
-    word.len() <= 10 && (ENGLISH.binary_search(&word).is_ok() || is_german(word))
+    static BOTH: LazyLock<FxHashSet<&str>> =
+        LazyLock::new(|| ENGLISH.iter().chain(&GERMAN).copied().collect());
+    // None is longer: many words are not looked up.
+    word.len() <= 10 && BOTH.contains(word)
 }
 
 pub(super) fn is_german(word: &str) -> bool {
