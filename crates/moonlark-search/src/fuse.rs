@@ -23,7 +23,7 @@ use crate::bm25::{MOST, rarity};
 /// How many rare words a usual question has.
 const USUAL_WORDS: f32 = 4.0;
 /// What one deviation counts, where 1 is what a usual question's words reach.
-const DEVIATION: f32 = 1.0 / 20.0;
+const DEVIATION: f32 = 1.0 / 25.0;
 /// Rows that are nearer to each other than this are all the same row.
 const LEAST: f32 = 0.01;
 /// What is known of cosines before any is seen, as if by so many rows: a
