@@ -1,7 +1,7 @@
 //! APIs by their OpenAPI documents, the whole way: from the command line or the
 //! configuration to a request that arrives.
 
-mod shop;
+pub mod shop;
 
 use std::process::Output;
 

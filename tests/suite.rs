@@ -8,7 +8,13 @@ mod apis;
 mod approvals;
 #[cfg(target_os = "linux")]
 mod asking;
+#[cfg(target_os = "linux")]
+mod attacks;
 mod bad_input;
+#[cfg(target_os = "linux")]
+mod canaries;
+#[cfg(target_os = "linux")]
+mod callers;
 mod check_corpus;
 mod clients;
 #[cfg(target_os = "linux")]
@@ -39,6 +45,8 @@ mod journal;
 mod knowledge;
 #[cfg(target_os = "linux")]
 mod learned;
+#[cfg(target_os = "linux")]
+mod observability;
 mod openapi_corpus;
 mod openapi_judged;
 #[cfg(target_os = "linux")]
@@ -54,6 +62,8 @@ mod replay;
 mod script_tests;
 #[cfg(target_os = "linux")]
 mod sqlite;
+#[cfg(target_os = "linux")]
+mod ssrf;
 mod surfaces;
 mod tokens;
 mod transcripts;

@@ -95,6 +95,8 @@ def describe_extension() -> Extension:
 class Caller(TypedDict):
     surface: Literal["mcp", "rest", "cli"]
     """Which way in the call came."""
+    name: str
+    """Who calls, as rules know them."""
     client: str | None
     """The client's name for itself."""
 

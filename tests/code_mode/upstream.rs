@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use parking_lot::{Condvar, Mutex};
@@ -110,6 +110,8 @@ struct Site {
 pub struct Seen {
     /// Calls in the order they came: the tool and its arguments.
     pub calls: Vec<(String, Value)>,
+    /// What each carried of a trace: in its `header`s, and in its `meta`.
+    pub carried: Vec<Value>,
     /// Calls at this moment, and the most there ever were.
     pub inside: usize,
     pub peak: usize,
@@ -206,7 +208,7 @@ impl Drop for Inside<'_> {
     }
 }
 
-async fn take(State(site): State<Arc<Site>>, body: Bytes) -> Response {
+async fn take(State(site): State<Arc<Site>>, headers: HeaderMap, body: Bytes) -> Response {
     let message: Value = serde_json::from_slice(&body).unwrap();
     let params = &message["params"];
     let result = match message["method"].as_str().unwrap_or_default() {
@@ -220,7 +222,11 @@ async fn take(State(site): State<Arc<Site>>, body: Bytes) -> Response {
             let tools: Vec<&Value> = site.offers.iter().map(|offer| &offer.definition).collect();
             Ok(json!({ "tools": tools }))
         }
-        "tools/call" => return call(&site, &message).await,
+        "tools/call" => {
+            let carried = carried(&headers, &params["_meta"]);
+            site.change(|seen| seen.carried.push(carried));
+            return call(&site, &message).await;
+        }
         "notifications/cancelled" => {
             site.change(|seen| {
                 seen.cancelled.insert(params["requestId"].to_string());
@@ -236,6 +242,17 @@ async fn take(State(site): State<Arc<Site>>, body: Bytes) -> Response {
         Err(error) => answer["error"] = error,
     }
     axum::Json(answer).into_response()
+}
+
+/// Where a call says that it is in a trace.
+fn carried(headers: &HeaderMap, meta: &Value) -> Value {
+    let keys = ["traceparent", "tracestate"];
+    let header = |key: &str| Some(json!(headers.get(key)?.to_str().unwrap()));
+    let only = |value: &dyn Fn(&str) -> Option<Value>| -> Value {
+        let there = keys.iter().filter_map(|key| Some(((*key).to_owned(), value(key)?)));
+        Value::Object(there.collect())
+    };
+    json!({"header": only(&header), "meta": only(&|key| meta.get(key).cloned())})
 }
 
 async fn call(site: &Site, message: &Value) -> Response {

@@ -170,7 +170,7 @@ impl World {
             let address = listener.local_addr().unwrap().to_string();
             let stop = CancellationToken::new();
             let options =
-                Options { allowed_hosts: vec![], allowed_origins: vec![], request_body: 1 << 20 };
+                Options { allowed_hosts: vec![], allowed_origins: vec![], request_body: 1 << 20, auth: None };
             let router = router(project.gateway.clone(), options, stop.clone());
             let served = moonlark_server::serve(listener, router.layer(from_fn(who)), stop.clone());
             tokio::spawn(served);

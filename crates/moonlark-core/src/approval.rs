@@ -38,6 +38,9 @@ pub trait Approvals: Send + Sync {
     /// Whether the user of the client that calls may decide.
     fn by_caller(&self) -> bool;
 
+    /// How many wait for a decision.
+    fn waiting(&self) -> BoxFuture<Result<u64>>;
+
     /// What waits for a decision, or one request with what became of it, as JSON
     /// for people: of this caller only, if one is given.
     fn look(&self, id: Option<Id>, of: Option<String>) -> BoxFuture<Result<Json>>;

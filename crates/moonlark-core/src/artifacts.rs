@@ -2,9 +2,10 @@
 //! for later scripts under a handle nobody can guess.
 //!
 //! In memory, and bounded three ways: by bytes, by number, by age. What is
-//! oldest goes first. Whoever has the handle may read; there is no other check,
-//! so a handle is never written to a log. Nothing here knows who shows what to
-//! whom: [`preview`] and [`shape`] only say what a large value looks like.
+//! oldest goes first. Whoever has the handle may read, unless it was made for a
+//! caller with a name: then only that one. A handle is never written to a log.
+//! Nothing here knows who shows what to whom: [`preview`] and [`shape`] only say
+//! what a large value looks like.
 
 mod preview;
 mod reading;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::call::Caller;
 use crate::limits::{Limits, size};
 use crate::problem::{Code, Problem, Result};
 use crate::value::{Budget, Path, Value, shorten};
@@ -64,8 +66,25 @@ pub struct Stored {
     pub created: Instant,
     /// Where it came from: the name of a tool.
     pub of: String,
+    /// Whose it is.
+    owner: Option<Arc<str>>,
     /// Bytes of memory.
     weight: usize,
+}
+
+/// The tool that made an artifact, and for which caller.
+pub struct Maker<'a>(&'a str, Option<&'a Caller>);
+
+impl<'a> From<&'a str> for Maker<'a> {
+    fn from(tool: &'a str) -> Self {
+        Maker(tool, None)
+    }
+}
+
+impl<'a> From<(&'a str, &'a Caller)> for Maker<'a> {
+    fn from((tool, caller): (&'a str, &'a Caller)) -> Self {
+        Maker(tool, Some(caller))
+    }
 }
 
 #[derive(Debug)]
@@ -94,49 +113,54 @@ impl Artifacts {
     }
 
     /// Keep a value that the tool `of` made.
-    pub fn put(&self, value: Value, of: &str, limits: &Limits) -> Result<Handle> {
+    pub fn put<'a>(
+        &self,
+        value: Value,
+        of: impl Into<Maker<'a>>,
+        limits: &Limits,
+    ) -> Result<Handle> {
         self.put_as(Handle::random()?, value, of, limits)
     }
 
     /// The same under a handle that is decided: that of a run's answer, which may
     /// come again when the run is resumed.
-    pub fn put_as(
+    pub fn put_as<'a>(
         &self,
         handle: Handle,
         value: Value,
-        of: &str,
+        of: impl Into<Maker<'a>>,
         limits: &Limits,
     ) -> Result<Handle> {
         let mut measure = Measure { budget: Budget::new(limits.value), entries: 0, size: 0 };
         measure.value(&value, &mut Path::new("the value"))?;
         let (size, weight) = (measure.size, measure.size + measure.entries * HELD);
-        self.keep(handle, Held::Value(value), size, weight, of, Instant::now())
+        self.keep(handle, Held::Value(value), size, weight, of.into(), Instant::now())
     }
 
     /// Keep bytes of a type such as `image/png`.
-    pub fn put_bytes(
+    pub fn put_bytes<'a>(
         &self,
         bytes: Vec<u8>,
         mime: &str,
-        of: &str,
+        of: impl Into<Maker<'a>>,
         limits: &Limits,
     ) -> Result<Handle> {
         self.put_bytes_as(Handle::random()?, bytes, mime, of, limits)
     }
 
     /// The same under a handle that is decided.
-    pub fn put_bytes_as(
+    pub fn put_bytes_as<'a>(
         &self,
         handle: Handle,
         bytes: Vec<u8>,
         mime: &str,
-        of: &str,
+        of: impl Into<Maker<'a>>,
         limits: &Limits,
     ) -> Result<Handle> {
         let size = bytes.len();
         Budget::new(limits.value).spend(size, &Path::new("the value"))?;
         let held = Held::Bytes { bytes, mime: mime.to_owned() };
-        self.keep(handle, held, size, size + ENTRY, of, Instant::now())
+        self.keep(handle, held, size, size + ENTRY, of.into(), Instant::now())
     }
 
     /// What is kept under a handle, which may also be written `artifact://…`.
@@ -144,9 +168,10 @@ impl Artifacts {
         self.get_at(handle, Instant::now())
     }
 
-    /// The same, with the Problem of a handle that leads nowhere.
-    pub fn find(&self, handle: &str) -> Result<Arc<Stored>> {
-        self.get(handle).ok_or_else(|| {
+    /// The same for a caller, with the Problem of a handle that leads nowhere.
+    pub fn find(&self, handle: &str, by: &Caller) -> Result<Arc<Stored>> {
+        let is_theirs = |it: &Arc<Stored>| it.owner.as_deref().is_none_or(|name| name == by.name());
+        self.get(handle).filter(is_theirs).ok_or_else(|| {
             let message = format!("there is no artifact '{}'", shorten(handle));
             let hint = match handle.strip_prefix(SCHEME).unwrap_or(handle).starts_with("art_") {
                 true => {
@@ -164,7 +189,7 @@ impl Artifacts {
         held: Held,
         size: usize,
         weight: usize,
-        of: &str,
+        Maker(of, caller): Maker<'_>,
         now: Instant,
     ) -> Result<Handle> {
         let mut shelf = self.0.lock();
@@ -173,7 +198,8 @@ impl Artifacts {
             return Err(too_large(shelf.most));
         }
         shelf.make_room(weight, now);
-        let stored = Stored { held, size, created: now, of: of.to_owned(), weight };
+        let owner = caller.and_then(|caller| caller.name.clone());
+        let stored = Stored { held, size, created: now, of: of.to_owned(), owner, weight };
         shelf.bytes += weight;
         shelf.order.push_back(handle.clone());
         shelf.kept.insert(handle.clone(), Arc::new(stored));

@@ -27,6 +27,7 @@ use crate::policy::{Held, Rule};
 use crate::problem::{Code, Problem, Result};
 use crate::run::{At, Run, Stepping};
 use crate::tool::{Scope, Tool};
+use crate::trace::{Spanning, Trace, Traced};
 use crate::value::{Value, shorten};
 
 pub use caller::{ANONYMOUS, Caller, LOCAL};
@@ -53,11 +54,14 @@ struct Inner {
     /// The turns that it, and the calls above it, have.
     held: Option<Arc<Held>>,
     catalog: Arc<Catalog>,
+    began: Instant,
     /// Without the time its caller was asked for something.
     deadline: Instant,
     depth: u32,
     /// The agent's script that this is part of.
     run: Option<Part>,
+    /// Where it is in a trace, if it is in one.
+    trace: Option<Traced>,
 }
 
 /// A call's place in a run.
@@ -101,6 +105,7 @@ impl Call {
         mocks: Option<Mocks>,
         place: Place,
     ) -> Call {
+        let began = Instant::now();
         Call(Arc::new(Inner {
             root: Arc::new(Root {
                 gateway,
@@ -124,10 +129,12 @@ impl Call {
             rule: None,
             held: None,
             catalog,
+            began,
             // Each tool sets its own; this only has to be later than any.
-            deadline: Instant::now() + Duration::from_secs(24 * 3600),
+            deadline: began + Duration::from_secs(24 * 3600),
             depth: 0,
             run: None,
+            trace: None,
         }))
     }
 
@@ -145,7 +152,8 @@ impl Call {
             Some(ruling) => (Some(ruling.rule), ruling.scope),
             None => (None, tool.scope.clone()),
         };
-        let deadline = Instant::now() + scope.limits.timeout - self.0.root.asked();
+        let began = Instant::now();
+        let deadline = began + scope.limits.timeout - self.0.root.asked();
         Ok(Call(Arc::new(Inner {
             root: self.0.root.clone(),
             id: self.gateway().recorder().map(|_| Id::new()),
@@ -156,9 +164,11 @@ impl Call {
             rule,
             held: self.0.held.clone(),
             catalog: self.0.catalog.clone(),
+            began,
             deadline: deadline.min(self.0.deadline),
             depth: self.0.depth + 1,
             run: self.0.run.clone(),
+            trace: Traced::below(self.0.trace.as_ref(), self.gateway().tracer()),
         })))
     }
 
@@ -200,6 +210,33 @@ impl Call {
     #[must_use]
     pub fn with_catalog(&self, catalog: Arc<Catalog>) -> Call {
         Call(Arc::new(Inner { catalog, ..Inner::clone(&self.0) }))
+    }
+
+    /// The same call as part of a trace that came in, if one did.
+    #[must_use]
+    pub fn continuing(self, trace: Option<Trace>) -> Call {
+        match trace {
+            Some(_) => {
+                let trace = trace.map(Traced::from);
+                Call(Arc::new(Inner { trace, ..Inner::clone(&self.0) }))
+            }
+            None => self,
+        }
+    }
+
+    /// The same call: what it makes from now on is below that.
+    #[must_use]
+    pub fn under(self, spanning: &Spanning) -> Call {
+        self.continuing(spanning.trace().cloned())
+    }
+
+    /// Where it is in a trace, if it is in one.
+    pub fn trace(&self) -> Option<&Trace> {
+        self.0.trace.as_ref().map(Traced::trace)
+    }
+
+    pub(crate) fn traced(&self) -> Option<&Traced> {
+        self.0.trace.as_ref()
     }
 
     /// The same call with less time.
@@ -351,6 +388,10 @@ impl Call {
     /// The scope of whoever made this call.
     pub(crate) fn caller_scope(&self) -> &Arc<Scope> {
         &self.0.from
+    }
+
+    pub(crate) fn began(&self) -> Instant {
+        self.0.began
     }
 
     /// Moves while the caller is being asked: a person's time is not the tool's.

@@ -4,6 +4,7 @@
 //! rule → body → redaction → record. Surfaces and scripts cannot differ, because they have no other way
 //! to reach a tool's body.
 
+mod observed;
 mod published;
 
 use std::panic::AssertUnwindSafe;
@@ -25,15 +26,18 @@ use crate::content::Answer;
 use crate::journal::{self, Recorder};
 use crate::learned::Learned;
 use crate::limits::seconds;
+use crate::metrics::{self, Metrics};
 use crate::mock::Mocks;
 use crate::offers::News;
 use crate::places::{Place, PlaceLimits, Places};
-use crate::policy::{self, Policy};
+use crate::policy::{self, Policy, Terms};
 use crate::problem::{Code, Problem, Result};
 use crate::pulse::Pulse;
 use crate::run::{self, Before};
 use crate::tool::{Body, BoxFuture, Scope, SourceKind, Tool};
+use crate::trace::Tracer;
 use crate::value::Value;
+use observed::Seen;
 use published::Published;
 
 /// News of sources that a slow listener may be behind; it misses older ones.
@@ -60,6 +64,9 @@ struct Inner {
     recorder: OnceLock<Arc<dyn Recorder>>,
     /// Who keeps what people decide on, if anybody does.
     approvals: OnceLock<Arc<dyn Approvals>>,
+    metrics: Metrics,
+    /// Who takes what is seen of calls, if anybody does.
+    tracer: OnceLock<Arc<dyn Tracer>>,
 }
 
 /// A call that is done, or one to wait for.
@@ -80,6 +87,8 @@ impl Gateway {
             pulse: Pulse::default(),
             recorder: OnceLock::new(),
             approvals: OnceLock::new(),
+            metrics: Metrics::default(),
+            tracer: OnceLock::new(),
         }))
     }
 
@@ -104,12 +113,22 @@ impl Gateway {
     /// Replace the rules, for calls from now on. What they have counted so far
     /// stays counted where they are the same.
     pub fn set_policy(&self, policy: Policy) {
-        let before = self.policy();
-        if before.is_same(&policy) {
-            return;
+        if !self.policy().is_same(&policy) {
+            self.change_policy(|now| policy.after(now));
         }
-        let policy = Arc::new(policy.after(&before));
-        let with = |now: &Arc<Published>| Published::new(now.catalog.clone(), policy.clone());
+    }
+
+    /// Replace what single callers may not reach, whatever the rules say.
+    pub fn limit_callers(&self, limits: Vec<(String, Terms)>) {
+        if !self.policy().is_limited_by(&limits) {
+            self.change_policy(|now| now.limited(limits.clone()));
+        }
+    }
+
+    fn change_policy(&self, change: impl Fn(&Policy) -> Policy) {
+        let with = |now: &Arc<Published>| {
+            Published::new(now.catalog.clone(), Arc::new(change(&now.policy)))
+        };
         self.0.published.rcu(with);
         self.0.version.send_modify(|version| *version += 1);
     }
@@ -170,6 +189,25 @@ impl Gateway {
     /// Who keeps what people decide on, if anybody does.
     pub fn approvals(&self) -> Option<&Arc<dyn Approvals>> {
         self.0.approvals.get()
+    }
+
+    /// What is counted.
+    pub fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    /// Trace calls from now on; once, before anything is called.
+    pub fn keep_traces(&self, tracer: Arc<dyn Tracer>) {
+        let _ = self.0.tracer.set(tracer);
+    }
+
+    /// Who takes what is seen of calls, if anybody does.
+    pub fn tracer(&self) -> Option<&Arc<dyn Tracer>> {
+        self.0.tracer.get()
+    }
+
+    pub(crate) fn places(&self) -> &Places {
+        &self.0.places
     }
 
     pub(crate) async fn place_in_turn(&self) -> Result<Place> {
@@ -366,6 +404,8 @@ fn admit(parent: &Call, tool: &Tool, args: Value) -> Result<(Call, Value)> {
     let admitted = may_run(parent, tool, args);
     if let Err(problem) = &admitted {
         record(parent, tool, problem.code.as_str());
+        metrics::refused(parent.gateway().metrics(), tool, problem);
+        parent.tell_refused(tool, problem.code.as_str());
         journal::refused(parent, tool, problem);
     }
     admitted
@@ -383,17 +423,23 @@ fn may_run(parent: &Call, tool: &Tool, args: Value) -> Result<(Call, Value)> {
 
 /// What an agent's script calls is a step of its run, and waits for its turn.
 async fn run_tool(call: Call, tool: Arc<Tool>, args: Value) -> Result<Answer> {
+    let seen = Seen::begin(&call, &tool);
     if let Err(problem) = approval::granted(&call, &tool, &args).await {
         journal::refused(&call, &tool, &problem);
-        return Err(problem);
+        return seen.end(Err(problem));
     }
     let Some(made_by) = call.made_by_run().cloned() else {
         let body = |args| run_body(&call, &tool, args);
-        return journal::on_record(&call, &tool, args, None, body).await;
+        return seen.end(journal::on_record(&call, &tool, args, None, body).await);
     };
     let turn = tokio::time::timeout_at(call.deadline(), made_by.turn()).await;
-    let turn = turn.unwrap_or_else(|_| Err(timed_out(&call, &tool)));
-    let _turn = turn.inspect_err(|problem| journal::refused(&call, &tool, problem))?;
+    let _turn = match turn.unwrap_or_else(|_| Err(timed_out(&call, &tool))) {
+        Ok(turn) => turn,
+        Err(problem) => {
+            journal::refused(&call, &tool, &problem);
+            return seen.end(Err(problem));
+        }
+    };
     let at = call.spot().map(|(_, at)| at.clone());
     let stepping = made_by.begin(&tool.name, at);
     let step = call.step(&stepping);
@@ -401,7 +447,7 @@ async fn run_tool(call: Call, tool: Arc<Tool>, args: Value) -> Result<Answer> {
     let result = journal::on_record(&step, &tool, args, Some(&stepping), body).await;
     let outcome = result.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok");
     call.stepped(stepping, outcome);
-    result
+    seen.end(result)
 }
 
 async fn run_body(call: &Call, tool: &Arc<Tool>, args: Value) -> Result<Answer> {
@@ -484,5 +530,6 @@ fn record(call: &Call, tool: &Tool, code: &str) {
         surface = call.caller().surface,
         depth = call.depth(),
         code,
+        trace_id = call.trace().map(|trace| tracing::field::display(trace.id_text())),
     );
 }

@@ -5,9 +5,11 @@
 //! so on, and only the checks below make those. A denial says which line would allow it.
 
 mod address;
+mod net;
 #[cfg(test)]
 mod tests;
 
+use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
@@ -17,12 +19,14 @@ use crate::problem::{Problem, Result};
 use crate::value::shorten;
 use address::is_local_name;
 pub use address::is_public;
+pub use net::{Net, Range, Reach, Within};
+use net::{socket_dir, spelled};
 
 /// One permission, as written in `allow = ["net:api.github.com"]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Grant {
-    /// Reach a host, on one port or on any.
-    Net { host: String, port: Option<u16> },
+    /// Reach a host or a range of addresses, on one port or on any.
+    Net(Net),
     /// Read one environment variable.
     Env(String),
     /// Write into the script's own directory.
@@ -44,24 +48,13 @@ impl FromStr for Grant {
     fn from_str(text: &str) -> Result<Self> {
         let bad = |why: &str| {
             Problem::bad_config(format!("{text:?} is not a grant: {why}")).hint(
-                "grants look like \"net:api.github.com\", \"net:127.0.0.1:8080\", \"env:NAME\", \"fs:write\", \"exec:git\", \"sqlite:../data/app.db\", \"sql:write\" or \"tool:jira_*\"",
+                "grants look like \"net:api.github.com\", \"net:127.0.0.1:8080\", \"net:10.0.0.0/8\", \"env:NAME\", \"fs:write\", \"exec:git\", \"sqlite:../data/app.db\", \"sql:write\" or \"tool:jira_*\"",
             )
         };
         let (kind, what) = text.split_once(':').ok_or_else(|| bad("it has no kind"))?;
         match kind {
             _ if what.is_empty() => Err(bad("it names nothing")),
-            // A directory with Unix sockets in it.
-            "net" if what.starts_with('/') => {
-                Ok(Grant::Net { host: socket_dir(what).to_owned(), port: None })
-            }
-            "net" => {
-                let (host, port) = split_port(what);
-                let port = match port {
-                    Some(port) => Some(port.parse().map_err(|_| bad("the port is not a number"))?),
-                    None => None,
-                };
-                Ok(Grant::Net { host: host.to_ascii_lowercase(), port })
-            }
+            "net" => what.parse().map(Grant::Net).map_err(bad),
             "env" => Ok(Grant::Env(what.to_owned())),
             "fs" if what == "write" => Ok(Grant::FsWrite),
             "fs" => Err(bad("only \"fs:write\" exists; reading is allowed anyway")),
@@ -73,21 +66,6 @@ impl FromStr for Grant {
             "tool" => Ok(Grant::Tool(what.to_owned())),
             _ => Err(bad("the kind is none of net, env, fs, exec, sqlite, sql, tool")),
         }
-    }
-}
-
-/// `host:port`, `[v6]:port` or a bare host.
-fn split_port(text: &str) -> (&str, Option<&str>) {
-    if let Some(rest) = text.strip_prefix('[') {
-        return match rest.split_once(']') {
-            Some((host, port)) => (host, port.strip_prefix(':')),
-            None => (text, None),
-        };
-    }
-    match text.rsplit_once(':') {
-        // More than one colon and no brackets: a bare IPv6 address.
-        Some((host, port)) if !host.contains(':') => (host, Some(port)),
-        _ => (text, None),
     }
 }
 
@@ -109,11 +87,18 @@ pub fn is_command(text: &str) -> bool {
     text != "/" && plain.as_os_str() == text
 }
 
-/// `/run/postgresql/` is the same directory as `/run/postgresql`.
-fn socket_dir(text: &str) -> &str {
-    match text.trim_end_matches('/') {
-        "" => "/",
-        dir => dir,
+/// What the operator says about the network for all scripts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Network {
+    /// Whether authored scripts reach public hosts that no grant names.
+    pub public: bool,
+    /// What no script reaches, whatever it was granted.
+    pub deny: Vec<Net>,
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Self { public: true, deny: Vec::new() }
     }
 }
 
@@ -123,6 +108,8 @@ pub struct Grants {
     grants: Vec<Grant>,
     /// Public hosts may be reached without being named.
     public_net: bool,
+    /// What stays closed all the same.
+    closed: Vec<Net>,
     /// The script's own directory.
     dir: Option<PathBuf>,
     /// The configuration key whose `allow` would grant more.
@@ -134,7 +121,8 @@ pub struct Grants {
 impl Grants {
     /// What an authored script has: its directory, public hosts, `grants`.
     pub fn authored(owner: impl Into<String>, dir: PathBuf, grants: Vec<Grant>) -> Self {
-        Self { grants, public_net: true, dir: Some(dir), owner: owner.into(), declared: Vec::new() }
+        let owner = owner.into();
+        Self { grants, public_net: true, dir: Some(dir), owner, ..Self::default() }
     }
 
     /// What a script has while it loads: its directory, nothing else.
@@ -149,11 +137,19 @@ impl Grants {
         none.for_test(&grants)
     }
 
+    /// The same, under the operator's rules for all scripts.
+    #[must_use]
+    pub fn under(mut self, network: &Network) -> Self {
+        self.public_net &= network.public;
+        self.closed.clone_from(&network.deny);
+        self
+    }
+
     /// Whether anything of the kind is granted: `net`, `env`, `exec`, `tool`; for `fs`
     /// and `sqlite`, whether there is a directory to work in.
     pub fn has_kind(&self, kind: &str) -> bool {
         let is = |grant: &Grant| match grant {
-            Grant::Net { .. } => kind == "net",
+            Grant::Net(_) => kind == "net",
             Grant::Env(_) => kind == "env",
             Grant::Exec(_) => kind == "exec",
             Grant::Tool(_) => kind == "tool",
@@ -202,20 +198,60 @@ impl Grants {
             .host()
             .ok_or_else(|| Problem::bad_request(format!("{what}: the address has no host")))?;
         let port = url.port_or_known_default().unwrap_or(0);
-        let name = host_name(&host);
-        if self.names_exactly(&name, port) {
-            return Ok(AllowedUrl { url: url.clone(), reach: Reach::Named });
-        }
-        let public = match host {
-            Host::Ipv4(ip) => is_public(ip.into()),
-            Host::Ipv6(ip) => is_public(ip.into()),
-            // Where a name leads is checked after DNS, by whoever holds Reach::Public.
-            Host::Domain(domain) => !is_local_name(domain),
+        let address = match host {
+            Host::Ipv4(ip) => Some(ip.into()),
+            Host::Ipv6(ip) => Some(ip.into()),
+            Host::Domain(_) => None,
         };
-        if public && (self.public_net || self.names_by_pattern(&name, port)) {
-            return Ok(AllowedUrl { url: url.clone(), reach: Reach::Public });
+        // Some names mean this machine or its network: those are no public hosts.
+        let local = matches!(host, Host::Domain(domain) if is_local_name(domain));
+        let name = spelled(&host);
+        let reach = self.reach(&name, port, !local);
+        match self.within(&reach, &name, port, address) {
+            Within::Yes => Ok(AllowedUrl { url: url.clone(), reach }),
+            Within::No => Err(self.net_denied(what, &name, url.port())),
+            Within::Never => Err(self.net_closed(what, &name)),
         }
-        Err(self.net_denied(what, &name, url.port()))
+    }
+
+    fn reach(&self, name: &str, port: u16, public: bool) -> Reach {
+        let nets = || {
+            self.grants.iter().filter_map(|grant| match grant {
+                Grant::Net(net) => Some(net),
+                _ => None,
+            })
+        };
+        let except = self.closed.iter().filter_map(|net| net.address(port)).collect();
+        if nets().any(|net| net.names(name, port)) {
+            return Reach { named: true, except, ..Reach::default() };
+        }
+        Reach {
+            named: false,
+            public: public && (self.public_net || nets().any(|net| net.matches(name, port))),
+            ranges: nets().filter_map(|net| net.range(port)).collect(),
+            except,
+        }
+    }
+
+    /// What can be said before DNS is asked. Where a name leads is checked after that,
+    /// by whoever holds the reach.
+    fn within(&self, reach: &Reach, name: &str, port: u16, address: Option<IpAddr>) -> Within {
+        if self.closed.iter().any(|net| net.matches(name, port)) {
+            return Within::Never;
+        }
+        match address {
+            Some(ip) => reach.to(ip),
+            None if reach.unseen() || !reach.ranges.is_empty() => Within::Yes,
+            None => Within::No,
+        }
+    }
+
+    /// The Problem for what the operator closed for all scripts.
+    pub fn net_closed(&self, what: &str, host: &str) -> Problem {
+        Problem::denied(format!(
+            "{what} may not reach {host}, which network.deny closes for all scripts"
+        ))
+        .hint("if scripts are to reach it, take it out of deny in [network] in moonlark.toml")
     }
 
     /// The Problem for a name that DNS sent to an address scripts may not reach.
@@ -303,19 +339,26 @@ impl Grants {
         ))
     }
 
-    /// May the database server at `host` be reached? It has to be named, also
-    /// when it is public. A host that begins with `/` is a directory with a Unix
+    /// May the database server at `host` be reached? It has to be named, or in a range
+    /// that is, also when it is public. A host that begins with `/` is a directory with a Unix
     /// socket in it.
     pub fn server(&self, what: &str, host: &str, port: u16) -> Result<AllowedServer> {
         let socket = host.starts_with('/');
-        let name = match socket {
-            true => socket_dir(host).to_owned(),
-            false => host.trim_end_matches('.').to_ascii_lowercase(),
+        let address: Option<IpAddr> = host.parse().ok();
+        let name = match (address, socket) {
+            (Some(ip), _) => ip.to_string(),
+            (None, true) => socket_dir(host).to_owned(),
+            (None, false) => host.trim_end_matches('.').to_ascii_lowercase(),
         };
-        if self.names_exactly(&name, port) {
-            return Ok(AllowedServer { host: name, port });
+        let mut reach = self.reach(&name, port, false);
+        if socket {
+            reach.ranges.clear();
         }
-        Err(self.net_denied(what, &name, (!socket).then_some(port)))
+        match self.within(&reach, &name, port, address) {
+            Within::Yes => Ok(AllowedServer { host: name, port, reach }),
+            Within::No => Err(self.net_denied(what, &name, (!socket).then_some(port))),
+            Within::Never => Err(self.net_closed(what, &name)),
+        }
     }
 
     /// May databases be changed?
@@ -336,20 +379,6 @@ impl Grants {
         Err(self.denial(format!("the script may not call {tool}"), &format!("tool:{tool}")))
     }
 
-    fn names_exactly(&self, host: &str, port: u16) -> bool {
-        self.grants.iter().any(|grant| {
-            matches!(grant, Grant::Net { host: allowed, port: on }
-                if allowed == host && on.is_none_or(|on| on == port))
-        })
-    }
-
-    fn names_by_pattern(&self, host: &str, port: u16) -> bool {
-        self.grants.iter().any(|grant| {
-            matches!(grant, Grant::Net { host: allowed, port: on }
-                if matches_pattern(allowed, host) && on.is_none_or(|on| on == port))
-        })
-    }
-
     fn denial(&self, message: String, grant: &str) -> Problem {
         Problem::denied(message)
             .hint(format!("add \"{grant}\" to allow for {} in moonlark.toml", self.owner))
@@ -363,22 +392,13 @@ pub struct AllowedUrl {
     reach: Reach,
 }
 
-/// How far the permission goes once DNS has answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
-    /// Only public addresses.
-    Public,
-    /// Wherever the name leads: the operator wrote it down.
-    Named,
-}
-
 impl AllowedUrl {
     pub fn url(&self) -> &Url {
         &self.url
     }
 
-    pub fn reach(&self) -> Reach {
-        self.reach
+    pub fn reach(&self) -> &Reach {
+        &self.reach
     }
 }
 
@@ -436,6 +456,7 @@ impl AllowedDatabase {
 pub struct AllowedServer {
     host: String,
     port: u16,
+    reach: Reach,
 }
 
 impl AllowedServer {
@@ -446,6 +467,10 @@ impl AllowedServer {
 
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    pub fn reach(&self) -> &Reach {
+        &self.reach
     }
 }
 
@@ -488,12 +513,4 @@ pub fn matches_pattern(pattern: &str, name: &str) -> bool {
         }
     }
     true
-}
-
-fn host_name(host: &Host<&str>) -> String {
-    match host {
-        Host::Domain(domain) => domain.trim_end_matches('.').to_ascii_lowercase(),
-        Host::Ipv4(ip) => ip.to_string(),
-        Host::Ipv6(ip) => ip.to_string(),
-    }
 }

@@ -54,6 +54,11 @@ pub trait Recorder: Send + Sync {
         None
     }
 
+    /// How far behind it is.
+    fn backlog(&self) -> Backlog {
+        Backlog::default()
+    }
+
     /// What people are shown of runs and calls, redacted, as JSON.
     fn look(&self, _: Look) -> BoxFuture<Result<serde_json::Value>> {
         let problem = Problem::unavailable("this journal cannot be looked at");
@@ -148,6 +153,18 @@ pub struct RunEnded {
     pub outcome: &'static str,
     pub message: Option<String>,
     pub answer: Option<Result<Answer>>,
+}
+
+/// How far a journal is behind, in entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Backlog {
+    pub waiting: u64,
+    /// What those take in memory.
+    pub bytes: u64,
+    /// Since the start.
+    pub written: u64,
+    /// Given up, since the start.
+    pub lost: u64,
 }
 
 /// What somebody wants to see of the journal.

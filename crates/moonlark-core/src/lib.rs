@@ -18,6 +18,7 @@ pub mod grant;
 pub mod journal;
 pub mod learned;
 pub mod limits;
+pub mod metrics;
 pub mod mock;
 pub mod module;
 pub mod nearest;
@@ -33,6 +34,7 @@ pub mod schema;
 pub mod sdk;
 pub mod secret;
 pub mod tool;
+pub mod trace;
 pub mod value;
 
 pub use call::{Call, Caller, Event, Level};

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::limits::seconds;
+use crate::metrics::family::{Family, Kind};
 use crate::problem::{Code, Problem, Result};
 
 /// What the operator decides about it.
@@ -28,6 +29,8 @@ pub(crate) struct Places {
     /// Places that go away as soon as they are free: there are fewer now.
     owed: AtomicUsize,
     waiting: AtomicUsize,
+    /// Those that were refused.
+    shed: AtomicU64,
     /// The limits again, for those who do not change them.
     queued: AtomicUsize,
     queue_time: AtomicU64,
@@ -41,6 +44,7 @@ impl Places {
             limits: Mutex::new(PlaceLimits { runs, ..limits }),
             owed: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
+            shed: AtomicU64::new(0),
             queued: AtomicUsize::new(limits.queued),
             queue_time: AtomicU64::new(millis(limits.queue_time)),
         })
@@ -69,21 +73,20 @@ impl Places {
 
     /// A place at once, or none.
     pub(crate) fn take(self: &Arc<Self>) -> Result<Place> {
-        match self.free.try_acquire() {
-            Ok(permit) => {
-                permit.forget();
-                Ok(Place(Some(self.clone())))
-            }
-            Err(_) => Err(self.full()),
-        }
+        self.free_place().ok_or_else(|| self.shed())
+    }
+
+    fn free_place(self: &Arc<Self>) -> Option<Place> {
+        self.free.try_acquire().ok()?.forget();
+        Some(Place(Some(self.clone())))
     }
 
     /// A place, after those who came before.
     pub(crate) async fn wait(self: &Arc<Self>) -> Result<Place> {
-        if let Ok(place) = self.take() {
+        if let Some(place) = self.free_place() {
             return Ok(place);
         }
-        let Some(_waiting) = self.stand_in_line() else { return Err(self.full()) };
+        let Some(_waiting) = self.stand_in_line() else { return Err(self.shed()) };
         let time = Duration::from_millis(self.queue_time.load(Ordering::Relaxed));
         match tokio::time::timeout(time, self.free.acquire()).await {
             Ok(Ok(permit)) => {
@@ -91,7 +94,7 @@ impl Places {
                 Ok(Place(Some(self.clone())))
             }
             // It is never closed.
-            Ok(Err(_)) | Err(_) => Err(self.full()),
+            Ok(Err(_)) | Err(_) => Err(self.shed()),
         }
     }
 
@@ -101,6 +104,44 @@ impl Places {
         let stands = self.waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
         // Made only if it stands there: dropping one counts.
         stands.is_ok().then(|| Waiting(self))
+    }
+
+    fn shed(&self) -> Problem {
+        self.shed.fetch_add(1, Ordering::Relaxed);
+        self.full()
+    }
+
+    pub(crate) fn families(&self) -> Vec<Family> {
+        let limits = *self.limits.lock();
+        let all = limits.runs + self.owed.load(Ordering::Acquire);
+        let taken = all.saturating_sub(self.free.available_permits());
+        let one = Family::one;
+        vec![
+            one(
+                "moonlark_outside_calls_in_progress",
+                Kind::Gauge,
+                "Calls from outside that are in progress, of the limit limits.runs",
+                taken as f64,
+            ),
+            one(
+                "moonlark_outside_calls_limit",
+                Kind::Gauge,
+                "How many of those there may be: limits.runs",
+                limits.runs as f64,
+            ),
+            one(
+                "moonlark_outside_calls_queued",
+                Kind::Gauge,
+                "Calls from outside that wait for one of those to end",
+                self.waiting.load(Ordering::Relaxed) as f64,
+            ),
+            one(
+                "moonlark_outside_calls_shed_total",
+                Kind::Counter,
+                "Calls from outside that were refused because there was no place for them",
+                self.shed.load(Ordering::Relaxed) as f64,
+            ),
+        ]
     }
 
     /// Whoever waits now has a place or has given up after the time to wait.
@@ -173,6 +214,9 @@ mod tests {
         let refused = places.wait().now_or_never().unwrap().err().unwrap();
         assert_eq!((refused.code, refused.retry_after), (Code::RateLimited, Some(60)));
         assert_eq!(places.waiting.load(Ordering::Relaxed), 2, "who is refused never waited");
+        let figures: Vec<_> = places.families().iter().map(|it| it.samples[0].clone()).collect();
+        let figures = figures.iter().map(|it| &it.value).collect::<Vec<_>>();
+        assert_eq!(format!("{figures:?}"), "[Number(1.0), Number(1.0), Number(2.0), Number(1.0)]");
         drop(first);
         assert!(places.take().is_err(), "it is the second's");
         assert!((&mut third).now_or_never().is_none());

@@ -30,6 +30,8 @@ pub(crate) use turns::Held;
 /// All rules, in order.
 #[derive(Default)]
 pub struct Policy {
+    /// What single callers may not reach, whatever the rules say.
+    limits: Vec<Arc<Rule>>,
     rules: Vec<Arc<Rule>>,
     /// Whether it matters who calls.
     tells_apart: bool,
@@ -42,39 +44,58 @@ pub(crate) type Class = Vec<u64>;
 impl Policy {
     /// The rules, each with where it stands.
     pub fn new(rules: Vec<(String, Terms)>) -> Policy {
-        let answers = Arc::new(Kept::default());
-        let rule = |(place, terms)| Arc::new(Rule::new(place, terms, answers.clone()));
-        let rules: Vec<Arc<Rule>> = rules.into_iter().map(rule).collect();
-        let tells_apart = rules.iter().any(|rule| !rule.terms.callers.is_empty());
-        Policy { rules, tells_apart }
+        Self::with(Vec::new(), made(rules))
     }
 
-    /// The same rules after `old`: those that say the same go on counting.
+    fn with(limits: Vec<Arc<Rule>>, rules: Vec<Arc<Rule>>) -> Policy {
+        let mut all = limits.iter().chain(&rules);
+        let tells_apart = all.any(|rule| !rule.terms.callers.is_empty());
+        Policy { limits, rules, tells_apart }
+    }
+
+    /// The same rules after `old`: those that say the same go on counting, and
+    /// what single callers may not reach stays so.
     #[must_use]
-    pub(crate) fn after(mut self, old: &Policy) -> Policy {
-        for rule in &mut self.rules {
-            let Some(was) = old.rules.iter().find(|was| was.terms == rule.terms) else { continue };
-            *rule = Arc::new(was.standing_at(rule.place.clone()));
-        }
-        self
+    pub(crate) fn after(&self, old: &Policy) -> Policy {
+        let rule = |rule: &Arc<Rule>| match old.rules.iter().find(|was| was.terms == rule.terms) {
+            Some(was) => Arc::new(was.standing_at(rule.place.clone())),
+            None => rule.clone(),
+        };
+        Self::with(old.limits.clone(), self.rules.iter().map(rule).collect())
+    }
+
+    /// The same rules behind these limits.
+    #[must_use]
+    pub(crate) fn limited(&self, limits: Vec<(String, Terms)>) -> Policy {
+        Self::with(made(limits), self.rules.clone())
+    }
+
+    /// In the order in which they decide.
+    fn all(&self) -> impl Iterator<Item = &Arc<Rule>> {
+        self.limits.iter().chain(&self.rules)
     }
 
     pub fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+        self.all().next().is_none()
     }
 
-    /// Whether both say the same.
+    /// Whether the rules of both say the same.
     pub(crate) fn is_same(&self, other: &Policy) -> bool {
         let same = |(a, b): (&Arc<Rule>, &Arc<Rule>)| a.place == b.place && a.terms == b.terms;
         self.rules.len() == other.rules.len() && self.rules.iter().zip(&other.rules).all(same)
+    }
+
+    pub(crate) fn is_limited_by(&self, limits: &[(String, Terms)]) -> bool {
+        let same = |(a, b): (&Arc<Rule>, &(String, Terms))| a.place == b.0 && a.terms == b.1;
+        self.limits.len() == limits.len() && self.limits.iter().zip(limits).all(same)
     }
 
     pub(crate) fn class(&self, caller: &Caller) -> Class {
         if !self.tells_apart {
             return Class::new();
         }
-        let mut class = vec![0; self.rules.len().div_ceil(64)];
-        for (index, rule) in self.rules.iter().enumerate() {
+        let mut class = vec![0; (self.limits.len() + self.rules.len()).div_ceil(64)];
+        for (index, rule) in self.all().enumerate() {
             class[index / 64] |= u64::from(rule.terms.is_for(caller.name())) << (index % 64);
         }
         class
@@ -83,14 +104,14 @@ impl Policy {
     /// The rules that may decide for a caller.
     pub(crate) fn rules_for(&self, caller: &Caller) -> Vec<Arc<Rule>> {
         let is_for = |rule: &&Arc<Rule>| rule.terms.is_for(caller.name());
-        self.rules.iter().filter(is_for).cloned().collect()
+        self.all().filter(is_for).cloned().collect()
     }
 
     /// What becomes of a call of `tool`, and what each rule has to do with it.
     pub fn explain(&self, tool: &Tool, caller: &str) -> Explanation {
         let subject = Subject::of(tool);
         let mut looked_at = Vec::new();
-        for rule in &self.rules {
+        for rule in self.all() {
             let miss = rule.terms.miss(&subject, Some(caller));
             looked_at.push((rule.place.clone(), rule.terms.clone(), miss));
             if miss.is_none() {
@@ -99,6 +120,12 @@ impl Policy {
         }
         Explanation { looked_at }
     }
+}
+
+fn made(rules: Vec<(String, Terms)>) -> Vec<Arc<Rule>> {
+    let answers = Arc::new(Kept::default());
+    let rule = |(place, terms)| Arc::new(Rule::new(place, terms, answers.clone()));
+    rules.into_iter().map(rule).collect()
 }
 
 /// The rules up to the one that decides, each with why it does not match.

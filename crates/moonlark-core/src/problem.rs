@@ -54,6 +54,8 @@ codes! {
     ToolError = "tool_error",
     /// A script used something the operator did not grant.
     Denied = "denied",
+    /// The caller has not shown who it is, or not so that it counts.
+    Unauthorized = "unauthorized",
     /// The caller may not do this at all.
     Forbidden = "forbidden",
     /// A person has to decide on the call before it is made.

@@ -1,16 +1,35 @@
 //! Secrets: held, compared, never printed.
+//!
+//! A secret is found by its value, as it is and in the forms that it takes on its way:
+//! see [`forms`]. Names that speak of one are judged here too.
+
+mod forms;
+mod literals;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
 
 use crate::content::Answer;
 use crate::problem::Problem;
 use crate::value::Value;
+use forms::forms;
+pub use literals::{literals, without_literals};
 
 /// The secret values of one script's configuration, to be taken out of
 /// whatever leaves it.
 #[derive(Clone, Default)]
-pub struct Secrets(Vec<Secret>);
+pub struct Secrets(Option<Arc<Held>>);
+
+struct Held {
+    secrets: Vec<Secret>,
+    /// Finds all of them, made when something is looked for.
+    all: OnceLock<Finder>,
+    /// Finds those that are secret by their name.
+    by_name: OnceLock<Finder>,
+}
 
 #[derive(Clone)]
 pub struct Secret {
@@ -28,72 +47,138 @@ const SHORTEST: usize = 4;
 impl Secrets {
     pub fn new(mut secrets: Vec<Secret>) -> Self {
         secrets.retain(|secret| secret.value.len() >= SHORTEST);
-        // A secret that contains another goes first, so no tail of it is left.
-        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.value.len()));
-        Self(secrets)
+        let held = Held { secrets, all: OnceLock::new(), by_name: OnceLock::new() };
+        Self((!held.secrets.is_empty()).then(|| Arc::new(held)))
     }
 
     /// For logs and errors: every configured secret.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        redact(self.0.iter(), text)
+        match self.all() {
+            Some(finder) => finder.redact(text),
+            None => Cow::Borrowed(text),
+        }
     }
 
     /// The same for a message that is no text.
     pub fn redact_message(&self, message: Value) -> Value {
-        if self.0.is_empty() { message } else { self.redact_value(message, &|_| true) }
+        match self.all() {
+            Some(finder) => finder.redact_value(message),
+            None => message,
+        }
     }
 
     pub fn redact_problem(&self, problem: &mut Problem) {
-        if !self.0.is_empty() {
-            problem.map_text(|text| self.redact(text).into_owned());
-        }
+        let Some(finder) = self.all() else { return };
+        problem.map_text(|text| finder.redact(text).into_owned());
         if let Some(content) = &mut problem.content {
             for block in content.blocks.iter_mut().chain(&mut content.structured) {
-                *block = self.redact_value(std::mem::take(block), &|_| true);
+                *block = finder.redact_value(std::mem::take(block));
             }
         }
     }
 
     /// For results: only what is secret by its name.
     pub fn redact_result(&self, value: Value) -> Value {
-        let by_name = |secret: &Secret| secret.by_name;
-        if self.0.iter().any(by_name) { self.redact_value(value, &by_name) } else { value }
+        match self.by_name() {
+            Some(finder) => finder.redact_value(value),
+            None => value,
+        }
     }
 
     /// The same for a whole answer.
     pub fn redact_answer(&self, answer: Answer) -> Answer {
-        if !self.0.iter().any(|secret| secret.by_name) {
-            return answer;
-        }
+        let Some(finder) = self.by_name() else { return answer };
         match answer {
-            Answer::Value(value) => Answer::Value(self.redact_result(value)),
-            Answer::Raw(fields) => match self.redact_result(Value::Object(fields)) {
+            Answer::Value(value) => Answer::Value(finder.redact_value(value)),
+            Answer::Raw(fields) => match finder.redact_value(Value::Object(fields)) {
                 Value::Object(fields) => Answer::Raw(fields),
                 other => Answer::Value(other),
             },
             Answer::Content(mut content) => {
                 for value in content.blocks.iter_mut().chain(&mut content.structured) {
-                    *value = self.redact_result(std::mem::take(value));
+                    *value = finder.redact_value(std::mem::take(value));
                 }
                 Answer::Content(content)
             }
         }
     }
 
-    fn redact_value(&self, value: Value, which: &dyn Fn(&Secret) -> bool) -> Value {
-        let edit = |text: String| match redact(self.0.iter().filter(|it| which(it)), &text) {
+    fn all(&self) -> Option<&Finder> {
+        let held = self.0.as_deref()?;
+        Some(held.all.get_or_init(|| Finder::new(held.secrets.iter())))
+    }
+
+    fn by_name(&self) -> Option<&Finder> {
+        let held = self.0.as_deref()?;
+        let mut secrets = held.secrets.iter().filter(|secret| secret.by_name).peekable();
+        secrets.peek()?;
+        Some(held.by_name.get_or_init(|| Finder::new(secrets)))
+    }
+}
+
+/// Finds secrets in a text, in one pass for all of them.
+struct Finder {
+    /// If it could not be made, nothing is found, and nothing let out either.
+    automaton: Option<AhoCorasick>,
+    /// What stands where a form was found.
+    marks: Vec<String>,
+}
+
+impl Finder {
+    fn new<'s>(secrets: impl Iterator<Item = &'s Secret>) -> Self {
+        let mut patterns = Vec::new();
+        let mut marks = Vec::new();
+        for secret in secrets {
+            for form in forms(&secret.value) {
+                patterns.push(form);
+                marks.push(format!("[redacted:{}]", secret.key));
+            }
+        }
+        let automaton = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .kind(Some(AhoCorasickKind::ContiguousNFA))
+            .build(&patterns)
+            .ok();
+        Self { automaton, marks }
+    }
+
+    fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let Some(automaton) = &self.automaton else { return Cow::Owned("[redacted]".into()) };
+        let mut out = String::new();
+        // What was written so far ends here in `text`.
+        let mut done = 0;
+        let mut from = 0;
+        while let Some(found) = automaton.find(Input::new(text).range(from..)) {
+            // One that begins inside the last one is part of the same mark, so that no
+            // tail of it is left.
+            if found.start() >= done {
+                out.push_str(&text[done..found.start()]);
+                out.push_str(&self.marks[found.pattern()]);
+            }
+            done = done.max(found.end());
+            from = found.start() + 1;
+        }
+        if done == 0 {
+            return Cow::Borrowed(text);
+        }
+        out.push_str(&text[done..]);
+        Cow::Owned(out)
+    }
+
+    fn redact_value(&self, value: Value) -> Value {
+        let edit = |text: String| match self.redact(&text) {
             Cow::Owned(redacted) => redacted,
             Cow::Borrowed(_) => text,
         };
         match value {
             Value::Str(text) => Value::Str(edit(text)),
             Value::Array(items) => {
-                Value::Array(items.into_iter().map(|item| self.redact_value(item, which)).collect())
+                Value::Array(items.into_iter().map(|item| self.redact_value(item)).collect())
             }
             Value::Object(object) => Value::Object(
                 object
                     .into_iter()
-                    .map(|(key, item)| (edit(key), self.redact_value(item, which)))
+                    .map(|(key, item)| (edit(key), self.redact_value(item)))
                     .collect(),
             ),
             other => other,
@@ -128,19 +213,9 @@ fn speaks_of_auth(plain: &str) -> bool {
     })
 }
 
-fn redact<'a, 's>(secrets: impl Iterator<Item = &'s Secret>, text: &'a str) -> Cow<'a, str> {
-    let mut text = Cow::Borrowed(text);
-    for secret in secrets {
-        if text.contains(&secret.value) {
-            text = text.replace(&secret.value, &format!("[redacted:{}]", secret.key)).into();
-        }
-    }
-    text
-}
-
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[{} secrets]", self.0.len())
+        write!(f, "[{} secrets]", self.0.as_ref().map_or(0, |held| held.secrets.len()))
     }
 }
 
@@ -185,6 +260,30 @@ mod tests {
             )])
         );
         assert_eq!(format!("{:?}", secrets()), "[3 secrets]");
+    }
+
+    #[test]
+    fn secrets_that_overlap_leave_no_tail() {
+        let secret = |key: &str, value: &str| Secret {
+            key: key.into(),
+            value: value.into(),
+            by_name: false,
+        };
+        let secrets = Secrets::new(vec![secret("a", "abcdef"), secret("b", "defghi")]);
+        assert_eq!(
+            secrets.redact("<abcdefghi> äabcdefä defghi"),
+            "<[redacted:a]> ä[redacted:a]ä [redacted:b]"
+        );
+        assert_eq!(secrets.redact("abcde fghi"), "abcde fghi");
+    }
+
+    #[test]
+    fn a_secret_is_found_in_the_forms_it_travels_in() {
+        for text in ["Basic YWRtaW46aHVudGVyMjI=", "68756e7465723232"] {
+            let redacted = secrets().redact(text).into_owned();
+            assert!(redacted.contains("[redacted:api_token]"), "{redacted}");
+        }
+        assert_eq!(secrets().redact("?u=https%3A%2F%2Fjira.example"), "?u=[redacted:url]");
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, OnceLock};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,7 @@ use crate::call::Call;
 use crate::content::Answer;
 use crate::grant::Grants;
 use crate::limits::Limits;
+use crate::metrics::OfSource;
 use crate::problem::{Place, Problem, Result};
 use crate::schema::Schema;
 use crate::secret::Secrets;
@@ -46,6 +47,8 @@ pub struct Tool {
     pub scope: Arc<Scope>,
     /// How often it has answered, for whoever looks at some of the answers.
     pub(crate) answered: AtomicU32,
+    /// Where its calls are counted, once there was one.
+    pub(crate) figures: OnceLock<Arc<OfSource>>,
     /// Only the gateway may reach it: validation, limits and the record would
     /// otherwise have a way around them.
     pub(crate) body: Body,
@@ -127,6 +130,19 @@ pub enum SourceKind {
     Api,
 }
 
+impl SourceKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SourceKind::Host => "host",
+            SourceKind::Builtin => "builtin",
+            SourceKind::Script => "script",
+            SourceKind::Extension => "extension",
+            SourceKind::Upstream => "upstream",
+            SourceKind::Api => "api",
+        }
+    }
+}
+
 /// What the calls of one source may do and use: its grants, limits,
 /// configuration, and the secrets in that.
 #[derive(Debug, Clone, Default)]
@@ -192,6 +208,7 @@ impl Tool {
             definition: None,
             scope: Arc::default(),
             answered: AtomicU32::new(0),
+            figures: OnceLock::new(),
             body,
         }
     }
@@ -215,6 +232,7 @@ impl Tool {
             definition: self.definition.clone(),
             scope: self.scope.clone(),
             answered: AtomicU32::new(0),
+            figures: OnceLock::new(),
             body: self.body.clone(),
         }
     }

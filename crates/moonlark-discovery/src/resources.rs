@@ -146,7 +146,7 @@ fn page(call: &Call, path: &str) -> Result<String> {
 }
 
 fn artifact(call: &Call, uri: &str, handle: &str) -> Result<Json> {
-    let stored = call.gateway().artifacts().find(handle)?;
+    let stored = call.gateway().artifacts().find(handle, call.caller())?;
     Ok(match &stored.held {
         Held::Value(Value::Str(text)) => {
             json!({"uri": uri, "mimeType": "text/plain", "text": text})

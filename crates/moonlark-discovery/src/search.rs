@@ -30,7 +30,8 @@ pub(crate) async fn search_docs(call: &Call, args: &Value, current: &Current) ->
     };
     let limit = wanted.unwrap_or(USUAL);
     if let Some(handle) = source.and_then(|source| source.strip_prefix(ARTIFACT)) {
-        let stored = call.gateway().artifacts().find(handle.trim_start_matches('/'))?;
+        let handle = handle.trim_start_matches('/');
+        let stored = call.gateway().artifacts().find(handle, call.caller())?;
         return inside::search(stored, query.to_owned(), limit).await;
     }
     let catalog = call.catalog();

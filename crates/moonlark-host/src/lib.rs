@@ -21,6 +21,7 @@ mod http;
 mod json;
 mod log;
 mod math;
+mod names;
 mod pool;
 mod postgres;
 mod progress;

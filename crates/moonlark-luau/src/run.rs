@@ -21,6 +21,7 @@ use moonlark_core::gateway::in_time;
 use moonlark_core::limits::seconds;
 use moonlark_core::schema::Schema;
 use moonlark_core::tool::{Body, Scope, Shown, Source, SourceKind};
+use moonlark_core::trace::What;
 use moonlark_core::{Call, Code, Level, Problem, Result, Run, Tool, Value};
 use serde_json::{Value as Json, json};
 use tokio::time::Instant;
@@ -140,7 +141,8 @@ async fn to_end(
     begun: Begun,
 ) -> Result<Answer> {
     let (run, time) = (begun.run.clone(), begun.time);
-    let call = call.within(time).for_run(run.clone());
+    let spanning = call.spanning(|| What::Run(run.id()));
+    let call = call.within(time).for_run(run.clone()).under(&spanning);
     let check = if begun.again { Check::Off } else { settings.check };
     let script = begun.script.clone();
     let ended = in_time(&call, run_script(&engine, check, call.clone(), script)).await;
@@ -160,6 +162,7 @@ async fn to_end(
     let whole = (run.is_plan() && ended.is_ok()).then(|| plan::written(&run));
     let answer = answer::of(ended, &run, &call, settings.result);
     begun.end(&answer, whole);
+    spanning.end(answer.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok"));
     answer
 }
 

@@ -199,6 +199,7 @@ impl Vm {
         let lua = &self.lua;
         let caller = Value::object([
             ("surface", call.caller().surface.into()),
+            ("name", call.caller().name().into()),
             ("client", call.caller().client.clone().into()),
         ]);
         Ok(MultiValue::from_vec(vec![

@@ -1,16 +1,22 @@
 //! Who may talk to the server at all: the Host and Origin of a request.
 //!
 //! A page on the web can make a browser send requests to this machine. It
-//! cannot forge these two headers.
+//! cannot forge these headers, nor the one by which browsers say where a request
+//! comes from that has no Origin.
 
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use http::{HeaderMap, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use moonlark_core::{Code, Problem};
 use std::sync::Arc;
 
 use crate::status;
+
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// Beside what every page may read of an answer.
+const EXPOSED: &str = "mcp-session-id, mcp-protocol-version, retry-after, www-authenticate";
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Access {
@@ -25,37 +31,88 @@ pub(crate) async fn check(
     request: Request,
     next: Next,
 ) -> Response {
-    match access.judge(request.headers(), request.uri()) {
-        Ok(()) => next.run(request).await,
-        Err(problem) => status::problem(&problem),
+    let origin = match access.judge(request.headers(), request.uri()) {
+        Ok(Some(origin)) => origin,
+        Ok(None) => return next.run(request).await,
+        Err(problem) => return status::problem(&problem),
+    };
+    let asks = request.method() == Method::OPTIONS
+        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let mut response = match asks {
+        // Without a token: browsers send none before they have asked.
+        true => may_call(request.headers()),
+        false => next.run(request).await,
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
+    headers.append(header::VARY, HeaderValue::from_static("origin"));
+    response
+}
+
+/// To a browser that asks whether a page of an allowed origin may send a request.
+fn may_call(asked: &HeaderMap) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let headers = response.headers_mut();
+    let methods = HeaderValue::from_static("GET, POST, DELETE");
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+    headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    if let Some(wanted) = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
     }
+    response
 }
 
 impl Access {
-    fn judge(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
-        let host = match headers.get(header::HOST) {
-            Some(host) => host.to_str().ok(),
-            None => uri.authority().map(|authority| authority.as_str()),
-        };
-        let Some(host) = host else {
+    /// Lets the request pass, with its origin if that is another one that may call.
+    fn judge(&self, headers: &HeaderMap, uri: &Uri) -> Result<Option<HeaderValue>, Problem> {
+        let mut hosts: Vec<&str> = Vec::new();
+        for host in headers.get_all(header::HOST) {
+            hosts.push(host.to_str().unwrap_or_default());
+        }
+        // A request may name it in its first line as well, or only there.
+        hosts.extend(uri.authority().map(|authority| authority.as_str()));
+        let Some(host) = hosts.first() else {
             return Err(Problem::bad_request("the request has no Host header"));
         };
-        let name = host_name(host);
+        if hosts.iter().any(|other| !other.eq_ignore_ascii_case(host)) {
+            return Err(Problem::bad_request("the request is for two hosts"));
+        }
+        let Some(name) = host_name(host) else {
+            return Err(Problem::bad_request("the Host header names no host"));
+        };
         if !is_this_machine(name)
             && !self.hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
         {
             return Err(forbidden(format!("the Host {name} is not served here"))
                 .hint(format!("add {name:?} to server.allowed_hosts if it is yours")));
         }
-        let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
-        let origin = origin.to_str().unwrap_or_default();
-        let own =
-            origin.strip_prefix("http://").is_some_and(|rest| rest.eq_ignore_ascii_case(host));
-        if own || self.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin)) {
-            return Ok(());
+        let mut origins = headers.get_all(header::ORIGIN).iter();
+        let (first, second) = (origins.next(), origins.next());
+        let Some(origin) = first else { return no_origin(headers) };
+        let text = origin.to_str().unwrap_or_default();
+        let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+        if second.is_none() && rest.is_some_and(|rest| rest.eq_ignore_ascii_case(host)) {
+            return Ok(None);
         }
-        Err(forbidden(format!("pages of {origin} may not call this server"))
-            .hint(format!("add {origin:?} to server.allowed_origins if it is yours")))
+        let allowed = self.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(text));
+        if second.is_none() && allowed {
+            return Ok(Some(origin.clone()));
+        }
+        Err(forbidden(format!("pages of {text} may not call this server"))
+            .hint(format!("add {text:?} to server.allowed_origins if it is yours")))
+    }
+}
+
+/// A browser leaves the Origin out where a page cannot read the answer: images,
+/// links, forms that get. The request would be made all the same.
+fn no_origin(headers: &HeaderMap) -> Result<Option<HeaderValue>, Problem> {
+    let elsewhere = |site: &HeaderValue| !matches!(site.as_bytes(), b"same-origin" | b"none");
+    match headers.get_all(FETCH_SITE).iter().any(elsewhere) {
+        false => Ok(None),
+        true => Err(forbidden("a page of another site may not call this server".to_owned())
+            .hint("open the address itself, not by a link")),
     }
 }
 
@@ -63,12 +120,15 @@ fn forbidden(message: String) -> Problem {
     Problem::new(Code::Forbidden, message)
 }
 
-/// The host without its port.
-fn host_name(host: &str) -> &str {
-    if let Some(end) = host.find(']') {
-        return host.get(1..end).unwrap_or(host);
-    }
-    host.split(':').next().unwrap_or(host)
+/// The host without its port; none if it is no host.
+fn host_name(host: &str) -> Option<&str> {
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?,
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
+    };
+    let digits = port.strip_prefix(':').unwrap_or(port);
+    let is_port = port.len() <= 6 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    (is_port && (port.is_empty() || port.starts_with(':'))).then_some(name)
 }
 
 fn is_this_machine(name: &str) -> bool {
@@ -80,53 +140,89 @@ fn is_this_machine(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn judge(host: Option<&str>, origin: Option<&str>) -> String {
+    fn judge(headers: &[(&'static str, &str)], uri: &'static str) -> String {
         let access = Access {
             hosts: vec!["tools.example.com".into()],
             origins: vec!["https://app.example.com".into()],
         };
-        let mut headers = HeaderMap::new();
-        if let Some(host) = host {
-            headers.insert(header::HOST, host.parse().unwrap());
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, value.parse().unwrap());
         }
-        if let Some(origin) = origin {
-            headers.insert(header::ORIGIN, origin.parse().unwrap());
-        }
-        match access.judge(&headers, &Uri::from_static("/tools/list")) {
-            Ok(()) => "ok".into(),
+        match access.judge(&map, &Uri::from_static(uri)) {
+            Ok(None) => "ok".into(),
+            Ok(Some(origin)) => format!("ok for {}", origin.to_str().unwrap()),
             Err(problem) => problem.message,
         }
     }
 
     #[test]
-    fn only_this_machine_and_named_hosts_and_origins_pass() {
-        for (host, origin, expected) in [
-            (Some("127.0.0.1:7331"), None, "ok"),
-            (Some("localhost"), None, "ok"),
-            (Some("[::1]:7331"), None, "ok"),
-            (Some("tools.example.com:80"), None, "ok"),
-            (Some("evil.example:7331"), None, "the Host evil.example is not served here"),
+    fn only_this_machine_and_named_hosts_pass() {
+        for (host, expected) in [
+            ("127.0.0.1:7331", "ok"),
+            ("localhost", "ok"),
+            ("LOCALHOST:1", "ok"),
+            ("[::1]:7331", "ok"),
+            ("tools.example.com:80", "ok"),
+            ("evil.example:7331", "the Host evil.example is not served here"),
+            ("127.0.0.1.evil.example", "the Host 127.0.0.1.evil.example is not served here"),
+            ("0.0.0.0:7331", "the Host 0.0.0.0 is not served here"),
+            ("127.1", "the Host 127.1 is not served here"),
+            ("2130706433", "the Host 2130706433 is not served here"),
+            ("[::ffff:127.0.0.1]", "the Host ::ffff:127.0.0.1 is not served here"),
+            ("localhost.", "the Host localhost. is not served here"),
+            ("[::1].evil.example", "the Host header names no host"),
+            ("[::1", "the Host header names no host"),
+            ("localhost:80.evil.example", "the Host header names no host"),
+            ("localhost:7331@evil.example", "the Host header names no host"),
+            ("", "the Host  is not served here"),
+        ] {
+            assert_eq!(judge(&[("host", host)], "/tools/list"), expected, "{host:?}");
+        }
+        assert_eq!(judge(&[], "/tools/list"), "the request has no Host header");
+        assert_eq!(judge(&[], "http://localhost/tools/list"), "ok");
+        assert_eq!(
+            judge(&[("host", "localhost")], "http://evil.example/tools/list"),
+            "the request is for two hosts"
+        );
+        assert_eq!(
+            judge(&[("host", "localhost"), ("host", "evil.example")], "/"),
+            "the request is for two hosts"
+        );
+    }
+
+    #[test]
+    fn only_pages_of_its_own_and_of_named_origins_pass() {
+        for (header, value, expected) in [
+            ("origin", "http://127.0.0.1:7331", "ok"),
+            ("origin", "https://127.0.0.1:7331", "ok"),
+            ("origin", "https://app.example.com", "ok for https://app.example.com"),
             (
-                Some("127.0.0.1.evil.example"),
-                None,
-                "the Host 127.0.0.1.evil.example is not served here",
-            ),
-            (None, None, "the request has no Host header"),
-            (Some("127.0.0.1:7331"), Some("http://127.0.0.1:7331"), "ok"),
-            (Some("127.0.0.1:7331"), Some("https://app.example.com"), "ok"),
-            (
-                Some("127.0.0.1:7331"),
-                Some("http://localhost:3000"),
+                "origin",
+                "http://localhost:3000",
                 "pages of http://localhost:3000 may not call this server",
             ),
-            (Some("127.0.0.1:7331"), Some("null"), "pages of null may not call this server"),
+            ("origin", "null", "pages of null may not call this server"),
+            ("origin", "", "pages of  may not call this server"),
             (
-                Some("127.0.0.1:7331"),
-                Some("https://evil.example"),
+                "origin",
+                "https://evil.example",
                 "pages of https://evil.example may not call this server",
             ),
+            ("sec-fetch-site", "none", "ok"),
+            ("sec-fetch-site", "same-origin", "ok"),
+            ("sec-fetch-site", "same-site", "a page of another site may not call this server"),
+            ("sec-fetch-site", "cross-site", "a page of another site may not call this server"),
+            ("sec-fetch-site", "", "a page of another site may not call this server"),
         ] {
-            assert_eq!(judge(host, origin), expected, "{host:?} {origin:?}");
+            let headers = [("host", "127.0.0.1:7331"), (header, value)];
+            assert_eq!(judge(&headers, "/tools/list"), expected, "{header}: {value}");
         }
+        let two = [
+            ("host", "localhost"),
+            ("origin", "http://localhost"),
+            ("origin", "https://evil.example"),
+        ];
+        assert_eq!(judge(&two, "/"), "pages of http://localhost may not call this server");
     }
 }

@@ -8,17 +8,24 @@
 
 mod access;
 mod at_once;
+mod auth;
 mod http;
 mod mcp;
+mod metrics;
 mod openapi;
 mod record;
 mod rest;
 mod serving;
 mod status;
 mod stdio;
+mod trace;
 mod who;
 
+pub use auth::{
+    Auth, AuthSettings, Expected, Fetch, Hash, Held, IssuerSettings, TokenFile, check_name, is_safe,
+};
 pub use http::{Options, router};
+pub use metrics::figures;
 pub use rest::health;
 pub use serving::serve;
 pub use status::status;

@@ -54,15 +54,16 @@ use answer::{asks, of_request, of_tool, refusal};
 use call::Callee;
 use caller::{Sequel, Session, caller_of, is_modern};
 use notify::Wants;
-use sessions::Sessions;
 use tools::{Listing, page};
 use wishes::Wishes;
 
+pub(crate) use sessions::Sessions;
 pub(crate) use straight::{PlainCall, Straight, plain_call};
 
 /// The service behind `/mcp`.
 pub(crate) fn http_service(
     mcp: Mcp,
+    sessions: Arc<Sessions>,
     request_body: usize,
     stop: CancellationToken,
 ) -> StreamableHttpService<Mcp, Sessions> {
@@ -73,7 +74,7 @@ pub(crate) fn http_service(
         // Host and Origin are checked in front of every route; see `access`.
         .disable_allowed_hosts()
         .disable_allowed_origins();
-    StreamableHttpService::new(move || Ok(mcp.for_client()), Arc::new(Sessions::new()), config)
+    StreamableHttpService::new(move || Ok(mcp.for_client()), sessions, config)
 }
 
 #[derive(Clone)]

@@ -1,7 +1,7 @@
 //! REST: `/runs` and `/approvals`, what the journal has and what people decide.
 //!
-//! Whoever has shown who they are sees their own; on a server where nobody has
-//! to, everybody sees all.
+//! Whoever has shown who they are sees their own, and operators all; on a server
+//! where nobody has to, everybody sees all.
 
 use axum::extract::{Path, Query, State as Extract};
 use axum::response::{IntoResponse, Response};
@@ -95,13 +95,17 @@ async fn decided(
         }
     };
     let id: Id = id.parse()?;
-    let Some(token) = tokens(headers).into_iter().next() else {
-        return Err(Problem::new(Code::Forbidden, "deciding needs the token of the approval")
-            .hint(format!("send it as the header Moonlark-Approval, or run `moonlark approvals {word} {id}` where the server runs")));
+    let caller = who.caller("rest").name().to_owned();
+    let by = match (who.is_operator(), tokens(headers).into_iter().next()) {
+        (true, _) => Decider::Operator(caller),
+        (false, Some(token)) => Decider::Holder { token, name: caller },
+        (false, None) => {
+            return Err(Problem::new(Code::Forbidden, "deciding needs the token of the approval")
+                .hint(format!("send it as the header Moonlark-Approval, or run `moonlark approvals {word} {id}` where the server runs")));
+        }
     };
-    let name = who.caller("rest").name().to_owned();
     let kept = kept(gateway)?;
-    kept.decide(id, decision, Decider::Holder { token, name }).await?;
+    kept.decide(id, decision, by).await?;
     kept.look(Some(id), None).await
 }
 
@@ -132,8 +136,9 @@ fn answer(result: Result<Json>) -> Response {
     }
 }
 
+/// Whose they must be; none for all.
 fn name(who: &Who) -> Option<String> {
-    who.caller("rest").name.map(|name| name.to_string())
+    who.caller("rest").name.filter(|_| !who.is_operator()).map(|name| name.to_string())
 }
 
 fn recorder(gateway: &Gateway) -> Result<&Arc<dyn Recorder>> {

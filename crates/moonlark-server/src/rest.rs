@@ -14,6 +14,7 @@ use moonlark_core::catalog::PerCatalog;
 use moonlark_core::limits::size;
 use moonlark_core::offers::Health;
 use moonlark_core::tool::SourceKind;
+use moonlark_core::trace::Trace;
 use moonlark_core::{Caller, Code, Event, Gateway, Problem, Result, Tool, Value};
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
@@ -21,7 +22,7 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::who::Who;
-use crate::{openapi, record, status};
+use crate::{openapi, record, status, trace};
 
 /// How long a client may take to send a request body.
 const BODY_TIME: std::time::Duration = std::time::Duration::from_secs(30);
@@ -168,41 +169,43 @@ async fn answer(
         .is_some_and(|accept| accept.contains("text/event-stream"));
     let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
     let caller = Caller { client: agent.map(str::to_owned), ..who.caller("rest") };
-    let tokens = record::tokens(headers);
+    let asker =
+        Asker { caller, tokens: record::tokens(headers), trace: trace::of_headers(headers) };
     if streams {
-        return stream(shared.gateway.clone(), caller, tokens, name, args);
+        return stream(shared.gateway.clone(), asker, name, args);
     }
-    match run(&shared.gateway, caller, tokens, None, &name, args).await {
+    match run(&shared.gateway, asker, None, &name, args).await {
         Ok(body) => json_response(body.into()),
         Err(problem) => status::problem(&problem),
     }
 }
 
+/// Who asks, and what came with that.
+struct Asker {
+    caller: Caller,
+    /// Of approvals.
+    tokens: Vec<String>,
+    trace: Option<Trace>,
+}
+
 /// Call and encode: `{"result": …}`.
 async fn run(
     gateway: &Gateway,
-    caller: Caller,
-    tokens: Vec<String>,
+    asker: Asker,
     events: Option<Events>,
     name: &str,
     args: Value,
 ) -> Result<String> {
-    let call = gateway.open_in_turn(caller, None, events).await?;
-    if !tokens.is_empty() {
-        call.present(tokens);
+    let call = gateway.open_in_turn(asker.caller, None, events).await?.continuing(asker.trace);
+    if !asker.tokens.is_empty() {
+        call.present(asker.tokens);
     }
     let result = gateway.call(&call, name, args).await?;
     Ok(format!("{{\"result\":{}}}", result.encode_json("result")?))
 }
 
 /// The same as server-sent events: `log`, `progress`, and `result` at the end.
-fn stream(
-    gateway: Gateway,
-    caller: Caller,
-    tokens: Vec<String>,
-    name: String,
-    args: Value,
-) -> Response {
+fn stream(gateway: Gateway, asker: Asker, name: String, args: Value) -> Response {
     // Unbounded but for the limits: log output is capped per call and progress
     // is thinned out.
     let (sender, receiver) = mpsc::unbounded_channel();
@@ -211,7 +214,7 @@ fn stream(
         let _ = events.send(describe_event(event));
     });
     let task = tokio::spawn(async move {
-        let last = match run(&gateway, caller, tokens, Some(events), &name, args).await {
+        let last = match run(&gateway, asker, Some(events), &name, args).await {
             Ok(body) => body,
             Err(problem) => status::body(&problem).to_string(),
         };

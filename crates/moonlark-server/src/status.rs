@@ -9,6 +9,7 @@ use serde_json::{Value as Json, json};
 pub fn status(code: Code) -> StatusCode {
     match code {
         Code::BadRequest => StatusCode::BAD_REQUEST,
+        Code::Unauthorized => StatusCode::UNAUTHORIZED,
         Code::Forbidden => StatusCode::FORBIDDEN,
         Code::ApprovalRequired => StatusCode::ACCEPTED,
         Code::NotFound => StatusCode::NOT_FOUND,

@@ -14,9 +14,14 @@ use http::request::Parts;
 use moonlark_core::Caller;
 use moonlark_core::call::LOCAL;
 
-/// The name that rules know the caller by; none if it has not shown who it is.
+/// Who it is, as far as that is known.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Who(Option<Arc<str>>);
+pub struct Who {
+    /// The name that rules know the caller by; none if it has not shown who it is.
+    name: Option<Arc<str>>,
+    /// Whether it may see and decide what is others'.
+    operator: bool,
+}
 
 tokio::task_local! {
     /// The SDK asks some things of us without saying for which request.
@@ -25,7 +30,13 @@ tokio::task_local! {
 
 impl Who {
     pub fn named(name: impl Into<Arc<str>>) -> Self {
-        Self(Some(name.into()))
+        Self { name: Some(name.into()), operator: false }
+    }
+
+    /// The same, as somebody who may see and decide what is others'.
+    #[must_use]
+    pub fn operating(self, operator: bool) -> Self {
+        Self { operator, ..self }
     }
 
     /// Whoever has started this process.
@@ -48,7 +59,16 @@ impl Who {
     }
 
     pub(crate) fn caller(&self, surface: &'static str) -> Caller {
-        Caller { name: self.0.clone(), ..Caller::new(surface) }
+        Caller { name: self.name.clone(), ..Caller::new(surface) }
+    }
+
+    pub(crate) fn is_operator(&self) -> bool {
+        self.operator
+    }
+
+    /// Whether both are the same caller.
+    pub(crate) fn is(&self, other: &Who) -> bool {
+        self.name == other.name
     }
 }
 

@@ -107,6 +107,7 @@ impl Unit {
 async fn call_handler(unit: Arc<Unit>, handler: usize, call: Call, args: Value) -> Result<Value> {
     let caller = Value::object([
         ("surface", call.caller().surface.into()),
+        ("name", call.caller().name().into()),
         ("client", call.caller().client.clone().into()),
     ]);
     let config = match &call.scope().config {

@@ -177,6 +177,10 @@ impl Approvals for ApprovalStore {
         self.0.settings.lock().by_caller
     }
 
+    fn waiting(&self) -> BoxFuture<Result<u64>> {
+        self.blocking(Inner::waiting)
+    }
+
     fn look(&self, id: Option<Id>, of: Option<String>) -> BoxFuture<Result<Json>> {
         self.blocking(move |inner| match id {
             None => Ok(json!({ "approvals": inner.list(false, of.as_deref())? })),
@@ -294,6 +298,20 @@ impl Inner {
                 rows.map(|row| row.map(ApprovalShown::from)).collect::<rusqlite::Result<_>>()?;
             listed.reverse();
             Ok(listed)
+        })
+    }
+
+    fn waiting(&self) -> Result<u64> {
+        if !self.file.exists() {
+            return Ok(0);
+        }
+        self.with(|open| {
+            let count: i64 = open.connection.query_row(
+                "SELECT count(*) FROM approval_requests WHERE state = 'waiting' AND expires > ?1",
+                [micros(SystemTime::now())],
+                |row| row.get(0),
+            )?;
+            Ok(u64::try_from(count).unwrap_or(0))
         })
     }
 

@@ -2,11 +2,11 @@
 //! to be continued.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use moonlark_core::journal::{Entry, Id, Look, Recorder, RunRecord};
+use moonlark_core::journal::{Backlog, Entry, Id, Look, Recorder, RunRecord};
 use moonlark_core::tool::BoxFuture;
 use moonlark_core::{Problem, Result};
 use parking_lot::Mutex;
@@ -46,6 +46,7 @@ impl Journal {
             queue: Arc::new(Queue::default()),
             trouble: Mutex::default(),
             number: AtomicI64::new(0),
+            written: AtomicU64::new(0),
         });
         let writer = Writer::new(shared.clone());
         let thread = std::thread::Builder::new().name("journal".to_owned());
@@ -131,6 +132,13 @@ impl Recorder for Journal {
 
     fn problem(&self) -> Option<Problem> {
         self.shared.trouble.lock().clone()
+    }
+
+    fn backlog(&self) -> Backlog {
+        let (waiting, lost) = self.shared.queue.counts();
+        let (bytes, written) =
+            (self.shared.queue.weight(), self.shared.written.load(Ordering::Relaxed));
+        Backlog { waiting: waiting as u64, bytes: bytes as u64, written, lost }
     }
 
     fn look(&self, look: Look) -> BoxFuture<Result<Json>> {

@@ -163,6 +163,11 @@ impl Queue {
         self.state.lock().lost += entries as u64;
     }
 
+    /// Bytes of the entries that wait.
+    pub(crate) fn weight(&self) -> usize {
+        self.state.lock().weight
+    }
+
     /// Entries that wait, and that were given up.
     pub(crate) fn counts(&self) -> (usize, u64) {
         let state = self.state.lock();

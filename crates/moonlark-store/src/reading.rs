@@ -9,13 +9,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use moonlark_core::content::Answer;
 use moonlark_core::journal::{Id, Look, Looked};
-use moonlark_core::{Caller, Code, Problem, Result};
+use moonlark_core::secret::{Secrets, literals};
+use moonlark_core::{Caller, Code, Problem, Result, Value};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
 use crate::failure::problem;
-use crate::packed::unpack_answer;
+use crate::packed::{unpack, unpack_answer};
 use crate::process;
 use crate::rows::Key;
 use crate::schema::open_to_read;
@@ -103,7 +104,8 @@ pub struct RunShown {
     pub line: RunLine,
     /// All below it, in the order they began.
     pub calls: Vec<CallShown>,
-    /// What it was answered with, if it has ended.
+    /// What it was answered with, if it has ended; without what is secret by its name
+    /// in the script.
     pub answer: Option<Result<Answer>>,
 }
 
@@ -188,18 +190,24 @@ impl Reader {
                 call.state = line.state;
             }
         }
-        let sealed: Option<Option<Vec<u8>>> = connection
-            .query_row("SELECT answer FROM journal_runs WHERE id = ?1", params![Key(id)], |row| {
-                row.get(0)
-            })
+        let sql = "SELECT answer, sealed FROM journal_runs WHERE id = ?1";
+        let sealed: Option<(Option<Vec<u8>>, Vec<u8>)> = connection
+            .query_row(sql, params![Key(id)], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()
             .map_err(|error| self.problem(&error))?;
-        let answer = match sealed.flatten() {
-            Some(sealed) => {
+        let answer = match sealed {
+            Some((Some(answer), script)) => {
                 let seal = Seal::beside(&self.file)?;
-                Some(unpack_answer(&seal.open(Spot::RunAnswer, id, sealed)?)?)
+                let script = match unpack(&seal.open(Spot::Run, id, script)?)? {
+                    Value::Object(exact) => {
+                        exact.get("script").and_then(Value::as_str).map(literals)
+                    }
+                    _ => None,
+                };
+                let answer = unpack_answer(&seal.open(Spot::RunAnswer, id, answer)?)?;
+                Some(without(&script.unwrap_or_default(), answer))
             }
-            None => None,
+            _ => None,
         };
         Ok(RunShown { line, calls, answer })
     }
@@ -302,6 +310,16 @@ impl Watched {
         let version = self.connection.query_row("PRAGMA data_version", [], |row| row.get(0));
         let version: i64 = version.map_err(|error| problem(&self.file, &error))?;
         Ok(std::mem::replace(&mut self.version, version) != version)
+    }
+}
+
+fn without(secrets: &Secrets, answer: Result<Answer>) -> Result<Answer> {
+    match answer {
+        Ok(answer) => Ok(secrets.redact_answer(answer)),
+        Err(mut problem) => {
+            secrets.redact_problem(&mut problem);
+            Err(problem)
+        }
     }
 }
 

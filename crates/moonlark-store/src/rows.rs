@@ -168,7 +168,7 @@ impl Rows<'_, '_> {
             ("seed", Value::from(began.seed.iter().map(|it| i64::from(*it)).collect::<Vec<_>>())),
         ]);
         let sealed = self.seal.seal(Spot::Run, began.run, pack(&exact)?)?;
-        let script = shown::text(&began.script, &began.secrets);
+        let script = shown::script(&began.script, &began.secrets);
         self.transaction.execute(
             "INSERT OR IGNORE INTO journal_runs (id, call, process, at, surface, caller, client, script, \
              plan, follows, sealed) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",

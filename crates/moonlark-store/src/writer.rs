@@ -7,7 +7,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use moonlark_core::{Problem, Result};
@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) trouble: Mutex<Option<Problem>>,
     /// The number of this process; 0 until the file is open.
     pub(crate) number: AtomicI64,
+    /// Entries that are in the file, since the start.
+    pub(crate) written: AtomicU64,
 }
 
 pub(crate) struct Writer {
@@ -111,6 +113,8 @@ impl Writer {
             let awaited = self.pending.iter().any(|item| item.waits.is_some());
             let sync = settings.power && (awaited || self.synced.elapsed() > SYNC);
             open.write(&self.pending, sync).map_err(|error| Trouble::of(&settings.file, error))?;
+            let entries = self.pending.iter().filter(|item| item.entry.is_some()).count();
+            self.shared.written.fetch_add(entries as u64, Ordering::Relaxed);
             if sync {
                 self.synced = Instant::now();
             }

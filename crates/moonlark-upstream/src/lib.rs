@@ -5,3 +5,4 @@
 pub mod auth;
 pub mod mcp;
 pub mod openapi;
+mod trace_headers;

@@ -277,7 +277,16 @@ fn settings(
     let mut secrets: Vec<Secret> = config
         .secrets
         .iter()
-        .map(|it| Secret { key: it.key.clone(), value: it.expose().to_owned(), by_name: true })
+        .map(|it| {
+            // What goes along with every request is nobody's business; an argument or an
+            // address may well be part of an answer.
+            let credential = it.key.starts_with("auth") || it.key.starts_with("headers");
+            Secret {
+                key: it.key.clone(),
+                value: it.expose().to_owned(),
+                by_name: credential || it.by_name,
+            }
+        })
         .collect();
     let mut credentials = Credentials::default();
     match (&config.auth, &config.auth_env) {
@@ -311,7 +320,7 @@ fn settings(
     all_frozen.extend(frozen(&config.frozen_params));
     Ok(ApiSettings {
         name: name.to_owned(),
-        file: config.spec.clone(),
+        file: moonlark_knowledge::without_secrets(&config.spec),
         base_url: config.base_url.as_deref().and_then(|it| Url::parse(it).ok()),
         credentials,
         headers: config.headers.iter().map(|(key, it)| (key.clone(), secret(&it.0))).collect(),

@@ -30,8 +30,8 @@ pub(crate) fn tools(knowledge: &KnowledgeBase) -> Result<Vec<Arc<Tool>>> {
 pub type Execute = (String, Arc<Tool>);
 
 pub fn execute(luau: &Luau, loaded: &Loaded, old: Option<&Execute>) -> Result<Execute> {
-    let Config { execute, limits, .. } = &loaded.config;
-    let made_from = format!("{execute:?}\n{limits:?}\n{}", loaded.root.display());
+    let Config { execute, limits, network, .. } = &loaded.config;
+    let made_from = format!("{execute:?}\n{limits:?}\n{network:?}\n{}", loaded.root.display());
     if let Some(old) = old.filter(|(known, _)| *known == made_from) {
         return Ok(old.clone());
     }
@@ -51,7 +51,7 @@ pub fn execute(luau: &Luau, loaded: &Loaded, old: Option<&Execute>) -> Result<Ex
         max_timeout: execute.max_timeout.map_or(own.timeout, |it| it.duration().max(own.timeout)),
         result: usize::try_from(limits.result.bytes()).unwrap_or(usize::MAX),
         scope: Scope {
-            grants: Grants::agents("execute", dir, grants),
+            grants: Grants::agents("execute", dir, grants).under(&network.rules()),
             limits: own,
             ..Scope::default()
         },

@@ -16,6 +16,7 @@ mod generate;
 mod get;
 mod import;
 mod install;
+mod log;
 mod login;
 mod logout;
 mod named;
@@ -33,6 +34,7 @@ mod stdio;
 mod sync;
 mod template;
 mod test;
+mod token;
 mod tool;
 mod tool_test;
 mod types;
@@ -45,8 +47,8 @@ use std::sync::Arc;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use moonlark_core::tool::SourceKind;
 use moonlark_core::{Caller, Catalog, Problem, Tool, Value};
-use tracing_subscriber::EnvFilter;
 
+use crate::config::LogFormat;
 use crate::project::Project;
 
 pub use types::{Definitions, definitions};
@@ -75,6 +77,9 @@ pub(crate) struct Global {
     /// Say only what is wrong.
     #[arg(long, short, global = true)]
     quiet: bool,
+    /// How the log on stderr is written: for people, or as JSON for programs.
+    #[arg(long, global = true, value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
 }
 
 #[derive(Subcommand)]
@@ -129,6 +134,9 @@ enum Command {
     Logout(logout::Logout),
     /// Compare an upstream's tools with what was approved, and approve them.
     Pin(pin::Pin),
+    /// Hand out tokens to callers over HTTP, and take them back.
+    #[command(subcommand)]
+    Token(token::Token),
     /// Say what the rules of `[policy]` make of a call.
     #[command(subcommand)]
     Policy(policy::Policy),
@@ -177,10 +185,15 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
+/// Scripts call each other to a depth, and every level is polled by the one above
+/// it. Only what is used is taken.
+const STACK: usize = 16 << 20;
+
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    start_log(&cli.global, &cli.command);
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    log::start(&cli.global, &cli.command);
+    let mut threads = tokio::runtime::Builder::new_multi_thread();
+    let runtime = match threads.thread_stack_size(STACK).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error[internal]: cannot start: {error}");
@@ -228,6 +241,7 @@ async fn run(cli: Cli) -> Done {
         Command::Login(login) => login.run(&global).await,
         Command::Logout(logout) => logout.run(&global).await,
         Command::Pin(pin) => pin.run(&global).await,
+        Command::Token(token) => token.run(&global),
         Command::Policy(policy) => policy.run(&global).await,
         Command::Sources(sources) => sources.run(&global).await,
         Command::Doctor => doctor::run(&global).await,
@@ -294,42 +308,7 @@ pub(crate) fn authored(catalog: &Catalog) -> impl Iterator<Item = &Arc<Tool>> {
     catalog.tools().iter().filter(by_script)
 }
 
-/// What scripts say in a test belongs into its report, and what an agent script
-/// says into that of its run, not into the log.
-fn start_log(global: &Global, command: &Command) {
-    let runs = matches!(command, Command::Run(_) | Command::Repl(_) | Command::Demo(_));
-    let level = match (global.quiet, global.verbose, command) {
-        (true, ..) => "warn",
-        (false, 0, Command::Test(_)) => "off",
-        (false, 0, Command::SearchTools(_)) => "warn",
-        (false, 0, _) if runs => "warn",
-        (false, 0, _) => "info",
-        (false, 1, _) => "debug",
-        (false, ..) => "trace",
-    };
-    let script = if runs { "off" } else { level };
-    // Libraries only speak when asked to. To the MCP library a client that hangs
-    // up is an error.
-    let default = format!(
-        "warn,rmcp::service=off,moonlark={level},script={script},call={level},http={level},upstream={level}"
-    );
-    let filter =
-        EnvFilter::try_from_env("MOONLARK_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    // Below that it writes down what it gets from an authorization server.
-    let filter = match "rmcp::transport::auth=warn".parse() {
-        Ok(quiet) => filter.add_directive(quiet),
-        Err(_) => filter,
-    };
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(colours())
-        .with_target(false)
-        .compact()
-        .init();
-}
-
-/// The same for what is printed as a result.
+/// Colours for what is printed as a result.
 pub(crate) fn colours_of_stdout() -> bool {
     colours() && std::io::stdout().is_terminal()
 }

@@ -6,11 +6,13 @@
 //! is not known here but in [`crate::config_file`].
 
 mod api;
+mod auth;
 mod connectors;
 mod execute;
 mod journal;
 mod knowledge;
 mod mcp_server;
+mod network;
 mod policy;
 mod reference;
 mod schema;
@@ -19,6 +21,7 @@ mod seconds;
 mod size;
 mod span;
 mod store;
+mod telemetry;
 
 use std::collections::BTreeMap;
 
@@ -30,12 +33,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use api::{Api, ApiAuth, ApiClient, ApiScheme};
+pub use auth::ServerAuth;
 pub(crate) use connectors::scan_timeout;
 pub use connectors::{Connectors, FilesystemSource, GitSource, ScriptConnector};
 pub use execute::{CheckMode, Execute};
 pub use journal::{ApprovalsConfig, ApproverWord, Durability, JournalConfig};
 pub use knowledge::{Embedder, EmbedderKind, Knowledge, RemoteEmbedder, SyncWhen};
 pub use mcp_server::{Hidden, McpServer, Transport};
+pub use network::NetworkConfig;
 pub use policy::{ActionWord, EffectWord, KindWord, PerWord, PolicyConfig, RuleConfig};
 pub use reference::reference;
 pub use schema::schema;
@@ -44,6 +49,7 @@ pub use seconds::Seconds;
 pub use size::{BadSize, Size};
 pub use span::{BadSpan, Span};
 pub use store::Store;
+pub use telemetry::{LogConfig, LogFormat, TelemetryConfig};
 
 /// Every key is optional; without a file, all defaults hold.
 ///
@@ -58,8 +64,11 @@ pub struct Config {
     pub server: Server,
     pub limits: LimitsConfig,
     pub policy: PolicyConfig,
+    pub network: NetworkConfig,
     pub approvals: ApprovalsConfig,
     pub journal: JournalConfig,
+    pub telemetry: TelemetryConfig,
+    pub log: LogConfig,
     pub tools: Tools,
     pub extensions: Extensions,
     pub execute: Execute,
@@ -77,6 +86,9 @@ pub struct Config {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "Map<String, Value>")]
     pub frozen_params: BTreeMap<String, Value>,
+    /// What of those must not be echoed. Filled when a file is loaded.
+    #[serde(skip)]
+    pub secrets: Vec<Secret>,
 }
 
 /// Where the HTTP server listens and whom it answers.
@@ -95,6 +107,7 @@ pub struct Server {
     /// Browser origins whose pages may call this server.
     #[schemars(example = ["https://app.example.com"])]
     pub allowed_origins: Vec<String>,
+    pub auth: ServerAuth,
 }
 
 /// What one call, and everything it causes, may use.
@@ -288,6 +301,7 @@ impl Default for Server {
             port: 7331,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            auth: ServerAuth::default(),
         }
     }
 }

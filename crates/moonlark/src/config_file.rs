@@ -157,6 +157,12 @@ fn syntax(error: &toml::de::Error, text: &str) -> Finding {
     Finding { offset: error.span().map(|span| span.start), problem }
 }
 
+/// Of what says where a server is and how it is started, not every variable is a secret:
+/// without the path of a program, no message would make sense.
+fn says_where(key: &str) -> bool {
+    ["args", "url", "base_url", "spec"].iter().any(|place| key.starts_with(place))
+}
+
 /// What has passed the check deserialises; a difference between the two would
 /// be a defect, and is reported with the key.
 fn build(checked: Checked) -> Result<Config, Vec<Finding>> {
@@ -188,13 +194,21 @@ fn build(checked: Checked) -> Result<Config, Vec<Finding>> {
         let own = serde_json::Map::from_iter([
             ("env".to_owned(), values(&server.env)),
             ("headers".to_owned(), values(&server.headers)),
+            ("url".to_owned(), server.url.clone().into()),
+            ("args".to_owned(), server.args.clone().into()),
         ]);
         server.secrets = secret::secrets(&table, &own, &checked.expanded);
+        server.secrets.retain(|it| it.by_name || !says_where(&it.key));
     }
+    let frozen = config.frozen_params.clone().into_iter().collect();
+    let frozen = serde_json::Map::from_iter([("frozen_params".to_owned(), frozen)]);
+    config.secrets = secret::secrets(&KeyPath::of([]), &frozen, &checked.expanded);
     for (name, api) in &mut config.apis {
         let table = KeyPath::of(["apis", name]);
         let own = api.secret_values();
         api.secrets = secret::secrets(&table, &own, &checked.expanded);
+        api.secrets.retain(|it| it.by_name || !says_where(&it.key));
+        api.secrets.extend_from_slice(&config.secrets);
     }
     let servers =
         config.mcp_servers.iter().map(|(name, it)| ("mcp_servers", name, it.faults(name)));
@@ -207,7 +221,14 @@ fn build(checked: Checked) -> Result<Config, Vec<Finding>> {
         })
     });
     let mut faults: Vec<(KeyPath, String)> = of_tables.collect();
-    let single = [("store", config.store.faults()), ("knowledge", config.knowledge.faults())];
+    let single = [
+        ("server", config.server.auth.faults()),
+        ("store", config.store.faults()),
+        ("knowledge", config.knowledge.faults()),
+        ("network", config.network.faults()),
+        ("telemetry", config.telemetry.faults()),
+        ("log", config.log.faults()),
+    ];
     for (table, found) in single {
         let below =
             |key: &str| key.split('.').fold(KeyPath::of([table]), |path, key| path.with(key));

@@ -17,4 +17,6 @@ mod policy;
 pub mod project;
 pub mod reload;
 pub mod scripts;
+mod telemetry;
 mod upstreams;
+mod who;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use moonlark_core::{Catalog, Gateway, Module, Place, Problem, Result, Tool};
 use moonlark_luau::Luau;
+use moonlark_server::Auth;
 use moonlark_starlark::Starlark;
 use tokio::sync::Mutex;
 use tokio_util::task::AbortOnDropHandle;
@@ -26,7 +27,9 @@ use crate::knowledge::KnowledgeBase;
 use crate::learned::{self, Keeping};
 use crate::policy;
 use crate::scripts::{self, Entries, Entry, Found, Kind};
+use crate::telemetry::Telemetry;
 use crate::upstreams::Upstreams;
+use crate::who;
 
 /// Scripts loaded at the same time.
 const LOADING: usize = 16;
@@ -43,6 +46,9 @@ pub struct Project {
     pub(crate) apis: Apis,
     pub(crate) knowledge: KnowledgeBase,
     journaling: Journaling,
+    telemetry: Telemetry,
+    /// Who may call over HTTP.
+    pub(crate) auth: Arc<Auth>,
     /// From the command line, which comes before the file.
     more: More,
     state: Mutex<State>,
@@ -98,8 +104,10 @@ impl Project {
         let luau = Luau::new(&modules).map_err(|problem| vec![problem])?;
         let starlark = Starlark::new(own_binary(), &modules);
         let empty = Catalog::new(modules.clone(), Vec::new(), &[], Vec::new());
+        let gateway = Gateway::new(empty, loaded.config.limits.runs as usize);
         let project = Project {
-            gateway: Gateway::new(empty, loaded.config.limits.runs as usize),
+            auth: who::auth(&loaded, &gateway),
+            gateway,
             explicit: explicit.map(Path::to_owned),
             cwd: cwd.to_owned(),
             modules,
@@ -109,6 +117,7 @@ impl Project {
             apis: Apis::default(),
             knowledge: KnowledgeBase::default(),
             journaling: Journaling::default(),
+            telemetry: Telemetry::default(),
             more,
             state: Mutex::new(State {
                 loaded,
@@ -138,6 +147,7 @@ impl Project {
                 self.gateway.set_places(loaded.config.limits.places());
                 self.gateway.set_policy(policy::in_force(&loaded));
                 self.journaling.configure(&loaded);
+                self.auth.configure(loaded.config.server.auth.settings());
                 if self.upstreams.is_connected() {
                     self.upstreams.apply(&loaded, &self.gateway);
                     self.apis.apply(&loaded, &self.upstreams.changed());
@@ -182,9 +192,12 @@ impl Project {
         Keeping::start(self.gateway.clone(), &self.state.lock().await.loaded.root)
     }
 
-    /// Keep the journal from now on, until the project is disconnected.
+    /// Keep the journal, and send telemetry, from now on until the project is
+    /// disconnected.
     pub(crate) async fn keep_journal(&self) {
-        self.journaling.begin(&self.state.lock().await.loaded, &self.gateway);
+        let state = self.state.lock().await;
+        self.telemetry.begin(&state.loaded.config.telemetry, &self.gateway);
+        self.journaling.begin(&state.loaded, &self.gateway);
     }
 
     /// Go on with runs that waited when their process ended, for as long as this
@@ -201,10 +214,11 @@ impl Project {
         self.apis.settled().await;
     }
 
-    /// End the upstream servers as they like to be ended, and the journal.
+    /// End the upstream servers as they like to be ended, and the journal; send
+    /// the last of what is to be seen of all this.
     pub async fn disconnect(&self) {
         self.upstreams.stop().await;
-        self.journaling.end().await;
+        tokio::join!(self.journaling.end(), self.telemetry.end());
     }
 
     pub async fn config(&self) -> Config {

@@ -216,7 +216,8 @@ pub fn scopes(found: &Found, config: &Config) -> Result<(Scope, Scope)> {
     let limits = config.limits.of(&settings.name, settings.timeout);
     let values = settings.config.map(|config| config.values.clone()).unwrap_or_default();
     let secrets = Secrets::new(settings.secrets());
-    let grants = Grants::authored(settings.owner.clone(), dir.clone(), settings.grants()?);
+    let grants = Grants::authored(settings.owner.clone(), dir.clone(), settings.grants()?)
+        .under(&config.network.rules());
     let scope = Scope {
         grants: match found.kind {
             // A connector does not say which commands it runs: what its operator
@@ -300,7 +301,8 @@ pub fn fingerprint(found: &Found, config: &Config) -> String {
     let values = settings.config.map(|config| &config.values);
     let limits = config.limits.of(&settings.name, settings.timeout);
     let Settings { allow, expose, .. } = settings;
-    format!("{:?}\n{limits:?}\n{allow:?}\n{expose:?}\n{values:?}", found.configured)
+    let (configured, network) = (&found.configured, &config.network);
+    format!("{configured:?}\n{limits:?}\n{network:?}\n{allow:?}\n{expose:?}\n{values:?}")
 }
 
 /// How agents reach the tools of a script.

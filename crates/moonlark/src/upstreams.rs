@@ -12,7 +12,7 @@ use moonlark_core::offers::{Health, Offers};
 use moonlark_core::secret::{Secret, Secrets};
 use moonlark_core::tool::Scope;
 use moonlark_core::{Gateway, Problem, Result, Tool};
-use moonlark_upstream::auth::{self, Account};
+use moonlark_upstream::auth::{self, Account, Auth, Bearer};
 use moonlark_upstream::mcp::{Difference, LinkLimits, SecretText, Settings, Target, Upstream, Way};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -154,8 +154,13 @@ pub(crate) fn settings(name: &str, config: &McpServer, limits: Limits, root: &Pa
         value: secret.expose().to_owned(),
         by_name: secret.by_name,
     });
+    let login = login(&config.auth).map(|(key, text)| Secret {
+        key: key.to_owned(),
+        value: text.expose().to_owned(),
+        by_name: true,
+    });
     let scope = Scope {
-        secrets: Secrets::new(secrets.collect()),
+        secrets: Secrets::new(secrets.chain(login).collect()),
         limits: limits.clone(),
         ..Scope::default()
     };
@@ -174,6 +179,15 @@ pub(crate) fn settings(name: &str, config: &McpServer, limits: Limits, root: &Pa
         pin: config.pin,
         roots: roots(config, root),
         state: state_of(root),
+    }
+}
+
+/// The secret that the configuration has for a login, and its key.
+fn login(auth: &Auth) -> Option<(&'static str, &SecretText)> {
+    match auth {
+        Auth::Bearer(Bearer::Token(token)) => Some(("auth.token", token)),
+        Auth::OAuth(oauth) => Some(("auth.client_secret", oauth.client_secret.as_ref()?)),
+        Auth::Bearer(Bearer::File(_)) | Auth::None => None,
     }
 }
 

@@ -29,7 +29,7 @@ impl World {
     fn put(&self, bytes: usize, after: u64) -> Handle {
         let now = self.1 + Duration::from_secs(after);
         let held = Held::Bytes { bytes: Vec::new(), mime: String::new() };
-        self.0.keep(Handle::random().unwrap(), held, bytes, bytes, "test", now).unwrap()
+        self.0.keep(Handle::random().unwrap(), held, bytes, bytes, "test".into(), now).unwrap()
     }
 
     fn has(&self, handle: &Handle, after: u64) -> bool {
@@ -42,15 +42,28 @@ fn what_is_put_can_be_read_by_its_handle_and_by_its_address() {
     let artifacts = Artifacts::default();
     let handle = artifacts.put(many(3), "files.list", &Limits::default()).unwrap();
     for name in [handle.as_str(), &handle.uri()] {
-        let stored = artifacts.find(name).unwrap();
+        let stored = artifacts.find(name, &Caller::new("rest")).unwrap();
         assert_eq!(*stored.read(&Wanted::default()).unwrap(), many(3));
         assert_eq!(stored.of, "files.list");
     }
     let bytes = vec![0xff, 0, 1];
     let handle = artifacts.put_bytes(bytes.clone(), "image/png", "a", &Limits::default()).unwrap();
-    let stored = artifacts.find(handle.as_str()).unwrap();
+    let stored = artifacts.find(handle.as_str(), &Caller::new("rest")).unwrap();
     assert_eq!(stored.size, 3);
     assert_eq!(*stored.read(&Wanted::default()).unwrap(), Value::Bytes(bytes));
+}
+
+#[test]
+fn what_was_made_for_a_caller_with_a_name_is_there_for_nobody_else() {
+    let artifacts = Artifacts::default();
+    let (ann, bob) = (Caller::new("rest").named("ann"), Caller::new("rest").named("bob"));
+    let nobody = Caller::new("rest");
+    let handle = artifacts.put(many(3), ("a", &ann), &Limits::default()).unwrap();
+    let has = |caller: &Caller| artifacts.find(handle.as_str(), caller).is_ok();
+    assert!(has(&ann) && has(&Caller { surface: "mcp", ..ann.clone() }));
+    assert!(!has(&bob) && !has(&nobody) && !has(&Caller::new("cli")));
+    let handle = artifacts.put(many(3), ("a", &nobody), &Limits::default()).unwrap();
+    assert!(artifacts.find(handle.as_str(), &bob).is_ok());
 }
 
 #[test]
@@ -69,7 +82,8 @@ fn handles_are_of_one_form_and_never_the_same() {
 #[test]
 fn a_handle_that_leads_nowhere_says_what_handles_are() {
     let artifacts = Artifacts::default();
-    let problem = |handle: &str| artifacts.find(handle).unwrap_err().to_string();
+    let problem =
+        |handle: &str| artifacts.find(handle, &Caller::new("rest")).unwrap_err().to_string();
     assert_eq!(
         problem("art_abc"),
         "error[not_found]: there is no artifact 'art_abc'\nhint: artifacts are kept for up to an hour, and the oldest make room for new ones: run what made it again"
@@ -233,7 +247,7 @@ fn a_slice_of_a_part_is_read_in_one_step() {
     let handle = artifacts.put(many(5000), "a", &Limits::default()).unwrap();
     let path = Some("items".to_owned());
     let wanted = Wanted { path, from: Some(4999), count: Some(100) };
-    let stored = artifacts.find(handle.as_str()).unwrap();
+    let stored = artifacts.find(handle.as_str(), &Caller::new("rest")).unwrap();
     assert_eq!(
         stored.read(&wanted).unwrap().encode_json("it").unwrap(),
         r#"[{"id":4999,"name":"item 4999"},{"id":5000,"name":"item 5000"}]"#

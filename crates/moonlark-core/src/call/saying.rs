@@ -88,11 +88,12 @@ impl Call {
             let whose = part.step.map(|_| format!("{tool}: ")).unwrap_or_default();
             part.run.say(format!("{whose}{message}{extra}"));
         }
+        let trace_id = self.trace().map(|trace| tracing::field::display(trace.id_text()));
         match level {
-            Level::Debug => tracing::debug!(target: "script", "{tool}: {message}{extra}"),
-            Level::Info => tracing::info!(target: "script", "{tool}: {message}{extra}"),
-            Level::Warn => tracing::warn!(target: "script", "{tool}: {message}{extra}"),
-            Level::Error => tracing::error!(target: "script", "{tool}: {message}{extra}"),
+            Level::Debug => tracing::debug!(target: "script", trace_id, "{tool}: {message}{extra}"),
+            Level::Info => tracing::info!(target: "script", trace_id, "{tool}: {message}{extra}"),
+            Level::Warn => tracing::warn!(target: "script", trace_id, "{tool}: {message}{extra}"),
+            Level::Error => tracing::error!(target: "script", trace_id, "{tool}: {message}{extra}"),
         }
         if let Some(events) = &self.0.root.events {
             let fields = fields.and_then(|json| Value::parse_json(json.as_bytes()).ok());

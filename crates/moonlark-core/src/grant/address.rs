@@ -39,23 +39,26 @@ fn is_public_v4(ip: Ipv4Addr) -> bool {
 }
 
 fn is_public_v6(ip: Ipv6Addr) -> bool {
-    let segments = ip.segments();
-    // Addresses that carry an IPv4 address are judged by it.
-    let embedded = match segments {
-        [0, 0, 0, 0, 0, 0xffff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0, 0, ..] => {
-            Some((segments[6], segments[7]))
-        }
-        [0x2002, high, low, ..] => Some((high, low)),
-        _ => None,
-    };
-    if let Some((high, low)) = embedded {
-        let [a, b] = high.to_be_bytes();
-        let [c, d] = low.to_be_bytes();
-        return is_public_v4(Ipv4Addr::new(a, b, c, d));
+    if let Some(carried) = carried(ip) {
+        return is_public_v4(carried);
     }
-    // Global unicast only, without documentation, Teredo and benchmarking.
-    segments[0] & 0xe000 == 0x2000
-        && segments[..2] != [0x2001, 0xdb8]
-        && segments[..2] != [0x2001, 0]
-        && segments[..2] != [0x2001, 2]
+    let [first, second, ..] = ip.segments();
+    // Global unicast only, without what the IETF keeps for protocols (Teredo,
+    // benchmarking), documentation and its second range.
+    first & 0xe000 == 0x2000
+        && !(first == 0x2001 && second < 0x200)
+        && (first, second) != (0x2001, 0xdb8)
+        && !(first == 0x3fff && second < 0x1000)
+}
+
+/// The IPv4 address that an IPv6 address leads to: mapped, compatible, NAT64, 6to4.
+pub(super) fn carried(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+    let (high, low) = match ip.segments() {
+        [0, 0, 0, 0, 0, 0xffff | 0, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            (high, low)
+        }
+        [0x2002, high, low, ..] => (high, low),
+        _ => return None,
+    };
+    Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)))
 }

@@ -9,7 +9,9 @@ fn reach(grants: &[&str], url: &str) -> String {
         grants.iter().map(|grant| grant.parse().unwrap()).collect(),
     );
     match grants.url("http.get", &url.parse().unwrap()) {
-        Ok(proof) => format!("{:?}", proof.reach()),
+        Ok(proof) if proof.reach().named => "Named".to_owned(),
+        Ok(proof) if proof.reach().public => "Public".to_owned(),
+        Ok(_) => "Ranges".to_owned(),
         Err(problem) => problem.to_string(),
     }
 }
@@ -27,6 +29,73 @@ fn public_hosts_are_open_and_local_ones_only_by_name() {
     assert!(reach(&["net:*"], "http://127.0.0.1/").contains("denied"));
     assert_eq!(reach(&["net:127.0.0.1"], "http://2130706433:99/"), "Named");
     assert_eq!(reach(&["net:[::1]:80"], "http://[::1]/"), "Named");
+}
+
+#[test]
+fn a_range_opens_its_addresses_and_names_that_lead_there() {
+    let tens = &["net:10.0.0.0/8:443"];
+    assert_eq!(reach(tens, "https://10.1.2.3/"), "Public");
+    assert!(reach(tens, "http://10.1.2.3/").contains("denied"));
+    assert!(reach(tens, "https://11.1.2.3:444/").contains("Public"));
+    assert!(reach(tens, "https://192.168.0.1/").contains("denied"));
+    // A name of this network may lead into the range; a public one anywhere public too.
+    assert_eq!(reach(tens, "https://ci.internal/"), "Ranges");
+    assert!(reach(tens, "http://ci.internal/").contains("denied"));
+    assert_eq!(reach(tens, "https://example.com/"), "Public");
+    assert_eq!(reach(&["net:[fd00::]/8"], "http://[fd12::1]:8080/"), "Public");
+    assert!(reach(&["net:[fd00::]/8"], "http://[fe80::1]/").contains("denied"));
+
+    let agents = Grants::agents("execute", None, vec!["net:10.0.0.0/8".parse().unwrap()]);
+    let agents = |url: &str| agents.url("http.get", &url.parse().unwrap());
+    assert!(agents("http://10.0.0.1/").is_ok());
+    assert!(agents("http://93.184.215.14/").is_err());
+    let named = agents("http://example.com/").unwrap();
+    assert!(!named.reach().unseen());
+    assert_eq!(named.reach().to("93.184.215.14".parse().unwrap()), Within::No);
+    assert_eq!(named.reach().to("10.0.0.9".parse().unwrap()), Within::Yes);
+}
+
+#[test]
+fn what_the_operator_closes_no_grant_opens() {
+    let network = Network {
+        public: true,
+        deny: ["*.ads.example", "db.example:22", "192.168.0.0/16", "10.0.0.9:80"]
+            .iter()
+            .map(|net| net.parse().unwrap())
+            .collect(),
+    };
+    let grants = ["net:x.ads.example", "net:db.example", "net:192.168.1.1", "net:10.0.0.9"];
+    let grants = grants.iter().map(|grant| grant.parse().unwrap()).collect();
+    let grants = Grants::authored("tools.script.t", PathBuf::from("."), grants).under(&network);
+    let check = |url: &str| match grants.url("http.get", &url.parse().unwrap()) {
+        Ok(_) => "ok".to_owned(),
+        Err(problem) => problem.to_string(),
+    };
+    assert_eq!(
+        check("http://x.ads.example/"),
+        "error[denied]: http.get may not reach x.ads.example, which network.deny closes for all scripts\nhint: if scripts are to reach it, take it out of deny in [network] in moonlark.toml"
+    );
+    for url in ["http://db.example:22/", "http://192.168.1.1/", "http://10.0.0.9/"] {
+        assert!(check(url).contains("network.deny"), "{url}");
+    }
+    for url in ["http://db.example/", "http://10.0.0.9:81/", "http://example.com/"] {
+        assert_eq!(check(url), "ok", "{url}");
+    }
+    // A granted name that leads where it is closed is stopped after DNS.
+    let proof = grants.url("http.get", &"http://db.example/".parse().unwrap()).unwrap();
+    assert_eq!(proof.reach().to("10.0.0.9".parse().unwrap()), Within::Never);
+    assert!(grants.server("postgres.query", "192.168.1.1", 5432).is_err());
+}
+
+#[test]
+fn without_the_public_internet_only_grants_count() {
+    let network = Network { public: false, ..Network::default() };
+    let grants = vec!["net:*.example.com".parse().unwrap()];
+    let grants = Grants::authored("tools.script.t", PathBuf::from("."), grants).under(&network);
+    let check = |url: &str| grants.url("http.get", &url.parse().unwrap()).is_ok();
+    assert!(check("http://api.example.com/"));
+    assert!(!check("http://example.org/"));
+    assert!(!check("http://93.184.215.14/"));
 }
 
 #[test]
@@ -192,6 +261,11 @@ fn a_database_server_is_reached_only_by_name() {
         "error[denied]: postgres.query may not reach /run/PG\nhint: add \"net:/run/PG\" to allow for tools.script.t in moonlark.toml"
     );
     assert!(reach("net:localhost:5433", "localhost", 5432).starts_with("error[denied]"));
+    assert_eq!(reach("net:10.0.0.0/8", "10.0.0.1", 5432), "10.0.0.1 5432");
+    assert_eq!(reach("net:10.0.0.0/8:5432", "db", 5432), "db 5432");
+    assert!(reach("net:10.0.0.0/8:5433", "db", 5432).starts_with("error[denied]"));
+    assert!(reach("net:10.0.0.0/8", "11.0.0.1", 5432).starts_with("error[denied]"));
+    assert!(reach("net:10.0.0.0/8", "/run/pg", 5432).starts_with("error[denied]"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use super::Secrecy;
 use crate::content::Answer;
-use crate::secret::looks_secret;
+use crate::secret::{looks_secret, without_literals};
 use crate::value::{Object, Value};
 
 /// Bytes of arguments that are kept for people.
@@ -20,7 +20,12 @@ pub fn arguments(args: &Value, secrets: &Secrecy) -> String {
     shown.to_json_lossy().to_string()
 }
 
-/// A text, such as a script, with the secrets taken out by value.
+/// A script, with the secrets taken out by value, and by the names they are given.
+pub fn script(script: &str, secrets: &Secrecy) -> String {
+    without_literals(&secrets.take_out(script)).into_owned()
+}
+
+/// A text with the secrets taken out by value.
 pub fn text(text: &str, secrets: &Secrecy) -> String {
     secrets.take_out(text).into_owned()
 }
@@ -44,7 +49,8 @@ fn redacted(value: &Value, secrets: &Secrecy, named: bool, room: &mut usize) -> 
         Value::Str(text) if named && !text.is_empty() => Value::from(HIDDEN),
         Value::Str(text) => {
             // Cut only afterwards: half a secret is one that nothing finds.
-            let text = cut(&secrets.take_out(text), *room);
+            let text = secrets.take_out(text);
+            let text = cut(&without_literals(&text), *room);
             *room = room.saturating_sub(text.len());
             Value::from(text)
         }

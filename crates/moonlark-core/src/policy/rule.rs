@@ -16,6 +16,8 @@ use crate::tool::{Effects, Scope, Shown, SourceKind, Tool};
 pub struct Terms {
     /// Patterns for names: `jira.*`, `*.delete_*`.
     pub tools: Vec<String>,
+    /// Patterns for names that it does not match, whatever else it does.
+    pub except: Vec<String>,
     /// Any of these.
     pub effects: Vec<Effect>,
     pub kinds: Vec<SourceKind>,
@@ -118,6 +120,7 @@ pub enum Per {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Miss {
     Tools,
+    Except,
     Effects,
     Kinds,
     Sources,
@@ -137,6 +140,9 @@ impl Terms {
         let kinds = self.kinds.is_empty() || self.kinds.contains(&subject.kind);
         match () {
             () if !fits(&self.tools, &subject.names) => Some(Miss::Tools),
+            () if !self.except.is_empty() && fits(&self.except, &subject.names) => {
+                Some(Miss::Except)
+            }
             () if !effects => Some(Miss::Effects),
             () if !kinds => Some(Miss::Kinds),
             () if !fits(&self.sources, &subject.sources) => Some(Miss::Sources),

@@ -145,6 +145,29 @@ fn code_mode_is_there_only_for_those_who_have_a_use_for_it() {
 }
 
 #[test]
+fn what_a_caller_may_not_reach_stays_so_whatever_the_rules_say() {
+    let read = |name: &str| upstream(name, Effects::READ);
+    let report = tool(SourceKind::Script, "tools/report.lua", "report", Effects::READ);
+    let gateway = gateway(vec![read("jira.search"), read("jira.get"), report], vec![]);
+    let seen = |caller: &str| names(&gateway, &nobody().named(caller));
+    let all = seen("ann");
+    let limit = Terms { callers: list(&["ci"]), except: list(&["jira.*"]), ..deny(&[]) };
+    gateway.limit_callers(vec![("the token ci".into(), limit)]);
+    assert_eq!(seen("ci"), ["jira.search", "jira.get"]);
+    assert_eq!(seen("ann"), all);
+
+    // Rules take away of what is left, and give nothing back.
+    let allow = Terms { callers: list(&["ci"]), ..Terms::default() };
+    gateway.set_policy(policy(vec![deny(&["jira.search"]), allow]));
+    assert_eq!(seen("ci"), ["jira.get"]);
+    let report = gateway.catalog().find("report").unwrap().clone();
+    assert_eq!(gateway.policy().explain(&report, "ci").decides().unwrap().0, "the token ci");
+
+    gateway.limit_callers(vec![]);
+    assert_eq!(seen("ci"), ["jira.get", "report"]);
+}
+
+#[test]
 fn callers_of_one_class_share_a_catalog_and_others_do_not() {
     let only = |callers: &[&str]| Terms { callers: list(callers), ..deny(&["jira.*"]) };
     let gateway = gateway(tools(), vec![only(&["ci", "bot-*"])]);

@@ -122,7 +122,7 @@ impl Exchange {
         tracing::debug!(
             target: "http",
             method = %request.method,
-            url = request.place(),
+            url = %self.call.scope().secrets.redact(&request.place()),
             status = outcome.as_ref().ok().map(|response| response.status().as_u16()),
             milliseconds = started.elapsed().as_millis() as u64,
         );

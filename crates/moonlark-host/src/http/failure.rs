@@ -9,18 +9,20 @@ use moonlark_core::{Code, Problem};
 use rustls::CertificateError;
 use url::Url;
 
-use super::client::{NoAddress, proxied};
+use super::client::proxied;
 use super::request::place;
+use crate::names::NoAddress;
 
 /// The server cannot have seen anything of the request.
 pub(super) fn never_sent(error: &reqwest::Error) -> bool {
-    error.is_connect() && !matches!(find(error), Some(NoAddress::NotPublic))
+    error.is_connect() && !matches!(find(error), Some(NoAddress::Denied | NoAddress::Closed))
 }
 
 pub(super) fn explain(grants: &Grants, what: &str, url: &Url, error: &reqwest::Error) -> Problem {
     let host = url.host_str().unwrap_or_default();
     match find(error) {
-        Some(NoAddress::NotPublic) => return grants.net_denied(what, host, url.port()),
+        Some(NoAddress::Denied) => return grants.net_denied(what, host, url.port()),
+        Some(NoAddress::Closed) => return grants.net_closed(what, host),
         Some(NoAddress::Unknown(_)) => {
             return Problem::unavailable(format!("cannot find the host {host}"));
         }

@@ -2,6 +2,7 @@
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
+use moonlark_core::secret::looks_secret;
 use moonlark_core::value::{Bytes, shorten};
 use moonlark_core::{Problem, Result, Value};
 use url::Url;
@@ -77,7 +78,9 @@ impl Request {
         }
         // What proves who we are to one server is not for another.
         if self.url.origin() != url.origin() {
-            for name in [header::AUTHORIZATION, header::COOKIE, header::PROXY_AUTHORIZATION] {
+            let names: Vec<HeaderName> =
+                self.headers.keys().filter(|name| looks_secret(name.as_str())).cloned().collect();
+            for name in names {
                 self.headers.remove(name);
             }
         }
@@ -192,6 +195,8 @@ mod tests {
             ("proxy-authorization", "c"),
             ("content-type", "d"),
             ("x-own", "e"),
+            ("x-api-key", "f"),
+            ("private-token", "g"),
         ];
         Request {
             method,
@@ -221,17 +226,17 @@ mod tests {
     fn a_redirect_keeps_or_drops_what_it_should() {
         let same = "https://one.example/b";
         for (method, status, to, expected) in [
-            (Method::POST, 301, same, "GET - abce"),
-            (Method::POST, 302, same, "GET - abce"),
-            (Method::PUT, 302, same, "PUT body abcde"),
-            (Method::PUT, 303, same, "GET - abce"),
-            (Method::HEAD, 303, same, "HEAD body abcde"),
-            (Method::POST, 307, same, "POST body abcde"),
-            (Method::POST, 308, same, "POST body abcde"),
+            (Method::POST, 301, same, "GET - abcefg"),
+            (Method::POST, 302, same, "GET - abcefg"),
+            (Method::PUT, 302, same, "PUT body abcdefg"),
+            (Method::PUT, 303, same, "GET - abcefg"),
+            (Method::HEAD, 303, same, "HEAD body abcdefg"),
+            (Method::POST, 307, same, "POST body abcdefg"),
+            (Method::POST, 308, same, "POST body abcdefg"),
             (Method::POST, 307, "http://one.example/b", "POST body de"),
             (Method::POST, 307, "https://one.example:444/b", "POST body de"),
             (Method::POST, 307, "https://two.example/b", "POST body de"),
-            (Method::POST, 307, "https://one.example:443/b", "POST body abcde"),
+            (Method::POST, 307, "https://one.example:443/b", "POST body abcdefg"),
         ] {
             assert_eq!(after(method.clone(), status, to), expected, "{method} {status} {to}");
         }

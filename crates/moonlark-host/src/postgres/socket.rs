@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::target::{Tls, shown};
+use crate::names::{NoAddress, lookup};
 
 /// Both ways, whatever carries it.
 pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -31,7 +32,9 @@ pub(super) async fn connect(server: &AllowedServer, tls: Tls) -> Result<Stream> 
         let socket = tokio::net::UnixStream::connect(&path).await;
         return Ok(Box::new(socket.map_err(|error| unreachable(server, &error))?));
     }
-    let socket = TcpStream::connect((server.host(), server.port())).await;
+    let addresses = lookup(server.host(), server.port(), server.reach()).await;
+    let addresses = addresses.map_err(|why| no_address(server, why))?;
+    let socket = TcpStream::connect(&*addresses).await;
     let socket = socket.map_err(|error| unreachable(server, &error))?;
     // Statements are short, and each waits for its answer.
     let _ = socket.set_nodelay(true);
@@ -69,6 +72,17 @@ async fn encrypt(server: &AllowedServer, tls: Tls, mut socket: TcpStream) -> Res
     })?;
     let encrypted = TlsConnector::from(config.clone()).connect(name, socket).await;
     Ok(Box::new(encrypted.map_err(|error| untrusted(server, &error))?))
+}
+
+fn no_address(server: &AllowedServer, why: NoAddress) -> Problem {
+    let shown = shown(server);
+    match why {
+        NoAddress::Unknown(error) => unreachable(server, &error),
+        NoAddress::Denied => Problem::denied(format!("{shown} may not be reached: {why}"))
+            .hint(format!("add \"net:{shown}\" to allow for the script in moonlark.toml")),
+        NoAddress::Closed => Problem::denied(format!("{shown} may not be reached: {why}"))
+            .hint("[network] in moonlark.toml closes it for all scripts"),
+    }
 }
 
 fn unreachable(server: &AllowedServer, error: &io::Error) -> Problem {

@@ -19,7 +19,7 @@ pub(super) struct Target {
     pub(super) tls: Tls,
     /// For messages from elsewhere, which might repeat the password.
     pub(super) secrets: Secrets,
-    /// The same for the same connection string.
+    /// The same for the same connection string within the same reach.
     pub(super) key: Key,
 }
 
@@ -73,7 +73,10 @@ impl Target {
             by_name: true,
         });
         let secrets = Secrets::new(password.into_iter().collect());
-        Ok(Target { servers, config, tls, secrets, key: Sha256::digest(text).into() })
+        // Whoever may go less far does not get a connection that others opened.
+        let reach: Vec<_> = servers.iter().map(AllowedServer::reach).collect();
+        let key = Sha256::new().chain_update(format!("{reach:?}\n")).chain_update(text).finalize();
+        Ok(Target { servers, config, tls, secrets, key: key.into() })
     }
 
     /// The server as a reader knows it.

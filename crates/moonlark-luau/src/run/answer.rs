@@ -175,7 +175,8 @@ impl Found<'_> {
 /// A result that is too long to show: its beginning, its shape, and a handle.
 fn kept(value: Value, bytes: usize, call: &Call, limit: usize) -> Result<Content> {
     let (begins, shape) = (preview(&value, PREVIEW.min(limit)), shape(&value));
-    let handle = call.gateway().artifacts().put(value, call.tool(), call.limits())?;
+    let of = (call.tool(), call.caller());
+    let handle = call.gateway().artifacts().put(value, of, call.limits())?;
     let text = format!(
         "The result has {}, more than the {} that are shown. It is kept as {handle}.\n\
          Read it in a later script: artifact(\"{handle}\"), or a part of it: \

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use moonlark_core::content::Answer;
 use moonlark_core::journal::{Entry, Id, Recorder, RunBegan, RunEnded, RunRecord, Secrecy};
+use moonlark_core::metrics::{Metrics, Running};
 use moonlark_core::run::{Decisions, Lost, Plan, in_doubt};
 use moonlark_core::{Call, Code, Problem, Result, Run, Value};
 
@@ -28,6 +29,7 @@ pub(super) struct Begun {
     /// It was there before, and its script was checked then.
     pub(super) again: bool,
     recorder: Option<Arc<dyn Recorder>>,
+    running: Running,
     ended: bool,
 }
 
@@ -79,7 +81,8 @@ async fn resume(call: &Call, id: Id, time: Duration, decided: Decisions) -> Resu
     let run = Run::again(&record, decided, plan, call.limits());
     let recorder = Some(recorder);
     let script = record.began.script;
-    let begun = Begun { run, script, time, again: true, recorder, ended: false };
+    let running = Metrics::run_began(call.gateway());
+    let begun = Begun { run, script, time, again: true, recorder, running, ended: false };
     // Before anything else: the script may come to its end without waiting for it.
     if let Some(problem) = doubt {
         let problem = Err(begun.run.stop(problem));
@@ -173,7 +176,8 @@ impl Begun {
             }
             recorder.record(Entry::RunBegan(began));
         }
-        Begun { run, script, time, again: false, recorder, ended: false }
+        let running = Metrics::run_began(call.gateway());
+        Begun { run, script, time, again: false, recorder, running, ended: false }
     }
 
     /// The run has ended, with what `execute` answers. One that was stopped has no
@@ -201,6 +205,7 @@ impl Begun {
         answer: Option<Result<Answer>>,
     ) {
         self.ended = true;
+        self.running.end(outcome);
         let Some(recorder) = &self.recorder else { return };
         let (run, took) = (self.run.id(), self.run.elapsed());
         recorder.record(Entry::RunEnded(RunEnded { run, took, outcome, message, answer }));

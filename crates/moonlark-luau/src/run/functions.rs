@@ -231,7 +231,7 @@ fn artifact(call: &Call, handle: &str, options: &Value) -> Result<Value> {
     }
     let path = options.get("path").and_then(Value::as_str).map(str::to_owned);
     let wanted = Wanted { path, from: count("from")?, count: count("count")? };
-    let stored = call.gateway().artifacts().find(handle)?;
+    let stored = call.gateway().artifacts().find(handle, call.caller())?;
     if let Held::Bytes { mime, .. } = &stored.held
         && wanted == Wanted::default()
     {

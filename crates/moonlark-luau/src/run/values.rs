@@ -71,15 +71,16 @@ fn put_aside(block: &mut Value, number: u64, call: &Call, tool: &str) -> Result<
     let Some(Value::Str(data)) = fields.get(name) else { return Ok(()) };
     let (artifacts, limits) = (call.gateway().artifacts(), call.limits());
     let handle = call.handle(number)?;
+    let of = (tool, call.caller());
     let bytes = BASE64_STANDARD.decode(data);
     // What would not come back the same stays as it was written.
     let (handle, size) = match bytes.ok().filter(|bytes| BASE64_STANDARD.encode(bytes) == *data) {
         Some(bytes) => {
             let mime = fields.get("mimeType").and_then(Value::as_str).unwrap_or_default();
             let size = bytes.len();
-            (artifacts.put_bytes_as(handle, bytes, mime, tool, limits)?, size)
+            (artifacts.put_bytes_as(handle, bytes, mime, of, limits)?, size)
         }
-        None => (artifacts.put_as(handle, Value::from(data.as_str()), tool, limits)?, data.len()),
+        None => (artifacts.put_as(handle, Value::from(data.as_str()), of, limits)?, data.len()),
     };
     fields.shift_remove(name);
     fields.insert("size".to_owned(), Value::Int(size as i64));
@@ -122,7 +123,7 @@ pub(super) fn restored(block: &Value, call: &Call) -> Result<Option<Value>> {
     let Some(handle) = fields.get("handle").and_then(Value::as_str).map(str::to_owned) else {
         return Ok(None);
     };
-    let stored = call.gateway().artifacts().find(&handle)?;
+    let stored = call.gateway().artifacts().find(&handle, call.caller())?;
     let data = match &stored.held {
         Held::Bytes { bytes, .. } => BASE64_STANDARD.encode(bytes),
         Held::Value(Value::Str(text)) => text.clone(),

@@ -14,7 +14,7 @@ use moonlark_core::call::Events;
 use moonlark_core::client::Client;
 use moonlark_core::content::Answer;
 use moonlark_core::value::Object;
-use moonlark_core::{Code, Event, Gateway, Problem, Result, Tool, Value};
+use moonlark_core::{Caller, Code, Event, Gateway, Problem, Result, Tool, Value};
 use rmcp::RoleServer;
 use rmcp::model::{CustomRequest, ServerRequest};
 use rmcp::service::RequestContext;
@@ -24,6 +24,7 @@ use tokio::sync::mpsc;
 use super::caller::{Asked, McpClient, Sequel, Session, answers, caller_of, is_modern};
 use super::notify::{Wants, notify};
 use super::parked::{self, Parked};
+use crate::trace;
 
 /// What is called.
 pub(crate) enum Callee {
@@ -52,14 +53,14 @@ pub(crate) async fn call(
     session: &Arc<Session>,
 ) -> Result<Answer> {
     let context = Arc::new(context);
+    let caller = caller_of(&context, session);
     if let Some(id) = sequel.state.as_deref().and_then(parked::id_of) {
-        let request = Request::of(&callee, &args);
+        let request = Request::of(&callee, &args, &caller);
         let mut conversation = parked::take(id, &request)?;
         conversation.answer(sequel.responses.unwrap_or_default());
         return conversation.go_on(&context, wants, Some(request)).await;
     }
-    let caller = caller_of(&context, session);
-    let request = is_modern(&context).then(|| Request::of(&callee, &args));
+    let request = is_modern(&context).then(|| Request::of(&callee, &args, &caller));
     let (client, questions) = McpClient::new(context.clone(), session.clone(), sequel, wants.level);
     // Bounded by the limits on log output and by the thinning of progress.
     let (sender, events) = mpsc::unbounded_channel();
@@ -70,6 +71,7 @@ pub(crate) async fn call(
     });
     let client = Some(Arc::new(client) as Arc<dyn Client>);
     let call = gateway.open_in_turn(caller, client, listen).await?;
+    let call = call.continuing(trace::of_request(&context));
     let gateway = gateway.clone();
     let running = Box::pin(async move {
         match callee {
@@ -183,20 +185,21 @@ impl Conversation {
     }
 }
 
-/// What a later request must repeat to go on with this one.
+/// What a later request must repeat to go on with this one, and who must make it.
 #[derive(Clone, PartialEq)]
 pub(crate) struct Request {
     name: String,
     args: Value,
+    caller: String,
 }
 
 impl Request {
-    fn of(callee: &Callee, args: &Value) -> Self {
+    fn of(callee: &Callee, args: &Value, caller: &Caller) -> Self {
         let name = match callee {
             Callee::Named(name) => name.clone(),
             Callee::Door(tool) => tool.name.clone(),
         };
-        Self { name, args: args.clone() }
+        Self { name, args: args.clone(), caller: caller.name().to_owned() }
     }
 }
 

@@ -27,6 +27,7 @@ use rmcp::{Peer, RoleServer, ServerHandler};
 use serde::Deserialize;
 
 use super::Mcp;
+use crate::trace;
 use crate::who::Who;
 
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -68,12 +69,15 @@ impl Straight {
             return StatusCode::BAD_REQUEST.into_response();
         };
         match plain_call(&body).filter(|(call, _)| call.params.name == name) {
-            Some((call, meta)) => match self.reply(&self.mcp.for_client(), call, meta).await {
-                (status, Some(body)) => {
-                    (status, [(CONTENT_TYPE, "application/json")], body).into_response()
+            Some((call, mut meta)) => {
+                trace::note(&mut meta, &parts.headers);
+                match self.reply(&self.mcp.for_client(), call, meta).await {
+                    (status, Some(body)) => {
+                        (status, [(CONTENT_TYPE, "application/json")], body).into_response()
+                    }
+                    (status, None) => status.into_response(),
                 }
-                (status, None) => status.into_response(),
-            },
+            }
             None => next.run(Request::from_parts(parts, Body::from(body))).await,
         }
     }
@@ -228,7 +232,12 @@ mod tests {
     }
 
     fn served() -> Router {
-        let options = Options { allowed_hosts: vec![], allowed_origins: vec![], request_body: 500 };
+        let options = Options {
+            allowed_hosts: vec![],
+            allowed_origins: vec![],
+            request_body: 500,
+            auth: None,
+        };
         router(gateway(), options, CancellationToken::new())
     }
 

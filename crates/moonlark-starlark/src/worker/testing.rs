@@ -90,6 +90,10 @@ fn make_context<'v>(
                 .map_err(raise)?;
         }
     }
-    let caller = Value::object([("surface", "test".into()), ("client", Value::Null)]);
+    let caller = Value::object([
+        ("surface", "test".into()),
+        ("name", moonlark_core::call::LOCAL.into()),
+        ("client", Value::Null),
+    ]);
     Ok(context::build(heap, Value::object([("config", config), ("caller", caller)])))
 }

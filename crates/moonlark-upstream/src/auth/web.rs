@@ -1,11 +1,12 @@
 //! The few requests that the MCP library does not make for us: what an upstream
-//! answers to a stranger, where a test identity provider redirects to, and
-//! giving tokens back.
+//! answers to a stranger, where a test identity provider redirects to, giving
+//! tokens back, and what identity providers publish.
 
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use http::header::{ACCEPT, CONTENT_TYPE, LOCATION, WWW_AUTHENTICATE};
+use moonlark_core::limits::size;
 use moonlark_core::{Problem, Result};
 use reqwest::{Client, Response};
 use url::Url;
@@ -15,6 +16,10 @@ use crate::mcp::SecretText;
 
 static CLIENT: LazyLock<Result<Client>> = LazyLock::new(build);
 const PATIENCE: Duration = Duration::from_secs(30);
+/// While a caller waits to be let in.
+const SHORTLY: Duration = Duration::from_secs(10);
+/// Largest document that a provider may publish.
+const LARGEST: usize = 512 * 1024;
 
 fn build() -> Result<Client> {
     // Fails only when another part of the process was first, which is as good.
@@ -72,6 +77,30 @@ pub(super) async fn redirect(url: &Url) -> Result<Url> {
         .retryable_if(false)
         .hint("log in without --follow, so that a person can answer it")
     })
+}
+
+/// What an identity provider publishes at `url`, in a bounded time.
+pub async fn fetch(url: Url) -> Result<Vec<u8>> {
+    let no_answer = |error: reqwest::Error| {
+        Problem::unavailable(format!("no answer from {url}: {}", error.without_url()))
+    };
+    let request = client()?.get(url.clone()).header(ACCEPT, "application/json").timeout(SHORTLY);
+    let mut answer = request.send().await.map_err(no_answer)?;
+    if !answer.status().is_success() {
+        let status = answer.status().as_u16();
+        return Err(Problem::unavailable(format!("{url} answers with status {status}")));
+    }
+    let mut whole = Vec::new();
+    while let Some(part) = answer.chunk().await.map_err(no_answer)? {
+        if whole.len() + part.len() > LARGEST {
+            return Err(Problem::unavailable(format!(
+                "{url} answers with more than {}",
+                size(LARGEST)
+            )));
+        }
+        whole.extend_from_slice(&part);
+    }
+    Ok(whole)
 }
 
 /// Give the tokens of `record` back, so that whoever may have a copy has nothing.

@@ -9,12 +9,14 @@ use std::sync::Arc;
 
 use moonlark_core::client::{Client, Question};
 use moonlark_core::problem::Refusal;
+use moonlark_core::trace::{Fact, Trace, What};
 use moonlark_core::value::Object;
 use moonlark_core::{Call, Code, Problem, Result, Value};
 
 use super::link::{About, Era, Link};
 use super::listener::CallListener;
 use super::shared::Shared;
+use super::target::Way;
 use super::wire::{Failure, Rpc};
 
 /// How often a server may ask for more before it answers.
@@ -79,10 +81,10 @@ async fn send(
     headers: &[(String, String)],
 ) -> Result<Object> {
     let link = shared.link(call.deadline()).await?;
-    let failure = match attempt(&link, call, method, params.clone(), headers).await {
+    let failure = match attempt(shared, &link, call, method, params.clone(), headers).await {
         Err(Failure::NotSent(problem)) if problem.retry_after.is_none() => {
             let link = shared.link_after(&link, problem, call.deadline()).await?;
-            attempt(&link, call, method, params.clone(), headers).await
+            attempt(shared, &link, call, method, params.clone(), headers).await
         }
         other => other,
     };
@@ -90,34 +92,92 @@ async fn send(
 }
 
 async fn attempt(
+    shared: &Shared,
     link: &Link,
     call: &Call,
     method: &str,
     params: Object,
     headers: &[(String, String)],
 ) -> Result<Object, Failure> {
+    let mut spanning = call.spanning(|| told(shared, link, method, &params));
     let about = About {
-        meta: meta(call, link.peer().era),
+        meta: meta(call, link.peer().era, spanning.trace()),
         listener: Some(Arc::new(CallListener(call.clone()))),
         quiet: !call.is_watched(),
         headers: headers.to_vec(),
         owner: call.owner(),
+        trace: spanning.trace().cloned(),
     };
-    link.request(method, params, about).await
+    let answer = link.request(method, params, about).await;
+    if let Err(Failure::Refused(rpc)) = &answer {
+        spanning.note("rpc.response.status_code", Fact::Text(rpc.code.to_string()));
+    }
+    spanning.end(outcome(&answer));
+    answer
 }
 
-/// What goes with the request: the caller's own words, and for a server that
-/// keeps nothing about us, what the caller can do.
-fn meta(call: &Call, era: Era) -> Object {
-    let Some(client) = call.client() else { return Object::new() };
+/// The request as traces have it: what is asked of whom, and nothing of what it
+/// is asked with.
+fn told(shared: &Shared, link: &Link, method: &str, params: &Object) -> What {
+    let text = |text: &str| Fact::Text(text.to_owned());
+    let name = params.get("name").and_then(Value::as_str);
+    let mut facts = vec![
+        ("mcp.method.name", text(method)),
+        ("mcp.protocol.version", text(&link.peer().version)),
+        ("moonlark.source", text(shared.settings.name())),
+    ];
+    let target = match (method, name) {
+        ("tools/call", Some(name)) => {
+            facts.push(("gen_ai.operation.name", text("execute_tool")));
+            facts.push(("gen_ai.tool.name", text(name)));
+            Some(name)
+        }
+        ("prompts/get", Some(name)) => {
+            facts.push(("gen_ai.prompt.name", text(name)));
+            Some(name)
+        }
+        _ => None,
+    };
+    match &shared.settings.target.way {
+        Way::Stdio { .. } => facts.push(("network.transport", text("pipe"))),
+        Way::Http { url, .. } | Way::Sse { url, .. } => {
+            facts.push(("network.transport", text("tcp")));
+            facts.extend(url.host_str().map(|host| ("server.address", text(host))));
+            let port = url.port_or_known_default();
+            facts.extend(port.map(|port| ("server.port", Fact::Number(port.into()))));
+        }
+    }
+    let name = target.map_or_else(|| method.to_owned(), |target| format!("{method} {target}"));
+    What::Request { name, facts }
+}
+
+fn outcome(answer: &Result<Object, Failure>) -> &'static str {
+    let code = match answer {
+        Ok(answer) if answer.get("isError") != Some(&Value::Bool(true)) => return "ok",
+        Ok(_) | Err(Failure::Refused(_)) => Code::ToolError,
+        Err(
+            Failure::NotSent(problem) | Failure::Unauthorized(problem) | Failure::Lost(problem),
+        ) => problem.code,
+    };
+    code.as_str()
+}
+
+/// What goes with the request: where it is in a trace, the caller's own words,
+/// and for a server that keeps nothing about us, what the caller can do.
+fn meta(call: &Call, era: Era, trace: Option<&Trace>) -> Object {
+    let mut meta = Object::new();
+    if let Some(trace) = trace {
+        meta.insert("traceparent".to_owned(), trace.parent().into());
+        meta.extend(trace.state().map(|state| ("tracestate".to_owned(), state.into())));
+    }
+    let Some(client) = call.client() else { return meta };
     let envelope = client.envelope();
     let theirs = envelope.get("meta").and_then(Value::as_object);
-    let mut meta: Object = theirs
-        .into_iter()
-        .flatten()
-        .filter(|(key, _)| *key != "progressToken" && !key.starts_with(META))
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect();
+    // Their place in a trace is above ours, or was none.
+    let ours = |key: &str| matches!(key, "progressToken" | "traceparent" | "tracestate");
+    let theirs = theirs.into_iter().flatten();
+    let theirs = theirs.filter(|(key, _)| !ours(key) && !key.starts_with(META));
+    meta.extend(theirs.map(|(key, value)| (key.clone(), value.clone())));
     if era == Era::Legacy {
         return meta;
     }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use moonlark_child::{Ending, Launch, Status, Supervised};
 use moonlark_core::Problem;
+use moonlark_core::secret::Secrets;
 use moonlark_core::value::shorten;
 use parking_lot::Mutex;
 use tokio::io::AsyncRead;
@@ -143,7 +144,7 @@ const LONGEST: usize = 1000;
 
 impl Said {
     /// Write all of it to the log, and remember the end.
-    pub(super) async fn keep(self, name: String, from: impl AsyncRead + Unpin) {
+    pub(super) async fn keep(self, name: String, secrets: Secrets, from: impl AsyncRead + Unpin) {
         // When it cannot be read, there is no more of it.
         let _ = lines::read(from, LONGEST, |line| {
             let (bytes, more) = match line {
@@ -151,6 +152,7 @@ impl Said {
                 Line::TooLong(head) => (&head[..head.len().min(LONGEST)], "…"),
             };
             let text = String::from_utf8_lossy(bytes.trim_ascii_end());
+            let text = secrets.redact(&text);
             tracing::info!(target: "upstream", "{name}: {text}{more}");
             let mut last = self.0.lock();
             if last.len() == LINES {
@@ -245,7 +247,7 @@ mod tests {
         }
         text.extend_from_slice(b"bad \xff byte\n");
         text.extend_from_slice(&[b'x'; 5000]);
-        said.clone().keep("git".into(), text.as_slice()).await;
+        said.clone().keep("git".into(), Secrets::default(), text.as_slice()).await;
         let problem = epitaph("git", "npx …", Some(Ok(Ending::Exited(3))), &said);
         let start = "upstream 'git' exited with code 3; it said: line 13\nline 14\n";
         assert!(problem.message.starts_with(start), "{problem}");

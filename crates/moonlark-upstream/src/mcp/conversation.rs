@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use futures::future::BoxFuture;
+use moonlark_core::secret::Secrets;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, Value};
 use parking_lot::Mutex;
@@ -73,6 +74,10 @@ impl Conversation {
 
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(super) fn secrets(&self) -> Secrets {
+        self.inbox.secrets()
     }
 
     pub(super) fn limits(&self) -> LinkLimits {

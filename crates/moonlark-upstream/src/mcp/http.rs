@@ -18,6 +18,7 @@ use super::param_headers::header_safe;
 use super::pending::Answer;
 use super::site::{Site, Trouble, content_type};
 use super::wire::{self, Failure, Rpc};
+use crate::trace_headers;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -64,7 +65,8 @@ impl Http {
         about: About,
     ) -> Result<Object, Failure> {
         let (mut flight, message) = self.conversation.begin(method, &params, &about)?;
-        let headers = self.headers(method, &params, &about.headers);
+        let mut headers = self.headers(method, &params, &about.headers);
+        trace_headers::add(&mut headers, about.trace.as_ref());
         // Modern servers see it by the connection, and a handshake cannot be
         // called off.
         let revocable = self.era == Era::Legacy && method != "initialize";

@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use moonlark_core::Problem;
+use moonlark_core::secret::Secrets;
+use moonlark_core::trace::Trace;
 use moonlark_core::value::Object;
 
 use super::authorize::Authorize;
@@ -79,6 +81,8 @@ pub(crate) struct About {
     pub quiet: bool,
     /// `Mcp-Param-*`, for HTTP.
     pub headers: Vec<(String, String)>,
+    /// Where it is in a trace: for HTTP, beside what `meta` says of it.
+    pub trace: Option<Trace>,
     /// Who it is for. What a server says without naming a request is passed on
     /// only while all requests with a listener are for the same one.
     pub owner: u64,
@@ -96,6 +100,8 @@ pub(crate) trait Listener: Send + Sync {
 pub(crate) trait Inbox: Send + Sync {
     fn notification(&self, method: &str, params: Object);
     fn request(&self, method: &str, params: Object) -> BoxFuture<'_, Result<Object, Rpc>>;
+    /// What must not be in the log of what the server says.
+    fn secrets(&self) -> Secrets;
 }
 
 impl Link {

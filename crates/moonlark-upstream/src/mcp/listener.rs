@@ -5,6 +5,7 @@ use std::sync::Weak;
 use futures::future::BoxFuture;
 use moonlark_core::client::Question;
 use moonlark_core::offers::News;
+use moonlark_core::secret::Secrets;
 use moonlark_core::value::Object;
 use moonlark_core::{Call, Problem, Value};
 
@@ -62,6 +63,10 @@ impl Listener for CallListener {
 pub(crate) struct Mailbox(pub(crate) Weak<Shared>);
 
 impl Inbox for Mailbox {
+    fn secrets(&self) -> Secrets {
+        self.0.upgrade().map(|shared| shared.settings.scope.secrets.clone()).unwrap_or_default()
+    }
+
     fn notification(&self, method: &str, params: Object) {
         let Some(shared) = self.0.upgrade() else { return };
         match method {

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use moonlark_core::offers::Offers;
+use moonlark_core::secret::Secrets;
 use moonlark_core::tool::{Source, SourceKind};
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, Result, Tool, Value};
@@ -46,6 +47,28 @@ pub(crate) struct Lists {
     pub(crate) prompts: List,
     /// Entries that could not be read at all.
     pub(crate) problems: Vec<Problem>,
+}
+
+impl Lists {
+    /// A server that echoes what it was given shows it to everybody who reads what it
+    /// offers.
+    fn without(self, secrets: &Secrets) -> Lists {
+        let entry = |entry: Object| match secrets.redact_result(Value::Object(entry)) {
+            Value::Object(entry) => entry,
+            _ => Object::new(),
+        };
+        let list = |list: List| -> List {
+            let entries = Arc::unwrap_or_clone(list?);
+            Some(Arc::new(entries.into_iter().map(entry).collect()))
+        };
+        Lists {
+            tools: list(self.tools),
+            resources: list(self.resources),
+            templates: list(self.templates),
+            prompts: list(self.prompts),
+            problems: self.problems,
+        }
+    }
 }
 
 /// Read the lists that are asked for.
@@ -139,6 +162,8 @@ pub(crate) fn offer(
     peer: Option<&Server>,
     said: bool,
 ) -> Offered {
+    let secrets = &shared.settings.scope.secrets;
+    let read = read.without(secrets);
     let old = shared.offered();
     let kind = SourceKind::Upstream;
     let source = Arc::new(Source { kind, name: shared.settings.name().to_owned() });
@@ -168,7 +193,11 @@ pub(crate) fn offer(
         .unwrap_or_else(|| renamed(&read.prompts, "name", |name| names.prompt_out(name)));
     let known = || was.map(|it| (it.capabilities.clone(), it.instructions.clone()));
     let (capabilities, instructions) = match peer {
-        Some(peer) => (Arc::new(peer.capabilities.clone()), peer.instructions.clone()),
+        Some(peer) => {
+            let instructions = peer.instructions.as_deref();
+            let instructions = instructions.map(|text| secrets.redact(text).into_owned());
+            (Arc::new(peer.capabilities.clone()), instructions)
+        }
         None => known().unwrap_or_default(),
     };
     let offers = Offers {

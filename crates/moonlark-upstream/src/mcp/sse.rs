@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
 use moonlark_core::Problem;
+use moonlark_core::trace::Trace;
 use moonlark_core::value::Object;
 use url::Url;
 
@@ -19,6 +20,7 @@ use super::link::About;
 use super::pending::Answer;
 use super::site::{Site, Trouble, content_type, origin};
 use super::wire::{self, Failure};
+use crate::trace_headers;
 
 pub(super) struct Sse {
     conversation: Arc<Conversation>,
@@ -82,7 +84,7 @@ impl Sse {
             biased;
             // It may well come before the server is done with the message.
             answer = &mut flight.answer => answer.unwrap_or_else(lost),
-            posted = self.post(message) => match posted {
+            posted = self.post(message, about.trace.as_ref()) => match posted {
                 Ok(()) => (&mut flight.answer).await.unwrap_or_else(lost),
                 Err(failure) => Err(failure),
             },
@@ -93,7 +95,7 @@ impl Sse {
 
     pub(super) async fn notify(&self, method: &str, params: Object) -> Result<(), Failure> {
         let message = wire::notification(method, &params).map_err(Failure::NotSent)?;
-        self.post(message).await
+        self.post(message, None).await
     }
 
     /// Without its stream the server knows that we are gone.
@@ -120,8 +122,9 @@ impl Sse {
         conversation.end(Problem::unavailable(format!("upstream '{name}' ended its stream")));
     }
 
-    async fn post(&self, message: Vec<u8>) -> Result<(), Failure> {
+    async fn post(&self, message: Vec<u8>, trace: Option<&Trace>) -> Result<(), Failure> {
         let mut headers = HeaderMap::new();
+        trace_headers::add(&mut headers, trace);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let posted = self.site.ask(Method::POST, headers, message.into()).await;
         posted.map(drop).map_err(|trouble| failure(&self.site, trouble))
@@ -131,7 +134,7 @@ impl Sse {
 impl Reply for Sse {
     fn reply(self: Arc<Self>, message: Vec<u8>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            let _ = self.post(message).await;
+            let _ = self.post(message, None).await;
         })
     }
 }

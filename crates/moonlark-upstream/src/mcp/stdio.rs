@@ -44,7 +44,8 @@ impl Stdio {
         let reading = read(Arc::clone(&conversation), Arc::clone(&outgoing), stdout);
         let writing = write(Arc::clone(&outgoing));
         let said = child::Said::default();
-        let listening = said.clone().keep(conversation.name().to_owned(), stderr);
+        let name = conversation.name().to_owned();
+        let listening = said.clone().keep(name, conversation.secrets(), stderr);
         let keeper = Keeper {
             conversation: Arc::clone(&conversation),
             outgoing: Arc::clone(&outgoing),

@@ -38,7 +38,7 @@ pub(super) async fn supervise(shared: Arc<Shared>, stop: CancellationToken) {
             opened = connect(&shared) => opened,
             () = stop.cancelled() => return,
         };
-        let (problem, end) = match opened {
+        let (mut problem, end) = match opened {
             Ok(link) => match keep(&shared, &link, &stop).await {
                 End::Stopped => return link.close().await,
                 End::Idle => {
@@ -57,7 +57,9 @@ pub(super) async fn supervise(shared: Arc<Shared>, stop: CancellationToken) {
         if begun.elapsed() >= LASTING {
             wait = SHORTEST_WAIT;
         }
+        shared.settings.scope.secrets.redact_problem(&mut problem);
         tracing::warn!(target: "upstream", "{}", problem.line());
+        shared.gateway.metrics().disconnected(shared.settings.name());
         shared.set(Slot::Down { problem: problem.clone(), since: Instant::now(), end });
         // Whoever needs it need not wait, but one that dies at once is not
         // started at the pace of its callers.
@@ -110,6 +112,7 @@ async fn connect(shared: &Arc<Shared>) -> Result<Link> {
     shared.kept.note_lists(&offered);
     shared.offered.store(Arc::new(offered));
     shared.attempts.fetch_add(1, Ordering::AcqRel);
+    shared.gateway.metrics().connected(settings.name());
     shared.set(Slot::Up(link.clone()));
     tracing::info!(
         target: "upstream",
@@ -151,7 +154,8 @@ async fn refresh(shared: &Arc<Shared>, link: &Link, lists: u8) {
         }
         // The old lists stay; if the connection is gone, that is seen next.
         Err(problem) => {
-            let problem = named(shared, problem);
+            let mut problem = named(shared, problem);
+            shared.settings.scope.secrets.redact_problem(&mut problem);
             tracing::warn!(target: "upstream", "{}", problem.line());
         }
     }

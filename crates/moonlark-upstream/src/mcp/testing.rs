@@ -113,6 +113,9 @@ impl Listener for Ear {
 }
 
 impl Inbox for Ear {
+    fn secrets(&self) -> moonlark_core::secret::Secrets {
+        Default::default()
+    }
     fn notification(&self, method: &str, params: Object) {
         self.told(method, params);
     }

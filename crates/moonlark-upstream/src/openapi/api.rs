@@ -249,6 +249,7 @@ impl Shared {
             api: name,
             call,
             method: operation.method.clone(),
+            template: &operation.path,
             read_only: operation.effects().read_only,
             secret_headers: &self.headers,
         };

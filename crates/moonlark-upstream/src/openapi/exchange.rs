@@ -11,8 +11,9 @@ use std::time::Duration;
 use http::header::{AUTHORIZATION, COOKIE, HeaderMap, LOCATION};
 use http::{Method, StatusCode};
 use moonlark_core::grant::is_public;
+use moonlark_core::trace::{Fact, What};
 use moonlark_core::value::shorten;
-use moonlark_core::{Call, Problem, Result};
+use moonlark_core::{Call, Code, Problem, Result};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, Response};
 use tokio::time::Instant;
@@ -20,6 +21,7 @@ use url::{Host, Url};
 
 use super::answer::{Read, read_bytes, retry_after};
 use super::request::Request;
+use crate::trace_headers;
 
 const MOST_REDIRECTS: usize = 5;
 /// Further tries of a call that only reads.
@@ -69,6 +71,8 @@ pub(crate) struct Exchange<'a> {
     pub(crate) api: &'a str,
     pub(crate) call: &'a Call,
     pub(crate) method: Method,
+    /// The operation's path, with its placeholders.
+    pub(crate) template: &'a str,
     pub(crate) read_only: bool,
     /// Headers that hold secrets, beside the usual ones.
     pub(crate) secret_headers: &'a HeaderMap,
@@ -103,21 +107,45 @@ impl Exchange<'_> {
             let client = if at_home { &OWN } else { &ELSEWHERE };
             let client = client.as_ref().map_err(Clone::clone)?;
             let mut builder = client.request(method.clone(), url.clone());
+            let mut spanning = self.call.spanning(|| self.told(&method, &url));
             builder = builder.headers(match at_home {
-                true => request.headers.clone(),
+                true => {
+                    let mut headers = request.headers.clone();
+                    trace_headers::add(&mut headers, spanning.trace());
+                    headers
+                }
                 false => self.harmless(&request.headers),
             });
             if let Some(body) = &body {
                 builder = builder.body(body.clone());
             }
-            let mut response =
-                builder.send().await.map_err(|error| self.unreachable(&url, error))?;
-            let Some(target) = self.redirect(&url, &response)? else {
-                let status = response.status();
+            let mut response = match builder.send().await {
+                Ok(response) => response,
+                Err(error) => {
+                    let problem = self.unreachable(&url, error);
+                    spanning.end(problem.code.as_str());
+                    return Err(problem);
+                }
+            };
+            let status = response.status();
+            spanning.note("http.response.status_code", Fact::Number(status.as_u16().into()));
+            let failed = status.is_client_error() || status.is_server_error();
+            let outcome = if failed { Code::ToolError.as_str() } else { "ok" };
+            let target = match self.redirect(&url, &response) {
+                Ok(target) => target,
+                Err(problem) => {
+                    spanning.end(problem.code.as_str());
+                    return Err(problem);
+                }
+            };
+            let Some(target) = target else {
                 let headers = std::mem::take(response.headers_mut());
-                let bytes = read_bytes(response, self.call.limits().http_body).await?;
+                let bytes = read_bytes(response, self.call.limits().http_body).await;
+                spanning.end(bytes.as_ref().map_or_else(|it| it.code.as_str(), |_| outcome));
+                let bytes = bytes?;
                 return Ok(Read { status, headers, bytes });
             };
+            spanning.end(outcome);
             let reads = matches!(method, Method::GET | Method::HEAD);
             let becomes_get = response.status() == StatusCode::SEE_OTHER
                 || (matches!(response.status().as_u16(), 301 | 302) && method == Method::POST);
@@ -132,6 +160,20 @@ impl Exchange<'_> {
         }
         Err(Problem::unavailable(format!("API '{}' sends us in circles", self.api))
             .retryable_if(false))
+    }
+
+    /// The request as traces have it: nothing of what it is asked with.
+    fn told(&self, method: &Method, url: &Url) -> What {
+        let text = |text: &str| Fact::Text(text.to_owned());
+        let mut facts = vec![
+            ("http.request.method", text(method.as_str())),
+            ("url.template", text(self.template)),
+            ("moonlark.source", text(self.api)),
+        ];
+        facts.extend(url.host_str().map(|host| ("server.address", text(host))));
+        let port = url.port_or_known_default();
+        facts.extend(port.map(|port| ("server.port", Fact::Number(port.into()))));
+        What::Request { name: format!("{method} {}", self.template), facts }
     }
 
     /// What may be told to strangers.

@@ -127,8 +127,9 @@ async fn look(global: &Global) -> Result<Vec<Finding>, Failure> {
         findings.push(Finding { what: "policy", outcome: Err(problem) });
     }
 
+    findings.push(Finding { what: "callers", outcome: project.auth.summary().await });
     let server = &loaded.config.server;
-    let outcome = match super::serve::listen(&server.host, server.port).await {
+    let outcome = match super::serve::listen(&server.host, server.port, &project.auth).await {
         Ok(_) => Ok(format!("{}:{} is free", server.host, server.port)),
         Err(Failure::Problems(mut problems)) if !problems.is_empty() => Err(problems.remove(0)),
         Err(_) => Err(Problem::unavailable("cannot listen")),

@@ -96,6 +96,7 @@ fn as_text(tool: &Tool, caller: &str, explained: &Explanation) -> String {
 fn because(miss: Miss, terms: &Terms, tool: &Tool, caller: &str) -> String {
     match miss {
         Miss::Tools => format!("tools is {:?}", terms.tools),
+        Miss::Except => format!("it may be used by {}", terms.callers.join(", ")),
         Miss::Effects => {
             let wanted: Vec<&str> = terms.effects.iter().map(|it| it.as_str()).collect();
             format!("effects is {wanted:?}")
@@ -113,6 +114,7 @@ fn because(miss: Miss, terms: &Terms, tool: &Tool, caller: &str) -> String {
 
 fn says(terms: &Terms, tool: &Tool) -> String {
     let mut says = vec![terms.action.as_str().to_owned()];
+    says.extend((!terms.except.is_empty()).then(|| format!("as all but {:?}", terms.except)));
     says.extend(terms.rate.map(|rate| format!("at most {rate}")));
     says.extend(terms.concurrency.map(|most| format!("at most {most} at once")));
     let counted = terms.rate.is_some() || terms.concurrency.is_some();
@@ -148,6 +150,7 @@ fn kind(kind: SourceKind) -> &'static str {
 fn as_json(tool: &Tool, caller: &str, explained: &Explanation) -> Json {
     let miss = |miss: &Miss| match miss {
         Miss::Tools => "tools",
+        Miss::Except => "except",
         Miss::Effects => "effects",
         Miss::Kinds => "kinds",
         Miss::Sources => "sources",

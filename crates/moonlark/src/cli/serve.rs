@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use moonlark_core::{Place, Problem};
-use moonlark_server::Options;
+use moonlark_server::{Auth, Options};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -36,7 +36,7 @@ impl Serve {
         let config = project.config().await;
         let host = self.host.unwrap_or(config.server.host);
         let port = self.port.unwrap_or(config.server.port);
-        let listener = listen(&host, port).await?;
+        let listener = listen(&host, port, &project.auth).await?;
         let stop = CancellationToken::new();
         announce(&project, &listener)?;
         project.connect().await;
@@ -70,21 +70,26 @@ pub(super) async fn serve(
         allowed_hosts: config.server.allowed_hosts,
         allowed_origins: config.server.allowed_origins,
         request_body: usize::try_from(config.limits.request_body.bytes()).unwrap_or(usize::MAX),
+        auth: Some(project.auth.clone()),
     };
     let router = moonlark_server::router(project.gateway.clone(), options, stop.clone());
     moonlark_server::serve(listener, router, stop)
 }
 
-/// Listen on this machine only: there is no authentication yet, so any other
+/// Listen on this machine only, unless callers have to show who they are: any other
 /// address would hand every tool to the whole network.
-pub(super) async fn listen(host: &str, port: u16) -> Result<TcpListener, Failure> {
+pub(super) async fn listen(host: &str, port: u16, auth: &Auth) -> Result<TcpListener, Failure> {
     let local = host.eq_ignore_ascii_case("localhost")
         || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    if !local {
-        return Err(Problem::bad_config(format!("{host} can be reached from other machines, and nobody would have to log in"))
+    if !local && !auth.is_required() {
+        return Err(Problem::bad_config(format!("{host} can be reached from other machines, and nobody would have to show who they are"))
             .at(Place::file("server.host"))
-            .hint("this version only listens on 127.0.0.1, ::1 or localhost; put a reverse proxy that authenticates in front of it")
+            .hint("hand out a token with `moonlark token add NAME`, or set server.auth.issuer to your identity provider; or listen on 127.0.0.1")
             .into());
+    }
+    if !local {
+        // What is reachable from elsewhere does not open up when a token goes.
+        auth.require();
     }
     TcpListener::bind((host.trim_matches(['[', ']']), port)).await.map_err(|error| {
         let problem = Problem::unavailable(format!("cannot listen on {host}:{port}: {error}"));

@@ -175,9 +175,13 @@ impl Api {
             }
         }
         let headers = self.headers.iter().map(|(key, it)| (key.clone(), it.0.clone().into()));
+        let frozen = self.frozen_params.clone().into_iter().collect();
         serde_json::Map::from_iter([
             ("auth".to_owned(), Value::Object(auth)),
             ("headers".to_owned(), Value::Object(headers.collect())),
+            ("frozen_params".to_owned(), Value::Object(frozen)),
+            ("base_url".to_owned(), self.base_url.clone().into()),
+            ("spec".to_owned(), self.spec.clone().into()),
         ])
     }
 

@@ -166,6 +166,7 @@ impl RuleConfig {
     pub(crate) fn terms(&self) -> Terms {
         Terms {
             tools: self.tools.clone(),
+            except: Vec::new(),
             effects: self.effects.iter().map(|word| word.effect()).collect(),
             kinds: self.kinds.iter().map(|word| word.kind()).collect(),
             sources: self.sources.clone(),

@@ -1,12 +1,15 @@
 //! Which of a script's configuration values are secret.
 //!
 //! A string is when a name on the way to it looks like one, or when it holds a
-//! variable of the environment, whatever that variable is called.
+//! variable of the environment, whatever that variable is called. Of an address or a
+//! connection string, the password is, wherever it stands.
 
 use std::collections::BTreeMap;
 
 use moonlark_core::secret::looks_secret;
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
+use url::Url;
 
 use super::key_path::KeyPath;
 use crate::config::Secret;
@@ -63,6 +66,8 @@ fn collect(
 fn string(text: &str, key: &KeyPath, variables: &[(String, String)], found: &mut Vec<Secret>) {
     let key_is = key.names().any(looks_secret);
     let variable_is = variables.iter().any(|(name, _)| looks_secret(name));
+    let passwords = passwords(text).into_iter().filter(|it| !it.is_empty() && it != text);
+    found.extend(passwords.map(|it| Secret::new(key.to_string(), it, true)));
     if text.is_empty() || (!key_is && variables.is_empty()) {
         return;
     }
@@ -70,6 +75,35 @@ fn string(text: &str, key: &KeyPath, variables: &[(String, String)], found: &mut
     for (name, part) in variables {
         if !part.is_empty() && part != text {
             found.push(Secret::new(key.to_string(), part, looks_secret(name)));
+        }
+    }
+}
+
+/// The password in `postgres://me:password@db/x`, as it is written there and as it is,
+/// or the one in `host=db password=…`.
+pub(super) fn passwords(text: &str) -> Vec<String> {
+    if let Ok(url) = Url::parse(text) {
+        let written = url.password().unwrap_or_default();
+        let decoded = percent_decode_str(written).decode_utf8_lossy().into_owned();
+        let mut both = vec![written.to_owned(), decoded];
+        both.dedup();
+        return both;
+    }
+    let word = text.split_whitespace().find_map(|word| word.strip_prefix("password="));
+    word.map(|word| word.trim_matches('\'').to_owned()).into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_found_in_addresses_and_connection_strings() {
+        assert_eq!(passwords("postgres://me:p%40ss@db/x"), ["p%40ss", "p@ss"]);
+        assert_eq!(passwords("https://me:plain@example.com/a.git"), ["plain"]);
+        assert_eq!(passwords("host=db user=me password='pw' dbname=x"), ["pw"]);
+        for text in ["https://example.com/", "https://me@example.com/", "a: b", ""] {
+            assert!(passwords(text).iter().all(String::is_empty), "{text}");
         }
     }
 }

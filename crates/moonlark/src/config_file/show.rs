@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 
 use super::Loaded;
 use super::key_path::KeyPath;
-use crate::config::ScriptConfig;
+use super::secret::passwords;
+use crate::config::Secret;
 
 /// A `moonlark.toml` that means the same, but for secrets, which are
 /// `"[redacted]"`.
@@ -20,10 +21,21 @@ pub fn show(loaded: &Loaded) -> String {
         config.connectors.script.iter().map(|(name, it)| ("connectors", name, &it.config));
     for (kind, name, own) in tools.chain(extensions).chain(connectors) {
         if let Value::Object(table) = &mut shown[kind]["script"][name] {
-            table.extend(redacted(own));
+            table.extend(own.values.clone());
+            redact_table(table, &own.secrets);
         }
     }
-    escape(&mut shown);
+    let servers = config.mcp_servers.iter().map(|(name, it)| ("mcp_servers", name, &it.secrets));
+    let apis = config.apis.iter().map(|(name, it)| ("apis", name, &it.secrets));
+    for (kind, name, secrets) in servers.chain(apis) {
+        if let Value::Object(table) = &mut shown[kind][name] {
+            redact_table(table, secrets);
+        }
+    }
+    if let Value::Object(table) = &mut shown {
+        redact_table(table, &config.secrets);
+    }
+    finish(&mut shown);
     // By way of our own value: JSON numbers may be kept as text, which only
     // JSON itself understands. Nothing here can fail: only a null could, and
     // TOML, where all of it came from, has none.
@@ -31,13 +43,11 @@ pub fn show(loaded: &Loaded) -> String {
     toml::to_string_pretty(&shown).unwrap_or_default()
 }
 
-fn redacted(config: &ScriptConfig) -> Map<String, Value> {
-    let secret = config.secrets.iter().map(|secret| secret.key.as_str()).collect();
-    let mut values = config.values.clone();
-    for (key, value) in &mut values {
+fn redact_table(table: &mut Map<String, Value>, secrets: &[Secret]) {
+    let secret = secrets.iter().map(|secret| secret.key.as_str()).collect();
+    for (key, value) in table {
         redact(value, &mut KeyPath::of([key]), &secret);
     }
-    values
 }
 
 fn redact(value: &mut Value, path: &mut KeyPath, secret: &BTreeSet<&str>) {
@@ -63,12 +73,18 @@ fn redact(value: &mut Value, path: &mut KeyPath, secret: &BTreeSet<&str>) {
     }
 }
 
-/// A `${` that is left after expansion is literal, and is written as such.
-fn escape(value: &mut Value) {
+/// Addresses lose their passwords. A `${` that is left after expansion is literal, and
+/// is written as such.
+fn finish(value: &mut Value) {
     match value {
-        Value::String(text) => *text = text.replace("${", "$${"),
-        Value::Array(items) => items.iter_mut().for_each(escape),
-        Value::Object(object) => object.values_mut().for_each(escape),
+        Value::String(text) => {
+            for password in passwords(text).iter().filter(|it| !it.is_empty()) {
+                *text = text.replace(password, "[redacted]");
+            }
+            *text = text.replace("${", "$${");
+        }
+        Value::Array(items) => items.iter_mut().for_each(finish),
+        Value::Object(object) => object.values_mut().for_each(finish),
         _ => {}
     }
 }

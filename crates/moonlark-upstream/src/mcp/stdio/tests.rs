@@ -308,6 +308,9 @@ async fn a_server_that_gives_up_a_request_fails_it() {
 async fn a_flood_of_notifications_is_handed_on_as_it_comes() {
     struct Count(std::sync::atomic::AtomicUsize);
     impl super::super::link::Inbox for Count {
+        fn secrets(&self) -> moonlark_core::secret::Secrets {
+            Default::default()
+        }
         fn notification(&self, _: &str, _: Object) {
             self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }

@@ -64,6 +64,9 @@ port = 7331
 allowed_hosts = []
 allowed_origins = []
 
+[server.auth]
+name_claim = "sub"
+
 [limits]
 timeout = 30
 memory = "64MB"
@@ -82,6 +85,10 @@ queue_time = "10s"
 
 [policy]
 
+[network]
+public = true
+deny = []
+
 [approvals]
 by = "caller"
 expiry = "1h"
@@ -91,6 +98,14 @@ enabled = true
 durability = "power"
 keep = "30d"
 size = "1GB"
+
+[telemetry]
+traces = true
+metrics = true
+interval = "1min"
+
+[log]
+format = "text"
 
 [tools]
 dir = "tools"

@@ -18,6 +18,9 @@ fn every_key_is_read() {
             port = 0
             allowed_hosts = ["a.example.com"]
             allowed_origins = ["https://b.example.com"]
+            [network]
+            public = false
+            deny = ["10.0.0.0/8"]
             [limits]
             timeout = 1.5
             memory = "1.5 GB"
@@ -77,6 +80,17 @@ fn every_key_is_read() {
             check = "warn"
             timeout = 5
             max_timeout = 60
+            [telemetry]
+            otlp = "https://otlp.example.com"
+            headers = { Authorization = "Bearer ${B}" }
+            service = "here"
+            traces = false
+            sample = 0.25
+            metrics = false
+            interval = "15s"
+            [log]
+            format = "json"
+            level = "warn,call=debug"
             "#,
     );
     assert_eq!(
@@ -86,6 +100,7 @@ fn every_key_is_read() {
                 "host": "0.0.0.0", "port": 0,
                 "allowed_hosts": ["a.example.com"],
                 "allowed_origins": ["https://b.example.com"],
+                "auth": {"name_claim": "sub"},
             },
             "limits": {
                 "timeout": 1.5, "memory": "1536MB", "steps": 7, "calls": 0, "parallel": 1, "logs": "1KB",
@@ -103,8 +118,14 @@ fn every_key_is_read() {
                 },
                 {"action": "allow"},
             ]},
+            "network": {"public": false, "deny": ["10.0.0.0/8"]},
             "approvals": {"by": "caller", "expiry": "1h"},
             "journal": {"enabled": true, "durability": "power", "keep": "30d", "size": "1GB"},
+            "telemetry": {
+                "otlp": "https://otlp.example.com", "headers": {"Authorization": "[redacted]"},
+                "service": "here", "traces": false, "sample": 0.25, "metrics": false, "interval": "15s",
+            },
+            "log": {"format": "json", "level": "warn,call=debug"},
             "tools": {"dir": "scripts", "watch": false, "script": {"jira": {
                 "path": "tools/jira.lua", "timeout": 20,
                 "allow": ["net:api.github.com", "fs:write"], "expose": "direct",

@@ -33,7 +33,7 @@ fn an_unknown_key_names_the_nearest_or_all_valid_ones() {
         &[
             "error[bad_config]: unknown key wibble
   --> moonlark.toml:1:1
-hint: valid keys: server, limits, policy, approvals, journal, tools, extensions, execute, store, knowledge, connectors, mcp_servers, apis, frozen_params",
+hint: valid keys: server, limits, policy, network, approvals, journal, telemetry, log, tools, extensions, execute, store, knowledge, connectors, mcp_servers, apis, frozen_params",
             "error[bad_config]: unknown key serverr
   --> moonlark.toml:2:1
 hint: did you mean server?",
@@ -42,7 +42,7 @@ hint: did you mean server?",
 hint: valid keys of limits.tools.x: timeout, memory, steps, calls, parallel, logs",
             "error[bad_config]: unknown key \"a b\"
   --> moonlark.toml:4:1
-hint: valid keys: server, limits, policy, approvals, journal, tools, extensions, execute, store, knowledge, connectors, mcp_servers, apis, frozen_params",
+hint: valid keys: server, limits, policy, network, approvals, journal, telemetry, log, tools, extensions, execute, store, knowledge, connectors, mcp_servers, apis, frozen_params",
         ],
     );
 }
@@ -306,7 +306,7 @@ fn columns_count_characters() {
         &[
             "error[bad_config]: unknown key server.\"hö🦀\"
   --> moonlark.toml:1:12
-hint: valid keys of server: host, port, allowed_hosts, allowed_origins",
+hint: valid keys of server: host, port, allowed_hosts, allowed_origins, auth",
             "error[bad_config]: server.port must be an integer, got boolean
   --> moonlark.toml:1:30
 hint: for example: port = 7331",

@@ -1,0 +1,115 @@
+//! What whoever is not let in is told: how to show who they are, and who hands
+//! out tokens (RFC 6750, RFC 9728).
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderValue, Uri, header};
+use moonlark_core::{Code, Problem};
+use serde_json::json;
+
+use super::issuer::Issuer;
+use super::{Auth, Configured};
+use crate::status;
+
+/// Where the metadata is, for the server as a whole; for MCP, its path follows.
+pub(crate) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+const MCP: &str = "/mcp";
+
+/// Why a request is not let through.
+pub(super) struct Refusal {
+    problem: Box<Problem>,
+    error: Option<&'static str>,
+    scope: Option<String>,
+}
+
+impl Refusal {
+    pub(super) fn plain(problem: Problem) -> Self {
+        Self { problem: Box::new(problem), error: None, scope: None }
+    }
+
+    pub(super) fn missing() -> Self {
+        Self::plain(
+            Problem::new(Code::Unauthorized, "callers have to show who they are")
+                .hint("send the header Authorization: Bearer TOKEN; the operator hands out tokens with `moonlark token add NAME`"),
+        )
+    }
+
+    pub(super) fn invalid(why: &str) -> Self {
+        let problem = Problem::new(Code::Unauthorized, format!("the token {why}"));
+        Self { error: Some("invalid_token"), ..Self::plain(problem) }
+    }
+
+    pub(super) fn lacks_scope(issuer: &Issuer) -> Self {
+        let expected = &issuer.settings.expected;
+        let scope = expected.scopes.join(" ");
+        let message = format!("the token does not have all of the scope {scope:?}");
+        let problem = Problem::new(Code::Forbidden, message)
+            .hint(format!("ask {} for a token with that scope", expected.issuer));
+        Self { error: Some("insufficient_scope"), scope: Some(scope), ..Self::plain(problem) }
+    }
+
+    pub(super) fn response(self, auth: &Auth, request: &Request) -> Response {
+        let mut response = status::problem(&self.problem);
+        if matches!(self.problem.code, Code::Unauthorized | Code::Forbidden) {
+            let challenge = self.challenge(&auth.configured.load(), request);
+            if let Ok(challenge) = HeaderValue::from_str(&challenge) {
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+            }
+        }
+        response
+    }
+
+    fn challenge(&self, configured: &Configured, request: &Request) -> String {
+        let mut parts = vec![r#"realm="moonlark""#.to_owned()];
+        parts.extend(self.error.map(|error| format!("error=\"{error}\"")));
+        parts.extend(self.scope.as_ref().map(|scope| format!("scope=\"{scope}\"")));
+        if configured.issuer.is_some()
+            && let Some(base) = base(configured, request.headers(), request.uri())
+        {
+            let is_mcp = request.uri().path().starts_with(MCP);
+            let path = if is_mcp { MCP } else { "" };
+            parts.push(format!("resource_metadata=\"{base}{WELL_KNOWN}{path}\""));
+        }
+        format!("Bearer {}", parts.join(", "))
+    }
+}
+
+/// Who hands out tokens for this server. Where only we do, there is nothing that
+/// a program could make of it.
+pub(crate) async fn metadata(
+    State(auth): State<Arc<Auth>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let configured = auth.configured.load_full();
+    let (Some(issuer), Some(base)) = (&configured.issuer, base(&configured, &headers, &uri)) else {
+        let message = "no identity provider hands out tokens for this server";
+        return status::problem(&Problem::new(Code::NotFound, message));
+    };
+    let expected = &issuer.settings.expected;
+    // For its path, the document names what its own path is made from.
+    let path = uri.path().strip_prefix(WELL_KNOWN).unwrap_or_default();
+    let mut metadata = json!({
+        "resource": format!("{base}{path}"),
+        "resource_name": "Moonlark",
+        "authorization_servers": [expected.issuer],
+        "bearer_methods_supported": ["header"],
+    });
+    if !expected.scopes.is_empty() {
+        metadata["scopes_supported"] = json!(expected.scopes);
+    }
+    axum::Json(metadata).into_response()
+}
+
+/// Where clients reach this server. What they say themselves is one of the names
+/// that are served here: others were refused before.
+fn base(configured: &Configured, headers: &HeaderMap, uri: &Uri) -> Option<String> {
+    if let Some(url) = &configured.settings.url {
+        return Some(url.trim_end_matches('/').to_owned());
+    }
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let host = host.or_else(|| uri.authority().map(|it| it.as_str()))?;
+    Some(format!("http://{host}"))
+}

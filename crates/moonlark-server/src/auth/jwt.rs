@@ -1,0 +1,249 @@
+//! A JSON Web Token: taken apart, and its claims held against what we ask for.
+//!
+//! Of its header, only the algorithm and the name of the key are looked at. Keys
+//! and addresses in there are whatever its maker liked.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
+use serde_json::{Map, Value as Json};
+
+use super::keys::{ALGORITHMS, Key};
+
+/// Several times what providers make; more is not taken apart.
+const LONGEST: usize = 16 * 1024;
+/// How far clocks may differ, in seconds.
+const LEEWAY: f64 = 60.0;
+/// Longest name of a caller.
+const LONGEST_NAME: usize = 256;
+
+/// What a token must say.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expected {
+    pub issuer: String,
+    /// Any of these.
+    pub audience: Vec<String>,
+    /// All of these.
+    pub scopes: Vec<String>,
+    /// The claim that names the caller.
+    pub name: String,
+}
+
+/// A token of the right form; nothing in it is proven.
+pub(crate) struct Token<'a> {
+    header: Header,
+    signed: &'a [u8],
+    signature: Vec<u8>,
+    claims: Map<String, Json>,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
+    kid: Option<String>,
+    /// What a reader has to understand; we understand nothing more.
+    crit: Option<Json>,
+}
+
+/// Why a token does not count, in words that follow "the token".
+#[derive(Debug, PartialEq)]
+pub(crate) enum Refused {
+    Invalid(&'static str),
+    /// It proves who calls, who may not call for want of these.
+    LacksScope,
+}
+
+use Refused::Invalid;
+
+impl<'a> Token<'a> {
+    pub(crate) fn read(text: &'a str) -> Result<Self, Refused> {
+        if text.len() > LONGEST {
+            return Err(Invalid("is longer than a token can be"));
+        }
+        let unreadable = || Invalid("is not one that was handed out here, and no JSON Web Token");
+        let (signed, signature) = text.rsplit_once('.').ok_or_else(unreadable)?;
+        let (header, claims) = signed.split_once('.').ok_or_else(unreadable)?;
+        let bytes = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| unreadable());
+        let header: Header = serde_json::from_slice(&bytes(header)?).map_err(|_| unreadable())?;
+        if !ALGORITHMS.contains(&header.alg.as_str()) {
+            return Err(Invalid("is signed by an algorithm that is not accepted"));
+        }
+        if header.crit.is_some() {
+            return Err(Invalid("asks for extensions that nobody here knows"));
+        }
+        let claims = serde_json::from_slice(&bytes(claims)?).map_err(|_| unreadable())?;
+        Ok(Self { header, signed: signed.as_bytes(), signature: bytes(signature)?, claims })
+    }
+
+    /// The key it says it is signed with.
+    pub(crate) fn key(&self) -> Option<&str> {
+        self.header.kid.as_deref()
+    }
+
+    /// Whether one of these keys made it.
+    pub(crate) fn is_by(&self, keys: &[Key]) -> bool {
+        let named = |key: &&Key| self.key().is_none_or(|kid| key.id.as_deref() == Some(kid));
+        let made = |key: &Key| key.made(&self.signature, self.signed, &self.header.alg);
+        keys.iter().filter(named).any(made)
+    }
+
+    /// Whom it names, if it says what it must. Only for a token whose maker is
+    /// known.
+    pub(crate) fn names(&self, expected: &Expected, now: f64) -> Result<&str, Refused> {
+        let text = |claim: &str| self.claims.get(claim).and_then(Json::as_str);
+        let time = |claim: &str| self.claims.get(claim).map(|it| it.as_f64().unwrap_or(f64::NAN));
+        if text("iss") != Some(&expected.issuer) {
+            return Err(Invalid("was made by another issuer"));
+        }
+        if !self.is_for(&expected.audience) {
+            return Err(Invalid("is for another audience"));
+        }
+        match time("exp") {
+            None => return Err(Invalid("does not say when it expires")),
+            Some(end) if end > now - LEEWAY => {}
+            Some(_) => return Err(Invalid("has expired")),
+        }
+        if time("nbf").is_some_and(|begin| begin.is_nan() || begin > now + LEEWAY) {
+            return Err(Invalid("is not valid yet"));
+        }
+        let plain = |name: &&str| {
+            !name.is_empty() && name.len() <= LONGEST_NAME && !name.contains(char::is_control)
+        };
+        let name = text(&expected.name).filter(plain);
+        let name = name.ok_or(Invalid("does not name its holder"))?;
+        let scopes = self.scopes();
+        match expected.scopes.iter().all(|wanted| scopes.contains(&wanted.as_str())) {
+            true => Ok(name),
+            false => Err(Refused::LacksScope),
+        }
+    }
+
+    fn is_for(&self, audience: &[String]) -> bool {
+        let is_ours =
+            |it: &Json| it.as_str().is_some_and(|it| audience.iter().any(|our| our == it));
+        match self.claims.get("aud") {
+            Some(Json::Array(all)) => all.iter().any(is_ours),
+            Some(one) => is_ours(one),
+            None => false,
+        }
+    }
+
+    /// Providers write them as words or as a list, under either name.
+    fn scopes(&self) -> Vec<&str> {
+        let claims = ["scope", "scp"].iter().filter_map(|claim| self.claims.get(*claim));
+        let words = claims.flat_map(|claim| match claim {
+            Json::Array(all) => all.iter().filter_map(Json::as_str).collect::<Vec<_>>(),
+            Json::String(words) => words.split_whitespace().collect(),
+            _ => Vec::new(),
+        });
+        words.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn written(header: &Json, claims: &Json) -> String {
+        let part = |it: &Json| URL_SAFE_NO_PAD.encode(it.to_string());
+        format!("{}.{}.AAAA", part(header), part(claims))
+    }
+
+    fn named(claims: Json) -> Result<String, Refused> {
+        let expected = Expected {
+            issuer: "https://login.example".into(),
+            audience: vec!["moonlark".into(), "https://moonlark.example/mcp".into()],
+            scopes: vec!["mcp".into()],
+            name: "sub".into(),
+        };
+        let text = written(&json!({"alg": "ES256"}), &claims);
+        Token::read(&text)?.names(&expected, 1000.0).map(str::to_owned)
+    }
+
+    #[test]
+    fn a_token_counts_if_it_says_all_that_it_must() {
+        let good = json!({"iss": "https://login.example", "aud": "moonlark", "exp": 1100, "sub": "ann", "scope": "a mcp"});
+        let with = |claim: &str, value: Json| {
+            let mut claims = good.clone();
+            claims[claim] = value;
+            claims
+        };
+        let without = |claim: &str| {
+            let mut claims = good.clone();
+            claims.as_object_mut().unwrap().shift_remove(claim);
+            claims
+        };
+        let mut scp = without("scope");
+        scp["scp"] = json!(["mcp"]);
+        for good in [
+            good.clone(),
+            scp,
+            with("aud", json!(["other", "https://moonlark.example/mcp"])),
+            with("exp", json!(941)),
+            with("exp", json!(1100.5)),
+            with("nbf", json!(1060)),
+        ] {
+            assert_eq!(named(good.clone()), Ok("ann".into()), "{good}");
+        }
+        for (why, bad) in [
+            ("was made by another issuer", with("iss", json!("https://login.example/"))),
+            ("was made by another issuer", without("iss")),
+            ("is for another audience", with("aud", json!("moonlark2"))),
+            ("is for another audience", with("aud", json!([["moonlark"]]))),
+            ("is for another audience", without("aud")),
+            ("has expired", with("exp", json!(940))),
+            ("has expired", with("exp", json!("1100"))),
+            ("has expired", with("exp", Json::Null)),
+            ("does not say when it expires", without("exp")),
+            ("is not valid yet", with("nbf", json!(1061))),
+            ("is not valid yet", with("nbf", json!("0"))),
+            ("does not name its holder", without("sub")),
+            ("does not name its holder", with("sub", json!(""))),
+            ("does not name its holder", with("sub", json!("a\nb"))),
+            ("does not name its holder", with("sub", json!("a".repeat(257)))),
+            ("does not name its holder", with("sub", json!(7))),
+        ] {
+            assert_eq!(named(bad.clone()), Err(Invalid(why)), "{bad}");
+        }
+        for bad in [without("scope"), with("scope", json!("mcp2 a")), with("scope", json!(1))] {
+            assert_eq!(named(bad.clone()), Err(Refused::LacksScope), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_token_is_not_taken_for_one() {
+        let refused = |text: &str| match Token::read(text) {
+            Ok(_) => "read",
+            Err(Invalid(why)) => why,
+            Err(Refused::LacksScope) => "lacks",
+        };
+        let none = "is not one that was handed out here, and no JSON Web Token";
+        for text in ["", ".", "..", "a.b.c", "e30.e30.", "mlk_abc", "!.!.!"] {
+            assert_eq!(refused(text), none, "{text}");
+        }
+        let deep = "[".repeat(5000);
+        let deep = format!(
+            "{}.{}.",
+            URL_SAFE_NO_PAD.encode(r#"{"alg":"ES256"}"#),
+            URL_SAFE_NO_PAD.encode(deep)
+        );
+        assert_eq!(refused(&deep), none);
+        for (alg, why) in [
+            ("none", "is signed by an algorithm that is not accepted"),
+            ("None", "is signed by an algorithm that is not accepted"),
+            ("HS256", "is signed by an algorithm that is not accepted"),
+            ("es256", "is signed by an algorithm that is not accepted"),
+            ("ES256", "read"),
+        ] {
+            assert_eq!(refused(&written(&json!({"alg": alg}), &json!({}))), why, "{alg}");
+        }
+        let crit = json!({"alg": "ES256", "crit": ["b64"], "b64": false});
+        assert_eq!(
+            refused(&written(&crit, &json!({}))),
+            "asks for extensions that nobody here knows"
+        );
+        assert_eq!(refused(&"a".repeat(20_000)), "is longer than a token can be");
+    }
+}

@@ -1,0 +1,338 @@
+//! Bearer tokens that were handed out here, in `.moonlark/tokens.json`: whose
+//! they are, and what they are for. Of the tokens themselves only hashes are kept.
+//!
+//! The file is replaced whole. Whoever asks looks first whether it is still the
+//! one that was read, so a token that was removed is gone with the next request.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use moonlark_core::call::{ANONYMOUS, LOCAL};
+use moonlark_core::nearest::nearest;
+use moonlark_core::{Code, Problem, Result};
+use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq;
+
+/// What ours begin with, so that scanners for leaked secrets know them.
+const MARK: &str = "mlk_";
+const MOST: usize = 1000;
+/// Far more than that many need.
+const LARGEST: u64 = 1 << 20;
+
+/// One token, as it is kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Held {
+    pub name: String,
+    /// SHA-256 of the token. Gone with the token, while what its holder could
+    /// not reach stays out of reach for runs that they left behind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<Hash>,
+    /// Patterns of the tools that there are for its holder; empty for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<String>,
+    /// Whether its holder may see and decide what others may not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub operator: bool,
+    /// In seconds since 1970.
+    pub created: u64,
+}
+
+/// SHA-256 of a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Hash([u8; 32]);
+
+/// All tokens, as they were at one moment.
+#[derive(Default)]
+pub(crate) struct Table {
+    pub(crate) held: Vec<Held>,
+    /// Whether there is a file at all.
+    pub(crate) is_there: bool,
+    pub(crate) problem: Option<Problem>,
+    stamp: Option<Stamp>,
+}
+
+/// Tells one version of the file from the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    length: u64,
+    changed: (i64, i64),
+}
+
+/// The file.
+#[derive(Debug, Clone)]
+pub struct TokenFile(PathBuf);
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    tokens: Vec<Held>,
+}
+
+impl TokenFile {
+    pub fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Hand one out. It is returned here and nowhere else.
+    pub fn add(&self, name: &str, tools: Vec<String>, operator: bool) -> Result<String> {
+        check_name(name).map_err(Problem::bad_request)?;
+        let token = random()?;
+        let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let hash = Some(Hash::of(&token));
+        let new = Held { name: name.to_owned(), hash, tools, operator, created: created.as_secs() };
+        self.change(|held| {
+            if held.iter().any(|it| it.name == name && it.hash.is_some()) {
+                let message = format!("there is a token of the name {name} already");
+                return Err(Problem::bad_request(message).hint(format!(
+                    "choose another name, or run `moonlark token remove {name}` first"
+                )));
+            }
+            held.retain(|it| it.name != name);
+            if held.len() >= MOST {
+                return Err(Problem::new(Code::Limit, format!("there are {MOST} tokens already"))
+                    .hint("remove some that nobody uses: `moonlark token list`"));
+            }
+            held.push(new);
+            Ok(())
+        })?;
+        Ok(token)
+    }
+
+    /// All that are good, in the order they were made.
+    pub fn list(&self) -> Result<Vec<Held>> {
+        let mut held = self.read()?.unwrap_or_default();
+        held.retain(|it| it.hash.is_some());
+        Ok(held)
+    }
+
+    /// How many are left.
+    pub fn remove(&self, name: &str) -> Result<usize> {
+        let mut left = 0;
+        self.change(|held| {
+            let is_good = |it: &&mut Held| it.hash.is_some();
+            let Some(found) = held.iter_mut().filter(is_good).find(|it| it.name == name) else {
+                let names = held.iter().filter(|it| it.hash.is_some());
+                let near = nearest(name, names.map(|it| it.name.as_str()));
+                let message = format!("there is no token of the name {name}");
+                return Err(Problem::new(Code::NotFound, message).hint(match near {
+                    Some(near) => format!("did you mean {near}?"),
+                    None => "`moonlark token list` shows which there are".to_owned(),
+                }));
+            };
+            found.hash = None;
+            held.retain(|it| it.hash.is_some() || !it.tools.is_empty());
+            left = held.iter().filter(|it| it.hash.is_some()).count();
+            Ok(())
+        })?;
+        Ok(left)
+    }
+
+    /// What is in the file now; the same table while it is the same file. One
+    /// that cannot be used has no token in it, and lets nobody in.
+    pub(crate) fn current(&self, last: &Arc<Table>) -> Arc<Table> {
+        let stamp = match fs::metadata(&self.0) {
+            Ok(metadata) => Stamp::of(&metadata),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match last.is_there {
+                false => return last.clone(),
+                true => return Arc::default(),
+            },
+            Err(error) => {
+                let problem = Some(self.unusable(&error.to_string()));
+                return Arc::new(Table { is_there: true, problem, ..Table::default() });
+            }
+        };
+        if last.stamp == Some(stamp) {
+            return last.clone();
+        }
+        let (held, problem) = match self.read() {
+            Ok(held) => (held.unwrap_or_default(), None),
+            Err(problem) => (Vec::new(), Some(problem)),
+        };
+        Arc::new(Table { held, is_there: true, problem, stamp: Some(stamp) })
+    }
+
+    fn read(&self) -> Result<Option<Vec<Held>>> {
+        let file = match File::open(&self.0) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(self.unusable(&error.to_string())),
+        };
+        let metadata = file.metadata().map_err(|error| self.unusable(&error.to_string()))?;
+        if metadata.mode() & 0o022 != 0 {
+            let path = self.0.display();
+            return Err(self.unusable("others can write to it, and so let themselves in").hint(
+                format!(
+                    "see whether you know all in `moonlark token list` after `chmod 600 {path}`"
+                ),
+            ));
+        }
+        let mut text = Vec::new();
+        let read = file.take(LARGEST + 1).read_to_end(&mut text);
+        read.map_err(|error| self.unusable(&error.to_string()))?;
+        let content: Option<Content> = serde_json::from_slice(&text).ok();
+        let sound = |content: &Content| {
+            content.tokens.iter().all(|it| check_name(&it.name).is_ok())
+                && text.len() as u64 <= LARGEST
+        };
+        let whole = content.filter(sound);
+        whole.map(|content| Some(content.tokens)).ok_or_else(|| self.unusable("it is damaged"))
+    }
+
+    fn change(&self, edit: impl FnOnce(&mut Vec<Held>) -> Result<()>) -> Result<()> {
+        let cannot = |error: io::Error| {
+            Problem::unavailable(format!("{} cannot be written: {error}", self.0.display()))
+                .hint("check that the folder can be written to by this user")
+        };
+        if let Some(folder) = self.0.parent() {
+            fs::create_dir_all(folder).map_err(cannot)?;
+        }
+        // Held until the end, so that of two who change it none is lost.
+        let lock = create(&self.0.with_extension("lock"), OpenOptions::new().create(true));
+        let lock = lock.map_err(cannot)?;
+        lock.lock().map_err(cannot)?;
+        let mut held = self.read()?.unwrap_or_default();
+        edit(&mut held)?;
+        self.write(&Content { tokens: held }).map_err(cannot)
+    }
+
+    fn write(&self, content: &Content) -> io::Result<()> {
+        let aside = self.0.with_extension("tmp");
+        let _ = fs::remove_file(&aside);
+        let mut file = create(&aside, OpenOptions::new().create_new(true))?;
+        file.write_all(&serde_json::to_vec_pretty(content)?)?;
+        file.sync_all()?;
+        fs::rename(&aside, &self.0)
+    }
+
+    fn unusable(&self, why: &str) -> Problem {
+        Problem::unavailable(format!("the tokens in {} cannot be used: {why}", self.0.display()))
+            .retryable_if(false)
+            .hint("check that it is a file of this user's; without it, tokens have to be handed out anew")
+    }
+}
+
+impl Table {
+    /// Whose token it is. Takes as long for a wrong one as for a right one.
+    pub(crate) fn find(&self, token: Hash) -> Option<&Held> {
+        let mut found = None;
+        for held in &self.held {
+            if held.hash.is_some_and(|hash| hash.is(token)) {
+                found = Some(held);
+            }
+        }
+        found
+    }
+}
+
+impl Hash {
+    pub fn of(token: &str) -> Hash {
+        let mut hash = [0; 32];
+        hash.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
+        Hash(hash)
+    }
+
+    /// In constant time.
+    pub(crate) fn is(self, other: Hash) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl TryFrom<String> for Hash {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| "no hash")?;
+        bytes.try_into().map(Hash).map_err(|_| "no hash of this length")
+    }
+}
+
+impl From<Hash> for String {
+    fn from(hash: Hash) -> String {
+        URL_SAFE_NO_PAD.encode(hash.0)
+    }
+}
+
+impl Stamp {
+    fn of(metadata: &fs::Metadata) -> Self {
+        // Not when it was written, which can be set, but when it was changed.
+        let changed = (metadata.ctime(), metadata.ctime_nsec());
+        Self { inode: metadata.ino(), length: metadata.len(), changed }
+    }
+}
+
+/// Names that rules can tell apart from patterns, and from who has no token.
+pub fn check_name(name: &str) -> Result<(), String> {
+    let plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.' | '@');
+    if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+        return Err("a name has letters, digits, -, _, . and @, and at most 64 of them".to_owned());
+    }
+    match name {
+        LOCAL | ANONYMOUS => Err(format!("{name} is what callers without a token are called")),
+        _ => Ok(()),
+    }
+}
+
+fn random() -> Result<String> {
+    let mut bytes = [0; 32];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| Problem::unavailable("the system has no random numbers"))?;
+    Ok(format!("{MARK}{}", URL_SAFE_NO_PAD.encode(bytes)))
+}
+
+fn create(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    options.write(true).truncate(false).mode(0o600).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn none_is_lost_of_many_that_are_handed_out_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = TokenFile::new(folder.path().join("new/tokens.json"));
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let file = &file;
+                scope.spawn(move || file.add(&format!("t{number}"), vec![], false).unwrap());
+            }
+        });
+        assert_eq!(file.list().unwrap().len(), 8);
+    }
+
+    #[test]
+    fn a_table_is_read_again_only_when_the_file_is_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = TokenFile::new(folder.path().join("tokens.json"));
+        let none = file.current(&Arc::default());
+        assert!(!none.is_there);
+        assert!(Arc::ptr_eq(&file.current(&none), &none));
+
+        let token = file.add("ci", vec![], false).unwrap();
+        let one = file.current(&none);
+        assert!(one.is_there && Arc::ptr_eq(&file.current(&one), &one));
+        assert_eq!(one.find(Hash::of(&token)).unwrap().name, "ci");
+        assert_eq!(one.find(Hash::of("mlk_")), None);
+
+        assert_eq!(file.remove("ci"), Ok(0));
+        let gone = file.current(&one);
+        assert!(gone.is_there && gone.find(Hash::of(&token)).is_none());
+        fs::remove_file(file.path()).unwrap();
+        assert!(!file.current(&gone).is_there);
+    }
+}

@@ -1,0 +1,82 @@
+//! What the system knows of this process, under the names that every exporter
+//! uses. Nothing where there is no `/proc`.
+
+use std::fs;
+use std::sync::LazyLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use moonlark_core::metrics::family::{Family, Kind};
+
+/// What Linux counts a process's time in, on every architecture.
+const TICKS: f64 = 100.0;
+
+/// As good as the start of the process: it is looked at before anything is served.
+static STARTED: LazyLock<f64> = LazyLock::new(|| {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+});
+
+pub(crate) fn note_start() {
+    LazyLock::force(&STARTED);
+}
+
+pub(super) fn figures() -> Vec<Family> {
+    let one = |name, kind, help, value: Option<f64>| {
+        value.map(|value| Family::one(name, kind, help, value))
+    };
+    let all = [
+        one(
+            "process_resident_memory_bytes",
+            Kind::Gauge,
+            "Memory of this process that is not swapped out",
+            memory(),
+        ),
+        one("process_open_fds", Kind::Gauge, "Open files and sockets of this process", files()),
+        one(
+            "process_cpu_seconds_total",
+            Kind::Counter,
+            "Time that processors spent on this process",
+            cpu(),
+        ),
+        one(
+            "process_start_time_seconds",
+            Kind::Gauge,
+            "When this process started to serve, in seconds since 1970",
+            Some(*STARTED),
+        ),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+fn memory() -> Option<f64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: f64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kilobytes * 1024.0)
+}
+
+fn files() -> Option<f64> {
+    let count = fs::read_dir("/proc/self/fd").ok()?.count();
+    // Without the one it is counted by.
+    Some(count.saturating_sub(1) as f64)
+}
+
+fn cpu() -> Option<f64> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    // The name before may have spaces in it; its bracket is the last.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace().skip(11);
+    let mut next = || fields.next()?.parse::<f64>().ok();
+    Some((next()? + next()?) / TICKS)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_running_process_has_memory_files_and_time() {
+        assert!(memory().is_some_and(|bytes| bytes > 1e6));
+        assert!(files().is_some_and(|files| files >= 3.0));
+        assert!(cpu().is_some());
+    }
+}

@@ -1,0 +1,148 @@
+//! The log on stderr: how much of it, and in which form.
+
+use std::fmt;
+
+use serde_json::{Map, Value as Json};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use super::{Command, Global, colours, here};
+use crate::config::{LogConfig, LogFormat};
+use crate::config_file;
+
+/// The levels that are words; anything else is a list for the filter.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+pub(super) fn start(global: &Global, command: &Command) {
+    let config = configured(global, command);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter(global, command, config.level.as_deref()))
+        .with_writer(std::io::stderr);
+    match global.log_format.unwrap_or(config.format) {
+        LogFormat::Text => log.with_ansi(colours()).with_target(false).compact().init(),
+        LogFormat::Json => log.with_ansi(false).event_format(JsonLines).init(),
+    }
+}
+
+/// What `[log]` says, for commands that serve. What is wrong with the file is
+/// reported by whoever loads it next.
+fn configured(global: &Global, command: &Command) -> LogConfig {
+    let serves = matches!(command, Command::Serve(_) | Command::Stdio(_));
+    let Some(here) = here().ok().filter(|_| serves) else { return LogConfig::default() };
+    let env = |name: &str| std::env::var(name).ok();
+    let loaded = config_file::load(global.config.as_deref(), &here, &env);
+    loaded.map(|loaded| loaded.config.log).unwrap_or_default()
+}
+
+/// What scripts say in a test belongs into its report, and what an agent script
+/// says into that of its run, not into the log.
+fn filter(global: &Global, command: &Command, configured: Option<&str>) -> EnvFilter {
+    let runs = matches!(command, Command::Run(_) | Command::Repl(_) | Command::Demo(_));
+    let level = match (global.quiet, global.verbose, command) {
+        (true, ..) => "warn",
+        (false, 0, Command::Test(_)) => "off",
+        (false, 0, Command::SearchTools(_)) => "warn",
+        (false, 0, _) if runs => "warn",
+        (false, 0, _) => configured.filter(|level| LEVELS.contains(level)).unwrap_or("info"),
+        (false, 1, _) => "debug",
+        (false, ..) => "trace",
+    };
+    let script = if runs { "off" } else { level };
+    // Libraries only speak when asked to. To the MCP library a client that hangs
+    // up is an error.
+    let default = format!(
+        "warn,rmcp::service=off,moonlark={level},script={script},call={level},http={level},upstream={level},telemetry={level}"
+    );
+    let list = configured.filter(|level| !LEVELS.contains(level));
+    let list = list.filter(|_| !global.quiet && global.verbose == 0);
+    let filter = EnvFilter::try_from_env("MOONLARK_LOG")
+        .ok()
+        .or_else(|| list?.parse().ok())
+        .unwrap_or_else(|| EnvFilter::new(default));
+    // Below that it writes down what it gets, arguments and tokens alike.
+    match "rmcp=warn".parse() {
+        Ok(quiet) => filter.add_directive(quiet),
+        Err(_) => filter,
+    }
+}
+
+/// One object in each line.
+struct JsonLines;
+
+impl<S, N> FormatEvent<S, N> for JsonLines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut line = Line::default();
+        event.record(&mut line);
+        let metadata = event.metadata();
+        let mut object = Map::new();
+        let mut set = |key: &str, value: Json| drop(object.insert(key.to_owned(), value));
+        set("time", jiff::Timestamp::now().to_string().into());
+        set("level", metadata.level().as_str().to_ascii_lowercase().into());
+        set("target", metadata.target().into());
+        set("message", line.message.into());
+        if let Some(trace) = line.fields.shift_remove("trace_id") {
+            set("trace_id", trace);
+        }
+        if !line.fields.is_empty() {
+            set("fields", line.fields.into());
+        }
+        writeln!(writer, "{}", Json::Object(object))
+    }
+}
+
+#[derive(Default)]
+struct Line {
+    message: String,
+    fields: Map<String, Json>,
+}
+
+impl Line {
+    fn set(&mut self, field: &Field, value: Json) {
+        self.fields.insert(field.name().to_owned(), value);
+    }
+}
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        match field.name() {
+            "message" => self.message = format!("{value:?}"),
+            _ => self.set(field, format!("{value:?}").into()),
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "message" => value.clone_into(&mut self.message),
+            _ => self.set(field, value.into()),
+        }
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.set(field, value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.set(field, value.into());
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.set(field, value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.set(field, value.into());
+    }
+}

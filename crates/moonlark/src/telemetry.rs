@@ -1,0 +1,86 @@
+//! OpenTelemetry: what happens, sent to a collector, if the operator says where
+//! that is.
+//!
+//! [`settings`] is what the configuration and the environment say, [`spans`]
+//! takes what has ended off the path of calls, [`otlp`] writes it down, and
+//! [`export`] sends it. OTLP is written by hand, as JSON over the HTTP client
+//! that everything else uses: its Rust SDK sends by a thread and a client of its
+//! own. Nothing here can hold up a call or the end of the program.
+
+mod export;
+mod otlp;
+mod settings;
+mod spans;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use moonlark_core::Gateway;
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::TelemetryConfig;
+use export::Exporter;
+use settings::Settings;
+use spans::Spans;
+
+/// How long a program that ends waits for the rest to be sent.
+const FLUSH: Duration = Duration::from_secs(3);
+
+/// Begun by the commands that call tools.
+#[derive(Default)]
+pub(crate) struct Telemetry(OnceLock<Running>);
+
+struct Running {
+    stop: CancellationToken,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+    spans: Arc<Spans>,
+}
+
+impl Telemetry {
+    /// Send from now on, if anybody said where to.
+    pub(crate) fn begin(&self, config: &TelemetryConfig, gateway: &Gateway) {
+        let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let settings = match Settings::of(config, &env) {
+            Ok(Some(settings)) if self.0.get().is_none() => settings,
+            Ok(_) => return,
+            Err(problem) => return tracing::warn!("{problem}"),
+        };
+        let exporter = match Exporter::new(&settings) {
+            Ok(exporter) => Arc::new(exporter),
+            Err(problem) => return tracing::warn!("{problem}"),
+        };
+        let (stop, spans) = (CancellationToken::new(), Spans::new(settings.sampler));
+        let mut tasks = Vec::new();
+        if settings.traces {
+            gateway.keep_traces(spans.clone());
+            let counted = spans.clone();
+            gateway.metrics().also(move || counted.figures());
+            let sending = exporter.clone().send_traces(spans.clone(), stop.clone());
+            tasks.push(tokio::spawn(sending));
+        }
+        if settings.metrics {
+            let sending = exporter.send_metrics(gateway.clone(), settings.interval, stop.clone());
+            tasks.push(tokio::spawn(sending));
+        }
+        let _ = self.0.set(Running { stop, tasks: Mutex::new(tasks), spans });
+    }
+
+    /// Send the rest, for as long as that may take.
+    pub(crate) async fn end(&self) {
+        let Some(running) = self.0.get() else { return };
+        running.stop.cancel();
+        let tasks = std::mem::take(&mut *running.tasks.lock());
+        let aborts: Vec<_> = tasks.iter().map(JoinHandle::abort_handle).collect();
+        if tokio::time::timeout(FLUSH, futures::future::join_all(tasks)).await.is_err() {
+            aborts.iter().for_each(|task| task.abort());
+        }
+        let unsent = running.spans.unsent();
+        if unsent > 0 {
+            tracing::warn!(target: "telemetry", "{unsent} spans were not sent");
+        }
+    }
+}

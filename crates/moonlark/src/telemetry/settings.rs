@@ -1,0 +1,159 @@
+//! Where telemetry goes, and how much of it: by the configuration, and where
+//! that says nothing, by the environment variables that OpenTelemetry's own
+//! libraries read.
+
+use std::time::Duration;
+
+use moonlark_core::trace::TraceId;
+use moonlark_core::{Place, Problem, Result};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use url::Url;
+
+use crate::config::TelemetryConfig;
+
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) traces_url: Url,
+    pub(super) metrics_url: Url,
+    pub(super) headers: HeaderMap,
+    pub(super) service: String,
+    pub(super) traces: bool,
+    pub(super) metrics: bool,
+    pub(super) interval: Duration,
+    pub(super) sampler: Sampler,
+}
+
+type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+impl Settings {
+    /// None if nobody said where to.
+    pub(super) fn of(config: &TelemetryConfig, env: Env<'_>) -> Result<Option<Settings>> {
+        let by_env = || env("OTEL_EXPORTER_OTLP_ENDPOINT");
+        let Some(base) = config.otlp.clone().or_else(by_env) else { return Ok(None) };
+        if config.otlp.is_none() && !is_for_us(env)? {
+            return Ok(None);
+        }
+        Ok(Some(Settings {
+            traces_url: below(&base, "traces")?,
+            metrics_url: below(&base, "metrics")?,
+            headers: headers(config, env)?,
+            service: (config.service.clone())
+                .or_else(|| env("OTEL_SERVICE_NAME"))
+                .unwrap_or_else(|| "moonlark".to_owned()),
+            traces: config.traces,
+            metrics: config.metrics,
+            interval: config.interval.duration(),
+            sampler: match config.sample {
+                Some(share) => Sampler { by_parent: true, share },
+                None => Sampler::of(env)?,
+            },
+        }))
+    }
+}
+
+/// What others are told to do may be nothing that we can.
+fn is_for_us(env: Env<'_>) -> Result<bool> {
+    if env("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+        return Ok(false);
+    }
+    match env("OTEL_EXPORTER_OTLP_PROTOCOL").as_deref() {
+        // Collectors take both at the same address.
+        None | Some("http/json" | "http/protobuf") => Ok(true),
+        Some(_) => Err(bad(
+            "OTEL_EXPORTER_OTLP_PROTOCOL",
+            "telemetry is sent as http/json only, so nothing is sent",
+        )
+        .hint("set telemetry.otlp to the address that your collector takes OTLP over HTTP at")),
+    }
+}
+
+fn below(base: &str, what: &str) -> Result<Url> {
+    let text = format!("{}/v1/{what}", base.trim_end_matches('/'));
+    let url = Url::parse(&text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    url.ok_or_else(|| {
+        bad("telemetry.otlp", "telemetry goes to an http or https address, and this is none")
+            .hint("write it as http://localhost:4318")
+    })
+}
+
+/// The environment has them as `key=value,key=value`, percent-encoded.
+fn headers(config: &TelemetryConfig, env: Env<'_>) -> Result<HeaderMap> {
+    let own = config.headers.iter().map(|(name, value)| (name.clone(), value.0.clone()));
+    let mut given: Vec<(String, String)> = own.collect();
+    let variable = "OTEL_EXPORTER_OTLP_HEADERS";
+    let text = env(variable).unwrap_or_default();
+    if given.is_empty() {
+        let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+        given.extend(pairs.map(|(name, value)| (name.trim().to_owned(), decoded(value.trim()))));
+    }
+    let mut headers = HeaderMap::new();
+    for (name, value) in given {
+        let parsed = HeaderName::from_bytes(name.as_bytes()).ok();
+        let parsed = parsed.zip(HeaderValue::from_str(&value).ok());
+        let Some((name, mut value)) = parsed else {
+            let place = if config.headers.is_empty() { variable } else { "telemetry.headers" };
+            return Err(bad(place, "one of them cannot be sent as a header"));
+        };
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}
+
+fn decoded(text: &str) -> String {
+    // A query decodes the same, but for plus signs.
+    let text = text.replace('+', "%2B").replace('&', "%26").replace('=', "%3D");
+    url::form_urlencoded::parse(text.as_bytes()).map(|(key, _)| key.into_owned()).collect()
+}
+
+fn bad(place: &str, message: &str) -> Problem {
+    Problem::bad_config(message).at(Place::file(place))
+}
+
+/// Which traces are kept.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Sampler {
+    /// Whoever began a trace has decided.
+    by_parent: bool,
+    /// Of the others, from 0 to 1.
+    share: f64,
+}
+
+impl Sampler {
+    /// As `OTEL_TRACES_SAMPLER` says.
+    fn of(env: Env<'_>) -> Result<Sampler> {
+        let name = env("OTEL_TRACES_SAMPLER").unwrap_or_else(|| "parentbased_always_on".to_owned());
+        let (by_parent, rest) = match name.strip_prefix("parentbased_") {
+            Some(rest) => (true, rest),
+            None => (false, name.as_str()),
+        };
+        let share = match rest {
+            "always_on" => 1.0,
+            "always_off" => 0.0,
+            "traceidratio" => {
+                let argument = env("OTEL_TRACES_SAMPLER_ARG").map_or(Ok(1.0), |text| text.parse());
+                let share = argument.ok().filter(|share| (0.0..=1.0).contains(share));
+                share.ok_or_else(|| bad("OTEL_TRACES_SAMPLER_ARG", "is no share from 0 to 1"))?
+            }
+            _ => {
+                return Err(bad("OTEL_TRACES_SAMPLER", "is no sampler that is known here")
+                    .hint("use parentbased_traceidratio, or set telemetry.sample"));
+            }
+        };
+        Ok(Sampler { by_parent, share })
+    }
+
+    /// The same for every part of one trace, here and elsewhere.
+    pub(super) fn keeps(self, came_in: Option<bool>, id: &TraceId) -> bool {
+        match came_in.filter(|_| self.by_parent) {
+            Some(sampled) => sampled,
+            // A number of this size as a float may be rounded up.
+            None if self.share >= 1.0 => true,
+            None => {
+                let [.., a, b, c, d, e, f, g, h] = *id;
+                let chance = u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 1;
+                (chance as f64) < self.share * (1_u64 << 63) as f64
+            }
+        }
+    }
+}
