@@ -12,9 +12,9 @@ mod asking;
 mod attacks;
 mod bad_input;
 #[cfg(target_os = "linux")]
-mod canaries;
-#[cfg(target_os = "linux")]
 mod callers;
+#[cfg(target_os = "linux")]
+mod canaries;
 mod check_corpus;
 mod clients;
 #[cfg(target_os = "linux")]
