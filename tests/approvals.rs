@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, PATIENCE, Project, Server, repo};
+use crate::harness::{Answer, LOOK, PATIENCE, Project, Server, repo};
 
 const CONFIG: &str = r#"
 [[policy.rules]]
@@ -38,13 +38,6 @@ tool = {
 function tool.execute(params)
     fs.write(`deleted-{params.id}-{crypto.uuid()}`, "")
     return { deleted = params.id }
-end
-"#;
-const LOOK: &str = r#"
-tool = { name = "look", description = "Look", annotations = { read_only = true } }
-function tool.execute()
-    fs.write(`looked-{crypto.uuid()}`, "")
-    return "seen"
 end
 "#;
 const SWEEP: &str = r#"

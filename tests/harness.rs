@@ -9,9 +9,19 @@ use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 /// How long anything may take before a test gives up on it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A tool that only reads, and leaves a file `looked-…` each time it is called.
+pub const LOOK: &str = r#"
+tool = { name = "look", description = "Look", annotations = { read_only = true } }
+function tool.execute()
+    fs.write(`looked-{crypto.uuid()}`, "")
+    return "seen"
+end
+"#;
 
 /// The repository.
 pub fn repo() -> PathBuf {
@@ -394,4 +404,44 @@ impl Drop for StdioClient {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// One HTTP request as it came, up to the end of its body.
+pub fn read_request(stream: &mut TcpStream) -> Option<String> {
+    let mut bytes = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| {
+                line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse::<usize>().ok()
+            });
+            if body.len() >= length.unwrap_or(0) {
+                return Some(text);
+            }
+        }
+        let mut chunk = [0; 65536];
+        match stream.read(&mut chunk) {
+            Ok(0) | Err(_) => return None,
+            Ok(count) => bytes.extend_from_slice(&chunk[..count]),
+        }
+    }
+}
+
+/// Serve on a thread of its own, until what is returned is dropped.
+pub fn serve_inside(router: axum::Router) -> (std::net::SocketAddr, oneshot::Sender<()>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let (ends, end) = oneshot::channel::<()>();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            tokio::select! {
+                served = async { axum::serve(listener, router).await } => served.unwrap(),
+                _ = end => {}
+            }
+        });
+    });
+    (address, ends)
 }

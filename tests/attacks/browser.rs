@@ -13,17 +13,9 @@ use std::sync::mpsc;
 
 use serde_json::Value;
 
-use crate::harness::{PATIENCE, Project, repo};
+use crate::harness::{LOOK, PATIENCE, Project, repo};
 
 const PAGE: &str = include_str!("page.html");
-
-const LOOK: &str = r#"
-tool = { name = "look", description = "Look", annotations = { read_only = true } }
-function tool.execute()
-    fs.write(`looked-{crypto.uuid()}`, "")
-    return "seen"
-end
-"#;
 
 struct World {
     project: Project,

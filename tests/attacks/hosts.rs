@@ -3,15 +3,7 @@
 
 use serde_json::json;
 
-use crate::harness::{Project, Server, modern};
-
-const LOOK: &str = r#"
-tool = { name = "look", description = "Look", annotations = { read_only = true } }
-function tool.execute()
-    fs.write(`looked-{crypto.uuid()}`, "")
-    return "seen"
-end
-"#;
+use crate::harness::{LOOK, Project, Server, modern};
 
 /// Every route, with a body where it takes one.
 pub const ROUTES: [(&str, &str); 21] = [

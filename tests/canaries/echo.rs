@@ -1,13 +1,13 @@
 //! A site that says back whatever it is told, in answers and in errors: an MCP server
 //! at `/mcp`, an API at `/api`, a collector of telemetry at `/v1`.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::harness::PATIENCE;
+use crate::harness::{PATIENCE, read_request};
 
 pub struct Echo {
     pub port: u16,
@@ -58,7 +58,7 @@ pub fn document(port: u16, path: &str, scheme: Value) -> String {
 fn serve(mut stream: TcpStream, seen: &Mutex<Vec<(String, String)>>) -> Option<()> {
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     loop {
-        let request = read(&mut stream)?;
+        let request = read_request(&mut stream)?;
         let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
         seen.lock().unwrap().push((path.clone(), request.clone()));
         let (status, kind, body) = answer(&path, &request);
@@ -129,24 +129,4 @@ fn mcp(request: &str) -> (u16, &'static str, String) {
         }
     };
     (200, "application/json", json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string())
-}
-
-fn read(stream: &mut TcpStream) -> Option<String> {
-    let mut bytes = Vec::new();
-    loop {
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head.lines().find_map(|line| {
-                line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse::<usize>().ok()
-            });
-            if body.len() >= length.unwrap_or(0) {
-                return Some(text);
-            }
-        }
-        let mut chunk = [0; 65536];
-        match stream.read(&mut chunk) {
-            Ok(0) | Err(_) => return None,
-            Ok(count) => bytes.extend_from_slice(&chunk[..count]),
-        }
-    }
 }

@@ -16,7 +16,7 @@ use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
 
-use crate::harness::PATIENCE;
+use crate::harness::{PATIENCE, serve_inside};
 
 /// A tool and what it does.
 pub struct Offer {
@@ -131,21 +131,9 @@ impl Upstream {
             changed: Condvar::new(),
             changes: Notify::new(),
         });
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-        let (ends, end) = oneshot::channel::<()>();
         let router = Router::new().route("/mcp", post(take)).with_state(site.clone());
-        std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.unwrap().block_on(async {
-                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-                tokio::select! {
-                    served = async { axum::serve(listener, router).await } => served.unwrap(),
-                    _ = end => {}
-                }
-            });
-        });
+        let (address, ends) = serve_inside(router);
+        let url = format!("http://{address}/mcp");
         Upstream { url, site, _ends: ends }
     }
 

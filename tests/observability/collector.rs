@@ -16,7 +16,7 @@ use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use crate::harness::{PATIENCE, repo};
+use crate::harness::{PATIENCE, repo, serve_inside};
 
 /// What it does with what it gets.
 #[derive(Clone, Copy, PartialEq)]
@@ -53,26 +53,14 @@ pub struct Span(pub Value);
 
 impl Collector {
     pub fn start(manner: Manner) -> Collector {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
         let kept = Arc::new(Kept {
             manner: Mutex::new(manner),
             arrived: Mutex::default(),
             changed: Condvar::new(),
         });
-        let (ends, end) = oneshot::channel::<()>();
         let router = Router::new().fallback(take).with_state(kept.clone());
-        std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.unwrap().block_on(async {
-                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-                tokio::select! {
-                    served = async { axum::serve(listener, router).await } => served.unwrap(),
-                    _ = end => {}
-                }
-            });
-        });
+        let (address, ends) = serve_inside(router);
+        let url = format!("http://{address}");
         Collector { url, kept, _ends: ends }
     }
 

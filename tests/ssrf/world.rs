@@ -1,13 +1,13 @@
 //! A server whose internet is made up: names, routes, and sites behind them.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, Project, Server, repo};
+use crate::harness::{PATIENCE, Project, Server, read_request, repo};
 
 /// The address that `open.example` leads to.
 pub const PUBLIC: &str = "93.184.215.14";
@@ -201,25 +201,5 @@ fn serve(
         };
         seen.lock().unwrap().push(request);
         write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).ok()?;
-    }
-}
-
-fn read_request(stream: &mut TcpStream) -> Option<String> {
-    let mut bytes = Vec::new();
-    loop {
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head.lines().find_map(|line| {
-                line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse::<usize>().ok()
-            });
-            if body.len() >= length.unwrap_or(0) {
-                return Some(text);
-            }
-        }
-        let mut chunk = [0; 4096];
-        match stream.read(&mut chunk) {
-            Ok(0) | Err(_) => return None,
-            Ok(count) => bytes.extend_from_slice(&chunk[..count]),
-        }
     }
 }

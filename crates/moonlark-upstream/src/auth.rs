@@ -28,7 +28,7 @@ use url::Url;
 
 pub use config::{Auth, Bearer, GrantType, OAuthSettings};
 pub use login::{Ask, LoggedIn, LoggedOut, Revoked, login, logout, open_browser};
-pub use web::fetch;
+pub use web::{client, fetch};
 
 use crate::mcp::Authorize;
 use fixed::{Anonymous, Given, InFile};

@@ -9,7 +9,7 @@ pub(crate) mod time;
 mod tools;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use moonlark_core::{Gateway, Problem, Result};
@@ -236,7 +236,7 @@ fn settings(config: &config::Knowledge) -> Result<Settings> {
             dimensions: service.dimensions.map(|count| count as usize),
             batch: service.batch as usize,
             timeout: PATIENCE,
-            client: CLIENT.clone()?,
+            client: moonlark_upstream::auth::client()?.clone(),
         })),
     };
     // The three go together: a block is cut when it is much longer than a chunk.
@@ -249,19 +249,3 @@ fn settings(config: &config::Knowledge) -> Result<Settings> {
     };
     Ok(Settings { embedder, chunks, ..Settings::default() })
 }
-
-/// For embedders. Redirects are not followed: the key is for one place.
-static CLIENT: LazyLock<Result<reqwest::Client>> = LazyLock::new(|| {
-    // Fails only when another part of the process was first, which is as good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let builder = || {
-        reqwest::Client::builder()
-            .user_agent(concat!("moonlark/", env!("CARGO_PKG_VERSION")))
-            .redirect(reqwest::redirect::Policy::none())
-    };
-    // Without any root certificate on the system there is no trusted https, but
-    // http must go on working.
-    builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(|error| {
-        Problem::unavailable(format!("web requests cannot be made: {}", error.without_url()))
-    })
-});

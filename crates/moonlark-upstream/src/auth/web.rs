@@ -37,7 +37,9 @@ fn build() -> Result<Client> {
     })
 }
 
-fn client() -> Result<&'static Client> {
+/// For whatever is asked of a place that the operator named and that is no source:
+/// one for all. Redirects are not followed: what proves who asks is for one place.
+pub fn client() -> Result<&'static Client> {
     CLIENT.as_ref().map_err(Clone::clone)
 }
 

@@ -6,7 +6,6 @@ use clap::{Args, Subcommand};
 use moonlark_core::call::ANONYMOUS;
 use moonlark_core::limits::seconds;
 use moonlark_core::policy::{Action, Effect, Explanation, Miss, Per, Terms};
-use moonlark_core::tool::SourceKind;
 use moonlark_core::{Catalog, Result, Tool};
 use serde_json::{Value as Json, json};
 
@@ -70,7 +69,7 @@ fn as_text(tool: &Tool, caller: &str, explained: &Explanation) -> String {
     let mut text = format!(
         "{}, {} {}, {}, called by {caller}\n",
         tool.name,
-        kind(tool.source.kind),
+        tool.source.kind.as_str(),
         tool.source.name,
         effects.join(" ")
     );
@@ -102,8 +101,8 @@ fn because(miss: Miss, terms: &Terms, tool: &Tool, caller: &str) -> String {
             format!("effects is {wanted:?}")
         }
         Miss::Kinds => {
-            let wanted: Vec<&str> = terms.kinds.iter().map(|it| kind(*it)).collect();
-            format!("kinds is {wanted:?}, and it is of kind {}", kind(tool.source.kind))
+            let wanted: Vec<&str> = terms.kinds.iter().map(|it| it.as_str()).collect();
+            format!("kinds is {wanted:?}, and it is of kind {}", tool.source.kind.as_str())
         }
         Miss::Sources => {
             format!("sources is {:?}, and it is of {}", terms.sources, tool.source.name)
@@ -136,17 +135,6 @@ fn per(per: Per) -> &'static str {
     }
 }
 
-fn kind(kind: SourceKind) -> &'static str {
-    match kind {
-        SourceKind::Host => "host",
-        SourceKind::Builtin => "builtin",
-        SourceKind::Script => "script",
-        SourceKind::Extension => "extension",
-        SourceKind::Upstream => "upstream",
-        SourceKind::Api => "api",
-    }
-}
-
 fn as_json(tool: &Tool, caller: &str, explained: &Explanation) -> Json {
     let miss = |miss: &Miss| match miss {
         Miss::Tools => "tools",
@@ -166,7 +154,7 @@ fn as_json(tool: &Tool, caller: &str, explained: &Explanation) -> Json {
     json!({
         "tool": tool.name,
         "source": tool.source.name,
-        "kind": kind(tool.source.kind),
+        "kind": tool.source.kind.as_str(),
         "effects": Effect::all_of(tool.effects).map(Effect::as_str).collect::<Vec<_>>(),
         "caller": caller,
         "action": action.as_str(),

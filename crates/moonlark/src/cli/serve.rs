@@ -37,7 +37,7 @@ impl Serve {
         let host = self.host.unwrap_or(config.server.host);
         let port = self.port.unwrap_or(config.server.port);
         let listener = listen(&host, port, &project.auth).await?;
-        let stop = CancellationToken::new();
+        let (stop, asked_to_stop) = (CancellationToken::new(), until_asked_to_stop());
         announce(&project, &listener)?;
         project.connect().await;
         let keeping = project.keep_learned().await;
@@ -46,7 +46,7 @@ impl Serve {
         let following = project.knowledge.follow(&project.gateway);
         let watcher = tokio::spawn(reload::watch(project.clone()));
         let server = tokio::spawn(serve(project.clone(), listener, stop.clone()).await);
-        until_asked_to_stop().await;
+        asked_to_stop.await;
         tracing::info!("stopping");
         stop.cancel();
         // Calls in progress get a moment; whoever hangs on is cut off.
@@ -123,18 +123,19 @@ fn abridged(names: &[&str]) -> String {
     }
 }
 
-/// Ctrl-C, or SIGTERM from whoever runs us.
-pub(super) async fn until_asked_to_stop() {
-    #[cfg(unix)]
-    {
-        let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
-        if let Ok(mut terminate) = terminate {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
+/// Ctrl-C, or SIGTERM from whoever runs us. Both count from here on, not from when
+/// they are waited for: whoever sees us answer may ask us to stop at once.
+pub(super) fn until_asked_to_stop() -> impl Future<Output = ()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let asked = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    async move {
+        let (Ok(mut terminate), Ok(mut interrupt)) = asked else {
+            let _ = tokio::signal::ctrl_c().await;
             return;
+        };
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
         }
     }
-    let _ = tokio::signal::ctrl_c().await;
 }

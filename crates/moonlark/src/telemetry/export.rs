@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use moonlark_core::journal::Id;
 use moonlark_core::value::shorten;
-use moonlark_core::{Gateway, Problem, Result};
+use moonlark_core::{Gateway, Result};
 use parking_lot::Mutex;
 use reqwest::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode};
@@ -59,19 +59,7 @@ enum Sent {
 
 impl Exporter {
     pub(super) fn new(settings: &Settings) -> Result<Exporter> {
-        // Fails only when another part of the process was first, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let builder = || {
-            Client::builder()
-                .user_agent(concat!("moonlark/", env!("CARGO_PKG_VERSION")))
-                .redirect(reqwest::redirect::Policy::none())
-                .timeout(PATIENCE)
-        };
-        // Without any root certificate on the system, http must go on working.
-        let client = builder().build().or_else(|_| builder().tls_certs_only([]).build());
-        let client = client.map_err(|error| {
-            Problem::unavailable(format!("telemetry cannot be sent: {}", error.without_url()))
-        })?;
+        let client = moonlark_upstream::auth::client()?.clone();
         Ok(Exporter {
             client,
             traces: Signal::new("traces", &settings.traces_url),
@@ -171,7 +159,8 @@ impl Exporter {
 
     async fn send(&self, url: &Url, body: String) -> Sent {
         let json = HeaderValue::from_static("application/json");
-        let request = self.client.post(url.clone()).headers(self.headers.clone());
+        let request = self.client.post(url.clone()).timeout(PATIENCE);
+        let request = request.headers(self.headers.clone());
         let response = match request.header(CONTENT_TYPE, json).body(body).send().await {
             Ok(response) => response,
             Err(error) => return Sent::Later(reason(&error.without_url()), None),
