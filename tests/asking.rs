@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use moonlark_core::client::{Client, Question};
+use moonlark_core::client::{Client, Envelope, Question};
 use moonlark_core::grant::Grants;
 use moonlark_core::limits::Limits;
 use moonlark_core::problem::Refusal;
@@ -43,7 +43,7 @@ impl Client for Slow {
         })
     }
 
-    fn envelope(&self) -> &Object {
+    fn envelope(&self) -> &Envelope {
         unreachable!("only sources of the caller's protocol look")
     }
 

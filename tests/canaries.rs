@@ -8,6 +8,7 @@
 //! JSON and in addresses, in Base64 wherever it begins, and in hexadecimal digits.
 
 mod echo;
+mod login;
 mod search;
 mod world;
 
@@ -46,6 +47,16 @@ fn canaries() -> Vec<Canary> {
         Canary::new("api_frozen", &["echo /api/bearer"]),
         Canary::new("api_basic", &["echo /api/basic"]),
         Canary::new("api_query", &["echo /api/query"]),
+        // Tokens that were obtained, and what they were obtained with.
+        Canary::new("oauth_first", &["echo /login", "file login.json"]),
+        Canary::new("oauth_second", &["echo /login", "file login.json"]),
+        Canary::new("oauth_refresh", &["echo /oauth/token", "file login.json"]),
+        Canary::new("oauth_client", &["echo /oauth/token", "file login.json"]),
+        Canary::new("api_client", &["echo /oauth/token"]),
+        Canary::new("api_access", &["echo /api/client"]),
+        // Tokens in a file that somebody else replaces.
+        Canary::new("file_first", &["echo /filed"]),
+        Canary::new("file_second", &["echo /filed"]),
         // Where else there are addresses and headers.
         Canary::new("git_url", &[]),
         Canary::new("spec_url", &["echo /fail/spec"]),
@@ -118,12 +129,15 @@ fn use_everything(world: &World, alice: &Client<'_>, evidence: &mut Evidence) {
             script.push_str(&format!("try(sdk.tools.{tool}, {{ how = '{how}' }})\n"));
         }
     }
-    for call in ["child.leak", "web.say", "web.fail", "web.refuse"] {
-        for how in ["say", "error"] {
-            script.push_str(&format!("try(sdk.{call}, {{ how = '{how}' }})\n"));
+    for source in ["web", "login", "filed"] {
+        for call in ["say", "fail", "refuse"] {
+            script.push_str(&format!("try(sdk.{source}.{call}, {{ how = 'say' }})\n"));
         }
     }
-    for api in ["bearer", "basic", "query"] {
+    for how in ["say", "error"] {
+        script.push_str(&format!("try(sdk.child.leak, {{ how = '{how}' }})\n"));
+    }
+    for api in ["bearer", "basic", "query", "client"] {
         for operation in ["echo", "fail", "text"] {
             script.push_str(&format!("try(sdk.{api}.{operation}, {{}})\n"));
         }
@@ -131,6 +145,8 @@ fn use_everything(world: &World, alice: &Client<'_>, evidence: &mut Evidence) {
     script.push_str("print(said[1].it)\nreturn said\n");
     let ran = alice.ask(evidence, "POST", "/tools/execute", &json!({ "script": script }));
     assert_eq!(ran.status, 200, "{}", ran.text());
+    // Somebody renews a token.
+    world.project.write("filed.token", world.value("file_second"));
     alice.mcp(evidence, "tools/call", json!({"name": "execute", "arguments": {"script": script}}));
     let args = format!(
         "return sdk.web.say({{ password = {:?}, more = {{ api_key = {:?} }} }})",
@@ -189,6 +205,8 @@ fn look_everywhere(bob: &Client<'_>, evidence: &mut Evidence) {
         ("search_docs", json!({"query": "you said authorization"})),
         ("search_docs", json!({"query": "leak token password"})),
         ("get_function_docs", json!({"name": "web.say"})),
+        ("get_function_docs", json!({"name": "login.say"})),
+        ("get_function_docs", json!({"name": "filed.say"})),
         ("get_function_docs", json!({"name": "bearer.echo"})),
         ("get_function_docs", json!({"name": "child.leak"})),
         ("get_function_docs", json!({"name": "tools.leaky"})),
@@ -236,6 +254,8 @@ fn run_every_command(world: &World, evidence: &mut Evidence) {
         "search-tools you said",
         "search-tools --json leak",
         "docs web.say",
+        "docs login.say",
+        "docs filed.say",
         "docs bearer.echo",
         "docs leaky",
         "docs child.leak",
@@ -251,6 +271,9 @@ fn run_every_command(world: &World, evidence: &mut Evidence) {
         "call leaky --args {\"how\":\"error\"}",
         "call leaky -vv --args {\"how\":\"log\"}",
         "call web.fail -vv",
+        "call login.fail -vv",
+        "call filed.fail -vv",
+        "call client.echo -vv",
         "call child.leak -vv",
         "call query.fail -vv",
         "generate specs/query.json -o generated",
@@ -311,7 +334,7 @@ fn story(args: &[&str], level: Option<&str>) {
         let sources = bob.ask(&mut evidence, "GET", "/sources", &Value::Null).json();
         let all = sources["upstreams"].as_array().cloned().unwrap_or_default();
         let ready = all.iter().filter(|it| it["state"] == "ready").count();
-        if ready == 5 { Ok(()) } else { Err(sources.to_string()) }
+        if ready == 8 { Ok(()) } else { Err(sources.to_string()) }
     });
     use_everything(&world, &alice, &mut evidence);
     look_everywhere(&bob, &mut evidence);
@@ -358,12 +381,18 @@ fn collect(world: &World, evidence: &mut Evidence) {
         ("answer to alice /tools/star_leaky", "[redacted:password]"),
         ("answer to alice /tools/execute", "[redacted:auth.token]"),
         ("answer to alice /tools/execute", "[redacted:headers.X-Secret]"),
+        ("answer to alice /tools/execute", "[redacted:auth.access_token]"),
+        ("answer to alice /tools/execute", "[redacted:auth.token_file]"),
+        ("answer to alice /tools/execute", "[redacted:auth.it]"),
         ("answer to alice /tools/execute", "[redacted:args[3]]"),
         ("answer to bob /mcp", "[redacted:auth.token]"),
         ("answer to bob /runs/", "[redacted:Authorization]"),
         ("answer to bob /approvals/", "[redacted]"),
         ("answer to bob /metrics", "moonlark_"),
         ("command docs web.say", "[redacted:headers.X-Api-Key]"),
+        ("command docs login.say", "[redacted:auth.access_token]"),
+        ("command docs filed.say", "[redacted:auth.token_file]"),
+        ("command call client.echo", "[redacted:auth.it]"),
         ("command config show", "[redacted]"),
         ("command doctor", ""),
         ("command sync all", ""),

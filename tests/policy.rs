@@ -346,6 +346,47 @@ The call is allowed.
 }
 
 #[test]
+fn a_script_that_can_only_call_tools_has_no_effects_for_rules() {
+    let careful = "[[policy.rules]]\neffects = ['destructive']\naction = 'approve'\n";
+    let project = Project::new(&[("tools/hello.lua", HELLO), ("moonlark.toml", careful)]);
+    let explain = || {
+        let out = project.run(&["policy", "explain", "execute", "--caller", "ci"]);
+        assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).unwrap()
+    };
+    assert_eq!(
+        explain(),
+        "\
+execute, builtin moonlark, no effects but those of its calls, called by ci
+  policy.rules[0] does not match: effects is [\"destructive\"], and its calls are judged one by one
+No rule matches: the call is allowed.
+"
+    );
+
+    // Nobody is asked about the script, and somebody about its call.
+    let server = project.serve();
+    assert_eq!(server.post("execute", &json!({"script": "return 1"})).0, 200);
+    let calls = json!({"script": "return sdk.tools.hello({})"});
+    let (_, answer) = server.post("execute", &calls);
+    assert!(answer.to_string().contains("approv"), "{answer}");
+    // What clients are told of it stays careful.
+    let listed = server.mcp("tools/list", json!({}));
+    let tools = listed["result"]["tools"].as_array().unwrap();
+    for tool in tools.iter().filter(|it| it["name"] == "execute") {
+        assert_ne!(tool["annotations"]["destructiveHint"], json!(false), "{tool}");
+        assert_ne!(tool["annotations"]["readOnlyHint"], json!(true), "{tool}");
+    }
+
+    // What it can do beside calls is judged by no rule but the one for itself.
+    for more in ["allow = ['tool:*', 'exec:git']", "dir = 'work'"] {
+        project.write("moonlark.toml", &format!("{careful}\n[execute]\n{more}\n"));
+        let said = explain();
+        assert!(said.contains("writes destructive open-world"), "{said}");
+        assert!(said.contains("policy.rules[0] decides: approve"), "{said}");
+    }
+}
+
+#[test]
 fn over_http_who_calls_too_often_is_told_when_to_come_back() {
     let project = Project::new(&[
         ("tools/hello.lua", HELLO),

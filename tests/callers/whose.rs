@@ -3,11 +3,13 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
 use super::{OTHER, ask, ask_with, call, is, project, ran, token};
 use crate::apis::shop::{ORDER, Shop};
+use crate::attacks::{Provider, Signer};
 use crate::harness::{PATIENCE, Project, Server, mcp, modern};
 
 #[test]
@@ -58,37 +60,115 @@ fn an_open_stream_ends_when_its_token_is_taken_back() {
     streams[0].read_to_end(&mut rest).expect("the stream ends");
     // The other one is told of what changes from now on.
     project.write("tools/new.lua", &OTHER.replace("other", "new"));
-    let mut text = String::new();
-    while !text.contains("notifications/tools/list_changed") {
-        let mut part = [0; 1024];
-        let read = streams[1].read(&mut part).unwrap();
-        assert!(read > 0, "{text}");
-        text.push_str(&String::from_utf8_lossy(&part[..read]));
-    }
+    read_until(&mut streams[1], "notifications/tools/list_changed");
     assert!(!String::from_utf8_lossy(&rest).contains("list_changed"));
+}
+
+#[test]
+fn an_open_stream_ends_when_the_token_of_a_provider_expires() {
+    let signer = Signer::ed25519("key");
+    let provider = Provider::open(&[&signer]);
+    let config = format!(
+        "[server.auth]\nissuer = \"{}\"\naudience = [\"moonlark\"]\n[tools.script.slow]\npath = \"tools/slow.lua\"\ntimeout = 300\n",
+        provider.url()
+    );
+    let project = project(&config);
+    project.write("tools/slow.lua", SLOW);
+    let server = project.serve();
+    let signed = |counts_for: u64| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        // Clocks may differ by a minute, so it counts that much longer.
+        let claims = json!({
+            "iss": provider.url(), "aud": "moonlark", "sub": "ann", "exp": now - 60 + counts_for,
+        });
+        signer.sign("EdDSA", &claims)
+    };
+    let long = signed(600);
+    assert_eq!(call(&server, "whoami", Some(&long)), is("ann"));
+    let (begun, session) = old_session(&server, &long);
+    assert_eq!(begun, 200);
+    let mut stays = listen(&server, &long);
+
+    let short = signed(8);
+    let slow = "POST /tools/slow HTTP/1.1\r\nAccept: text/event-stream\r\n";
+    let old = format!(
+        "GET /mcp HTTP/1.1\r\nAccept: text/event-stream\r\nMCP-Protocol-Version: 2025-06-18\r\nMcp-Session-Id: {session}\r\n"
+    );
+    let streams = [
+        ("subscriptions/listen", listen(&server, &short)),
+        ("GET of an old client", opened(&server, &short, &old, "", "text/event-stream")),
+        ("events of REST", opened(&server, &short, slow, "{}", "begun")),
+    ];
+    for (what, mut stream) in streams {
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).unwrap_or_else(|it| panic!("{what} goes on: {it}"));
+        assert!(!String::from_utf8_lossy(&rest).contains("\"done\""), "{what}");
+    }
+    assert_eq!(call(&server, "whoami", Some(&short)).0, 401);
+
+    // Whoever comes back with another one goes on where it was.
+    opened(&server, &long, &old, "", "text/event-stream");
+    project.write("tools/new.lua", &OTHER.replace("other", "new"));
+    read_until(&mut stays, "notifications/tools/list_changed");
+}
+
+/// Says that it has begun, and then nothing for minutes.
+const SLOW: &str = r#"
+tool = { name = "slow", description = "Takes its time" }
+function tool.execute()
+    log.info("begun")
+    sleep(290)
+    return "done"
+end
+"#;
+
+/// The session of an older client: how the server took it, and its name.
+fn old_session(server: &Server, token: &str) -> (u16, String) {
+    let more =
+        [("Accept", "application/json, text/event-stream"), ("MCP-Protocol-Version", "2025-06-18")];
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {},
+        "clientInfo": {"name": "suite", "version": "1"},
+    }});
+    let begun = ask_with(server, "POST", "/mcp", Some(token), &more, hello.to_string().as_bytes());
+    let session = begun.header("mcp-session-id").unwrap_or_default().to_owned();
+    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string();
+    let more = [more[0], more[1], ("Mcp-Session-Id", session.as_str())];
+    assert_eq!(ask_with(server, "POST", "/mcp", Some(token), &more, ready.as_bytes()).status, 202);
+    (begun.status, session)
 }
 
 /// A stream of what changes, open.
 fn listen(server: &Server, token: &str) -> TcpStream {
     let body =
-        modern(1, "subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}))
-            .to_string();
+        modern(1, "subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
+    let head = "POST /mcp HTTP/1.1\r\nAccept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\n";
+    opened(server, token, head, &body.to_string(), "notifications/subscriptions/acknowledged")
+}
+
+/// A stream that has said so much, and goes on.
+fn opened(server: &Server, token: &str, head: &str, body: &str, said: &str) -> TcpStream {
     let mut stream = TcpStream::connect(&server.address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let head = format!(
-        "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+    let request = format!(
+        "{head}Host: {}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
         server.address,
         body.len()
     );
-    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    read_until(&mut stream, said);
+    stream
+}
+
+#[track_caller]
+fn read_until(stream: &mut TcpStream, said: &str) {
     let mut text = String::new();
-    while !text.contains("notifications/subscriptions/acknowledged") {
+    while !text.contains(said) {
         let mut part = [0; 1024];
         let read = stream.read(&mut part).unwrap();
         assert!(read > 0, "{text}");
         text.push_str(&String::from_utf8_lossy(&part[..read]));
     }
-    stream
 }
 
 #[test]

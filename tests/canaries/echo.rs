@@ -1,5 +1,6 @@
 //! A site that says back whatever it is told, in answers and in errors: an MCP server
-//! at `/mcp`, an API at `/api`, a collector of telemetry at `/v1`.
+//! at `/mcp`, `/filed` and, for those who log in, `/login`; an API at `/api`, a collector
+//! of telemetry at `/v1`.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -7,6 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
+use super::login::Login;
+use super::search::Canary;
 use crate::harness::{PATIENCE, read_request};
 
 pub struct Echo {
@@ -15,15 +18,17 @@ pub struct Echo {
 }
 
 impl Echo {
-    pub fn open() -> Echo {
+    /// The tokens that it gives out are of these.
+    pub fn open(canaries: &[Canary]) -> Echo {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let echo = Echo { port, seen: Arc::default() };
         let seen = echo.seen.clone();
+        let login = Arc::new(Login::new(port, canaries));
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let seen = seen.clone();
-                std::thread::spawn(move || serve(stream, &seen));
+                let (seen, login) = (seen.clone(), login.clone());
+                std::thread::spawn(move || serve(stream, &seen, &login));
             }
         });
         echo
@@ -55,16 +60,19 @@ pub fn document(port: u16, path: &str, scheme: Value) -> String {
     .to_string()
 }
 
-fn serve(mut stream: TcpStream, seen: &Mutex<Vec<(String, String)>>) -> Option<()> {
+fn serve(mut stream: TcpStream, seen: &Mutex<Vec<(String, String)>>, login: &Login) -> Option<()> {
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     loop {
         let request = read_request(&mut stream)?;
         let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
         seen.lock().unwrap().push((path.clone(), request.clone()));
-        let (status, kind, body) = answer(&path, &request);
+        let (status, headers, body) = login.answer(&path, &request).unwrap_or_else(|| {
+            let (status, kind, body) = answer(&path, &request);
+            (status, format!("Content-Type: {kind}\r\n"), body)
+        });
         write!(
             stream,
-            "HTTP/1.1 {status} Said\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n{body}",
+            "HTTP/1.1 {status} Said\r\n{headers}Content-Length: {}\r\n\r\n{body}",
             body.len()
         )
         .ok()?;
@@ -74,7 +82,7 @@ fn serve(mut stream: TcpStream, seen: &Mutex<Vec<(String, String)>>) -> Option<(
 fn answer(path: &str, request: &str) -> (u16, &'static str, String) {
     let said = json!({"you said": request});
     match path {
-        _ if path.starts_with("/mcp") => mcp(request),
+        _ if ["/mcp", "/login", "/filed"].iter().any(|it| path.starts_with(it)) => mcp(request),
         _ if path.contains("/fail") => (500, "text/plain", format!("you said {request}")),
         _ if path.contains("/text") => (200, "text/plain", format!("you said {request}")),
         _ if path.starts_with("/v1/") => (200, "application/json", "{}".to_owned()),

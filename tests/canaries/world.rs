@@ -96,8 +96,8 @@ pub struct World {
 
 impl World {
     pub fn new() -> World {
-        let echo = Echo::open();
         let mut canaries = super::canaries();
+        let echo = Echo::open(&canaries);
         let child = Project::new(&[
             ("tools/leak.lua", CHILD_LUA),
             (
@@ -111,6 +111,9 @@ impl World {
         let basic = document(port, "basic", json!({"type": "http", "scheme": "basic"}));
         let query =
             document(port, "query", json!({"type": "apiKey", "in": "query", "name": "key"}));
+        let tokens = format!("http://127.0.0.1:{port}/oauth/token");
+        let flows = json!({"clientCredentials": {"tokenUrl": tokens, "scopes": {}}});
+        let client = document(port, "client", json!({"type": "oauth2", "flows": flows}));
         let project = Project::new(&[
             ("tools/leaky.lua", &leaky),
             ("tools/pay.lua", PAY),
@@ -118,6 +121,8 @@ impl World {
             ("specs/bearer.json", &bearer),
             ("specs/basic.json", &basic),
             ("specs/query.json", &query),
+            ("specs/client.json", &client),
+            ("filed.token", value(&canaries, "file_first")),
         ]);
         project.write("moonlark.toml", &config(&canaries, port, &child));
         // Its token is shown to whoever asked for it, once.
@@ -137,7 +142,7 @@ impl World {
     }
 }
 
-fn value<'a>(canaries: &'a [Canary], name: &str) -> &'a str {
+pub fn value<'a>(canaries: &'a [Canary], name: &str) -> &'a str {
     &canaries.iter().find(|it| it.name == name).unwrap().value
 }
 
@@ -154,7 +159,8 @@ pub fn with_env<'a>(command: &'a mut Command, canaries: &[Canary]) -> &'a mut Co
         let text = if name == "api_basic" { format!("user:{text}") } else { text.to_owned() };
         command.env(variable, text);
     }
-    command
+    // The site asks nobody before it gives out a token.
+    command.env("MOONLARK_OAUTH_FOLLOW", "1")
 }
 
 fn config(canaries: &[Canary], port: u16, child: &Project) -> String {
@@ -205,6 +211,13 @@ url = "http://127.0.0.1:{port}/mcp?key=${{WEB_TOKEN}}"
 headers = {{ X-Api-Key = {web_header}, Cookie = {web_cookie} }}
 auth = {{ type = "bearer", token = {web_bearer} }}
 
+[mcp_servers.login]
+url = "http://127.0.0.1:{port}/login"
+auth = "oauth"
+[mcp_servers.filed]
+url = "http://127.0.0.1:{port}/filed"
+auth = {{ type = "bearer", token_file = "filed.token" }}
+
 [apis.bearer]
 spec = "specs/bearer.json"
 auth = {api_bearer}
@@ -216,6 +229,10 @@ auth_env = "BASIC_AUTH"
 [apis.query]
 spec = "specs/query.json"
 auth = {api_query}
+
+[apis.client]
+spec = "specs/client.json"
+auth = {{ it = {{ client_id = "suite", client_secret = {api_client} }} }}
 
 [apis.away]
 spec = "http://me:{spec}@127.0.0.1:{port}/fail/spec.json?key={spec}"
@@ -239,6 +256,7 @@ url = "http://me:{git}@127.0.0.1:1/handbook.git"
         api_header = it("api_header"),
         api_frozen = it("api_frozen"),
         api_query = it("api_query"),
+        api_client = it("api_client"),
         git = encoded("git_url"),
         spec = encoded("spec_url"),
     )

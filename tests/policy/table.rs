@@ -6,7 +6,7 @@ pub type Rows = (&'static str, &'static [(&'static str, &'static str)]);
 
 const ALL: &str = "quarterly_report wipe_disk relay git-box.list-issues git-box.delete_branch mailer.send petshop.listPets petshop.deletePet execute search_docs list_functions get_function_docs";
 
-pub const TABLE: [Rows; 24] = [
+pub const TABLE: [Rows; 29] = [
     ("", &[("anonymous", ""), ("ci", "")]),
     // By name, in every spelling.
     (
@@ -39,6 +39,24 @@ pub const TABLE: [Rows; 24] = [
     (
         r#"{ effects = ["destructive"], action = "deny", kinds = ["upstream", "api", "script"] }"#,
         &[("anonymous", "wipe_disk relay git-box.delete_branch mailer.send petshop.deletePet")],
+    ),
+    // A script does nothing but call, and its calls are judged one by one.
+    (
+        r#"{ effects = ["destructive"], action = "deny" }"#,
+        &[("anonymous", "wipe_disk relay git-box.delete_branch mailer.send petshop.deletePet")],
+    ),
+    (
+        r#"{ effects = ["writes"], callers = ["ci"], action = "deny" }"#,
+        &[
+            ("anonymous", ""),
+            ("ci", "wipe_disk relay git-box.delete_branch mailer.send petshop.deletePet"),
+        ],
+    ),
+    (r#"{ effects = ["writes"], kinds = ["builtin"], action = "deny" }"#, &[("anonymous", "")]),
+    (r#"{ tools = ["exec*"], action = "deny" }"#, &[("anonymous", "execute")]),
+    (
+        r#"{ kinds = ["builtin"], action = "deny" }"#,
+        &[("anonymous", "execute search_docs list_functions get_function_docs")],
     ),
     (
         r#"{ effects = ["writes"], action = "deny", kinds = ["api"] }"#,

@@ -9,7 +9,7 @@ use axum::extract::{Path, Request, State};
 use axum::middleware::{Next, from_fn};
 use axum::routing::{delete, get};
 use moonlark::project::Project;
-use moonlark_server::{Options, Who, router};
+use moonlark_server::{App, Options, Who, router};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -171,9 +171,9 @@ impl World {
             let stop = CancellationToken::new();
             let options =
                 Options { allowed_hosts: vec![], allowed_origins: vec![], request_body: 1 << 20, auth: None };
-            let router = router(project.gateway.clone(), options, stop.clone());
-            let served = moonlark_server::serve(listener, router.layer(from_fn(who)), stop.clone());
-            tokio::spawn(served);
+            let app = router(project.gateway.clone(), options, stop.clone());
+            let app = App::new(Router::new().fallback_service(app).layer(from_fn(who)));
+            tokio::spawn(moonlark_server::serve(listener, app, stop.clone()));
             let mut changes = project.gateway.subscribe();
             while project.gateway.catalog().tools().len() < TOOLS.len() + 1
                 || !project.gateway.catalog().connecting().is_empty()

@@ -60,6 +60,9 @@ pub enum Bench {
     },
     /// A tool of an upstream server: directly, through Moonlark, a bare rmcp gateway, a byte relay.
     Upstream {
+        /// A binary of mcp-proxy to compare with over HTTP (`cargo install mcp-proxy`).
+        #[arg(long, value_name = "FILE")]
+        mcp_proxy: Option<PathBuf>,
         #[command(flatten)]
         options: Options,
     },
@@ -136,14 +139,18 @@ impl Bench {
             Bench::Search(_) | Bench::Knowledge(_) | Bench::Tokens(_) => return self.count(),
             Bench::Tools { only, options } => {
                 let wanted = |part: &Part| only.is_empty() || only.contains(part);
-                let parts = PARTS.iter().filter(|(part, _)| wanted(part)).map(|(_, run)| *run);
-                ("tools", options, parts.collect())
+                let parts = PARTS.iter().filter(|(part, _)| wanted(part));
+                ("tools", options, parts.map(|(_, run)| Box::new(*run) as Run).collect())
             }
-            Bench::Upstream { options } => ("upstream", options, vec![upstream::run as Run]),
-            Bench::Run { options } => ("run", options, vec![run::run as Run]),
-            Bench::Trust { options } => ("trust", options, vec![trust::run as Run]),
-            Bench::Openapi { options } => ("openapi", options, vec![openapi::run as Run]),
-            Bench::Engines { options } => ("engines", options, vec![engines::run as Run]),
+            Bench::Upstream { mcp_proxy, options } => {
+                let peer = mcp_proxy.clone();
+                let run = move |effort| upstream::run(effort, peer.as_deref());
+                ("upstream", options, vec![Box::new(run) as Run])
+            }
+            Bench::Run { options } => ("run", options, vec![Box::new(run::run) as Run]),
+            Bench::Trust { options } => ("trust", options, vec![Box::new(trust::run) as Run]),
+            Bench::Openapi { options } => ("openapi", options, vec![Box::new(openapi::run) as Run]),
+            Bench::Engines { options } => ("engines", options, vec![Box::new(engines::run) as Run]),
         };
         if options.built { options.measure(name, parts) } else { Options::build_and_run() }
     }
@@ -196,9 +203,11 @@ impl Options {
     }
 }
 
-type Run = fn(Effort) -> Result<Vec<Section>>;
+type Run = Box<dyn Fn(Effort) -> Result<Vec<Section>>>;
 
-const PARTS: [(Part, Run); 5] = [
+type Measure = fn(Effort) -> Result<Vec<Section>>;
+
+const PARTS: [(Part, Measure); 5] = [
     (Part::Echo, echo::run),
     (Part::Call, calls::run),
     (Part::Waiting, waiting::run),

@@ -21,10 +21,28 @@ pub trait Client: Send + Sync {
 
     /// What came with the request beside the arguments, for a source that
     /// speaks the caller's protocol; nobody else reads it.
-    fn envelope(&self) -> &Object;
+    fn envelope(&self) -> &Envelope;
 
     /// Tells callers apart: two requests of one client have the same.
     fn owner(&self) -> u64;
+}
+
+/// What an MCP client says beside the arguments of its request.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Envelope {
+    /// Whether the request stands by itself, as under 2026-07-28.
+    pub modern: bool,
+    /// Its `_meta`, without what the protocol keeps for itself.
+    pub meta: Object,
+    /// What the client says it can do.
+    pub capabilities: Object,
+    /// What the client says it is.
+    pub info: Option<Value>,
+    /// The least severe log message it wants, in the words of the protocol.
+    pub log_level: Option<Value>,
+    /// What it sends to finish an earlier request.
+    pub request_state: Option<Value>,
+    pub input_responses: Option<Value>,
 }
 
 /// Something only the caller has: a decision of its user, a text of its model,

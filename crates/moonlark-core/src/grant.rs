@@ -161,6 +161,12 @@ impl Grants {
         }
     }
 
+    /// Whether there is nothing to act with but other tools.
+    pub fn only_calls(&self) -> bool {
+        let is_call = |grant: &Grant| matches!(grant, Grant::Tool(_));
+        !self.public_net && self.dir.is_none() && self.grants.iter().all(is_call)
+    }
+
     /// The configuration key whose `allow` would grant more.
     pub fn owner(&self) -> &str {
         &self.owner

@@ -4,26 +4,38 @@
 //! see [`forms`]. Names that speak of one are judged here too.
 
 mod forms;
+mod learned;
 mod literals;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
+use arc_swap::{ArcSwap, Guard};
+use parking_lot::Mutex;
 
 use crate::content::Answer;
 use crate::problem::Problem;
 use crate::value::Value;
 use forms::forms;
+use learned::Learned;
 pub use literals::{literals, without_literals};
 
-/// The secret values of one script's configuration, to be taken out of
-/// whatever leaves it.
+/// The secret values of one script's configuration, or of a source's, to be taken
+/// out of whatever leaves it.
 #[derive(Clone, Default)]
 pub struct Secrets(Option<Arc<Held>>);
 
 struct Held {
+    configured: Vec<Secret>,
+    learned: Mutex<Learned>,
+    /// All of both.
+    known: ArcSwap<Known>,
+}
+
+struct Known {
     secrets: Vec<Secret>,
     /// Finds all of them, made when something is looked for.
     all: OnceLock<Finder>,
@@ -45,15 +57,35 @@ pub struct Secret {
 const SHORTEST: usize = 4;
 
 impl Secrets {
-    pub fn new(mut secrets: Vec<Secret>) -> Self {
-        secrets.retain(|secret| secret.value.len() >= SHORTEST);
-        let held = Held { secrets, all: OnceLock::new(), by_name: OnceLock::new() };
-        Self((!held.secrets.is_empty()).then(|| Arc::new(held)))
+    pub fn new(secrets: Vec<Secret>) -> Self {
+        match secrets.iter().any(Secret::counts) {
+            true => Self::learning(secrets),
+            false => Self(None),
+        }
+    }
+
+    /// The same, of which more are [learned](Self::learn) later.
+    pub fn learning(mut configured: Vec<Secret>) -> Self {
+        configured.retain(Secret::counts);
+        let known = ArcSwap::from_pointee(Known::of(configured.clone()));
+        Self(Some(Arc::new(Held { configured, learned: Mutex::default(), known })))
+    }
+
+    /// A token that was obtained just now, before it is shown to anybody. It takes the
+    /// place of the last one of this key, which is forgotten after a while. Only for
+    /// those that are made for [learning](Self::learning).
+    pub fn learn(&self, key: &str, value: &str) {
+        let Some(held) = &self.0 else { return };
+        let mut learned = held.learned.lock();
+        if learned.learn(key, value, Instant::now()) {
+            let all = held.configured.iter().chain(learned.secrets()).cloned().collect();
+            held.known.store(Arc::new(Known::of(all)));
+        }
     }
 
     /// For logs and errors: every configured secret.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        match self.all() {
+        match self.known().as_ref().and_then(|known| known.all()) {
             Some(finder) => finder.redact(text),
             None => Cow::Borrowed(text),
         }
@@ -61,14 +93,15 @@ impl Secrets {
 
     /// The same for a message that is no text.
     pub fn redact_message(&self, message: Value) -> Value {
-        match self.all() {
+        match self.known().as_ref().and_then(|known| known.all()) {
             Some(finder) => finder.redact_value(message),
             None => message,
         }
     }
 
     pub fn redact_problem(&self, problem: &mut Problem) {
-        let Some(finder) = self.all() else { return };
+        let known = self.known();
+        let Some(finder) = known.as_ref().and_then(|known| known.all()) else { return };
         problem.map_text(|text| finder.redact(text).into_owned());
         if let Some(content) = &mut problem.content {
             for block in content.blocks.iter_mut().chain(&mut content.structured) {
@@ -79,7 +112,7 @@ impl Secrets {
 
     /// For results: only what is secret by its name.
     pub fn redact_result(&self, value: Value) -> Value {
-        match self.by_name() {
+        match self.known().as_ref().and_then(|known| known.by_name()) {
             Some(finder) => finder.redact_value(value),
             None => value,
         }
@@ -87,7 +120,10 @@ impl Secrets {
 
     /// The same for a whole answer.
     pub fn redact_answer(&self, answer: Answer) -> Answer {
-        let Some(finder) = self.by_name() else { return answer };
+        let known = self.known();
+        let Some(finder) = known.as_ref().and_then(|known| known.by_name()) else {
+            return answer;
+        };
         match answer {
             Answer::Value(value) => Answer::Value(finder.redact_value(value)),
             Answer::Raw(fields) => match finder.redact_value(Value::Object(fields)) {
@@ -103,16 +139,31 @@ impl Secrets {
         }
     }
 
+    fn known(&self) -> Option<Guard<Arc<Known>>> {
+        self.0.as_ref().map(|held| held.known.load())
+    }
+}
+
+impl Known {
+    fn of(secrets: Vec<Secret>) -> Self {
+        Self { secrets, all: OnceLock::new(), by_name: OnceLock::new() }
+    }
+
     fn all(&self) -> Option<&Finder> {
-        let held = self.0.as_deref()?;
-        Some(held.all.get_or_init(|| Finder::new(held.secrets.iter())))
+        let made = || Finder::new(self.secrets.iter());
+        (!self.secrets.is_empty()).then(|| self.all.get_or_init(made))
     }
 
     fn by_name(&self) -> Option<&Finder> {
-        let held = self.0.as_deref()?;
-        let mut secrets = held.secrets.iter().filter(|secret| secret.by_name).peekable();
+        let mut secrets = self.secrets.iter().filter(|secret| secret.by_name).peekable();
         secrets.peek()?;
-        Some(held.by_name.get_or_init(|| Finder::new(secrets)))
+        Some(self.by_name.get_or_init(|| Finder::new(secrets)))
+    }
+}
+
+impl Secret {
+    fn counts(&self) -> bool {
+        self.value.len() >= SHORTEST
     }
 }
 
@@ -215,7 +266,7 @@ fn speaks_of_auth(plain: &str) -> bool {
 
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[{} secrets]", self.0.as_ref().map_or(0, |held| held.secrets.len()))
+        write!(f, "[{} secrets]", self.known().map_or(0, |known| known.secrets.len()))
     }
 }
 
@@ -299,6 +350,27 @@ mod tests {
         assert_eq!(problem.message, "see [redacted:url]");
         assert_eq!(content.blocks, [Value::object([("text", "see [redacted:url]".into())])]);
         assert_eq!(content.structured, Some("[redacted:api_token]".into()));
+    }
+
+    #[test]
+    fn what_is_learned_is_taken_out_from_then_on_wherever_it_is_held() {
+        let secrets = Secrets::learning(vec![]);
+        let elsewhere = secrets.clone();
+        let said = "Bearer first-token, then second-token";
+        assert_eq!(elsewhere.redact(said), said);
+        secrets.learn("access_token", "first-token");
+        assert_eq!(elsewhere.redact(said), "Bearer [redacted:access_token], then second-token");
+        secrets.learn("access_token", "second-token");
+        let none = "Bearer [redacted:access_token], then [redacted:access_token]";
+        assert_eq!(elsewhere.redact(said), none);
+        assert_eq!(elsewhere.redact_result(said.into()), none.into());
+        // It is kept beside what was configured.
+        let secrets = self::secrets();
+        secrets.learn("access_token", "first-token");
+        assert_eq!(
+            secrets.redact("hunter22 first-token"),
+            "[redacted:api_token] [redacted:access_token]"
+        );
     }
 
     #[test]

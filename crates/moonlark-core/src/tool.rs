@@ -31,6 +31,9 @@ pub struct Tool {
     /// What the result looks like, where the author said so.
     pub output: Option<Schema>,
     pub effects: Effects,
+    /// All it does is call tools, and each of those calls goes by the rules
+    /// itself. For rules it has no effects of its own.
+    pub only_calls: bool,
     pub source: Arc<Source>,
     /// The name agents see it under, where it is not its own; none if they are
     /// not shown it.
@@ -200,6 +203,7 @@ impl Tool {
             input,
             output: None,
             effects: Effects::default(),
+            only_calls: false,
             source,
             shown: Shown::default(),
             expose: Expose::default(),
@@ -224,6 +228,7 @@ impl Tool {
             input: self.input.clone(),
             output: self.output.clone(),
             effects: self.effects,
+            only_calls: self.only_calls,
             source: self.source.clone(),
             shown: self.shown.clone(),
             expose: self.expose,

@@ -72,10 +72,12 @@ impl Prelude {
     }
 
     fn compile(source: String, functions: Vec<Function>, whose: Whose) -> Result<Arc<Prelude>> {
-        let bytecode =
-            Compiler::new().set_optimization_level(2).set_debug_level(1).compile(source).map_err(
-                |error| Problem::internal(format!("the prelude does not compile: {error}")),
-            )?;
+        // Without names and lines, which nobody is shown: they are a third of what a
+        // new VM has to read.
+        let compiler = Compiler::new().set_optimization_level(2).set_debug_level(0);
+        let bytecode = compiler.compile(source).map_err(|error| {
+            Problem::internal(format!("the prelude does not compile: {error}"))
+        })?;
         Ok(Arc::new(Prelude { bytecode, functions, whose }))
     }
 

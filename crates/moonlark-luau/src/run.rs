@@ -103,6 +103,7 @@ impl Luau {
             tool.definition = Some(Arc::new(told));
         }
         tool.shown = Shown::InCodeMode;
+        tool.only_calls = scope.grants.only_calls();
         tool.scope = Arc::new(scope);
         Ok(tool)
     }

@@ -48,6 +48,8 @@ impl Vm {
 
     fn build(prelude: &Arc<Prelude>) -> mlua::Result<Vm> {
         let lua = Lua::new_with(StdLib::ALL_SAFE, LuaOptions::new())?;
+        // All that is made here stays.
+        lua.gc_stop();
         let bridge = Bridge::new(&lua)?;
         let interrupt = Interrupt::install(&lua)?;
         let shared = Arc::new(Shared::new(prelude.clone(), interrupt.clone(), bridge.clone()));
@@ -58,6 +60,7 @@ impl Vm {
             .set_name("=prelude")
             .into_function()?;
         let (begin, load, run, test) = main.call((functions, host::PENDING))?;
+        lua.gc_restart();
         let fresh = lua.used_memory();
         Ok(Vm { lua, bridge, shared, interrupt, begin, load, run, test, fresh, uses: 0 })
     }

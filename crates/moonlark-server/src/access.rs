@@ -5,12 +5,10 @@
 //! comes from that has no Origin.
 
 use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::middleware::Next;
+use axum::extract::Request;
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use moonlark_core::{Code, Problem};
-use std::sync::Arc;
 
 use crate::status;
 
@@ -27,13 +25,13 @@ pub(crate) struct Access {
 }
 
 pub(crate) async fn check(
-    State(access): State<Arc<Access>>,
+    access: &Access,
     request: Request,
-    next: Next,
+    next: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
     let origin = match access.judge(request.headers(), request.uri()) {
         Ok(Some(origin)) => origin,
-        Ok(None) => return next.run(request).await,
+        Ok(None) => return next(request).await,
         Err(problem) => return status::problem(&problem),
     };
     let asks = request.method() == Method::OPTIONS
@@ -41,7 +39,7 @@ pub(crate) async fn check(
     let mut response = match asks {
         // Without a token: browsers send none before they have asked.
         true => may_call(request.headers()),
-        false => next.run(request).await,
+        false => next(request).await,
     };
     let headers = response.headers_mut();
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);

@@ -19,8 +19,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::middleware::Next;
+use axum::extract::Request;
 use axum::response::Response;
 use futures::StreamExt;
 use http::{HeaderMap, header};
@@ -74,35 +73,42 @@ struct Configured {
     issuer: Option<Arc<Issuer>>,
 }
 
+/// What a caller has shown.
+enum Shown {
+    /// A token of ours.
+    Ours(Hash),
+    /// One that a provider signed, and until when it counts.
+    Signed(Arc<Issuer>, f64),
+}
+
 /// Lets whoever shows who they are through to what is behind it.
 pub(crate) async fn check(
-    State(auth): State<Arc<Auth>>,
+    auth: &Arc<Auth>,
     mut request: Request,
-    next: Next,
+    next: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
     match auth.who(request.headers()).await {
         Ok(Some((who, token))) => {
             request.headers_mut().remove(header::AUTHORIZATION);
             request.extensions_mut().insert(who);
-            let response = next.run(request).await;
-            match token {
-                Some(token) => while_good(response, auth, token),
-                None => response,
-            }
+            let response = next(request).await;
+            while_good(response, auth, token)
         }
-        Ok(None) => next.run(request).await,
-        Err(refusal) => refusal.response(&auth, &request),
+        Ok(None) => next(request).await,
+        Err(refusal) => refusal.response(auth, &request),
     }
 }
 
-/// A stream that goes on for long ends soon after its token was taken back.
-fn while_good(response: Response, auth: Arc<Auth>, token: Hash) -> Response {
+/// A stream that goes on for long ends soon after its token was taken back, or has
+/// expired: whoever wants to hear more comes with another one.
+fn while_good(response: Response, auth: &Arc<Auth>, token: Shown) -> Response {
     let kind = response.headers().get(header::CONTENT_TYPE);
     if kind.is_none_or(|kind| !kind.as_bytes().starts_with(b"text/event-stream")) {
         return response;
     }
+    let auth = auth.clone();
     let over = async move {
-        while auth.configured.load().owner(token, &auth.table()).is_some() {
+        while auth.is_good(&token) {
             tokio::time::sleep(LOOK).await;
         }
     };
@@ -180,8 +186,20 @@ impl Auth {
         })
     }
 
-    /// Who makes a request, and by which token of ours; none if nobody has to say.
-    async fn who(&self, headers: &HeaderMap) -> Result<Option<(Who, Option<Hash>)>, Refusal> {
+    /// Whether what was shown still counts.
+    fn is_good(&self, token: &Shown) -> bool {
+        let configured = self.configured.load();
+        match token {
+            Shown::Ours(hash) => configured.owner(*hash, &self.table()).is_some(),
+            Shown::Signed(by, until) => {
+                issuer::now() < *until
+                    && configured.issuer.as_ref().is_some_and(|it| Arc::ptr_eq(it, by))
+            }
+        }
+    }
+
+    /// Who makes a request, and by which token; none if nobody has to say.
+    async fn who(&self, headers: &HeaderMap) -> Result<Option<(Who, Shown)>, Refusal> {
         let (table, configured) = (self.table(), self.configured.load_full());
         if !self.requires(&table, &configured) {
             return Ok(None);
@@ -189,12 +207,12 @@ impl Auth {
         let token = bearer(headers)?;
         let hash = Hash::of(token);
         if let Some(who) = configured.owner(hash, &table) {
-            return Ok(Some((who, Some(hash))));
+            return Ok(Some((who, Shown::Ours(hash))));
         }
         let Some(issuer) = &configured.issuer else {
             return Err(Refusal::invalid("is not one that was handed out here"));
         };
-        let name = issuer.name(token).await.map_err(|doubt| match doubt {
+        let (name, until) = issuer.name(token).await.map_err(|doubt| match doubt {
             Doubt::Refused(Refused::Invalid(why)) => Refusal::invalid(why),
             Doubt::Refused(Refused::LacksScope) => Refusal::lacks_scope(issuer),
             Doubt::NoKeys(problem) => Refusal::plain(problem),
@@ -205,7 +223,7 @@ impl Auth {
             || configured.settings.tokens.iter().any(|(ours, _)| *ours == name);
         match is_ours {
             true => Err(Refusal::invalid("has a name that belongs to somebody else here")),
-            false => Ok(Some((configured.who(&name, false), None))),
+            false => Ok(Some((configured.who(&name, false), Shown::Signed(issuer.clone(), until)))),
         }
     }
 

@@ -1,5 +1,6 @@
 //! What the HTTP server answers: REST, MCP and the checks in front of both.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
@@ -10,12 +11,20 @@ use axum::routing::{get, post};
 use moonlark_core::{Code, Gateway, Problem};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
+use tower::Layer;
+use tower::util::BoxCloneSyncService;
 
 use crate::access::{self, Access};
 use crate::auth::{self, Auth};
 use crate::mcp::{Mcp, Sessions, Straight};
 use crate::who::Who;
 use crate::{VERSION, mcp, metrics, record, rest, status};
+
+/// The server, as whoever serves connections has it.
+pub type App = BoxCloneSyncService<Request, Response, Infallible>;
+
+/// Where MCP is.
+const MCP: &str = "/mcp";
 
 /// What the operator decides about the server.
 #[derive(Clone)]
@@ -31,17 +40,14 @@ pub struct Options {
 }
 
 /// Everything the server answers.
-pub fn router(gateway: Gateway, options: Options, stop: CancellationToken) -> Router {
-    let access =
-        Arc::new(Access { hosts: options.allowed_hosts, origins: options.allowed_origins });
+pub fn router(gateway: Gateway, options: Options, stop: CancellationToken) -> App {
     let state = rest::State::new(gateway.clone(), options.request_body);
     metrics::note_start();
-    let open = Router::new()
+    let mcp = Mcp::new(gateway, Who::default());
+    let routes = Router::new()
+        .route("/", get(index))
         .route("/health", get(record::health))
         .route("/ready", get(record::health))
-        .with_state(state.clone());
-    let closed = Router::new()
-        .route("/", get(index))
         .route("/tools/list", get(rest::list))
         .route("/tools/{name}", post(rest::call).get(rest::call_by_get))
         .route("/sources", get(rest::sources))
@@ -53,30 +59,71 @@ pub fn router(gateway: Gateway, options: Options, stop: CancellationToken) -> Ro
         .route("/approvals/{id}/{decision}", post(record::decide))
         .route("/openapi.json", get(rest::openapi))
         .with_state(state)
-        .nest_service("/mcp", mcp(gateway, options.request_body, stop))
+        .nest_service(MCP, by_sdk(mcp.clone(), options.request_body, stop))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method);
-    let all = match options.auth {
-        Some(auth) => closed
-            .layer(from_fn_with_state(auth.clone(), auth::check))
-            .merge(open)
-            .merge(well_known(auth)),
-        None => closed.merge(open),
+    let routes = match &options.auth {
+        Some(auth) => routes.merge(well_known(auth.clone())),
+        None => routes,
     };
-    all.layer(from_fn_with_state(access, access::check))
+    let front = Front {
+        access: Access { hosts: options.allowed_hosts, origins: options.allowed_origins },
+        auth: options.auth,
+        straight: Straight::new(mcp, options.request_body),
+    };
+    App::new(from_fn_with_state(Arc::new(front), Front::serve).layer(routes))
+}
+
+/// What every request passes before it is looked up what it is for.
+struct Front {
+    access: Access,
+    auth: Option<Arc<Auth>>,
+    straight: Straight,
+}
+
+impl Front {
+    async fn serve(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {
+        let allowed = async |request| front.identify(request, next).await;
+        access::check(&front.access, request, allowed).await
+    }
+
+    async fn identify(&self, request: Request, next: Next) -> Response {
+        match &self.auth {
+            Some(auth) if !is_open(request.uri().path()) => {
+                auth::check(auth, request, async |request| self.answer(request, next).await).await
+            }
+            _ => self.answer(request, next).await,
+        }
+    }
+
+    async fn answer(&self, request: Request, next: Next) -> Response {
+        if request.uri().path() != MCP {
+            return next.run(request).await;
+        }
+        match self.straight.serve(request).await {
+            Ok(response) => response,
+            Err(request) => next.run(request).await,
+        }
+    }
+}
+
+/// Whether anybody may ask for it.
+fn is_open(path: &str) -> bool {
+    let described = path.strip_prefix(auth::WELL_KNOWN).is_some_and(|of| matches!(of, "" | MCP));
+    described || matches!(path, "/health" | "/ready")
 }
 
 /// What clients read to find out where to get a token.
 fn well_known(auth: Arc<Auth>) -> Router {
     Router::new()
         .route(auth::WELL_KNOWN, get(auth::metadata))
-        .route(&format!("{}/mcp", auth::WELL_KNOWN), get(auth::metadata))
+        .route(&format!("{}{MCP}", auth::WELL_KNOWN), get(auth::metadata))
         .with_state(auth)
 }
 
-/// The SDK says that it took the end of a session in hand, of which clients then
-/// warn; but it is over by then.
-fn mcp(gateway: Gateway, request_body: usize, stop: CancellationToken) -> Router {
+/// MCP as the SDK serves it. It says that it took the end of a session in hand,
+/// of which clients then warn; but it is over by then.
+fn by_sdk(mcp: Mcp, request_body: usize, stop: CancellationToken) -> Router {
     let ended = async |request: Request, next: Next| {
         let is_end = request.method() == http::Method::DELETE;
         let mut response = next.run(request).await;
@@ -85,25 +132,20 @@ fn mcp(gateway: Gateway, request_body: usize, stop: CancellationToken) -> Router
         }
         response
     };
-    let mcp = Mcp::new(gateway, Who::default());
-    let straight = Arc::new(Straight::new(mcp.clone(), request_body));
     let sessions = Arc::new(Sessions::new());
-    let first = async |State((straight, sessions)): State<(Arc<Straight>, Arc<Sessions>)>,
-                       request: Request,
-                       next: Next| {
+    let own = async |State(sessions): State<Arc<Sessions>>, request: Request, next: Next| {
         let who = Who::of(request.extensions());
         let session = request.headers().get("mcp-session-id").and_then(|id| id.to_str().ok());
         if session.is_some_and(|id| sessions.is_of_another(id, &who)) {
             // As the SDK says it of one that is not there.
             return (http::StatusCode::NOT_FOUND, "Not Found: Session not found").into_response();
         }
-        who.during(straight.serve(request, next)).await
+        who.during(next.run(request)).await
     };
-    let both = (straight, sessions.clone());
     Router::new()
-        .fallback_service(mcp::http_service(mcp, sessions, request_body, stop))
+        .fallback_service(mcp::http_service(mcp, sessions.clone(), request_body, stop))
         .layer(axum::middleware::from_fn(ended))
-        .layer(from_fn_with_state(both, first))
+        .layer(from_fn_with_state(sessions, own))
 }
 
 async fn index() -> Response {

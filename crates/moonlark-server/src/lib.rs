@@ -24,7 +24,7 @@ mod who;
 pub use auth::{
     Auth, AuthSettings, Expected, Fetch, Hash, Held, IssuerSettings, TokenFile, check_name, is_safe,
 };
-pub use http::{Options, router};
+pub use http::{App, Options, router};
 pub use metrics::figures;
 pub use rest::health;
 pub use serving::serve;

@@ -90,12 +90,11 @@ pub(crate) struct Mcp {
 
 impl Mcp {
     pub(crate) fn new(gateway: Gateway, who: Who) -> Self {
-        static OWNERS: AtomicU64 = AtomicU64::new(1);
         Self {
             gateway,
             listings: Arc::default(),
             wishes: Arc::default(),
-            session: Arc::new(Session::new(OWNERS.fetch_add(1, Ordering::Relaxed), who)),
+            session: Arc::new(Session::new(next_owner(), who)),
             gone: CancellationToken::new(),
         }
     }
@@ -104,6 +103,11 @@ impl Mcp {
     fn for_client(&self) -> Self {
         let who = Who::now().unwrap_or_else(|| self.session.who.clone());
         Self { listings: self.listings.clone(), ..Mcp::new(self.gateway.clone(), who) }
+    }
+
+    /// The same server for one request of a client that keeps no connection.
+    fn for_request(&self, who: Who) -> Self {
+        Self { session: Arc::new(Session::new(next_owner(), who)), ..self.clone() }
     }
 
     /// Whoever began to talk to us, where it is not said who makes a request.
@@ -133,6 +137,21 @@ impl Mcp {
             false => Some(self.wishes.level().unwrap_or(LoggingLevel::Info)),
         };
         Wants { progress: context.meta.get_progress_token(), level }
+    }
+
+    async fn tool(
+        &self,
+        name: String,
+        args: Result<Value, Problem>,
+        sequel: Sequel,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let any_structure = is_modern(&context);
+        let ended = match args {
+            Ok(args) => self.run(Callee::Named(name), args, sequel, context).await,
+            Err(problem) => Err(problem),
+        };
+        of_tool(ended, any_structure)
     }
 
     async fn run(
@@ -197,15 +216,9 @@ impl ServerHandler for Mcp {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let any_structure = is_modern(&context);
         let sequel = Sequel { state: request.request_state, responses: request.input_responses };
-        let ended = match Value::from_json(request.arguments.unwrap_or_default().into()) {
-            Ok(args) => {
-                self.run(Callee::Named(request.name.into_owned()), args, sequel, context).await
-            }
-            Err(problem) => Err(problem),
-        };
-        of_tool(ended, any_structure)
+        let args = Value::from_json(request.arguments.unwrap_or_default().into());
+        self.tool(request.name.into_owned(), args, sequel, context).await
     }
 
     async fn list_resources(
@@ -397,6 +410,12 @@ impl ServerHandler for Mcp {
         changes::listen(&self.gateway, &caller, &self.gone, context).await;
         Ok(())
     }
+}
+
+/// A number that no other client has.
+fn next_owner() -> u64 {
+    static OWNERS: AtomicU64 = AtomicU64::new(1);
+    OWNERS.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The name as rmcp takes it.

@@ -24,9 +24,6 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::who::Who;
 use crate::{openapi, record, status, trace};
 
-/// How long a client may take to send a request body.
-const BODY_TIME: std::time::Duration = std::time::Duration::from_secs(30);
-
 #[derive(Clone)]
 pub(crate) struct State(Arc<Shared>);
 
@@ -104,10 +101,8 @@ pub(crate) async fn call_by_get(
 }
 
 async fn read_body(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<Value> {
-    let reading = axum::body::to_bytes(body, shared.request_body);
-    let Ok(body) = tokio::time::timeout(BODY_TIME, reading).await else {
-        return Err(Problem::bad_request("the request body did not arrive in time"));
-    };
+    // How it has to come is up to `serving`.
+    let body = axum::body::to_bytes(body, shared.request_body).await;
     let body = body.map_err(|error| {
         // axum tells a broken connection from a body over the limit only by
         // the source of the error.

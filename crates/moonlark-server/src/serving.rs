@@ -2,27 +2,29 @@
 //!
 //! How many there are and how long one may take to say what it wants is bounded here:
 //! clients that open connections and send little, or nothing, keep nobody else out for
-//! long.
+//! long. Answers take as long as they take.
 
+mod body;
+
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::Body;
 use axum::serve::Listener;
 use http::Request;
 use hyper::body::Incoming;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tower::ServiceExt;
 
 use crate::at_once::at_once;
+use crate::http::App;
+use body::Pace;
 
 /// What a server takes of its clients.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +33,8 @@ struct Patience {
     connections: usize,
     /// The time to send the head of a request, and to be idle before the next.
     head: Duration,
+    /// How the body of a request has to come.
+    body: Pace,
 }
 
 /// More than all calls that may be in progress and wait, and little memory if idle.
@@ -41,7 +45,8 @@ const HEAD: Duration = Duration::from_secs(75);
 impl Default for Patience {
     /// Connections leave a quarter of the descriptors there are to everything else.
     fn default() -> Self {
-        Self { connections: MOST_CONNECTIONS.min(descriptors() / 4 * 3).max(16), head: HEAD }
+        let connections = MOST_CONNECTIONS.min(descriptors() / 4 * 3).max(16);
+        Self { connections, head: HEAD, body: Pace::default() }
     }
 }
 
@@ -59,15 +64,15 @@ fn descriptors() -> usize {
 /// Serve until `stop` is cancelled, then let requests in progress finish.
 pub async fn serve(
     listener: TcpListener,
-    router: Router,
+    app: App,
     stop: CancellationToken,
 ) -> std::io::Result<()> {
-    serve_with(listener, router, stop, Patience::default()).await
+    serve_with(listener, app, stop, Patience::default()).await
 }
 
 async fn serve_with(
     mut listener: TcpListener,
-    router: Router,
+    app: App,
     stop: CancellationToken,
     patience: Patience,
 ) -> std::io::Result<()> {
@@ -85,9 +90,9 @@ async fn serve_with(
         };
         // Without this, small answers wait for the client's acknowledgement.
         let _ = stream.set_nodelay(true);
-        let (router, stop) = (router.clone(), stop.clone());
+        let (app, stop) = (app.clone(), stop.clone());
         connections.spawn(at_once(async move {
-            connection(stream, router, stop, patience.head).await;
+            connection(stream, app, stop, patience).await;
             drop(place);
         }));
     }
@@ -98,17 +103,20 @@ async fn serve_with(
 }
 
 /// How it ends is the client's business.
-async fn connection(stream: TcpStream, router: Router, stop: CancellationToken, head: Duration) {
+async fn connection(stream: TcpStream, app: App, stop: CancellationToken, patience: Patience) {
+    let head = patience.head;
     tokio::select! {
         begun = timeout(head, begun(&stream)) => if begun.is_err() { return },
         () = stop.cancelled() => return,
     }
-    let service = router.map_request(|request: Request<Incoming>| request.map(Body::new));
+    let service = service_fn(move |request: Request<Incoming>| {
+        let answer = body::answer(app.clone(), request, patience.body);
+        async { Ok::<_, Infallible>(answer.await) }
+    });
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(head);
     // Who does not answer a ping within that time is gone.
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(head).keep_alive_timeout(head);
-    let service = TowerToHyperService::new(service);
     let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut serving = std::pin::pin!(serving);
     tokio::select! {
@@ -137,16 +145,24 @@ async fn begun(stream: &TcpStream) {
 
 #[cfg(test)]
 mod tests {
+    use axum::Router;
     use axum::routing::get;
+    use moonlark_core::schema::Schema;
+    use moonlark_core::tool::{Body as ToolBody, Source, SourceKind};
+    use moonlark_core::{Catalog, Gateway, Tool};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+    use crate::http::Options;
 
     async fn server(patience: Patience) -> std::net::SocketAddr {
+        serving(App::new(Router::new().route("/", get(|| async { "here" }))), patience).await
+    }
+
+    async fn serving(app: App, patience: Patience) -> std::net::SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = Router::new().route("/", get(|| async { "here" }));
-        tokio::spawn(serve_with(listener, router, CancellationToken::new(), patience));
+        tokio::spawn(serve_with(listener, app, CancellationToken::new(), patience));
         address
     }
 
@@ -160,7 +176,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_does_not_say_what_it_wants_is_let_go() {
-        let patience = Patience { connections: 100, head: Duration::from_millis(200) };
+        let patience = Patience { head: Duration::from_millis(200), ..Patience::default() };
         let address = server(patience).await;
         for first in [&b""[..], b"P", b"PRI * HTTP/2.0\r\n", b"GET / HTTP/1.1\r\nHost: a\r\n"] {
             let mut stream = TcpStream::connect(address).await.unwrap();
@@ -175,7 +191,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_that_comes_letter_by_letter_is_served() {
-        let address = server(Patience { connections: 100, head: Duration::from_secs(60) }).await;
+        let address =
+            server(Patience { head: Duration::from_secs(60), ..Patience::default() }).await;
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
         for letter in WHOLE {
@@ -187,7 +204,8 @@ mod tests {
 
     #[tokio::test]
     async fn those_who_keep_every_place_are_let_go_and_others_get_in() {
-        let patience = Patience { connections: 4, head: Duration::from_millis(300) };
+        let patience =
+            Patience { connections: 4, head: Duration::from_millis(300), ..Patience::default() };
         let address = server(patience).await;
         let mut silent = Vec::new();
         for _ in 0..4 {
@@ -201,5 +219,92 @@ mod tests {
         for mut stream in silent {
             assert!(!answer(&mut stream).await.contains("200 OK"));
         }
+    }
+
+    /// Everything that a server has, with this time for bodies.
+    async fn whole_server(pause: Duration, rate: u32) -> std::net::SocketAddr {
+        let source = Arc::new(Source { kind: SourceKind::Script, name: "a".to_owned() });
+        let body = ToolBody::now(|_, args| Ok(args));
+        let tool = Tool::new("same", source, Schema::described(Default::default()), body);
+        let catalog = Catalog::new(Arc::default(), vec![Arc::new(tool)], &[], vec![]);
+        let (allowed_hosts, allowed_origins) = (vec!["a".to_owned()], vec![]);
+        let options = Options { allowed_hosts, allowed_origins, request_body: 1 << 30, auth: None };
+        let app = crate::router(Gateway::new(catalog, 10), options, CancellationToken::new());
+        let body = Pace { pause, rate };
+        serving(app, Patience { body, ..Patience::default() }).await
+    }
+
+    /// The head of a request with a body of this length.
+    fn head(path: &str, more: &str, length: usize) -> Vec<u8> {
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n{more}Content-Length: {length}\r\n\r\n"
+        )
+        .into_bytes()
+    }
+
+    /// As a modern client says it in headers, for the short way.
+    const CALL: &str =
+        "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: same\r\n";
+    /// Every way that reads a body.
+    const WAYS: [(&str, &str); 3] = [("/tools/same", ""), ("/mcp", ""), ("/mcp", CALL)];
+
+    #[track_caller]
+    fn is_too_late(answer: &str) {
+        assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{answer}");
+        assert!(answer.contains("connection: close\r\n"), "{answer}");
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        let body: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!(body["error"]["code"], "timeout", "{body}");
+        assert_eq!(body["error"]["message"], "the request body did not arrive in time");
+    }
+
+    #[tokio::test]
+    async fn a_body_that_stops_is_given_up_on_every_route() {
+        let address = whole_server(Duration::from_millis(200), 1).await;
+        for (path, more) in WAYS {
+            for first in [&b""[..], b"{\"n\":"] {
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                stream.write_all(&[&head(path, more, 100), first].concat()).await.unwrap();
+                is_too_late(&answer(&mut stream).await);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_trickles_without_a_pause_is_given_up_as_well() {
+        let address = whole_server(Duration::from_millis(200), u32::MAX).await;
+        for (path, more) in WAYS {
+            let stream = TcpStream::connect(address).await.unwrap();
+            stream.set_nodelay(true).unwrap();
+            let (mut read, mut write) = stream.into_split();
+            write.write_all(&head(path, more, 1 << 29)).await.unwrap();
+            // Until nobody listens any more.
+            let trickling = tokio::spawn(async move {
+                while write.write_all(b" ").await.is_ok() {
+                    tokio::task::yield_now().await;
+                }
+            });
+            let mut answer = vec![0; 4096];
+            let count = timeout(Duration::from_secs(60), read.read(&mut answer)).await.unwrap();
+            is_too_late(&String::from_utf8_lossy(&answer[..count.unwrap()]));
+            drop(read);
+            timeout(Duration::from_secs(60), trickling).await.unwrap().unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_comes_letter_by_letter_is_read() {
+        let address = whole_server(Duration::from_secs(60), 1).await;
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        let body = b"{\"n\": \"here\"}";
+        let head = head("/tools/same", "Connection: close\r\n", body.len());
+        let head = String::from_utf8(head).unwrap().replace(", text/event-stream", "");
+        for letter in head.as_bytes().iter().chain(body) {
+            stream.write_all(&[*letter]).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        let answer = answer(&mut stream).await;
+        assert!(answer.ends_with("{\"result\":{\"n\":\"here\"}}"), "{answer}");
     }
 }

@@ -23,6 +23,7 @@ mod web;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use moonlark_core::secret::Secrets;
 use parking_lot::Mutex;
 use url::Url;
 
@@ -50,19 +51,20 @@ pub struct Account {
     pub follow: bool,
 }
 
-/// Who says which token goes with a request to this upstream.
-pub fn authorizer(account: Account) -> Arc<dyn Authorize> {
+/// Who says which token goes with a request to this upstream. Tokens that are obtained
+/// or read are `secrets` before any of them is sent.
+pub fn authorizer(account: Account, secrets: Secrets) -> Arc<dyn Authorize> {
     let upstream = account.name.clone();
     match &account.auth {
         Auth::None => Arc::new(Anonymous { upstream }),
         Auth::Bearer(Bearer::Token(token)) => Arc::new(Given { upstream, token: token.clone() }),
         Auth::Bearer(Bearer::File(path)) => {
             let path = account.base_dir.join(path);
-            Arc::new(InFile { upstream, path, seen: Mutex::new(None) })
+            Arc::new(InFile { upstream, path, secrets, seen: Mutex::new(None) })
         }
         Auth::OAuth(settings) => {
             let settings = (**settings).clone();
-            Arc::new(OAuth::new(account, settings))
+            Arc::new(OAuth::new(account, settings, secrets))
         }
     }
 }

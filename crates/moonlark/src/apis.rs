@@ -316,6 +316,12 @@ fn settings(
         }
         (ApiAuth::None, None) => {}
     }
+    let schemes = &mut credentials.schemes.values();
+    let secrets = match schemes.any(|it| matches!(it, Credential::OAuth(_))) {
+        // There will be tokens.
+        true => Secrets::learning(secrets),
+        false => Secrets::new(secrets),
+    };
     let mut all_frozen = global;
     all_frozen.extend(frozen(&config.frozen_params));
     Ok(ApiSettings {
@@ -332,7 +338,7 @@ fn settings(
         concurrency: config.concurrency.map(|it| it as usize),
         expose: config.expose,
         prefix: config.prefix.clone(),
-        scope: Arc::new(Scope { limits, secrets: Secrets::new(secrets), ..Scope::default() }),
+        scope: Arc::new(Scope { limits, secrets, ..Scope::default() }),
     })
 }
 

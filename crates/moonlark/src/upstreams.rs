@@ -159,18 +159,20 @@ pub(crate) fn settings(name: &str, config: &McpServer, limits: Limits, root: &Pa
         value: text.expose().to_owned(),
         by_name: true,
     });
-    let scope = Scope {
-        secrets: Secrets::new(secrets.chain(login).collect()),
-        limits: limits.clone(),
-        ..Scope::default()
+    let secrets = secrets.chain(login).collect();
+    let secrets = match &config.auth {
+        // There will be tokens.
+        Auth::OAuth(_) | Auth::Bearer(Bearer::File(_)) => Secrets::learning(secrets),
+        Auth::Bearer(Bearer::Token(_)) | Auth::None => Secrets::new(secrets),
     };
+    let scope = Scope { secrets: secrets.clone(), limits: limits.clone(), ..Scope::default() };
     Settings {
         target: Target {
             name: name.to_owned(),
             way,
             limits: LinkLimits { message: limits.value, connect },
         },
-        auth: url.map(|url| auth::authorizer(account(name, config, url, root))),
+        auth: url.map(|url| auth::authorizer(account(name, config, url, root), secrets)),
         scope: Arc::new(scope),
         expose: config.expose,
         prefix: config.prefix.clone(),

@@ -77,6 +77,10 @@ pub(super) fn rest() -> Request {
 
 /// A message over MCP, with the headers that 2026-07-28 asks for.
 pub(super) fn mcp(message: &Value) -> Request {
+    mcp_at("/mcp", message)
+}
+
+pub(super) fn mcp_at(path: &str, message: &Value) -> Request {
     let method = message["method"].as_str().unwrap_or_default();
     let mut headers = vec![
         ("Accept", "application/json, text/event-stream"),
@@ -85,12 +89,17 @@ pub(super) fn mcp(message: &Value) -> Request {
     ];
     headers.extend(message["params"]["name"].as_str().map(|name| ("Mcp-Name", name)));
     let expect = if method == "tools/call" { ANSWER } else { "\"tools\"" };
-    Request::post("/mcp", &headers, message, expect)
+    Request::post(path, &headers, message, expect)
 }
 
 /// The echo call over MCP.
 pub(super) fn call(id: usize) -> Value {
-    tool_call(id, "echo", json!({"message": "hello"}))
+    call_of("echo", id)
+}
+
+/// The same, of a tool that is called otherwise.
+pub(super) fn call_of(name: &str, id: usize) -> Value {
+    tool_call(id, name, json!({"message": "hello"}))
 }
 
 pub(super) fn tool_call(id: usize, name: &str, arguments: Value) -> Value {

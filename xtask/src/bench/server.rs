@@ -1,13 +1,13 @@
 //! Servers as child processes: started on a free port, ended by their id.
 
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::http::{Connection, Request};
 
@@ -34,6 +34,21 @@ impl Server {
         let mut command = Command::new(beside("xtask")?);
         command.args(args);
         Server::start(command)
+    }
+
+    /// A server of somebody else, known to be there when it takes connections.
+    pub(super) fn start_at(mut command: Command, address: SocketAddr) -> Result<Server> {
+        let began = Instant::now();
+        let nothing = Stdio::null;
+        let child = command.stdin(nothing()).stdout(nothing()).stderr(nothing()).spawn()?;
+        let mut server = Server { child, address, started_in: Duration::ZERO };
+        while TcpStream::connect(address).is_err() {
+            ensure!(server.child.try_wait()?.is_none(), "the server ended at once");
+            ensure!(began.elapsed() < START, "the server did not start in time");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        server.started_in = began.elapsed();
+        Ok(server)
     }
 
     pub(super) fn pid(&self) -> u32 {

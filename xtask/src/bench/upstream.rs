@@ -15,34 +15,43 @@ use super::{Effort, machine};
 const CLIENTS: [usize; 3] = [1, 8, 32];
 
 /// The ways, in the order of every round.
-const WAYS: usize = 4;
 const DIRECT: usize = 0;
 const OURS: usize = 1;
 const RMCP: usize = 2;
 const RELAY: usize = 3;
+/// If it is there.
+const PEER: usize = 4;
 
 /// One sample of every way.
-type Round = [Sample; WAYS];
+type Round = Vec<Sample>;
 
 /// More than this is not added to a call of a single client, in microseconds.
 const ADDED: f64 = 60.0;
 /// At least this share of what the pass-through reaches.
 const SHARE: f64 = 0.80;
 
-pub(super) fn run(effort: Effort) -> Result<Vec<Section>> {
-    let mut sections = over(Transport::Http, effort)?;
-    sections.extend(over(Transport::Stdio, effort)?);
+pub(super) fn run(effort: Effort, mcp_proxy: Option<&std::path::Path>) -> Result<Vec<Section>> {
+    let mut sections = over(Transport::Http, effort, mcp_proxy)?;
+    sections.extend(over(Transport::Stdio, effort, None)?);
     Ok(sections)
 }
 
-fn over(transport: Transport, effort: Effort) -> Result<Vec<Section>> {
-    let mut ways = [
+fn over(
+    transport: Transport,
+    effort: Effort,
+    mcp_proxy: Option<&std::path::Path>,
+) -> Result<Vec<Section>> {
+    let mut ways = vec![
         Path::direct(transport)?,
         Path::through_moonlark(transport)?,
         Path::through_rmcp(transport)?,
         Path::through_relay(transport)?,
     ];
-    let mut sections = transport.sections();
+    let mut sections = Vec::from(transport.sections());
+    if let Some(binary) = mcp_proxy {
+        ways.push(Path::through_mcp_proxy(binary)?);
+        sections.push(against_mcp_proxy());
+    }
     for clients in CLIENTS {
         let what = match transport {
             Transport::Http if clients == 1 => "1 client".to_owned(),
@@ -51,11 +60,13 @@ fn over(transport: Transport, effort: Effort) -> Result<Vec<Section>> {
         };
         eprintln!("upstream over {}, {what} …", transport.name());
         let rounds = in_turns(&mut ways, clients, effort)?;
-        let [direct, ours, rmcp, relay] = [0, 1, 2, 3].map(|way| Figures::of(&rounds, way));
+        let figures: Vec<Figures> = (0..ways.len()).map(|way| Figures::of(&rounds, way)).collect();
+        let ours = &figures[OURS];
         let beyond = |way: usize| median(rounds.iter().map(|it| it[OURS].p50 - it[way].p50));
         let share = median(rounds.iter().map(|it| it[OURS].per_second / it[RMCP].per_second));
 
-        let row = |ratio, floor: &Figures| {
+        let row = |ratio, floor: usize| {
+            let floor = &figures[floor];
             Row::new(&what).ratio(ratio).figures(ours.speed(), floor.speed()).cpu(format!(
                 "{} : {}",
                 ours.cpu(),
@@ -63,21 +74,39 @@ fn over(transport: Transport, effort: Effort) -> Result<Vec<Section>> {
             ))
         };
         let added = beyond(DIRECT);
-        let against_direct = row(format!("{added:+.0} µs"), &direct);
-        let rows = [
+        let against_direct = row(format!("{added:+.0} µs"), DIRECT);
+        let mut rows = vec![
             match clients {
                 1 => against_direct.goal(format!("≤ {ADDED:.0} µs"), added <= ADDED),
                 _ => against_direct,
             },
-            row(format!("{:+.0} µs", beyond(RELAY)), &relay),
-            row(report::percent(share), &rmcp)
+            row(format!("{:+.0} µs", beyond(RELAY)), RELAY),
+            row(report::percent(share), RMCP)
                 .goal(format!("≥ {}", report::percent(SHARE)), share >= SHARE),
         ];
+        if mcp_proxy.is_some() {
+            let adds = |way: usize| figures[way].adds.unwrap_or_default();
+            let ratio = adds(OURS) / adds(PEER);
+            let row = row(format!("{ratio:.2}×"), PEER);
+            rows.push(row.goal("≤ 1×", ratio <= 1.0));
+        }
         for (section, row) in sections.iter_mut().zip(rows) {
             section.rows.push(row);
         }
     }
-    Ok(sections.into())
+    Ok(sections)
+}
+
+fn against_mcp_proxy() -> Section {
+    Section {
+        title: "HTTP, against mcp-proxy",
+        about: "The floor is a gateway that is known for what little it adds (mcp-proxy on \
+                crates.io; 52 µs where its authors measured, on a machine of another kind), with \
+                none of what it can do turned on: no validation, no limits, no record. The first \
+                column is what Moonlark adds to the median time of a call as a share of what that \
+                adds.",
+        rows: Vec::new(),
+    }
 }
 
 impl Transport {
@@ -129,18 +158,17 @@ impl Transport {
 }
 
 /// Every way once a round; none is always first.
-fn in_turns(ways: &mut [Path; WAYS], clients: usize, effort: Effort) -> Result<Vec<Round>> {
+fn in_turns(ways: &mut [Path], clients: usize, effort: Effort) -> Result<Vec<Round>> {
     let mut rounds = Vec::new();
     for round in 0..effort.rounds as usize {
         machine::quiet();
-        let mut samples = [None; WAYS];
-        for turn in 0..WAYS {
-            let way = (round + turn) % WAYS;
-            samples[way] = Some(ways[way].measure(clients, effort)?);
+        let mut samples = Vec::new();
+        for turn in 0..ways.len() {
+            let way = (round + turn) % ways.len();
+            samples.push((way, ways[way].measure(clients, effort)?));
         }
-        if let [Some(direct), Some(ours), Some(rmcp), Some(relay)] = samples {
-            rounds.push([direct, ours, rmcp, relay]);
-        }
+        samples.sort_by_key(|(way, _)| *way);
+        rounds.push(samples.into_iter().map(|(_, sample)| sample).collect());
     }
     Ok(rounds)
 }

@@ -1,6 +1,6 @@
-//! The four ways from a client to the echo server, and the processes of each.
+//! The ways from a client to the echo server, and the processes of each.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path as Folder;
 use std::process::{Command, Stdio};
 
@@ -38,6 +38,8 @@ impl Transport {
 /// One way, with everything on it started.
 pub(super) struct Path {
     entry: Entry,
+    /// Over HTTP.
+    request: Request,
     processes: Processes,
     /// What else must stay: the server behind a gateway, the gateway's project.
     _kept: (Option<Server>, Option<TempDir>),
@@ -54,12 +56,12 @@ impl Path {
             Transport::Http => {
                 let server = Server::floor(&[ECHO])?;
                 let processes = Processes { gateway: vec![], server: vec![server.pid()] };
-                Path { entry: Entry::Http(server), processes, _kept: (None, None) }
+                Path { entry: Entry::Http(server), request: request(), processes, _kept: (None, None) }
             }
             Transport::Stdio => {
                 let pipe = pipe("xtask", &[ECHO, "--stdio"], Folder::new("."))?;
                 let processes = Processes { gateway: vec![], server: vec![pipe.child.id()] };
-                Path { entry: Entry::Pipe(pipe), processes, _kept: (None, None) }
+                Path { entry: Entry::Pipe(pipe), request: request(), processes, _kept: (None, None) }
             }
         })
     }
@@ -114,18 +116,49 @@ impl Path {
         })
     }
 
+    /// The gateway of somebody else, over HTTP, with nothing turned on.
+    pub(super) fn through_mcp_proxy(binary: &Folder) -> Result<Path> {
+        let project = tempfile::Builder::new().prefix("bench-").tempdir()?;
+        let echo = Server::floor(&[ECHO])?;
+        // It wants to be told its port, and says nowhere which it took.
+        let address = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
+        let config = format!(
+            "[proxy]\nname = \"peer\"\n[proxy.listen]\nhost = \"127.0.0.1\"\nport = {}\n\
+             [observability]\naudit = false\nlog_level = \"error\"\n\
+             [[backends]]\nname = \"echo\"\ntransport = \"http\"\nurl = \"http://{}/mcp\"\n",
+            address.port(),
+            echo.address
+        );
+        let file = project.path().join("proxy.toml");
+        std::fs::write(&file, config)?;
+        let mut command = Command::new(binary);
+        command.arg("--config").arg(file);
+        let gateway = Entry::Http(Server::start_at(command, address)?);
+        let request = echo::mcp_at("/", &echo::call_of("echo/echo", 1));
+        Path::asking(request, gateway, Some(echo), Some(project))
+    }
+
     /// Call once, so that the server is there, and see which processes there are.
-    fn through(mut entry: Entry, echo: Option<Server>, project: Option<TempDir>) -> Result<Path> {
-        let gateway = entry.first_call()?;
+    fn through(entry: Entry, echo: Option<Server>, project: Option<TempDir>) -> Result<Path> {
+        Path::asking(request(), entry, echo, project)
+    }
+
+    fn asking(
+        request: Request,
+        mut entry: Entry,
+        echo: Option<Server>,
+        project: Option<TempDir>,
+    ) -> Result<Path> {
+        let gateway = entry.first_call(&request)?;
         let mut processes = processes(gateway)?;
         processes.server.extend(echo.as_ref().map(Server::pid));
-        Ok(Path { entry, processes, _kept: (echo, project) })
+        Ok(Path { entry, request, processes, _kept: (echo, project) })
     }
 
     pub(super) fn measure(&mut self, clients: usize, effort: Effort) -> Result<Sample> {
         match &mut self.entry {
             Entry::Http(server) => {
-                over_http(server.address, &request(), clients, &self.processes, effort)
+                over_http(server.address, &self.request, clients, &self.processes, effort)
             }
             Entry::Pipe(pipe) => pipe.load(requests(clients), ANSWER, &self.processes, effort),
         }
@@ -134,10 +167,10 @@ impl Path {
 
 impl Entry {
     /// Returns the process that answered.
-    fn first_call(&mut self) -> Result<u32> {
+    fn first_call(&mut self, request: &Request) -> Result<u32> {
         match self {
             Entry::Http(server) => {
-                call_once(server.address)?;
+                call_once(server.address, request)?;
                 Ok(server.pid())
             }
             Entry::Pipe(pipe) => {
@@ -148,10 +181,10 @@ impl Entry {
     }
 }
 
-fn call_once(address: SocketAddr) -> Result<()> {
+fn call_once(address: SocketAddr, request: &Request) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        Connection::open(address).await?.ask(&request()).await?;
+        Connection::open(address).await?.ask(request).await?;
         Ok(())
     })
 }

@@ -17,7 +17,8 @@ const HIDDEN: &str = "[redacted]";
 pub fn arguments(args: &Value, secrets: &Secrecy) -> String {
     let mut room = MOST;
     let shown = redacted(args, secrets, false, &mut room);
-    shown.to_json_lossy().to_string()
+    // Nothing in it has no JSON form any more.
+    serde_json::to_string(&shown).unwrap_or_default()
 }
 
 /// A script, with the secrets taken out by value, and by the names they are given.

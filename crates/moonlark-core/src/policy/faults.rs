@@ -43,7 +43,7 @@ impl Policy {
                 }
                 (false, false) => None,
             });
-            let reads = decided.iter().any(|it| it.effects.read_only);
+            let reads = decided.iter().any(|it| it.effects.is_some_and(|it| it.read_only));
             if rule.terms.cache.is_some() && !decided.is_empty() && !reads {
                 faults.push(
                     fault(rule, "caches nothing: none of its tools is known to only read")

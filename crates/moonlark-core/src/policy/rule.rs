@@ -91,7 +91,12 @@ impl Effect {
         }
     }
 
-    /// All that hold for a tool.
+    /// All that rules see in a tool; none in one that only calls others.
+    pub fn seen_in(tool: &Tool) -> impl Iterator<Item = Effect> {
+        Self::all_of(tool.effects).filter(|_| !tool.only_calls)
+    }
+
+    /// All that hold for what a tool says of itself.
     pub fn all_of(effects: Effects) -> impl Iterator<Item = Effect> {
         [
             Effect::ReadOnly,
@@ -135,8 +140,8 @@ impl Terms {
     /// The first of its conditions that does not hold; of the caller only if
     /// one is given.
     pub(super) fn miss(&self, subject: &Subject, caller: Option<&str>) -> Option<Miss> {
-        let effects =
-            self.effects.is_empty() || self.effects.iter().any(|it| it.is_of(subject.effects));
+        let holds = |it: &Effect| subject.effects.is_some_and(|effects| it.is_of(effects));
+        let effects = self.effects.is_empty() || self.effects.iter().any(holds);
         let kinds = self.kinds.is_empty() || self.kinds.contains(&subject.kind);
         match () {
             () if !fits(&self.tools, &subject.names) => Some(Miss::Tools),
@@ -170,7 +175,8 @@ fn name_of(tool: &Tool) -> &str {
 pub(crate) struct Subject {
     pub(crate) names: Vec<String>,
     pub(crate) sources: Vec<String>,
-    pub(crate) effects: Effects,
+    /// None for what has none of its own.
+    pub(crate) effects: Option<Effects>,
     pub(crate) kind: SourceKind,
 }
 
@@ -195,14 +201,15 @@ impl Subject {
             sources.push(identifier(&source));
             sources.push(source);
         }
-        Subject { names, sources, effects: tool.effects, kind }
+        let effects = (!tool.only_calls).then_some(tool.effects);
+        Subject { names, sources, effects, kind }
     }
 
     /// A source as a whole: what it offers beside tools, and that it is there.
     pub(crate) fn whole(source: &str, kind: SourceKind) -> Subject {
         let sources = vec![source.to_owned(), identifier(source)];
         let names = sources.iter().map(|source| format!("{source}.")).collect();
-        Subject { names, sources, effects: Effects::READ, kind }
+        Subject { names, sources, effects: Some(Effects::READ), kind }
     }
 }
 

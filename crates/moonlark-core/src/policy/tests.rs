@@ -400,6 +400,23 @@ fn the_first_rule_that_matches_decides_and_the_others_say_why_not() {
 }
 
 #[test]
+fn what_only_calls_has_no_effects_but_a_name_a_kind_and_a_source() {
+    let mut execute = tool(SourceKind::Builtin, "moonlark", "execute", Effects::default());
+    let destructive = || Terms { effects: vec![Effect::Destructive], ..deny(&[]) };
+    let decides = |execute: &Tool, terms: Terms| {
+        policy(vec![terms]).explain(execute, "ci").decides().is_some()
+    };
+    assert!(decides(&execute, destructive()));
+    execute.only_calls = true;
+    let execute = execute.renamed("execute".to_owned());
+    assert!(!decides(&execute, destructive()));
+    assert!(!decides(&execute, Terms { effects: vec![Effect::ReadOnly], ..deny(&[]) }));
+    assert!(decides(&execute, deny(&["exec*"])));
+    assert!(decides(&execute, Terms { kinds: vec![SourceKind::Builtin], ..deny(&[]) }));
+    assert!(decides(&execute, Terms { sources: list(&["moonlark"]), ..deny(&[]) }));
+}
+
+#[test]
 fn effects_mean_what_they_do_and_not_every_mark() {
     let of = |read_only, destructive, idempotent, open_world| {
         let effects = Effects { read_only, destructive, idempotent, open_world };

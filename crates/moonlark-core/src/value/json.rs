@@ -3,14 +3,15 @@
 use std::fmt;
 
 use super::{MAX_DEPTH, Path, Value};
+use crate::limits::size;
 use crate::problem::{Problem, Result};
 
 impl Value {
-    /// Parse JSON text. Nesting and integers beyond 64 bits are Problems, never
-    /// a crash or a rounded number.
+    /// Parse JSON text. Too much of it, too deep or too many values, and integers
+    /// beyond 64 bits are Problems, never a crash or a rounded number.
     pub fn parse_json(text: &[u8]) -> Result<Value> {
         // Counted before serde recurses, and with our bound instead of its.
-        check_json_depth(text)?;
+        check_json_shape(text)?;
         serde_json::from_slice(text)
             .map_err(|error| Problem::bad_request(format!("invalid JSON: {error}")))
     }
@@ -51,8 +52,17 @@ impl Value {
     }
 }
 
-fn check_json_depth(text: &[u8]) -> Result<()> {
+/// What a text may take in memory once it is read. A list of small objects takes
+/// fifty times its length.
+const MOST_READ: usize = 512 << 20;
+/// About what they take: an object, a list, and what follows a comma.
+const OBJECT: usize = 384;
+const LIST: usize = 128;
+const ANOTHER: usize = 96;
+
+fn check_json_shape(text: &[u8]) -> Result<()> {
     let (mut depth, mut quoted, mut escaped) = (0usize, false, false);
+    let mut taken = text.len();
     for &byte in text {
         if quoted {
             match byte {
@@ -65,8 +75,10 @@ fn check_json_depth(text: &[u8]) -> Result<()> {
         }
         match byte {
             b'"' => quoted = true,
+            b',' => taken += ANOTHER,
             b'[' | b'{' => {
                 depth += 1;
+                taken += if byte == b'{' { OBJECT } else { LIST };
                 if depth > MAX_DEPTH {
                     return Err(Problem::limit(format!(
                         "the JSON is nested deeper than {MAX_DEPTH} levels"
@@ -77,7 +89,13 @@ fn check_json_depth(text: &[u8]) -> Result<()> {
             _ => {}
         }
     }
-    Ok(())
+    match taken > MOST_READ {
+        true => Err(Problem::limit(format!(
+            "the JSON has so many values that reading it would take more than {}",
+            size(MOST_READ)
+        ))),
+        false => Ok(()),
+    }
 }
 
 fn from_json(json: serde_json::Value, depth: usize) -> Result<Value> {
@@ -201,6 +219,19 @@ fn not_text(path: &Path) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_that_would_take_far_more_than_its_length_is_refused() {
+        let many = |one: &str, length: usize| {
+            format!("[{one}{}]", format!(",{one}").repeat(length / (one.len() + 1)))
+        };
+        let refused = Value::parse_json(many(r#"{"a":1}"#, 10 << 20).as_bytes()).unwrap_err();
+        assert_eq!(refused.code, crate::Code::Limit);
+        assert!(refused.message.ends_with("would take more than 512 MB"), "{refused}");
+        // As many letters are nothing unusual.
+        let long = format!("[{:?}]", "x,{[".repeat(3 << 20));
+        assert!(Value::parse_json(long.as_bytes()).is_ok());
+    }
 
     fn round_trip(json: &str) -> String {
         match Value::parse_json(json.as_bytes()) {

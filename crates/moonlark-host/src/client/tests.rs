@@ -2,12 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use moonlark_core::client::{Client, Question};
+use moonlark_core::client::{Client, Envelope, Question};
 use moonlark_core::gateway::Started;
 use moonlark_core::problem::Refusal;
 use moonlark_core::schema::Schema;
 use moonlark_core::tool::{Body, BoxFuture, Source, SourceKind, Tool};
-use moonlark_core::value::Object;
 use moonlark_core::{Caller, Catalog, Gateway, Module, Result, Value};
 use serde_json::{Value as Json, json};
 
@@ -33,7 +32,7 @@ impl Client for Fake {
         Box::pin(async move { answer })
     }
 
-    fn envelope(&self) -> &Object {
+    fn envelope(&self) -> &Envelope {
         unreachable!("only sources of the caller's protocol look")
     }
 

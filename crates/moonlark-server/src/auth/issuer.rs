@@ -76,8 +76,9 @@ impl Issuer {
         })
     }
 
-    /// The name of whoever holds the token.
-    pub(crate) async fn name(self: &Arc<Self>, text: &str) -> Result<String, Doubt> {
+    /// The name of whoever holds the token, and until when it counts, in seconds since
+    /// 1970.
+    pub(crate) async fn name(self: &Arc<Self>, text: &str) -> Result<(String, f64), Doubt> {
         let token = Token::read(text).map_err(Doubt::Refused)?;
         let known = self.known.load_full();
         if known.at.is_some_and(|at| at.elapsed() > FRESH) {
@@ -100,9 +101,8 @@ impl Issuer {
                 });
             }
         }
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let named = token.names(&self.settings.expected, now.as_secs_f64());
-        named.map(str::to_owned).map_err(Doubt::Refused)
+        let (name, until) = token.names(&self.settings.expected, now()).map_err(Doubt::Refused)?;
+        Ok((name.to_owned(), until))
     }
 
     /// How many keys there are.
@@ -186,6 +186,12 @@ impl Pace {
         self.times += 1;
         self.times <= TIMES
     }
+}
+
+/// In seconds since 1970.
+pub(super) fn now() -> f64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.unwrap_or_default().as_secs_f64()
 }
 
 /// Whether nobody in between can change what is read from there.

@@ -87,9 +87,9 @@ impl<'a> Token<'a> {
         keys.iter().filter(named).any(made)
     }
 
-    /// Whom it names, if it says what it must. Only for a token whose maker is
-    /// known.
-    pub(crate) fn names(&self, expected: &Expected, now: f64) -> Result<&str, Refused> {
+    /// Whom it names and until when, in seconds since 1970, if it says what it must.
+    /// Only for a token whose maker is known.
+    pub(crate) fn names(&self, expected: &Expected, now: f64) -> Result<(&str, f64), Refused> {
         let text = |claim: &str| self.claims.get(claim).and_then(Json::as_str);
         let time = |claim: &str| self.claims.get(claim).map(|it| it.as_f64().unwrap_or(f64::NAN));
         if text("iss") != Some(&expected.issuer) {
@@ -98,10 +98,12 @@ impl<'a> Token<'a> {
         if !self.is_for(&expected.audience) {
             return Err(Invalid("is for another audience"));
         }
-        match time("exp") {
+        let until = match time("exp") {
             None => return Err(Invalid("does not say when it expires")),
-            Some(end) if end > now - LEEWAY => {}
-            Some(_) => return Err(Invalid("has expired")),
+            Some(end) => end + LEEWAY,
+        };
+        if until.is_nan() || until <= now {
+            return Err(Invalid("has expired"));
         }
         if time("nbf").is_some_and(|begin| begin.is_nan() || begin > now + LEEWAY) {
             return Err(Invalid("is not valid yet"));
@@ -113,7 +115,7 @@ impl<'a> Token<'a> {
         let name = name.ok_or(Invalid("does not name its holder"))?;
         let scopes = self.scopes();
         match expected.scopes.iter().all(|wanted| scopes.contains(&wanted.as_str())) {
-            true => Ok(name),
+            true => Ok((name, until)),
             false => Err(Refused::LacksScope),
         }
     }
@@ -151,7 +153,7 @@ mod tests {
         format!("{}.{}.AAAA", part(header), part(claims))
     }
 
-    fn named(claims: Json) -> Result<String, Refused> {
+    fn named(claims: Json) -> Result<(String, f64), Refused> {
         let expected = Expected {
             issuer: "https://login.example".into(),
             audience: vec!["moonlark".into(), "https://moonlark.example/mcp".into()],
@@ -159,7 +161,7 @@ mod tests {
             name: "sub".into(),
         };
         let text = written(&json!({"alg": "ES256"}), &claims);
-        Token::read(&text)?.names(&expected, 1000.0).map(str::to_owned)
+        Token::read(&text)?.names(&expected, 1000.0).map(|(name, until)| (name.to_owned(), until))
     }
 
     #[test]
@@ -177,15 +179,15 @@ mod tests {
         };
         let mut scp = without("scope");
         scp["scp"] = json!(["mcp"]);
-        for good in [
-            good.clone(),
-            scp,
-            with("aud", json!(["other", "https://moonlark.example/mcp"])),
-            with("exp", json!(941)),
-            with("exp", json!(1100.5)),
-            with("nbf", json!(1060)),
+        for (until, good) in [
+            (1160.0, good.clone()),
+            (1160.0, scp),
+            (1160.0, with("aud", json!(["other", "https://moonlark.example/mcp"]))),
+            (1001.0, with("exp", json!(941))),
+            (1160.5, with("exp", json!(1100.5))),
+            (1160.0, with("nbf", json!(1060))),
         ] {
-            assert_eq!(named(good.clone()), Ok("ann".into()), "{good}");
+            assert_eq!(named(good.clone()), Ok(("ann".into(), until)), "{good}");
         }
         for (why, bad) in [
             ("was made by another issuer", with("iss", json!("https://login.example/"))),

@@ -100,12 +100,27 @@ fn meta(mut extra: Object) -> Option<MetaObject> {
 /// Content as the SDK has it. What it does not know goes on as text, so that
 /// nothing is lost.
 fn typed_blocks(blocks: Vec<Value>) -> Result<Vec<ContentBlock>> {
-    let block = |(index, block): (usize, Value)| {
+    let block = |(index, mut block): (usize, Value)| {
+        if let Some(text) = plain_text(&mut block) {
+            return Ok(ContentBlock::text(text));
+        }
         let json = block.into_json(&format!("result.content[{index}]"))?;
         Ok(serde_json::from_value(json.clone())
             .unwrap_or_else(|_| ContentBlock::text(json.to_string())))
     };
     blocks.into_iter().enumerate().map(block).collect()
+}
+
+/// The text of a block that has nothing else, which most are.
+fn plain_text(block: &mut Value) -> Option<String> {
+    let Value::Object(fields) = block else { return None };
+    if fields.len() != 2 || fields.get("type").and_then(Value::as_str) != Some("text") {
+        return None;
+    }
+    match fields.get_mut("text")? {
+        Value::Str(text) => Some(std::mem::take(text)),
+        _ => None,
+    }
 }
 
 fn fail(problem: &Problem) -> CallToolResult {

@@ -35,7 +35,8 @@ pub(crate) enum Callee {
 /// A call in progress: it can be put aside and gone on with.
 pub(crate) struct Conversation {
     running: BoxFuture<'static, Result<Answer>>,
-    events: mpsc::UnboundedReceiver<Event>,
+    /// What happens, for a client that wants to be told.
+    events: Option<mpsc::UnboundedReceiver<Event>>,
     questions: mpsc::UnboundedReceiver<Asked>,
     /// What the client still has to answer.
     open: Vec<(String, Asked)>,
@@ -62,13 +63,7 @@ pub(crate) async fn call(
     }
     let request = is_modern(&context).then(|| Request::of(&callee, &args, &caller));
     let (client, questions) = McpClient::new(context.clone(), session.clone(), sequel, wants.level);
-    // Bounded by the limits on log output and by the thinning of progress.
-    let (sender, events) = mpsc::unbounded_channel();
-    let listen: Option<Events> = (!wants.is_nothing()).then(|| {
-        Arc::new(move |event| {
-            let _ = sender.send(event);
-        }) as Events
-    });
+    let (listen, events) = (!wants.is_nothing()).then(told).unzip();
     let client = Some(Arc::new(client) as Arc<dyn Client>);
     let call = gateway.open_in_turn(caller, client, listen).await?;
     let call = call.continuing(trace::of_request(&context));
@@ -81,6 +76,19 @@ pub(crate) async fn call(
     });
     let conversation = Conversation { running, events, questions, open: Vec::new(), asked: 0 };
     conversation.go_on(&context, wants, request).await
+}
+
+/// Bounded by the limits on log output and by the thinning of progress.
+fn told() -> (Events, mpsc::UnboundedReceiver<Event>) {
+    let (sender, events) = mpsc::unbounded_channel();
+    let tell = move |event| {
+        let _ = sender.send(event);
+    };
+    (Arc::new(tell), events)
+}
+
+async fn next(events: &mut Option<mpsc::UnboundedReceiver<Event>>) -> Option<Event> {
+    events.as_mut()?.recv().await
 }
 
 impl Conversation {
@@ -102,15 +110,13 @@ impl Conversation {
                     break ended;
                 }
                 self.gather();
-                while let Ok(event) = self.events.try_recv() {
-                    notify(peer, event, &wants).await;
-                }
+                self.tell_the_rest(peer, &wants).await;
                 let request = request.clone();
                 return Ok(self.put_aside(request));
             }
             tokio::select! {
                 biased;
-                Some(event) = self.events.recv() => notify(peer, event, &wants).await,
+                Some(event) = next(&mut self.events) => notify(peer, event, &wants).await,
                 ended = &mut self.running => break ended,
                 // A modern client says what would be repeated to go on.
                 Some(asked) = self.questions.recv() => match request {
@@ -125,15 +131,19 @@ impl Conversation {
             }
         };
         // What was said in the last moment still comes before the answer.
-        while let Ok(event) = self.events.try_recv() {
-            notify(peer, event, &wants).await;
-        }
+        self.tell_the_rest(peer, &wants).await;
         // A server that does not say for which call it asks may have meant
         // another of this client's.
         if request.is_none() && !(asking.is_empty() && self.questions.is_empty()) {
             tokio::spawn(see_through(asking, self.questions, peer.clone()));
         }
         ended
+    }
+
+    async fn tell_the_rest(&mut self, peer: &rmcp::Peer<RoleServer>, wants: &Wants) {
+        while let Some(Ok(event)) = self.events.as_mut().map(mpsc::UnboundedReceiver::try_recv) {
+            notify(peer, event, wants).await;
+        }
     }
 
     fn note(&mut self, asked: Asked) {

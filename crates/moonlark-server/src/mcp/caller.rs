@@ -8,7 +8,7 @@
 use std::sync::{Arc, OnceLock};
 
 use http::request::Parts;
-use moonlark_core::client::{Client, Question};
+use moonlark_core::client::{Client, Envelope, Question};
 use moonlark_core::problem::Refusal;
 use moonlark_core::tool::BoxFuture;
 use moonlark_core::value::Object;
@@ -67,7 +67,7 @@ pub(crate) struct McpClient {
     /// The log messages it wants.
     level: Option<LoggingLevel>,
     questions: mpsc::UnboundedSender<Asked>,
-    envelope: OnceLock<Object>,
+    envelope: OnceLock<Envelope>,
 }
 
 impl McpClient {
@@ -81,10 +81,6 @@ impl McpClient {
         let (questions, asked) = mpsc::unbounded_channel();
         let envelope = OnceLock::new();
         (Self { context, session, sequel, level, questions, envelope }, asked)
-    }
-
-    fn capabilities(&self) -> Option<&Value> {
-        self.envelope().get("capabilities")
     }
 
     /// What the request says itself, under this key.
@@ -116,7 +112,7 @@ pub(crate) fn answers(method: &str, response: &Json) -> bool {
 
 impl Client for McpClient {
     fn can(&self, question: &Question) -> bool {
-        let Some(declared) = self.capabilities() else { return false };
+        let declared = &self.envelope().capabilities;
         let mode = question.params.get("mode").and_then(Value::as_str);
         match question.method.as_str() {
             "elicitation/create" => declared.get("elicitation").is_some_and(|it| match mode {
@@ -161,43 +157,31 @@ impl Client for McpClient {
         })
     }
 
-    fn envelope(&self) -> &Object {
+    fn envelope(&self) -> &Envelope {
         self.envelope.get_or_init(|| {
-            let context = &self.context;
-            let mut envelope = Object::new();
-            let mut set = |key: &str, value: Value| envelope.insert(key.to_owned(), value);
-            set("modern", is_modern(context).into());
+            let (context, session) = (&self.context, &self.session);
             let rest = context.meta.0.0.iter().filter(|(key, _)| !key.starts_with(RESERVED));
-            let rest = rest.map(|(key, value)| (key.clone(), value.clone()));
-            set("meta", value(Json::Object(rest.collect())));
-            let session = &self.session;
             let first = |what: &OnceLock<Value>, say: &dyn Fn() -> Json| {
                 what.get_or_init(|| value(say())).clone()
             };
-            set(
-                "capabilities",
-                self.said(CAPABILITIES).unwrap_or_else(|| {
-                    first(&session.capabilities, &|| match context.client_capabilities() {
-                        Some(declared) => json!(declared),
-                        None => json!({}),
-                    })
-                }),
-            );
-            set(
-                "info",
-                self.said(INFO)
-                    .unwrap_or_else(|| first(&session.info, &|| json!(context.client_info()))),
-            );
-            if let Some(level) = self.level {
-                set("logLevel", value(json!(level)));
+            let capabilities = self.said(CAPABILITIES).unwrap_or_else(|| {
+                first(&session.capabilities, &|| json!(context.client_capabilities()))
+            });
+            let info = self
+                .said(INFO)
+                .unwrap_or_else(|| first(&session.info, &|| json!(context.client_info())));
+            Envelope {
+                modern: is_modern(context),
+                meta: rest.map(|(key, said)| (key.clone(), value(said.clone()))).collect(),
+                capabilities: match capabilities {
+                    Value::Object(declared) => declared,
+                    _ => Object::new(),
+                },
+                info: Some(info).filter(|info| *info != Value::Null),
+                log_level: self.level.map(|level| value(json!(level))),
+                request_state: self.sequel.state.as_deref().map(Value::from),
+                input_responses: self.sequel.responses.as_ref().map(|it| value(json!(it))),
             }
-            if let Some(state) = &self.sequel.state {
-                set("requestState", state.as_str().into());
-            }
-            if let Some(responses) = &self.sequel.responses {
-                set("inputResponses", value(json!(responses)));
-            }
-            envelope
         })
     }
 
@@ -208,7 +192,8 @@ impl Client for McpClient {
 
 /// What the protocol keeps for itself in `_meta`.
 const RESERVED: &str = "io.modelcontextprotocol/";
-const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+pub(crate) const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+pub(crate) const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const INFO: &str = "io.modelcontextprotocol/clientInfo";
 
 /// What a client sent was of bounded depth already.
@@ -218,11 +203,16 @@ fn value(json: Json) -> Value {
 
 /// Who makes the request.
 pub(crate) fn caller_of(context: &RequestContext<RoleServer>, session: &Session) -> Caller {
-    let client = context.client_info().map(|client| client.name);
+    let said = context.meta.0.0.get(INFO).and_then(|info| info.get("name")).and_then(Json::as_str);
+    let client = said.map(str::to_owned).or_else(|| Some(context.client_info()?.name));
     Caller { client, ..session.who(&context.extensions).caller("mcp") }
 }
 
 /// Whether the request stands by itself, as under 2026-07-28.
 pub(crate) fn is_modern(context: &RequestContext<RoleServer>) -> bool {
-    context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
+    match context.meta.0.0.get(VERSION).and_then(Json::as_str) {
+        // Versions are dates: their order is that of their letters.
+        Some(version) => version >= ProtocolVersion::V_2026_07_28.as_str(),
+        None => context.protocol_version().is_some_and(|it| it >= ProtocolVersion::V_2026_07_28),
+    }
 }

@@ -7,26 +7,29 @@
 //! about a request, or wrong, is the SDK's to answer: it gets the request as it
 //! came. Over pipes, `stdio/short.rs` is in front of the SDK.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::sync::OnceLock;
 
 use axum::body::{Body, HttpBody, to_bytes};
 use axum::extract::Request;
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use moonlark_core::Value;
+use moonlark_core::value::Object;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ClientCapabilities, ErrorCode, ErrorData,
-    JsonRpcVersion2_0, ProtocolVersion, RequestId, RequestMetaObject, ServerJsonRpcMessage,
-    ServerResult,
+    CallToolResponse, ClientCapabilities, ErrorCode, ErrorData, InputResponses, JsonRpcVersion2_0,
+    ProtocolVersion, RequestId, RequestMetaObject, ServerJsonRpcMessage, ServerResult,
 };
 use rmcp::service::{RequestContext, RxJsonRpcMessage, TxJsonRpcMessage, serve_directly};
 use rmcp::transport::Transport;
-use rmcp::{Peer, RoleServer, ServerHandler};
+use rmcp::{Peer, RoleServer};
 use serde::Deserialize;
+use serde_json::Value as Json;
 
 use super::Mcp;
+use super::caller::{CAPABILITIES as META_CAPABILITIES, Sequel, VERSION as META_VERSION};
 use crate::trace;
 use crate::who::Who;
 
@@ -36,6 +39,7 @@ const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
 const CALL: &str = "tools/call";
+const META_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 
 pub(crate) struct Straight {
     mcp: Mcp,
@@ -45,14 +49,36 @@ pub(crate) struct Straight {
 }
 
 /// A call with nothing unusual about it.
+pub(crate) struct PlainCall {
+    pub(crate) id: RequestId,
+    name: String,
+    args: Value,
+    sequel: Sequel,
+    meta: RequestMetaObject,
+    knows_tasks: bool,
+}
+
+/// A message that may be one.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct PlainCall {
+struct Message<'a> {
     #[serde(rename = "jsonrpc")]
     _version: JsonRpcVersion2_0,
-    pub(crate) id: RequestId,
-    method: String,
-    params: CallToolRequestParams,
+    id: RequestId,
+    #[serde(borrow)]
+    method: Cow<'a, str>,
+    params: Params,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Params {
+    #[serde(rename = "_meta")]
+    meta: RequestMetaObject,
+    name: String,
+    arguments: Option<Value>,
+    input_responses: Option<InputResponses>,
+    request_state: Option<String>,
 }
 
 impl Straight {
@@ -60,26 +86,26 @@ impl Straight {
         Self { mcp, most, nobody: OnceLock::new() }
     }
 
-    /// Answer the request, or leave it to `next`.
-    pub(crate) async fn serve(&self, request: Request, next: Next) -> Response {
-        let Some(name) = self.tool_in(&request) else { return next.run(request).await };
+    /// Answer the request, or give it back.
+    pub(crate) async fn serve(&self, request: Request) -> Result<Response, Request> {
+        let Some(name) = self.tool_in(&request) else { return Err(request) };
+        let who = Who::of(request.extensions());
         let (parts, body) = request.into_parts();
         let Ok(body) = to_bytes(body, self.most).await else {
             // It broke off: nobody is there to read this.
-            return StatusCode::BAD_REQUEST.into_response();
+            return Ok(StatusCode::BAD_REQUEST.into_response());
         };
-        match plain_call(&body).filter(|(call, _)| call.params.name == name) {
-            Some((call, mut meta)) => {
-                trace::note(&mut meta, &parts.headers);
-                match self.reply(&self.mcp.for_client(), call, meta).await {
-                    (status, Some(body)) => {
-                        (status, [(CONTENT_TYPE, "application/json")], body).into_response()
-                    }
-                    (status, None) => status.into_response(),
-                }
-            }
-            None => next.run(Request::from_parts(parts, Body::from(body))).await,
-        }
+        let Some(mut call) = plain_call(&body).filter(|call| call.name == name) else {
+            return Err(Request::from_parts(parts, Body::from(body)));
+        };
+        trace::note(&mut call.meta, &parts.headers);
+        let (status, message) = self.reply(&self.mcp.for_request(who), call).await;
+        let Some(message) = message else { return Ok(status.into_response()) };
+        let mut response = Response::new(Body::from(message));
+        *response.status_mut() = status;
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(CONTENT_TYPE, json);
+        Ok(response)
     }
 
     /// The tool that is called, by the headers alone.
@@ -102,18 +128,13 @@ impl Straight {
     }
 
     /// The status, for HTTP, and the message.
-    pub(crate) async fn reply(
-        &self,
-        mcp: &Mcp,
-        call: PlainCall,
-        meta: RequestMetaObject,
-    ) -> (StatusCode, Option<Vec<u8>>) {
-        let PlainCall { id, params, .. } = call;
+    pub(crate) async fn reply(&self, mcp: &Mcp, call: PlainCall) -> (StatusCode, Option<Vec<u8>>) {
+        let PlainCall { id, name, args, sequel, meta, knows_tasks } = call;
         let mut context = RequestContext::new(id.clone(), self.nobody().clone());
         context.meta = meta;
-        let knows_tasks = context.client_capabilities().is_some_and(|it| it.supports_tasks());
+        let answer = mcp.tool(name, Ok(args), sequel, context).await;
         // The SDK's way to this has room for every other request too.
-        let (status, answer) = match checked(mcp.call_tool(params, context).await, knows_tasks) {
+        let (status, answer) = match checked(answer, knows_tasks) {
             Ok(result) => (StatusCode::OK, ServerJsonRpcMessage::response(result, id)),
             Err(error) => (status(error.code), ServerJsonRpcMessage::error(error, Some(id))),
         };
@@ -152,15 +173,25 @@ fn checked(
 }
 
 /// The call in a message, if there is nothing unusual about it.
-pub(crate) fn plain_call(message: &[u8]) -> Option<(PlainCall, RequestMetaObject)> {
-    let mut call: PlainCall = serde_json::from_slice(message).ok()?;
-    let meta = call.params.meta.take()?;
-    let plain = call.method == CALL
-        && meta.protocol_version() == Some(ProtocolVersion::V_2026_07_28)
-        && meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty()
+pub(crate) fn plain_call(message: &[u8]) -> Option<PlainCall> {
+    let Message { id, method, params, .. } = serde_json::from_slice(message).ok()?;
+    let Params { meta, name, arguments, input_responses: responses, request_state: state } = params;
+    let modern = ProtocolVersion::V_2026_07_28.as_str();
+    let plain = method == CALL
+        && meta.get(META_VERSION).and_then(Json::as_str) == Some(modern)
         && !meta.contains_key("progressToken")
-        && meta.log_level().is_none();
-    plain.then_some((call, meta))
+        && !meta.contains_key(META_LEVEL);
+    let args = match arguments {
+        None => Value::Object(Object::new()),
+        Some(args @ Value::Object(_)) => args,
+        Some(_) => return None,
+    };
+    let knows_tasks = match meta.get(META_CAPABILITIES)? {
+        Json::Object(none) if none.is_empty() => false,
+        _ => meta.client_capabilities()?.supports_tasks(),
+    };
+    let sequel = Sequel { state, responses };
+    plain.then_some(PlainCall { id, name, args, sequel, meta, knows_tasks })
 }
 
 /// A header that is there once.
@@ -207,16 +238,15 @@ impl Transport<RoleServer> for Nobody {
 mod tests {
     use std::sync::Arc;
 
-    use axum::Router;
     use moonlark_core::schema::Schema;
     use moonlark_core::tool::{Body as ToolBody, Source, SourceKind};
-    use moonlark_core::{Catalog, Gateway, Problem, Tool, Value};
-    use serde_json::{Value as Json, json};
+    use moonlark_core::{Catalog, Gateway, Problem, Tool};
+    use serde_json::json;
     use tokio_util::sync::CancellationToken;
     use tower::ServiceExt;
 
     use super::*;
-    use crate::http::{Options, router};
+    use crate::http::{App, Options, router};
 
     fn gateway() -> Gateway {
         let source = Arc::new(Source { kind: SourceKind::Script, name: "a".to_owned() });
@@ -231,7 +261,7 @@ mod tests {
         Gateway::new(Catalog::new(Arc::default(), vec![tool], &[], vec![]), 10)
     }
 
-    fn served() -> Router {
+    fn served() -> App {
         let options = Options {
             allowed_hosts: vec![],
             allowed_origins: vec![],
@@ -265,7 +295,7 @@ mod tests {
     fn is_short(request: &Request, message: &Json) -> bool {
         let name = Straight::new(Mcp::new(gateway(), Who::default()), 500).tool_in(request);
         let call = plain_call(message.to_string().as_bytes());
-        call.is_some_and(|(call, _)| name.is_some_and(|name| call.params.name == name))
+        call.is_some_and(|call| name.is_some_and(|name| call.name == name))
     }
 
     async fn answered(request: Request) -> (StatusCode, Option<String>, String) {
@@ -297,7 +327,7 @@ mod tests {
         let version = "/params/_meta/io.modelcontextprotocol~1protocolVersion";
         for (short, name, message) in [
             (true, "same", message("same", json!({"n": 1, "x": [1.5, "ü", null]}))),
-            (true, "same", message("same", json!({"n": 12345678901234567890_u64}))),
+            (false, "same", message("same", json!({"n": 12345678901234567890_u64}))),
             (true, "same", message("same", json!({"n": 0}))),
             (true, "same", message("same", json!({"n": "one"}))),
             (true, "same", with("/params/arguments", Json::Null)),

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use parking_lot::Mutex;
-use rmcp::model::{RequestId, RequestMetaObject};
+use rmcp::model::RequestId;
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::AbortHandle;
@@ -63,21 +63,21 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Short<W> {
             return false;
         }
         match plain_call(line) {
-            Some((call, meta)) => {
-                self.start(call, meta);
+            Some(call) => {
+                self.start(call);
                 true
             }
             None => self.call_off(line),
         }
     }
 
-    fn start(self: &Arc<Self>, call: PlainCall, meta: RequestMetaObject) {
+    fn start(self: &Arc<Self>, call: PlainCall) {
         let (this, id) = (self.clone(), call.id.clone());
         // It takes itself out of the table, which is locked until it is in.
         let mut running = self.running.lock();
         let task = self.tasks.spawn(async move {
             let id = call.id.clone();
-            let (_, answer) = this.straight.reply(&this.mcp, call, meta).await;
+            let (_, answer) = this.straight.reply(&this.mcp, call).await;
             // What is written is written whole: from here on, nobody ends it.
             if this.running.lock().remove(&id).is_some()
                 && let Some(answer) = answer

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use moonlark_core::problem::Place;
+use moonlark_core::secret::Secrets;
 use moonlark_core::{Problem, Result};
 use parking_lot::Mutex;
 
@@ -79,6 +80,8 @@ impl Authorize for Given {
 pub(super) struct InFile {
     pub(super) upstream: String,
     pub(super) path: PathBuf,
+    /// Where what it says is made known as one.
+    pub(super) secrets: Secrets,
     pub(super) seen: Mutex<Option<Seen>>,
 }
 
@@ -122,6 +125,7 @@ impl InFile {
         }
         let text = read_token(&mut file).map_err(unusable)?;
         let header = bearer(&self.upstream, "token_file", text.trim())?;
+        self.secrets.learn("auth.token_file", text.trim());
         let changed = seen.as_ref().is_none_or(|seen| seen.header != header);
         *seen = Some(Seen { version, header: header.clone() });
         Ok((header, changed))
@@ -167,7 +171,8 @@ mod tests {
     use super::*;
 
     fn in_file(path: PathBuf) -> InFile {
-        InFile { upstream: "git".into(), path, seen: Mutex::new(None) }
+        let secrets = Secrets::learning(vec![]);
+        InFile { upstream: "git".into(), path, secrets, seen: Mutex::new(None) }
     }
 
     #[tokio::test]
@@ -183,6 +188,7 @@ mod tests {
         std::fs::write(&path, "second").unwrap();
         assert!(auth.challenged(401, None).await.unwrap());
         assert_eq!(auth.header().await.unwrap(), Some("Bearer second".into()));
+        assert_eq!(auth.secrets.redact("a second"), "a [redacted:auth.token_file]");
         std::fs::write(&path, "a b").unwrap();
         auth.header().await.unwrap_err();
     }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use moonlark_core::secret::Secrets;
 use moonlark_core::{Problem, Result};
 use parking_lot::RwLock;
 use tokio::sync::Mutex;
@@ -35,6 +36,8 @@ pub(super) struct OAuth(Arc<Login>);
 struct Login {
     account: Account,
     settings: OAuthSettings,
+    /// Where tokens are made known as such.
+    secrets: Secrets,
     store: Store,
     /// What most requests need, without waiting for anybody.
     current: RwLock<Option<Tokens>>,
@@ -91,11 +94,12 @@ async fn to_its_end<T: Send + 'static>(
 }
 
 impl OAuth {
-    pub(super) fn new(account: Account, settings: OAuthSettings) -> Self {
+    pub(super) fn new(account: Account, settings: OAuthSettings, secrets: Secrets) -> Self {
         let store = Store::new(&account.state_dir, &account.name);
         Self(Arc::new(Login {
             account,
             settings,
+            secrets,
             store,
             current: RwLock::new(None),
             changes: AtomicU64::new(0),
@@ -211,8 +215,11 @@ impl Login {
 
     /// The login on disk, if it is for this upstream where it is now.
     fn stored(&self) -> Result<Option<Record>> {
-        let record = self.store.load()?;
-        Ok(record.filter(|record| record.resource == self.account.url))
+        let record = self.store.load()?.filter(|record| record.resource == self.account.url);
+        if let Some(secret) = record.as_ref().and_then(|record| record.client.secret.as_ref()) {
+            self.secrets.learn("auth.client_secret", secret.expose());
+        }
+        Ok(record)
     }
 
     /// The token on disk, or none: whoever logs out elsewhere is logged out here.
@@ -252,6 +259,10 @@ impl Login {
     }
 
     fn adopt(&self, tokens: &Tokens) {
+        self.secrets.learn("auth.access_token", tokens.access.expose());
+        if let Some(refresh) = &tokens.refresh {
+            self.secrets.learn("auth.refresh_token", refresh.expose());
+        }
         let mut current = self.current.write();
         if current.as_ref() != Some(tokens) {
             *current = Some(tokens.clone());

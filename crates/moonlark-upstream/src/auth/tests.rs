@@ -49,7 +49,7 @@ impl Stage {
     }
 
     fn authorizer(&self) -> Arc<dyn Authorize> {
-        authorizer(self.account())
+        authorizer(self.account(), Secrets::default())
     }
 
     async fn log_in(&self) -> LoggedIn {
@@ -453,7 +453,7 @@ async fn a_login_is_good_for_one_address() {
     stage.log_in().await;
     let mut account = stage.account();
     account.url = format!("{}/mcp?other", stage.fake.base).parse().unwrap();
-    assert_eq!(authorizer(account).header().await.unwrap(), None::<SecretText>);
+    assert_eq!(authorizer(account, Secrets::default()).header().await.unwrap(), None::<SecretText>);
 }
 
 #[tokio::test]

@@ -36,10 +36,12 @@ pub(crate) async fn request(
     let passes_on = call.direct_client().filter(|client| speaks_modern(client));
     if let Some(client) = passes_on {
         // What the caller sends to finish an earlier request.
-        for key in ["requestState", "inputResponses"] {
-            if let Some(value) = client.envelope().get(key) {
-                params.insert(key.to_owned(), value.clone());
-            }
+        let envelope = client.envelope();
+        for (key, value) in [
+            ("requestState", &envelope.request_state),
+            ("inputResponses", &envelope.input_responses),
+        ] {
+            params.extend(value.clone().map(|value| (key.to_owned(), value)));
         }
     }
     for _ in 0..ROUNDS {
@@ -172,32 +174,27 @@ fn meta(call: &Call, era: Era, trace: Option<&Trace>) -> Object {
     }
     let Some(client) = call.client() else { return meta };
     let envelope = client.envelope();
-    let theirs = envelope.get("meta").and_then(Value::as_object);
     // Their place in a trace is above ours, or was none.
     let ours = |key: &str| matches!(key, "progressToken" | "traceparent" | "tracestate");
-    let theirs = theirs.into_iter().flatten();
-    let theirs = theirs.filter(|(key, _)| !ours(key) && !key.starts_with(META));
+    let theirs = envelope.meta.iter().filter(|(key, _)| !ours(key) && !key.starts_with(META));
     meta.extend(theirs.map(|(key, value)| (key.clone(), value.clone())));
     if era == Era::Legacy {
         return meta;
     }
-    let mut capabilities =
-        envelope.get("capabilities").and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut capabilities = envelope.capabilities.clone();
     if !call.direct_client().is_some_and(speaks_modern) {
         // Whatever extensions change about answers, only it could take.
         capabilities.swap_remove("extensions");
     }
     meta.insert(format!("{META}clientCapabilities"), Value::Object(capabilities));
-    for (ours, key) in [("info", "clientInfo"), ("logLevel", "logLevel")] {
-        if let Some(value) = envelope.get(ours).filter(|value| **value != Value::Null) {
-            meta.insert(format!("{META}{key}"), value.clone());
-        }
+    for (key, value) in [("clientInfo", &envelope.info), ("logLevel", &envelope.log_level)] {
+        meta.extend(value.clone().map(|value| (format!("{META}{key}"), value)));
     }
     meta
 }
 
 fn speaks_modern(client: &Arc<dyn Client>) -> bool {
-    client.envelope().get("modern") == Some(&Value::Bool(true))
+    client.envelope().modern
 }
 
 /// A failure as a Problem of the call.

@@ -93,7 +93,7 @@ impl Site {
     ) -> Result<Response, Trouble> {
         let (mut url, mut hops, mut challenged) = (self.url.clone(), 0, false);
         loop {
-            let headers = self.dress(&headers).await?;
+            let headers = self.dress(headers.clone()).await?;
             let response = self.send(method.clone(), &url, headers, body.clone()).await?;
             let status = response.status();
             if status.is_success() {
@@ -193,12 +193,12 @@ impl Site {
             .hint(hint)
     }
 
-    async fn dress(&self, headers: &HeaderMap) -> Result<HeaderMap, Failure> {
-        let mut all = self.headers.clone();
-        for (name, value) in headers {
-            all.insert(name, value.clone());
+    /// With what goes with everything; what a request says itself stands.
+    async fn dress(&self, mut headers: HeaderMap) -> Result<HeaderMap, Failure> {
+        for (name, value) in &self.headers {
+            headers.entry(name).or_insert_with(|| value.clone());
         }
-        let Some(auth) = &self.auth else { return Ok(all) };
+        let Some(auth) = &self.auth else { return Ok(headers) };
         if let Some(token) = auth.header().await.map_err(Failure::Unauthorized)? {
             let mut value = HeaderValue::from_str(token.expose()).map_err(|_| {
                 let name = &self.name;
@@ -206,9 +206,9 @@ impl Site {
                 Failure::Unauthorized(Problem::bad_config(message))
             })?;
             value.set_sensitive(true);
-            all.insert(AUTHORIZATION, value);
+            headers.insert(AUTHORIZATION, value);
         }
-        Ok(all)
+        Ok(headers)
     }
 
     fn redirected(&self, from: &Url, answer: &Response, hops: &mut usize) -> Result<Url, Failure> {

@@ -110,7 +110,7 @@ pub fn tools(settings: ApiSettings, document: Arc<Document>) -> Result<(Vec<Tool
         operations: operations.into_iter().map(|it| (it, OnceLock::new())).collect(),
         headers: fixed_headers(&settings)?,
         pace: Pace::new(settings.rate, settings.concurrency),
-        tokens: Tokens::new(&settings.name, client),
+        tokens: Tokens::new(&settings.name, client, settings.scope.secrets.clone()),
         document,
         settings,
     });

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use moonlark_core::secret::Secrets;
 use moonlark_core::value::shorten;
 use moonlark_core::{Problem, Result};
 use reqwest::Client;
@@ -33,12 +34,14 @@ pub struct ClientCredentials {
 pub(crate) struct Tokens {
     api: String,
     client: Client,
+    /// Where tokens are made known as such.
+    secrets: Secrets,
     known: Mutex<HashMap<String, (SecretText, Instant)>>,
 }
 
 impl Tokens {
-    pub(crate) fn new(api: &str, client: Client) -> Self {
-        Self { api: api.to_owned(), client, known: Mutex::default() }
+    pub(crate) fn new(api: &str, client: Client, secrets: Secrets) -> Self {
+        Self { api: api.to_owned(), client, secrets, known: Mutex::default() }
     }
 
     /// A token for the scheme `name`. One request for all that wait for it.
@@ -64,6 +67,7 @@ impl Tokens {
             (None, None) => return Err(self.lacks(name)),
         };
         let (token, lasts) = self.ask(&url, client).await?;
+        self.secrets.learn(&format!("auth.{name}"), token.expose());
         known.insert(name.to_owned(), (token.clone(), Instant::now() + lasts));
         Ok(token)
     }

@@ -65,13 +65,16 @@ fn find<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a Arc<Tool>> {
 }
 
 fn as_text(tool: &Tool, caller: &str, explained: &Explanation) -> String {
-    let effects: Vec<&str> = Effect::all_of(tool.effects).map(Effect::as_str).collect();
+    let effects = match tool.only_calls {
+        true => "no effects but those of its calls".to_owned(),
+        false => Effect::seen_in(tool).map(Effect::as_str).collect::<Vec<_>>().join(" "),
+    };
     let mut text = format!(
         "{}, {} {}, {}, called by {caller}\n",
         tool.name,
         tool.source.kind.as_str(),
         tool.source.name,
-        effects.join(" ")
+        effects
     );
     for (place, terms, miss) in &explained.looked_at {
         let why = match miss {
@@ -98,7 +101,8 @@ fn because(miss: Miss, terms: &Terms, tool: &Tool, caller: &str) -> String {
         Miss::Except => format!("it may be used by {}", terms.callers.join(", ")),
         Miss::Effects => {
             let wanted: Vec<&str> = terms.effects.iter().map(|it| it.as_str()).collect();
-            format!("effects is {wanted:?}")
+            let calls = if tool.only_calls { ", and its calls are judged one by one" } else { "" };
+            format!("effects is {wanted:?}{calls}")
         }
         Miss::Kinds => {
             let wanted: Vec<&str> = terms.kinds.iter().map(|it| it.as_str()).collect();
@@ -155,7 +159,7 @@ fn as_json(tool: &Tool, caller: &str, explained: &Explanation) -> Json {
         "tool": tool.name,
         "source": tool.source.name,
         "kind": tool.source.kind.as_str(),
-        "effects": Effect::all_of(tool.effects).map(Effect::as_str).collect::<Vec<_>>(),
+        "effects": Effect::seen_in(tool).map(Effect::as_str).collect::<Vec<_>>(),
         "caller": caller,
         "action": action.as_str(),
         "decided_by": decides.map(|(place, _)| place),

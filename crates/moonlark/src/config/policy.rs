@@ -31,7 +31,8 @@ pub struct RuleConfig {
     pub tools: Vec<String>,
     /// What the tool does: `"read-only"`, `"writes"` (anything else),
     /// `"destructive"`, `"idempotent"`, `"open-world"`. A tool that does not say
-    /// counts as destructive.
+    /// counts as destructive. `execute` does nothing of these as long as its
+    /// scripts can only call tools.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(example = ["destructive"])]
     pub effects: Vec<EffectWord>,
