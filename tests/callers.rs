@@ -127,6 +127,14 @@ fn every_route_asks_who_is_calling_but_those_for_everybody() {
             assert_eq!(challenge, Some("Bearer realm=\"moonlark\""), "{method} {path}");
         }
     }
+    // A plain call, which is answered before its route is looked up, is asked too.
+    let plain = |more: &[(&str, &str)]| {
+        mcp(&server.address, more, "tools/call", json!({"name": "whoami"})).to_string()
+    };
+    let refused = plain(&[]);
+    assert!(refused.contains("token") && !refused.contains("result"), "{refused}");
+    let bearer = format!("Bearer {ci}");
+    assert!(plain(&[("Authorization", &bearer)]).contains("ci"));
     // Nobody but us hands out tokens, so there is nobody to send a client to.
     let metadata = ask(&server, "GET", "/.well-known/oauth-protected-resource", None);
     assert_eq!(metadata.status, 404);

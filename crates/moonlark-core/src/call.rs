@@ -3,11 +3,11 @@
 //! log output) are counted at its root.
 
 mod caller;
+mod pauses;
 mod saying;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
@@ -31,6 +31,7 @@ use crate::trace::{Spanning, Trace, Traced};
 use crate::value::{Value, shorten};
 
 pub use caller::{ANONYMOUS, Caller, LOCAL};
+use pauses::{PATIENCE, Pauses};
 use saying::Throttle;
 pub use saying::{Event, Events, Level};
 
@@ -79,9 +80,7 @@ struct Root {
     gateway: Gateway,
     caller: Caller,
     client: Option<Arc<dyn Client>>,
-    /// How much later the deadlines are because the caller was asked, in µs.
-    asked: AtomicU64,
-    pauses: Mutex<Pauses>,
+    pauses: Pauses,
     usage: Usage,
     events: Option<Events>,
     progress: Mutex<Throttle>,
@@ -111,8 +110,7 @@ impl Call {
                 gateway,
                 caller,
                 client,
-                asked: AtomicU64::new(0),
-                pauses: Mutex::default(),
+                pauses: Pauses::default(),
                 usage: Usage::default(),
                 events,
                 progress: Mutex::new(Throttle::default()),
@@ -153,7 +151,7 @@ impl Call {
             None => (None, tool.scope.clone()),
         };
         let began = Instant::now();
-        let deadline = began + scope.limits.timeout - self.0.root.asked();
+        let deadline = began + scope.limits.timeout - self.0.root.pauses.passed();
         Ok(Call(Arc::new(Inner {
             root: self.0.root.clone(),
             id: self.gateway().recorder().map(|_| Id::new()),
@@ -242,7 +240,7 @@ impl Call {
     /// The same call with less time.
     #[must_use]
     pub fn within(&self, time: Duration) -> Call {
-        let deadline = Instant::now() + time - self.0.root.asked();
+        let deadline = Instant::now() + time - self.0.root.pauses.passed();
         let deadline = deadline.min(self.0.deadline);
         Call(Arc::new(Inner { deadline, ..Inner::clone(&self.0) }))
     }
@@ -396,7 +394,7 @@ impl Call {
 
     /// Moves while the caller is being asked: a person's time is not the tool's.
     pub fn deadline(&self) -> Instant {
-        self.0.deadline + self.0.root.asked()
+        self.0.deadline + self.0.root.pauses.moved()
     }
 
     /// Whoever made the call, if this one was made by it and no tool is between.
@@ -434,7 +432,7 @@ impl Call {
             problem.refusal = lacking.map(Box::new);
             return Err(problem);
         };
-        let pause = Pause::begin(root);
+        let pause = root.pauses.begin();
         let answer = tokio::time::timeout(PATIENCE, client.ask(question)).await;
         drop(pause);
         answer.unwrap_or_else(|_| {
@@ -484,7 +482,7 @@ impl Call {
     /// Wait for something that a person takes their time for: nobody's time
     /// runs meanwhile, for up to ten minutes.
     pub(crate) async fn while_asking<F: Future>(&self, waiting: F) -> F::Output {
-        let _pause = Pause::begin(&self.0.root);
+        let _pause = self.0.root.pauses.begin();
         waiting.await
     }
 
@@ -510,57 +508,4 @@ impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Call({} at depth {})", self.0.tool, self.0.depth)
     }
-}
-
-/// How long a person may take to answer.
-const PATIENCE: Duration = Duration::from_secs(600);
-
-impl Root {
-    fn asked(&self) -> Duration {
-        Duration::from_micros(self.asked.load(Ordering::Relaxed))
-    }
-}
-
-/// The caller is being asked: deadlines are far away meanwhile, and afterwards
-/// later by as long as it took. Time in which several things are asked counts
-/// once.
-struct Pause<'a>(&'a Root);
-
-#[derive(Default)]
-struct Pauses {
-    open: u32,
-    /// When the last of them began; deadlines moved to be [`PATIENCE`] later
-    /// than they were then.
-    begun: Option<Instant>,
-}
-
-impl<'a> Pause<'a> {
-    fn begin(root: &'a Root) -> Self {
-        let mut pauses = root.pauses.lock();
-        let now = Instant::now();
-        let more = match pauses.begun.filter(|_| pauses.open > 0) {
-            Some(begun) => now.duration_since(begun),
-            None => PATIENCE,
-        };
-        root.asked.fetch_add(micros(more), Ordering::Relaxed);
-        *pauses = Pauses { open: pauses.open + 1, begun: Some(now) };
-        Self(root)
-    }
-}
-
-impl Drop for Pause<'_> {
-    fn drop(&mut self) {
-        let mut pauses = self.0.pauses.lock();
-        pauses.open -= 1;
-        if pauses.open == 0
-            && let Some(begun) = pauses.begun
-        {
-            let unused = PATIENCE.saturating_sub(begun.elapsed());
-            self.0.asked.fetch_sub(micros(unused), Ordering::Relaxed);
-        }
-    }
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -75,9 +75,9 @@ impl Prelude {
         // Without names and lines, which nobody is shown: they are a third of what a
         // new VM has to read.
         let compiler = Compiler::new().set_optimization_level(2).set_debug_level(0);
-        let bytecode = compiler.compile(source).map_err(|error| {
-            Problem::internal(format!("the prelude does not compile: {error}"))
-        })?;
+        let bytecode = compiler
+            .compile(source)
+            .map_err(|error| Problem::internal(format!("the prelude does not compile: {error}")))?;
         Ok(Arc::new(Prelude { bytecode, functions, whose }))
     }
 

@@ -56,12 +56,22 @@ impl Path {
             Transport::Http => {
                 let server = Server::floor(&[ECHO])?;
                 let processes = Processes { gateway: vec![], server: vec![server.pid()] };
-                Path { entry: Entry::Http(server), request: request(), processes, _kept: (None, None) }
+                Path {
+                    entry: Entry::Http(server),
+                    request: request(),
+                    processes,
+                    _kept: (None, None),
+                }
             }
             Transport::Stdio => {
                 let pipe = pipe("xtask", &[ECHO, "--stdio"], Folder::new("."))?;
                 let processes = Processes { gateway: vec![], server: vec![pipe.child.id()] };
-                Path { entry: Entry::Pipe(pipe), request: request(), processes, _kept: (None, None) }
+                Path {
+                    entry: Entry::Pipe(pipe),
+                    request: request(),
+                    processes,
+                    _kept: (None, None),
+                }
             }
         })
     }
