@@ -173,10 +173,16 @@ fn all_are_awaited_by_their_keys_and_a_failed_one_is_named() {
 fn the_first_that_succeeds_is_enough() {
     let upstream = upstream();
     let world = World::new(&[("far", &upstream)]);
-    let script = "
-        local value, key = await_any({ slow = far.never(), bad = far.odd({ n = 1 }), good = far.odd({ n = 2 }) })
-        return { value = value, key = key }";
-    assert_eq!(world.value(script), json!({"value": 2, "key": "good"}));
+    let first = |promises: &str| {
+        let script = format!("local value, key = await_any({promises}) return {{ value, key }}");
+        world.value(&script)
+    };
+    assert_eq!(
+        first("{ bad = far.odd({ n = 1 }), good = far.odd({ n = 2 }) }"),
+        json!([2, "good"])
+    );
+    // It is not answered before the slow one is there too.
+    assert_eq!(first("{ slow = far.never(), good = far.meet({ n = 2 }) }"), json!(["met", "good"]));
     // What nobody waits for any more is cancelled with the run.
     upstream.wait_until("the slow one is given up", |seen| seen.given_up >= 1);
     let script = "return await_any({ far.odd({ n = 1 }), far.odd({ n = 3 }) })";
