@@ -11,9 +11,25 @@ impl Value {
     /// beyond 64 bits are Problems, never a crash or a rounded number.
     pub fn parse_json(text: &[u8]) -> Result<Value> {
         // Counted before serde recurses, and with our bound instead of its.
-        check_json_shape(text)?;
+        let Shape { depth, taken } = shape(text);
+        if depth > MAX_DEPTH {
+            let message = format!("the JSON is nested deeper than {MAX_DEPTH} levels");
+            return Err(Problem::limit(message));
+        }
+        if taken > MOST_READ {
+            let most = size(MOST_READ);
+            return Err(Problem::limit(format!(
+                "the JSON has so many values that reading it would take more than {most}"
+            ))
+            .hint("ask for less of it at a time"));
+        }
         serde_json::from_slice(text)
             .map_err(|error| Problem::bad_request(format!("invalid JSON: {error}")))
+    }
+
+    /// Whether a text has so many values that it is not read, nor piece by piece.
+    pub fn is_too_much(text: &[u8]) -> bool {
+        shape(text).taken > MOST_READ
     }
 
     pub fn from_json(json: serde_json::Value) -> Result<Value> {
@@ -60,9 +76,16 @@ const OBJECT: usize = 384;
 const LIST: usize = 128;
 const ANOTHER: usize = 96;
 
-fn check_json_shape(text: &[u8]) -> Result<()> {
+struct Shape {
+    /// Of the deepest value.
+    depth: usize,
+    /// About what it takes in memory, in bytes.
+    taken: usize,
+}
+
+fn shape(text: &[u8]) -> Shape {
     let (mut depth, mut quoted, mut escaped) = (0usize, false, false);
-    let mut taken = text.len();
+    let mut shape = Shape { depth: 0, taken: text.len() };
     for &byte in text {
         if quoted {
             match byte {
@@ -75,27 +98,17 @@ fn check_json_shape(text: &[u8]) -> Result<()> {
         }
         match byte {
             b'"' => quoted = true,
-            b',' => taken += ANOTHER,
+            b',' => shape.taken += ANOTHER,
             b'[' | b'{' => {
                 depth += 1;
-                taken += if byte == b'{' { OBJECT } else { LIST };
-                if depth > MAX_DEPTH {
-                    return Err(Problem::limit(format!(
-                        "the JSON is nested deeper than {MAX_DEPTH} levels"
-                    )));
-                }
+                shape.depth = shape.depth.max(depth);
+                shape.taken += if byte == b'{' { OBJECT } else { LIST };
             }
             b']' | b'}' => depth = depth.saturating_sub(1),
             _ => {}
         }
     }
-    match taken > MOST_READ {
-        true => Err(Problem::limit(format!(
-            "the JSON has so many values that reading it would take more than {}",
-            size(MOST_READ)
-        ))),
-        false => Ok(()),
-    }
+    shape
 }
 
 fn from_json(json: serde_json::Value, depth: usize) -> Result<Value> {

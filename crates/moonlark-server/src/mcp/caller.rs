@@ -172,7 +172,7 @@ impl Client for McpClient {
                 .unwrap_or_else(|| first(&session.info, &|| json!(context.client_info())));
             Envelope {
                 modern: is_modern(context),
-                meta: rest.map(|(key, said)| (key.clone(), value(said.clone()))).collect(),
+                meta: rest.filter_map(|(key, _)| Some((key.clone(), self.said(key)?))).collect(),
                 capabilities: match capabilities {
                     Value::Object(declared) => declared,
                     _ => Object::new(),
@@ -194,6 +194,7 @@ impl Client for McpClient {
 const RESERVED: &str = "io.modelcontextprotocol/";
 pub(crate) const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 pub(crate) const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+pub(crate) const LEVEL: &str = "io.modelcontextprotocol/logLevel";
 const INFO: &str = "io.modelcontextprotocol/clientInfo";
 
 /// What a client sent was of bounded depth already.

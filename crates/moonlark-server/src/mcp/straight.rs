@@ -29,7 +29,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::Mcp;
-use super::caller::{CAPABILITIES as META_CAPABILITIES, Sequel, VERSION as META_VERSION};
+use super::caller::{self, Sequel};
 use crate::trace;
 use crate::who::Who;
 
@@ -39,7 +39,6 @@ const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
 const CALL: &str = "tools/call";
-const META_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 
 pub(crate) struct Straight {
     mcp: Mcp,
@@ -123,8 +122,8 @@ impl Straight {
             && !headers.contains_key(SESSION);
         let name = only(headers, &NAME).filter(|_| plain)?;
         // Arguments that travel in headers too are compared with them.
-        let caller = Who::of(request.extensions()).caller("mcp");
-        self.mcp.listing(&caller).with_headers(name).is_none().then(|| name.to_owned())
+        let whose = Who::of(request.extensions()).caller("mcp");
+        self.mcp.listing(&whose).with_headers(name).is_none().then(|| name.to_owned())
     }
 
     /// The status, for HTTP, and the message.
@@ -178,15 +177,15 @@ pub(crate) fn plain_call(message: &[u8]) -> Option<PlainCall> {
     let Params { meta, name, arguments, input_responses: responses, request_state: state } = params;
     let modern = ProtocolVersion::V_2026_07_28.as_str();
     let plain = method == CALL
-        && meta.get(META_VERSION).and_then(Json::as_str) == Some(modern)
+        && meta.get(caller::VERSION).and_then(Json::as_str) == Some(modern)
         && !meta.contains_key("progressToken")
-        && !meta.contains_key(META_LEVEL);
+        && !meta.contains_key(caller::LEVEL);
     let args = match arguments {
         None => Value::Object(Object::new()),
         Some(args @ Value::Object(_)) => args,
         Some(_) => return None,
     };
-    let knows_tasks = match meta.get(META_CAPABILITIES)? {
+    let knows_tasks = match meta.get(caller::CAPABILITIES)? {
         Json::Object(none) if none.is_empty() => false,
         _ => meta.client_capabilities()?.supports_tasks(),
     };

@@ -179,6 +179,9 @@ const LISTS: [&str; 4] = ["tools", "resources", "resourceTemplates", "prompts"];
 /// A list of which some entries cannot be read, with null in their places: one
 /// entry must not cost the others.
 fn salvage(raw: &RawValue) -> Option<Object> {
+    if Value::is_too_much(raw.get().as_bytes()) {
+        return None;
+    }
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(raw.get()).ok()?;
     let mut answer = Object::new();
     for (key, raw) in fields {
@@ -298,6 +301,21 @@ mod tests {
             "Some(1) = {} | NotRpc | - a Some(0)",
         );
         check("[]", "");
+    }
+
+    #[test]
+    fn a_list_with_far_too_many_entries_is_not_read_piece_by_piece_either() {
+        let many = r#",{"a":1}"#.repeat((10 << 20) / 8);
+        let text = format!(r#"{{"tools":[{{"a":1}}{many}]}}"#);
+        let raw: &RawValue = serde_json::from_str(&text).unwrap();
+        let Err(Failure::Lost(problem)) = outcome("far", Ok(raw)) else { panic!("it was read") };
+        assert!(
+            problem
+                .message
+                .starts_with("the answer of upstream 'far' cannot be read: the JSON has"),
+            "{problem}"
+        );
+        assert!(problem.hint.is_some(), "{problem}");
     }
 
     #[test]
