@@ -157,6 +157,42 @@ fn the_repl_runs_entries_one_by_one() {
     assert_eq!(output.status.code(), Some(0));
 }
 
+#[test]
+fn the_repl_keeps_variables_and_functions_from_entry_to_entry() {
+    let project = project();
+    let repl = |entries: &str| {
+        let mut command = moonlark();
+        command.args(["repl", "--quiet"]).current_dir(project.path(""));
+        fed(command, entries)
+    };
+    for (entries, expected) in [
+        ("local x = 5\nx\n", "5\n"),
+        ("x = 1\nx += 1\nx * 10\n", "20\n"),
+        ("local t = { 1 }\ntable.insert(t, 2)\n#t\n", "2\n"),
+        ("local x = 2\nlocal function f(n)\n  return n * x\nend\nf(4)\nx = 3\nf(4)\n", "8\n12\n"),
+        (
+            "local g = sdk.tools.greet\nlocal name = 'Ann'\ng({ name = name }).greeting\n",
+            "Hello, Ann!\n",
+        ),
+        ("local a, b = 1, 2 return a + b\na - b\n", "3\n-1\n"),
+        // What fails leaves the variables as they were.
+        ("local x = 1\nx = 2 error('no')\nx\n", "1\n"),
+        ("1\nexit\n2\n", "1\n"),
+        ("quit\n2\n", ""),
+    ] {
+        let output = repl(entries);
+        let said = text(&output.stderr);
+        assert_eq!(text(&output.stdout), expected, "{entries}\n{said}");
+        assert_eq!(output.status.code(), Some(0), "{entries}");
+    }
+    let failed = repl("local x = 1\nlocal y = x\nreturn x.y.z\n");
+    let said = text(&failed.stderr);
+    assert!(said.contains("--> script:1") && said.contains("1 | return x.y.z"), "{said}");
+    assert!(text(&repl("help\n").stdout).contains("what the entry before gave"));
+    let promise = text(&repl("local p = tools.greet({ name = 'x' })\n").stderr);
+    assert!(promise.contains("p does not stay"), "{promise}");
+}
+
 /// Types into a terminal and shows what is on it.
 #[cfg(target_os = "linux")]
 const TERMINAL: &str = r#"
@@ -190,8 +226,20 @@ os.write(fd, b"'Ann'}\r")
 until(b"Hello, Ann!")
 until(b"> ")
 os.write(fd, b"if true then\r")
-os.write(fd, b"return 'both ' .. 'lines'\rend\r")
+until("… ".encode())
+os.write(fd, b"return 'both ' .. 'lines'\r")
+until("… ".encode())
+os.write(fd, b"end\r")
 until(b"both lines")
+until(b"> ")
+os.write(fd, b"local kept = 'this stays'\r")
+until(b"> ")
+os.write(fd, b"kept .. '!'\r")
+until(b"this stays!")
+until(b"> ")
+os.write(fd, b"sleep(2.5) return 'slept'\r")
+until(b" s, 0 calls done")
+until(b"slept")
 until(b"> ")
 os.write(fd, b"\x04")
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
@@ -247,7 +295,10 @@ fn example(script: &str) -> Value {
         let text = if file == "moonlark.toml" { knowledge } else { text };
         project.write(file, &text);
     }
-    project.write("guide/calls.md", "# Parallel calls\n\nSeveral calls at the same time.\n");
+    project.write(
+        "guide/calls.md",
+        "# Parallel calls\n\nHow agents find a function, and call several at the same time.\n",
+    );
     assert!(project.run(&["sync", "--quiet"]).status.success());
     let binary = moonlark();
     let weather = format!(

@@ -226,7 +226,7 @@ fn a_secret_that_is_not_there_is_missed_by_name() {
     let project = project(&shop, "[apis.shop]\nspec = \"shop.yaml\"\nauth_env = \"NO_SUCH_KEY\"\n");
     let shown = both(&run(&project, &["sources"]));
     assert!(shown.contains("the environment variable NO_SUCH_KEY is not set"), "{shown}");
-    assert!(shown.contains("hint: set NO_SUCH_KEY before starting Moonlark"), "{shown}");
+    assert!(shown.contains("hint: set NO_SUCH_KEY, or add a line"), "{shown}");
     let shown = both(&run(&project, &["sources", "--auth", "shopp:SHOP_KEY"]));
     assert!(shown.contains("--auth names the API shopp, which is not there"), "{shown}");
 }

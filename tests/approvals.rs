@@ -51,6 +51,8 @@ function tool.execute(params, context)
 end
 "#;
 
+const BY_CALLER: &str = "[approvals]\nby = \"caller\"\n";
+
 fn project(more: &str) -> Project {
     Project::new(&[
         ("moonlark.toml", &format!("{CONFIG}{more}")),
@@ -118,7 +120,7 @@ fn refusal((status, answer): (u16, Value)) -> String {
 
 #[test]
 fn over_rest_the_same_request_with_the_token_is_made_once() {
-    let project = project("");
+    let project = project(BY_CALLER);
     let server = project.serve();
     let (status, asked) = call(&server, "delete", json!({"id": 1}), None);
     assert_eq!(status, 202, "{asked}");
@@ -150,7 +152,7 @@ fn over_rest_the_same_request_with_the_token_is_made_once() {
 
 #[test]
 fn as_events_the_answer_is_the_same() {
-    let project = project("");
+    let project = project(BY_CALLER);
     let server = project.serve();
     let stream = |token: &str| -> String {
         let headers = [
@@ -170,7 +172,7 @@ fn as_events_the_answer_is_the_same() {
 
 #[test]
 fn what_a_tool_calls_in_turn_is_asked_about_too() {
-    let project = project("");
+    let project = project(BY_CALLER);
     let server = project.serve();
     let (status, asked) = call(&server, "sweep", json!({"id": 4}), None);
     assert_eq!((status, &asked["approval"]["tool"]), (202, &json!("delete")), "{asked}");
@@ -181,7 +183,7 @@ fn what_a_tool_calls_in_turn_is_asked_about_too() {
 
 #[test]
 fn after_its_time_a_token_is_of_no_use() {
-    let project = project("[approvals]\nexpiry = \"1ms\"\n");
+    let project = project("[approvals]\nby = \"caller\"\nexpiry = \"1ms\"\n");
     let server = project.serve();
     let asked = call(&server, "delete", json!({"id": 1}), None).1;
     let late = refusal(call(&server, "delete", json!({"id": 1}), Some(&token(&asked))));
@@ -192,7 +194,7 @@ fn after_its_time_a_token_is_of_no_use() {
 
 #[test]
 fn a_token_outlives_the_server_that_gave_it() {
-    let project = project("");
+    let project = project(BY_CALLER);
     let mut server = project.serve();
     let one = token(&call(&server, "delete", json!({"id": 1}), None).1);
     server.kill();
@@ -203,27 +205,64 @@ fn a_token_outlives_the_server_that_gave_it() {
 }
 
 #[test]
-fn where_an_operator_decides_the_token_does_not() {
-    let project = project("[approvals]\nby = \"operator\"\n");
+fn whoever_asks_does_not_decide_unless_the_operator_says_so() {
+    let project = project("");
     let server = project.serve();
-    let asked = call(&server, "delete", json!({"id": 1}), None).1;
-    let (id, token) = (asked["approval"]["id"].as_str().unwrap(), token(&asked));
-    let still = call(&server, "delete", json!({"id": 1}), Some(&token));
+    let (status, asked) = call(&server, "delete", json!({"id": 1}), None);
+    assert_eq!((status, &asked["status"]), (202, &json!("approval_required")), "{asked}");
+    assert_eq!(asked["approval"].get("token"), None, "nothing that approves: {asked}");
+    let id = asked["approval"]["id"].as_str().unwrap();
+    let how = asked["approval"]["how"].as_str().unwrap();
+    assert_eq!(
+        how,
+        format!(
+            "ask your user, or the operator of this server, to decide on approval {id}; then make the same call again"
+        )
+    );
+    let still = call(&server, "delete", json!({"id": 1}), None);
     assert_eq!((still.0, &still.1["approval"]["id"]), (202, &json!(id)));
-    let post = |path: &str| -> Answer {
-        server.request("POST", path, &[("Moonlark-Approval", &token)], b"")
-    };
+    let forged = call(&server, "delete", json!({"id": 1}), Some("apr_AAAA"));
+    assert_eq!(forged.0, 403, "{}", forged.1);
+    let post = |path: &str| -> Answer { server.request("POST", path, &[], b"") };
     assert_eq!(post(&format!("/approvals/{id}/approve")).status, 403);
     assert!(project.deleted().is_empty());
-    assert_eq!(project.approvals(&["approve", id])["state"], "approved");
+    // By the beginning of its id, as well as by its end.
+    assert_eq!(project.approvals(&["approve", &id[..13]])["state"], "approved");
     assert_eq!(call(&server, "delete", json!({"id": 1}), None).0, 200);
     assert_eq!(call(&server, "delete", json!({"id": 1}), None).0, 202, "once");
     assert_eq!(project.deleted(), ["1"]);
 }
 
 #[test]
+fn what_is_not_shown_whole_is_not_decided_there() {
+    let project = project(BY_CALLER);
+    let pay = "tool = { name = 'pay', description = 'Pay', parameters = { type = 'object' } }
+function tool.execute(params) return params.to end";
+    project.write("tools/pay.lua", pay);
+    project
+        .write("moonlark.toml", &format!("{CONFIG}{BY_CALLER}").replace("\"delete\"]", "\"pay\"]"));
+    let server = project.serve();
+    let args = json!({"note": "n".repeat(6000), "auth_note": "all of it", "to": "mallory"});
+    let (status, asked) = call(&server, "pay", args.clone(), None);
+    assert_eq!(status, 202, "{asked}");
+    let approval = &asked["approval"];
+    assert_eq!(approval.as_object().unwrap().keys().next().unwrap(), "left_out", "said first");
+    assert_eq!(approval["arguments"]["to"], "mallory", "{asked}");
+    assert_eq!(approval["arguments"]["auth_note"], "all of it", "{asked}");
+    assert!(approval["arguments"]["note"].as_str().unwrap().contains("bytes are left out"));
+    assert_eq!(approval.get("token"), None, "{asked}");
+    let listed = project.run(&["approvals"]);
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.contains("[not all is shown: see `moonlark approvals show"), "{listed}");
+    let id = approval["id"].as_str().unwrap();
+    assert_eq!(project.approvals(&["show", id])["arguments"], args);
+    project.approvals(&["approve", id]);
+    assert_eq!(call(&server, "pay", args, None), (200, json!({"result": "mallory"})));
+}
+
+#[test]
 fn what_waits_is_listed_and_decided_over_rest_by_who_holds_the_token() {
-    let project = project("");
+    let project = project(BY_CALLER);
     let server = project.serve();
     let asked = call(&server, "delete", json!({"id": 1}), None).1;
     let (id, token) = (asked["approval"]["id"].as_str().unwrap(), token(&asked));
@@ -293,7 +332,7 @@ const CLIENTS: [&str; 3] = ["legacy", "modern", "typescript"];
 #[test]
 fn over_mcp_the_user_of_a_client_that_can_ask_is_asked() {
     for which in CLIENTS {
-        let project = project("");
+        let project = project(BY_CALLER);
         let server = project.serve();
         let client = Client { server: &server, which };
         let made = client.call("approve", "delete", json!({"id": 1}));
@@ -322,7 +361,7 @@ fn over_mcp_the_user_of_a_client_that_can_ask_is_asked() {
 }
 
 #[test]
-fn over_mcp_a_client_that_cannot_ask_is_told_how_to_go_on() {
+fn over_mcp_an_agent_is_told_to_ask_and_not_how_to_approve() {
     for which in CLIENTS {
         let project = project("");
         let server = project.serve();
@@ -331,9 +370,9 @@ fn over_mcp_a_client_that_cannot_ask_is_told_how_to_go_on() {
         let approval = &told["structured"]["error"]["approval"];
         let id = approval["id"].as_str().unwrap_or_else(|| panic!("{which}: {told}"));
         assert_eq!(approval.get("token"), None, "{which}: whoever calls must not decide");
-        assert!(
-            told["text"].as_str().unwrap().contains(&format!("moonlark approvals approve {id}"))
-        );
+        let text = told["text"].as_str().unwrap();
+        assert!(text.contains("ask your user, or the operator of this server"), "{text}");
+        assert!(!text.contains("moonlark approvals approve"), "{text}");
         assert!(project.deleted().is_empty());
         project.approvals(&["approve", id]);
         let made = client.call("nobody", "delete", json!({"id": 1}));
@@ -353,7 +392,7 @@ return { seen, one:await(), two:await() }";
 #[test]
 fn inside_a_run_the_user_of_a_client_that_can_ask_is_asked_for_each_call() {
     for which in CLIENTS {
-        let project = project("");
+        let project = project(BY_CALLER);
         let server = project.serve();
         let client = Client { server: &server, which };
         let made = client.call("approve", "execute", json!({ "script": SCRIPT }));

@@ -1,6 +1,7 @@
 //! Who is calling: tokens that are handed out and taken back while a server runs,
 //! what they are good for, and what of one caller is out of reach of another.
 
+mod shares;
 mod whose;
 
 use std::os::unix::fs::PermissionsExt;
@@ -293,7 +294,7 @@ fn nothing_is_reachable_from_other_machines_without_a_token() {
     let refused = project.run(&open);
     assert_eq!(
         String::from_utf8_lossy(&refused.stderr),
-        "error[bad_config]: 0.0.0.0 can be reached from other machines, and nobody would have to show who they are\n  --> server.host\nhint: hand out a token with `moonlark token add NAME`, or set server.auth.issuer to your identity provider; or listen on 127.0.0.1\n"
+        "error[bad_config]: refusing to listen on 0.0.0.0 without authentication: every machine that can reach it could call every tool\n  --> server.host\nhint: hand out a token with `moonlark token add NAME`, or set server.auth.issuer to your identity provider; or listen on 127.0.0.1\n"
     );
     let ci = token(&project, "ci", &[]);
     let mut server = project.serve_with(&["--host", "0.0.0.0"], &[]);

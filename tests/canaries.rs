@@ -69,7 +69,14 @@ fn canaries() -> Vec<Canary> {
         Canary::new("arg_password", &["answer to alice", "echo /mcp"]),
         Canary::new("arg_nested", &["answer to alice", "echo /mcp"]),
         Canary::new("arg_refused", &[]),
-        Canary::new("arg_approved", &[]),
+        // What is secret neither by its name nor by its value is on record, also of calls
+        // that are refused.
+        Canary::new("arg_unnamed", &["file journal.db"]),
+        // Whoever decides on a call sees its arguments, whatever they are called.
+        Canary::new(
+            "arg_approved",
+            &["answer to alice /tools/pay", "answer to bob /approvals", "command approvals"],
+        ),
         Canary::new("script_text", &["echo /fetch", "answer to alice"]),
     ]
 }
@@ -106,7 +113,7 @@ fn use_everything(world: &World, alice: &Client<'_>, evidence: &mut Evidence) {
     }
     let refused = world.value("arg_refused");
     for args in [
-        json!({"how": "x", "pin": refused}),
+        json!({"how": "x", "pin": world.value("arg_unnamed")}),
         json!({"how": 1, "password": refused}),
         json!({"how": "x", "secret_word": refused}),
         json!({"password": refused}),
@@ -387,7 +394,7 @@ fn collect(world: &World, evidence: &mut Evidence) {
         ("answer to alice /tools/execute", "[redacted:args[3]]"),
         ("answer to bob /mcp", "[redacted:auth.token]"),
         ("answer to bob /runs/", "[redacted:Authorization]"),
-        ("answer to bob /approvals/", "[redacted]"),
+        ("answer to bob /approvals/", "card_token"),
         ("answer to bob /metrics", "moonlark_"),
         ("command docs web.say", "[redacted:headers.X-Api-Key]"),
         ("command docs login.say", "[redacted:auth.access_token]"),

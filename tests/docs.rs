@@ -77,7 +77,9 @@ impl Block {
     fn file(&self) -> Option<&str> {
         let first = self.text.lines().next()?;
         let comment = || first.strip_prefix("<!-- ")?.strip_suffix(" -->");
-        let name = first.strip_prefix("-- ").or(first.strip_prefix("# ")).or_else(comment)?;
+        let marks = ["-- ", "# ", "// "];
+        let marked = marks.iter().find_map(|mark| first.strip_prefix(mark));
+        let name = marked.or_else(comment)?;
         let plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
         (name.contains('.') && name.chars().all(plain)).then_some(name)
     }
@@ -118,20 +120,23 @@ impl Page {
         let mut broken: Vec<String> =
             starlark(&self.path, &self.blocks).err().into_iter().collect();
         for block in std::mem::take(&mut self.blocks) {
+            // Markdown and JSON have no comments: the name is not part of the file.
+            let text = match (block.file(), block.language.as_str()) {
+                (Some(_), "markdown" | "json") => {
+                    block.text.split_once('\n').map_or("", |(_, text)| text)
+                }
+                _ => &block.text,
+            };
             if let Some(file) = block.file() {
-                let text = match block.language.as_str() {
-                    "markdown" => block.text.split_once('\n').map_or("", |(_, text)| text),
-                    _ => &block.text,
-                };
                 self.project.write(file, text);
             }
             let done = match block.language.as_str() {
                 "lua" | "luau" => self.lua(&block),
                 "toml" => self.toml(&block),
                 "sh" | "console" => self.commands(&block),
-                "json" => serde_json::from_str::<Value>(&block.text)
-                    .map(|_| ())
-                    .map_err(|e| e.to_string()),
+                "json" => {
+                    serde_json::from_str::<Value>(text).map(|_| ()).map_err(|e| e.to_string())
+                }
                 // All of a page at once, above.
                 "starlark" | "text" => Ok(()),
                 "markdown" => Ok(()),
@@ -307,6 +312,10 @@ const BEFORE: &str = concat!(
 
 /// `call() --> value` as a comparison; other lines as they are.
 fn compared(text: &str, line: usize) -> String {
+    // What somebody else would answer is not asked for.
+    if let Some((call, _)) = text.split_once(" -- such as ") {
+        return format!("local _ = function() return {call} end");
+    }
     let Some((call, outcome)) = text.split_once(" --> ") else { return text.to_owned() };
     // The folder of these scripts is not empty.
     if call == "fs.list()" || outcome == "differs every time" {

@@ -242,8 +242,8 @@ fn a_bad_extension_is_a_problem_with_its_place() {
             "error[bad_script]: Tool a: the handler must take (params) or (params, context)\n  --> extensions/x.star",
         ),
         (
-            "def describe_extension():\n    return Extension(name = 'x', tools = [Tool(name = 'a', handler = lambda p: 1, parameters = [ToolParameter(name = 'n', param_type = 'int')])])",
-            "error[bad_script]: a.parameters.n.type is \"int\", which is none of string, integer, number, boolean, array, object\n  --> extensions/x.star",
+            "def describe_extension():\n    return Extension(name = 'x', tools = [Tool(name = 'a', handler = lambda p: 1, parameters = [ToolParameter(name = 'n', param_type = 'intt')])])",
+            "error[bad_script]: a.parameters.n.type is \"intt\", which is none of string, integer, number, boolean, array, object\n  --> extensions/x.star",
         ),
         (
             "x = http.get('https://example.com')",

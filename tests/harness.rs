@@ -14,6 +14,9 @@ use tokio::sync::oneshot;
 /// How long anything may take before a test gives up on it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Between two looks at something that no event tells of.
+pub const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
 /// A tool that only reads, and leaves a file `looked-…` each time it is called.
 pub const LOOK: &str = r#"
 tool = { name = "look", description = "Look", annotations = { read_only = true } }
@@ -78,19 +81,13 @@ impl Project {
     }
 
     pub fn serve_with(&self, args: &[&str], env: &[(&str, &str)]) -> Server {
-        let mut child = moonlark()
-            .args(["serve", "--port", "0"])
-            .args(args)
-            .envs(env.iter().copied())
-            .current_dir(self.dir.path())
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let log = Log::follow(child.stderr.take().unwrap());
-        let line = log.wait_for("listening on http://");
-        let address = line.split("http://").nth(1).unwrap().split(' ').next().unwrap().to_owned();
-        Server { child, address, log }
+        Server::start(
+            moonlark()
+                .args(["serve", "--port", "0"])
+                .args(args)
+                .envs(env.iter().copied())
+                .current_dir(self.dir.path()),
+        )
     }
 
     /// An MCP session over stdin and stdout.
@@ -155,6 +152,15 @@ pub struct Server {
 }
 
 impl Server {
+    /// Run a command that serves, until it listens.
+    pub fn start(command: &mut Command) -> Server {
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let log = Log::follow(child.stderr.take().unwrap());
+        let line = log.wait_for("listening on http://");
+        let address = line.split("http://").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+        Server { child, address, log }
+    }
+
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
@@ -192,6 +198,8 @@ impl Server {
             if wanted(status, &answer) {
                 return;
             }
+            // The server needs the processor to get there.
+            std::thread::sleep(POLL_INTERVAL);
         }
         panic!("{tool} never changed as wanted");
     }

@@ -97,8 +97,9 @@ impl Attack {
         match mode {
             Mode::Load => format!("do\n{body}\nend\n{header}function tool.execute() end"),
             Mode::Execute => format!("{header}function tool.execute(params, context)\n{body}\nend"),
+            // What succeeds is handed out, so that it is seen from outside.
             Mode::Pcall => format!(
-                "{header}function tool.execute(params, context)\nwhile true do pcall(function()\n{body}\nend) end\nend"
+                "{header}function tool.execute(params, context)\nwhile true do local ok, result = pcall(function()\n{body}\nend) if ok then return result end end\nend"
             ),
             Mode::Coroutine => format!(
                 "{header}function tool.execute(params, context)\nreturn coroutine.wrap(function()\n{body}\nend)()\nend"
@@ -116,9 +117,11 @@ impl Attack {
         };
         let final_ = |code: &str| matches!(code, "timeout" | "limit");
         let accepted = match mode {
-            // Whatever can be swallowed is, and then time runs out.
+            // Whatever can be swallowed is, and then time runs out. An attack that must
+            // fail never gets to its end.
             Mode::Pcall => {
-                code == "timeout" || (final_(code) && self.expect.iter().any(|e| e == code))
+                let swallowed = code == "timeout" && self.expect.iter().any(|e| e != "ok");
+                swallowed || self.expect.iter().any(|e| e == code)
             }
             Mode::Load => self.expect.iter().any(|e| e == code) || code == "bad_script",
             _ => self.expect.iter().any(|e| e == code),

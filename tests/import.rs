@@ -1,7 +1,10 @@
 //! `moonlark import`, with files as the clients write them. `moonlark install` is
-//! in `import/install.rs`, at the same desk.
+//! in `import/install.rs`, at the same desk; what a client of the desktop makes of it
+//! in `import/desktop_client.rs`.
 
+mod desktop_client;
 mod install;
+mod other_projects;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -55,6 +58,7 @@ impl Desk {
         moonlark()
             .args(args)
             .env("HOME", self.path("home"))
+            .env("PATH", "/usr/bin:/bin")
             .env_remove("CLAUDE_CONFIG_DIR")
             .envs(env.iter().copied())
             .current_dir(self.path("project"))
@@ -92,7 +96,7 @@ impl Desk {
 }
 
 #[test]
-fn importing_writes_tables_and_says_which_variables_to_set() {
+fn importing_writes_tables_and_keeps_secrets_for_the_user_alone() {
     let desk = Desk::new(&[(
         "project/claude_desktop_config.json",
         r#"{
@@ -149,16 +153,30 @@ filesystem, github, Brave-Search (Brave Search)
   github: without alwaysAllow
   off: left out, it is disabled there
   moonlark: left out, it is Moonlark itself
-Set these variables before Moonlark starts again:
   BRAVE_SEARCH_API_KEY for mcp_servers.Brave-Search
   GITHUB_PERSONAL_ACCESS_TOKEN for mcp_servers.github
 ";
     let import = ["import", "claude_desktop_config.json"];
     let dry = desk.run(&[&import[..], &["--dry-run"]].concat());
-    assert_eq!(dry, format!("{expected}Would add to moonlark.toml: {report}"));
-    assert!(!desk.has("project/moonlark.toml"));
+    let (above, kept) = report.split_once("  BRAVE").unwrap();
+    let told = |added: &str, keeps: &str| {
+        format!(
+            "{expected}{added} to moonlark.toml: {above}{keeps} secrets in .moonlark/secrets.env, for you alone:\n  BRAVE{kept}"
+        )
+    };
+    assert_eq!(dry, told("Would add", "Would keep"));
+    assert!(!desk.has("project/moonlark.toml") && !desk.has("project/.moonlark"));
 
-    assert_eq!(desk.run(&import), format!("{expected}Added to moonlark.toml: {report}"));
+    assert_eq!(desk.run(&import), told("Added", "Kept"));
+    let secrets = desk.read("project/.moonlark/secrets.env");
+    let (_, secrets) = secrets.split_once('\n').unwrap();
+    assert_eq!(
+        secrets,
+        "BRAVE_SEARCH_API_KEY=BSA-hunter2\nGITHUB_PERSONAL_ACCESS_TOKEN=ghp_abcdefghijklmnopqrstuvwxyz0123456789\n"
+    );
+    let mode = |file: &str| desk.path(file).metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode("project/.moonlark"), 0o700);
+    assert_eq!(mode("project/.moonlark/secrets.env"), 0o600);
     let written = desk.read("project/moonlark.toml");
     assert!(!written.contains("hunter2") && !written.contains("ghp_"), "{written}");
     let mode = desk.path("project/moonlark.toml").metadata().unwrap().permissions().mode();
@@ -197,8 +215,14 @@ url = \"https://example.com/sse\"
 transport = \"sse\"
 "
     );
-    let output = desk.run_with(&["config", "check"], &[("A_API_KEY", "k"), ("TOKEN", "t")]);
+    let output = desk.run_with(&["config", "check"], &[]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // What was a variable before is still the user's to set; the secret is there.
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(
+        said,
+        "note: moonlark.toml:8:29: mcp_servers.b.headers.Authorization needs the environment variable TOKEN, which is not set\n"
+    );
 }
 
 #[test]

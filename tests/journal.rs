@@ -159,18 +159,92 @@ fn a_run_that_was_killed_is_interrupted_and_can_be_resumed_once_somebody_says_ho
         "{shown}"
     );
     let drawn = text(&project.run(&["runs", id]));
-    assert!(drawn.contains("hang had no answer: it may have happened"), "{drawn}");
+    assert!(drawn.contains("hang at 2 had no answer, and may have happened: {}"), "{drawn}");
+    let doctor = text(&project.run(&["doctor"]));
+    assert!(doctor.contains("runs: 1 run was interrupted when its process ended"), "{doctor}");
+    let next = project.serve();
+    assert_eq!(next.get("/health").json()["interrupted_runs"], 1);
+    drop(next);
 
     let asked = project.run(&["runs", "resume", id]);
     let said = String::from_utf8_lossy(&asked.stderr).into_owned();
     assert!(!asked.status.success() && said.contains("may_have_happened"), "{said}");
-    let resumed = project.run(&["runs", "resume", id, "--assume-done", "--json"]);
+    assert!(said.contains("hang at 2 with {}"), "{said}");
+    // By the beginning of its id.
+    let resumed = project.run(&["runs", "resume", &id[..18], "--assume-done", "--json"]);
+    let said = String::from_utf8_lossy(&resumed.stderr).into_owned();
+    assert!(said.contains("the script is given nil as the answer of hang at 2"), "{said}");
     let resumed: Value = serde_json::from_str(&text(&resumed)).unwrap();
     assert_eq!(resumed["result"], json!({"noted": "once"}), "{resumed}");
     assert_eq!(project.notes(), "once\n", "what was answered is not made again");
     let again = project.run(&["runs", "resume", id, "--json"]);
     assert!(text(&again).contains("\"noted\":\"once\""), "an ended run only says how it ended");
     assert_eq!(project.notes(), "once\n");
+}
+
+#[test]
+fn a_run_that_fails_on_an_assumed_answer_can_be_given_another() {
+    let project = project("");
+    // A tool that kills the process it runs in, the first time.
+    let kill = "tool = { name = 'take', description = 'Take one' }
+function tool.execute()
+    if fs.exists('taken') then return { n = 1 } end
+    fs.write('taken', 'yes')
+    sleep(600)
+end";
+    project.write("tools/take.lua", kill);
+    let more = "[tools.script.take]\npath = \"tools/take.lua\"\nallow = [\"fs:write\"]\n";
+    project.write("moonlark.toml", &format!("{CONFIG}{more}expose = \"both\"\n"));
+    project.write("script.luau", "return sdk.tools.take({}).n + 1");
+    let mut child = crate::harness::moonlark()
+        .args(["run", "script.luau", "--quiet"])
+        .current_dir(project.path("."))
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    while !project.path("tools/taken").exists() {
+        assert!(started.elapsed() < PATIENCE);
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let id = project.runs(&[])["runs"][0]["id"].as_str().unwrap().to_owned();
+    let failed = project.run(&["runs", "resume", &id, "--assume-done"]);
+    assert!(!failed.status.success());
+    let shown = text(&project.run(&["runs", &id]));
+    assert!(shown.contains(&format!("moonlark runs resume {id} --answer 1=JSON")), "{shown}");
+    let wrong = project.run(&["runs", "resume", &id, "--answer", "1={"]);
+    assert!(!wrong.status.success());
+    let resumed = project.run(&["runs", "resume", &id, "--answer", "{\"n\": 41}", "--json"]);
+    let resumed: Value = serde_json::from_str(&text(&resumed)).unwrap();
+    assert_eq!((&resumed["result"], &resumed["outcome"]), (&json!(42), &json!("ok")), "{resumed}");
+}
+
+#[test]
+fn a_call_that_was_answered_is_on_record_after_kill_nine() {
+    let project = project("");
+    for round in 1..=3 {
+        let mut server = project.serve();
+        let word = format!("round {round}");
+        assert_eq!(server.post("note", &json!({"text": word})).0, 200);
+        assert_eq!(server.post("note", &json!({"text": 7})).0, 400);
+        server.kill();
+        let calls = project.runs(&["--calls"]);
+        let calls = calls["calls"].as_array().unwrap();
+        assert_eq!(calls.len(), 2 * round, "{calls:?}");
+        let arguments = |call: &Value| call["arguments"].as_str().unwrap().to_owned();
+        assert_eq!(
+            (&calls[0]["outcome"], arguments(&calls[0])),
+            (&json!("bad_request"), "{\"text\":7}".to_owned()),
+            "refused calls have their arguments"
+        );
+        assert_eq!(
+            (&calls[1]["outcome"], arguments(&calls[1])),
+            (&json!("ok"), format!("{{\"text\":\"{word}\"}}"))
+        );
+    }
 }
 
 #[test]

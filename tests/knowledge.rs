@@ -6,6 +6,7 @@ mod documents;
 mod faults;
 mod following;
 mod jira;
+mod offered;
 mod queries;
 mod questions;
 mod types;

@@ -45,7 +45,7 @@ fn what_a_tool_answered_is_known_after_a_restart() {
         let server = project.serve();
         server.post("stock", &json!({}));
         end(server);
-        assert_eq!(kept(&project)["tools"]["stock"]["shape"]["calls"], calls);
+        assert_eq!(kept(&project)["callers"][""]["stock"]["shape"]["calls"], calls);
     }
     let file = std::fs::metadata(project.path(".moonlark/learned.json")).unwrap();
     assert_eq!(file.permissions().mode() & 0o777, 0o600);
@@ -68,7 +68,7 @@ fn a_tool_that_was_changed_is_learned_anew() {
     let server = project.serve();
     server.post("stock", &json!({}));
     end(server);
-    assert_eq!(kept(&project)["tools"]["stock"]["shape"]["calls"], 1);
+    assert_eq!(kept(&project)["callers"][""]["stock"]["shape"]["calls"], 1);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_broken_file_is_a_warning_and_replaced() {
     let server = project.serve();
     server.post("stock", &json!({}));
     end(server);
-    assert_eq!(kept(&project)["tools"]["stock"]["shape"]["calls"], 1);
+    assert_eq!(kept(&project)["callers"][""]["stock"]["shape"]["calls"], 1);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Rules and every way in: what is denied does not exist, whoever looks for it
 //! wherever; what is not is there as before.
 
+mod names;
 mod table;
 mod world;
 
@@ -318,18 +319,18 @@ fn explain_says_which_rule_decides_and_why_no_other_does() {
         explain(&["hello"]),
         "\
 hello, script tools/hello.lua, writes destructive open-world, called by anonymous
-  policy.rules[0] does not match: tools is [\"git.*\"]
-  policy.rules[1] does not match: effects is [\"read-only\"]
-  policy.rules[2] does not match: callers is [\"ci\"], and it is anonymous
-  policy.rules[3] decides: allow, at most 2/h, counted for each tool and caller, ended after 5 seconds
+  policy rule 1 (line 2) does not match: tools is [\"git.*\"]
+  policy rule 2 (line 6) does not match: effects is [\"read-only\"]
+  policy rule 3 (line 10) does not match: callers is [\"ci\"], and it is anonymous
+  policy rule 4 (line 14) decides: allow, at most 2/h, counted for each tool and caller, ended after 5 seconds
 The call is allowed.
 "
     );
     let explained: Value =
         serde_json::from_str(&explain(&["hello", "--caller", "ci", "--json"])).unwrap();
-    assert_eq!(explained["decided_by"], "policy.rules[2]");
+    assert_eq!(explained["decided_by"], "policy rule 3 (line 10)");
     assert_eq!(explained["action"], "approve");
-    assert_eq!(explained["rules"][0], json!({"rule": "policy.rules[0]", "missed": "tools"}));
+    assert_eq!(explained["rules"][0], json!({"rule": "policy rule 1 (line 2)", "missed": "tools"}));
     let own: Value = serde_json::from_str(&explain(&["other", "--json"])).unwrap();
     assert_eq!(
         (&own["decided_by"], &own["concurrency"]),
@@ -341,8 +342,11 @@ The call is allowed.
 
     let out = project.run(&["doctor"]);
     let said = String::from_utf8(out.stdout).unwrap();
-    assert!(said.contains("policy: error[bad_config]: policy.rules[0] matches no tool"), "{said}");
-    assert!(!said.contains("policy.rules[3]"), "{said}");
+    assert!(
+        said.contains("policy: error[bad_config]: policy rule 1 (line 2) matches no tool"),
+        "{said}"
+    );
+    assert!(!said.contains("policy rule 4"), "{said}");
 }
 
 #[test]
@@ -358,7 +362,7 @@ fn a_script_that_can_only_call_tools_has_no_effects_for_rules() {
         explain(),
         "\
 execute, builtin moonlark, no effects but those of its calls, called by ci
-  policy.rules[0] does not match: effects is [\"destructive\"], and its calls are judged one by one
+  policy rule 1 (line 1) does not match: effects is [\"destructive\"], and its calls are judged one by one
 No rule matches: the call is allowed.
 "
     );
@@ -378,11 +382,12 @@ No rule matches: the call is allowed.
     }
 
     // What it can do beside calls is judged by no rule but the one for itself.
+    drop(server);
     for more in ["allow = ['tool:*', 'exec:git']", "dir = 'work'"] {
         project.write("moonlark.toml", &format!("{careful}\n[execute]\n{more}\n"));
         let said = explain();
         assert!(said.contains("writes destructive open-world"), "{said}");
-        assert!(said.contains("policy.rules[0] decides: approve"), "{said}");
+        assert!(said.contains("policy rule 1 (line 1) decides: approve"), "{said}");
     }
 }
 

@@ -146,6 +146,36 @@ fn a_plan_is_shown_first_and_then_carried_out() {
     assert_eq!(ended["result"], "done", "{ended}");
     assert_eq!(counting.done().len(), 7);
     assert!(counting.done().values().all(|times| *times == 1));
+    let how = plan["how"].as_str().unwrap();
+    assert!(how.contains(&format!("moonlark runs resume {id}")), "{how}");
+    let shown = String::from_utf8_lossy(&project.run(&["runs", id]).stdout).into_owned();
+    assert!(shown.contains("\"place\"") && !shown.contains("\"order\""), "{shown}");
+}
+
+#[test]
+fn a_plan_is_carried_out_once_however_often_it_is_asked_for() {
+    let counting = Counting::start(None);
+    let project = project(&counting);
+    let server = project.serve();
+    let (status, answer) = server.post("execute", &json!({"script": SCRIPT, "plan": true}));
+    assert_eq!(status, 200, "{answer}");
+    let plan = answer["result"]["plan"].clone();
+    std::thread::scope(|scope| {
+        let ask = || server.post("execute", &json!({"resume": plan}));
+        let asking: Vec<_> = (0..6).map(|_| scope.spawn(ask)).collect();
+        for asked in asking {
+            let (status, answer) = asked.join().unwrap();
+            assert_eq!((status, &answer["result"]), (200, &json!("done")), "{answer}");
+        }
+    });
+    assert!(counting.done().values().all(|times| *times == 1), "{:?}", counting.done());
+    let id = plan.as_str().unwrap();
+    let again = json_of(&project.run(&["runs", "resume", id, "--json"]));
+    assert_eq!(again["result"], "done", "{again}");
+    assert!(counting.done().values().all(|times| *times == 1), "{:?}", counting.done());
+    let (status, answer) = server.post("execute", &json!({"resume": plan, "again": true}));
+    assert_eq!((status, &answer["result"]), (200, &json!("done")), "{answer}");
+    assert!(counting.done().values().all(|times| *times == 2), "{:?}", counting.done());
 }
 
 #[test]

@@ -257,3 +257,156 @@ fn watching_runs_again_after_an_edit() {
     child.kill().unwrap();
     child.wait().unwrap();
 }
+
+const GATED: &str = r#"
+tool = {
+    name = "gated",
+    title = "Gated",
+    description = "What callers meet",
+    parameters = {
+        { name = "count", type = "integer", minimum = 1, default = "2" },
+        { name = "url", type = "string", default = "https://a.example/" },
+    },
+    outputSchema = { type = "object", properties = { total = { type = "integer" } }, required = { "total" } },
+}
+
+function tool.execute(params, context)
+    local answer = http.get(params.url, { query = { page = params.count } })
+    if answer.status == 404 then return { lost = true } end
+    return { total = params.count + answer.json.n }
+end
+"#;
+
+/// Defaults, validation and the output schema, with mocks, in both languages.
+#[test]
+fn testing_call_goes_through_the_gate() {
+    let luau = r#"
+function test_defaults_and_mocks()
+    testing.mock_http("https://a.example/?page=2", { json = { n = 5 } })
+    testing.eq(testing.call("gated"), { total = 7 })
+    testing.eq(testing.call(require("./gated")), { total = 7 })
+end
+
+function test_arguments_are_checked()
+    testing.raises(function() testing.call("gated", { count = 0 }) end, "must be at least 1")
+    testing.raises(function() testing.call("gated", { cuont = 1 }) end, "did you mean count?")
+end
+
+function test_the_result_is_held_to_the_output()
+    testing.mock_http("*", { status = 404 })
+    testing.raises(function() testing.call("gated") end, "does not match tool.output")
+end
+
+function test_an_unknown_tool()
+    testing.raises(function() testing.call("gatted") end, "gatted")
+end
+"#;
+    let star = r#"
+def test_the_same_from_starlark():
+    testing.mock_http("*page=3", json = {"n": 1})
+    testing.eq(testing.call("gated", {"count": 3}), {"total": 4})
+    testing.raises(lambda: testing.call("gated", {"count": "x"}), "must be integer")
+"#;
+    let project = Project::new(&[
+        ("tools/gated.lua", GATED),
+        ("tools/gated_test.luau", luau),
+        ("extensions/gated_test.star", star),
+    ]);
+    let tested = project.run(&["test"]);
+    let said = String::from_utf8_lossy(&tested.stdout).into_owned();
+    assert!(tested.status.success(), "{said}");
+    assert!(said.contains("5 passed, 0 failed"), "{said}");
+}
+
+#[test]
+fn differences_are_counted_as_the_language_counts() {
+    let project = Project::new(&[
+        (
+            "tools/x_test.luau",
+            "function test_it() testing.eq({ a = { 1, 2, 3 } }, { a = { 1, 2, 4 } }) end\n",
+        ),
+        (
+            "extensions/x_test.star",
+            "def test_it():\n    testing.eq({'a': [1, 2, 3]}, {'a': [1, 2, 4]})\n",
+        ),
+    ]);
+    let said = String::from_utf8_lossy(&project.run(&["test"]).stdout).into_owned();
+    assert!(
+        said.contains("testing.eq: a[3] is 3, expected 4\n        --> tools/x_test.luau:1"),
+        "{said}"
+    );
+    assert!(
+        said.contains("testing.eq: a[2] is 3, expected 4\n        --> extensions/x_test.star:2"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_new_tool_comes_with_a_test_that_passes() {
+    for (flags, file) in
+        [(&[][..], "tools/hello_test.luau"), (&["--starlark"][..], "extensions/hello_test.star")]
+    {
+        let project = Project::new(&[]);
+        let made = project.run(&[&["tool", "init", "hello"][..], flags].concat());
+        assert!(made.status.success());
+        assert!(String::from_utf8_lossy(&made.stdout).contains(&format!("Created {file}")));
+        let tested = project.run(&["test"]);
+        assert!(tested.status.success(), "{}", String::from_utf8_lossy(&tested.stdout));
+    }
+}
+
+#[test]
+fn titles_are_shown_and_what_could_be_better_is_said() {
+    let project = Project::new(&[
+        ("tools/gated.lua", GATED),
+        ("tools/silent.lua", "tool = { name = 'silent', params = {} } function tool.execute() end"),
+    ]);
+    let out = |args: &[&str]| {
+        let ran = project.run(args);
+        String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned()
+    };
+    assert!(
+        out(&["tool", "list"]).contains("Gated: What callers meet"),
+        "{}",
+        out(&["tool", "list"])
+    );
+    assert!(
+        out(&["docs", "gated"]).starts_with("gated (Gated)\nWhat callers meet\n"),
+        "{}",
+        out(&["docs", "gated"])
+    );
+    let checked = out(&["check"]);
+    for warning in [
+        "warning: tool.outputSchema is called output here\n  --> tools/gated.lua",
+        "warning: tool.parameters: defaults are written as text: count",
+        "warning: tool has no description\n  --> tools/silent.lua",
+        "warning: tool.params is called parameters here",
+        "2 scripts checked, nothing wrong, 4 warnings",
+    ] {
+        assert!(checked.contains(warning), "{warning}\n---\n{checked}");
+    }
+}
+
+#[test]
+fn fields_that_mean_something_elsewhere_are_told_apart_from_helpers() {
+    for (script, expected) in [
+        (
+            "tool = { name = 'x', helper = 1, zeta = 2, descripton = 'd' } function tool.execute() end",
+            "did you mean tool.description?",
+        ),
+        ("tool = { name = 'x' } function tool.run() end", "rename tool.run to tool.execute"),
+        (
+            "tool = { name = 'x', parameters = { { name = 'n', type = 'integer', default = 'many' } } } function tool.execute() end",
+            "parameter 'n' must be integer, got string",
+        ),
+        (
+            "tool = { name = 'x', parameters = { { name = 'n', type = 'integer', maximum = 3, default = 4 } } } function tool.execute() end",
+            "parameter 'n' must be at most 3",
+        ),
+    ] {
+        let project = Project::new(&[("tools/x.lua", script)]);
+        let checked = project.run(&["check"]);
+        let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+        assert!(!checked.status.success() && said.contains(expected), "{script}: {said}");
+    }
+}

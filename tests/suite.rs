@@ -1,7 +1,10 @@
 //! The integration suite: see `README.md` beside this file.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
+// What the crate itself prints goes through its one writer; tests may print.
+#![allow(clippy::disallowed_macros, clippy::disallowed_methods)]
 
+mod absent_values;
 mod agent_scripts_cli;
 mod apis;
 #[cfg(target_os = "linux")]
@@ -49,22 +52,33 @@ mod learned;
 mod observability;
 mod openapi_corpus;
 mod openapi_judged;
+mod openapi_search;
 #[cfg(target_os = "linux")]
 mod policy;
 #[cfg(unix)]
 mod postgres;
 #[cfg(target_os = "linux")]
 mod processes;
+#[cfg(target_os = "linux")]
+mod project_folder;
+mod prompts;
 mod reach;
 mod reload;
 #[cfg(target_os = "linux")]
 mod replay;
+#[cfg(unix)]
+mod running_server;
 mod script_tests;
+mod source_settings;
 #[cfg(target_os = "linux")]
 mod sqlite;
 #[cfg(target_os = "linux")]
 mod ssrf;
+mod starlark_users;
+#[cfg(target_os = "linux")]
+mod start_up;
 mod surfaces;
+mod terminal;
 mod tokens;
 mod transcripts;
 #[cfg(target_os = "linux")]

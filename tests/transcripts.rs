@@ -66,7 +66,10 @@ Result:
 "#
     );
     assert_eq!(output.status.code(), Some(0));
+    // The entry of this file is found by its path.
+    assert_eq!(project.run(&arguments[..9]).status.code(), Some(0));
     // Without the settings the script has no configuration, and that is a failure.
+    project.write("moonlark.toml", "");
     let output = project.run(&arguments[..9]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output).contains("  ✗ Failed after"), "{}", text(&output));
@@ -96,7 +99,7 @@ Lua tools:
 fn tool_init_writes_a_tool_that_works_and_overwrites_nothing() {
     let project = Project::new(&[]);
     let output = project.run(&["tool", "init", "my-tool"]);
-    assert_eq!(text(&output), "Created tools/my-tool.lua\n");
+    assert_eq!(text(&output), "Created tools/my-tool.lua\nCreated tools/my-tool_test.luau\n");
     assert_eq!(
         text(&project.run(&[
             "tool",
@@ -123,12 +126,18 @@ fn the_demo_calls_a_tool_through_every_way_in() {
     let output =
         moonlark().args(["demo", "--once"]).stdin(std::process::Stdio::null()).output().unwrap();
     let shown = text(&output);
-    for way in ["REST           ", "MCP over HTTP  ", "MCP over stdio ", "command line   "] {
-        assert!(
-            shown.contains(&format!("  {way} 8 words on 2 lines; most frequent: a")),
-            "{shown}"
-        );
+    for way in ["REST", "MCP over HTTP", "MCP over stdio", "command line"] {
+        let row = format!("  {way:<23} 8 words on 2 lines; most frequent: a");
+        assert!(shown.contains(&row), "{shown}");
     }
+    // It is read in one go: no line wraps, and there are not many.
+    let too_long: Vec<&str> = shown.lines().filter(|line| line.chars().count() > 100).collect();
+    assert!(too_long.is_empty(), "{too_long:#?}");
+    assert!(shown.lines().count() <= 70, "{}", shown.lines().count());
+    // The question has its answer first.
+    let asked = shown.lines().skip_while(|line| !line.contains("asked: How can I test a tool"));
+    let first = asked.clone().nth(1).unwrap_or_default();
+    assert!(first.contains(" Testing scripts: "), "{first}");
     for part in [
         "bad_request: unknown parameter: mesage (did you mean message?)",
         "curl -s http://127.0.0.1:",

@@ -173,3 +173,33 @@ fn processes(server: &Server) -> Vec<u32> {
     all.sort_unstable();
     all
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_that_kills_its_supervisor_dies_with_it() {
+    let script = "echo $$ >> pids; kill -9 $PPID; exec sleep 86400";
+    let config = format!("[mcp_servers.rogue]\ncommand = 'sh'\nargs = ['-c', {script:?}]\n");
+    let project = Project::new(&[("moonlark.toml", &config)]);
+    let server = project.serve();
+    let written = || std::fs::read_to_string(project.path("pids")).unwrap_or_default();
+    eventually("it has begun", || written().contains('\n'));
+    let pid = written().lines().next().unwrap().parse().unwrap();
+    crate::processes::wait_for_death(pid);
+    drop(server);
+}
+
+#[test]
+fn no_more_servers_start_at_once_than_the_operator_allows() {
+    let script = "echo begun >> log; sleep 0.1; echo ended >> log; exit 1";
+    let table = |name| format!("[mcp_servers.{name}]\ncommand = 'sh'\nargs = ['-c', {script:?}]\n");
+    let config = ["a", "b", "c", "d"].map(table).concat() + "[limits]\nstarting = 1\n";
+    let project = Project::new(&[("moonlark.toml", &config)]);
+    let server = project.serve();
+    let log = || std::fs::read_to_string(project.path("log")).unwrap_or_default();
+    // Each is started twice: one that dies of the first question is asked the old way.
+    eventually("all have been tried", || log().lines().count() >= 16);
+    let log = log();
+    let lines: Vec<&str> = log.lines().take(16).collect();
+    assert_eq!(lines, ["begun", "ended"].repeat(8));
+    drop(server);
+}

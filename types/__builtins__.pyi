@@ -40,6 +40,10 @@ class ToolParameter:
         """
 
 class Annotations(TypedDict, total=False):
+    readOnlyHint: bool
+    destructiveHint: bool
+    idempotentHint: bool
+    openWorldHint: bool
     read_only: bool
     """Changes nothing."""
     destructive: bool
@@ -58,8 +62,10 @@ class Tool:
         description: str = "",
         parameters: List[ToolParameter] | Dict[str, Any] = [],
         handler: Callable[..., Any] = ...,
-        output: Dict[str, Any] | None = None,
+        title: str | None = None,
         annotations: Annotations | None = None,
+        output: Dict[str, Any] | None = None,
+        output_schema: Dict[str, Any] | None = None,
     ) -> None:
         """A tool that an extension provides.
 
@@ -69,7 +75,8 @@ class Tool:
         handler: Called as `handler(params)` or `handler(params, context)`, with checked
             parameters. What it returns is the result: any plain value, or
             `{"content": [...], "isError": False}`.
-        output: A JSON Schema that every result is held to.
+        title: Its name for people.
+        output: A JSON Schema that every result is held to; `output_schema` is the same.
         annotations: What a call does to the world; agents and operators rely on it.
         """
 
@@ -81,13 +88,33 @@ class Extension:
         name: str,
         version: str = "",
         description: str = "",
-        allowed_exec: List[str] = [],
         tools: List[Tool] = [],
+        allowed_exec: List[str] = [],
     ) -> None:
         """What `describe_extension` returns.
 
         allowed_exec: The commands it runs with `exec.run`; the operator must allow them too.
         """
+
+class TryError:
+    """Why something failed."""
+
+    code: str
+    message: str
+    hint: str | None
+    retryable: bool
+
+class TryResult:
+    """What `try_call` gives."""
+
+    ok: bool
+    value: Any
+    """What the function returned, if it went well."""
+    error: Any
+    """A `TryError`, if it did not."""
+
+def try_call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> TryResult:
+    """Call a function that may fail, and go on. Limits end the call all the same."""
 
 def describe_extension() -> Extension:
     """Every extension defines this function; Moonlark calls it to learn about the tools."""
@@ -117,8 +144,14 @@ class Context:
     def search(self, query: str, *, mode: Literal["keyword", "semantic", "hybrid"] = "hybrid", limit: int = 12, source: str | List[str] | None = None, since: str | None = None, until: str | None = None, metadata: Dict[str, Any] | None = None, explain: bool | None = None) -> Any:
         """Search the knowledge base."""
 
-    def get(self, id: str) -> Any:
-        """A document of the knowledge base by its ID."""
+    def get(
+        self,
+        id: str,
+        section: str | None = None,
+        offset: int | None = None,
+        limit: int | None = None,
+    ) -> Any:
+        """A document of the knowledge base by its ID, or a part of it."""
 
     def sources(self) -> Any:
         """What the knowledge base is made from."""
@@ -436,6 +469,16 @@ class fs:
         path: The path, relative to the script's directory.
         """
 
+class data:
+    """Read data that lies beside scripts."""
+
+    @staticmethod
+    def load_json(path: str) -> Any:
+        """The value in a JSON file. In Starlark the path begins at the extensions folder, and a file that is read while the extension loads is part of it: a change of either loads it again. In Luau it begins at the script's directory.
+
+        path: The file.
+        """
+
 class ExecOutput(TypedDict):
     stdout: str
     """What it wrote to its standard output."""
@@ -443,6 +486,8 @@ class ExecOutput(TypedDict):
     """What it wrote to its standard error."""
     exit_code: int
     """Its exit code; 128 and the number of the signal that killed it."""
+    success: bool
+    """Whether that is 0."""
 
 class exec:
     """Run commands of the machine. Both have to agree: the script's author, in allowed_exec, and the operator, in allow."""
@@ -902,6 +947,31 @@ class html:
         text: Any text.
         """
 
+class fuzzy:
+    """Find items by some of their letters, in order, the best first. Upper and lower case are the same, and each word of the query has to be found."""
+
+    @staticmethod
+    def search(query: str, items: List[Any], key: str | None = None, keys: List[str] | None = None, limit: int | None = None) -> List[Any]:
+        """The items that match: texts, or tables and dicts, of which all fields that are text are searched, or the one named by `key`, or those named by `keys`.
+
+        query: What is looked for.
+        items: Where: a list of texts, or of tables or dicts.
+        key: The one field that is searched.
+        keys: The fields that are searched.
+        limit: How many items at most; all when not given, or 0.
+        """
+
+    @staticmethod
+    def search_with_scores(query: str, items: List[Any], key: str | None = None, keys: List[str] | None = None, limit: int | None = None) -> List[Any]:
+        """The same, each item with its score: a higher one is a better match.
+
+        query: What is looked for.
+        items: Where: a list of texts, or of tables or dicts.
+        key: The one field that is searched.
+        keys: The fields that are searched.
+        limit: How many items at most; all when not given, or 0.
+        """
+
 class math:
     """Powers, roots, logarithms, rounding and angles in radians, for Starlark; Luau scripts use Luau's own math. A result that does not exist, such as sqrt(-1), is an error."""
 
@@ -1151,7 +1221,7 @@ class testing:
 
     @staticmethod
     def is_true(value: Any, message: str | None = None) -> None:
-        """The value is true, and not only something like it.
+        """The value is true. In Starlark, whatever counts as true is; in Luau, only `true` itself.
 
         value: The value to look at.
         message: What this is about, for the report.
@@ -1159,7 +1229,7 @@ class testing:
 
     @staticmethod
     def is_false(value: Any, message: str | None = None) -> None:
-        """The value is false, and not only something like it.
+        """The value is false. In Starlark, whatever counts as false is; in Luau, only `false` itself.
 
         value: The value to look at.
         message: What this is about, for the report.
@@ -1182,11 +1252,12 @@ class testing:
         """
 
     @staticmethod
-    def raises(fn: Any, contains: str | None = None) -> Any:
+    def raises(fn: Any, contains: str | None = None, message: str | None = None) -> Any:
         """The function, called without arguments, fails, with a message that contains the text. Gives the message.
 
         fn: The function to call.
         contains: What the message must contain.
+        message: What this is about, for the report.
         """
 
     @staticmethod
@@ -1197,12 +1268,20 @@ class testing:
         """
 
     @staticmethod
+    def call(tool: str, args: Dict[str, Any] | None = None) -> Any:
+        """Call a tool of the project as its users do: its arguments are checked, defaults are filled in, and the result is held to its `output`. What is mocked stays mocked.
+
+        tool: The tool, by its name; in Luau also as its table `tool`.
+        args: Its arguments.
+        """
+
+    @staticmethod
     def mock_http(url: str, method: str | None = None, when: Dict[str, Any] | None = None, status: int | None = None, headers: Dict[str, Any] | None = None, json: Any = None, body: str | None = None, error: str | None = None) -> None:
         """Answer requests to this address instead of sending them. From the first mock on, a request that none fits is an error.
 
-        url: The address; `*` stands for anything.
+        url: The address, with its query or without; `*` stands for anything.
         method: The method; when not set, any.
-        when: Further arguments that the call must have, such as headers or json.
+        when: Further arguments that the call must have, such as headers, query or json.
         status: The status of the answer; 200 when not set.
         headers: The headers of the answer.
         json: The body of the answer, as JSON.

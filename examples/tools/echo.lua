@@ -10,5 +10,8 @@ tool = {
 }
 
 function tool.execute(params, context)
-    return { echo = "Echo: " .. table.concat(table.create(params.times, params.message), " ") }
+    return {
+        echo = "Echo: " .. table.concat(table.create(params.times, params.message), " "),
+        source_count = #context.sources(),
+    }
 end

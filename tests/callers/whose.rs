@@ -12,6 +12,10 @@ use crate::apis::shop::{ORDER, Shop};
 use crate::attacks::{Provider, Signer};
 use crate::harness::{PATIENCE, Project, Server, mcp, modern};
 
+/// A call that its caller's user decides on.
+const APPROVED: &str = "[[policy.rules]]\ntools = [\"other\"]\naction = \"approve\"\n\
+                        [approvals]\nby = \"caller\"\n";
+
 #[test]
 fn a_session_is_of_whoever_began_it() {
     let project = project("");
@@ -226,7 +230,7 @@ fn an_artifact_is_of_whoever_it_was_made_for() {
 
 #[test]
 fn a_call_that_waits_for_its_client_goes_on_for_nobody_else() {
-    let project = project("[[policy.rules]]\ntools = [\"other\"]\naction = \"approve\"\n");
+    let project = project(APPROVED);
     let (ann, bob) = (token(&project, "ann", &[]), token(&project, "bob", &[]));
     let server = project.serve();
     let send = |token: &str, state: Option<&str>| {
@@ -259,7 +263,7 @@ fn a_call_that_waits_for_its_client_goes_on_for_nobody_else() {
 
 #[test]
 fn runs_and_approvals_are_of_their_callers_and_operators_decide() {
-    let project = project("[[policy.rules]]\ntools = [\"other\"]\naction = \"approve\"\n");
+    let project = project(APPROVED);
     let (ann, bob) = (token(&project, "ann", &[]), token(&project, "bob", &[]));
     let boss = token(&project, "boss", &["--operator"]);
     let server = project.serve();

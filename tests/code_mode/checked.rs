@@ -39,7 +39,53 @@ fn a_check_that_only_warns_refuses_nothing() {
     assert!(ran.said().is_some_and(|said| said.contains("has no field titel")), "{:?}", ran.said());
     let world = World::with("[execute]\ncheck = \"off\"", &[("here", &upstream)]);
     let ran = world.run(script);
-    assert_eq!((ran.value(), ran.said()), (json!([3]), None));
+    assert_eq!(ran.value(), json!([3]));
+    // Without a check, it is said when the answer has come, and only once.
+    let said = "logs:\nscript:2: the result of sdk.here.get has no field titel; it has title";
+    assert_eq!(ran.said().as_deref(), Some(said));
+}
+
+/// Code that the type checker runs, and that ended the whole server once. It may
+/// come to its own end, or to that of the process.
+const GROWING: [&str; 3] = [
+    "type function f(t) return types.singleton(string.rep('x', 2^30)) end local x: f<number> = 1 return x",
+    "type function f(t) local s = {} while true do table.insert(s, string.rep('x', 1e6)) end end \
+     local x: f<number> = 1 return x",
+    "type function f(t) local s = 'x' while true do s = s .. s end end local x: f<number> = 1 return x",
+];
+
+/// The same without an end of its own; it took one checker after the other.
+const ENDLESS: &str =
+    "type function f(t) while true do end return t end local x: f<number> = 1 return x";
+
+#[test]
+fn a_script_that_the_checker_cannot_follow_is_refused_and_everything_else_goes_on() {
+    let upstream = Upstream::start(vec![Offer::of("get", structured(json!({"title": "x"})))]);
+    let world = World::new(&[("here", &upstream)]);
+    std::thread::scope(|scope| {
+        let world = &world;
+        for end in ["", " -- again"] {
+            scope.spawn(move || {
+                let (code, message) = world.run(&format!("{ENDLESS}{end}")).problem();
+                assert_eq!(code, "bad_script", "{message}");
+                assert!(message.contains("cannot be checked: checking it takes"), "{message}");
+            });
+        }
+        // Meanwhile, others are checked and run.
+        world.run("return sdk.here.got()").fails("bad_script", &["has no function got"]);
+        assert_eq!(world.run("return sdk.here.get().title").value(), json!("x"));
+    });
+    for script in GROWING {
+        world.run(script);
+    }
+    // One that is harmless is nobody's mistake.
+    let harmless = "type function f(t) return t end local x: f<number> = 1 return x";
+    assert_eq!(world.run(harmless).value(), json!(1));
+    // Where a check only warns, it says so and the script runs.
+    let world = World::with("[execute]\ncheck = \"warn\"", &[("here", &upstream)]);
+    let ran = world.run(ENDLESS);
+    assert_eq!(ran.value(), json!(1));
+    assert!(ran.said().is_some_and(|said| said.contains("cannot be checked")), "{:?}", ran.said());
 }
 
 /// The servers of the corpus.

@@ -29,6 +29,11 @@ fn shown(world: &World) -> (Vec<String>, Vec<String>) {
     // Called by its own name it is there in any case, and waited for.
     let (status, answer) = world.server.post("far.tool_1", &json!({}));
     assert_eq!(status, 200, "{answer}");
+    listed(world)
+}
+
+/// The same, of what is there now.
+fn listed(world: &World) -> (Vec<String>, Vec<String>) {
     let (mut code, mut far) = (Vec::new(), Vec::new());
     for tool in world.tools() {
         if CODE_MODE.contains(&tool.as_str()) {
@@ -92,7 +97,9 @@ fn hidden_is_hidden_from_scripts_too() {
     let near = upstream(1);
     let config = server("far", &far, "expose = \"hidden\"") + &server("near", &near, "");
     let world = world(&config);
-    assert_eq!(shown(&world), (CODE_MODE.map(str::to_owned).to_vec(), vec![]));
+    // Not by its own name either, once it is known what there is.
+    assert_eq!(world.server.post("far.tool_1", &json!({})).0, 404);
+    assert_eq!(listed(&world), (CODE_MODE.map(str::to_owned).to_vec(), vec![]));
     world.run("return sdk.far.tool_1()").problem();
     assert_eq!(world.value("return sdk.near.tool_1()"), json!("1"));
     let listed = world.text("list_functions", json!({}));

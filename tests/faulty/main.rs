@@ -12,6 +12,8 @@
 //! for each call and for each cancellation. `tests/upstream_faults.rs` says what
 //! must come of all this.
 
+// A program of its own, which has no terminal to protect.
+#![allow(clippy::disallowed_macros, clippy::disallowed_methods)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
 mod calls;

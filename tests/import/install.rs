@@ -35,7 +35,7 @@ fn installing_makes_the_file_that_is_missing() {
     let desk = Desk::new(&[("project/moonlark.toml", "")]);
     let whole = |key: &str, first: &str| {
         format!(
-            "{{\n  \"{key}\": {{\n    \"moonlark\": {{\n{first}      \"command\": \"MOONLARK\",\n      \"args\": [\"stdio\", \"--config\", \"DESK/project/moonlark.toml\"]\n    }}\n  }}\n}}\n"
+            "{{\n  \"{key}\": {{\n    \"moonlark\": {{\n{first}      \"command\": \"MOONLARK\",\n      \"args\": [\"stdio\", \"--config\", \"DESK/project/moonlark.toml\"],\n      \"env\": {{\n        \"PATH\": \"/usr/bin:/bin\"\n      }}\n    }}\n  }}\n}}\n"
         )
     };
     let typed = "      \"type\": \"stdio\",\n";
@@ -66,21 +66,21 @@ fn installing_keeps_all_that_is_in_the_file() {
         &desk,
         "zed",
         ZED,
-        "// Zed settings\n{\n  \"theme\": \"One Dark\", // dark\n  /* servers */\n  \"context_servers\": {\n    \"other\": {\"command\": \"x\"}, // kept\n    \"moonlark\": {\n      \"source\": \"custom\",\n      \"command\": \"MOONLARK\",\n      \"args\": [\"stdio\", \"--config\", \"DESK/project/moonlark.toml\"]\n    },\n  },\n  \"tab_size\": 2,\n}\n",
+        "// Zed settings\n{\n  \"theme\": \"One Dark\", // dark\n  /* servers */\n  \"context_servers\": {\n    \"other\": {\"command\": \"x\"}, // kept\n    \"moonlark\": {\n      \"source\": \"custom\",\n      \"command\": \"MOONLARK\",\n      \"args\": [\"stdio\", \"--config\", \"DESK/project/moonlark.toml\"],\n      \"env\": {\n        \"PATH\": \"/usr/bin:/bin\"\n      }\n    },\n  },\n  \"tab_size\": 2,\n}\n",
     );
     installed(
         &desk,
         "cursor",
         CURSOR,
-        "\u{feff}{\r\n\t\"unknown\": [1, 2.50, 1e3],\r\n\t\"mcpServers\": {\r\n\t\t\"moonlark\": {\r\n\t\t\t\"type\": \"stdio\",\r\n\t\t\t\"command\": \"MOONLARK\",\r\n\t\t\t\"args\": [\"stdio\", \"--config\", \"DESK/project/moonlark.toml\"]\r\n\t\t}\r\n\t}\r\n}",
+        "\u{feff}{\r\n\t\"unknown\": [1, 2.50, 1e3],\r\n\t\"mcpServers\": {\r\n\t\t\"moonlark\": {\r\n\t\t\t\"type\": \"stdio\",\r\n\t\t\t\"command\": \"MOONLARK\",\r\n\t\t\t\"args\": [\"stdio\", \"--config\", \"DESK/project/moonlark.toml\"],\r\n\t\t\t\"env\": {\r\n\t\t\t\t\"PATH\": \"/usr/bin:/bin\"\r\n\t\t\t}\r\n\t\t}\r\n\t}\r\n}",
     );
     installed(
         &desk,
         "claude-code",
         CLAUDE_CODE,
-        "{\"numStartups\":7,\"mcpServers\":{\"a\":{\"command\":\"x\"}, \"moonlark\": {\"type\": \"stdio\", \"command\": \"MOONLARK\", \"args\": [\"stdio\", \"--config\", \"DESK/project/moonlark.toml\"]}},\"projects\":{}}",
+        "{\"numStartups\":7,\"mcpServers\":{\"a\":{\"command\":\"x\"}, \"moonlark\": {\"type\": \"stdio\", \"command\": \"MOONLARK\", \"args\": [\"stdio\", \"--config\", \"DESK/project/moonlark.toml\"], \"env\": {\"PATH\": \"/usr/bin:/bin\"}}},\"projects\":{}}",
     );
-    let entry = "    \"moonlark\": {\n      \"command\": \"MOONLARK\",\n      \"args\": [\"stdio\", \"--config\", \"DESK/project/moonlark.toml\"]\n    }\n";
+    let entry = "    \"moonlark\": {\n      \"command\": \"MOONLARK\",\n      \"args\": [\"stdio\", \"--config\", \"DESK/project/moonlark.toml\"],\n      \"env\": {\n        \"PATH\": \"/usr/bin:/bin\"\n      }\n    }\n";
     installed(
         &desk,
         "claude-desktop",
@@ -103,7 +103,7 @@ fn an_install_tells_what_it_did() {
         "\
 --- DESK/home/.cursor/mcp.json
 +++ DESK/home/.cursor/mcp.json
-@@ -3,6 +3,11 @@
+@@ -3,6 +3,14 @@
      \"a\": {
        \"command\": \"x\",
        \"env\": { \"A_TOKEN\": \"[redacted]\" }
@@ -111,7 +111,10 @@ fn an_install_tells_what_it_did() {
 +    \"ml\": {
 +      \"type\": \"stdio\",
 +      \"command\": \"MOONLARK\",
-+      \"args\": [\"stdio\"]
++      \"args\": [\"stdio\"],
++      \"env\": {
++        \"PATH\": \"/usr/bin:/bin\"
++      }
      }
    }
  }
@@ -170,7 +173,7 @@ fn undo_puts_back_the_entry_that_was_replaced() {
     desk.run(&["install", "cursor"]);
     let written = desk.plain(&desk.read(CURSOR));
     // Our keys are ours; what somebody added to the entry stays.
-    assert!(written.contains(r#""command": "MOONLARK", "args": ["stdio", "--config", "DESK/project/moonlark.toml"], /* mine */ "env": { "A": "1" }, "type": "stdio""#), "{written}");
+    assert!(written.contains(r#""command": "MOONLARK", "args": ["stdio", "--config", "DESK/project/moonlark.toml"], /* mine */ "env": { "A": "1", "PATH": "/usr/bin:/bin" }, "type": "stdio""#), "{written}");
 
     desk.write(CURSOR, &desk.read(CURSOR).replace("{\n  \"mcp", "{\n  \"new\": 1,\n  \"mcp"));
     desk.run(&["install", "cursor", "--undo"]);

@@ -27,12 +27,12 @@ fn a_folder_that_is_watched_is_never_out_of_date() {
     let project = handbook(&[("moonlark.toml", &config)]);
     let server = project.serve();
     wait_for(&server, "thirty", &["holidays.md"]);
-    project.write("handbook/remote.md", "# Remote work\n\nTwo days a week at most.\n");
-    wait_for(&server, "remote", &["remote.md"]);
-    project.write("handbook/remote.md", "# Telework\n\nThree days a week at most.\n");
-    wait_for(&server, "telework", &["remote.md"]);
+    project.write("handbook/office.md", "# Remote work\n\nTwo days a week at most.\n");
+    wait_for(&server, "remote", &["office.md"]);
+    project.write("handbook/office.md", "# Telework\n\nThree days a week at most.\n");
+    wait_for(&server, "telework", &["office.md"]);
     wait_for(&server, "remote", &[]);
-    project.remove("handbook/remote.md");
+    project.remove("handbook/office.md");
     wait_for(&server, "telework", &[]);
     // Another source, while the server runs.
     project.write("wiki/oncall.md", "# On call\n\nThe pager goes round every Monday.\n");

@@ -49,12 +49,40 @@ const QUESTIONS: [(&str, &[&str]); 36] = [
     ("read only what changed since the last time, with a cursor", &["knowledge.md"]),
 ];
 
+/// What the tour shows, with the page and section that must come first.
+const SHOWN: [(&str, &str, &str); 2] = [
+    ("what may an agent's script do", "code-mode.md", "Code mode > What an agent's script may do"),
+    (
+        "How can I test a tool without calling the real service?",
+        "testing.md",
+        "Testing scripts > Standing in for the world",
+    ),
+];
+
 #[test]
-fn the_guide_answers_questions_in_users_words() {
+fn what_the_tour_asks_is_answered_by_the_right_section() {
+    let tour = std::fs::read_to_string(repo().join("crates/moonlark/src/cli/demo.rs")).unwrap();
+    let project = guide();
+    for (question, page, section) in SHOWN {
+        assert!(tour.contains(question), "the tour does not ask {question:?}");
+        let answer = run_json(&project, &["search", question, "--limit", "1"]);
+        let hit = &answer["result"]["results"][0];
+        assert_eq!((&hit["source_id"], &hit["heading"]), (&page.into(), &section.into()), "{hit}");
+    }
+}
+
+/// A project whose knowledge base is the guide.
+fn guide() -> Project {
     let guide = repo().join("docs/guide");
     let config = format!("[connectors.filesystem.guide]\nroot = {:?}\n", guide.to_str().unwrap());
     let project = Project::new(&[("moonlark.toml", &config)]);
     run(&project, &["sync", "--quiet"]);
+    project
+}
+
+#[test]
+fn the_guide_answers_questions_in_users_words() {
+    let project = guide();
     let (mut first, mut among_three, mut missed) = (0, 0, Vec::new());
     for (question, wanted) in QUESTIONS {
         let answer = run_json(&project, &["search", question, "--limit", "3"]);

@@ -11,13 +11,19 @@
 //! is the program's, and so are its standard output and error until the program
 //! has them. The program's input and folder come over the socket.
 //!
-//! What it cannot prevent: a command of the same user may kill it.
+//! A command of the same user may kill it. On Linux the command dies with it then;
+//! what the command had started before may live on, since nobody is left to find it.
 
 use std::env;
+use std::ffi::OsString;
+#[cfg(target_os = "linux")]
+use std::ffi::{CString, OsStr};
 use std::fs::OpenOptions;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{OwnedFd, RawFd};
+#[cfg(target_os = "linux")]
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio, exit};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -71,16 +77,80 @@ fn start() -> io::Result<Pid> {
     let nothing = OpenOptions::new().write(true).open("/dev/null")?;
     let mut arguments = env::args_os().skip(2);
     let program = arguments.next().ok_or(io::ErrorKind::InvalidInput)?;
-    let command = Command::new(program)
-        .args(arguments)
+    let arguments: Vec<OsString> = arguments.collect();
+    let mut command = Command::new(&program);
+    command
+        .args(&arguments)
         .stdin(Stdio::from(input))
         // The whole group can be killed at one blow, and we are not in it.
-        .process_group(0)
-        .spawn()?;
+        .process_group(0);
+    #[cfg(target_os = "linux")]
+    die_with_parent(&mut command, &program, &arguments)?;
+    let command = command.spawn()?;
     // Only the command may hold its output open. It runs: nothing may fail now.
     let _ = rustix::stdio::dup2_stdout(&nothing);
     let _ = rustix::stdio::dup2_stderr(&nothing);
     Ok(Pid::from_child(&command))
+}
+
+/// Have the kernel kill the command when this process is no more, however it ended.
+///
+/// A program that is named by its path is started here as well: the C library's way to
+/// start one after this hands what is no program to a shell.
+#[cfg(target_os = "linux")]
+fn die_with_parent(
+    command: &mut Command,
+    program: &OsStr,
+    arguments: &[OsString],
+) -> io::Result<()> {
+    let parent = rustix::process::getpid();
+    let has_path = program.as_bytes().contains(&b'/');
+    let words = ArgumentPointers::new(program, arguments)?;
+    let ask = move || {
+        let signal = Some(rustix::process::Signal::KILL);
+        rustix::process::set_parent_process_death_signal(signal)?;
+        // It may be gone already, and then nobody would ever be told.
+        if rustix::process::getppid() != Some(parent) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        if has_path { Err(words.execute()) } else { Ok(()) }
+    };
+    // SAFETY: between fork and exec this makes three system calls and nothing else.
+    unsafe { command.pre_exec(ask) };
+    Ok(())
+}
+
+/// The words of a command as the system takes them, made before the fork.
+#[cfg(target_os = "linux")]
+struct ArgumentPointers {
+    _texts: Vec<CString>,
+    pointers: Vec<*const libc::c_char>,
+}
+
+// SAFETY: the pointers are into the texts beside them, which nobody changes.
+#[cfg(target_os = "linux")]
+unsafe impl Send for ArgumentPointers {}
+// SAFETY: as above.
+#[cfg(target_os = "linux")]
+unsafe impl Sync for ArgumentPointers {}
+
+#[cfg(target_os = "linux")]
+impl ArgumentPointers {
+    fn new(program: &OsStr, arguments: &[OsString]) -> io::Result<ArgumentPointers> {
+        let words = std::iter::once(program).chain(arguments.iter().map(OsString::as_os_str));
+        let texts: Result<Vec<CString>, _> =
+            words.map(|word| CString::new(word.as_bytes())).collect();
+        let texts = texts.map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let pointers = texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect();
+        Ok(ArgumentPointers { _texts: texts, pointers })
+    }
+
+    /// Become the program. Returns only if that fails, with why.
+    fn execute(&self) -> io::Error {
+        // SAFETY: a list of texts that end with a zero, which itself ends with a null.
+        unsafe { libc::execv(self.pointers[0], self.pointers.as_ptr()) };
+        io::Error::last_os_error()
+    }
 }
 
 /// What Moonlark opens is not for other processes, but it may have got

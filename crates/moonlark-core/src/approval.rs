@@ -8,6 +8,7 @@
 
 mod granted;
 mod rules;
+mod shown_arguments;
 
 use std::time::SystemTime;
 
@@ -22,6 +23,11 @@ use crate::value::Value;
 
 pub(crate) use granted::{granted, with_ticket};
 pub use rules::{Known, Next, State, Why, next};
+pub use shown_arguments::ShownArguments;
+
+/// What is said first where arguments are not shown whole.
+pub const LEFT_OUT: &str = "some of the arguments are too long to be shown here: \
+     `moonlark approvals show` shows all of them, and that is where to decide";
 
 /// Keeps what was asked and decided.
 pub trait Approvals: Send + Sync {
@@ -34,9 +40,6 @@ pub trait Approvals: Send + Sync {
 
     /// Wait until it is decided, by whomever; none if nobody did in time.
     fn decided(&self, id: Id) -> BoxFuture<Result<Option<Decision>>>;
-
-    /// Whether the user of the client that calls may decide.
-    fn by_caller(&self) -> bool;
 
     /// How many wait for a decision.
     fn waiting(&self) -> BoxFuture<Result<u64>>;
@@ -98,26 +101,37 @@ pub struct Ticket {
     pub expires: SystemTime,
     pub tool: String,
     pub effects: Effects,
-    /// Redacted, as JSON text; cut where it is long.
-    pub arguments: String,
+    pub arguments: ShownArguments,
     pub run: Option<Id>,
-    /// Whether coming back with the token decides.
+    /// Whether the call was made at this machine's command line: by whoever may
+    /// decide there.
+    pub at_command_line: bool,
+    /// Whether the caller's user may decide, and coming back with the token does.
     pub by_caller: bool,
 }
 
 impl Ticket {
-    /// For whoever reads it; the token only where it is theirs.
+    /// Whether the caller's user may decide: nobody decides on what they do not see.
+    pub fn is_for_caller(&self) -> bool {
+        self.by_caller && !self.arguments.left_out
+    }
+
+    /// For whoever reads it; the token only where it is theirs, and decides.
     pub fn to_json(&self, with_token: bool) -> Json {
-        let arguments = serde_json::from_str::<Json>(&self.arguments);
+        let with_token = with_token && self.is_for_caller();
+        let text = &self.arguments.text;
+        let arguments = serde_json::from_str::<Json>(text);
         let effects: Vec<&str> = Effect::all_of(self.effects).map(Effect::as_str).collect();
-        let mut json = json!({
-            "id": self.id.to_string(),
-            "expires_at": timestamp(self.expires),
-            "tool": self.tool,
-            "arguments": arguments.unwrap_or_else(|_| self.arguments.as_str().into()),
-            "effects": effects,
-            "how": self.how(with_token),
-        });
+        let mut json = json!({});
+        if self.arguments.left_out {
+            json["left_out"] = LEFT_OUT.into();
+        }
+        json["id"] = self.id.to_string().into();
+        json["expires_at"] = timestamp(self.expires).into();
+        json["tool"] = self.tool.as_str().into();
+        json["arguments"] = arguments.unwrap_or_else(|_| text.as_str().into());
+        json["effects"] = effects.into();
+        json["how"] = self.how(with_token).into();
         if with_token {
             json["token"] = self.token.as_str().into();
         }
@@ -127,21 +141,41 @@ impl Ticket {
         json
     }
 
-    /// How to go on.
+    /// How to go on. Whoever asks is not told how to approve: that is for others,
+    /// unless the operator says so.
     fn how(&self, with_token: bool) -> String {
         let id = self.id;
-        let approve = format!("`moonlark approvals approve {id}`");
-        match (self.run, with_token && self.by_caller) {
+        if self.at_command_line {
+            let next = match self.run {
+                Some(run) => format!("the run then goes on; `moonlark runs {run}` shows it"),
+                None => "then make the same call again".to_owned(),
+            };
+            return format!(
+                "`moonlark approvals show {id}` shows all of it, and `moonlark approvals approve {id}` lets it be made; {next}"
+            );
+        }
+        let ask = match self.arguments.left_out {
+            false => {
+                format!("ask your user, or the operator of this server, to decide on approval {id}")
+            }
+            true => format!(
+                "ask the operator of this server to look at approval {id} with `moonlark approvals show`, where all arguments are seen, and to decide on it"
+            ),
+        };
+        match (self.run, with_token) {
             (Some(run), true) => format!(
-                "POST /approvals/{id}/approve with the header Moonlark-Approval and the token, or run {approve}; the run goes on by itself: GET /runs/{run}"
+                "POST /approvals/{id}/approve with the header Moonlark-Approval and the token; the run goes on by itself: GET /runs/{run}"
             ),
-            (Some(run), false) => format!(
-                "approve it with {approve}; the run then goes on, and `moonlark runs {run}`, or execute with resume = \"{run}\", gives its result"
-            ),
-            (None, true) => format!(
-                "send the same request again with the header Moonlark-Approval and the token; or run {approve} and send it again"
-            ),
-            (None, false) => format!("approve it with {approve}, then make the same call again"),
+            (Some(run), false) => {
+                format!(
+                    "{ask}; the run then goes on, and execute with resume = \"{run}\" gives its result"
+                )
+            }
+            (None, true) => {
+                "send the same request again with the header Moonlark-Approval and the token"
+                    .to_owned()
+            }
+            (None, false) => format!("{ask}; then make the same call again"),
         }
     }
 

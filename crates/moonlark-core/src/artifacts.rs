@@ -2,7 +2,7 @@
 //! for later scripts under a handle nobody can guess.
 //!
 //! In memory, and bounded three ways: by bytes, by number, by age. What is
-//! oldest goes first. Whoever has the handle may read, unless it was made for a
+//! oldest goes first, of whoever has most: nobody's make room for another's. Whoever has the handle may read, unless it was made for a
 //! caller with a name: then only that one. A handle is never written to a log.
 //! Nothing here knows who shows what to whom: [`preview`] and [`shape`] only say
 //! what a large value looks like.
@@ -32,6 +32,8 @@ pub use reading::{Wanted, part, slice};
 pub const BYTES: usize = 256 * 1024 * 1024;
 /// How many there are at most.
 const MOST: usize = 1000;
+/// The part of both that is left to a caller whatever others keep: one in this many.
+const CALLER_SHARES: usize = 8;
 /// How long one is kept at most.
 const AGE: Duration = Duration::from_secs(60 * 60);
 /// What an entry of a value counts beside its text, as in the engines' bridges.
@@ -109,7 +111,7 @@ impl Artifacts {
     pub fn set_bytes(&self, bytes: usize) {
         let mut shelf = self.0.lock();
         shelf.most = bytes;
-        shelf.make_room(0, Instant::now());
+        shelf.make_room(None, 0, Instant::now());
     }
 
     /// Keep a value that the tool `of` made.
@@ -197,8 +199,8 @@ impl Artifacts {
         if weight > shelf.most {
             return Err(too_large(shelf.most));
         }
-        shelf.make_room(weight, now);
         let owner = caller.and_then(|caller| caller.name.clone());
+        shelf.make_room(owner.as_deref(), weight, now);
         let stored = Stored { held, size, created: now, of: of.to_owned(), owner, weight };
         shelf.bytes += weight;
         shelf.order.push_back(handle.clone());
@@ -209,7 +211,7 @@ impl Artifacts {
     fn get_at(&self, handle: &str, now: Instant) -> Option<Arc<Stored>> {
         let handle = handle.strip_prefix(SCHEME).unwrap_or(handle);
         let mut shelf = self.0.lock();
-        shelf.make_room(0, now);
+        shelf.make_room(None, 0, now);
         shelf.kept.get(handle).cloned()
     }
 }
@@ -223,19 +225,44 @@ impl Shelf {
         }
     }
 
-    /// Take away what is too old, and then the oldest until there is room.
-    fn make_room(&mut self, bytes: usize, now: Instant) {
-        while let Some(stored) = self.order.front().and_then(|oldest| self.kept.get(oldest)) {
-            let expired = now.saturating_duration_since(stored.created) >= AGE;
-            let crowded = bytes > 0 && self.kept.len() >= MOST;
-            if !expired && !crowded && self.bytes.saturating_add(bytes) <= self.most {
-                return;
+    /// Take away what is too old, and then the oldest until there is room: of those
+    /// of `owner` if it has its share, of whoever has most otherwise.
+    fn make_room(&mut self, owner: Option<&str>, bytes: usize, now: Instant) {
+        while let Some(oldest) = self.order.front().cloned() {
+            let age = |it: &Arc<Stored>| now.saturating_duration_since(it.created);
+            if self.kept.get(&oldest).is_some_and(|it| age(it) < AGE) {
+                break;
             }
-            self.bytes -= stored.weight;
-            if let Some(oldest) = self.order.pop_front() {
-                self.kept.remove(&oldest);
-            }
+            self.forget(&oldest);
         }
+        let crowded = |shelf: &Shelf| {
+            shelf.bytes.saturating_add(bytes) > shelf.most
+                || (bytes > 0 && shelf.kept.len() >= MOST)
+        };
+        while crowded(self) {
+            let Some(oldest) = self.oldest_to_go(owner, bytes) else { return };
+            self.forget(&oldest);
+        }
+    }
+
+    fn oldest_to_go(&self, owner: Option<&str>, bytes: usize) -> Option<Handle> {
+        let mut shares: HashMap<Option<&str>, (usize, usize)> = HashMap::new();
+        for stored in self.kept.values() {
+            let share = shares.entry(stored.owner.as_deref()).or_default();
+            *share = (share.0 + stored.weight, share.1 + 1);
+        }
+        let (own_bytes, own_count) = shares.get(&owner).copied().unwrap_or_default();
+        let has_share = own_bytes.saturating_add(bytes) > self.most / CALLER_SHARES
+            || own_count >= MOST / CALLER_SHARES;
+        let part = |(bytes, count): (usize, usize)| {
+            (bytes as f64 / self.most.max(1) as f64).max(count as f64 / MOST as f64)
+        };
+        let largest = shares.iter().max_by(|a, b| part(*a.1).total_cmp(&part(*b.1)));
+        let from = if has_share && own_count > 0 { owner } else { *largest?.0 };
+        let is_theirs = |handle: &&Handle| {
+            self.kept.get(*handle).is_some_and(|stored| stored.owner.as_deref() == from)
+        };
+        self.order.iter().find(is_theirs).cloned()
     }
 }
 

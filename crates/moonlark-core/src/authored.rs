@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::nearest::nearest;
 use crate::params;
-use crate::problem::{Place, Problem, Result};
+use crate::problem::{Place, Problem, Result, Warning};
 use crate::schema::Schema;
 use crate::tool::{Body, Effects, Scope, Source, Tool};
 use crate::value::{Object, Value};
@@ -13,6 +13,7 @@ use crate::value::{Object, Value};
 /// The description of one tool.
 pub struct Header {
     name: Option<String>,
+    title: Option<String>,
     version: Option<String>,
     description: String,
     input: Schema,
@@ -20,15 +21,47 @@ pub struct Header {
     effects: Effects,
     /// Commands the author says it runs.
     allowed_exec: Vec<String>,
+    warnings: Vec<Warning>,
 }
 
 /// The fields that describe a tool, beside its function.
-pub const FIELDS: [&str; 7] =
-    ["name", "version", "description", "parameters", "output", "annotations", "allowed_exec"];
+pub const FIELDS: [&str; 8] = [
+    "name",
+    "title",
+    "version",
+    "description",
+    "parameters",
+    "output",
+    "annotations",
+    "allowed_exec",
+];
+
+/// What other systems call some of them, which is understood as well.
+pub const ALIASES: [(&str, &str); 5] = [
+    ("params", "parameters"),
+    ("input_schema", "parameters"),
+    ("inputSchema", "parameters"),
+    ("output_schema", "output"),
+    ("outputSchema", "output"),
+];
+
+/// The hints of MCP, and what they are called here.
+const HINTS: [(&str, &str); 8] = [
+    ("readOnlyHint", "read_only"),
+    ("destructiveHint", "destructive"),
+    ("idempotentHint", "idempotent"),
+    ("openWorldHint", "open_world"),
+    ("read_only_hint", "read_only"),
+    ("destructive_hint", "destructive"),
+    ("idempotent_hint", "idempotent"),
+    ("open_world_hint", "open_world"),
+];
 
 impl Header {
     /// Read the `fields` of what messages call `what`: `tool`, say.
     pub fn read(mut fields: Object, what: &str) -> Result<Header> {
+        let mut warnings = Vec::new();
+        use_own_names(&mut fields, what, &mut warnings)?;
         let mut take = |name: &str| fields.swap_remove(name).unwrap_or(Value::Null);
         let text = |name: &str, value: Value| match value {
             Value::Null => Ok(None),
@@ -45,14 +78,26 @@ impl Header {
             }
             _ => return Err(Problem::bad_script(format!("{what}.output must be a JSON Schema"))),
         };
+        let input =
+            params::input_schema(take("parameters"), &format!("{what}.parameters"), &mut warnings)?;
+        let (effects, title) = effects(take("annotations"), what, &mut warnings)?;
+        let description = text("description", take("description"))?.unwrap_or_default();
+        if description.trim().is_empty() {
+            warnings.push(
+                Warning::new(format!("{what} has no description"))
+                    .hint("say in a line what it does: agents choose tools by their descriptions"),
+            );
+        }
         Ok(Header {
             name: text("name", take("name"))?,
+            title: text("title", take("title"))?.or(title).filter(|title| !title.is_empty()),
             version: text("version", take("version"))?,
-            description: text("description", take("description"))?.unwrap_or_default(),
-            input: params::input_schema(take("parameters"), &format!("{what}.parameters"))?,
+            description,
+            input,
             output,
-            effects: effects(take("annotations"), what)?,
+            effects,
             allowed_exec: commands(take("allowed_exec"), what)?,
+            warnings,
         })
     }
 
@@ -86,7 +131,11 @@ impl Header {
                 .at(place())
                 .hint("use letters, digits, _ - and . (at most 128)"));
         }
+        let place = place();
         let mut tool = Tool::new(name, source, self.input, body);
+        tool.title = self.title;
+        tool.warnings =
+            self.warnings.into_iter().map(|warning| warning.at(place.clone())).collect();
         tool.description = self.description;
         tool.version = self.version;
         tool.output = self.output;
@@ -103,6 +152,9 @@ pub fn at_load(mut problem: Problem, file: &str, body: &str) -> Problem {
     use crate::problem::Code::{self, Cancelled, Denied, Internal, Limit, Timeout};
     if problem.code == Timeout {
         problem.message = "the script did not finish loading in time".to_owned();
+        problem.hint = Some(format!(
+            "move what takes long into {body}, which runs when it is called, or raise limits.load"
+        ));
     }
     if problem.code == Denied {
         problem.hint = Some(format!(
@@ -138,10 +190,37 @@ fn commands(value: Value, what: &str) -> Result<Vec<String>> {
     items.into_iter().map(command).collect()
 }
 
-fn effects(annotations: Value, what: &str) -> Result<Effects> {
+/// Fields under the names they have here, whatever name the author used.
+fn use_own_names(fields: &mut Object, what: &str, warnings: &mut Vec<Warning>) -> Result<()> {
+    for (alias, name) in ALIASES {
+        let Some(value) = fields.swap_remove(alias).filter(|value| *value != Value::Null) else {
+            continue;
+        };
+        if fields.get(name).is_some_and(|value| *value != Value::Null) {
+            return Err(Problem::bad_script(format!(
+                "{what} has both {name} and {alias}, which mean the same"
+            ))
+            .hint(format!("keep {name}")));
+        }
+        warnings.push(
+            Warning::new(format!("{what}.{alias} is called {name} here"))
+                .hint(format!("write {name}: both are understood")),
+        );
+        fields.insert(name.to_owned(), value);
+    }
+    Ok(())
+}
+
+/// What the annotations say, and the title among them, which MCP had there first.
+fn effects(
+    annotations: Value,
+    what: &str,
+    warnings: &mut Vec<Warning>,
+) -> Result<(Effects, Option<String>)> {
     let mut effects = Effects::default();
+    let mut title = None;
     let fields = match annotations {
-        Value::Null => return Ok(effects),
+        Value::Null => return Ok((effects, title)),
         Value::Object(fields) => fields,
         other => {
             return Err(Problem::bad_script(format!(
@@ -150,30 +229,104 @@ fn effects(annotations: Value, what: &str) -> Result<Effects> {
             )));
         }
     };
+    let names = ["read_only", "destructive", "idempotent", "open_world"];
     for (name, value) in fields {
-        let Value::Bool(flag) = value else {
-            return Err(Problem::bad_script(format!(
-                "{what}.annotations.{name} must be a boolean, got {}",
-                value.kind()
-            )));
-        };
-        match name.as_str() {
-            "read_only" => {
+        let own = HINTS.iter().find(|(hint, _)| *hint == name).map_or(&*name, |(_, own)| own);
+        match (own, value) {
+            (_, Value::Null) => {}
+            ("title", Value::Str(text)) => title = Some(text),
+            ("read_only", Value::Bool(flag)) => {
                 effects.read_only = flag;
                 effects.destructive &= !flag;
             }
-            "destructive" => effects.destructive = flag,
-            "idempotent" => effects.idempotent = flag,
-            "open_world" => effects.open_world = flag,
-            other => {
-                let names = ["read_only", "destructive", "idempotent", "open_world"];
-                let near = nearest(other, names).map(|near| format!("did you mean {near}?"));
+            ("destructive", Value::Bool(flag)) => effects.destructive = flag,
+            ("idempotent", Value::Bool(flag)) => effects.idempotent = flag,
+            ("open_world", Value::Bool(flag)) => effects.open_world = flag,
+            (known, value) if names.contains(&known) => {
                 return Err(Problem::bad_script(format!(
-                    "{what}.annotations.{other} means nothing"
-                ))
-                .maybe_hint(near.or(Some(format!("the annotations are {}", names.join(", "))))));
+                    "{what}.annotations.{name} must be a boolean, got {}",
+                    value.kind()
+                )));
+            }
+            (other, _) => {
+                let message = format!("{what}.annotations.{other} means nothing");
+                match nearest(other, names.into_iter().chain(HINTS.map(|(hint, _)| hint))) {
+                    Some(near) => {
+                        return Err(
+                            Problem::bad_script(message).hint(format!("did you mean {near}?"))
+                        );
+                    }
+                    None => warnings.push(
+                        Warning::new(message)
+                            .hint(format!("the annotations are {}", names.join(", "))),
+                    ),
+                }
             }
         }
     }
-    Ok(effects)
+    Ok((effects, title))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(fields: serde_json::Value) -> String {
+        let Ok(Value::Object(fields)) = Value::from_json(fields) else { panic!("no object") };
+        match Header::read(fields, "tool") {
+            Ok(header) => {
+                let said: Vec<String> = header.warnings.iter().map(Warning::to_string).collect();
+                let kind = header.input.json().get("properties") != Some(&json!({}));
+                format!(
+                    "{:?} {kind} {}\n{}",
+                    header.title,
+                    header.effects.read_only,
+                    said.join("\n")
+                )
+            }
+            Err(problem) => problem.to_string(),
+        }
+    }
+
+    #[test]
+    fn names_of_other_systems_are_understood_and_said() {
+        for (fields, expected) in [
+            (
+                json!({"name": "a", "title": "A", "description": "It does."}),
+                "Some(\"A\") false false\n",
+            ),
+            (
+                json!({"name": "a"}),
+                "None false false\nwarning: tool has no description\nhint: say in a line what it does: agents choose tools by their descriptions",
+            ),
+            (
+                json!({"description": "d", "inputSchema": {"type": "object", "properties": {"a": {}}}}),
+                "None true false\nwarning: tool.inputSchema is called parameters here\nhint: write parameters: both are understood",
+            ),
+            (
+                json!({"description": "d", "params": [], "parameters": [{"name": "a", "type": "string"}]}),
+                "error[bad_script]: tool has both parameters and params, which mean the same\nhint: keep parameters",
+            ),
+            (
+                json!({"description": "d", "annotations": {"readOnlyHint": true, "title": "T"}}),
+                "Some(\"T\") false true\n",
+            ),
+            (
+                json!({"description": "d", "annotations": {"audience": ["user"]}}),
+                "None false false\nwarning: tool.annotations.audience means nothing\nhint: the annotations are read_only, destructive, idempotent, open_world",
+            ),
+            (
+                json!({"description": "d", "annotations": {"readonly": true}}),
+                "error[bad_script]: tool.annotations.readonly means nothing\nhint: did you mean read_only?",
+            ),
+            (
+                json!({"description": "d", "annotations": {"readOnlyHint": "yes"}}),
+                "error[bad_script]: tool.annotations.readOnlyHint must be a boolean, got string",
+            ),
+        ] {
+            assert_eq!(read(fields), expected);
+        }
+    }
 }

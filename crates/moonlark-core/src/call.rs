@@ -474,7 +474,7 @@ impl Call {
     /// had: what was accepted is done.
     pub(crate) async fn come_back(&self) {
         if self.0.root.place.lock().is_none() {
-            let place = self.gateway().place_in_turn().await.ok();
+            let place = self.gateway().place_in_turn(self.caller()).await.ok();
             *self.0.root.place.lock() = place;
         }
     }

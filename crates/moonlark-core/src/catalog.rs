@@ -5,6 +5,7 @@
 
 mod per;
 mod seen;
+mod tool_names;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -12,13 +13,15 @@ use std::sync::{Arc, OnceLock};
 use crate::module::Module;
 use crate::nearest::nearest;
 use crate::offers::{Health, Offers};
-use crate::problem::{Code, Place, Problem, Result};
-use crate::sdk::Sdk;
+use crate::problem::{Code, Place, Problem, Result, Warning};
+use crate::sdk::{Sdk, identifier};
 use crate::tool::{Expose, Shown, SourceKind, Tool};
 use crate::value::{Value, shorten};
 
 pub use per::PerCatalog;
+pub(crate) use per::run_aside;
 use seen::Seen;
+pub(crate) use tool_names::ToolNames;
 
 #[derive(Default)]
 pub struct Catalog {
@@ -34,6 +37,8 @@ pub struct Catalog {
     code_mode: bool,
     /// Made when it is first asked for.
     sdk: OnceLock<Sdk>,
+    /// Made when a rule or a grant first needs them.
+    tool_names: OnceLock<ToolNames>,
     offers: Vec<Arc<Offers>>,
     /// What Moonlark offers itself, which depends on all of the above.
     own: Option<OwnOffers>,
@@ -41,6 +46,8 @@ pub struct Catalog {
     seen: Option<Seen>,
     /// Sources that are still connecting.
     connecting: Vec<Connecting>,
+    /// Scripts are being loaded for the first time: any name may still come.
+    loading: bool,
     health: Vec<Health>,
     modules: Arc<Vec<Module>>,
     problems: Vec<Problem>,
@@ -104,6 +111,11 @@ impl Catalog {
         catalog
     }
 
+    /// Only what scripts see of one, for whoever looks at scripts elsewhere.
+    pub fn from_sdk(modules: Arc<Vec<Module>>, sdk: Sdk, connecting: Vec<Connecting>) -> Catalog {
+        Catalog { modules, connecting, sdk: OnceLock::from(sdk), ..Catalog::default() }
+    }
+
     /// With something behind the built-ins that scripts may stand in for.
     #[must_use]
     pub fn with_none_idle(mut self) -> Self {
@@ -121,8 +133,8 @@ impl Catalog {
         tool.source.kind == SourceKind::Builtin && self.idle.contains(&tool.name)
     }
 
-    /// Decide what agents are shown, under which names. Where there are scripts,
-    /// a built-in with nothing behind it is not worth their context.
+    /// Decide what agents are shown, under which names. A built-in with nothing
+    /// behind it is not worth their context; calling it still says what is missing.
     fn show(&mut self) {
         let auto = if self.is_short() { Expose::Direct } else { Expose::Code };
         let resolved = |tool: &Tool| if tool.expose == Expose::Auto { auto } else { tool.expose };
@@ -141,9 +153,9 @@ impl Catalog {
                 continue;
             }
             let name = match &tool.shown {
-                Shown::ByName if self.code_mode && self.is_idle(tool) => continue,
+                Shown::ByName if self.is_idle(tool) => continue,
                 Shown::ByName => tool.name.clone(),
-                Shown::InCodeMode if self.code_mode => tool.name.clone(),
+                Shown::InCodeMode if self.code_mode || self.is_asked_for(tool) => tool.name.clone(),
                 Shown::As(name) => match known.get(&Arc::as_ptr(tool)) {
                     Some(name) => (*name).clone(),
                     None => free(name, |name| {
@@ -241,19 +253,42 @@ impl Catalog {
         self.by_name.get(name).ok_or_else(|| self.not_found(name))
     }
 
+    /// The same for agents, for whom what is hidden does not exist.
+    pub fn find_for_agents(&self, name: &str) -> Result<&Arc<Tool>> {
+        let found = self.by_name.get(name).filter(|tool| tool.expose != Expose::Hidden);
+        found.ok_or_else(|| self.not_found(name))
+    }
+
     fn not_found(&self, name: &str) -> Problem {
-        if let Some(problem) = self.out_of_reach(name) {
+        if let Some(problem) = self.out_of_reach(name).or_else(|| self.of_broken_script(name)) {
             return problem;
         }
-        let hint = nearest(name, self.by_name.keys().map(String::as_str));
+        let known = self.by_name.iter();
+        let known = known.filter(|(_, it)| it.expose != Expose::Hidden && !self.is_idle(it));
+        let near = nearest(name, known.map(|(name, _)| name.as_str()));
+        let broken = self.problems.iter().filter(|problem| script_of(problem).is_some()).count();
         Problem::new(Code::NotFound, format!("no tool registered with name: {}", shorten(name)))
-            .maybe_hint(match (hint, self.problems.len()) {
-                (Some(near), 0) => Some(format!("did you mean {near}?")),
+            .maybe_hint(match (near, broken) {
+                (Some(near), _) => Some(format!("did you mean {near}?")),
                 (None, 0) => None,
                 // It may be one of those.
-                (_, 1) => Some("one script has a problem: see `moonlark doctor`".to_owned()),
-                (_, many) => Some(format!("{many} scripts have problems: see `moonlark doctor`")),
+                (None, 1) => Some("one script has a problem: see `moonlark doctor`".to_owned()),
+                (None, many) => {
+                    Some(format!("{many} scripts have problems: see `moonlark doctor`"))
+                }
             })
+    }
+
+    /// The Problem of a script that does not load, if the tool is named like its file.
+    fn of_broken_script(&self, name: &str) -> Option<Problem> {
+        let wanted = identifier(name);
+        let is_it = |problem: &&Problem| {
+            let stem = script_of(problem);
+            stem.is_some_and(|stem| identifier(stem) == wanted)
+        };
+        let problem = self.problems.iter().find(is_it)?.clone();
+        let message = format!("tool '{}' is not there: {}", shorten(name), problem.message);
+        Some(problem.saying(message))
     }
 
     /// The Problem of a tool whose source is known to be in trouble.
@@ -279,10 +314,12 @@ impl Catalog {
         &self.tools
     }
 
-    /// The same without what is there for agents that have no use for it.
+    /// The same without what is hidden from agents, or of no use to them.
     pub fn listed(&self) -> impl Iterator<Item = &Arc<Tool>> {
-        let listed = |tool: &&Arc<Tool>| tool.shown != Shown::InCodeMode || self.code_mode;
-        self.tools.iter().filter(listed)
+        let of_use = |tool: &Tool| {
+            tool.shown != Shown::InCodeMode || self.code_mode || self.is_asked_for(tool)
+        };
+        self.tools.iter().filter(move |tool| of_use(tool) && tool.expose != Expose::Hidden)
     }
 
     /// The tools that agents are shown, under the names they see.
@@ -300,22 +337,35 @@ impl Catalog {
         &self.connecting
     }
 
-    /// Whether the tool may come from a source that is still connecting.
+    /// Not all scripts are in it yet: they are being loaded for the first time.
+    /// Later loads replace what is there, and nobody has to wait for them.
+    #[must_use]
+    pub fn while_loading(mut self, loading: bool) -> Self {
+        self.loading = loading;
+        self
+    }
+
+    /// Whether scripts are being loaded for the first time.
+    pub fn is_loading(&self) -> bool {
+        self.loading
+    }
+
+    /// Whether the tool may come from a script that is being loaded, or from a
+    /// source that is still connecting.
     pub(crate) fn awaits(&self, name: &str) -> bool {
-        !self.connecting.is_empty()
+        (self.loading || !self.connecting.is_empty())
             && !self.by_name.contains_key(name)
-            && self.connecting.iter().any(|it| it.may_have(name))
+            && (self.loading || self.connecting.iter().any(|it| it.may_have(name)))
     }
 
     /// The Problem of a call that has waited long enough.
     pub(crate) fn still_connecting(&self, name: &str) -> Problem {
-        let source = self.connecting.iter().find(|it| it.may_have(name));
-        let source = source.map_or("?", |it| it.source.as_str());
-        Problem::unavailable(format!(
-            "tool '{}' is not there yet: '{source}' is still connecting",
-            shorten(name)
-        ))
-        .hint("try again in a moment; `moonlark doctor` says what it waits for")
+        let why = match self.connecting.iter().find(|it| it.may_have(name)) {
+            Some(source) => format!("'{}' is still connecting", source.source),
+            None => "scripts are still being loaded".to_owned(),
+        };
+        Problem::unavailable(format!("tool '{}' is not there yet: {why}", shorten(name)))
+            .hint("try again in a moment; `moonlark doctor` says what it waits for")
     }
 
     /// With how the sources that connect are doing.
@@ -333,6 +383,11 @@ impl Catalog {
         &self.modules
     }
 
+    /// What the authors of tools might write otherwise.
+    pub fn warnings(&self) -> impl Iterator<Item = &Warning> {
+        self.tools.iter().flat_map(|tool| &tool.warnings)
+    }
+
     /// What is wrong with the sources this snapshot was made from.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
@@ -341,6 +396,14 @@ impl Catalog {
     fn free_name(&self, name: &str) -> String {
         free(name, |name| self.by_name.contains_key(name))
     }
+}
+
+/// The name, without folder and ending, of the script that a Problem is about.
+fn script_of(problem: &Problem) -> Option<&str> {
+    let file = &*problem.place.as_ref()?.file;
+    let name = file.rsplit(['/', '\\']).next()?;
+    let (stem, ending) = name.rsplit_once('.')?;
+    matches!(ending, "lua" | "luau" | "star").then_some(stem)
 }
 
 /// About how many bytes a tool takes in a list.
@@ -363,4 +426,48 @@ fn free(name: &str, taken: impl Fn(&str) -> bool) -> String {
         .chain(numbered)
         .find(|candidate| !taken(candidate))
         .unwrap_or_else(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::Schema;
+    use crate::tool::{Body, Source};
+
+    fn catalog(problems: Vec<Problem>) -> Catalog {
+        let source = Arc::new(Source { kind: SourceKind::Upstream, name: "fs".to_owned() });
+        let schema = Schema::described(serde_json::Map::new());
+        let body = Body::now(|_, _| Ok(Value::Null));
+        let tool = Tool::new("fs.read_text_file", source, schema, body);
+        Catalog::new(Arc::default(), vec![Arc::new(tool)], &[], problems)
+    }
+
+    fn not_found(catalog: &Catalog, name: &str) -> String {
+        catalog.find(name).map(|_| ()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_unknown_tool_is_answered_with_what_is_true_of_it() {
+        // A source that is down is no script.
+        let down = Problem::unavailable("'tracker' cannot be reached");
+        assert_eq!(
+            not_found(&catalog(vec![down.clone()]), "fs.read_txt_file"),
+            "error[not_found]: no tool registered with name: fs.read_txt_file\nhint: did you mean fs.read_text_file?"
+        );
+        assert_eq!(
+            not_found(&catalog(vec![down]), "something"),
+            "error[not_found]: no tool registered with name: something"
+        );
+        let broken =
+            Problem::bad_script("Expected 'end'").at(Place::line("tools/create-ticket.lua", 3));
+        let catalog = catalog(vec![broken.hint("write end")]);
+        assert_eq!(
+            not_found(&catalog, "create_ticket"),
+            "error[bad_script]: tool 'create_ticket' is not there: Expected 'end'\n  --> tools/create-ticket.lua:3\nhint: write end"
+        );
+        assert_eq!(
+            not_found(&catalog, "other"),
+            "error[not_found]: no tool registered with name: other\nhint: one script has a problem: see `moonlark doctor`"
+        );
+    }
 }

@@ -4,6 +4,7 @@
 //! rule → body → redaction → record. Surfaces and scripts cannot differ, because they have no other way
 //! to reach a tool's body.
 
+mod awaiting;
 mod observed;
 mod published;
 
@@ -34,6 +35,7 @@ use crate::policy::{self, Policy, Terms};
 use crate::problem::{Code, Problem, Result};
 use crate::pulse::Pulse;
 use crate::run::{self, Before};
+use crate::server_identity::ServerIdentity;
 use crate::tool::{Body, BoxFuture, Scope, SourceKind, Tool};
 use crate::trace::Tracer;
 use crate::value::Value;
@@ -44,8 +46,6 @@ use published::Published;
 const NEWS: usize = 256;
 /// How often a call whose deadline has moved looks where it is now.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long a call waits for the source of its tool to connect.
-const CONNECTING: Duration = Duration::from_secs(30);
 
 /// Cheap to clone; all clones are the same gateway.
 #[derive(Clone)]
@@ -65,6 +65,7 @@ struct Inner {
     /// Who keeps what people decide on, if anybody does.
     approvals: OnceLock<Arc<dyn Approvals>>,
     metrics: Metrics,
+    identity: ArcSwap<ServerIdentity>,
     /// Who takes what is seen of calls, if anybody does.
     tracer: OnceLock<Arc<dyn Tracer>>,
 }
@@ -88,6 +89,7 @@ impl Gateway {
             recorder: OnceLock::new(),
             approvals: OnceLock::new(),
             metrics: Metrics::default(),
+            identity: ArcSwap::default(),
             tracer: OnceLock::new(),
         }))
     }
@@ -136,6 +138,15 @@ impl Gateway {
     /// The rules in force.
     pub fn policy(&self) -> Arc<Policy> {
         self.0.published.load().policy.clone()
+    }
+
+    /// How this server introduces itself.
+    pub fn identity(&self) -> Arc<ServerIdentity> {
+        self.0.identity.load_full()
+    }
+
+    pub fn set_identity(&self, identity: ServerIdentity) {
+        self.0.identity.store(Arc::new(identity));
     }
 
     /// Change how many calls may be in progress at once, and how many may wait.
@@ -210,8 +221,8 @@ impl Gateway {
         &self.0.places
     }
 
-    pub(crate) async fn place_in_turn(&self) -> Result<Place> {
-        self.0.places.wait().await
+    pub(crate) async fn place_in_turn(&self, caller: &Caller) -> Result<Place> {
+        self.0.places.wait(caller).await
     }
 
     /// Begin on behalf of a surface: takes the snapshot that this call and all
@@ -227,7 +238,7 @@ impl Gateway {
         client: Option<Arc<dyn Client>>,
         events: Option<Events>,
     ) -> Result<Call> {
-        let place = self.0.places.take()?;
+        let place = self.0.places.take(&caller)?;
         Ok(self.root(caller, client, events, None, place))
     }
 
@@ -238,7 +249,7 @@ impl Gateway {
         client: Option<Arc<dyn Client>>,
         events: Option<Events>,
     ) -> Result<Call> {
-        let place = self.0.places.wait().await?;
+        let place = self.0.places.wait(&caller).await?;
         Ok(self.root(caller, client, events, None, place))
     }
 
@@ -257,13 +268,13 @@ impl Gateway {
     /// A call that is no tool's: what a script does while it loads.
     pub fn scoped(&self, caller: Caller, scope: Arc<Scope>) -> Call {
         // Loading is ours, not a caller's: it takes nobody's place.
-        self.root(caller, None, None, None, Place(None)).with_scope(scope)
+        self.root(caller, None, None, None, Place::of_nobody()).with_scope(scope)
     }
 
     /// A call that is a test: what it mocks stands in for the world.
     pub fn test(&self, scope: Arc<Scope>, events: Option<Events>) -> Call {
         let mocks = Some(Mocks::default());
-        self.root(Caller::new("test"), None, events, mocks, Place(None)).with_scope(scope)
+        self.root(Caller::new("test"), None, events, mocks, Place::of_nobody()).with_scope(scope)
     }
 
     /// Call the tool `name` as a child of `parent`, for its plain value.
@@ -274,14 +285,21 @@ impl Gateway {
     /// The same, for all that the tool answers: content of any kind.
     pub async fn ask(&self, parent: &Call, name: &str, args: Value) -> Result<Answer> {
         let waited;
-        let parent = match parent.catalog().awaits(name) {
-            false => parent,
-            true => {
-                waited = self.when_connected(parent, name).await?;
-                &waited
-            }
+        let parent = if parent.catalog().is_loading() {
+            waited = self.when_loaded(parent, name).await?;
+            &waited
+        } else if parent.catalog().awaits(name) {
+            waited = self.when_connected(parent, name).await?;
+            &waited
+        } else {
+            parent
         };
-        let tool = parent.catalog().find(name)?;
+        // Scripts and the command line reach what is hidden from agents.
+        let from_agent = !parent.is_nested() && matches!(parent.caller().surface, "mcp" | "rest");
+        let tool = match from_agent {
+            true => parent.catalog().find_for_agents(name)?,
+            false => parent.catalog().find(name)?,
+        };
         self.ask_tool(parent, tool, args).await
     }
 
@@ -296,11 +314,20 @@ impl Gateway {
         match run::before(parent, tool, &args).await {
             Before::Make => {}
             Before::Answered(answer) => return answer,
-            Before::Given(answer) => return run::given(parent, tool, args, answer).await,
+            Before::Given(answer) => return run::given(parent, tool, args, answer, false).await,
+            Before::Assumed(answer) => {
+                return run::given(parent, tool, args, Ok(answer), true).await;
+            }
         }
-        let (call, args) = admit(parent, tool, args)?;
-        let answer = run_tool(call, tool.clone(), args).await;
-        if parent.is_nested() { answer } else { approval::with_ticket(parent, answer) }
+        let answer = match admit(parent, tool, args) {
+            Ok((call, args)) => run_tool(call, tool.clone(), args).await,
+            Err(problem) => Err(problem),
+        };
+        if parent.is_nested() {
+            return answer;
+        }
+        journal::written(parent).await;
+        approval::with_ticket(parent, answer)
     }
 
     /// A host function that an agent's script calls, and that may answer another
@@ -311,7 +338,12 @@ impl Gateway {
             Before::Make => {}
             Before::Answered(answer) => return answer.map(Answer::into_plain),
             Before::Given(answer) => {
-                return run::given(parent, tool, args, answer).await.map(Answer::into_plain);
+                let given = run::given(parent, tool, args, answer, false).await;
+                return given.map(Answer::into_plain);
+            }
+            Before::Assumed(answer) => {
+                let given = run::given(parent, tool, args, Ok(answer), true).await;
+                return given.map(Answer::into_plain);
             }
         }
         let body = |args| async {
@@ -323,31 +355,13 @@ impl Gateway {
         run::aside(parent, tool, args, body).await.map(Answer::into_plain)
     }
 
-    /// The caller's catalog as it is once the source of `name` has connected, or
-    /// has not.
-    pub async fn settled(&self, caller: &Caller, name: &str) -> Arc<Catalog> {
-        let mut changes = self.subscribe();
-        let until = Instant::now() + CONNECTING;
-        loop {
-            changes.mark_unchanged();
-            let catalog = self.catalog_for(caller);
-            let waits = catalog.awaits(name);
-            if !waits || tokio::time::timeout_at(until, changes.changed()).await.is_err() {
-                return catalog;
-            }
-        }
-    }
-
-    /// The call as it is once the source of `name` has connected, or has not.
-    async fn when_connected(&self, parent: &Call, name: &str) -> Result<Call> {
-        let caller = parent.caller();
-        let settled = self.settled(caller, name);
-        let settled = tokio::time::timeout_at(parent.deadline(), settled).await;
-        let catalog = settled.unwrap_or_else(|_| self.catalog_for(caller));
-        match catalog.awaits(name) {
-            true => Err(catalog.still_connecting(name)),
-            false => Ok(parent.with_catalog(catalog)),
-        }
+    /// A tool that a test calls as its users do: validated, with defaults, held
+    /// to its output. A test needs no grant for that.
+    pub async fn ask_in_test(&self, test: &Call, name: &str, args: Value) -> Result<Value> {
+        let tool = test.catalog().find(name)?;
+        let args = tool.input.check(args)?;
+        let call = test.enter(tool)?;
+        run_tool(call, tool.clone(), args).await.map(Answer::into_plain)
     }
 
     /// The same for a script, by the tool's name.
@@ -400,32 +414,33 @@ impl Gateway {
 }
 
 /// Everything that can refuse a call before its body runs.
-fn admit(parent: &Call, tool: &Tool, args: Value) -> Result<(Call, Value)> {
-    let admitted = may_run(parent, tool, args);
+fn admit(parent: &Call, tool: &Tool, mut args: Value) -> Result<(Call, Value)> {
+    let admitted = may_run(parent, tool, &mut args);
     if let Err(problem) = &admitted {
         record(parent, tool, problem.code.as_str());
         metrics::refused(parent.gateway().metrics(), tool, problem);
         parent.tell_refused(tool, problem.code.as_str());
-        journal::refused(parent, tool, problem);
+        journal::refused(parent, tool, &args, problem);
     }
-    admitted
+    admitted.map(|call| (call, args))
 }
 
-fn may_run(parent: &Call, tool: &Tool, args: Value) -> Result<(Call, Value)> {
+fn may_run(parent: &Call, tool: &Tool, args: &mut Value) -> Result<Call> {
     // Built-ins are how `context.search` and its siblings work: part of what
     // every script has.
     if parent.is_nested() && !parent.catalog().is_common(tool) {
-        parent.grants().tool(&tool.name)?;
+        let names = || policy::own_names(parent.catalog(), tool);
+        parent.grants().tool(&tool.name, names)?;
     }
-    let args = tool.input.check(args)?;
-    Ok((parent.enter(tool)?, args))
+    tool.input.check_in_place(args)?;
+    parent.enter(tool)
 }
 
 /// What an agent's script calls is a step of its run, and waits for its turn.
 async fn run_tool(call: Call, tool: Arc<Tool>, args: Value) -> Result<Answer> {
     let seen = Seen::begin(&call, &tool);
     if let Err(problem) = approval::granted(&call, &tool, &args).await {
-        journal::refused(&call, &tool, &problem);
+        journal::refused(&call, &tool, &args, &problem);
         return seen.end(Err(problem));
     }
     let Some(made_by) = call.made_by_run().cloned() else {
@@ -436,7 +451,7 @@ async fn run_tool(call: Call, tool: Arc<Tool>, args: Value) -> Result<Answer> {
     let _turn = match turn.unwrap_or_else(|_| Err(timed_out(&call, &tool))) {
         Ok(turn) => turn,
         Err(problem) => {
-            journal::refused(&call, &tool, &problem);
+            journal::refused(&call, &tool, &args, &problem);
             return seen.end(Err(problem));
         }
     };
@@ -481,7 +496,7 @@ async fn run_body(call: &Call, tool: &Arc<Tool>, args: Value) -> Result<Answer> 
         problem
     });
     if let Ok(answer) = &result {
-        call.gateway().learned().observe(tool, answer);
+        call.gateway().learned().observe(tool, call.caller(), answer);
     }
     record(call, tool, result.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok"));
     result

@@ -112,6 +112,8 @@ pub struct Grants {
     closed: Vec<Net>,
     /// The script's own directory.
     dir: Option<PathBuf>,
+    /// The folder that it shares with other scripts.
+    shared: Option<PathBuf>,
     /// The configuration key whose `allow` would grant more.
     owner: String,
     /// Commands that the script's author says it runs.
@@ -274,6 +276,7 @@ impl Grants {
         if self.grants.iter().any(|grant| matches!(grant, Grant::Env(allowed) if allowed == name)) {
             return Ok(AllowedEnv(name.to_owned()));
         }
+        let name = crate::value::shorten(name);
         Err(self.denial(format!("{what} may not read the variable {name}"), &format!("env:{name}")))
     }
 
@@ -283,6 +286,22 @@ impl Grants {
             Some(dir) => Ok(AllowedDir { dir: dir.clone(), write: false }),
             None => Err(Problem::denied(format!("{what} has no directory to work in"))),
         }
+    }
+
+    /// The folder that all scripts of its kind are in, where that is known:
+    /// what lies there for several of them. Otherwise the script's own.
+    pub fn shared_dir(&self, what: &str) -> Result<AllowedDir> {
+        match &self.shared {
+            Some(dir) => Ok(AllowedDir { dir: dir.clone(), write: false }),
+            None => self.dir(what),
+        }
+    }
+
+    /// The same, in a folder of scripts that share what lies there.
+    #[must_use]
+    pub fn sharing(mut self, dir: PathBuf) -> Self {
+        self.shared = Some(dir);
+        self
     }
 
     /// The script's own directory, for writing.
@@ -375,11 +394,15 @@ impl Grants {
         Err(self.denial(format!("{what} may not change databases"), "sql:write"))
     }
 
-    /// May the script call `tool`?
-    pub fn tool(&self, tool: &str) -> Result<()> {
-        let allowed =
-            |grant: &Grant| matches!(grant, Grant::Tool(pattern) if matches_pattern(pattern, tool));
-        if self.grants.iter().any(allowed) {
+    /// May the script call `tool`? Its further names are looked at when the first
+    /// is not enough.
+    pub fn tool(&self, tool: &str, further: impl FnOnce() -> Vec<String>) -> Result<()> {
+        let named = |name: &str| {
+            self.grants.iter().any(
+                |grant| matches!(grant, Grant::Tool(pattern) if matches_pattern(pattern, name)),
+            )
+        };
+        if named(tool) || further().iter().any(|name| named(name)) {
             return Ok(());
         }
         Err(self.denial(format!("the script may not call {tool}"), &format!("tool:{tool}")))

@@ -23,8 +23,7 @@ use crate::problem::{Code, Problem, Result};
 use crate::tool::{BoxFuture, Effects, Scope};
 use crate::value::Value;
 
-pub(crate) use on_record::on_record;
-pub(crate) use on_record::refused;
+pub(crate) use on_record::{on_record, refused, written};
 
 /// Keeps what happens.
 ///
@@ -42,6 +41,20 @@ pub trait Recorder: Send + Sync {
     /// A Problem means that it does not, so what it announces must not happen.
     fn durable(&self, entry: Entry) -> BoxFuture<Result<()>>;
 
+    /// Everything that was taken so far survives the end of this process, however
+    /// it ends, or cannot be written at the moment.
+    fn written(&self) -> BoxFuture<()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    /// A run that carries out the plan it follows, put on record, unless another
+    /// has done so: then that one, and nothing is recorded. With `again` it is
+    /// carried out whatever was before.
+    fn carry_out(&self, began: RunBegan, _again: bool) -> BoxFuture<Result<Option<Id>>> {
+        self.record(Entry::RunBegan(began));
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
     /// A run as it is on record, taken over by this process to be continued.
     /// A Problem if there is none, if it has ended, or if it goes on elsewhere.
     fn take_over(&self, run: Id) -> BoxFuture<Result<RunRecord>>;
@@ -52,6 +65,11 @@ pub trait Recorder: Send + Sync {
     /// Why nothing is recorded at the moment.
     fn problem(&self) -> Option<Problem> {
         None
+    }
+
+    /// How many runs of processes that are gone were interrupted, and can go on.
+    fn interrupted(&self) -> BoxFuture<Result<usize>> {
+        Box::pin(std::future::ready(Ok(0)))
     }
 
     /// How far behind it is.

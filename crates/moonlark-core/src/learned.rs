@@ -6,6 +6,9 @@
 //! schemas ([`Shape::to_schema`]). It is never used to refuse anything: the next
 //! answer may always be another.
 //!
+//! What one caller's answers taught is shown to no other: callers that have shown
+//! who they are learn each for themselves, and all others together.
+//!
 //! A shape holds names of fields and kinds of values, and no value. Names that
 //! look like data are not held either. Whoever keeps shapes over a restart takes
 //! [`Learned::export`] when [`Learned::changes`] wakes; there is no I/O here.
@@ -24,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use tokio::sync::watch;
 
+use crate::call::{Caller, LOCAL};
 use crate::content::Answer;
 use crate::problem::{Problem, Result};
 use crate::tool::{SourceKind, Tool};
@@ -34,17 +38,35 @@ pub use shape::Shape;
 const FIRST: u32 = 20;
 /// Bytes that all shapes together take, about.
 const BYTES: usize = 200 * 1024;
-/// The form of [`Learned::export`].
-const VERSION: u32 = 1;
+/// Bytes that those of one caller may take while there are others.
+const MAX_BYTES_PER_CALLER: usize = BYTES / 4;
+/// The form of [`Learned::export`]. Before 2, callers were not told apart.
+const VERSION: u32 = 2;
 
 pub struct Learned {
     store: Mutex<Store>,
     changes: watch::Sender<u64>,
 }
 
+/// Whose answers a shape was learned from, and of which tool.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct ShapeKey {
+    /// Empty for callers that are not told apart.
+    caller: Arc<str>,
+    tool: String,
+}
+
+impl ShapeKey {
+    fn new(tool: &Tool, caller: &Caller) -> ShapeKey {
+        // Whoever is at this machine may look at everything.
+        let named = caller.name.clone().filter(|name| **name != *LOCAL);
+        ShapeKey { caller: named.unwrap_or_default(), tool: tool.name.clone() }
+    }
+}
+
 #[derive(Default)]
 struct Store {
-    tools: HashMap<String, Entry>,
+    tools: HashMap<ShapeKey, Entry>,
     bytes: usize,
     /// Counts uses, to know which was used last.
     clock: u64,
@@ -67,7 +89,7 @@ impl Default for Learned {
 impl Learned {
     /// Look at an answer, if it is one of those to look at. Nearly always this
     /// costs one addition.
-    pub(crate) fn observe(&self, tool: &Tool, answer: &Answer) {
+    pub(crate) fn observe(&self, tool: &Tool, caller: &Caller, answer: &Answer) {
         let learnable = matches!(
             tool.source.kind,
             SourceKind::Script | SourceKind::Extension | SourceKind::Upstream
@@ -77,25 +99,33 @@ impl Learned {
         }
         // Wraps around after some billions, and is then curious again.
         let count = tool.answered.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        if count > FIRST && !count.is_power_of_two() {
+        let key = ShapeKey::new(tool, caller);
+        let is_early = || {
+            let store = self.store.lock();
+            store.tools.get(&key).is_none_or(|entry| entry.shape.calls() < FIRST)
+        };
+        // The tool counts the answers to all callers; each has early ones of its own.
+        let looks =
+            count <= FIRST || count.is_power_of_two() || (!key.caller.is_empty() && is_early());
+        if !looks {
             return;
         }
         if let Some(shape) = Shape::of_answer(answer) {
-            self.store.lock().learn(&tool.name, definition(tool), shape);
+            self.store.lock().learn(key, definition(tool), shape);
             self.changes.send_modify(|version| *version += 1);
         }
     }
 
-    /// What the answers of a tool looked like. Nothing if it declares that
-    /// itself, or if its definition is no longer what it was.
-    pub fn of(&self, tool: &Tool) -> Option<Arc<Shape>> {
+    /// What the answers of a tool to this caller looked like. Nothing if it
+    /// declares that itself, or if its definition is no longer what it was.
+    pub fn of(&self, tool: &Tool, caller: &Caller) -> Option<Arc<Shape>> {
         if tool.output.is_some() {
             return None;
         }
         let mut store = self.store.lock();
         store.clock += 1;
         let now = store.clock;
-        let entry = store.tools.get_mut(&tool.name)?;
+        let entry = store.tools.get_mut(&ShapeKey::new(tool, caller))?;
         if entry.definition != definition(tool) {
             return None;
         }
@@ -111,11 +141,13 @@ impl Learned {
     /// All that is known, for the next start.
     pub fn export(&self) -> Json {
         let store = self.store.lock();
-        let tools = store.tools.iter().map(|(name, entry)| {
+        let mut callers: BTreeMap<String, BTreeMap<String, KeptTool>> = BTreeMap::new();
+        for (key, entry) in &store.tools {
             let (definition, shape) = (entry.definition.clone(), (*entry.shape).clone());
-            (name.clone(), KeptTool { definition, shape })
-        });
-        let kept = Kept { version: VERSION, tools: tools.collect() };
+            let tools = callers.entry(key.caller.to_string()).or_default();
+            tools.insert(key.tool.clone(), KeptTool { definition, shape });
+        }
+        let kept = Kept { version: VERSION, callers };
         serde_json::to_value(kept).unwrap_or_default()
     }
 
@@ -128,57 +160,71 @@ impl Learned {
             return Err(wrong(format!("version {} is not {VERSION}", kept.version)));
         }
         let mut store = self.store.lock();
-        for (name, KeptTool { definition, shape }) in kept.tools {
-            store.adopt(&name, definition, shape.bounded());
+        for (caller, tools) in kept.callers {
+            let caller: Arc<str> = caller.into();
+            for (tool, KeptTool { definition, shape }) in tools {
+                let key = ShapeKey { caller: caller.clone(), tool };
+                store.adopt(key, definition, shape.bounded());
+            }
         }
         Ok(())
     }
 }
 
 impl Store {
-    fn learn(&mut self, name: &str, definition: String, seen: Shape) {
-        let shape = match self.take(name) {
+    fn learn(&mut self, key: ShapeKey, definition: String, seen: Shape) {
+        let shape = match self.take(&key) {
             Some(mut entry) if entry.definition == definition => {
                 Arc::make_mut(&mut entry.shape).merge(seen);
                 entry.shape
             }
             _ => Arc::new(seen),
         };
-        self.put(name, definition, shape);
+        self.put(key, definition, shape);
     }
 
     /// Take over what somebody else learned, unless more is known here.
-    fn adopt(&mut self, name: &str, definition: String, theirs: Shape) {
-        let better = self.tools.get(name).is_none_or(|mine| {
+    fn adopt(&mut self, key: ShapeKey, definition: String, theirs: Shape) {
+        let better = self.tools.get(&key).is_none_or(|mine| {
             mine.definition == definition && mine.shape.calls() < theirs.calls()
         });
         if better {
-            self.take(name);
-            self.put(name, definition, Arc::new(theirs));
+            self.take(&key);
+            self.put(key, definition, Arc::new(theirs));
         }
     }
 
-    fn put(&mut self, name: &str, definition: String, shape: Arc<Shape>) {
-        let bytes = name.len() + definition.len() + shape.bytes();
-        self.make_room(bytes);
+    fn put(&mut self, key: ShapeKey, definition: String, shape: Arc<Shape>) {
+        let bytes = key.caller.len() + key.tool.len() + definition.len() + shape.bytes();
+        self.make_room(&key.caller, bytes);
         self.bytes += bytes;
         self.clock += 1;
         let used = self.clock;
-        self.tools.insert(name.to_owned(), Entry { definition, shape, bytes, used });
+        self.tools.insert(key, Entry { definition, shape, bytes, used });
     }
 
-    fn take(&mut self, name: &str) -> Option<Entry> {
-        let entry = self.tools.remove(name)?;
+    fn take(&mut self, key: &ShapeKey) -> Option<Entry> {
+        let entry = self.tools.remove(key)?;
         self.bytes -= entry.bytes;
         Some(entry)
     }
 
-    /// Forget what was not asked for or seen for longest.
-    fn make_room(&mut self, bytes: usize) {
+    /// Forget what was not asked for or seen for longest: of the caller itself if it
+    /// has more than its share, of whoever has most otherwise.
+    fn make_room(&mut self, caller: &Arc<str>, bytes: usize) {
         while self.bytes + bytes > BYTES {
-            let oldest = self.tools.iter().min_by_key(|(_, entry)| entry.used);
-            let Some(name) = oldest.map(|(name, _)| name.clone()) else { return };
-            self.take(&name);
+            let mut shares: HashMap<Arc<str>, usize> = HashMap::new();
+            for (key, entry) in &self.tools {
+                *shares.entry(key.caller.clone()).or_default() += entry.bytes;
+            }
+            let own = shares.get(caller).copied().unwrap_or_default();
+            let largest = shares.into_iter().max_by_key(|(_, bytes)| *bytes);
+            let Some((largest, _)) = largest else { return };
+            let from = if own + bytes > MAX_BYTES_PER_CALLER { caller } else { &largest };
+            let theirs = self.tools.iter().filter(|(key, _)| key.caller == *from);
+            let oldest = theirs.min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone());
+            let Some(oldest) = oldest else { return };
+            self.take(&oldest);
         }
     }
 }
@@ -187,7 +233,8 @@ impl Store {
 #[serde(deny_unknown_fields)]
 struct Kept {
     version: u32,
-    tools: BTreeMap<String, KeptTool>,
+    /// By caller, then by tool.
+    callers: BTreeMap<String, BTreeMap<String, KeptTool>>,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 //! No I/O, no script engine, no protocol is named here. Leaf crates (host
 //! modules, engines, surfaces) know this crate and never each other.
 
+#![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod approval;
@@ -31,17 +32,20 @@ mod pulse;
 pub mod render;
 pub mod run;
 pub mod schema;
+pub mod script_functions;
 pub mod sdk;
 pub mod secret;
+pub mod server_identity;
 pub mod tool;
 pub mod trace;
 pub mod value;
+pub mod visible_text;
 
 pub use call::{Call, Caller, Event, Level};
 pub use catalog::Catalog;
 pub use gateway::Gateway;
 pub use module::Module;
-pub use problem::{Code, Place, Problem, Result};
+pub use problem::{Code, Place, Problem, Result, Warning};
 pub use run::Run;
 pub use tool::Tool;
 pub use value::Value;

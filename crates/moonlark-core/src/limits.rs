@@ -60,7 +60,7 @@ impl Usage {
                 "more than {} tool calls in one call",
                 limits.calls
             ))
-            .hint("raise limits.calls"));
+            .hint("do less in one script, or raise limits.calls in moonlark.toml"));
         }
         Ok(())
     }
@@ -69,7 +69,7 @@ impl Usage {
         let before = self.logs.fetch_add(bytes as u64, Ordering::Relaxed);
         if before.saturating_add(bytes as u64) > limits.logs {
             return Err(Problem::limit(format!("log output over {}", size(limits.logs as usize)))
-                .hint("log less, or raise limits.logs"));
+                .hint("log less, or raise limits.logs in moonlark.toml"));
         }
         Ok(())
     }

@@ -87,6 +87,9 @@ pub enum Outcome {
     Fails(&'static str),
     /// It succeeds, with a result that differs every time.
     Varies,
+    /// What it gives where the other side answers so: nothing outside is asked,
+    /// a mock stands in for it.
+    Mocked(Json),
 }
 
 impl Param {
@@ -116,7 +119,9 @@ pub fn unknown_parameter<'a>(
     known: impl Iterator<Item = &'a str> + Clone,
 ) -> Problem {
     let all = || known.clone().collect::<Vec<_>>().join(", ");
-    let hint = match nearest(name, known.clone()) {
+    // `type` for `param_type`, `exec` for `allowed_exec`.
+    let is_part = |known: &&str| known.split('_').any(|part| part == name);
+    let hint = match nearest(name, known.clone()).or_else(|| known.clone().find(is_part)) {
         Some(near) => format!("did you mean {near}?"),
         None => format!("its parameters are {}", all()),
     };
@@ -275,6 +280,12 @@ impl Module {
         self.outcome(args, Outcome::Varies)
     }
 
+    /// An example of what depends on somebody else: it would answer `result`.
+    #[must_use]
+    pub fn mocked(self, args: Json, result: Json) -> Self {
+        self.outcome(args, Outcome::Mocked(result))
+    }
+
     fn outcome(self, args: Json, outcome: Outcome) -> Self {
         self.last(|function| function.examples.push(Example { args, outcome }))
     }
@@ -359,8 +370,24 @@ fn read_args<A: DeserializeOwned>(function: &str, args: Value) -> Result<A> {
     })
 }
 
+/// The longest message of a host function: an argument in it may have megabytes,
+/// and is copied with every step that the Problem takes.
+const MAX_MESSAGE_BYTES: usize = 8 * 1024;
+
+fn shorten_message(text: &mut String) {
+    if text.len() > MAX_MESSAGE_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_MESSAGE_BYTES));
+        text.push('…');
+        text.shrink_to_fit();
+    }
+}
+
 /// Put the function's name in front, unless the message begins with it.
 fn named(function: &str, mut problem: Problem) -> Problem {
+    shorten_message(&mut problem.message);
+    if let Some(hint) = &mut problem.hint {
+        shorten_message(hint);
+    }
     if !problem.message.starts_with(function) {
         problem.message = format!("{function}: {}", problem.message);
     }

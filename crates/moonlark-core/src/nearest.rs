@@ -11,7 +11,11 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .into_iter()
         .filter(|candidate| candidate.len() <= 128)
         .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
-        .filter(|(distance, candidate)| *distance <= 1 + name.len().max(candidate.len()) / 4)
+        // More than half of a short name is another name.
+        .filter(|(distance, candidate)| {
+            let longer = name.len().max(candidate.len());
+            *distance <= 1 + longer / 4 && *distance * 2 < longer.max(3)
+        })
         // The same one every time, in whatever order they come.
         .min()
         .map(|(_, candidate)| candidate)
@@ -27,6 +31,9 @@ mod tests {
         assert_eq!(nearest("titel", names), Some("title"));
         assert_eq!(nearest("projct", names), Some("project"));
         assert_eq!(nearest("assignee", names), None);
+        assert_eq!(nearest("nope", ["wipe", "report"]), None);
+        assert_eq!(nearest("rpeort", ["wipe", "report"]), Some("report"));
+        assert_eq!(nearest("ad", ["add"]), Some("add"));
         assert_eq!(nearest(&"x".repeat(100_000), names), None);
     }
 }

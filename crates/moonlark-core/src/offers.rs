@@ -4,6 +4,7 @@
 //! use. Nothing is reached from here: whoever wants something calls the
 //! source's [`door`](Offers::door), which is a tool like any other.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,6 +17,9 @@ pub struct Offers {
     pub source: Arc<Source>,
     /// What stands before its URIs, such as `mcp://docs/`; empty if nothing does.
     pub uris: String,
+    /// Addresses of its app pages, which nothing stands before: `ui://…`, or templates
+    /// of them.
+    pub app_uris: Arc<BTreeSet<String>>,
     /// What stands before the names of its prompts, such as `docs/`.
     pub names: String,
     pub resources: Arc<Vec<Object>>,
@@ -88,6 +92,13 @@ impl Offers {
         self.resources.iter().any(|it| text(it, "uri") == Some(uri))
     }
 
+    /// Whether it has the app page at `uri`, or a template that may make it.
+    fn has_app(&self, uri: &str) -> bool {
+        let may_make =
+            |it: &String| it.split_once('{').is_some_and(|(fixed, _)| uri.starts_with(fixed));
+        self.app_uris.contains(uri) || self.app_uris.iter().any(may_make)
+    }
+
     fn has_prompt(&self, name: &str) -> bool {
         self.prompts.iter().any(|it| text(it, "name") == Some(name))
     }
@@ -103,6 +114,7 @@ pub fn of_uri<'a>(all: &'a [Arc<Offers>], uri: &str) -> Option<&'a Arc<Offers>> 
     let named = |it: &&Arc<Offers>| !it.uris.is_empty() && uri.starts_with(&it.uris);
     all.iter()
         .find(named)
+        .or_else(|| all.iter().find(|it| it.has_app(uri)))
         .or_else(|| all.iter().find(|it| it.uris.is_empty() && it.lists(uri)))
         .or_else(|| all.iter().find(|it| it.uris.is_empty() && it.can_read()))
 }

@@ -6,11 +6,25 @@
 use serde_json::{Map, Value as Json, json};
 
 use crate::nearest::nearest;
-use crate::problem::{Problem, Result};
+use crate::problem::{Problem, Result, Warning};
 use crate::schema::Schema;
 use crate::value::{Object, Value};
 
 const TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
+
+/// What programming languages call some of them.
+const TYPE_ALIASES: [(&str, &str); 10] = [
+    ("str", "string"),
+    ("text", "string"),
+    ("int", "integer"),
+    ("float", "number"),
+    ("double", "number"),
+    ("bool", "boolean"),
+    ("list", "array"),
+    ("dict", "object"),
+    ("map", "object"),
+    ("table", "object"),
+];
 
 /// The fields of a parameter, and the JSON Schema keyword each becomes.
 const FIELDS: [(&str, &str); 17] = [
@@ -34,11 +48,16 @@ const FIELDS: [(&str, &str); 17] = [
 ];
 
 /// The input schema for `parameters`; `what` names them in messages.
-pub(crate) fn input_schema(parameters: Value, what: &str) -> Result<Schema> {
+pub(crate) fn input_schema(
+    parameters: Value,
+    what: &str,
+    warnings: &mut Vec<Warning>,
+) -> Result<Schema> {
+    let mut reading = ParameterReader { text_defaults: Vec::new(), warnings };
     let schema = match parameters {
         Value::Null => return Ok(Schema::empty()),
         Value::Object(object) if object.is_empty() => return Ok(Schema::empty()),
-        Value::Array(list) => object_schema(list, what)?,
+        Value::Array(list) => reading.object_schema(list, what, true)?,
         Value::Object(object) => own_schema(object, what)?,
         other => {
             return Err(Problem::bad_script(format!(
@@ -48,12 +67,14 @@ pub(crate) fn input_schema(parameters: Value, what: &str) -> Result<Schema> {
         }
     };
     let schema = Schema::compile(schema)?;
-    schema.check_defaults().map_err(|message| {
-        Problem::bad_script(format!("{what}: {message}"))
-            .hint("a default must be a value the parameter itself would accept")
-    })?;
+    schema
+        .check_defaults()
+        .map_err(|message| Problem::bad_script(format!("{what}: {message}")).hint(FITTING))?;
+    reading.warn_of_text_defaults(what);
     Ok(schema)
 }
+
+const FITTING: &str = "a default must be a value the parameter itself would accept";
 
 /// The schema an author wrote as such: `parameters` or `output`.
 pub(crate) fn own_schema(object: Object, what: &str) -> Result<Map<String, Json>> {
@@ -90,91 +111,200 @@ fn lists(value: Value) -> Value {
     )
 }
 
-fn object_schema(list: Vec<Value>, what: &str) -> Result<Map<String, Json>> {
-    let mut properties = Map::new();
-    let mut required = Vec::new();
-    for (index, parameter) in list.into_iter().enumerate() {
-        let at = format!("{what}[{}]", index + 1);
-        let Value::Object(parameter) = parameter else {
-            return Err(Problem::bad_script(format!(
-                "{at} must be a table such as {{ name = \"title\", type = \"string\" }}"
-            )));
-        };
-        let name = match parameter.get("name") {
-            Some(Value::Str(name)) if !name.is_empty() => name.clone(),
-            _ => return Err(Problem::bad_script(format!("{at} has no name"))),
-        };
-        let at = format!("{what}.{name}");
-        match parameter.get("required") {
-            None | Some(Value::Null | Value::Bool(false)) => {}
-            Some(Value::Bool(true)) => required.push(Json::from(name.clone())),
-            Some(other) => {
-                return Err(Problem::bad_script(format!(
-                    "{at}.required must be a boolean, got {}",
-                    other.kind()
-                )));
-            }
-        }
-        if properties.insert(name.clone(), property(parameter, &at)?).is_some() {
-            return Err(Problem::bad_script(format!("{what} has two parameters named {name}")));
-        }
-    }
-    let mut schema = Map::new();
-    schema.insert("type".into(), "object".into());
-    schema.insert("properties".into(), Json::Object(properties));
-    if !required.is_empty() {
-        schema.insert("required".into(), Json::Array(required));
-    }
-    schema.insert("additionalProperties".into(), false.into());
-    Ok(schema)
+/// Reads a list of parameters, and notes what could be written otherwise.
+struct ParameterReader<'a> {
+    /// Defaults that were written as text and are none: `limit = "10"`.
+    text_defaults: Vec<String>,
+    warnings: &'a mut Vec<Warning>,
 }
 
-fn property(parameter: Object, at: &str) -> Result<Json> {
-    let kind = match parameter.get("type") {
-        Some(Value::Str(kind)) if TYPES.contains(&kind.as_str()) => kind.clone(),
-        Some(Value::Str(kind)) => {
+impl ParameterReader<'_> {
+    /// `outermost`: the parameters themselves, whose defaults are checked
+    /// together when all are known.
+    fn object_schema(
+        &mut self,
+        list: Vec<Value>,
+        what: &str,
+        outermost: bool,
+    ) -> Result<Map<String, Json>> {
+        let mut properties = Map::new();
+        let mut required = Vec::new();
+        for (index, parameter) in list.into_iter().enumerate() {
+            let at = format!("{what}[{}]", index + 1);
+            let Value::Object(parameter) = parameter else {
+                return Err(Problem::bad_script(format!(
+                    "{at} must be a table such as {{ name = \"title\", type = \"string\" }}"
+                )));
+            };
+            let name = match parameter.get("name") {
+                Some(Value::Str(name)) if !name.is_empty() => name.clone(),
+                _ => return Err(Problem::bad_script(format!("{at} has no name"))),
+            };
+            let at = format!("{what}.{name}");
+            match parameter.get("required") {
+                None | Some(Value::Null | Value::Bool(false)) => {}
+                Some(Value::Bool(true)) => required.push(Json::from(name.clone())),
+                Some(other) => {
+                    return Err(Problem::bad_script(format!(
+                        "{at}.required must be a boolean, got {}",
+                        other.kind()
+                    )));
+                }
+            }
+            let property = self.property(parameter, &at)?;
+            if !outermost {
+                check_default(&name, &property, what)?;
+            }
+            if properties.insert(name.clone(), property).is_some() {
+                return Err(Problem::bad_script(format!("{what} has two parameters named {name}")));
+            }
+        }
+        let mut schema = Map::new();
+        schema.insert("type".into(), "object".into());
+        schema.insert("properties".into(), Json::Object(properties));
+        if !required.is_empty() {
+            schema.insert("required".into(), Json::Array(required));
+        }
+        schema.insert("additionalProperties".into(), false.into());
+        Ok(schema)
+    }
+
+    fn property(&mut self, mut parameter: Object, at: &str) -> Result<Json> {
+        // What Starlark calls it.
+        if !parameter.contains_key("type")
+            && let Some(kind) = parameter.swap_remove("param_type")
+        {
+            parameter.insert("type".to_owned(), kind);
+        }
+        let kind = self.kind(&parameter, at)?;
+        let mut schema = Map::new();
+        for (field, keyword) in FIELDS {
+            let Some(value) = parameter.get(field).cloned() else { continue };
+            if keyword.is_empty() {
+                continue;
+            }
+            let value = match (field, value) {
+                ("type", _) => Json::from(kind),
+                ("items", Value::Str(items)) => {
+                    json!({"type": own_type(&items).unwrap_or(&items)})
+                }
+                ("items", Value::Object(items)) => self.property(items, &format!("{at}.items"))?,
+                ("properties", Value::Array(list)) => {
+                    let inner = self.object_schema(list, &format!("{at}.properties"), false)?;
+                    schema.extend(inner.into_iter().filter(|(key, _)| key != "type"));
+                    continue;
+                }
+                ("default", Value::Object(empty)) if empty.is_empty() && kind == "array" => {
+                    json!([])
+                }
+                ("default", Value::Str(text)) if kind != "string" => {
+                    match self.typed_default(&text, kind, at) {
+                        Some(default) => default,
+                        None => continue,
+                    }
+                }
+                ("enum", Value::Object(empty)) if empty.is_empty() => {
+                    return Err(Problem::bad_script(format!("{at}.enum allows no value at all")));
+                }
+                (_, value) => value.into_json(&format!("{at}.{field}"))?,
+            };
+            schema.insert(keyword.to_owned(), value);
+        }
+        for field in parameter.keys() {
+            if !FIELDS.iter().any(|(known, _)| known == field) {
+                let near = nearest(field, FIELDS.map(|(known, _)| known));
+                return Err(Problem::bad_script(format!("{at} has an unknown field {field}"))
+                    .maybe_hint(near.map(|near| format!("did you mean {near}?"))));
+            }
+        }
+        Ok(Json::Object(schema))
+    }
+
+    fn kind(&mut self, parameter: &Object, at: &str) -> Result<&'static str> {
+        let Some(Value::Str(kind)) = parameter.get("type") else {
+            return Err(Problem::bad_script(format!("{at} has no type"))
+                .hint(format!("the types are {}", TYPES.join(", "))));
+        };
+        let Some(own) = own_type(kind) else {
             let near = nearest(kind, TYPES).map(|near| format!("did you mean {near:?}?"));
             return Err(Problem::bad_script(format!(
                 "{at}.type is {kind:?}, which is none of {}",
                 TYPES.join(", ")
             ))
             .maybe_hint(near));
-        }
-        _ => {
-            return Err(Problem::bad_script(format!("{at} has no type"))
-                .hint(format!("the types are {}", TYPES.join(", "))));
-        }
-    };
-    let mut schema = Map::new();
-    for (field, keyword) in FIELDS {
-        let Some(value) = parameter.get(field).cloned() else { continue };
-        if keyword.is_empty() {
-            continue;
-        }
-        let value = match (field, value) {
-            ("items", Value::Str(kind)) => json!({"type": kind}),
-            ("items", Value::Object(items)) => property(items, &format!("{at}.items"))?,
-            ("properties", Value::Array(list)) => {
-                let inner = object_schema(list, &format!("{at}.properties"))?;
-                schema.extend(inner.into_iter().filter(|(key, _)| key != "type"));
-                continue;
-            }
-            ("default", Value::Object(empty)) if empty.is_empty() && kind == "array" => json!([]),
-            ("enum", Value::Object(empty)) if empty.is_empty() => {
-                return Err(Problem::bad_script(format!("{at}.enum allows no value at all")));
-            }
-            (_, value) => value.into_json(&format!("{at}.{field}"))?,
         };
-        schema.insert(keyword.to_owned(), value);
-    }
-    for field in parameter.keys() {
-        if !FIELDS.iter().any(|(known, _)| known == field) {
-            let near = nearest(field, FIELDS.map(|(known, _)| known));
-            return Err(Problem::bad_script(format!("{at} has an unknown field {field}"))
-                .maybe_hint(near.map(|near| format!("did you mean {near}?"))));
+        if own != kind {
+            self.warnings.push(
+                Warning::new(format!("{at}.type is {kind:?}, which is called {own:?} here"))
+                    .hint(format!("write {own:?}: both are understood")),
+            );
         }
+        Ok(own)
     }
-    Ok(Json::Object(schema))
+
+    /// A default that was written as text, read by the parameter's type. Text
+    /// that does not fit stays what it is, and is refused like any other
+    /// default that does not fit.
+    fn typed_default(&mut self, text: &str, kind: &str, at: &str) -> Option<Json> {
+        let trimmed = text.trim();
+        if trimmed.is_empty() {
+            self.warnings.push(
+                Warning::new(format!("{at}.default is an empty text, which is no {kind}"))
+                    .hint("leave the default out: there is none now"),
+            );
+            return None;
+        }
+        let read = match kind {
+            "boolean" => match trimmed {
+                "true" | "True" | "TRUE" => Some(json!(true)),
+                "false" | "False" | "FALSE" => Some(json!(false)),
+                _ => None,
+            },
+            "integer" => trimmed.parse::<i64>().ok().map(Json::from),
+            "number" => (trimmed.parse::<i64>().ok().map(Json::from)).or_else(|| {
+                let float = trimmed.parse::<f64>().ok().filter(|float| float.is_finite())?;
+                Some(Json::from(float))
+            }),
+            // Bounded in depth, as all JSON from outside.
+            _ => Value::parse_json(trimmed.as_bytes())
+                .and_then(|value| value.into_json(at))
+                .ok()
+                .filter(|json| if kind == "array" { json.is_array() } else { json.is_object() }),
+        };
+        if read.is_some() {
+            self.text_defaults.push(at.rsplit('.').next().unwrap_or(at).to_owned());
+        }
+        Some(read.unwrap_or_else(|| Json::from(text)))
+    }
+
+    fn warn_of_text_defaults(&mut self, what: &str) {
+        if self.text_defaults.is_empty() {
+            return;
+        }
+        let names = self.text_defaults.join(", ");
+        self.warnings.push(
+            Warning::new(format!("{what}: defaults are written as text: {names}"))
+                .hint("write the value itself: text is read by the type of the parameter"),
+        );
+    }
+}
+
+/// The name that a type has here.
+fn own_type(kind: &str) -> Option<&'static str> {
+    let same = TYPES.into_iter().find(|known| *known == kind);
+    let alias = || TYPE_ALIASES.iter().find(|(alias, _)| *alias == kind).map(|(_, own)| *own);
+    same.or_else(alias)
+}
+
+/// Whether the default of a field, of a parameter that is an object, fits it.
+fn check_default(name: &str, property: &Json, what: &str) -> Result<()> {
+    let Some(default) = property.get("default") else { return Ok(()) };
+    let mut schema = Map::new();
+    schema.insert("properties".into(), json!({ name: property }));
+    let value = Value::from_json(json!({ name: default }))?;
+    Schema::compile(schema)?
+        .violations(&value, "default")
+        .map_err(|message| Problem::bad_script(format!("{what}: {message}")).hint(FITTING))
 }
 
 #[cfg(test)]
@@ -182,8 +312,13 @@ mod tests {
     use super::*;
 
     fn check(parameters: Json) -> String {
-        match input_schema(Value::from_json(parameters).unwrap(), "tool.parameters") {
-            Ok(schema) => Json::Object((**schema.json()).clone()).to_string(),
+        let mut warnings = Vec::new();
+        let parameters = Value::from_json(parameters).unwrap();
+        match input_schema(parameters, "tool.parameters", &mut warnings) {
+            Ok(schema) => {
+                let said: String = warnings.iter().map(|it| format!("\n{}", it.message)).collect();
+                Json::Object((**schema.json()).clone()).to_string() + &said
+            }
             Err(problem) => problem.to_string(),
         }
     }
@@ -205,11 +340,19 @@ mod tests {
             (json!({"type": "object", "required": {}}), r#"{"type":"object","required":[]}"#),
             (
                 json!([{"name": "x", "type": "int"}]),
-                "error[bad_script]: tool.parameters.x.type is \"int\", which is none of string, integer, number, boolean, array, object",
+                "{\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"integer\"}},\"additionalProperties\":false}\ntool.parameters.x.type is \"int\", which is called \"integer\" here",
+            ),
+            (
+                json!([{"name": "x", "type": "strnig"}]),
+                "error[bad_script]: tool.parameters.x.type is \"strnig\", which is none of string, integer, number, boolean, array, object\nhint: did you mean \"string\"?",
             ),
             (
                 json!([{"name": "x"}]),
                 "error[bad_script]: tool.parameters.x has no type\nhint: the types are string, integer, number, boolean, array, object",
+            ),
+            (
+                json!([{"name": "x", "param_type": "string"}]),
+                r#"{"type":"object","properties":{"x":{"type":"string"}},"additionalProperties":false}"#,
             ),
             (json!([{"type": "string"}]), "error[bad_script]: tool.parameters[1] has no name"),
             (
@@ -235,5 +378,83 @@ mod tests {
         ] {
             assert_eq!(check(parameters), expected);
         }
+    }
+
+    /// `parameter` with the default, and what is said of it.
+    fn default(kind: &str, default: Json, more: Json) -> String {
+        let mut parameter = json!({"name": "x", "type": kind, "default": default});
+        for (key, value) in more.as_object().unwrap() {
+            parameter[key] = value.clone();
+        }
+        let said = check(json!([parameter]));
+        match serde_json::from_str::<Json>(said.lines().next().unwrap()) {
+            Ok(schema) => schema["properties"]["x"]["default"].to_string(),
+            Err(_) => said.lines().next().unwrap().to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_default_written_as_text_is_read_by_the_type() {
+        let none = json!({});
+        for (kind, text, expected) in [
+            ("boolean", "true", "true"),
+            ("boolean", "False", "false"),
+            ("integer", "100", "100"),
+            ("integer", "-1", "-1"),
+            ("number", "1.5", "1.5"),
+            ("number", "2", "2"),
+            ("array", "[1, \"a\"]", "[1,\"a\"]"),
+            ("object", "{\"a\": {}}", "{\"a\":{}}"),
+            ("string", "100", "\"100\""),
+            ("integer", "", "null"),
+            (
+                "boolean",
+                "yes",
+                "error[bad_script]: tool.parameters: parameter 'x' must be boolean, got string",
+            ),
+            (
+                "integer",
+                "1.5",
+                "error[bad_script]: tool.parameters: parameter 'x' must be integer, got string",
+            ),
+            (
+                "number",
+                "inf",
+                "error[bad_script]: tool.parameters: parameter 'x' must be number, got string",
+            ),
+            (
+                "array",
+                "{}",
+                "error[bad_script]: tool.parameters: parameter 'x' must be array, got string",
+            ),
+        ] {
+            assert_eq!(default(kind, json!(text), none.clone()), expected, "{kind} {text:?}");
+        }
+    }
+
+    #[test]
+    fn a_default_must_fit_range_and_choices_also_inside_objects() {
+        let said = default("integer", json!("7"), json!({"maximum": 5}));
+        assert_eq!(said, "error[bad_script]: tool.parameters: parameter 'x' must be at most 5");
+        let said = default("string", json!("red"), json!({"enum": ["blue"]}));
+        assert!(said.contains("must be one of blue"), "{said}");
+        let inner = json!([{"name": "n", "type": "integer", "default": "many"}]);
+        let said = check(json!([{"name": "x", "type": "object", "properties": inner}]));
+        assert_eq!(
+            said,
+            "error[bad_script]: tool.parameters.x.properties: default 'n' must be integer, got string\nhint: a default must be a value the parameter itself would accept"
+        );
+    }
+
+    #[test]
+    fn defaults_written_as_text_are_said_once() {
+        let said = check(json!([
+            {"name": "limit", "type": "integer", "default": "10"},
+            {"name": "deep", "type": "boolean", "default": "true"},
+        ]));
+        assert!(
+            said.ends_with("\ntool.parameters: defaults are written as text: limit, deep"),
+            "{said}"
+        );
     }
 }

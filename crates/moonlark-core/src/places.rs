@@ -1,13 +1,18 @@
 //! How many calls from outside may be in progress, and how many may wait for
 //! that: in order, for a bounded time, without a thread.
+//!
+//! A caller that has shown who it is may take three of four places, and half of
+//! the line: whatever one does, there is room for others.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::call::{Caller, LOCAL};
 use crate::limits::seconds;
 use crate::metrics::family::{Family, Kind};
 use crate::problem::{Code, Problem, Result};
@@ -34,7 +39,19 @@ pub(crate) struct Places {
     /// The limits again, for those who do not change them.
     queued: AtomicUsize,
     queue_time: AtomicU64,
+    /// Those of the callers that are told apart and have a call.
+    callers: Mutex<HashMap<Arc<str>, Weak<CallerPlaces>>>,
 }
+
+/// The places and the part of the line that one caller may take.
+struct CallerPlaces {
+    free: Arc<Semaphore>,
+    waiting: AtomicUsize,
+    max_waiting: usize,
+}
+
+/// Callers after which those without a call are dropped.
+const MANY_CALLERS: usize = 1000;
 
 impl Places {
     pub(crate) fn new(limits: PlaceLimits) -> Arc<Places> {
@@ -47,6 +64,7 @@ impl Places {
             shed: AtomicU64::new(0),
             queued: AtomicUsize::new(limits.queued),
             queue_time: AtomicU64::new(millis(limits.queue_time)),
+            callers: Mutex::default(),
         })
     }
 
@@ -72,38 +90,70 @@ impl Places {
     }
 
     /// A place at once, or none.
-    pub(crate) fn take(self: &Arc<Self>) -> Result<Place> {
-        self.free_place().ok_or_else(|| self.shed())
+    pub(crate) fn take(self: &Arc<Self>, caller: &Caller) -> Result<Place> {
+        let own = self.of_caller(caller);
+        self.free_place(own.as_ref()).ok_or_else(|| self.shed())
     }
 
-    fn free_place(self: &Arc<Self>) -> Option<Place> {
+    fn free_place(self: &Arc<Self>, own: Option<&Arc<CallerPlaces>>) -> Option<Place> {
+        let share = match own {
+            Some(own) => Some(own.share(own.free.clone().try_acquire_owned().ok()?)),
+            None => None,
+        };
         self.free.try_acquire().ok()?.forget();
-        Some(Place(Some(self.clone())))
+        Some(Place { all: Some(self.clone()), _share: share })
     }
 
     /// A place, after those who came before.
-    pub(crate) async fn wait(self: &Arc<Self>) -> Result<Place> {
-        if let Some(place) = self.free_place() {
+    pub(crate) async fn wait(self: &Arc<Self>, caller: &Caller) -> Result<Place> {
+        let own = self.of_caller(caller);
+        if let Some(place) = self.free_place(own.as_ref()) {
             return Ok(place);
         }
-        let Some(_waiting) = self.stand_in_line() else { return Err(self.shed()) };
+        let Some(_waiting) = self.stand_in_line(own.as_deref()) else { return Err(self.shed()) };
         let time = Duration::from_millis(self.queue_time.load(Ordering::Relaxed));
-        match tokio::time::timeout(time, self.free.acquire()).await {
-            Ok(Ok(permit)) => {
-                permit.forget();
-                Ok(Place(Some(self.clone())))
-            }
+        let turn = async {
             // It is never closed.
-            Ok(Err(_)) | Err(_) => Err(self.shed()),
-        }
+            let share = match &own {
+                Some(own) => Some(own.share(own.free.clone().acquire_owned().await.ok()?)),
+                None => None,
+            };
+            self.free.acquire().await.ok()?.forget();
+            Some(Place { all: Some(self.clone()), _share: share })
+        };
+        let turn = tokio::time::timeout(time, turn).await;
+        turn.ok().flatten().ok_or_else(|| self.shed())
     }
 
-    fn stand_in_line(&self) -> Option<Waiting<'_>> {
-        let most = self.queued.load(Ordering::Relaxed);
-        let more = |waiting: usize| (waiting < most).then_some(waiting + 1);
-        let stands = self.waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        // Made only if it stands there: dropping one counts.
-        stands.is_ok().then(|| Waiting(self))
+    fn stand_in_line<'a>(&'a self, own: Option<&'a CallerPlaces>) -> Option<Waiting<'a>> {
+        let own = match own {
+            Some(own) => Some(count_up(&own.waiting, own.max_waiting)?),
+            None => None,
+        };
+        let all = count_up(&self.waiting, self.queued.load(Ordering::Relaxed))?;
+        Some(Waiting { _all: all, _own: own })
+    }
+
+    /// What of it is this caller's; none for those who are not told apart, and for
+    /// whoever is at this machine.
+    fn of_caller(&self, caller: &Caller) -> Option<Arc<CallerPlaces>> {
+        let name = caller.name.as_ref().filter(|name| ***name != *LOCAL)?;
+        let mut callers = self.callers.lock();
+        if let Some(known) = callers.get(name).and_then(Weak::upgrade) {
+            return Some(known);
+        }
+        if callers.len() >= MANY_CALLERS {
+            callers.retain(|_, known| known.strong_count() > 0);
+        }
+        let PlaceLimits { runs, queued, .. } = *self.limits.lock();
+        let places = CallerPlaces {
+            free: Arc::new(Semaphore::new(runs - runs / 4)),
+            waiting: AtomicUsize::new(0),
+            max_waiting: queued.div_ceil(2),
+        };
+        let places = Arc::new(places);
+        callers.insert(name.clone(), Arc::downgrade(&places));
+        Some(places)
     }
 
     fn shed(&self) -> Problem {
@@ -168,21 +218,57 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-struct Waiting<'a>(&'a Places);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::AcqRel);
+impl CallerPlaces {
+    fn share(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> CallerShare {
+        CallerShare { _of: self.clone(), _permit: permit }
     }
 }
 
-/// One of the calls in progress; gives its place back when dropped. What is
-/// ours takes nobody's.
-pub(crate) struct Place(pub(crate) Option<Arc<Places>>);
+/// A place that counts against its caller's part. The part is known for as long as
+/// somebody has one.
+struct CallerShare {
+    _permit: OwnedSemaphorePermit,
+    _of: Arc<CallerPlaces>,
+}
+
+struct Waiting<'a> {
+    _all: Counted<'a>,
+    _own: Option<Counted<'a>>,
+}
+
+/// One of those that a number counts.
+struct Counted<'a>(&'a AtomicUsize);
+
+/// Count one more, unless there are `most`.
+fn count_up(number: &AtomicUsize, most: usize) -> Option<Counted<'_>> {
+    let more = |waiting: usize| (waiting < most).then_some(waiting + 1);
+    let counted = number.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+    // Made only if it was counted: dropping one counts.
+    counted.is_ok().then(|| Counted(number))
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// One of the calls in progress; gives its place back when dropped.
+pub(crate) struct Place {
+    all: Option<Arc<Places>>,
+    _share: Option<CallerShare>,
+}
+
+impl Place {
+    /// For what is ours, such as loading a script: it counts against nobody.
+    pub(crate) fn of_nobody() -> Place {
+        Place { all: None, _share: None }
+    }
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(places) = &self.0
+        if let Some(places) = &self.all
             && !places.settle()
         {
             places.free.add_permits(1);
@@ -200,6 +286,8 @@ mod tests {
         Places::new(limits(runs, queued, millis))
     }
 
+    static NOBODY: Caller = Caller { surface: "rest", name: None, client: None };
+
     fn limits(runs: usize, queued: usize, millis: u64) -> PlaceLimits {
         PlaceLimits { runs, queued, queue_time: Duration::from_millis(millis) }
     }
@@ -207,31 +295,32 @@ mod tests {
     #[tokio::test]
     async fn who_came_first_is_let_in_first_and_nobody_goes_past_the_line() {
         let places = places(1, 2, 60_000);
-        let first = places.take().unwrap();
-        let (mut second, mut third) = (Box::pin(places.wait()), Box::pin(places.wait()));
+        let first = places.take(&NOBODY).unwrap();
+        let (mut second, mut third) =
+            (Box::pin(places.wait(&NOBODY)), Box::pin(places.wait(&NOBODY)));
         assert!((&mut second).now_or_never().is_none());
         assert!((&mut third).now_or_never().is_none());
-        let refused = places.wait().now_or_never().unwrap().err().unwrap();
+        let refused = places.wait(&NOBODY).now_or_never().unwrap().err().unwrap();
         assert_eq!((refused.code, refused.retry_after), (Code::RateLimited, Some(60)));
         assert_eq!(places.waiting.load(Ordering::Relaxed), 2, "who is refused never waited");
         let figures: Vec<_> = places.families().iter().map(|it| it.samples[0].clone()).collect();
         let figures = figures.iter().map(|it| &it.value).collect::<Vec<_>>();
         assert_eq!(format!("{figures:?}"), "[Number(1.0), Number(1.0), Number(2.0), Number(1.0)]");
         drop(first);
-        assert!(places.take().is_err(), "it is the second's");
+        assert!(places.take(&NOBODY).is_err(), "it is the second's");
         assert!((&mut third).now_or_never().is_none());
         let second = second.now_or_never().unwrap().unwrap();
         drop(second);
         assert!(third.now_or_never().unwrap().is_ok());
-        assert!(places.take().is_ok());
+        assert!(places.take(&NOBODY).is_ok());
     }
 
     #[tokio::test]
     async fn who_waits_too_long_or_goes_away_leaves_the_line() {
         let places = places(1, 1, 5);
-        let _first = places.take().unwrap();
-        assert_eq!(places.wait().await.err().unwrap().retry_after, Some(1));
-        let mut gone = Box::pin(places.wait());
+        let _first = places.take(&NOBODY).unwrap();
+        assert_eq!(places.wait(&NOBODY).await.err().unwrap().retry_after, Some(1));
+        let mut gone = Box::pin(places.wait(&NOBODY));
         assert!((&mut gone).now_or_never().is_none());
         assert_eq!(places.waiting.load(Ordering::Relaxed), 1);
         drop(gone);
@@ -241,18 +330,18 @@ mod tests {
     #[test]
     fn fewer_places_hold_once_those_taken_are_free_again() {
         let places = places(3, 0, 0);
-        let mut taken: Vec<Place> = (0..3).map(|_| places.take().unwrap()).collect();
+        let mut taken: Vec<Place> = (0..3).map(|_| places.take(&NOBODY).unwrap()).collect();
         places.set(limits(1, 0, 0));
         taken.truncate(1);
-        assert!(places.take().is_err());
+        assert!(places.take(&NOBODY).is_err());
         places.set(limits(2, 0, 0));
-        let second = places.take().unwrap();
-        assert!(places.take().is_err());
+        let second = places.take(&NOBODY).unwrap();
+        assert!(places.take(&NOBODY).is_err());
         places.set(limits(1, 0, 0));
         places.set(limits(2, 0, 0));
         drop((taken, second));
-        let taken: Vec<Place> = (0..2).map(|_| places.take().unwrap()).collect();
-        assert!(places.take().is_err());
+        let taken: Vec<Place> = (0..2).map(|_| places.take(&NOBODY).unwrap()).collect();
+        assert!(places.take(&NOBODY).is_err());
         drop(taken);
     }
 
@@ -264,7 +353,7 @@ mod tests {
         let calls = (0..100).map(|_| {
             let (places, inside) = (places.clone(), inside.clone());
             tokio::spawn(async move {
-                let _place = places.wait().await.ok()?;
+                let _place = places.wait(&NOBODY).await.ok()?;
                 assert!(inside.fetch_add(1, Ordering::AcqRel) < 10);
                 for _ in 0..10 {
                     tokio::task::yield_now().await;
@@ -280,5 +369,26 @@ mod tests {
         }
         assert!(done >= 60, "{done}");
         assert_eq!(places.free.available_permits(), 10);
+    }
+
+    #[tokio::test]
+    async fn a_caller_leaves_places_and_a_part_of_the_line_to_others() {
+        let places = places(4, 4, 60_000);
+        let (bob, alice) = (NOBODY.clone().named("bob"), NOBODY.clone().named("alice"));
+        let mut bobs: Vec<Place> = (0..3).map(|_| places.take(&bob).unwrap()).collect();
+        assert!(places.take(&bob).is_err(), "the fourth place is not for him");
+        let mut line: Vec<_> = (0..2).map(|_| Box::pin(places.wait(&bob))).collect();
+        assert!(line.iter_mut().all(|it| it.now_or_never().is_none()));
+        assert!(places.wait(&bob).now_or_never().unwrap().is_err(), "half of the line is his");
+        let hers = places.take(&alice).unwrap();
+        let mut second = Box::pin(places.wait(&alice));
+        assert!((&mut second).now_or_never().is_none());
+        drop(bobs.pop());
+        // He came first, and has room within his part again.
+        let his = line[0].as_mut().now_or_never();
+        let her = second.now_or_never();
+        assert!(his.is_some() != her.is_some());
+        drop((his, her, hers, line, bobs));
+        assert!((0..3).map(|_| places.take(&bob)).all(|it| it.is_ok()), "one at a time");
     }
 }

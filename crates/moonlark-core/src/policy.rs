@@ -18,8 +18,10 @@ mod turns;
 use std::sync::Arc;
 
 use crate::call::Caller;
+use crate::catalog::Catalog;
 use crate::tool::Tool;
 
+pub use faults::patterns_without_tool;
 pub(crate) use governed::governed;
 use kept::Kept;
 pub use meter::Rate;
@@ -75,6 +77,11 @@ impl Policy {
         self.limits.iter().chain(&self.rules)
     }
 
+    /// Whether some rule lets a person decide.
+    pub fn has_approvals(&self) -> bool {
+        self.all().any(|rule| rule.terms.action == Action::Approve)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.all().next().is_none()
     }
@@ -108,8 +115,8 @@ impl Policy {
     }
 
     /// What becomes of a call of `tool`, and what each rule has to do with it.
-    pub fn explain(&self, tool: &Tool, caller: &str) -> Explanation {
-        let subject = Subject::of(tool);
+    pub fn explain(&self, catalog: &Catalog, tool: &Tool, caller: &str) -> Explanation {
+        let subject = Subject::of(tool, catalog.tool_names());
         let mut looked_at = Vec::new();
         for rule in self.all() {
             let miss = rule.terms.miss(&subject, Some(caller));
@@ -118,8 +125,13 @@ impl Policy {
                 break;
             }
         }
-        Explanation { looked_at }
+        Explanation { looked_at, names: subject.names }
     }
+}
+
+/// The names of a tool that lead to no other: what a grant may know it by.
+pub(crate) fn own_names(catalog: &Catalog, tool: &Tool) -> Vec<String> {
+    Subject::of(tool, catalog.tool_names()).own_names
 }
 
 fn made(rules: Vec<(String, Terms)>) -> Vec<Arc<Rule>> {
@@ -132,6 +144,8 @@ fn made(rules: Vec<(String, Terms)>) -> Vec<Arc<Rule>> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Explanation {
     pub looked_at: Vec<(String, Terms, Option<Miss>)>,
+    /// Every name that rules know the tool by.
+    pub names: Vec<String>,
 }
 
 impl Explanation {

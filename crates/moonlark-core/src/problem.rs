@@ -154,6 +154,8 @@ pub struct Problem {
     pub refusal: Option<Box<Refusal>>,
     /// The HTTP status that an API answered with.
     pub status: Option<u16>,
+    /// What an API said about it, as it said it. Bounded by whoever sets it.
+    pub data: Option<Box<Value>>,
     /// For [`Code::ApprovalRequired`]: what is to be decided.
     pub approval: Option<Box<Ticket>>,
     retryable: Option<bool>,
@@ -181,6 +183,7 @@ impl Problem {
             content: None,
             refusal: None,
             status: None,
+            data: None,
             approval: None,
             retryable: None,
         }
@@ -262,6 +265,19 @@ impl Problem {
         }
     }
 
+    /// The terminal form with the line that it is about, out of `source`, the text of
+    /// the file that the place names.
+    pub fn with_source_line(&self, source: &str) -> String {
+        let text = self.to_string();
+        let Some(Place { line: Some(line), .. }) = &self.place else { return text };
+        let Some(source) = source.lines().nth(line.saturating_sub(1) as usize) else {
+            return text;
+        };
+        let hint = self.hint.as_ref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+        let above = text.strip_suffix(&hint).unwrap_or(&text);
+        format!("{above}\n   {line} | {}{hint}", cut(source.trim_end()))
+    }
+
     /// The `error` object of REST, MCP structured content and `--json`.
     pub fn to_json(&self) -> serde_json::Value {
         let mut object = serde_json::Map::new();
@@ -275,6 +291,9 @@ impl Problem {
         }
         if let Some(seconds) = self.retry_after {
             object.insert("retry_after".into(), seconds.into());
+        }
+        if let Some(data) = &self.data {
+            object.insert("data".into(), data.to_json_lossy());
         }
         if let Some(ticket) = &self.approval {
             object.insert("approval".into(), ticket.to_json(false));
@@ -316,6 +335,62 @@ impl fmt::Display for Problem {
 }
 
 impl std::error::Error for Problem {}
+
+/// What works and would better be written otherwise: nothing is refused for it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Warning {
+    /// What is there. One sentence, no trailing full stop, no place.
+    pub message: String,
+    pub place: Option<Place>,
+    /// How to write it.
+    pub hint: Option<String>,
+}
+
+impl Warning {
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), place: None, hint: None }
+    }
+
+    #[must_use]
+    pub fn at(mut self, place: Place) -> Self {
+        self.place = Some(place);
+        self
+    }
+
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The same for programs.
+    pub fn to_json(&self) -> serde_json::Value {
+        let mut object = serde_json::Map::new();
+        let line = match &self.place {
+            Some(place) => format!("{place}: {}", self.message),
+            None => self.message.clone(),
+        };
+        object.insert("message".into(), line.into());
+        if let Some(hint) = &self.hint {
+            object.insert("hint".into(), hint.as_str().into());
+        }
+        serde_json::Value::Object(object)
+    }
+}
+
+/// The terminal form: `warning: message`, `--> place`, `hint: …`.
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "warning: {}", self.message)?;
+        if let Some(place) = &self.place {
+            write!(f, "\n  --> {place}")?;
+        }
+        if let Some(hint) = &self.hint {
+            write!(f, "\nhint: {hint}")?;
+        }
+        Ok(())
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -15,6 +15,8 @@ mod chance;
 mod known;
 mod plan;
 
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
@@ -25,6 +27,7 @@ use tokio::time::Instant;
 use answers::Answers;
 pub use answers::At;
 pub(crate) use before::{Before, aside, before, given};
+pub(crate) use known::ASSUMED;
 use known::Known;
 pub use known::{Decisions, Lost, in_doubt};
 use plan::Mode;
@@ -36,6 +39,7 @@ use crate::call::Caller;
 use crate::journal::{Id, RunBegan, RunPaused, RunRecord, Secrecy};
 use crate::limits::Limits;
 use crate::problem::{Problem, Result};
+use crate::secret::{Secrets, literals};
 use crate::value::Value;
 
 pub struct Run {
@@ -49,8 +53,12 @@ pub struct Run {
     answers: Answers,
     known: Known,
     mode: Mode,
+    /// Some call has an answer that somebody gave, after a crash.
+    assumed: AtomicBool,
     /// Why it must not go on.
     stopped: OnceLock<Problem>,
+    /// What is secret in the text of the script, by the names it is given there.
+    script_secrets: Secrets,
     /// The decisions it waits for, that nobody could be asked for at once.
     waits: watch::Sender<Vec<(Ticket, RunPaused)>>,
 }
@@ -120,6 +128,7 @@ impl Run {
             _ => (began.at, Vec::new()),
         };
         let answers = Answers::new(clock, known.answered(), planned);
+        let assumed = AtomicBool::new(known.has_assumed());
         Run {
             id: began.run,
             started: Instant::now(),
@@ -129,7 +138,9 @@ impl Run {
             answers,
             known,
             mode,
+            assumed,
             stopped: OnceLock::new(),
+            script_secrets: literals(&began.script),
             waits: watch::Sender::default(),
         }
     }
@@ -171,6 +182,12 @@ impl Run {
     /// The same, for one that has ended without having `seen` every place.
     pub fn left_out(&self, seen: impl Fn(&str) -> bool) -> Option<Problem> {
         self.known.unseen(seen).map(|place| self.known.missing(place))
+    }
+
+    /// Whether it went on with an answer that somebody gave. What comes of that is
+    /// not final: another answer may be given.
+    pub fn has_assumed(&self) -> bool {
+        self.assumed.load(Ordering::Relaxed)
     }
 
     /// The run must not go on, because of this.
@@ -291,6 +308,11 @@ impl Run {
         self.started.elapsed()
     }
 
+    /// A line for the operator's log, which is for other eyes than the script's caller.
+    pub(crate) fn redact_for_operator<'a>(&self, line: &'a str) -> Cow<'a, str> {
+        self.script_secrets.redact(line)
+    }
+
     pub(crate) fn say(&self, line: String) {
         self.state.lock().said.push(line);
     }
@@ -312,12 +334,13 @@ impl Run {
         });
         state.shares.push(0.0);
         let index = Some(state.steps.len() - 1);
-        Stepping { run: self.clone(), place, index, ended: false }
+        Stepping { run: self.clone(), place, index, assumed: false, ended: false }
     }
 
     /// A call that is on record and no step: one of a host function.
     pub(crate) fn aside(self: &Arc<Self>, place: At) -> Stepping {
-        Stepping { run: self.clone(), place: Some(place), index: None, ended: false }
+        let place = Some(place);
+        Stepping { run: self.clone(), place, index: None, assumed: false, ended: false }
     }
 
     /// The script reports by itself, so its calls no longer do.
@@ -368,6 +391,8 @@ pub(crate) struct Stepping {
     place: Option<At>,
     /// Among the steps, if it is one.
     pub(crate) index: Option<usize>,
+    /// Its answer is one that somebody gave.
+    pub(crate) assumed: bool,
     ended: bool,
 }
 

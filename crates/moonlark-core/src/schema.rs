@@ -3,14 +3,24 @@
 //! A schema never fetches anything: a `$ref` that leaves the document is a
 //! Problem when the tool loads.
 
+mod complexity;
+
 use std::sync::{Arc, OnceLock};
 
 use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind};
+use jsonschema::{FancyRegex, PatternOptions};
 use serde_json::{Map, Value as Json, json};
 
+use self::complexity::is_too_complex;
 use crate::nearest::nearest;
 use crate::problem::{Problem, Result};
 use crate::value::{MAX_DEPTH, Object, Value, shorten};
+
+/// Of one pattern as it is compiled, and of what it remembers while it is used.
+const MAX_PATTERN_BYTES: usize = 2 << 20;
+/// Of one pattern with look-around or references, for one text.
+const MAX_PATTERN_BACKTRACKS: usize = 100_000;
+const TOO_COMPLEX: &str = "its alternatives multiply: checking a small value could take minutes";
 
 /// Keywords that judge an object as a whole.
 const WHOLE: [&str; 11] = [
@@ -50,8 +60,13 @@ impl Schema {
     /// Compile a JSON Schema of an object.
     pub fn compile(json: Map<String, Json>) -> Result<Schema> {
         let whole = Json::Object(json);
+        if is_too_complex(&whole) {
+            return Err(Problem::bad_script(format!("the schema is not valid: {TOO_COMPLEX}"))
+                .hint("give each alternative a definition of its own, or fewer of them"));
+        }
         let validator = jsonschema::options()
             .with_draft(jsonschema::Draft::Draft202012)
+            .with_pattern_options(pattern_options())
             .build(&whole)
             .map_err(|error| Problem::bad_script(format!("the schema is not valid: {error}")))?;
         let defaults = Defaults::of(&whole, 0)?;
@@ -122,9 +137,14 @@ impl Schema {
 
     /// Fill in defaults, then check; the Problem names every bad parameter.
     pub fn check(&self, mut args: Value) -> Result<Value> {
+        self.check_in_place(&mut args).map(|()| args)
+    }
+
+    /// The same for whoever needs the arguments afterwards, fitting or not.
+    pub fn check_in_place(&self, args: &mut Value) -> Result<()> {
         let made = self.made();
         if made.validator.is_none() {
-            return Ok(args);
+            return Ok(());
         }
         if !matches!(args, Value::Object(_)) {
             return Err(Problem::bad_request(format!(
@@ -132,14 +152,12 @@ impl Schema {
                 args.kind()
             )));
         }
-        made.defaults.fill(&mut args);
-        match self.violations(&args, "parameter") {
-            Ok(()) => Ok(args),
+        made.defaults.fill(args);
+        match self.violations(args, "parameter") {
+            Ok(()) => Ok(()),
             // Many agents write null for what they leave out, and many servers
             // take it: one that does not will say so.
-            Err(_) if made.foreign && self.violations(&without_nulls(&args), "").is_ok() => {
-                Ok(args)
-            }
+            Err(_) if made.foreign && self.violations(&without_nulls(args), "").is_ok() => Ok(()),
             Err(message) => Err(Problem::bad_request(message)),
         }
     }
@@ -231,6 +249,14 @@ impl Schema {
     }
 }
 
+/// What every pattern of a schema may take: they meet whatever callers send.
+fn pattern_options() -> PatternOptions<FancyRegex> {
+    PatternOptions::fancy_regex()
+        .size_limit(MAX_PATTERN_BYTES)
+        .dfa_size_limit(MAX_PATTERN_BYTES)
+        .backtrack_limit(MAX_PATTERN_BACKTRACKS)
+}
+
 impl Made {
     fn described(json: Map<String, Json>) -> Made {
         Made { json: Arc::new(json), validator: None, defaults: Arc::default(), foreign: false }
@@ -241,7 +267,11 @@ impl Made {
         // The draft is whichever it names.
         let compiled = match depth_over(&whole, MAX_DEPTH) {
             true => Err(format!("it nests deeper than {MAX_DEPTH} levels")),
-            false => jsonschema::options().build(&whole).map_err(|error| error.to_string()),
+            false if is_too_complex(&whole) => Err(TOO_COMPLEX.to_owned()),
+            false => jsonschema::options()
+                .with_pattern_options(pattern_options())
+                .build(&whole)
+                .map_err(|error| error.to_string()),
         };
         let Json::Object(json) = whole else { unreachable!("built from a map above") };
         let (validator, problem) = match compiled {

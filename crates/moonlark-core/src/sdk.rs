@@ -65,6 +65,11 @@ impl Sdk {
             .zip(names)
             .map(|((original, kind, tools), name)| SdkSource::new(name, original, kind, tools))
             .collect();
+        Sdk::from_sources(sources)
+    }
+
+    /// From sources whose names are decided.
+    pub fn from_sources(sources: Vec<SdkSource>) -> Sdk {
         let by_name = index(sources.iter().map(|it| (it.name.as_str(), it.original.as_str())));
         Sdk { sources, by_name }
     }
@@ -140,6 +145,16 @@ impl SdkSource {
             .zip(names)
             .map(|((original, tool), name)| SdkFunction { name, original, tool })
             .collect();
+        Self::from_functions(name, original, kind, functions)
+    }
+
+    /// From functions whose names are decided.
+    pub fn from_functions(
+        name: String,
+        original: String,
+        kind: SourceKind,
+        functions: Vec<SdkFunction>,
+    ) -> Self {
         let by_name = index(functions.iter().map(|it| (it.name.as_str(), it.original.as_str())));
         Self { name, original, kind, functions, by_name }
     }
@@ -155,8 +170,18 @@ impl SdkSource {
         let message = format!("sdk.{} has no function {}", self.name, shorten(name));
         Problem::new(Code::NotFound, message).hint(match near {
             Some(near) => format!("did you mean sdk.{}.{near}?", self.name),
-            None => format!("list_functions with source {:?} names them all", self.name),
+            None => format!("it has {}", self.some_functions()),
         })
+    }
+
+    /// The first few functions, for a sentence.
+    fn some_functions(&self) -> String {
+        const SOME: usize = 12;
+        let names: Vec<&str> =
+            self.functions.iter().map(|it| it.name.as_str()).take(SOME).collect();
+        let more = self.functions.len().saturating_sub(SOME);
+        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("{}{rest}", names.join(", "))
     }
 }
 

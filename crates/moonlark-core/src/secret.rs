@@ -103,6 +103,9 @@ impl Secrets {
         let known = self.known();
         let Some(finder) = known.as_ref().and_then(|known| known.all()) else { return };
         problem.map_text(|text| finder.redact(text).into_owned());
+        if let Some(data) = &mut problem.data {
+            **data = finder.redact_value(std::mem::take(&mut **data));
+        }
         if let Some(content) = &mut problem.content {
             for block in content.blocks.iter_mut().chain(&mut content.structured) {
                 *block = finder.redact_value(std::mem::take(block));

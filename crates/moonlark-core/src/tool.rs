@@ -14,7 +14,7 @@ use crate::content::Answer;
 use crate::grant::Grants;
 use crate::limits::Limits;
 use crate::metrics::OfSource;
-use crate::problem::{Place, Problem, Result};
+use crate::problem::{Place, Problem, Result, Warning};
 use crate::schema::Schema;
 use crate::secret::Secrets;
 use crate::value::{Object, Value};
@@ -23,9 +23,18 @@ pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 pub struct Tool {
     pub name: String,
+    /// The name that its source itself uses, without the source's before it: the
+    /// server's name for the tool, an `operationId`, what a script says. None
+    /// where `name` says it. Rules hold under it, whatever else the tool is called.
+    pub original_name: Option<String>,
     /// Further names it answers to.
     pub aliases: Vec<String>,
+    /// Its name for people, where the author gave it one.
+    pub title: Option<String>,
     pub description: String,
+    /// What it does in one line, where its source has that beside the
+    /// description.
+    pub summary: Option<String>,
     pub version: Option<String>,
     pub input: Schema,
     /// What the result looks like, where the author said so.
@@ -46,6 +55,8 @@ pub struct Tool {
     pub raw: Option<Arc<Tool>>,
     /// How its source describes it, where that says more than we know.
     pub definition: Option<Arc<Object>>,
+    /// What its author might write otherwise.
+    pub warnings: Vec<Warning>,
     /// What a call of it may do and use.
     pub scope: Arc<Scope>,
     /// How often it has answered, for whoever looks at some of the answers.
@@ -56,6 +67,9 @@ pub struct Tool {
     /// otherwise have a way around them.
     pub(crate) body: Body,
 }
+
+/// How the name of a variant ends that answers with everything.
+pub(crate) const RAW: &str = ":raw";
 
 /// Whether agents are shown a tool, and as what.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -197,8 +211,11 @@ impl Tool {
     pub fn new(name: impl Into<String>, source: Arc<Source>, input: Schema, body: Body) -> Self {
         Self {
             name: name.into(),
+            original_name: None,
             aliases: Vec::new(),
+            title: None,
             description: String::new(),
+            summary: None,
             version: None,
             input,
             output: None,
@@ -210,6 +227,7 @@ impl Tool {
             tags: Vec::new(),
             raw: None,
             definition: None,
+            warnings: Vec::new(),
             scope: Arc::default(),
             answered: AtomicU32::new(0),
             figures: OnceLock::new(),
@@ -217,13 +235,32 @@ impl Tool {
         }
     }
 
-    /// The same tool under another name.
+    /// The name that its source itself uses for it.
+    pub fn original_name(&self) -> &str {
+        if let Some(name) = &self.original_name {
+            return name;
+        }
+        let own = self.name.strip_suffix(RAW).filter(|_| self.shown == Shown::Not);
+        let own = own.unwrap_or(&self.name);
+        match self.source.kind {
+            SourceKind::Upstream | SourceKind::Api => {
+                let rest = own.strip_prefix(&self.source.name);
+                rest.and_then(|rest| rest.strip_prefix('.')).unwrap_or(own)
+            }
+            _ => own,
+        }
+    }
+
+    /// The same tool under another name; the name its source uses stays known.
     #[must_use]
     pub fn renamed(&self, name: String) -> Tool {
         Tool {
             name,
+            original_name: Some(self.original_name().to_owned()),
             aliases: self.aliases.clone(),
+            title: self.title.clone(),
             description: self.description.clone(),
+            summary: self.summary.clone(),
             version: self.version.clone(),
             input: self.input.clone(),
             output: self.output.clone(),
@@ -235,11 +272,21 @@ impl Tool {
             tags: self.tags.clone(),
             raw: self.raw.clone(),
             definition: self.definition.clone(),
+            warnings: self.warnings.clone(),
             scope: self.scope.clone(),
             answered: AtomicU32::new(0),
             figures: OnceLock::new(),
             body: self.body.clone(),
         }
+    }
+
+    /// The same tool, every call of which ends with this Problem.
+    #[must_use]
+    pub fn out_of_order(mut self, problem: &Problem) -> Tool {
+        let message = format!("{} is out of order: {}", self.name, problem.message);
+        let problem = problem.clone().saying(message);
+        self.body = Body::now(move |_, _| Err(problem.clone()));
+        self
     }
 
     /// Hold the tool to its own output schema.

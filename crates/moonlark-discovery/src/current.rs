@@ -6,8 +6,7 @@ use std::sync::{Arc, Weak};
 use moonlark_core::{Catalog, Problem, Result, Tool};
 use tokio::sync::Mutex;
 
-use crate::functions;
-use crate::index::Index;
+use crate::functions::{self, FunctionIndex};
 
 /// Callers who see different functions have different catalogs: so many of them
 /// keep their index.
@@ -21,11 +20,11 @@ pub(crate) struct Current(Mutex<Vec<Kept>>);
 struct Kept {
     catalog: Weak<Catalog>,
     tools: Vec<Weak<Tool>>,
-    index: Arc<Index>,
+    index: Arc<FunctionIndex>,
 }
 
 impl Current {
-    pub(crate) async fn of(&self, catalog: &Arc<Catalog>) -> Result<Arc<Index>> {
+    pub(crate) async fn of(&self, catalog: &Arc<Catalog>) -> Result<Arc<FunctionIndex>> {
         let mut all = self.0.lock().await;
         let is = |kept: &Kept| std::ptr::eq(kept.catalog.as_ptr(), Arc::as_ptr(catalog));
         // Many catalogs differ from the one before in what is wrong only.
@@ -42,7 +41,7 @@ impl Current {
         }
         let this = catalog.clone();
         // A large catalog takes a moment, in which others are served.
-        let made = tokio::task::spawn_blocking(move || Arc::new(functions::index(&this))).await;
+        let made = tokio::task::spawn_blocking(move || Arc::new(FunctionIndex::new(&this))).await;
         let index = made.map_err(|_| Problem::internal("the functions could not be indexed"))?;
         let tools = functions::all(catalog).map(|(_, it)| Arc::downgrade(&it.tool)).collect();
         all.push(Kept { catalog: Arc::downgrade(catalog), tools, index: index.clone() });

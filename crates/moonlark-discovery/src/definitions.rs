@@ -25,7 +25,7 @@ pub(crate) fn search_docs(current: Arc<Current>) -> Result<Tool> {
             "type": "object",
             "properties": {
                 "query": {"type": "string"},
-                "source": {"type": "string", "description": "Only this source, or artifact:HANDLE"},
+                "source": {"type": "string", "description": "Only this source; knowledge for documents; or artifact:HANDLE"},
                 "limit": {"type": "integer"},
             },
             "required": ["query"],

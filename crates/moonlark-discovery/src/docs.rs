@@ -1,11 +1,12 @@
 //! `get_function_docs`: everything about functions.
 
-use moonlark_core::render::luau::sdk::{Observed, together};
-use moonlark_core::sdk::{SdkFunction, SdkSource};
-use moonlark_core::{Call, Gateway, Problem, Result, Value};
+use moonlark_core::render::luau::sdk::{Docs, Observed, together};
+use moonlark_core::script_functions::{ScriptFunction, find_script_function};
+use moonlark_core::sdk::{SdkFunction, SdkSource, identifier};
+use moonlark_core::{Call, Catalog, Problem, Result, Value};
 
 use crate::example::example;
-use crate::short::observed;
+use crate::short::{names, observed, result_at};
 
 /// Functions explained at once.
 pub(crate) const MOST: usize = 50;
@@ -15,27 +16,64 @@ pub(crate) fn get_function_docs(call: &Call, args: &Value) -> Result<String> {
         return Err(Problem::bad_request("missing required parameter: names"));
     };
     let mut known: Vec<(&SdkSource, &SdkFunction)> = Vec::new();
+    let mut helpers: Vec<&ScriptFunction> = Vec::new();
     let mut problems: Vec<Problem> = Vec::new();
     for name in names.iter().filter_map(Value::as_str) {
-        match call.catalog().sdk().find(name.trim()) {
+        let plain = name.trim().strip_prefix(crate::SDK).unwrap_or(name.trim());
+        match find_function(call, name.trim()) {
             Ok(found) if known.iter().any(|it| std::ptr::eq(it.1, found.1)) => {}
             Ok(found) => known.push(found),
-            Err(problem) => problems.push(problem),
+            Err(problem) => match find_script_function(plain) {
+                Some(helper) => helpers.push(helper),
+                None => problems.push(problem),
+            },
         }
     }
     // What is there is answered, whatever else was asked for.
     if known.is_empty()
+        && helpers.is_empty()
         && let Some(problem) = only(&problems)
     {
         return Err(problem);
     }
-    let mut text = page(&known, call.gateway());
+    let mut text = page(&known, call);
+    for helper in helpers {
+        text.push_str(if text.is_empty() { "" } else { "\n" });
+        text.push_str(&format!("{}\n", helper.page()));
+    }
     for problem in problems {
         let hint = problem.hint.map(|hint| format!(": {hint}")).unwrap_or_default();
         text.push_str(&format!("\n-- {}{hint}\n", problem.message));
     }
     text.truncate(text.trim_end().len());
     Ok(text)
+}
+
+/// A function by name; a source that is configured and out of reach says why.
+fn find_function<'c>(call: &'c Call, name: &str) -> Result<(&'c SdkSource, &'c SdkFunction)> {
+    let catalog = call.catalog();
+    catalog.sdk().find(name).map_err(|problem| {
+        let plain = name.strip_prefix(crate::SDK).unwrap_or(name);
+        let source = plain.split_once('.').map_or(plain, |(source, _)| source);
+        if catalog.sdk().source(source).is_some() {
+            return problem;
+        }
+        out_of_reach(catalog, source).unwrap_or(problem)
+    })
+}
+
+/// The Problem of a source that is configured and has no functions at the moment.
+fn out_of_reach(catalog: &Catalog, source: &str) -> Option<Problem> {
+    let is = |name: &str| name == source || identifier(name) == source;
+    if let Some(it) = catalog.connecting().iter().find(|it| is(&it.source)) {
+        let message =
+            format!("sdk.{} is not there yet: it is still connecting", identifier(&it.source));
+        return Some(Problem::unavailable(message).hint("try again in a moment"));
+    }
+    let health = catalog.health().iter().find(|it| is(&it.source))?;
+    let problem = health.problem.clone()?;
+    let message = format!("sdk.{} is not there: {}", identifier(source), problem.message);
+    Some(problem.saying(message))
 }
 
 /// One Problem for all of them.
@@ -55,30 +93,112 @@ fn only(problems: &[Problem]) -> Option<Problem> {
 }
 
 /// Functions with the types that they share.
-pub(crate) fn page(functions: &[(&SdkSource, &SdkFunction)], gateway: &Gateway) -> String {
+pub(crate) fn page(functions: &[(&SdkSource, &SdkFunction)], call: &Call) -> String {
     let learned: Vec<Option<Observed>> =
-        functions.iter().map(|(_, function)| observed(function, gateway)).collect();
+        functions.iter().map(|(_, function)| observed(function, call)).collect();
     let entries: Vec<_> = functions
         .iter()
         .zip(&learned)
         .map(|((source, function), learned)| (*source, *function, learned.as_ref()))
         .collect();
     let mut text = String::new();
-    for (docs, (source, function)) in together(&entries).into_iter().zip(functions) {
+    for (mut docs, (source, function)) in together(&entries).into_iter().zip(functions) {
         if !text.is_empty() {
             text.push('\n');
         }
+        let left_out = leave_out_types(&mut docs);
         text.push_str(&docs.text());
+        if left_out > 0 {
+            let types = if left_out == 1 { "type" } else { "types" };
+            let all = format!("sdk://{}/schemas", source.name);
+            text.push_str(&format!(
+                "\n-- {left_out} more {types} of the result left out; the resource {all} has all\n"
+            ));
+        }
         text.push_str(&format!("\n-- {}\n", effects(function)));
         text.push_str(&format!("local value = {}\n", example(source, function)));
     }
     text
 }
 
+/// Bytes of types that only the result has. Results of large APIs name hundreds.
+const MAX_RESULT_TYPES_BYTES: usize = 4000;
+/// Bytes of one of them.
+const MAX_TYPE_BYTES: usize = 1500;
+
+/// Leave out the types of a result that are far from it, and the end of long ones. What
+/// arguments need stays whole. How many types were left out.
+fn leave_out_types(docs: &mut Docs) -> usize {
+    let at = result_at(&docs.signature).unwrap_or(docs.signature.len());
+    let (arguments, result) = docs.signature.split_at(at);
+    let for_arguments = reachable(arguments, &docs.types);
+    let mut kept: Vec<usize> = for_arguments.clone();
+    let mut room = MAX_RESULT_TYPES_BYTES;
+    let mut left_out = 0;
+    for index in reachable(result, &docs.types) {
+        if for_arguments.contains(&index) {
+            continue;
+        }
+        let size = docs.types[index].1.len().min(MAX_TYPE_BYTES);
+        match room.checked_sub(size).filter(|_| left_out == 0) {
+            Some(less) => {
+                room = less;
+                kept.push(index);
+            }
+            None => left_out += 1,
+        }
+    }
+    let types = std::mem::take(&mut docs.types);
+    for (index, (name, body)) in types.into_iter().enumerate() {
+        if for_arguments.contains(&index) {
+            docs.types.push((name, body));
+        } else if kept.contains(&index) {
+            docs.types.push((name, first_fields(body)));
+        }
+    }
+    left_out
+}
+
+/// The types that a text names, and those that they name: the nearest first.
+fn reachable(text: &str, types: &[(String, String)]) -> Vec<usize> {
+    let mut found: Vec<usize> = Vec::new();
+    let mut texts = vec![text];
+    while !texts.is_empty() {
+        let mut next = Vec::new();
+        for (index, (name, body)) in types.iter().enumerate() {
+            if !found.contains(&index) && texts.iter().any(|text| names(text, name)) {
+                found.push(index);
+                next.push(body.as_str());
+            }
+        }
+        texts = next;
+    }
+    found
+}
+
+/// A type of one field a line, without those for which there is no room.
+fn first_fields(body: String) -> String {
+    let lines: Vec<&str> = body.lines().collect();
+    if body.len() <= MAX_TYPE_BYTES || lines.len() < 4 {
+        return body;
+    }
+    let mut shown = String::new();
+    let mut taken = 0;
+    for line in &lines[..lines.len() - 1] {
+        if shown.len() + line.len() > MAX_TYPE_BYTES {
+            break;
+        }
+        shown.push_str(line);
+        shown.push('\n');
+        taken += 1;
+    }
+    format!("{shown}    -- and {} more lines\n}}", lines.len() - 1 - taken)
+}
+
 /// The types of a source's functions, each once.
-pub(crate) fn types(source: &SdkSource, most: usize, gateway: &Gateway) -> String {
+pub(crate) fn types(source: &SdkSource, most: usize, call: &Call) -> String {
     let functions = || source.functions.iter().take(most);
-    let learned: Vec<Option<Observed>> = functions().map(|it| observed(it, gateway)).collect();
+    let learned: Vec<Option<Observed>> = functions().map(|it| observed(it, call)).collect();
     let entries: Vec<_> =
         functions().zip(&learned).map(|(it, learned)| (source, it, learned.as_ref())).collect();
     let types = together(&entries).into_iter().flat_map(|docs| docs.types);
@@ -126,6 +246,72 @@ export type Label = {
 -- adds; for example:
 local value = sdk.git_hub.create_issue({ repo = \"…\", title = \"…\" })"
         );
+    }
+
+    #[test]
+    fn types_far_from_a_large_result_are_left_out_and_counted() {
+        let field = "    field: string, -- something that is said about it at some length\n";
+        let body =
+            |of: &str, lines: usize| format!("{{\n{}    next: {of},\n}}", field.repeat(lines));
+        let mut types = vec![("Wanted".to_owned(), body("string", 60))];
+        for n in 0..20 {
+            types.push((format!("T{n}"), body(&format!("T{}", n + 1), 10)));
+        }
+        let mut docs = super::Docs {
+            path: "sdk.a.b".to_owned(),
+            about: String::new(),
+            params: Vec::new(),
+            signature: "function sdk.a.b(args: { w: Wanted }): T0".to_owned(),
+            types,
+            learned: None,
+        };
+        let left_out = super::leave_out_types(&mut docs);
+        let names: Vec<&str> = docs.types.iter().map(|(name, _)| name.as_str()).collect();
+        // What the arguments need is whole, however long.
+        assert_eq!(names[..2], ["Wanted", "T0"]);
+        assert_eq!(docs.types[0].1.lines().count(), 63);
+        assert_eq!(left_out + names.len(), 21);
+        assert!(docs.text().len() < 10_000, "{}", docs.text().len());
+        let long = super::first_fields(body("string", 60));
+        assert!(long.len() < 1700 && long.contains("more lines"), "{long}");
+    }
+
+    #[tokio::test]
+    async fn a_source_that_is_down_says_so() {
+        let world = world();
+        let problem = moonlark_core::Problem::unavailable("'sql' exited with code 1");
+        let health = moonlark_core::offers::Health {
+            source: "sql".to_owned(),
+            state: "failed",
+            protocol: None,
+            server: None,
+            tools: 0,
+            resources: 0,
+            prompts: 0,
+            problem: Some(problem.hint("see its log")),
+            flaws: Vec::new(),
+        };
+        let tools = world.catalog().tools().to_vec();
+        let catalog = moonlark_core::Catalog::new(Default::default(), tools, &[], Vec::new());
+        world.publish(catalog.with_health(vec![health]));
+        assert_eq!(
+            ask(&world, "get_function_docs", json!({"names": ["sql.query"]})).await,
+            "error[unavailable]: sdk.sql is not there: 'sql' exited with code 1\nhint: see its log"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_scripts_have_beside_the_sdk_is_explained() {
+        let world = world();
+        let docs = ask(&world, "get_function_docs", json!({"names": ["map_parallel"]})).await;
+        assert!(docs.contains("function map_parallel<T, R>(list: {T}"), "{docs}");
+        assert!(docs.contains("takes the second result"), "{docs}");
+        let both = json!({"names": ["sdk.await_all", "files.read_file"]});
+        let docs = ask(&world, "get_function_docs", both).await;
+        assert!(docs.contains("function sdk.files.read_file("), "{docs}");
+        assert!(docs.contains("function await_all("), "{docs}");
+        let found = ask(&world, "search_docs", json!({"query": "run calls in parallel"})).await;
+        assert!(found.contains("map_parallel<T, R>("), "{found}");
     }
 
     #[tokio::test]

@@ -7,18 +7,59 @@ use moonlark_core::sdk::{SdkFunction, SdkSource};
 use moonlark_core::value::Value;
 use serde_json::{Map, Value as Json};
 
-use crate::index::{Builder, Entry, Index};
+use crate::index::{Builder, Entry, Index, split_lead};
 
 /// How deep parameters are looked at, and how much of them.
 const DEEPEST: usize = 6;
 const MOST: usize = 500;
+/// How the description of an operation begins that is no longer to be used.
+const DEPRECATED: &str = "Deprecated. ";
 
-pub(crate) fn index(catalog: &Catalog) -> Index {
-    let mut builder = Builder::with_meaning();
-    for (source, function) in all(catalog) {
-        builder.add(&entry(source, function));
+/// The functions of one catalog, ready to be searched.
+pub struct FunctionIndex {
+    index: Index,
+}
+
+/// A function that a question may mean.
+pub struct FoundFunction<'a> {
+    pub source: &'a SdkSource,
+    pub function: &'a SdkFunction,
+    /// How well it fits; comparable from question to question.
+    pub score: f32,
+    /// The question is its name or its summary.
+    pub exact: bool,
+}
+
+impl FunctionIndex {
+    pub fn new(catalog: &Catalog) -> FunctionIndex {
+        let mut builder = Builder::with_meaning();
+        for (source, function) in all(catalog) {
+            builder.add(&entry(source, function));
+        }
+        FunctionIndex { index: builder.finish() }
     }
-    builder.finish()
+
+    /// The functions of that catalog which a question may mean, best first; those
+    /// of one source, if one is given.
+    pub fn search<'a>(
+        &self,
+        catalog: &'a Catalog,
+        question: &str,
+        only: Option<&SdkSource>,
+        limit: usize,
+    ) -> Vec<FoundFunction<'a>> {
+        let numbered: Vec<(&SdkSource, &SdkFunction)> = all(catalog).collect();
+        let accept = |entry: u32| {
+            let of = numbered.get(entry as usize);
+            of.is_some_and(|(source, _)| only.is_none_or(|only| std::ptr::eq(*source, only)))
+        };
+        let hits = self.index.search(question, limit, accept);
+        let found = hits.iter().filter_map(|hit| {
+            let (source, function) = *numbered.get(hit.entry as usize)?;
+            Some(FoundFunction { source, function, score: hit.score, exact: hit.exact })
+        });
+        found.collect()
+    }
 }
 
 /// All functions, in the order of the index.
@@ -38,10 +79,14 @@ fn entry<'a>(source: &'a SdkSource, function: &'a SdkFunction) -> Entry<'a> {
             format!("{}.{}", source.name, function.name),
             format!("sdk.{}.{}", source.name, function.name),
         ],
-        body: vec![&source.original, &tool.description],
+        summaries: Vec::new(),
+        body: vec![&source.original],
         details: Vec::new(),
     };
-    entry.names.extend(title(tool).filter(|title| *title != function.original));
+    entry.summaries.extend(title(tool).filter(|title| *title != function.original));
+    let (summary, rest) = split_description(tool);
+    entry.summaries.extend([summary].into_iter().filter(|it| !it.is_empty()));
+    entry.body.push(rest);
     entry.body.extend(tags(tool));
     described(tool.input.json(), 0, &mut entry.details);
     if let Some(output) = &tool.output {
@@ -50,23 +95,33 @@ fn entry<'a>(source: &'a SdkSource, function: &'a SdkFunction) -> Entry<'a> {
     entry
 }
 
+/// What a tool does in one line, and what else its description says.
+fn split_description(tool: &Tool) -> (&str, &str) {
+    let text = tool.description.as_str();
+    let Some(summary) = tool.summary.as_deref() else { return split_lead(text) };
+    // A description that goes on from the summary is left whole.
+    let rest = text.strip_prefix(DEPRECATED).unwrap_or(text).strip_prefix(summary);
+    (summary, rest.filter(|rest| rest.is_empty() || rest.starts_with('\n')).unwrap_or(text))
+}
+
 fn title(tool: &Tool) -> Option<&str> {
     let definition = tool.definition.as_deref()?;
     let annotated = definition.get("annotations").and_then(|it| it.get("title"));
     definition.get("title").or(annotated)?.as_str()
 }
 
-/// What the author of a tool filed it under: `_meta.tags`, or that of a
-/// framework, such as `_meta.fastmcp.tags`.
+/// What the author of a tool filed it under: the tags of an operation, `_meta.tags`,
+/// or those of a framework, such as `_meta.fastmcp.tags`.
 pub(crate) fn tags(tool: &Tool) -> Vec<&str> {
+    let own = tool.tags.iter().map(String::as_str);
     let meta = tool.definition.as_deref().and_then(|it| it.get("_meta"));
-    let Some(Value::Object(meta)) = meta else { return Vec::new() };
+    let Some(Value::Object(meta)) = meta else { return own.collect() };
     let lists = meta.get("tags").into_iter().chain(meta.values().filter_map(|it| it.get("tags")));
     let tags = lists.filter_map(|list| match list {
         Value::Array(tags) => Some(tags.iter().filter_map(Value::as_str)),
         _ => None,
     });
-    tags.flatten().collect()
+    own.chain(tags.flatten()).collect()
 }
 
 /// The words in a schema: names of fields and types, descriptions, values.
@@ -102,9 +157,29 @@ fn described<'a>(schema: &'a Map<String, Json>, depth: usize, words: &mut Vec<&'
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use moonlark_core::schema::Schema;
+    use moonlark_core::tool::{Body, Source, SourceKind};
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_summary_is_told_from_the_rest_of_the_description() {
+        let source = Arc::new(Source { kind: SourceKind::Api, name: "api".to_owned() });
+        let check = |summary: Option<&str>, description: &str, expected: (&str, &str)| {
+            let body = Body::now(|_, _| Ok(Value::Null));
+            let mut tool = Tool::new("t", source.clone(), Schema::described(Map::new()), body);
+            tool.summary = summary.map(str::to_owned);
+            tool.description = description.to_owned();
+            assert_eq!(split_description(&tool), expected, "{summary:?} {description:?}");
+        };
+        check(Some("List pets"), "List pets\n\nAll of them.", ("List pets", "\n\nAll of them."));
+        check(Some("List pets"), "List pets in a store.", ("List pets", "List pets in a store."));
+        check(Some("List pets"), "Deprecated. List pets", ("List pets", ""));
+        check(None, "List pets. All of them.", ("List pets.", " All of them."));
+    }
 
     #[test]
     fn every_word_of_a_schema_can_be_found() {

@@ -9,19 +9,22 @@
 
 mod build;
 mod near;
+mod summaries;
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
 pub use build::{Builder, Entry};
+pub use summaries::split_lead;
 
 use moonlark_search::bm25::rarity;
 use moonlark_search::neighbours::together;
 use moonlark_search::question::{Asked, Kind, worth};
 use moonlark_search::{
-    Bits, Candidate, Collection, Cosines, Model, bare, cosine, fuse, quantise, top_k,
+    Bits, Candidate, Collection, Cosines, Model, bare, cosine, fuse, quantise, title_gain, top_k,
 };
 use near::Vocabulary;
+use summaries::SummaryLines;
 
 /// What a word counts that is in no entry, but something like it is.
 const ALIKE: f32 = 0.5;
@@ -50,6 +53,8 @@ pub struct Index {
     text_starts: Vec<u32>,
     /// Entries by the bare letters of their names.
     names: HashMap<Box<str>, Vec<u32>>,
+    /// What entries are in one line.
+    summaries: SummaryLines,
     /// A vector for each entry, or nothing at all.
     rows: Vec<i8>,
 }
@@ -66,6 +71,8 @@ pub struct Hit {
     /// The number of the entry, in the order in which they were added.
     pub entry: u32,
     pub score: f32,
+    /// The question is its name or its summary.
+    pub exact: bool,
 }
 
 impl Index {
@@ -87,6 +94,7 @@ impl Index {
             + size_of_val(&*self.texts)
             + size_of_val(&*self.text_starts)
             + size_of_val(&*self.rows)
+            + self.summaries.size()
             + names.sum::<usize>()
     }
 
@@ -96,16 +104,42 @@ impl Index {
         let mut scores = self.scores(&asked);
         let by_words = best(&scores, LOOKED_AT_AGAIN, &accept);
         for hit in &by_words {
-            scores[hit.entry as usize] += self.togetherness(&asked, hit.entry);
+            scores[hit.entry as usize] +=
+                self.togetherness(&asked, hit.entry) + self.summary_gain(&asked, hit.entry);
         }
         if !self.rows.is_empty() {
             scores = self.with_meaning(question, &asked, &by_words, &scores, &accept);
         }
-        let top = scores.iter().copied().fold(0.0, f32::max);
-        for entry in self.named(&asked) {
-            scores[*entry as usize] += top + 1.0;
+        let order = self.put_exact_first(question, &asked, &mut scores);
+        let mut hits = best(&order, most, &accept);
+        for hit in &mut hits {
+            let score = scores[hit.entry as usize];
+            (hit.exact, hit.score) = (hit.score > score, score);
         }
-        best(&scores, most, &accept)
+        hits
+    }
+
+    /// What to order by: an entry of just this name comes before all others, and far
+    /// before them; then those whose summary the question is, then those whose
+    /// summary has just its words. These fit no better than they did before.
+    fn put_exact_first(&self, text: &str, asked: &Question, scores: &mut [f32]) -> Vec<f32> {
+        let step = scores.iter().copied().fold(0.0, f32::max) + 1.0;
+        for entry in self.named(asked) {
+            scores[*entry as usize] += step;
+        }
+        let mut order = scores.to_vec();
+        let mut words: Vec<u32> = asked.words.iter().map(|(word, _)| *word).collect();
+        words.sort_unstable();
+        let mut put = |gain: f32, mut entries: Vec<u32>| {
+            entries.dedup();
+            entries.into_iter().for_each(|entry| order[entry as usize] += gain);
+        };
+        if asked.complete {
+            put(step, self.summaries.with_words(&words).collect());
+        }
+        put(2.0 * step, self.summaries.with_letters(text).collect());
+        put(4.0 * step, self.named(asked).to_vec());
+        order
     }
 
     /// The scores of those that words or vectors have found, by both.
@@ -173,6 +207,22 @@ impl Index {
         question.pairs.iter().zip(&counts).map(of).sum()
     }
 
+    /// What an entry gains by how near the question is to the nearest of its
+    /// summaries.
+    fn summary_gain(&self, question: &Question, entry: u32) -> f32 {
+        let gain = |line: &[u32]| {
+            let (mut common, mut beside) = (0.0, 0.0);
+            for word in line {
+                match question.words.iter().find(|(asked, _)| asked == word) {
+                    Some((_, weight)) => common += weight,
+                    None => beside += self.rarity(*word),
+                }
+            }
+            title_gain(common, question.asked_in_title, beside)
+        };
+        self.summaries.of(entry).map(gain).fold(0.0, f32::max)
+    }
+
     /// Entries that the question is the name of.
     fn named(&self, question: &Question) -> &[u32] {
         self.names.get(question.bare.as_str()).map_or(&[], Vec::as_slice)
@@ -185,6 +235,11 @@ impl Index {
         let find = |term: &str| self.vocabulary.find(term);
         let mut terms: Vec<(u32, f32)> =
             weights.terms.iter().filter_map(|it| Some((find(&it.term)?, it.weight))).collect();
+        let is_word = |number: usize| question.terms[number].kind == Kind::Word;
+        let own = weights.terms.iter().filter(|it| is_word(it.number));
+        let words: Vec<_> = own.filter_map(|it| Some((find(&it.term)?, it.in_title))).collect();
+        let asked_words = question.terms.iter().filter(|it| it.kind == Kind::Word).count();
+        let complete = words.len() == asked_words;
         let unknown = |it: &&Asked| it.kind == Kind::Word && find(&it.term).is_none();
         for asked in question.terms.iter().filter(unknown).take(MOST_UNKNOWN) {
             for (id, likeness) in self.vocabulary.like(&asked.term) {
@@ -200,7 +255,15 @@ impl Index {
             Some(Pair { terms, weight })
         };
         let pairs = question.pairs.iter().take(MOST_PAIRS).filter_map(pair).collect();
-        Question { terms, asked: weights.asked, pairs, bare: bare(text) }
+        Question {
+            terms,
+            words,
+            complete,
+            asked: weights.asked,
+            asked_in_title: weights.asked_in_title,
+            pairs,
+            bare: bare(text),
+        }
     }
 
     /// A word in few entries says more than one in many.
@@ -223,8 +286,14 @@ impl Index {
 struct Question {
     /// The terms that there are, and how much each is worth.
     terms: Vec<(u32, f32)>,
+    /// Those of them that are words of the question itself, and what each is worth
+    /// in a summary.
+    words: Vec<(u32, f32)>,
+    /// Whether that is every word of the question.
+    complete: bool,
     /// What all its words are worth together, found or not.
     asked: f32,
+    asked_in_title: f32,
     /// Neighbours in the question.
     pairs: Vec<Pair>,
     bare: String,
@@ -242,7 +311,7 @@ fn best(scores: &[f32], most: usize, accept: impl Fn(u32) -> bool) -> Vec<Hit> {
     let mut hits: Vec<Hit> = Vec::new();
     for (entry, score) in scores.iter().enumerate() {
         if *score > 0.0 && accept(entry as u32) {
-            hits.push(Hit { entry: entry as u32, score: *score });
+            hits.push(Hit { entry: entry as u32, score: *score, exact: false });
         }
     }
     if most == 0 {

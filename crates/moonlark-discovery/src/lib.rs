@@ -2,14 +2,17 @@
 //! resources.
 //!
 //! Everything is drawn from [`Catalog::sdk`], the one table of names, so that
-//! what is printed can be called as it is printed. Nothing here calls a tool
-//! or knows where one comes from.
+//! what is printed can be called as it is printed. Nothing here knows where a tool
+//! comes from; documents are found by calling the tools that find them.
 
+#![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod current;
 mod definitions;
+mod described_functions;
 mod docs;
+mod documents;
 mod example;
 mod functions;
 pub mod index;
@@ -28,6 +31,8 @@ use moonlark_core::tool::{Source, SourceKind};
 use moonlark_core::{Catalog, Result, Tool};
 
 use current::Current;
+pub use described_functions::{DescribedFunction, find_functions};
+pub use functions::{FoundFunction, FunctionIndex};
 
 /// What agents see the names of all functions before.
 pub(crate) const SDK: &str = "sdk.";

@@ -1,5 +1,7 @@
 //! `list_functions`: what there is, by source and by tag.
 
+use std::collections::BTreeMap;
+
 use moonlark_core::sdk::{SdkFunction, SdkSource};
 use moonlark_core::tool::SourceKind;
 use moonlark_core::{Call, Catalog, Problem, Result, Value};
@@ -93,12 +95,46 @@ pub(crate) fn heading(catalog: &Catalog, source: &SdkSource) -> String {
         text = format!("sdk.{} ({}): {}\n", source.name, source.original, count(source));
     }
     if let Some(theirs) = instructions(catalog, source) {
-        let end = (0..=LONGEST_INSTRUCTIONS.min(theirs.len())).rev();
-        let end = end.into_iter().find(|end| theirs.is_char_boundary(*end)).unwrap_or(0);
-        text.push_str(theirs[..end].trim());
-        text.push_str(if end < theirs.len() { "…\n\n" } else { "\n\n" });
+        text.push_str(&format!("{}\n\n", shorten_instructions(theirs)));
     }
+    text.push_str(&tags_of(source));
     text
+}
+
+/// The beginning of what a server says about itself, up to the end of a paragraph or
+/// of a sentence.
+fn shorten_instructions(theirs: &str) -> String {
+    if theirs.len() <= LONGEST_INSTRUCTIONS {
+        return theirs.to_owned();
+    }
+    let most = (0..=LONGEST_INSTRUCTIONS).rev().find(|end| theirs.is_char_boundary(*end));
+    let head = &theirs[..most.unwrap_or(0)];
+    let ends = ["\n\n", ".\n", ". ", "\n"].iter().filter_map(|mark| {
+        let at = head.rfind(mark)?;
+        (at > LONGEST_INSTRUCTIONS / 2).then_some(at + usize::from(mark.starts_with('.')))
+    });
+    let end = ends.into_iter().next().unwrap_or(head.len());
+    format!("{} […]", head[..end].trim_end())
+}
+
+/// What the functions of a large source are filed under: with many of them there is
+/// no other way to browse.
+fn tags_of(source: &SdkSource) -> String {
+    const SOME: usize = 60;
+    if source.functions.len() <= PAGE {
+        return String::new();
+    }
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for tag in source.functions.iter().flat_map(|it| functions::tags(&it.tool)) {
+        *counts.entry(tag).or_default() += 1;
+    }
+    if counts.is_empty() {
+        return String::new();
+    }
+    let shown: Vec<String> =
+        counts.iter().take(SOME).map(|(tag, count)| format!("{tag} ({count})")).collect();
+    let more = if counts.len() > SOME { ", …" } else { "" };
+    format!("Tags (functions): {}{more}\n", shown.join(", "))
 }
 
 /// One function: its name, and one sentence.
@@ -171,6 +207,16 @@ mod tests {
             ask(&world, "list_functions", json!({"tag": "nothing"})).await,
             "No function has this tag. There are reading."
         );
+    }
+
+    #[test]
+    fn instructions_end_where_a_sentence_does() {
+        assert_eq!(super::shorten_instructions("Short."), "Short.");
+        let long = format!("{} Then this. {}", "First.".repeat(120), "word ".repeat(200));
+        let short = super::shorten_instructions(&long);
+        assert!(short.ends_with("Then this. […]"), "{short}");
+        let words = super::shorten_instructions(&"ä".repeat(2000));
+        assert!(words.ends_with("ä […]") && words.len() < 1010, "{}", words.len());
     }
 
     #[tokio::test]

@@ -70,6 +70,7 @@ pub(crate) fn artifacts() -> Offers {
 fn offers(uris: &str, resources: Vec<Json>, templates: Vec<Json>) -> Offers {
     let objects = |list: Vec<Json>| Arc::new(list.into_iter().map(object).collect::<Vec<_>>());
     Offers {
+        app_uris: Arc::default(),
         source: crate::source(),
         uris: uris.to_owned(),
         names: String::new(),
@@ -137,9 +138,9 @@ fn page(call: &Call, path: &str) -> Result<String> {
         ("functions", "") => Ok(lines()),
         ("functions", name) => {
             let function = source.function(name).ok_or_else(|| source.unknown(name))?;
-            Ok(docs::page(&[(source, function)], call.gateway()))
+            Ok(docs::page(&[(source, function)], call))
         }
-        ("schemas", "") => Ok(docs::types(source, MOST, call.gateway())),
+        ("schemas", "") => Ok(docs::types(source, MOST, call)),
         _ => Err(Problem::new(Code::NotFound, format!("there is no {SDK}{}", shorten(path)))
             .hint("there are overview, functions, functions/NAME and schemas")),
     }

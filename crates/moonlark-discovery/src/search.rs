@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use moonlark_core::script_functions::helpers_for;
 use moonlark_core::sdk::{Sdk, SdkFunction, SdkSource};
 use moonlark_core::{Call, Catalog, Result, Value};
 
 use crate::current::Current;
-use crate::list::still_connecting;
-use crate::{functions, inside, short};
+use crate::documents::{self, SearchScope};
+use crate::list::{self, still_connecting};
+use crate::{inside, short};
 
 /// The most that may be asked for.
 pub(crate) const MOST: usize = 50;
@@ -20,6 +22,13 @@ const ROOM: usize = 3500;
 const WORTH_SHOWING: f32 = 0.5;
 /// How the source begins that is no source.
 const ARTIFACT: &str = "artifact:";
+
+/// What fits less than this is there only because something has to be the best.
+/// Of 1755 questions that nothing fits, asked of 65 catalogs, 9 % have a better one;
+/// of 894 questions whose answer is among the first five, 1 % have no better one.
+const FITS_SCORE: f32 = 0.18;
+/// How many are named of those that do not fit.
+const MAX_NEAREST: usize = 3;
 
 pub(crate) async fn search_docs(call: &Call, args: &Value, current: &Current) -> Result<String> {
     let query = args.get("query").and_then(Value::as_str).unwrap_or_default();
@@ -35,24 +44,32 @@ pub(crate) async fn search_docs(call: &Call, args: &Value, current: &Current) ->
         return inside::search(stored, query.to_owned(), limit).await;
     }
     let catalog = call.catalog();
-    let only = source.map(|source| source_named(catalog.sdk(), source)).transpose()?;
-    let index = current.of(catalog).await?;
-    let numbered: Vec<(&SdkSource, &SdkFunction)> = functions::all(catalog).collect();
-    let accept = |entry: u32| {
-        let of = numbered.get(entry as usize);
-        of.is_some_and(|(source, _)| only.is_none_or(|only| std::ptr::eq(*source, only)))
+    let only = match source {
+        None => None,
+        Some(name) => match documents::find_scope(call, name).await? {
+            SearchScope::Functions(source) => Some(source),
+            SearchScope::Documents(of) => return documents::search(call, query, of, limit).await,
+        },
     };
-    let hits = index.search(query, limit, accept);
-    let best = hits.first().map_or(0.0, |hit| hit.score);
+    let index = current.of(catalog).await?;
+    let hits = index.search(catalog, query, only, limit);
+    let best = hits.iter().map(|hit| hit.score).fold(0.0, f32::max);
+    let fits = best >= FITS_SCORE || hits.iter().any(|hit| hit.exact);
     let found: Vec<_> = hits
         .iter()
-        .filter(|hit| wanted.is_some() || hit.score >= best * WORTH_SHOWING)
-        .filter_map(|hit| numbered.get(hit.entry as usize).copied())
+        .filter(|hit| wanted.is_some() || hit.exact || hit.score >= best * WORTH_SHOWING)
+        .map(|hit| (hit.source, hit.function))
         .collect();
     let mut text = match found.is_empty() {
         true => nothing(catalog, only),
+        false if !fits => nearest(catalog, only, &found, wanted.unwrap_or(MAX_NEAREST)),
         false => shown(call, &found, ROOM * limit.div_ceil(USUAL)),
     };
+    if only.is_none() {
+        for helper in helpers_for(query) {
+            text.push_str(&format!("\n{}", helper.line()));
+        }
+    }
     text.push_str(&still_connecting(catalog));
     Ok(text)
 }
@@ -75,7 +92,7 @@ fn shown(call: &Call, found: &[(&SdkSource, &SdkFunction)], room: usize) -> Stri
     let mut text = String::new();
     let mut rest = Vec::new();
     for (source, function) in found {
-        let one = short::of(source, function, call.gateway());
+        let one = short::of(source, function, call);
         // A type that several share is there once.
         let known = |line: &&str| line.starts_with("  type ") && text.lines().any(|it| it == *line);
         let one = one.lines().filter(|line| !known(line)).collect::<Vec<_>>().join("\n");
@@ -92,6 +109,22 @@ fn shown(call: &Call, found: &[(&SdkSource, &SdkFunction)], room: usize) -> Stri
     if !rest.is_empty() {
         text.push_str(&format!("\nalso: {} (see get_function_docs)", rest.join(", ")));
     }
+    text
+}
+
+/// What comes nearest where nothing fits, one line each: hardly any of it is worth
+/// a signature.
+fn nearest(
+    catalog: &Arc<Catalog>,
+    only: Option<&SdkSource>,
+    found: &[(&SdkSource, &SdkFunction)],
+    most: usize,
+) -> String {
+    let mut text = format!("{} Nearest:\n", nothing(catalog, only));
+    for (source, function) in found.iter().take(most) {
+        text.push_str(&list::line(source, function));
+    }
+    text.truncate(text.trim_end().len());
     text
 }
 
@@ -118,7 +151,7 @@ fn nothing(catalog: &Arc<Catalog>, only: Option<&SdkSource>) -> String {
 mod tests {
     use serde_json::json;
 
-    use crate::testing::{ask, world};
+    use crate::testing::{ask, with_documents, world};
 
     #[tokio::test]
     async fn signatures_are_ready_to_use() {
@@ -159,6 +192,46 @@ mod tests {
             ask(&world, "search_docs", json!({"query": "xylophone", "source": "git-hub"})).await,
             "Nothing in git_hub fits. list_functions with source \"git_hub\" names what it has."
         );
+    }
+
+    #[tokio::test]
+    async fn what_only_comes_nearest_is_not_said_to_fit() {
+        let world = world();
+        assert_eq!(
+            ask(&world, "search_docs", json!({"query": "send a postcard to the owner of a house"}))
+                .await,
+            "Nothing fits. There are the sources git_hub, files. Nearest:\nsdk.git_hub.create_issue: Create an issue."
+        );
+        let found = ask(&world, "search_docs", json!({"query": "create an issue"})).await;
+        assert!(found.starts_with("sdk.git_hub.create_issue(args"), "{found}");
+    }
+
+    #[tokio::test]
+    async fn documents_are_searched_where_the_source_says_so() {
+        let world = with_documents();
+        for (source, asked) in [("knowledge", "everything"), ("handbook", "handbook")] {
+            assert_eq!(
+                ask(&world, "search_docs", json!({"query": "undo", "source": source})).await,
+                format!(
+                    "Deploys (id 1-2)\n  handbook · deploys.md · Deploys > Rolling back\n  asked undo of {asked}, 5 at most\nsdk.knowledge.get({{ id = …, section = … }}) has the text.\nnote: by words only"
+                )
+            );
+        }
+        assert_eq!(
+            ask(&world, "search_docs", json!({"query": "x", "source": "handbok"})).await,
+            "error[bad_request]: there is no source sdk.handbok\nhint: did you mean handbook?"
+        );
+        assert_eq!(
+            ask(&world, "search_docs", json!({"query": "nowhere", "source": "knowledge"})).await,
+            "Nothing in the knowledge base fits.\nnote: by words only"
+        );
+    }
+
+    #[tokio::test]
+    async fn without_a_knowledge_base_its_name_is_like_any_other() {
+        let answer =
+            ask(&world(), "search_docs", json!({"query": "x", "source": "knowledge"})).await;
+        assert!(answer.starts_with("error[bad_request]: no tool registered"), "{answer}");
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! A function in as few words as a call can be written from: its signature on
 //! one line, the types that it names, one sentence.
 
-use moonlark_core::Gateway;
+use moonlark_core::Call;
 use moonlark_core::render::luau::sdk::{Docs, Observed, signature};
 use moonlark_core::sdk::{SdkFunction, SdkSource};
 
@@ -14,8 +14,8 @@ const LONGEST_TYPES: usize = 1200;
 /// Of a description.
 const LONGEST_SENTENCE: usize = 160;
 
-pub(crate) fn of(source: &SdkSource, function: &SdkFunction, gateway: &Gateway) -> String {
-    let learned = observed(function, gateway);
+pub(crate) fn of(source: &SdkSource, function: &SdkFunction, call: &Call) -> String {
+    let learned = observed(function, call);
     let docs = signature(source, function, learned.as_ref());
     let (line, dropped) = one_line(&docs);
     let mut text = line.strip_prefix("function ").unwrap_or(&line).to_owned();
@@ -45,9 +45,10 @@ pub(crate) fn path(source: &SdkSource, function: &SdkFunction) -> String {
     format!("{SDK}{}.{}", source.name, function.name)
 }
 
-/// What the results of a function have been so far, if it does not say itself.
-pub(crate) fn observed(function: &SdkFunction, gateway: &Gateway) -> Option<Observed> {
-    let shape = gateway.learned().of(&function.tool)?;
+/// What the results of a function have been so far for this caller, if it does not
+/// say itself.
+pub(crate) fn observed(function: &SdkFunction, call: &Call) -> Option<Observed> {
+    let shape = call.gateway().learned().of(&function.tool, call.caller())?;
     Some(Observed { schema: shape.to_schema(), calls: shape.calls().into() })
 }
 
@@ -66,7 +67,7 @@ fn one_line(docs: &Docs) -> (String, bool) {
 
 /// Where the type of the result begins: behind the parenthesis that closes the
 /// arguments.
-fn result_at(line: &str) -> Option<usize> {
+pub(crate) fn result_at(line: &str) -> Option<usize> {
     let open = line.find('(')?;
     let (mut depth, mut quoted, mut escaped) = (0usize, false, false);
     for (at, letter) in line.char_indices().skip_while(|(at, _)| *at < open) {
@@ -108,7 +109,7 @@ fn types(docs: &Docs, line: &str) -> String {
 }
 
 /// Whether a text has a name in it that is not part of a longer one.
-fn names(text: &str, name: &str) -> bool {
+pub(crate) fn names(text: &str, name: &str) -> bool {
     let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
     text.match_indices(name).any(|(at, _)| {
         !text[..at].ends_with(is_part) && !text[at + name.len()..].starts_with(is_part)
@@ -139,6 +140,29 @@ fn without_comment(line: &str) -> &str {
     line
 }
 
+/// The first paragraph that says something: a heading above it, such as the summary
+/// of an operation that has a description too, counts as one; markup does not.
+fn first_paragraph(text: &str) -> &str {
+    let is_said = |it: &&str| {
+        let mut words = it.split_whitespace().peekable();
+        let is_tag = |word: &str| word.starts_with('<') && word.ends_with('>');
+        words.peek().is_some() && !words.all(is_tag) && !is_heading(it)
+    };
+    let mut paragraphs = text.split("\n\n").map(str::trim);
+    paragraphs.clone().find(is_said).or_else(|| paragraphs.next()).unwrap_or(text)
+}
+
+/// One line that begins with `#`, or that is underlined.
+fn is_heading(paragraph: &str) -> bool {
+    let mut lines = paragraph.lines();
+    let (first, second) = (lines.next().unwrap_or_default(), lines.next());
+    let underline = |it: &str| !it.is_empty() && it.chars().all(|it| it == '=' || it == '-');
+    match second {
+        None => first.starts_with('#'),
+        Some(second) => underline(second.trim()) && lines.next().is_none(),
+    }
+}
+
 /// The first sentence of a description, on one line.
 pub(crate) fn sentence(text: &str, longest: usize) -> String {
     let mut line = String::new();
@@ -146,7 +170,7 @@ pub(crate) fn sentence(text: &str, longest: usize) -> String {
     let is_markup = |word: &&str| {
         word.chars().all(|it| it == '#') || (word.starts_with('<') && word.ends_with('>'))
     };
-    for word in text.split_whitespace().skip_while(is_markup) {
+    for word in first_paragraph(text).split_whitespace().skip_while(is_markup) {
         if !line.is_empty() {
             // An abbreviation or a number is no end; a word of some length is.
             let ended = line.ends_with(['.', '!', '?', '。'])
@@ -183,6 +207,13 @@ mod tests {
             ),
             ("  Short  ", "Short"),
             ("<usage>\n# Read\nfiles. Now", "Read files."),
+            ("GitHub API Root\n\nGet Hypermedia links to resources.", "GitHub API Root"),
+            (
+                "# Everything Server – Server Instructions\n\n## Audience\n\nThese instructions are for models. And so on.",
+                "These instructions are for models.",
+            ),
+            ("Title\n=====\n\nWhat it does", "What it does"),
+            ("# Only a heading", "Only a heading"),
             ("", ""),
             ("a long description without any end", "a long…"),
             ("ああああああああああああ", "あああ…"),

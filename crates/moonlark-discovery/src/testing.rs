@@ -9,6 +9,10 @@ use serde_json::{Value as Json, json};
 
 /// Two servers: `git-hub` and `files`.
 pub(crate) fn world() -> Gateway {
+    gateway(tools_of_world())
+}
+
+fn tools_of_world() -> Vec<Arc<Tool>> {
     let create = json!({
         "description": "Create an issue. It is open at first.",
         "annotations": {"destructiveHint": false},
@@ -40,11 +44,37 @@ pub(crate) fn world() -> Gateway {
             "path": {"type": "string"},
         }},
     });
-    gateway(vec![
+    vec![
         tool("git-hub", "create-issue", &create),
         tool("git-hub", "list-issues", &list),
         tool("files", "read_file", &read),
-    ])
+    ]
+}
+
+/// The same, with a knowledge base of one document, which says what it was asked.
+pub(crate) fn with_documents() -> Gateway {
+    let text = |args: &Value, key: &str| args.get(key).and_then(Value::as_str).map(str::to_owned);
+    let search = Body::now(move |_, args| {
+        let query = text(&args, "query").unwrap_or_default();
+        let of = text(&args, "source").unwrap_or("everything".to_owned());
+        let limit = args.get("limit").cloned().unwrap_or(Value::Null).to_json_lossy();
+        let hit = json!({
+            "id": "1-2", "title": "Deploys", "source": "handbook", "source_id": "deploys.md",
+            "heading": "Deploys > Rolling back",
+            "snippet": format!("asked {query}\n of {of}, {limit} at most"),
+        });
+        let results = if query == "nowhere" { json!([]) } else { json!([hit]) };
+        Value::from_json(json!({"results": results, "notes": ["by words only"]}))
+    });
+    let sources = Body::now(|_, _| Value::from_json(json!({"sources": [{"name": "handbook"}]})));
+    let mut tools = tools_of_world();
+    for (name, body) in [("search", search), ("list_sources", sources)] {
+        let kind = SourceKind::Builtin;
+        let source = Arc::new(Source { kind, name: "knowledge".to_owned() });
+        let input = Schema::described(serde_json::Map::new());
+        tools.push(Arc::new(Tool::new(name, source, input, body)));
+    }
+    gateway(tools)
 }
 
 /// One server with this many tools.

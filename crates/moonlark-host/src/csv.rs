@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::args::{List, fits};
+use crate::args::List;
 use read::{Reader, Row};
 use write::Writer;
 
@@ -77,16 +77,14 @@ fn comma() -> String {
     ",".to_owned()
 }
 
-/// What a field takes at least, wherever it is held.
-const FIELD: usize = 32;
+/// What a field takes beside its text, in a row and under a name.
+const FIELD_BYTES: usize = 56;
+const NAME_BYTES: usize = 80;
+/// What a row takes beside its fields.
+const ROW_BYTES: usize = 64;
 
 fn decode(call: &Call, args: Decode) -> Result<Vec<Value>> {
-    let mut reader = Reader::new(&args.text, delimiter(&args.delimiter)?);
-    let mut size = 0usize;
-    let mut spend = |fields: &mut dyn Iterator<Item = &String>| {
-        size += fields.map(|field| FIELD + field.len()).sum::<usize>();
-        fits(call, size)
-    };
+    let mut reader = Reader::new(&args.text, delimiter(&args.delimiter)?, call.limits().value);
     let mut rows = Vec::new();
     let header = match args.header {
         true => match reader.row()? {
@@ -95,8 +93,8 @@ fn decode(call: &Call, args: Decode) -> Result<Vec<Value>> {
         },
         false => None,
     };
+    let names = header.iter().flatten().map(|name| NAME_BYTES + name.len()).sum();
     while let Some(Row { line, fields }) = reader.row()? {
-        spend(&mut fields.iter())?;
         let Some(header) = &header else {
             rows.push(fields.into());
             continue;
@@ -110,7 +108,7 @@ fn decode(call: &Call, args: Decode) -> Result<Vec<Value>> {
             ))
             .hint("set header to false to take the rows as they are"));
         }
-        spend(&mut header.iter())?;
+        reader.spend(names)?;
         let fields = fields.into_iter().map(Value::Str);
         rows.push(Value::Object(header.iter().cloned().zip(fields).collect()));
     }

@@ -80,6 +80,8 @@ struct Output {
     stderr: Bytes,
     /// Its exit code; 128 and the number of the signal that killed it.
     exit_code: i64,
+    /// Whether that is 0.
+    success: bool,
 }
 
 impl From<Output> for Value {
@@ -88,6 +90,7 @@ impl From<Output> for Value {
             ("stdout", output.stdout.into()),
             ("stderr", output.stderr.into()),
             ("exit_code", output.exit_code.into()),
+            ("success", output.success.into()),
         ])
     }
 }

@@ -16,7 +16,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use confined::{Confined, check};
+pub(crate) use confined::Confined;
+use confined::check;
 
 pub(crate) fn module() -> Module {
     Module::new("fs", "Read and write files in the script's own directory.")
@@ -168,7 +169,7 @@ fn spare_code(what: &str, path: &str) -> Result<()> {
 }
 
 /// Disks block, and a directory may lie on a network: never on an async thread.
-async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     what: &'static str,
     dir: AllowedDir,
     work: impl FnOnce(&Confined) -> Result<T> + Send + 'static,

@@ -9,7 +9,7 @@ mod readable;
 mod select;
 
 use moonlark_core::value::{Object, shorten};
-use moonlark_core::{Call, Module, Problem, Result, Value};
+use moonlark_core::{Call, Code, Module, Problem, Result, Value};
 use schemars::JsonSchema;
 use scraper::ElementRef;
 use serde::Deserialize;
@@ -202,13 +202,13 @@ struct Text {
 }
 
 fn escape(call: &Call, args: Text) -> Result<String> {
-    let escaped = entities::escape(&args.text);
-    fits(call, escaped.len())?;
-    Ok(escaped)
+    fits(call, entities::escaped_length(&args.text))?;
+    Ok(entities::escape(&args.text))
 }
 
 fn unescape(call: &Call, args: Text) -> Result<String> {
-    let text = entities::unescape(&args.text);
+    let text = entities::unescape(&args.text, || tokio::time::Instant::now() < call.deadline());
+    let text = text.ok_or_else(|| Problem::new(Code::Timeout, "the time of the call is over"))?;
     fits(call, text.len())?;
     Ok(text)
 }

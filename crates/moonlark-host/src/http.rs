@@ -28,6 +28,10 @@ use request::Ask;
 pub(crate) fn module() -> Module {
     let elsewhere = || json!({"url": "ftp://example.com/"});
     let nowhere = || json!({"url": "example.com"});
+    let answer = |status: u16, body: &str, json: serde_json::Value, url: &str| {
+        let headers = json!({"content-type": "application/json"});
+        json!({"status": status, "ok": true, "headers": headers, "body": body, "json": json, "url": url})
+    };
     Module::new(
         "http",
         "Make web requests. An answer with any status is a result; an error is raised only where \
@@ -35,6 +39,19 @@ pub(crate) fn module() -> Module {
     )
     .waiting("get", "Fetch an address.", get)
     .needs("net")
+    .mocked(
+        json!({
+            "url": "https://api.example.com/issues",
+            "headers": {"authorization": "Bearer …"},
+            "query": {"state": "open", "page": 2},
+        }),
+        answer(
+            200,
+            "[{\"id\":7}]",
+            json!([{"id": 7}]),
+            "https://api.example.com/issues?state=open&page=2",
+        ),
+    )
     .fails(elsewhere(), "http and https")
     .fails(nowhere(), "not an address")
     .fails(json!({"url": "http://127.0.0.1:1/"}), "may not reach 127.0.0.1:1")
@@ -43,28 +60,56 @@ pub(crate) fn module() -> Module {
     .positional(&["body"])
     .needs("net")
     .changes()
+    .mocked(
+        json!({"url": "https://api.example.com/issues", "json": {"title": "It is broken"}}),
+        answer(201, "{\"id\":8}", json!({"id": 8}), "https://api.example.com/issues"),
+    )
     .fails(elsewhere(), "http and https")
     .fails(json!({"url": "https://example.com", "body": "a", "json": 1}), "body or json")
     .waiting("put", "Send a PUT request.", put)
     .positional(&["body"])
     .needs("net")
     .sets()
+    .mocked(
+        json!({
+            "url": "https://api.example.com/notes/1",
+            "body": "as it is",
+            "headers": {"content-type": "text/plain"},
+        }),
+        answer(200, "{}", json!({}), "https://api.example.com/notes/1"),
+    )
     .fails(elsewhere(), "http and https")
     .waiting("patch", "Send a PATCH request.", patch)
     .positional(&["body"])
     .needs("net")
     .changes()
+    .mocked(
+        json!({"url": "https://api.example.com/issues/8", "json": {"state": "closed"}}),
+        answer(200, "{\"id\":8}", json!({"id": 8}), "https://api.example.com/issues/8"),
+    )
     .fails(elsewhere(), "http and https")
     .waiting("delete", "Send a DELETE request.", delete)
     .needs("net")
     .sets()
+    .mocked(
+        json!({"url": "https://api.example.com/issues/8", "timeout": 5}),
+        answer(200, "{}", json!({}), "https://api.example.com/issues/8"),
+    )
     .fails(elsewhere(), "http and https")
     .waiting("head", "Fetch the headers of an address, without the body.", head)
     .needs("net")
+    .mocked(
+        json!({"url": "https://example.com/file.zip", "follow_redirects": false}),
+        answer(200, "", json!(null), "https://example.com/file.zip"),
+    )
     .fails(elsewhere(), "http and https")
     .waiting("request", "Send a request with any method.", request)
     .needs("net")
     .changes()
+    .mocked(
+        json!({"opts": {"url": "https://api.example.com/issues", "method": "OPTIONS", "retries": 2}}),
+        answer(204, "", json!(null), "https://api.example.com/issues"),
+    )
     .fails(json!({"opts": {"url": "ftp://example.com/"}}), "http and https")
     .fails(json!({"opts": {"url": "https://example.com", "method": "CONNECT"}}), "CONNECT")
 }

@@ -74,32 +74,37 @@ fn array(_: &Call, args: Array) -> Result<List> {
     Ok(args.items.unwrap_or_default())
 }
 
-/// What an entry takes at least, wherever a value is held: `[0,0,0]` is a few
-/// bytes of text and many times that once it is decoded.
-const ENTRY: usize = 16;
+/// What a value, a field and a list or table take beside their text, once they
+/// are decoded: `[0,0,0]` is a few bytes of text and many times that as values.
+const ENTRY_BYTES: usize = 32;
+const FIELD_BYTES: usize = 64;
+const TABLE_BYTES: usize = 48;
 
 /// Decode JSON whose text and entries together stay within `limit` bytes.
 pub(crate) fn decode_within(text: &[u8], limit: usize) -> Result<Value> {
-    if text.len() > limit || entries(text).saturating_mul(ENTRY) > limit {
+    if text.len() > limit || decoded_bytes(text) > limit {
         return Err(Problem::limit(format!("the JSON decodes to more than {}", size(limit)))
             .hint("fetch less at a time, or raise limits.value"));
     }
     Value::parse_json(text)
 }
 
-/// How many values the text holds, counted by what separates them.
-fn entries(text: &[u8]) -> usize {
-    let (mut count, mut quoted, mut escaped) = (1, false, false);
+/// About what the values in the text take, counted by what separates them.
+fn decoded_bytes(text: &[u8]) -> usize {
+    let (mut bytes, mut quoted, mut escaped) = (ENTRY_BYTES, false, false);
     for &byte in text {
         match byte {
             _ if escaped => escaped = false,
             b'\\' if quoted => escaped = true,
             b'"' => quoted = !quoted,
-            b',' | b'[' | b'{' if !quoted => count += 1,
+            _ if quoted => {}
+            b',' => bytes += ENTRY_BYTES,
+            b':' => bytes += FIELD_BYTES,
+            b'[' | b'{' => bytes += TABLE_BYTES,
             _ => {}
         }
     }
-    count
+    bytes
 }
 
 /// Indentation multiplies the size of deep values, so it is counted as it is
@@ -141,10 +146,13 @@ mod tests {
     #[test]
     fn many_small_entries_count_for_what_they_become() {
         let text = format!("[{}0]", "0,".repeat(1000));
-        assert!(decode_within(text.as_bytes(), 17_000).is_ok());
-        let problem = decode_within(text.as_bytes(), 10_000).unwrap_err();
-        assert_eq!(problem.message, "the JSON decodes to more than 10000 bytes");
-        assert_eq!(entries(br#"["a,b", "\",[", {}]"#), 5);
+        assert!(decode_within(text.as_bytes(), 33_000).is_ok());
+        let problem = decode_within(text.as_bytes(), 20_000).unwrap_err();
+        assert_eq!(problem.message, "the JSON decodes to more than 20000 bytes");
+        let bytes = |text: &[u8]| decoded_bytes(text) - ENTRY_BYTES;
+        assert_eq!(bytes(br#""a,b:\",[""#), 0);
+        assert_eq!(bytes(br#"["a,b", "\",[", {}]"#), 2 * ENTRY_BYTES + 2 * TABLE_BYTES);
+        assert_eq!(bytes(br#"{"a": 1, "b": 2}"#), ENTRY_BYTES + 2 * FIELD_BYTES + TABLE_BYTES);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! `moonlark_core::grant`, and what it can produce is bounded by the limits of
 //! the call it runs in.
 
+#![cfg_attr(not(test), forbid(unsafe_code))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod args;
@@ -13,9 +14,11 @@ mod base64;
 mod client;
 mod crypto;
 mod csv;
+mod data;
 mod env;
 mod exec;
 mod fs;
+mod fuzzy;
 mod html;
 mod http;
 mod json;
@@ -50,6 +53,7 @@ pub fn all() -> Vec<Module> {
         log::module(),
         env::module(),
         fs::module(),
+        data::module(),
         exec::module(),
         sqlite::module(),
         postgres::module(),
@@ -62,6 +66,7 @@ pub fn all() -> Vec<Module> {
         yaml::module(),
         csv::module(),
         html::module(),
+        fuzzy::module(),
         math::module(),
         sleep::module(),
         progress::module(),

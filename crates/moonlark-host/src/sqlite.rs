@@ -34,6 +34,14 @@ pub(crate) fn module() -> Module {
     .waiting("query", "Run one statement and give its rows as a list of objects.", query)
     .positional(&["params"])
     .needs("sqlite:PATH")
+    .mocked(
+        json!({
+            "path": "notes.db",
+            "sql": "SELECT id, title FROM notes WHERE done = ?",
+            "params": [false],
+        }),
+        json!([{"id": 1, "title": "Buy tea"}]),
+    )
     .fails(missing(), "no file missing.db")
     .fails(outside(), "may not open ../other.db")
     .fails(json!({"path": "a.db", "sql": "SELECT ?", "params": 1}), "expected a list")
@@ -45,6 +53,14 @@ pub(crate) fn module() -> Module {
     .positional(&["params"])
     .needs("sql:write")
     .changes()
+    .mocked(
+        json!({
+            "path": "notes.db",
+            "sql": "INSERT INTO notes (title) VALUES (:title)",
+            "params": {"title": "Buy tea"},
+        }),
+        json!({"rows_affected": 1, "last_insert_id": 1}),
+    )
     .fails(json!({"path": "a.db", "sql": "DELETE FROM t"}), "may not change databases")
     .waiting("list_tables", "The sorted names of the tables and views.", list_tables)
     .needs("sqlite:PATH")

@@ -4,6 +4,7 @@
 mod differ;
 
 use moonlark_core::mock::Mock;
+use moonlark_core::module::Language;
 use moonlark_core::value::{Object, Value};
 use moonlark_core::{Call, Code, Module, Problem, Result};
 use schemars::JsonSchema;
@@ -27,16 +28,16 @@ fn checks(module: Module) -> Module {
         .function("eq", "Both values are equal, all the way down.", eq)
         .positional(&["message"])
         .example(json!({"actual": {"a": [1, 2]}, "expected": {"a": [1, 2]}}), json!(null))
-        .fails(json!({"actual": {"a": [1, 2]}, "expected": {"a": [1, 3]}}), "a[1] is 2, expected 3")
+        .fails(json!({"actual": {"a": {"b": 2}}, "expected": {"a": {"b": 3}}}), "a.b is 2, expected 3")
         .function("ne", "The values differ.", ne)
         .positional(&["message"])
         .example(json!({"actual": 1, "unexpected": 2}), json!(null))
         .fails(json!({"actual": [1], "unexpected": [1]}), "both are [1]")
-        .function("is_true", "The value is true, and not only something like it.", is_true)
+        .function("is_true", "The value is true. In Starlark, whatever counts as true is; in Luau, only `true` itself.", is_true)
         .positional(&["message"])
         .example(json!({"value": true}), json!(null))
-        .fails(json!({"value": 1}), "expected true, got 1")
-        .function("is_false", "The value is false, and not only something like it.", is_false)
+        .fails(json!({"value": false}), "expected true, got false")
+        .function("is_false", "The value is false. In Starlark, whatever counts as false is; in Luau, only `false` itself.", is_false)
         .positional(&["message"])
         .example(json!({"value": false}), json!(null))
         .fails(json!({"value": "no", "message": "switched off"}), "switched off")
@@ -57,7 +58,7 @@ fn checks(module: Module) -> Module {
              text. Gives the message.",
             in_the_engine::<Raises>,
         )
-        .positional(&["contains"])
+        .positional(&["contains", "message"])
         .fails(json!({"fn": null}), "takes a function")
         .function(
             "context",
@@ -70,6 +71,14 @@ fn checks(module: Module) -> Module {
 
 fn mocks(module: Module) -> Module {
     module
+        .waiting(
+            "call",
+            "Call a tool of the project as its users do: its arguments are checked, defaults are \
+             filled in, and the result is held to its `output`. What is mocked stays mocked.",
+            call_tool,
+        )
+        .positional(&["args"])
+        .fails(json!({"tool": "no_such_tool"}), "no tool registered")
         .function(
             "mock_http",
             "Answer requests to this address instead of sending them. From the first mock on, a \
@@ -111,8 +120,8 @@ struct Eq {
     message: Option<String>,
 }
 
-fn eq(_: &Call, args: Eq) -> Result<()> {
-    match differ::differences(&args.actual, &args.expected) {
+fn eq(call: &Call, args: Eq) -> Result<()> {
+    match differ::differences(&args.actual, &args.expected, first_index(call)) {
         None => Ok(()),
         Some(report) => Err(failed(args.message, &report)),
     }
@@ -131,7 +140,7 @@ struct Ne {
 }
 
 fn ne(_: &Call, args: Ne) -> Result<()> {
-    match differ::differences(&args.actual, &args.unexpected) {
+    match differ::differences(&args.actual, &args.unexpected, 0) {
         Some(_) => Ok(()),
         None => Err(failed(args.message, &format!("both are {}", differ::show(&args.actual)))),
     }
@@ -147,19 +156,47 @@ struct Truth {
     message: Option<String>,
 }
 
-fn is_true(_: &Call, args: Truth) -> Result<()> {
-    truth(args, true)
+fn is_true(call: &Call, args: Truth) -> Result<()> {
+    truth(call, args, true)
 }
 
-fn is_false(_: &Call, args: Truth) -> Result<()> {
-    truth(args, false)
+fn is_false(call: &Call, args: Truth) -> Result<()> {
+    truth(call, args, false)
 }
 
-fn truth(args: Truth, wanted: bool) -> Result<()> {
-    if args.value == Value::Bool(wanted) {
+fn truth(call: &Call, args: Truth, wanted: bool) -> Result<()> {
+    let holds = match language(call) {
+        Some(Language::Starlark) => counts_as_true(&args.value) == wanted,
+        _ => args.value == Value::Bool(wanted),
+    };
+    if holds {
         return Ok(());
     }
     Err(failed(args.message, &format!("expected {wanted}, got {}", differ::show(&args.value))))
+}
+
+/// As Starlark and Python have it.
+fn counts_as_true(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(flag) => *flag,
+        Value::Int(int) => *int != 0,
+        Value::Float(float) => *float != 0.0,
+        Value::Str(text) => !text.is_empty(),
+        Value::Bytes(bytes) => !bytes.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+    }
+}
+
+/// What the test is written in.
+fn language(call: &Call) -> Option<Language> {
+    call.mocks().and_then(|mocks| mocks.language())
+}
+
+/// The index of the first item of a list there.
+fn first_index(call: &Call) -> usize {
+    usize::from(language(call) == Some(Language::Luau))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -178,7 +215,7 @@ fn contains(_: &Call, args: Contains) -> Result<()> {
     let found = match (&args.container, &args.item) {
         (Value::Str(text), Value::Str(part)) => text.contains(part.as_str()),
         (Value::Array(items), item) => {
-            items.iter().any(|other| differ::differences(other, item).is_none())
+            items.iter().any(|other| differ::differences(other, item, 0).is_none())
         }
         (Value::Object(object), Value::Str(key)) => object.contains_key(key),
         (container, _) => {
@@ -214,6 +251,9 @@ struct Raises {
     /// What the message must contain.
     #[serde(default)]
     contains: Option<String>,
+    /// What this is about, for the report.
+    #[serde(default)]
+    message: Option<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -231,13 +271,28 @@ fn in_the_engine<A>(_: &Call, _: A) -> Result<Value> {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+struct CallTool {
+    /// The tool, by its name; in Luau also as its table `tool`.
+    tool: String,
+    /// Its arguments.
+    #[serde(default)]
+    args: Option<Table>,
+}
+
+async fn call_tool(call: Call, args: CallTool) -> Result<Value> {
+    let given = Value::Object(args.args.unwrap_or_default().0);
+    call.gateway().ask_in_test(&call, &args.tool, given).await
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct MockHttp {
-    /// The address; `*` stands for anything.
+    /// The address, with its query or without; `*` stands for anything.
     url: String,
     /// The method; when not set, any.
     #[serde(default)]
     method: Option<String>,
-    /// Further arguments that the call must have, such as headers or json.
+    /// Further arguments that the call must have, such as headers, query or json.
     #[serde(default)]
     when: Option<Table>,
     /// The status of the answer; 200 when not set.
@@ -342,10 +397,12 @@ fn mock_exec(call: &Call, args: MockExec) -> Result<()> {
     if let Some(arguments) = args.args {
         when.insert("args".to_owned(), arguments.into());
     }
+    let exit_code = args.exit_code.unwrap_or(0);
     let answer = Value::object([
         ("stdout", args.stdout.unwrap_or_default().into()),
         ("stderr", args.stderr.unwrap_or_default().into()),
-        ("exit_code", Value::Int(args.exit_code.unwrap_or(0).into())),
+        ("exit_code", Value::Int(exit_code.into())),
+        ("success", Value::Bool(exit_code == 0)),
     ]);
     add(call, "exec", when, answer, args.error)
 }

@@ -37,7 +37,9 @@ pub(crate) fn module() -> Module {
 /// this much configuration.
 const MOST_TEXT: usize = 4 * 1024 * 1024;
 /// What an entry takes at least, once it is decoded.
-const ENTRY: usize = 32;
+const ENTRY: usize = 48;
+/// What the library holds for each word, sign and space of the text.
+const TOKEN_BYTES: usize = 64;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -52,12 +54,38 @@ fn decode(call: &Call, args: Decode) -> Result<Value> {
     if text.len() > most {
         return Err(Problem::limit(format!("the TOML is larger than {}", size(most))));
     }
+    // Beside them, an error has copies of the text and of what is wrong with it.
+    let needed = text.len().saturating_mul(6) + count_tokens(text).saturating_mul(TOKEN_BYTES);
+    if needed > call.limits().memory {
+        let most = size(call.limits().memory);
+        let message = format!("reading the TOML would take more than {most} of memory");
+        return Err(Problem::limit(message).hint("work on less at a time, or raise limits.memory"));
+    }
     let table = DeTable::parse(text).map_err(|error| {
-        let message = error.message().replace('\n', ", ");
+        // A key that is wrong stands in it, however long it is.
+        let message = error.message();
+        let message = message[..message.floor_char_boundary(500)].replace('\n', ", ");
         invalid(text, error.span().map_or(0, |span| span.start), &message)
     })?;
     let mut reader = Reader { text, call, depth: 0, size: 0 };
     reader.table(table.into_inner())
+}
+
+/// About as many as the library makes of it: words, runs of spaces, and every
+/// other character.
+fn count_tokens(text: &str) -> usize {
+    let class = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' | 0x80.. => 1,
+        b' ' | b'\t' => 2,
+        _ => 0,
+    };
+    let (mut count, mut before) = (0, 0);
+    for &byte in text.as_bytes() {
+        let this = class(byte);
+        count += usize::from(this == 0 || this != before);
+        before = this;
+    }
+    count
 }
 
 /// Turns what was parsed into values and counts them.

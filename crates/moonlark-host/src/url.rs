@@ -211,9 +211,8 @@ struct Encode {
 }
 
 fn encode(call: &Call, args: Encode) -> Result<String> {
-    let encoded = escape::encode(&args.text.0);
-    fits(call, encoded.len())?;
-    Ok(encoded)
+    fits(call, escape::encoded_length(&args.text.0))?;
+    Ok(escape::encode(&args.text.0))
 }
 
 #[derive(Deserialize, JsonSchema)]

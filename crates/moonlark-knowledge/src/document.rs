@@ -30,6 +30,8 @@ pub struct Document {
 pub struct Part {
     pub index: usize,
     pub heading: Option<String>,
+    /// Which byte of the body it begins with.
+    pub start: usize,
     pub text: String,
 }
 

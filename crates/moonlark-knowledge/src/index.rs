@@ -23,7 +23,7 @@ mod vectors;
 pub(crate) use bits::Bits;
 #[cfg(test)]
 pub(crate) use blocks::every_posting;
-pub(crate) use blocks::{TermList, find_list};
+pub(crate) use blocks::{TermList, find_list, terms_beginning};
 pub(crate) use draft::Draft;
 pub(crate) use merge::{settle, tidy_up};
 pub(crate) use postings::{Posting, decode};

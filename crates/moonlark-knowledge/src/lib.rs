@@ -4,11 +4,13 @@
 //! Knows core and the ranking of `moonlark-search`. What a connector script is
 //! knows the binary, which hands it over as a [`Connector`].
 
+#![cfg_attr(not(test), forbid(unsafe_code))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod chunk;
 mod document;
 mod embedder;
+mod excerpt;
 mod extract;
 #[cfg(test)]
 mod faults;
@@ -30,13 +32,14 @@ mod watch;
 pub use chunk::{Chunk, ChunkSettings, chunk};
 pub use document::{Document, Part, SourceStats};
 pub use embedder::{Embedder, HttpSettings, Speaks};
+pub use excerpt::{DocumentExcerpt, ExcerptRequest};
 pub use extract::{Block, ExtractLimits, Extracted, Kind, Reading, extract, read_if_asked};
 pub use filesystem::{Filesystem, FilesystemSettings};
 pub use git::{Git, GitSettings, Repository, without_secrets};
 pub use item::{Connector, Content, Found, Item, Known, Out, Scan, Scanned};
 pub use knowledge::{Knowledge, Settings};
 pub use query::{Answer, Explain, Filter, Hit, Mode, Query};
-pub use summary::{Advance, Named, Progress, Summary, SyncOptions};
+pub use summary::{Advance, ItemReading, Named, Progress, SkippedItem, Summary, SyncOptions};
 pub use watch::Watch;
 
 /// Work that computes or waits for the disk, off the async threads.

@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use moonlark_core::{Problem, Result};
-use moonlark_search::{Candidate, Collection, Fused, Neighbours, Question, fuse};
+use moonlark_search::{Candidate, Collection, Fused, Neighbours, Question, TitleGain, fuse};
 use rusqlite::Connection;
 
 use crate::blocking;
@@ -24,6 +24,7 @@ use crate::index::{Model, Snapshot};
 use crate::knowledge::Inner;
 use crate::query::{Answer, Mode, Query};
 use crate::store::{self, Attempt};
+use crate::sync::{UNDER, path_words};
 use filter::Masks;
 use keyword::Scores;
 use semantic::Nearness;
@@ -31,8 +32,12 @@ use semantic::Nearness;
 /// Documents that each part proposes, for every one that is asked for.
 const PROPOSED: usize = 8;
 const AT_LEAST: usize = 100;
-/// Of these, how many are looked at for words that stand together.
-const LOOKED_AT_AGAIN: usize = 60;
+/// Of these, how many chunks are looked at for words that stand together and for
+/// headings that are nearly the question.
+const LOOKED_AT_AGAIN: usize = 100;
+/// Chunks that are proposed for their headings: the section that answers may not be
+/// the one that has the words most often.
+const PROPOSED_BY_HEADING: usize = 40;
 
 pub(crate) async fn search(knowledge: Arc<Inner>, query: Query) -> Result<Answer> {
     if query.text.trim().is_empty() {
@@ -156,6 +161,7 @@ impl Search<'_> {
             _ => Nearness::none(),
         };
         let mut places: BTreeSet<Place> = scores.best(self.snapshot, most).into_iter().collect();
+        places.extend(scores.best_headed(self.snapshot, PROPOSED_BY_HEADING));
         places.extend(nearness.best.iter().map(|(place, _)| *place));
         let judged = |place| Candidate {
             id: place,
@@ -176,7 +182,8 @@ impl Search<'_> {
         Ok(Answer { hits, notes: self.notes })
     }
 
-    /// Words that stand together as in the question add to what the best have.
+    /// Words that stand together as in the question add to what the best have, and
+    /// so does a title, a heading or a path that is nearly the question.
     fn look_again(
         &self,
         question: &Question,
@@ -184,18 +191,23 @@ impl Search<'_> {
         candidates: &mut [Candidate<Place>],
     ) -> Attempt<()> {
         let neighbours = Neighbours::new(question, scores.weights());
-        if neighbours.is_empty() {
-            return Ok(());
-        }
+        let titles = TitleGain::new(question, scores.weights());
         let mut best: Vec<&mut Candidate<Place>> =
             candidates.iter_mut().filter(|it| it.keyword > 0.0).collect();
-        best.sort_by(|a, b| b.keyword.total_cmp(&a.keyword).then(a.id.cmp(&b.id)));
+        let promise =
+            |it: &Candidate<Place>| it.keyword + scores.heading_gain(self.snapshot, it.id);
+        best.sort_by(|a, b| promise(b).total_cmp(&promise(a)).then(a.id.cmp(&b.id)));
         for candidate in best.into_iter().take(LOOKED_AT_AGAIN) {
             let Some((segment, at)) = self.snapshot.locate(candidate.id as usize) else { continue };
             let chunk = segment.members().chunks[at];
             let Some(it) = store::chunk_text(self.connection, chunk)? else { continue };
-            let texts = [it.title.as_str(), it.heading.as_deref().unwrap_or_default(), &it.text];
-            candidate.keyword += neighbours.weight(texts);
+            let heading = it.heading.as_deref().unwrap_or_default();
+            let path = path_words(&it.source_id);
+            candidate.keyword += neighbours.weight([it.title.as_str(), path, heading, &it.text]);
+            let own = heading.rsplit(UNDER).next().unwrap_or_default();
+            let lines = [it.title.as_str(), path, heading, own];
+            candidate.keyword +=
+                lines.map(|line| titles.weight(line)).into_iter().fold(0.0, f32::max);
         }
         Ok(())
     }

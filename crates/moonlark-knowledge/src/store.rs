@@ -1,8 +1,8 @@
 //! The file: connections, its version, and who may write.
 //!
 //! Everything is in one SQLite file in WAL mode, so that readers see the last
-//! commit and never wait for the writer. The tables are named `kb_`, because
-//! other parts of Moonlark keep theirs in the same file. What the tables mean is
+//! commit and never wait for the writer. The tables are named `kb_`; the journal
+//! has a file of its own. What the tables mean is
 //! in `schema.sql`; what is in them is written by [`crate::sync`] and read by
 //! [`crate::search`].
 
@@ -110,6 +110,7 @@ impl Store {
                     .hint("the knowledge base is kept there; store.url names another place")
             })?;
         }
+        self.create_private()?;
         let mut connection = self.connect(OpenFlags::SQLITE_OPEN_CREATE)?;
         self.prepare_writer(&mut connection).explain(&self.file)?;
         match self.version(&connection)? {
@@ -117,6 +118,20 @@ impl Store {
             None => self.create(&mut connection)?,
         }
         Ok(connection)
+    }
+
+    /// Make the file for its user alone: documents are nobody else's to read. The files
+    /// that SQLite puts beside it get the same permissions.
+    fn create_private(&self) -> Result<()> {
+        use std::os::unix::fs::OpenOptionsExt;
+        let mut options = std::fs::OpenOptions::new();
+        match options.write(true).create_new(true).mode(0o600).open(&self.file) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                Err(Problem::unavailable(format!("cannot make {}: {error}", self.file.display()))
+                    .hint("the knowledge base is kept there; store.url names another place"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn prepare_writer(&self, connection: &mut Connection) -> rusqlite::Result<()> {

@@ -15,7 +15,7 @@ pub struct Summary {
     pub changed: u64,
     pub removed: u64,
     pub unchanged: u64,
-    pub skipped: Named<String>,
+    pub skipped: Named<SkippedItem>,
     pub failed: Named<Problem>,
     /// Chunks that were made.
     pub chunks: u64,
@@ -25,6 +25,14 @@ pub struct Summary {
     /// they are found by their words.
     pub embedding: Option<Problem>,
     pub took: Duration,
+}
+
+/// Why an item is not in the knowledge base.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkippedItem {
+    pub reason: String,
+    /// It was not skipped for this reason at the last sync.
+    pub is_new: bool,
 }
 
 /// Items with what is to be said about each: how many, and the first of them.
@@ -68,16 +76,21 @@ pub struct Advance {
 /// Told on every step, from several threads; must return at once.
 pub type Progress = Arc<dyn Fn(Advance) + Send + Sync>;
 
+/// Told the name of an item when its content is read, from several threads; must
+/// return at once.
+pub type ItemReading = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// How to sync.
 #[derive(Clone)]
 pub struct SyncOptions {
     /// Read everything again, whatever seems unchanged.
     pub full: bool,
     pub progress: Progress,
+    pub reading: ItemReading,
 }
 
 impl Default for SyncOptions {
     fn default() -> Self {
-        SyncOptions { full: false, progress: Arc::new(|_| ()) }
+        SyncOptions { full: false, progress: Arc::new(|_| ()), reading: Arc::new(|_| ()) }
     }
 }

@@ -30,6 +30,7 @@ use crate::summary::{Summary, SyncOptions};
 pub(crate) use catch_up::catch_up;
 pub(crate) use forget::forget;
 use prepare::Preparing;
+pub(crate) use prepare::{UNDER, path_words};
 pub(crate) use write::field;
 use write::{Message, Writer};
 
@@ -101,6 +102,7 @@ async fn run(
         source: writer.source(),
         full: options.full,
         model: if embedding.is_none() { knowledge.settings.embedder.name() } else { None },
+        reading: options.reading.clone(),
     });
     let abandoned = Abandon::new(writer.interrupt());
     let stopped = abandoned.stopped.clone();

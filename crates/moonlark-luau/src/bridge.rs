@@ -16,9 +16,17 @@ const EXACT: i64 = 1 << 53;
 /// The metatable key that names the null fields of an object.
 const NULLS: &str = "__nulls";
 
+/// The metatable key of a list that has empty places: how many places it has.
+const PLACES: &str = "__places";
+
 /// The metatable key that says why a table of the prelude is no value, or is a
 /// function that ends the script because of it.
 const NO_VALUE: &str = "__no_value";
+
+/// What a field of an object takes beside its name and its value.
+const FIELD_BYTES: usize = 64;
+/// What a table takes, however little is in it.
+const TABLE_BYTES: usize = 48;
 
 /// One VM's side of the bridge.
 #[derive(Clone)]
@@ -212,12 +220,14 @@ impl Reader<'_> {
         if self.parents.contains(&pointer) {
             return Err(self.refuse("refers back to a table that contains it".to_owned()));
         }
+        self.spend(TABLE_BYTES)?;
         self.parents.push(pointer);
         let meta = table.metatable();
         let marked = meta.as_ref().is_some_and(|meta| *meta == self.bridge.array);
-        let length = table.raw_len();
+        let places = meta.as_ref().and_then(|meta| meta.raw_get::<Option<usize>>(PLACES).ok()?);
+        let length = places.map_or_else(|| table.raw_len(), |places| last_place(table, places));
         let value = if length > 0 || marked {
-            self.array(table, length)?
+            self.array(table, length, places.is_some())?
         } else {
             self.object(table, meta)?
         };
@@ -225,7 +235,7 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    fn array(&mut self, table: &Table, length: usize) -> Result<Value> {
+    fn array(&mut self, table: &Table, length: usize, may_have_holes: bool) -> Result<Value> {
         // Before anything is reserved for it.
         self.spend(length.saturating_mul(16))?;
         let mut items: Vec<Option<Value>> = Vec::new();
@@ -245,6 +255,10 @@ impl Reader<'_> {
             reader.path.pop();
             Ok(())
         })?;
+        if may_have_holes {
+            let items = items.into_iter().map(|item| item.unwrap_or(Value::Null));
+            return Ok(Value::Array(items.collect()));
+        }
         let holes = items.iter().position(Option::is_none);
         if let Some(hole) = holes {
             return Err(self
@@ -286,7 +300,7 @@ impl Reader<'_> {
                         .hint("keys must be text"));
                 }
             };
-            reader.spend(key.len())?;
+            reader.spend(FIELD_BYTES + key.len())?;
             reader.path.push_key(&key)?;
             let item = reader.read(item)?;
             reader.path.pop();
@@ -301,7 +315,7 @@ impl Reader<'_> {
                     && let Ok(key) = key.to_str()
                     && matches!(table.raw_get(&*key), Ok(Lv::Nil))
                 {
-                    reader.spend(16 + key.len())?;
+                    reader.spend(FIELD_BYTES + 16 + key.len())?;
                     fields.push((key.to_owned(), Value::Null));
                 }
                 Ok(())
@@ -338,6 +352,14 @@ impl Reader<'_> {
     fn refuse(&self, why: String) -> Problem {
         Problem::tool_error(format!("{} {why}", self.path))
     }
+}
+
+/// Where a list of at least so many places ends, with what was added to it.
+fn last_place(table: &Table, mut places: usize) -> usize {
+    while table.raw_get::<Lv>(places + 1).is_ok_and(|next| !next.is_nil()) {
+        places += 1;
+    }
+    places
 }
 
 fn kind(value: &Lv) -> &'static str {

@@ -4,16 +4,21 @@
 //! Luau's type checker tells what type every expression has. What it finds
 //! itself is not repeated: it minds much that runs well. Instead the script is
 //! held to the schemas of the tools it names, and only where no doubt is left.
-//! In particular a check that fails, or takes too long, finds nothing.
+//!
+//! All of it is native work on text that a stranger wrote, so it is done in
+//! [`worker`] processes that the kernel bounds. A script that one cannot follow is
+//! said to be just that.
 
 #[cfg(feature = "check")]
 mod calls;
-#[cfg(feature = "check")]
-mod facts;
+#[cfg_attr(not(feature = "check"), allow(dead_code))]
+pub(crate) mod facts;
 #[cfg(feature = "check")]
 mod fields;
 #[cfg(feature = "check")]
 mod globals;
+#[cfg(feature = "check")]
+mod in_process;
 #[cfg(feature = "check")]
 mod kept;
 #[cfg(feature = "check")]
@@ -24,12 +29,18 @@ mod names;
 mod pool;
 #[cfg(feature = "check")]
 mod preamble;
+#[cfg(feature = "check")]
+mod process;
 #[cfg(all(test, feature = "check"))]
 mod tests;
 #[cfg(feature = "check")]
 mod typing;
 #[cfg(feature = "check")]
 mod walk;
+#[cfg(feature = "check")]
+mod wire;
+#[cfg(feature = "check")]
+mod worker;
 
 use std::sync::Arc;
 
@@ -37,9 +48,11 @@ use moonlark_core::{Catalog, Place, Problem};
 
 #[cfg(feature = "check")]
 pub use walk::Checker;
+#[cfg(feature = "check")]
+pub use worker::{check_scripts_if_asked, check_scripts_with};
 
 /// Something that is surely wrong.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct Finding {
     /// Both from one.
     pub line: u32,
@@ -50,32 +63,60 @@ pub struct Finding {
     pub hint: Option<String>,
 }
 
+/// What a check came to.
+#[derive(Debug, Clone, Default)]
+pub struct CheckedScript {
+    pub findings: Vec<Finding>,
+    /// Why the script, or its types, could not be checked. That is no fault of
+    /// the script; one that cannot be followed is a finding.
+    pub unchecked: Option<String>,
+}
+
 /// What is surely wrong with a script that is to use the tools of `catalog`.
-#[cfg(feature = "check")]
 pub async fn run(script: &str, catalog: &Arc<Catalog>) -> Vec<Finding> {
-    /// A check of its own takes less; this is for the queue before it.
-    const PATIENCE: std::time::Duration =
-        std::time::Duration::from_secs(if cfg!(debug_assertions) { 30 } else { 3 });
+    check_script(script, catalog, "").await.findings
+}
+
+/// The same, with what could not be checked. Callers have their turns.
+#[cfg(feature = "check")]
+pub async fn check_script(script: &str, catalog: &Arc<Catalog>, caller: &str) -> CheckedScript {
+    use process::CheckFailure;
+
     if script.len() > crate::unit::MAX_SOURCE {
-        return Vec::new();
+        return CheckedScript::default();
     }
-    if let Some(found) = kept::find(script, catalog) {
-        return found;
+    if let Some(known) = kept::find(script, catalog) {
+        return known;
     }
-    let (answer, found) = tokio::sync::oneshot::channel();
-    pool::submit(pool::Job { script: script.to_owned(), catalog: catalog.clone(), answer });
-    match tokio::time::timeout(PATIENCE, found).await {
-        Ok(Ok(found)) => {
-            kept::keep(script, catalog, &found);
-            found
+    let checked = match worker::worker_program() {
+        Some(program) => {
+            let checked = pool::check_in_worker(program, script, catalog, caller).await;
+            checked.map(|report| (report.findings, report.untyped))
         }
-        _ => Vec::new(),
-    }
+        None => in_process::check_here(script, catalog)
+            .await
+            .ok_or_else(|| CheckFailure::Lost("the check failed".to_owned())),
+    };
+    let (findings, untyped) = match checked {
+        Ok((mut findings, untyped)) => {
+            findings.iter_mut().for_each(|finding| finding.name_tool(catalog));
+            (findings, untyped)
+        }
+        Err(CheckFailure::Stopped(why)) => (vec![Finding::not_checkable(&why)], false),
+        Err(CheckFailure::Lost(why)) => {
+            return CheckedScript { findings: Vec::new(), unchecked: Some(why) };
+        }
+    };
+    // Also kept where it took too long, which it would again.
+    let unchecked = untyped.then(|| "its types take too long to check".to_owned());
+    let checked = CheckedScript { findings, unchecked };
+    kept::keep(script, catalog, &checked);
+    checked
 }
 
 #[cfg(not(feature = "check"))]
-pub async fn run(_script: &str, _catalog: &Arc<Catalog>) -> Vec<Finding> {
-    Vec::new()
+pub async fn check_script(_script: &str, _catalog: &Arc<Catalog>, _caller: &str) -> CheckedScript {
+    CheckedScript::default()
 }
 
 /// The findings as one Problem, in the file that the script goes by. Signatures
@@ -83,7 +124,7 @@ pub async fn run(_script: &str, _catalog: &Arc<Catalog>) -> Vec<Finding> {
 pub fn problem(findings: &[Finding], file: &str) -> Option<Problem> {
     let first = findings.first()?;
     let line = |it: &Finding| format!("{}:{}: {}", it.line, it.column, it.message);
-    let message = match findings {
+    let mut message = match findings {
         [only] => only.message.clone(),
         many => many.iter().map(line).collect::<Vec<_>>().join("\n"),
     };
@@ -93,13 +134,50 @@ pub fn problem(findings: &[Finding], file: &str) -> Option<Problem> {
             hints.push(hint);
         }
     }
-    hints.push("nothing was called");
     let place = Place::column(file, first.line, first.column);
+    if hints.is_empty() {
+        // That alone is no hint.
+        message.push_str(if findings.len() > 1 {
+            "\nnothing was called"
+        } else {
+            "; nothing was called"
+        });
+        return Some(Problem::bad_script(message).at(place));
+    }
+    hints.push("nothing was called");
     Some(Problem::bad_script(message).at(place).hint(hints.join("\n")))
 }
 
+/// How a finding about an unknown name begins.
+#[cfg(feature = "check")]
+const NOTHING_CALLED: &str = "there is nothing called ";
+
 #[cfg(feature = "check")]
 impl Finding {
+    /// Say where scripts find the tool that an unknown name is, if it is one. Whoever
+    /// checks knows only the sources that the script names.
+    fn name_tool(&mut self, catalog: &Catalog) {
+        let is_guess = self.hint.as_ref().is_none_or(|hint| hint.starts_with("did you mean "));
+        let Some(name) = self.message.strip_prefix(NOTHING_CALLED).filter(|_| is_guess) else {
+            return;
+        };
+        if let Some(path) = globals::path_of_tool(catalog, name) {
+            self.hint = Some(format!("did you mean {path}?"));
+        }
+    }
+
+    /// Of a script that the check was stopped for.
+    fn not_checkable(why: &str) -> Finding {
+        Finding {
+            line: 1,
+            column: 1,
+            message: format!("the script cannot be checked: {why}"),
+            hint: Some(
+                "leave out type functions and large or deeply nested types and tables".to_owned(),
+            ),
+        }
+    }
+
     fn new(place: luau_syntax::location::Location, message: impl Into<String>) -> Finding {
         // The script begins on the line after the first, and lines count from 0.
         let (line, column) = (place.begin.line, place.begin.column + 1);

@@ -36,7 +36,7 @@ struct Inner {
     /// The same for connectors, once there are any.
     connectors_prelude: OnceLock<Arc<Prelude>>,
     runtime: Option<Runtime>,
-    parked: AtomicUsize,
+    parked: Arc<AtomicUsize>,
 }
 
 impl Luau {
@@ -59,7 +59,7 @@ impl Luau {
             connectors_prelude: OnceLock::new(),
             modules,
             runtime: Some(runtime),
-            parked: AtomicUsize::new(0),
+            parked: Arc::default(),
         })))
     }
 
@@ -126,18 +126,19 @@ impl Luau {
         }
     }
 
-    /// Whether one more idle VM may be kept.
-    pub(crate) fn may_park(&self) -> bool {
-        if self.0.parked.fetch_add(1, Ordering::Relaxed) < PARKED {
-            return true;
-        }
-        self.unparked();
-        false
+    /// The right to keep one more idle VM, if there is room for it.
+    pub(crate) fn parking_slot(&self) -> Option<ParkingSlot> {
+        let slot = ParkingSlot(self.0.parked.clone());
+        (slot.0.fetch_add(1, Ordering::Relaxed) < PARKED).then_some(slot)
     }
+}
 
-    /// A kept VM was taken or dropped.
-    pub(crate) fn unparked(&self) {
-        self.0.parked.fetch_sub(1, Ordering::Relaxed);
+/// Counts one idle VM for as long as it is kept, whatever becomes of it.
+pub(crate) struct ParkingSlot(Arc<AtomicUsize>);
+
+impl Drop for ParkingSlot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -8,6 +8,7 @@ use moonlark_core::value::{Value, shorten};
 use moonlark_core::{Code as ProblemCode, Place, Problem};
 
 use crate::bridge::Bridge;
+use crate::foreign;
 use crate::host::Shared;
 use crate::run::SCRIPT;
 use crate::unit::{Code, Unit};
@@ -51,11 +52,22 @@ pub(crate) fn problem(
 pub(crate) fn syntax(message: &str, code: &Code) -> Problem {
     let message = first_line(message);
     let mut problem = match code.split_place(&message) {
-        Some((line, message)) => at_line(code, line, message),
+        Some((line, message)) => {
+            // A block that begins in another language's way is noticed on its next line.
+            let before = || foreign::hint_for_block(code.line(line.saturating_sub(1)));
+            let hint = syntax_hint(message, code.line(line), code.name() == SCRIPT).or_else(before);
+            let place = Place::line(code.name(), line);
+            Problem::tool_error(cut(message)).maybe_hint(hint.map(str::to_owned)).at(place)
+        }
         None => Problem::tool_error(cut(&message)),
     };
     problem.code = ProblemCode::BadScript;
     problem
+}
+
+/// How a line is written here that the parser does not take.
+pub(crate) fn syntax_hint(message: &str, line: &str, for_agents: bool) -> Option<&'static str> {
+    foreign::hint_for_syntax(message, line).or_else(|| luau_way(message, line, for_agents))
 }
 
 fn from_text(text: &str, unit: &Unit, limits: &Limits) -> Problem {
@@ -70,13 +82,13 @@ fn from_text(text: &str, unit: &Unit, limits: &Limits) -> Problem {
 
 fn at_line(code: &Code, line: u32, message: &str) -> Problem {
     let text = code.line(line);
-    let problem = match code.name() == SCRIPT {
-        true => agents_way(message, text),
-        false => None,
-    };
+    let for_agents = code.name() == SCRIPT;
+    let problem = if for_agents { agents_way(message, text) } else { None };
     problem
         .unwrap_or_else(|| {
-            Problem::tool_error(cut(message)).maybe_hint(luau_way(message, text).map(str::to_owned))
+            let hint = luau_way(message, text, for_agents)
+                .or_else(|| foreign::hint_for_failure(message, text, for_agents));
+            Problem::tool_error(cut(message)).maybe_hint(hint.map(str::to_owned))
         })
         .at(Place::line(code.name(), line))
 }
@@ -157,16 +169,29 @@ pub(crate) fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// What to write instead, for the spellings that real Lua 5.4 scripts use.
-pub(crate) fn luau_way(message: &str, line: &str) -> Option<&'static str> {
+/// What to write instead, for the spellings that real Lua 5.4 scripts use. Scripts
+/// of agents have no files and no environment of their own.
+pub(crate) fn luau_way(message: &str, line: &str, for_agents: bool) -> Option<&'static str> {
     // Only lines of a size that a person wrote.
     let line = shorten_line(line);
-    let has = |part: &str| line.contains(part);
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '.';
+    let has = |part: &str| {
+        let is_name = part.starts_with(|it: char| it.is_alphabetic());
+        line.match_indices(part).any(|(at, _)| !is_name || !line[..at].ends_with(is_part))
+    };
+    const TOOL_FOR_FILES: &str =
+        "scripts of agents have no files: call a tool that reads or writes them";
     let hint = match () {
+        () if has("os.getenv") && for_agents => "scripts of agents see no environment variables",
         () if has("os.getenv") => "use env.get(\"NAME\"), with \"env:NAME\" in allow",
         () if has("os.execute") || has("io.popen") => "scripts cannot run commands through a shell",
-        () if has("io.open") || has("io.lines") || has("io.read") => "use fs.read(path)",
+        () if has("os.exit") => "a script ends by return: return value",
         () if has("io.write") => "use print(...) or log.info(...)",
+        () if has("io.") && for_agents => TOOL_FOR_FILES,
+        () if has("io.open") && opens_for_writing(&line) => {
+            "use fs.write(path, text), with \"fs:write\" in allow"
+        }
+        () if has("io.open") || has("io.lines") || has("io.read") => "use fs.read(path)",
         () if has("io.") => "there is no io here: use fs.read, fs.write or print",
         () if has("loadstring") || has("dofile") || has("load(") => {
             "code cannot be loaded at run time"
@@ -183,6 +208,11 @@ pub(crate) fn luau_way(message: &str, line: &str) -> Option<&'static str> {
         () => return None,
     };
     Some(hint)
+}
+
+/// `io.open(path, "w")`
+fn opens_for_writing(line: &str) -> bool {
+    ["\"w", "'w", "\"a\"", "'a'", "\"r+", "'r+"].iter().any(|mode| line.contains(mode))
 }
 
 fn shorten_line(line: &str) -> std::borrow::Cow<'_, str> {

@@ -17,7 +17,9 @@ use parking_lot::Mutex;
 use crate::bridge::{Bridge, Copied, Reply};
 use crate::connector::{self, Items};
 use crate::prelude::Prelude;
+use crate::printed;
 use crate::promises::Promises;
+use crate::result_fields::ResultFields;
 use crate::run;
 use crate::sdk::{self, Target};
 use crate::unit::Unit;
@@ -52,6 +54,8 @@ struct Run {
     targets: Vec<Target>,
     /// For scripts of agents: the calls they have started.
     promises: Option<Arc<Promises>>,
+    /// For scripts of agents: the fields that answers had.
+    result_fields: Arc<ResultFields>,
     /// For connectors: where items go while they scan.
     items: Option<Items>,
 }
@@ -132,6 +136,24 @@ impl Shared {
         self.run.lock().promises.as_ref().map_or(0, |promises| promises.open())
     }
 
+    /// For scripts of agents: where the fields of answers are noted.
+    pub(crate) fn result_fields(&self) -> Arc<ResultFields> {
+        self.run.lock().result_fields.clone()
+    }
+
+    /// Log the fields that an agent's script reads and no answer had.
+    pub(crate) fn log_missing_fields(&self) {
+        let (fields, call, unit) = {
+            let run = self.run.lock();
+            (run.result_fields.clone(), run.call.clone(), run.unit.clone())
+        };
+        let Some((call, unit)) = call.zip(unit) else { return };
+        for line in fields.missing(unit.main().text(), &call) {
+            // Too much may have been said already; then this is not said.
+            let _ = call.log(Level::Warn, &line, None);
+        }
+    }
+
     /// Forget the run; host calls still in flight are cancelled.
     pub(crate) fn end(&self) {
         let ended = std::mem::take(&mut *self.run.lock());
@@ -160,7 +182,7 @@ impl Shared {
         self.run.lock().call.clone().ok_or_else(|| mlua::Error::runtime("no call is running"))
     }
 
-    fn unit(&self) -> mlua::Result<Arc<Unit>> {
+    pub(crate) fn unit(&self) -> mlua::Result<Arc<Unit>> {
         self.run.lock().unit.clone().ok_or_else(|| mlua::Error::runtime("no script is running"))
     }
 
@@ -192,9 +214,10 @@ impl Shared {
                 // Waits that a script started and then abandoned still count.
                 if ticket.is_none() && waiting.iter().flatten().count() >= most {
                     drop(run);
-                    let problem =
-                        Problem::limit(format!("more than {most} host calls wait at once"))
-                            .hint("wait for some of them first, or raise limits.parallel");
+                    let problem = Problem::limit(format!(
+                        "more than {most} host calls wait at once"
+                    ))
+                    .hint("wait for some of them first, or raise limits.parallel in moonlark.toml");
                     return self.refuse(lua, problem);
                 }
                 let ticket = ticket
@@ -234,6 +257,11 @@ impl Shared {
         table.raw_set("hint", problem.hint.as_deref())?;
         table.raw_set("retryable", problem.retryable())?;
         table.raw_set("status", problem.status)?;
+        // What the tool itself said, for scripts that look into it.
+        let structured = problem.content.as_mut().and_then(|it| it.structured.take());
+        if let Some(data) = problem.data.take().map(|it| *it).or(structured) {
+            table.raw_set("data", self.bridge.to_lua(lua, data)?)?;
+        }
         // What the caller lacks is for the caller to know, in its own terms. Any
         // other refusal is of something that the script called, and the script's
         // to deal with.
@@ -369,6 +397,12 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> 
             let logged = call.log(Level::Info, &text.to_string_lossy(), None);
             host.reply(lua, logged.map(|()| Value::Null))
         })?,
+    )?;
+
+    let host = shared.clone();
+    add(
+        "show",
+        lua.create_function(move |_, value: Lv| Ok(printed::show_value(&host.bridge, &value)))?,
     )?;
 
     let host = shared.clone();

@@ -47,6 +47,8 @@ impl Prelude {
             let _ = writeln!(source, "function lazy.{}() return {made} end", module.name);
         }
         source.push_str(include_str!("prelude_run.luau"));
+        source.push_str(include_str!("prelude_parallel.luau"));
+        source.push_str(include_str!("prelude_answer.luau"));
         Self::compile(source, functions, Whose::Agents)
     }
 

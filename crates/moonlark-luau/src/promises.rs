@@ -75,7 +75,7 @@ impl Promises {
             let mut state = self.state.lock();
             if state.started >= most {
                 return Err(Problem::limit(format!("more than {most} tool calls in one call"))
-                    .hint("raise limits.calls"));
+                    .hint("do less in one script, or raise limits.calls in moonlark.toml"));
             }
             state.started += 1;
             state.add(at, Stage::Starting)
@@ -108,8 +108,9 @@ impl Promises {
             // Waits that a script started and then abandoned still count.
             if state.polled.len() >= most {
                 let message = format!("more than {most} host calls wait at once");
-                return Err(Problem::limit(message)
-                    .hint("wait for some of them first, or raise limits.parallel"));
+                return Err(Problem::limit(message).hint(
+                    "wait for some of them first, or raise limits.parallel in moonlark.toml",
+                ));
             }
             if state.slots.len() - state.started >= MOST_ASIDE {
                 let message = format!("more than {MOST_ASIDE} calls in one run");
@@ -193,6 +194,15 @@ impl Promises {
                 *stage = other;
                 None
             }
+        }
+    }
+
+    /// Why a call failed whose answer the script has not taken.
+    pub(crate) fn failure(&self, number: usize) -> Option<Problem> {
+        let state = self.state.lock();
+        match &state.slots.get(number)?.stage {
+            Stage::Ended(Err(problem)) | Stage::Told(Err(problem)) => Some(problem.clone()),
+            _ => None,
         }
     }
 

@@ -42,9 +42,9 @@ const SHORT: usize = 16 * 1024;
 const GRACE: Duration = Duration::from_secs(5);
 
 const DESCRIPTION: &str = "Run a Luau script. sdk.source.fn({…}) calls a function and returns its value. \
-     source.fn({…}), without sdk, starts it and returns a promise: p:await(), await_all{…}, \
-     map_parallel(list, fn). Failures raise. Only what the script returns, and prints, comes back: \
-     combine and filter there.";
+     source.fn({…}), without sdk, starts it and returns a promise: p:await(), await_all{…}. \
+     map_parallel(list, fn) gives a list. Failures raise; local results, errors = map_parallel(…) takes them. \
+     Only what the script returns, and prints, comes back: combine and filter there.";
 
 /// What agents' scripts may do and use.
 pub struct ExecuteSettings {
@@ -75,20 +75,32 @@ impl Luau {
         let mut schema = json!({
             "type": "object",
             "properties": {
-                "script": {"type": "string"},
+                "script": {"type": "string", "description": "Luau; \"\" with resume"},
                 "timeout": {"type": "number", "description": "Seconds"},
                 "plan": {"type": "boolean", "description": "Only say what it would change"},
-                "resume": {"type": "string", "description": "Instead: a run or plan to go on with"},
+                "resume": {"type": "string", "description": "A run or plan to go on with"},
             },
         });
-        let told = json!({"name": "execute", "description": DESCRIPTION, "inputSchema": schema});
-        // What is checked is more: also what is for people, after a crash.
+        let mut told =
+            json!({"name": "execute", "description": DESCRIPTION, "inputSchema": schema});
+        // Clients take no "one of the two" at the top of a schema, and nearly every
+        // call has a script.
+        told["inputSchema"]["required"] = json!(["script"]);
+        // What is checked is more: also what is for people, after a crash. Names that
+        // are not there are looked for by `begin`, which knows what is meant.
         schema["properties"]["timeout"]["exclusiveMinimum"] = 0.into();
         schema["properties"]["lost"] = json!({
             "description": "With resume: \"retry\" or \"assume-done\", for all calls that may have \
                             happened or for each place",
         });
-        schema["additionalProperties"] = false.into();
+        schema["properties"]["answers"] = json!({
+            "type": "object",
+            "description": "With resume: what calls that may have happened were answered, by place",
+        });
+        schema["properties"]["again"] = json!({
+            "type": "boolean",
+            "description": "With resume of a plan: carry it out another time",
+        });
         let Json::Object(schema) = schema else { return Err(Problem::internal("no object")) };
         let mut scope = settings.scope.clone();
         scope.limits.timeout = settings.max_timeout.max(scope.limits.timeout) + GRACE;
@@ -150,18 +162,20 @@ async fn to_end(
     let ended = match ended {
         // What it would change is known up to where it was stopped.
         Ok(ended) if run.is_plan() && (ended.is_ok() || run.stopped().is_some()) => {
-            Ok(plan::shown(&run))
+            Ok(plan::shown(&run, call.caller().surface))
         }
         Ok(Err(problem)) if run.stopped().is_some() => {
             Err(run.stopped().cloned().unwrap_or(problem))
         }
-        Err(()) => Err(timed_out(time, &run)),
+        Err(()) => Err(timed_out(time, settings.max_timeout, &run)),
         // The engine may notice first, or a call that had no more time either.
-        Ok(Err(_)) if Instant::now() >= call.deadline() => Err(timed_out(time, &run)),
+        Ok(Err(_)) if Instant::now() >= call.deadline() => {
+            Err(timed_out(time, settings.max_timeout, &run))
+        }
         Ok(ended) => ended,
     };
     let whole = (run.is_plan() && ended.is_ok()).then(|| plan::written(&run));
-    let answer = answer::of(ended, &run, &call, settings.result);
+    let answer = answer::of(ended, &begun.script, &run, &call, settings.result);
     begun.end(&answer, whole);
     spanning.end(answer.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok"));
     answer
@@ -181,7 +195,7 @@ impl ExecuteSettings {
             _ => {
                 let most = seconds(self.max_timeout);
                 Err(Problem::bad_request(format!("timeout: a script may take at most {most}"))
-                    .hint("ask for less, or raise execute.max_timeout in moonlark.toml"))
+                    .hint("ask for less, or have execute.max_timeout raised in moonlark.toml"))
             }
         }
     }
@@ -223,17 +237,22 @@ async fn checked(mode: Check, script: &str, call: &Call) -> Result<()> {
     if mode == Check::Off {
         return Ok(());
     }
-    let findings = check::run(script, call.catalog()).await;
-    if mode == Check::Error {
-        return check::problem(&findings, SCRIPT).map_or(Ok(()), Err);
+    let checked = check::check_script(script, call.catalog(), call.caller().name()).await;
+    if mode == Check::Error
+        && let Some(problem) = check::problem(&checked.findings, SCRIPT)
+    {
+        return Err(problem);
     }
-    findings.iter().try_for_each(|it| {
+    if let Some(why) = &checked.unchecked {
+        call.log(Level::Warn, &format!("{SCRIPT}: runs without a full check: {why}"), None)?;
+    }
+    checked.findings.iter().try_for_each(|it| {
         let said = format!("{SCRIPT}:{}:{}: {}", it.line, it.column, it.message);
         call.log(Level::Warn, &said, None)
     })
 }
 
-fn timed_out(time: Duration, run: &Run) -> Problem {
+fn timed_out(time: Duration, most: Duration, run: &Run) -> Problem {
     let message = format!("the script timed out after {}", seconds(time));
     let waited: Vec<String> = run
         .steps()
@@ -242,9 +261,15 @@ fn timed_out(time: Duration, run: &Run) -> Problem {
         .map(|step| step.tool)
         .collect();
     let hint = match waited.as_slice() {
-        [] => "do less in one script, or ask for a longer timeout".to_owned(),
-        [one] => format!("it was waiting for {one}"),
-        [one, rest @ ..] => format!("it was waiting for {one} and {} more", rest.len()),
+        [] => String::new(),
+        [one] => format!("it was waiting for {one}; "),
+        [one, rest @ ..] => format!("it was waiting for {one} and {} more; ", rest.len()),
     };
+    let longer = if time < most {
+        format!("ask for a longer timeout, of up to {}", seconds(most))
+    } else {
+        "have execute.max_timeout raised in moonlark.toml".to_owned()
+    };
+    let hint = format!("{hint}do less in one script, or {longer}");
     Problem::new(Code::Timeout, message).hint(hint)
 }

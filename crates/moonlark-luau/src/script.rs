@@ -9,7 +9,7 @@ use moonlark_core::files::{Files, Snapshot};
 use moonlark_core::tool::{Body, Scope, Source, SourceKind, Tool};
 use moonlark_core::{Call, Caller, Code, Gateway, Problem, Result, Value};
 
-use crate::engine::Luau;
+use crate::engine::{Luau, ParkingSlot};
 use crate::tool_table;
 use crate::unit::{MAX_LOOKS, Unit};
 use crate::vm::Vm;
@@ -80,8 +80,14 @@ impl Luau {
 
 struct Warm {
     unit: Arc<Unit>,
-    vms: ArrayQueue<Vm>,
+    vms: ArrayQueue<ParkedVm>,
     engine: Luau,
+}
+
+/// An idle VM with its place among all that are kept.
+struct ParkedVm {
+    vm: Vm,
+    _slot: ParkingSlot,
 }
 
 async fn execute(warm: Arc<Warm>, call: Call, args: Value) -> Result<Value> {
@@ -89,10 +95,7 @@ async fn execute(warm: Arc<Warm>, call: Call, args: Value) -> Result<Value> {
     engine
         .run(move |guard| async move {
             let mut vm = match warm.vms.pop() {
-                Some(vm) => {
-                    warm.engine.unparked();
-                    vm
-                }
+                Some(parked) => parked.vm,
                 None => Vm::new(warm.engine.prelude())?,
             };
             guard.watch(vm.interrupt());
@@ -100,10 +103,10 @@ async fn execute(warm: Arc<Warm>, call: Call, args: Value) -> Result<Value> {
             guard.done();
             if result.is_ok()
                 && vm.is_clean()
-                && warm.engine.may_park()
-                && warm.vms.push(vm).is_err()
+                && let Some(slot) = warm.engine.parking_slot()
             {
-                warm.engine.unparked();
+                // Where there are enough of this script, it goes.
+                let _ = warm.vms.push(ParkedVm { vm, _slot: slot });
             }
             result
         })

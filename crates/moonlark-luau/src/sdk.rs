@@ -17,6 +17,7 @@ use serde_json::Value as Json;
 
 use crate::bridge::Bridge;
 use crate::host::Shared;
+use crate::result_fields::ResultFields;
 use crate::run::values::{self, Form};
 
 /// Parameters named in a message.
@@ -57,13 +58,21 @@ impl Target {
     }
 
     /// The same for an agent's script.
-    pub(crate) async fn ask(self, call: Call, args: Value, form: Form) -> Result<Value> {
+    pub(crate) async fn ask(
+        self,
+        call: Call,
+        args: Value,
+        form: Form,
+        fields: Arc<ResultFields>,
+    ) -> Result<Value> {
         let tool = match self.found {
             Found::Tool(tool) => tool,
             Found::Named(name) => call.catalog().find(&name)?.clone(),
         };
         let answer = call.gateway().ask_tool(&call, &tool, args).await?;
-        values::of(answer, form, &call, &tool.name)
+        let value = values::of(answer, form, &call, &tool.name)?;
+        fields.record(&tool.name, &value);
+        Ok(value)
     }
 
     /// The one table that a call takes, as an object.
@@ -158,6 +167,23 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
 
     let shared_ = shared.clone();
     add(
+        "sdk_names",
+        lua.create_function(move |_, source: Option<String>| {
+            let call = shared_.call()?;
+            let sdk = call.catalog().sdk();
+            Ok(match source {
+                None => sdk.sources().iter().map(|it| it.name.clone()).collect(),
+                Some(source) => {
+                    let functions = sdk.source(&source).map(|it| it.functions.as_slice());
+                    let functions = functions.unwrap_or_default().iter();
+                    functions.map(|it| it.name.clone()).collect::<Vec<String>>()
+                }
+            })
+        })?,
+    )?;
+
+    let shared_ = shared.clone();
+    add(
         "call_sdk",
         lua.create_function(move |lua, mut args: MultiValue| {
             let call = shared_.call()?;
@@ -165,7 +191,8 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
             let at = shared_.is_for_agents().then(|| place(&mut args));
             let started = match (target.arguments(&shared_.bridge, args, call.limits().value), at) {
                 (Ok(args), Some(at)) => {
-                    let asked = target.ask(call.at(at.clone()), args, Form::Plain);
+                    let fields = shared_.result_fields();
+                    let asked = target.ask(call.at(at.clone()), args, Form::Plain, fields);
                     return shared_.wait_at(lua, at, Box::pin(asked));
                 }
                 (Ok(args), None) => target.start(&call, args),

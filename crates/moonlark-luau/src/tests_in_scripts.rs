@@ -6,6 +6,7 @@ use mlua::{Table, Value as Lv};
 use moonlark_core::authored;
 use moonlark_core::files::{Files, Snapshot};
 use moonlark_core::limits::seconds;
+use moonlark_core::module::Language;
 use moonlark_core::{Call, Code, Problem, Result};
 
 use crate::engine::Luau;
@@ -62,6 +63,9 @@ impl Tests {
     pub async fn run(self: &Arc<Self>, name: &str, call: &Call) -> Result<()> {
         if !self.names.iter().any(|known| known == name) {
             return Err(Problem::internal(format!("there is no test {name}")));
+        }
+        if let Some(mocks) = call.mocks() {
+            mocks.set_language(Language::Luau);
         }
         let (tests, name, its) = (self.clone(), name.to_owned(), call.clone());
         let running = self.engine.run(move |guard| async move {

@@ -1,7 +1,7 @@
 //! The global `tool` table of a script, read out of its VM.
 
 use mlua::{Table, Value as Lv};
-use moonlark_core::authored::{FIELDS, Header};
+use moonlark_core::authored::{ALIASES, FIELDS, Header};
 use moonlark_core::nearest::nearest;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, Result};
@@ -24,33 +24,41 @@ pub(crate) fn read(bridge: &Bridge, globals: &Table) -> Result<Header> {
     match tool.raw_get::<Lv>("execute") {
         Ok(Lv::Function(_)) => {}
         _ => {
-            return Err(Problem::bad_script("tool.execute is not a function")
-                .hint("add: function tool.execute(params, context) … end"));
+            let is_function = |name: &&str| matches!(tool.raw_get(*name), Ok(Lv::Function(_)));
+            let hint = match EXECUTE_ALIASES.into_iter().find(|name| is_function(name)) {
+                Some(name) => format!("rename tool.{name} to tool.execute"),
+                None => "add: function tool.execute(params, context) … end".to_owned(),
+            };
+            return Err(Problem::bad_script("tool.execute is not a function").hint(hint));
         }
     }
     check_fields(&tool)?;
     let mut fields = Object::new();
-    for name in FIELDS {
+    for name in FIELDS.into_iter().chain(ALIASES.map(|(alias, _)| alias)) {
         let value = tool.raw_get::<Lv>(name).unwrap_or(Lv::Nil);
         fields.insert(name.to_owned(), bridge.read(&value, &format!("tool.{name}"), 1024 * 1024)?);
     }
     Header::read(fields, "tool")
 }
 
+/// What others call `execute`.
+const EXECUTE_ALIASES: [&str; 6] = ["run", "handler", "call", "main", "invoke", "fn"];
+
 fn check_fields(tool: &Table) -> Result<()> {
-    let known = || FIELDS.into_iter().chain(["execute", "title"]);
-    let mut unknown = None;
+    let known = || FIELDS.into_iter().chain(ALIASES.map(|(alias, _)| alias)).chain(["execute"]);
+    let mut unknown = Vec::new();
     let _ = tool.for_each(|key: Lv, _: Lv| {
         if let Lv::String(key) = key {
             let key = key.to_string_lossy();
             if !known().any(|known| known == key) {
-                unknown.get_or_insert(key);
+                unknown.push(key);
             }
         }
         Ok(())
     });
     // Helpers kept in the table are fine; a misspelt field is not.
-    match unknown.and_then(|name| Some((nearest(&name, known())?, name))) {
+    unknown.sort();
+    match unknown.into_iter().find_map(|name| Some((nearest(&name, known())?, name))) {
         Some((near, name)) => Err(Problem::bad_script(format!("tool.{name} means nothing"))
             .hint(format!("did you mean tool.{near}?"))),
         None => Ok(()),

@@ -2,7 +2,7 @@
 //! once.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use mlua::chunk::{ChunkMode, Compiler};
 use mlua::{Function, Lua, Table};
@@ -11,10 +11,16 @@ use moonlark_core::value::shorten;
 use moonlark_core::{Code as ProblemCode, Place, Problem, Result};
 use parking_lot::Mutex;
 
-use crate::{errors, paths};
+use crate::result_uses::ResultUses;
+use crate::{errors, fences, paths};
 
 /// Longest file. The compiler's memory is not under the VM's limit.
 pub const MAX_SOURCE: usize = 256 * 1024;
+/// For tools, which are compiled once and called often.
+const OPTIMIZED: u8 = 2;
+/// For agents' scripts: no function is written into its caller, so that the stack
+/// says who calls whom.
+const AS_WRITTEN: u8 = 1;
 /// Files that one script may require.
 const MAX_FILES: usize = 256;
 /// The size of all of them.
@@ -31,6 +37,8 @@ pub(crate) struct Unit {
     main: Arc<Code>,
     files: Snapshot,
     required: Mutex<Required>,
+    /// Made when it is first asked for.
+    result_uses: OnceLock<ResultUses>,
 }
 
 #[derive(Default)]
@@ -57,17 +65,26 @@ impl Unit {
     /// Read and compile the main file, `path` in `folder`, which messages call
     /// `file`.
     pub(crate) fn new(folder: String, path: String, file: &str, files: Snapshot) -> Result<Unit> {
-        let main = files.read(&path).and_then(|text| Code::compile(file, text))?;
-        Ok(Unit { folder, path, main: Arc::new(main), files, required: Mutex::default() })
+        let main = files.read(&path).and_then(|text| Code::compile(file, text, OPTIMIZED))?;
+        let required = Mutex::default();
+        let result_uses = OnceLock::new();
+        Ok(Unit { folder, path, main: Arc::new(main), files, required, result_uses })
     }
 
     /// A script that is one text, which messages call `file`.
     pub(crate) fn of_text(file: &str, text: String) -> Result<Unit> {
-        let main = Arc::new(Code::compile(file, text)?);
+        let text = fences::strip_fences(text);
+        let main = Arc::new(Code::compile(file, text, AS_WRITTEN)?);
         let nothing = || Problem::new(ProblemCode::NotFound, "there is no such file");
         let files = Snapshot::new(Arc::new(move |_| Err(nothing())), 0);
         let (folder, path) = (String::new(), file.to_owned());
-        Ok(Unit { folder, path, main, files, required: Mutex::default() })
+        let required = Mutex::default();
+        Ok(Unit { folder, path, main, files, required, result_uses: OnceLock::new() })
+    }
+
+    /// What the main file does with the results of its calls.
+    pub(crate) fn result_uses(&self) -> &ResultUses {
+        self.result_uses.get_or_init(|| ResultUses::of_script(self.main.text()))
     }
 
     pub(crate) fn main(&self) -> &Code {
@@ -102,7 +119,7 @@ impl Unit {
                 Err(problem) => return Err(named(path, problem)),
             };
             required.size += text.len();
-            let code = Code::compile(&self.shown(file), text)
+            let code = Code::compile(&self.shown(file), text, OPTIMIZED)
                 .map(Arc::new)
                 .map_err(|problem| named(path, problem));
             required.codes.insert(file.clone(), code.clone());
@@ -163,7 +180,7 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    fn compile(file: &str, text: String) -> Result<Code> {
+    fn compile(file: &str, text: String, optimization: u8) -> Result<Code> {
         if text.len() > MAX_SOURCE {
             return Err(Problem::bad_script(format!(
                 "the script is larger than {} KB",
@@ -179,11 +196,12 @@ impl Code {
             bytecode: Vec::new(),
         };
         // Whether, and when, a connector looks at `state` matters: it must not be
-        // looked up once, ahead of time, as other globals are.
+        // looked up once, ahead of time, as other globals are. And `next` is ours:
+        // loops must not take it for the builtin, which sees nothing in `sdk`.
         let compiler = Compiler::new()
-            .set_optimization_level(2)
+            .set_optimization_level(optimization)
             .set_debug_level(1)
-            .set_mutable_globals(["state"]);
+            .set_mutable_globals(["state", "next"]);
         code.bytecode = match compiler.compile(&code.text) {
             Ok(bytecode) => bytecode,
             Err(error) => return Err(syntax_error(&error, &code)),

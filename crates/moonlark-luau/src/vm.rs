@@ -167,6 +167,7 @@ impl Vm {
             }
             _ => value,
         };
+        self.shared.log_missing_fields();
         let open = self.shared.open_calls();
         self.shared.end();
         (value, open)
@@ -319,7 +320,7 @@ impl Vm {
 
 pub(crate) fn out_of_memory(limit: usize) -> Problem {
     Problem::limit(format!("the script used more than {} of memory", size(limit)))
-        .hint("work in smaller pieces, or raise limits.memory")
+        .hint("work in smaller pieces, or raise limits.memory in moonlark.toml")
 }
 
 /// A different seed for every run, so that `math.random` carries nothing over.

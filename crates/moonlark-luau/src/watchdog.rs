@@ -7,7 +7,7 @@
 //! error, and an error is raised again at every later interrupt, so that no
 //! `pcall` gets past it.
 //!
-//! This is the only file with unsafe code of its own. What it relies on: Luau
+//! What its unsafe code relies on: Luau
 //! documents that the interrupt slot may be written from any thread, and a VM
 //! can only be dropped by whoever polls it, which is not while it is entered
 //! here (the watchdog writes under the same lock that leaving takes).

@@ -20,6 +20,8 @@ pub struct Field {
 impl Field {
     /// What something is called.
     pub const NAME: Field = Field { weight: 3.0, by_length: 0.5 };
+    /// What it is in one line: its title, its summary.
+    pub const SUMMARY: Field = Field { weight: 1.25, by_length: 0.75 };
     /// The headings that something stands under.
     pub const HEADING: Field = Field { weight: 1.5, by_length: 0.5 };
     /// What is said about it.

@@ -9,6 +9,7 @@
 
 pub mod bm25;
 pub mod fuse;
+pub mod likeness;
 pub mod model;
 pub mod neighbours;
 pub mod question;
@@ -17,6 +18,7 @@ pub mod words;
 
 pub use bm25::{Bm25, Field};
 pub use fuse::{Candidate, Collection, Cosines, Fused, fuse};
+pub use likeness::{TitleGain, title_gain};
 pub use model::Model;
 pub use neighbours::Neighbours;
 pub use question::{Question, Weighed, Weights};

@@ -10,6 +10,8 @@ const REPEATED: f32 = 0.3;
 const JOINED: f32 = 0.5;
 /// What another form of a word counts.
 const OTHER_FORM: f32 = 0.8;
+/// What a word counts that asks rather than says what for, such as "may".
+const WEAK_SHARE: f32 = 0.25;
 /// Bytes that are read, and terms that are looked up: the rarest of them. The
 /// rest is no question.
 const MOST_BYTES: usize = 128 * 1024;
@@ -74,6 +76,11 @@ impl Question {
         self.terms.is_empty()
     }
 
+    /// Whether a term is one of the question's.
+    pub fn asks(&self, term: &str) -> bool {
+        self.terms.iter().any(|asked| asked.term == term)
+    }
+
     /// What each term is worth among `all` documents, of which so many are
     /// `with` it. Terms that none has are left out, and counted in what could
     /// be reached.
@@ -89,20 +96,27 @@ impl Question {
                 Kind::Joined => JOINED,
                 Kind::Form => OTHER_FORM,
             };
-            let weight = worth(rarity(all, with), part * asked.times);
+            let in_title = worth(rarity(all, with), part * asked.times);
+            let weak = words::is_weak_term(&asked.term);
+            let weight = if weak { WEAK_SHARE * in_title } else { in_title };
             if asked.kind == Kind::Word {
                 weights.asked += weight;
+                weights.asked_in_title += in_title;
             }
             if with > 0 {
                 let word = asked.kind == Kind::Word;
-                weights.terms.push(Weighed { term: asked.term.clone(), weight, word, number });
+                let term = asked.term.clone();
+                weights.terms.push(Weighed { term, weight, in_title, word, number });
             }
         }
         if weights.terms.len() > MOST_TERMS {
             // Of equals the first, so that the same question has the same answer.
             weights.terms.sort_by(|a, b| b.weight.total_cmp(&a.weight));
             weights.terms.truncate(MOST_TERMS);
-            weights.asked = weights.terms.iter().filter(|it| it.word).map(|it| it.weight).sum();
+            let words = || weights.terms.iter().filter(|it| it.word);
+            let (asked, in_title) =
+                (words().map(|it| it.weight).sum(), words().map(|it| it.in_title).sum());
+            (weights.asked, weights.asked_in_title) = (asked, in_title);
         }
         weights
     }
@@ -114,6 +128,8 @@ pub struct Weights {
     pub terms: Vec<Weighed>,
     /// What all words of the question are worth together, found or not.
     pub asked: f32,
+    /// The same by [`Weighed::in_title`].
+    pub asked_in_title: f32,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -121,6 +137,9 @@ pub struct Weighed {
     pub term: String,
     /// What it adds to the score of a document, times [`crate::Bm25::weight`].
     pub weight: f32,
+    /// What it is worth in a title or a heading. There, a word that asks is worth as
+    /// much as any other: "What a script may do" is what was asked.
+    pub in_title: f32,
     /// Whether it is a word of the question itself.
     pub word: bool,
     /// Which of [`Question::terms`].
@@ -242,6 +261,13 @@ mod tests {
         });
         assert_eq!(weights.terms.len(), MOST_TERMS);
         assert_eq!(weights.terms[0].term, "word17");
+    }
+
+    #[test]
+    fn a_word_that_asks_counts_less_than_one_that_says_what_for() {
+        let weights = Question::read("what may a script do").weigh(10, |_| 1);
+        let weight = |term: &str| weights.terms.iter().find(|it| it.term == term).unwrap().weight;
+        assert!(weight("mai") < weight("script") / 2.0);
     }
 
     #[test]

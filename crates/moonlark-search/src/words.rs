@@ -17,6 +17,7 @@ use fold::{fold, is_mark};
 pub(crate) use german::{is_german, other_forms};
 pub use stem::stem;
 pub use stop::is_stop_word;
+pub(crate) use stop::is_weak_term;
 
 /// Longer runs of letters are data, not words.
 const LONGEST: usize = 64;

@@ -35,19 +35,31 @@ pub struct Options {
     pub allowed_origins: Vec<String>,
     /// Largest request body, in bytes.
     pub request_body: usize,
-    /// Who finds out who is calling; without, everybody is nobody.
-    pub auth: Option<Arc<Auth>>,
+    /// Who may call.
+    pub callers: Callers,
+}
+
+/// How it is found out who is calling.
+#[derive(Clone)]
+pub enum Callers {
+    /// Everybody is nobody.
+    Anybody,
+    /// By the tokens that requests carry.
+    Authenticated(Arc<Auth>),
+    /// Whoever connects was found to be the operator before: the operating system
+    /// said so.
+    Owner,
 }
 
 /// Everything the server answers.
 pub fn router(gateway: Gateway, options: Options, stop: CancellationToken) -> App {
     let state = rest::State::new(gateway.clone(), options.request_body);
     metrics::note_start();
-    let mcp = Mcp::new(gateway, Who::default());
+    let mcp = Mcp::new(gateway.clone(), Who::default());
     let routes = Router::new()
         .route("/", get(index))
         .route("/health", get(record::health))
-        .route("/ready", get(record::health))
+        .route("/ready", get(record::ready))
         .route("/tools/list", get(rest::list))
         .route("/tools/{name}", post(rest::call).get(rest::call_by_get))
         .route("/sources", get(rest::sources))
@@ -62,13 +74,14 @@ pub fn router(gateway: Gateway, options: Options, stop: CancellationToken) -> Ap
         .nest_service(MCP, by_sdk(mcp.clone(), options.request_body, stop))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method);
-    let routes = match &options.auth {
-        Some(auth) => routes.merge(well_known(auth.clone())),
-        None => routes,
+    let routes = match &options.callers {
+        Callers::Authenticated(auth) => routes.merge(well_known(auth.clone())),
+        Callers::Anybody | Callers::Owner => routes,
     };
     let front = Front {
+        gateway,
         access: Access { hosts: options.allowed_hosts, origins: options.allowed_origins },
-        auth: options.auth,
+        callers: options.callers,
         straight: Straight::new(mcp, options.request_body),
     };
     App::new(from_fn_with_state(Arc::new(front), Front::serve).layer(routes))
@@ -76,8 +89,9 @@ pub fn router(gateway: Gateway, options: Options, stop: CancellationToken) -> Ap
 
 /// What every request passes before it is looked up what it is for.
 struct Front {
+    gateway: Gateway,
     access: Access,
-    auth: Option<Arc<Auth>>,
+    callers: Callers,
     straight: Straight,
 }
 
@@ -87,9 +101,13 @@ impl Front {
         access::check(&front.access, request, allowed).await
     }
 
-    async fn identify(&self, request: Request, next: Next) -> Response {
-        match &self.auth {
-            Some(auth) if !is_open(request.uri().path()) => {
+    async fn identify(&self, mut request: Request, next: Next) -> Response {
+        match &self.callers {
+            Callers::Owner => {
+                request.extensions_mut().insert(Who::local().operating(true));
+                self.answer(request, next).await
+            }
+            Callers::Authenticated(auth) if !is_open(request.uri().path()) => {
                 auth::check(auth, request, async |request| self.answer(request, next).await).await
             }
             _ => self.answer(request, next).await,
@@ -102,7 +120,14 @@ impl Front {
         }
         match self.straight.serve(request).await {
             Ok(response) => response,
-            Err(request) => next.run(request).await,
+            Err(request) => {
+                // Clients ask once what there is, so a server that has just started
+                // answers when it knows.
+                if self.gateway.catalog().is_loading() {
+                    self.gateway.loaded(&Who::of(request.extensions()).caller("mcp")).await;
+                }
+                next.run(request).await
+            }
         }
     }
 }
@@ -140,7 +165,7 @@ fn by_sdk(mcp: Mcp, request_body: usize, stop: CancellationToken) -> Router {
             // As the SDK says it of one that is not there.
             return (http::StatusCode::NOT_FOUND, "Not Found: Session not found").into_response();
         }
-        who.during(next.run(request)).await
+        sessions.serving(who.during(next.run(request))).await
     };
     Router::new()
         .fallback_service(mcp::http_service(mcp, sessions.clone(), request_body, stop))
@@ -153,7 +178,7 @@ async fn index() -> Response {
         "name": "moonlark",
         "version": VERSION,
         "mcp": "/mcp",
-        "rest": ["GET /tools/list", "POST /tools/{name}", "GET /sources", "GET /runs", "GET /approvals", "GET /health", "GET /metrics", "GET /openapi.json"],
+        "rest": ["GET /tools/list", "POST /tools/{name}", "GET /sources", "GET /runs", "GET /approvals", "GET /health", "GET /ready", "GET /metrics", "GET /openapi.json"],
     }))
     .into_response()
 }

@@ -4,6 +4,7 @@
 //! is allowed, checked, limited and recorded happens behind the gateway, so the
 //! ways in cannot differ.
 
+#![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod access;
@@ -24,12 +25,12 @@ mod who;
 pub use auth::{
     Auth, AuthSettings, Expected, Fetch, Hash, Held, IssuerSettings, TokenFile, check_name, is_safe,
 };
-pub use http::{App, Options, router};
+pub use http::{App, Callers, Options, router};
 pub use metrics::figures;
 pub use rest::health;
-pub use serving::serve;
+pub use serving::{serve, serve_connection};
 pub use status::status;
-pub use stdio::serve_stdio;
+pub use stdio::{serve_lines, serve_stdio};
 pub use who::Who;
 
 /// What every surface calls itself.

@@ -14,6 +14,7 @@
 )]
 
 mod answer;
+mod caching;
 mod call;
 mod caller;
 mod changes;
@@ -35,8 +36,8 @@ use moonlark_core::offers::{Offers, of_prompt, of_uri};
 use moonlark_core::{Caller, Catalog, Code, Gateway, Problem, Value};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
-    CompleteResult, ErrorData, GetPromptRequestParams, GetPromptResponse, GetTaskParams,
-    GetTaskResult, Implementation, ListPromptsResult, ListResourceTemplatesResult,
+    CompleteResult, DiscoverResult, ErrorData, GetPromptRequestParams, GetPromptResponse,
+    GetTaskParams, GetTaskResult, Implementation, ListPromptsResult, ListResourceTemplatesResult,
     ListResourcesResult, ListToolsResult, LoggingLevel, PaginatedRequestParams,
     ReadResourceRequestParams, ReadResourceResponse, ServerConfig, SetLevelRequestParams,
     SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams, UpdateTaskParams,
@@ -51,8 +52,10 @@ use tokio_util::sync::CancellationToken;
 use crate::VERSION;
 use crate::who::Who;
 use answer::{asks, of_request, of_tool, refusal};
+use caching::ListCaching;
 use call::Callee;
 use caller::{Sequel, Session, caller_of, is_modern};
+use changes::BegunSubscriptions;
 use notify::Wants;
 use tools::{Listing, page};
 use wishes::Wishes;
@@ -84,6 +87,8 @@ pub(crate) struct Mcp {
     /// What an old client asked to be told.
     wishes: Arc<Wishes>,
     session: Arc<Session>,
+    /// What a modern one asked to be told, before it is acknowledged.
+    begun: Arc<BegunSubscriptions>,
     /// The client will ask nothing more.
     pub(crate) gone: CancellationToken,
 }
@@ -95,6 +100,7 @@ impl Mcp {
             listings: Arc::default(),
             wishes: Arc::default(),
             session: Arc::new(Session::new(next_owner(), who)),
+            begun: Arc::default(),
             gone: CancellationToken::new(),
         }
     }
@@ -127,6 +133,10 @@ impl Mcp {
 
     fn catalog_for(&self, context: &RequestContext<RoleServer>) -> Arc<Catalog> {
         self.gateway.catalog_for(&caller_of(context, &self.session))
+    }
+
+    fn caching(&self, context: &RequestContext<RoleServer>) -> ListCaching {
+        ListCaching::for_caller(&self.gateway, &caller_of(context, &self.session))
     }
 
     /// What this request wants to be told: modern clients say so in the request
@@ -190,9 +200,24 @@ impl ServerHandler for Mcp {
     fn get_info(&self) -> ServerConfig {
         let catalog = self.gateway.catalog_for(&self.first_caller());
         let mut info = ServerConfig::new(offers::capabilities(&catalog));
-        info.server_info = Implementation::new("moonlark", VERSION);
-        info.instructions = Some(offers::instructions(&catalog));
+        let identity = self.gateway.identity();
+        info.server_info = Implementation::new(&identity.name, VERSION);
+        let ours = offers::instructions(&catalog);
+        info.instructions = Some(match &identity.instructions {
+            Some(theirs) => format!("{}\n\n{ours}", theirs.trim()),
+            None => ours,
+        });
         info
+    }
+
+    async fn discover(
+        &self,
+        context: RequestContext<RoleServer>,
+    ) -> Result<DiscoverResult, ErrorData> {
+        let versions = self.supported_protocol_versions().into_owned();
+        let ListCaching { ttl_ms, scope } = self.caching(&context);
+        let discovered = DiscoverResult::from_server_info(versions, self.get_info());
+        Ok(discovered.with_ttl_ms(ttl_ms).with_cache_scope(scope))
     }
 
     async fn list_tools(
@@ -204,6 +229,10 @@ impl ServerHandler for Mcp {
         let (tools, next) = page(listing.tools(), request)?;
         let mut page = ListToolsResult::with_all_items(tools);
         page.next_cursor = next;
+        if is_modern(&context) {
+            let ListCaching { ttl_ms, scope } = self.caching(&context);
+            page = page.with_ttl_ms(ttl_ms).with_cache_scope(scope);
+        }
         Ok(page)
     }
 
@@ -229,6 +258,10 @@ impl ServerHandler for Mcp {
         let (resources, next) = page(self.listing_for(&context).resources(), request)?;
         let mut page = ListResourcesResult::with_all_items(resources);
         page.next_cursor = next;
+        if is_modern(&context) {
+            let ListCaching { ttl_ms, scope } = self.caching(&context);
+            page = page.with_ttl_ms(ttl_ms).with_cache_scope(scope);
+        }
         Ok(page)
     }
 
@@ -240,6 +273,10 @@ impl ServerHandler for Mcp {
         let (templates, next) = page(self.listing_for(&context).templates(), request)?;
         let mut page = ListResourceTemplatesResult::with_all_items(templates);
         page.next_cursor = next;
+        if is_modern(&context) {
+            let ListCaching { ttl_ms, scope } = self.caching(&context);
+            page = page.with_ttl_ms(ttl_ms).with_cache_scope(scope);
+        }
         Ok(page)
     }
 
@@ -251,6 +288,10 @@ impl ServerHandler for Mcp {
         let (prompts, next) = page(self.listing_for(&context).prompts(), request)?;
         let mut page = ListPromptsResult::with_all_items(prompts);
         page.next_cursor = next;
+        if is_modern(&context) {
+            let ListCaching { ttl_ms, scope } = self.caching(&context);
+            page = page.with_ttl_ms(ttl_ms).with_cache_scope(scope);
+        }
         Ok(page)
     }
 
@@ -402,12 +443,12 @@ impl ServerHandler for Mcp {
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        Some(changes::prepare(&self.gateway, self.first_caller(), requested))
+        Some(self.begun.begin(&self.gateway, &self.first_caller(), requested))
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let caller = caller_of(context.request_context(), &self.session);
-        changes::listen(&self.gateway, &caller, &self.gone, context).await;
+        changes::listen(&self.gateway, &caller, &self.gone, &self.begun, context).await;
         Ok(())
     }
 }

@@ -38,6 +38,7 @@ pub(crate) fn document(catalog: &Catalog) -> Json {
                     "type": "object",
                     "properties": {
                         "name": {"type": "string"},
+                        "title": {"type": "string"},
                         "description": {"type": "string"},
                         "builtin": {"type": "boolean"},
                         "parameters": {"type": "object"},

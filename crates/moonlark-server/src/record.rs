@@ -12,6 +12,8 @@ use moonlark_core::{Code, Gateway, Problem, Result};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
 
 use crate::rest::State;
 use crate::status;
@@ -19,6 +21,8 @@ use crate::who::Who;
 
 /// Carries the tokens of approvals, separated by commas.
 const APPROVAL: HeaderName = HeaderName::from_static("moonlark-approval");
+/// How long the journal may take to say how many runs were interrupted.
+const HEALTH_TIMEOUT: Duration = Duration::from_millis(500);
 /// Runs in one answer.
 const MOST: usize = 100;
 
@@ -101,7 +105,7 @@ async fn decided(
         (false, Some(token)) => Decider::Holder { token, name: caller },
         (false, None) => {
             return Err(Problem::new(Code::Forbidden, "deciding needs the token of the approval")
-                .hint(format!("send it as the header Moonlark-Approval, or run `moonlark approvals {word} {id}` where the server runs")));
+                .hint(format!("send it as the header Moonlark-Approval, where the answer to the call had one; otherwise ask the operator of this server to decide on approval {id}")));
         }
     };
     let kept = kept(gateway)?;
@@ -126,7 +130,31 @@ pub(crate) async fn health(Extract(state): Extract<State>) -> Response {
         health["status"] = "degraded".into();
         health["journal"] = said.into();
     }
+    if trouble.is_none()
+        && let Some(recorder) = state.gateway().recorder()
+        && let Ok(Ok(count @ 1..)) = timeout(HEALTH_TIMEOUT, recorder.interrupted()).await
+    {
+        health["interrupted_runs"] = count.into();
+    }
     axum::Json(health).into_response()
+}
+
+/// Whether everything that the server serves is there: its scripts are loaded, and
+/// every other source has been reached, or could not be.
+pub(crate) async fn ready(Extract(state): Extract<State>) -> Response {
+    match state.awaits() {
+        None => health(Extract(state)).await,
+        Some(awaits) => {
+            // How many, not which: anybody may ask.
+            let body = json!({
+                "status": "starting",
+                "version": crate::VERSION,
+                "scripts_loading": awaits.loading,
+                "sources_connecting": awaits.connecting,
+            });
+            (http::StatusCode::SERVICE_UNAVAILABLE, axum::Json(body)).into_response()
+        }
+    }
 }
 
 fn answer(result: Result<Json>) -> Response {

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State as Extract};
@@ -32,6 +33,8 @@ struct Shared {
     request_body: usize,
     /// The answers to `/tools/list`.
     listings: PerCatalog<Bytes>,
+    /// Every source has been tried once. What is added later makes nobody wait.
+    ready: AtomicBool,
 }
 
 impl State {
@@ -40,12 +43,37 @@ impl State {
     }
 
     pub(crate) fn new(gateway: Gateway, request_body: usize) -> Self {
-        Self(Arc::new(Shared { gateway, request_body, listings: PerCatalog::default() }))
+        let (listings, ready) = Default::default();
+        Self(Arc::new(Shared { gateway, request_body, listings, ready }))
+    }
+
+    /// What a server that has just started still waits for; none from when it had
+    /// everything for the first time.
+    pub(crate) fn awaits(&self) -> Option<StartProgress> {
+        if self.0.ready.load(Ordering::Relaxed) {
+            return None;
+        }
+        let catalog = self.0.gateway.catalog();
+        let awaits =
+            StartProgress { loading: catalog.is_loading(), connecting: catalog.connecting().len() };
+        if !awaits.loading && awaits.connecting == 0 {
+            self.0.ready.store(true, Ordering::Relaxed);
+            return None;
+        }
+        Some(awaits)
     }
 }
 
+/// What is not there yet.
+pub(crate) struct StartProgress {
+    /// Scripts are being loaded.
+    pub(crate) loading: bool,
+    /// How many servers and APIs have not been reached, or failed, yet.
+    pub(crate) connecting: usize,
+}
+
 pub(crate) async fn list(Extract(State(shared)): Extract<State>, who: Who) -> Response {
-    let catalog = shared.gateway.catalog_for(&who.caller("rest"));
+    let catalog = shared.gateway.loaded(&who.caller("rest")).await;
     let body = shared.listings.of(&catalog, || {
         let tools: Vec<Json> = catalog.listed().map(|tool| describe(tool)).collect();
         Bytes::from(json!({ "tools": tools }).to_string())
@@ -54,16 +82,20 @@ pub(crate) async fn list(Extract(State(shared)): Extract<State>, who: Who) -> Re
 }
 
 fn describe(tool: &Tool) -> Json {
-    json!({
+    let mut described = json!({
         "name": tool.name,
         "description": tool.description,
         "builtin": tool.source.kind == SourceKind::Builtin,
         "parameters": **tool.input.json(),
-    })
+    });
+    if let Some(title) = &tool.title {
+        described["title"] = title.as_str().into();
+    }
+    described
 }
 
 pub(crate) async fn openapi(Extract(State(shared)): Extract<State>, who: Who) -> Response {
-    let catalog = shared.gateway.catalog_for(&who.caller("rest"));
+    let catalog = shared.gateway.loaded(&who.caller("rest")).await;
     axum::Json(openapi::document(&catalog)).into_response()
 }
 
@@ -87,8 +119,8 @@ pub(crate) async fn call_by_get(
     who: Who,
     headers: HeaderMap,
 ) -> Response {
-    let catalog = shared.gateway.catalog_for(&who.caller("rest"));
-    match catalog.find(&name) {
+    let catalog = shared.gateway.loaded(&who.caller("rest")).await;
+    match catalog.find_for_agents(&name) {
         Ok(tool) if tool.effects.read_only && !tool.input.json().contains_key("required") => {
             answer(&shared, name, Value::Object(Default::default()), who, &headers).await
         }
@@ -107,7 +139,7 @@ async fn read_body(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<V
         // axum tells a broken connection from a body over the limit only by
         // the source of the error.
         let over = std::error::Error::source(&error)
-            .is_some_and(|source| source.to_string().contains("length limit"));
+            .is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
         if over {
             Problem::new(
                 Code::TooLarge,
@@ -226,7 +258,7 @@ fn stream(gateway: Gateway, asker: Asker, name: String, args: Value) -> Response
 
 /// How the servers behind this one are doing.
 pub(crate) async fn sources(Extract(State(shared)): Extract<State>, who: Who) -> Response {
-    let catalog = shared.gateway.catalog_for(&who.caller("rest"));
+    let catalog = shared.gateway.loaded(&who.caller("rest")).await;
     let upstreams: Vec<Json> = catalog.health().iter().map(health).collect();
     axum::Json(json!({ "upstreams": upstreams })).into_response()
 }

@@ -16,6 +16,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -104,11 +105,27 @@ async fn serve_with(
 
 /// How it ends is the client's business.
 async fn connection(stream: TcpStream, app: App, stop: CancellationToken, patience: Patience) {
-    let head = patience.head;
     tokio::select! {
-        begun = timeout(head, begun(&stream)) => if begun.is_err() { return },
+        begun = timeout(patience.head, begun(&stream)) => if begun.is_err() { return },
         () = stop.cancelled() => return,
     }
+    serve_stream(stream, app, stop, patience).await;
+}
+
+/// Serve one connection that has begun to send a request, whatever carries it, until
+/// it ends or `stop` is cancelled.
+pub async fn serve_connection<S>(stream: S, app: App, stop: CancellationToken)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    serve_stream(stream, app, stop, Patience::default()).await;
+}
+
+async fn serve_stream<S>(stream: S, app: App, stop: CancellationToken, patience: Patience)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let head = patience.head;
     let service = service_fn(move |request: Request<Incoming>| {
         let answer = body::answer(app.clone(), request, patience.body);
         async { Ok::<_, Infallible>(answer.await) }
@@ -153,7 +170,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
-    use crate::http::Options;
+    use crate::http::{Callers, Options};
 
     async fn server(patience: Patience) -> std::net::SocketAddr {
         serving(App::new(Router::new().route("/", get(|| async { "here" }))), patience).await
@@ -228,7 +245,12 @@ mod tests {
         let tool = Tool::new("same", source, Schema::described(Default::default()), body);
         let catalog = Catalog::new(Arc::default(), vec![Arc::new(tool)], &[], vec![]);
         let (allowed_hosts, allowed_origins) = (vec!["a".to_owned()], vec![]);
-        let options = Options { allowed_hosts, allowed_origins, request_body: 1 << 30, auth: None };
+        let options = Options {
+            allowed_hosts,
+            allowed_origins,
+            request_body: 1 << 30,
+            callers: Callers::Anybody,
+        };
         let app = crate::router(Gateway::new(catalog, 10), options, CancellationToken::new());
         let body = Pace { pause, rate };
         serving(app, Patience { body, ..Patience::default() }).await

@@ -36,7 +36,9 @@ pub fn status(code: Code) -> StatusCode {
 /// request with the token goes on.
 pub(crate) fn body(problem: &Problem) -> Json {
     match &problem.approval {
-        Some(ticket) => json!({ "approval": ticket.to_json(true) }),
+        Some(ticket) => {
+            json!({ "status": problem.code.as_str(), "approval": ticket.to_json(true) })
+        }
         None => json!({ "error": problem.to_json() }),
     }
 }

@@ -1,4 +1,5 @@
-//! MCP over stdin and stdout, until the client closes them.
+//! MCP as lines: over stdin and stdout, or over any other pair of streams, until
+//! the client closes them.
 
 mod output;
 mod short;
@@ -10,9 +11,9 @@ use moonlark_core::{Gateway, Problem};
 use rmcp::model::{ClientRequest, GetMeta, JsonRpcMessage};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::async_rw::AsyncRwTransport;
-use rmcp::transport::io::{StdioReader, StdioWriter};
 use rmcp::transport::{Transport, stdio_pipes};
 use rmcp::{RoleServer, ServiceExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use crate::mcp::Mcp;
@@ -21,10 +22,21 @@ use output::{Output, Writer};
 use short::{Short, Sieve};
 
 pub async fn serve_stdio(gateway: Gateway) -> Result<(), Problem> {
+    let (input, output) = stdio_pipes();
+    serve_lines(gateway, input, output).await
+}
+
+/// Serve one client that is at this machine, message by message in lines.
+pub async fn serve_lines<R, W>(gateway: Gateway, input: R, output: W) -> Result<(), Problem>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
     let stopped = |error: &dyn std::fmt::Display| {
         Problem::unavailable(format!("the MCP client went away: {error}"))
     };
-    let (input, output) = stdio_pipes();
+    // Clients ask once what there is, so nothing is read before scripts are loaded.
+    gateway.loaded(&Who::local().caller("mcp")).await;
     let mcp = Mcp::new(gateway, Who::local());
     let output = Output::new(output);
     let writer = output.writer();
@@ -44,16 +56,24 @@ pub async fn serve_stdio(gateway: Gateway) -> Result<(), Problem> {
 /// The SDK gives up on a client whose first words are not a request. A stray
 /// notification, say of a request cancelled before a restart, harms nobody: it
 /// is passed over.
-struct Patient {
-    inner: AsyncRwTransport<RoleServer, Sieve<StdioReader, StdioWriter>, Writer<StdioWriter>>,
+struct Patient<R, W>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    inner: AsyncRwTransport<RoleServer, Sieve<R, W>, Writer<W>>,
     /// Open once a session has begun, or a request that stands by itself was made.
-    short: Arc<Short<StdioWriter>>,
+    short: Arc<Short<W>>,
     /// Set at the end of the input. Calls in progress are still answered, but an
     /// open subscription has nobody to tell, and would hold up the end.
     gone: CancellationToken,
 }
 
-impl Transport<RoleServer> for Patient {
+impl<R, W> Transport<RoleServer> for Patient<R, W>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
     type Error = std::io::Error;
 
     fn send(

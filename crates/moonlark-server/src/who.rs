@@ -66,6 +66,11 @@ impl Who {
         self.operator
     }
 
+    /// Whether it has shown who it is.
+    pub(crate) fn is_named(&self) -> bool {
+        self.name.is_some()
+    }
+
     /// Whether both are the same caller.
     pub(crate) fn is(&self, other: &Who) -> bool {
         self.name == other.name

@@ -26,8 +26,9 @@ pub(crate) const MOST_OF_ONE: usize = 16;
 /// turns could be held by callers that wait.
 const MOST_INSIDE: usize = 64;
 
-/// Extensions that load at once: more would only start more processes.
-const LOADS: usize = 4;
+/// Extensions that load at once. Whoever loads many starts them one after another;
+/// those that take long must not keep the others from being loaded.
+const LOADS: usize = 20;
 /// Processes kept for the next calls.
 const KEPT: usize = 16;
 /// How long, when no call comes.

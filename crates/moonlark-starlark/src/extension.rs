@@ -31,6 +31,8 @@ pub struct Loaded {
     pub tools: Vec<Tool>,
     /// It describes no extension: it is there for others to load.
     pub library: bool,
+    /// Such a file makes tools all the same, which nobody finds there.
+    pub hides_tools: bool,
 }
 
 impl Starlark {
@@ -76,7 +78,8 @@ struct Unit {
 impl Unit {
     fn into_tools(self, described: Value, shown: &str, scope: Scope) -> Result<Loaded> {
         let Value::Object(mut about) = described else {
-            return Ok(Loaded { tools: Vec::new(), library: true });
+            let hides_tools = described == Value::Bool(true);
+            return Ok(Loaded { tools: Vec::new(), library: true, hides_tools });
         };
         let mut take = |name: &str| about.swap_remove(name).unwrap_or(Value::Null);
         let (version, allowed) = (take("version"), take("allowed_exec"));
@@ -100,7 +103,8 @@ impl Unit {
                 Body::later(move |call, args| call_handler(unit.clone(), handler, call, args));
             Header::read(fields, &what)?.into_tool(None, source.clone(), scope.clone(), body)
         });
-        Ok(Loaded { tools: tools.collect::<Result<_>>()?, library: false })
+        let tools = tools.collect::<Result<_>>()?;
+        Ok(Loaded { tools, library: false, hides_tools: false })
     }
 }
 

@@ -23,4 +23,4 @@ pub use extension::{Extension, Loaded};
 pub use moonlark_core::files::Files;
 pub use paths::resolve;
 pub use tests_in_scripts::Tests;
-pub use wire::{MAX_FILES, MAX_SOURCE};
+pub use wire::{MAX_DATA_BYTES, MAX_FILES, MAX_SOURCE};

@@ -20,6 +20,9 @@ pub fn resolve(from: &str, path: &str) -> Result<String> {
     if rest.starts_with('/') || rest.contains(['\\', '\0', ':']) {
         return Err(bad("is not a path inside the extensions folder"));
     }
+    let written = rest.split('/').next_back().unwrap_or_default();
+    // `load("other", …)` means other.star.
+    let bare = !written.is_empty() && !written.contains('.');
     for part in rest.split('/') {
         match part {
             "" => return Err(bad("is not a path")),
@@ -30,8 +33,40 @@ pub fn resolve(from: &str, path: &str) -> Result<String> {
             part => parts.push(part),
         }
     }
+    let path = parts.join("/");
+    if bare {
+        return Ok(format!("{path}.star"));
+    }
     if !parts.last().is_some_and(|name| name.len() > 5 && name.ends_with(".star")) {
         return Err(bad("does not name a .star file"));
+    }
+    Ok(path)
+}
+
+/// The JSON file that `data.load_json(path)` means: from the extensions folder
+/// on, whichever file asks.
+pub(crate) fn resolve_data(path: &str) -> Result<String> {
+    let bad = |why: &str| {
+        Problem::denied(format!("data.load_json: {path:?} {why}"))
+            .hint("name a file of the extensions folder: data.load_json(\"items.json\")")
+    };
+    let rest = path.strip_prefix("//").unwrap_or(path);
+    if rest.starts_with('/') || rest.contains(['\\', '\0', ':']) {
+        return Err(bad("is not a path inside the extensions folder"));
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    for part in rest.split('/') {
+        match part {
+            "" => return Err(bad("is not a path")),
+            "." => {}
+            ".." => {
+                parts.pop().ok_or_else(|| bad("would leave the extensions folder"))?;
+            }
+            part => parts.push(part),
+        }
+    }
+    if !parts.last().is_some_and(|name| name.ends_with(".json")) {
+        return Err(bad("does not name a .json file"));
     }
     Ok(parts.join("/"))
 }
@@ -49,6 +84,10 @@ mod tests {
             ("lib/a.star", "./b.star", Some("lib/b.star")),
             ("lib/a.star", "../b.star", Some("b.star")),
             ("lib/a.star", "//b.star", Some("b.star")),
+            ("a.star", "b", Some("b.star")),
+            ("lib/a.star", "../b", Some("b.star")),
+            ("a.star", "//lib/b", Some("lib/b.star")),
+            ("a.star", "..", None),
             ("a.star", "../b.star", None),
             ("a.star", "lib/../../b.star", None),
             ("a.star", "//../b.star", None),

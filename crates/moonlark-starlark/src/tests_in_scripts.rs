@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use moonlark_core::authored;
 use moonlark_core::files::{Files, Snapshot};
+use moonlark_core::module::Language;
 use moonlark_core::{Call, Result, Value};
 
 use crate::engine::{Script, Starlark};
@@ -46,6 +47,9 @@ impl Starlark {
 impl Tests {
     /// Run one test in `call`, which is its own.
     pub async fn run(self: &Arc<Self>, name: &str, call: &Call) -> Result<()> {
+        if let Some(mocks) = call.mocks() {
+            mocks.set_language(Language::Starlark);
+        }
         let kind = Kind::Test { name: name.to_owned() };
         self.engine.run(call, &self.script, kind, &self.files).await.map(drop)
     }

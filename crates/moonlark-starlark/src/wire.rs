@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 /// Longest file: the parser's memory is nobody's limit.
 pub const MAX_SOURCE: usize = 256 * 1024;
+/// Longest file of data that an extension reads while it loads. It is kept with
+/// the extension.
+pub const MAX_DATA_BYTES: usize = 8 * 1024 * 1024;
 /// Files that one extension may consist of.
 pub const MAX_FILES: usize = 256;
 /// `load()` inside `load()`.

@@ -15,11 +15,13 @@ mod bridge;
 mod context;
 mod errors;
 mod evaluate;
+mod familiar;
 mod globals;
 mod link;
 pub mod memory;
 mod native;
 mod testing;
+mod trying;
 
 use std::io::Write as _;
 use std::panic::AssertUnwindSafe;

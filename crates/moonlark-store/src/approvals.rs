@@ -101,7 +101,7 @@ impl ApprovalStore {
         })
     }
 
-    /// The request that `text` names: its id, or the end of one.
+    /// The request that `text` names: its id, or the beginning or end of one.
     pub fn find(&self, text: &str) -> Result<Id> {
         if let Ok(id) = text.parse() {
             return Ok(id);
@@ -113,7 +113,8 @@ impl ApprovalStore {
         }
         let found: Vec<Id> = self.0.with(|open| {
             let mut statement = open.connection.prepare(
-                "SELECT id FROM approval_requests WHERE lower(hex(id)) LIKE '%' || ?1 LIMIT 2",
+                "SELECT id FROM approval_requests WHERE lower(hex(id)) LIKE '%' || ?1 \
+                 OR lower(hex(id)) LIKE ?1 || '%' LIMIT 2",
             )?;
             let ids = statement.query_map([plain], |row| row.get::<_, [u8; 16]>(0))?;
             Ok(ids.map(|id| id.map(Id::from_bytes)).collect::<rusqlite::Result<_>>()?)
@@ -121,7 +122,7 @@ impl ApprovalStore {
         match found.as_slice() {
             [one] => Ok(*one),
             [] => Err(unknown(text)),
-            _ => Err(Problem::bad_request(format!("several approvals end in {text}"))
+            _ => Err(Problem::bad_request(format!("several approvals begin or end with {text}"))
                 .hint("write more of the id")),
         }
     }
@@ -173,10 +174,6 @@ impl Approvals for ApprovalStore {
         })
     }
 
-    fn by_caller(&self) -> bool {
-        self.0.settings.lock().by_caller
-    }
-
     fn waiting(&self) -> BoxFuture<Result<u64>> {
         self.blocking(Inner::waiting)
     }
@@ -206,7 +203,9 @@ impl Inner {
             let (known, token) = look_up(&transaction, seal, request, &digest)?;
             let standing =
                 known.as_ref().map(|row| Known { state: row.state, expired: row.is_expired() });
-            let standing = match (next(standing, token.is_some(), settings.by_caller), known) {
+            let all_shown = |row: &Row| !row.arguments(seal).left_out;
+            let by_caller = settings.by_caller && known.as_ref().is_none_or(all_shown);
+            let standing = match (next(standing, token.is_some(), by_caller), known) {
                 (Next::Make, Some(row)) => {
                     set_state(&transaction, row.id, State::Used)?;
                     Standing::Granted { token }
@@ -243,9 +242,15 @@ impl Inner {
                 }
             };
             if word == "caller" && !by_caller {
-                let message = "only an operator decides on calls here";
+                let message = "only the operator decides on calls here";
                 return Err(Fault::Problem(Problem::new(Code::Forbidden, message).hint(format!(
-                    "run `moonlark approvals approve {id}` where the server runs"
+                    "ask the operator of this server to decide on approval {id}"
+                ))));
+            }
+            if word == "caller" && row.arguments(seal).left_out {
+                let message = "the arguments were not shown whole, so they are not decided on here";
+                return Err(Fault::Problem(Problem::new(Code::Forbidden, message).hint(format!(
+                    "ask the operator of this server to look at approval {id} with `moonlark approvals show`"
                 ))));
             }
             if row.is_expired() {
@@ -294,8 +299,9 @@ impl Inner {
             ))?;
             let params = params![all, micros(SystemTime::now()), of, LISTED];
             let rows = statement.query_map(params, Row::read)?;
-            let mut listed: Vec<ApprovalShown> =
-                rows.map(|row| row.map(ApprovalShown::from)).collect::<rusqlite::Result<_>>()?;
+            let mut listed: Vec<ApprovalShown> = rows
+                .map(|row| Ok(ApprovalShown::new(row?, &open.seal)))
+                .collect::<rusqlite::Result<_>>()?;
             listed.reverse();
             Ok(listed)
         })
@@ -316,8 +322,14 @@ impl Inner {
     }
 
     fn show(&self, id: Id) -> Result<ApprovalShown> {
-        let row = if self.file.exists() { self.row(id)? } else { None };
-        row.map(ApprovalShown::from).ok_or_else(|| unknown(&id.to_string()))
+        if !self.file.exists() {
+            return Err(unknown(&id.to_string()));
+        }
+        self.with(|open| {
+            let row = find(&open.connection, id)?;
+            let row = row.ok_or_else(|| Fault::Problem(unknown(&id.to_string())))?;
+            Ok(ApprovalShown::new(row, &open.seal))
+        })
     }
 
     /// With the file open; it is opened anew after it could not be used.
@@ -356,8 +368,9 @@ fn ticket(row: &Row, seal: &Seal, settings: &ApprovalSettings) -> Ticket {
         expires: row.expires(),
         tool: row.tool.clone(),
         effects: row.effects,
-        arguments: row.args.clone(),
+        arguments: row.arguments(seal),
         run: row.run,
+        at_command_line: row.surface == "cli",
         by_caller: settings.by_caller,
     }
 }

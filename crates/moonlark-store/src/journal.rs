@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use moonlark_core::journal::{Backlog, Entry, Id, Look, Recorder, RunRecord};
+use moonlark_core::journal::{Backlog, Entry, Id, Look, Recorder, RunBegan, RunRecord};
 use moonlark_core::tool::BoxFuture;
 use moonlark_core::{Problem, Result};
 use parking_lot::Mutex;
@@ -118,8 +118,31 @@ impl Recorder for Journal {
             return Box::pin(std::future::ready(Err(problem.saying(message))));
         }
         let (waits, written) = oneshot::channel();
-        self.shared.queue.add(Item::new(Some(entry), Some(waits)));
+        self.shared.queue.add(Item::durable(entry, waits));
         Box::pin(async move { written.await.unwrap_or_else(|_| Err(over())) })
+    }
+
+    fn written(&self) -> BoxFuture<()> {
+        if self.shared.trouble.lock().is_some() {
+            return Box::pin(std::future::ready(()));
+        }
+        let (waits, written) = oneshot::channel();
+        self.shared.queue.add(Item::new(None, Some(waits)));
+        Box::pin(async move { drop(written.await) })
+    }
+
+    fn carry_out(&self, began: RunBegan, again: bool) -> BoxFuture<Result<Option<Id>>> {
+        let (waits, written) = oneshot::channel();
+        self.shared.queue.add(Item::new(None, Some(waits)));
+        let shared = self.shared.clone();
+        Box::pin(async move {
+            written.await.unwrap_or_else(|_| Err(over()))?;
+            let number = shared.number.load(Ordering::Relaxed);
+            let file = shared.settings.lock().file.clone();
+            let claim = move || replay::carry_out(&file, &began, number, again);
+            let claimed = tokio::task::spawn_blocking(claim).await;
+            claimed.unwrap_or_else(|_| Err(Problem::internal("the journal could not be written")))
+        })
     }
 
     fn take_over(&self, run: Id) -> BoxFuture<Result<RunRecord>> {
@@ -139,6 +162,14 @@ impl Recorder for Journal {
         let (bytes, written) =
             (self.shared.queue.weight(), self.shared.written.load(Ordering::Relaxed));
         Backlog { waiting: waiting as u64, bytes: bytes as u64, written, lost }
+    }
+
+    fn interrupted(&self) -> BoxFuture<Result<usize>> {
+        let reader = self.reader();
+        Box::pin(async move {
+            let counted = tokio::task::spawn_blocking(move || reader.interrupted()).await;
+            counted.unwrap_or_else(|_| Err(Problem::internal("the journal could not be read")))
+        })
     }
 
     fn look(&self, look: Look) -> BoxFuture<Result<Json>> {

@@ -5,6 +5,7 @@
 //! arguments and answers as they were, is sealed with a key that is not. This
 //! crate knows no script, no protocol and no configuration file.
 
+#![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod approvals;

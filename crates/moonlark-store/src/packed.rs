@@ -70,6 +70,7 @@ fn of_problem(problem: &Problem) -> Value {
     put("hint", problem.hint.as_deref().map(Value::from));
     put("retry_after", problem.retry_after.map(|it| Value::Int(it.into())));
     put("status", problem.status.map(Value::from));
+    put("data", problem.data.as_deref().cloned());
     put("content", problem.content.as_deref().map(of_content));
     put(
         "place",
@@ -109,6 +110,7 @@ fn problem(mut fields: Object) -> Result<Problem> {
     problem.hint = text(fields.swap_remove("hint"));
     problem.retry_after = number(fields.get("retry_after"));
     problem.status = number(fields.get("status")).and_then(|it| u16::try_from(it).ok());
+    problem.data = fields.swap_remove("data").map(Box::new);
     if let Some(Value::Object(fields)) = fields.swap_remove("content") {
         problem.content = Some(Box::new(content(fields)?));
     }
@@ -178,6 +180,7 @@ mod tests {
         let mut problem = Problem::tool_error("went wrong").hint("do this").at(Place::line("a", 3));
         problem.retry_after = Some(7);
         problem.status = Some(503);
+        problem.data = Some(Box::new(Value::object([("errors", vec!["x"].into())])));
         problem.content = Some(Box::new(content()));
         let data = Some(Value::Int(1));
         problem.refusal = Some(Box::new(Refusal { code: -32000, message: "no".into(), data }));

@@ -57,13 +57,20 @@ enum Writer {
 pub(crate) struct Item {
     pub(crate) entry: Option<Entry>,
     pub(crate) waits: Option<oneshot::Sender<Result<()>>>,
+    /// Whether whoever waits needs it to survive a loss of power.
+    pub(crate) durable: bool,
     weight: usize,
 }
 
 impl Item {
     pub(crate) fn new(entry: Option<Entry>, waits: Option<oneshot::Sender<Result<()>>>) -> Item {
         let weight = entry.as_ref().map_or(0, Entry::weight);
-        Item { entry, waits, weight }
+        Item { entry, waits, durable: false, weight }
+    }
+
+    /// An entry that must survive a loss of power before whoever waits goes on.
+    pub(crate) fn durable(entry: Entry, waits: oneshot::Sender<Result<()>>) -> Item {
+        Item { durable: true, ..Item::new(Some(entry), Some(waits)) }
     }
 }
 

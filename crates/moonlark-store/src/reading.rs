@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use moonlark_core::content::Answer;
 use moonlark_core::journal::{Id, Look, Looked};
 use moonlark_core::secret::{Secrets, literals};
+use moonlark_core::tool::Effects;
 use moonlark_core::{Caller, Code, Problem, Result, Value};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Serialize, Serializer};
@@ -18,7 +19,7 @@ use serde_json::{Value as Json, json};
 use crate::failure::problem;
 use crate::packed::{unpack, unpack_answer};
 use crate::process;
-use crate::rows::Key;
+use crate::rows::{Key, effects};
 use crate::schema::open_to_read;
 use crate::sealing::{Seal, Spot};
 
@@ -87,6 +88,8 @@ pub struct CallShown {
     pub at: Timestamp,
     pub tool: String,
     pub source: String,
+    #[serde(skip)]
+    pub effects: Effects,
     pub caller: CallerShown,
     pub state: State,
     pub outcome: Option<String>,
@@ -205,7 +208,8 @@ impl Reader {
                     _ => None,
                 };
                 let answer = unpack_answer(&seal.open(Spot::RunAnswer, id, answer)?)?;
-                Some(without(&script.unwrap_or_default(), answer))
+                let answer = without(&script.unwrap_or_default(), answer);
+                Some(if line.plan { answer.map(without_order) } else { answer })
             }
             _ => None,
         };
@@ -220,12 +224,13 @@ impl Reader {
         let plain = text.to_lowercase().replace('-', "");
         let hex = plain.len() >= 4 && plain.bytes().all(|byte| byte.is_ascii_hexdigit());
         let Some(connection) = self.open()?.filter(|_| hex) else { return Err(no_run(text)) };
-        let sql = "SELECT id FROM journal_runs WHERE lower(hex(id)) LIKE '%' || ?1 LIMIT 2";
+        let sql = "SELECT id FROM journal_runs WHERE lower(hex(id)) LIKE '%' || ?1 \
+                   OR lower(hex(id)) LIKE ?1 || '%' LIMIT 2";
         let found = self.query(&connection, sql, params![plain], |row, _| id(row, 0))?;
         match found.as_slice() {
             [one] => Ok(*one),
             [] => Err(no_run(text)),
-            _ => Err(Problem::bad_request(format!("several runs end in {text}"))
+            _ => Err(Problem::bad_request(format!("several runs begin or end with {text}"))
                 .hint("write more of the id")),
         }
     }
@@ -247,6 +252,20 @@ impl Reader {
         Ok(left.into_iter().filter(|(alive, _)| !alive).map(|(_, run)| run).collect())
     }
 
+    /// How many runs of processes that are gone can go on: they were interrupted, and
+    /// wait for nobody's decision.
+    pub fn interrupted(&self) -> Result<usize> {
+        let Some(connection) = self.open()? else { return Ok(0) };
+        let sql = "SELECT process.lock FROM journal_runs AS run \
+             LEFT JOIN journal_processes AS process ON process.number = run.process \
+             WHERE run.outcome IS NULL AND run.approval IS NULL AND NOT run.plan";
+        let alive = self.query(&connection, sql, params![], |row, alive| {
+            let lock: Option<String> = row.get(0)?;
+            Ok(alive.is(lock.as_deref()))
+        })?;
+        Ok(alive.into_iter().filter(|alive| !alive).count())
+    }
+
     /// How much is in it, or what is wrong with it.
     pub fn summary(&self) -> Result<String> {
         let Some(connection) = self.open()? else { return Ok("nothing yet".to_owned()) };
@@ -260,7 +279,11 @@ impl Reader {
         };
         let (runs, calls, bytes) = read().map_err(|error: rusqlite::Error| self.problem(&error))?;
         let size = moonlark_core::limits::size(usize::try_from(bytes).unwrap_or(0));
-        Ok(format!("{runs} runs and {calls} calls in {size}"))
+        let counted = |count: i64, what: &str| {
+            let plural = if count == 1 { "" } else { "s" };
+            format!("{count} {what}{plural}")
+        };
+        Ok(format!("{} and {} in {size}", counted(runs, "run"), counted(calls, "call")))
     }
 
     /// To see whether anything was written; none if there is no journal yet.
@@ -323,6 +346,17 @@ fn without(secrets: &Secrets, answer: Result<Answer>) -> Result<Answer> {
     }
 }
 
+/// A plan without what only carrying it out needs.
+fn without_order(plan: Answer) -> Answer {
+    let Answer::Value(Value::Array(mut calls)) = plan else { return plan };
+    for call in &mut calls {
+        if let Value::Object(fields) = call {
+            fields.shift_remove("order");
+        }
+    }
+    Answer::Value(Value::Array(calls))
+}
+
 impl RunShown {
     /// As REST answers and `--json` prints it.
     pub fn to_json(&self) -> Json {
@@ -370,7 +404,7 @@ fn run_line(row: &Row<'_>, alive: &mut Alive<'_>) -> rusqlite::Result<RunLine> {
 
 const CALL: &str = "SELECT call.id, call.at, call.took, call.outcome, call.message, call.surface, \
     call.caller, call.client, call.tool, call.source, call.args, call.parent, call.run, \
-    call.place, process.lock FROM journal_calls AS call \
+    call.place, process.lock, call.effects FROM journal_calls AS call \
     LEFT JOIN journal_processes AS process ON process.number = call.process";
 
 fn call_shown(row: &Row<'_>, alive: &mut Alive<'_>) -> rusqlite::Result<CallShown> {
@@ -394,6 +428,7 @@ fn call_shown(row: &Row<'_>, alive: &mut Alive<'_>) -> rusqlite::Result<CallShow
         parent: row.get::<_, Option<[u8; 16]>>(11)?.map(Id::from_bytes),
         run: row.get::<_, Option<[u8; 16]>>(12)?.map(Id::from_bytes),
         place: row.get(13)?,
+        effects: effects(row.get(15)?),
         state,
     })
 }

@@ -1,7 +1,7 @@
 //! The tables, and how a connection to them is opened.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use moonlark_core::{Problem, Result};
 use rusqlite::{Connection, OpenFlags};
@@ -104,8 +104,41 @@ CREATE TABLE approval_requests (
 CREATE INDEX approval_requests_by_call ON approval_requests (digest);
 ";
 
+/// What was added since, in a way that older versions can read on.
+const ADDED: [(&str, &str, &str); 2] = [
+    (
+        "approval_requests",
+        "left_out",
+        "ALTER TABLE approval_requests ADD COLUMN left_out INTEGER NOT NULL DEFAULT 1",
+    ),
+    ("approval_requests", "shown", "ALTER TABLE approval_requests ADD COLUMN shown BLOB"),
+];
+const ADDED_INDEXES: &str = "
+CREATE INDEX IF NOT EXISTS journal_runs_that_follow ON journal_runs (follows) WHERE follows IS NOT NULL;
+CREATE INDEX IF NOT EXISTS journal_runs_without_end ON journal_runs (process) WHERE outcome IS NULL;
+CREATE INDEX IF NOT EXISTS approval_requests_that_wait ON approval_requests (caller) WHERE state = 'waiting';
+";
+
+/// Between two tries to open a file that is just being opened or closed elsewhere.
+const OPEN_RETRY_INTERVAL: Duration = Duration::from_millis(5);
+
 /// Open the database for writing; make it if there is none.
+///
+/// SQLite waits for no lock while a WAL is begun, recovered or removed by its last
+/// user, so that is tried again here.
 pub(crate) fn open(path: &Path) -> Result<Connection> {
+    let until = Instant::now() + BUSY;
+    loop {
+        match open_once(path) {
+            Err(problem) if problem.retryable() && Instant::now() < until => {
+                std::thread::sleep(OPEN_RETRY_INTERVAL);
+            }
+            opened => return opened,
+        }
+    }
+}
+
+fn open_once(path: &Path) -> Result<Connection> {
     if let Some(folder) = path.parent() {
         private_folder(folder)?;
     }
@@ -137,10 +170,10 @@ pub(crate) fn open_to_read(path: &Path) -> Result<Connection> {
 }
 
 fn prepare(connection: &Connection, path: &Path) -> Result<()> {
-    if check_version(version(connection, path)?, path)? == VERSION {
-        return Ok(());
-    }
     let fail = |error: rusqlite::Error| problem(path, &error);
+    if check_version(version(connection, path)?, path)? == VERSION {
+        return add(connection).map_err(fail);
+    }
     // Two processes may get here at once: the second finds the tables made.
     connection.execute_batch("BEGIN IMMEDIATE").map_err(fail)?;
     let made = match version(connection, path)? {
@@ -151,7 +184,29 @@ fn prepare(connection: &Connection, path: &Path) -> Result<()> {
     };
     let end = if made.is_ok() { "COMMIT" } else { "ROLLBACK" };
     connection.execute_batch(end).map_err(fail)?;
-    made.map_err(fail)
+    made.and_then(|()| add(connection)).map_err(fail)
+}
+
+/// Add what the tables of an earlier version do not have.
+fn add(connection: &Connection) -> rusqlite::Result<()> {
+    let has = |table: &str, column: &str| {
+        let sql = "SELECT count(*) FROM pragma_table_info(?1) WHERE name = ?2";
+        connection.query_row(sql, [table, column], |row| row.get::<_, i64>(0))
+    };
+    for (table, column, sql) in ADDED {
+        // Another process may add it at the same time.
+        if has(table, column)? == 0
+            && let Err(error) = connection.execute_batch(sql)
+            && has(table, column)? == 0
+        {
+            return Err(error);
+        }
+    }
+    let indexes = "SELECT count(*) FROM sqlite_master WHERE name = 'approval_requests_that_wait'";
+    match connection.query_row(indexes, [], |row| row.get::<_, i64>(0))? {
+        0 => connection.execute_batch(ADDED_INDEXES),
+        _ => Ok(()),
+    }
 }
 
 fn version(connection: &Connection, path: &Path) -> Result<i64> {

@@ -29,6 +29,8 @@ pub(crate) enum Spot {
     Arguments,
     Answer,
     Approval,
+    /// The arguments as whoever decides is shown them.
+    ApprovalShown,
 }
 
 const KEY: usize = 32;

@@ -110,7 +110,8 @@ impl Writer {
         };
         self.shared.number.store(open.number, Ordering::Relaxed);
         if !self.pending.is_empty() {
-            let awaited = self.pending.iter().any(|item| item.waits.is_some());
+            // What whoever waits needs only to be in the system's hands costs no sync.
+            let awaited = self.pending.iter().any(|item| item.durable);
             let sync = settings.power && (awaited || self.synced.elapsed() > SYNC);
             open.write(&self.pending, sync).map_err(|error| Trouble::of(&settings.file, error))?;
             let entries = self.pending.iter().filter(|item| item.entry.is_some()).count();

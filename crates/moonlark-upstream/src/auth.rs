@@ -47,8 +47,23 @@ pub struct Account {
     /// What relative paths in the configuration are relative to.
     pub base_dir: PathBuf,
     /// Answer for the person, by following the redirect of a test identity
-    /// provider that asks nobody.
-    pub follow: bool,
+    /// provider that asks nobody. Never so in a build that is not for tests.
+    pub(crate) follow: bool,
+}
+
+impl Account {
+    pub fn new(name: &str, url: Url, auth: Auth, state_dir: PathBuf, base_dir: PathBuf) -> Self {
+        let follow = follows_redirects();
+        Self { name: name.to_owned(), url, auth, state_dir, base_dir, follow }
+    }
+}
+
+/// Whether this is a test that has nobody to ask.
+fn follows_redirects() -> bool {
+    #[cfg(feature = "test-idp")]
+    return std::env::var_os("MOONLARK_OAUTH_FOLLOW").is_some_and(|it| it == "1");
+    #[cfg(not(feature = "test-idp"))]
+    false
 }
 
 /// Who says which token goes with a request to this upstream. Tokens that are obtained

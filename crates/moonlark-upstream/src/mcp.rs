@@ -40,6 +40,8 @@ mod watching;
 pub(crate) mod wire;
 
 pub use authorize::Authorize;
+pub use kept::listing_file;
+pub(crate) use kept::write as write_private_file;
 pub use pins::Difference;
 pub use settings::Settings;
 pub use target::{LinkLimits, SecretText, Target, Way};

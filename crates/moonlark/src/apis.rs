@@ -14,19 +14,23 @@ use moonlark_core::tool::{Scope, SourceKind};
 use moonlark_core::{Code, Place, Problem, Result, Tool, Value};
 use moonlark_upstream::mcp::SecretText;
 use moonlark_upstream::openapi::{
-    self, ApiSettings, ClientCredentials, Credential, Credentials, Spec,
+    self, ApiSettings, ClientCredentials, Credential, Credentials, OriginMemory, RefPermission,
+    Spec,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
-use crate::config::{Api, ApiAuth, ApiScheme};
+use crate::config::{Api, ApiAuth, ApiScheme, tool_configs};
 use crate::config_file::Loaded;
 
 /// Before a document that could not be read is tried again.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// Flaws of one document that are logged one by one.
+const MAX_LOGGED_FLAWS: usize = 5;
 
 #[derive(Default)]
 pub(crate) struct Apis {
@@ -93,7 +97,8 @@ impl Apis {
             let state = running.state.lock();
             offered.tools.extend(state.tools.iter().cloned());
             if !state.tried {
-                let prefix = running.config.prefix.clone().unwrap_or_else(|| format!("{name}__"));
+                let prefix = running.config.prefix.clone();
+                let prefix = prefix.unwrap_or_else(|| format!("{}__", name.replace('.', "_")));
                 let (source, expose) = (name.clone(), running.config.expose);
                 offered.connecting.push(Connecting {
                     source,
@@ -120,11 +125,10 @@ impl Apis {
         offered
     }
 
-    /// The folders in which a change matters.
-    pub(crate) fn folders(&self) -> Vec<PathBuf> {
+    /// The files that the documents consist of.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
         let running = self.running.lock();
-        let files = running.values().flat_map(|it| it.state.lock().files.clone());
-        files.filter_map(|file| Some(file.parent()?.to_owned())).collect()
+        running.values().flat_map(|it| it.state.lock().files.clone()).collect()
     }
 
     /// Wait until each has been tried once.
@@ -162,8 +166,20 @@ fn start(
     let state = Arc::new(Mutex::new(State::default()));
     let (tell, tried) = watch::channel(false);
     let again = Arc::new(Notify::new());
-    let settings = settings(name, config, limits.clone(), frozen.clone());
     let spec = spec(config, &loaded.root);
+    let settings = match config.outage.first() {
+        Some(problem) => Err(problem.clone()),
+        None => settings(name, config, limits.clone(), frozen.clone()),
+    };
+    let settings = settings.map(|mut settings| {
+        if let Ok(Spec::Web(url)) = &spec {
+            let file = loaded.state.join("apis").join(format!("{name}.json"));
+            settings.memory = Some(OriginMemory { file, spec: url.clone() });
+        }
+        settings
+    });
+    let refs: Vec<RefPermission> =
+        config.refs.iter().map(|it| RefPermission::parse(it, &loaded.root)).collect();
     // A change of a file must be noticed also when it could not be read.
     if let Ok(Spec::File(file)) = &spec {
         state.lock().files = vec![file.clone()];
@@ -175,7 +191,7 @@ fn start(
         let mut pause = FIRST_PAUSE;
         loop {
             let read = match (&settings, &spec) {
-                (Ok(settings), Ok(spec)) => read(settings, spec).await,
+                (Ok(settings), Ok(spec)) => read(settings, spec, &refs).await,
                 (Err(problem), _) | (_, Err(problem)) => Err(problem.clone()),
             };
             let ended_well = read.is_ok();
@@ -185,6 +201,7 @@ fn start(
                 match read {
                     Ok(next) => {
                         tracing::debug!("{api}: {} operations", next.tools.len());
+                        log_flaws(&api, &state.flaws, &next.flaws);
                         *state = next;
                     }
                     // The old document goes on working.
@@ -196,7 +213,8 @@ fn start(
             }
             tell.send_replace(true);
             changed.notify_one();
-            let web = matches!(spec, Ok(Spec::Web(_)));
+            // Settings that cannot be used do not become better by waiting.
+            let web = settings.is_ok() && matches!(spec, Ok(Spec::Web(_)));
             let wait = match (ended_well, web) {
                 (true, true) => {
                     pause = FIRST_PAUSE;
@@ -236,23 +254,38 @@ pub(crate) async fn look(
 ) -> Result<(Vec<Arc<Tool>>, Vec<Problem>)> {
     let config = Api { spec: spec.to_owned(), ..Api::default() };
     let settings = settings(name, &config, Limits::default(), BTreeMap::new())?;
-    let state = read(&settings, &self::spec(&config, root)?).await?;
+    let state = read(&settings, &self::spec(&config, root)?, &[]).await?;
     // Where it is matters only to those who call it.
     let flaws = state.flaws.into_iter().filter(|it| it.code != Code::BadConfig);
     Ok((state.tools, flaws.collect()))
 }
 
-async fn read(settings: &ApiSettings, spec: &Spec) -> Result<State> {
+/// Say what cannot be used of a document, once.
+fn log_flaws(api: &str, known: &[Problem], flaws: &[Problem]) {
+    let new: Vec<&Problem> = flaws.iter().filter(|it| !known.contains(it)).collect();
+    for flaw in new.iter().take(MAX_LOGGED_FLAWS) {
+        tracing::warn!(target: "upstream", "{api}: {}", flaw.line());
+    }
+    if new.len() > MAX_LOGGED_FLAWS {
+        let more = new.len() - MAX_LOGGED_FLAWS;
+        tracing::warn!(target: "upstream", "{api}: and {more} more: see `moonlark doctor`");
+    }
+}
+
+async fn read(settings: &ApiSettings, spec: &Spec, refs: &[RefPermission]) -> Result<State> {
     let place = |problem: Problem| problem.at(Place::file(settings.file.clone()));
-    let loaded = openapi::load(spec).await.map_err(place)?;
+    let loaded = openapi::load(spec, refs).await.map_err(place)?;
+    let refused: Vec<Problem> = loaded.problems.into_iter().map(place).collect();
     let (settings, document) = (settings.clone(), Arc::new(loaded.document));
+    let file = settings.file.clone();
     // Thousands of operations are work for a thread that has time.
     let made = tokio::task::spawn_blocking(move || openapi::tools(settings, document)).await;
     let made = made.unwrap_or_else(|_| Err(Problem::internal("the document could not be read")));
+    let place = |problem: Problem| problem.at(Place::file(file.clone()));
     let (tools, flaws) = made.map_err(place)?;
     Ok(State {
         tools: tools.into_iter().map(Arc::new).collect(),
-        flaws,
+        flaws: refused.into_iter().chain(flaws).collect(),
         problem: None,
         files: loaded.files,
         tried: true,
@@ -306,10 +339,13 @@ fn settings(
             }
         }
         (ApiAuth::None, Some(variable)) => {
-            let text = std::env::var(variable).map_err(|_| {
+            let text = config.auth_value.clone().map(|it| it.0).ok_or_else(|| {
                 Problem::bad_config(format!("the environment variable {variable} is not set"))
                     .at(Place::file(format!("apis.{name}.auth_env")))
-                    .hint(format!("set {variable} before starting Moonlark"))
+                    .hint(format!(
+                        "set {variable}, or add a line {variable}=… to {}",
+                        crate::secrets_file::shown_path()
+                    ))
             })?;
             secrets.push(Secret { key: "auth".to_owned(), value: text.clone(), by_name: true });
             credentials.any = Some(SecretText::new(text));
@@ -324,13 +360,30 @@ fn settings(
     };
     let mut all_frozen = global;
     all_frozen.extend(frozen(&config.frozen_params));
+    let tools = tool_configs(&config.tools);
+    // Whatever of these came from the environment, or is called like a secret.
+    let is_secret = |name: &str| {
+        let keys = config.secrets.iter().map(|it| it.key.as_str());
+        let mut keys = keys.filter(|it| it.starts_with("frozen_params") || it.starts_with("tools"));
+        keys.any(|key| key.split('.').any(|part| part == name))
+    };
+    let secret_frozen = all_frozen
+        .keys()
+        .chain(tools.values().flat_map(|tool| tool.arguments.keys()))
+        .filter(|name| is_secret(name))
+        .cloned()
+        .collect();
     Ok(ApiSettings {
         name: name.to_owned(),
         file: moonlark_knowledge::without_secrets(&config.spec),
         base_url: config.base_url.as_deref().and_then(|it| Url::parse(it).ok()),
         credentials,
         headers: config.headers.iter().map(|(key, it)| (key.clone(), secret(&it.0))).collect(),
+        auth_hosts: config.auth_hosts.iter().filter_map(|it| it.parse().ok()).collect(),
+        memory: None,
+        secret_frozen,
         frozen: all_frozen,
+        tools,
         // That they can be read was checked with the file.
         include: config.include.iter().filter_map(|it| it.parse().ok()).collect(),
         exclude: config.exclude.iter().filter_map(|it| it.parse().ok()).collect(),

@@ -4,6 +4,7 @@
 //! 1 failed, 2 wrong usage.
 
 mod approvals;
+mod arguments;
 mod call;
 mod check;
 mod completions;
@@ -16,6 +17,7 @@ mod generate;
 mod get;
 mod import;
 mod install;
+mod inventory;
 mod log;
 mod login;
 mod logout;
@@ -28,18 +30,19 @@ mod runs;
 mod search;
 mod search_tools;
 mod serve;
+pub(crate) mod served;
 mod servers;
 mod sources;
 mod stdio;
 mod sync;
 mod template;
+pub(crate) mod terminal;
 mod test;
 mod token;
 mod tool;
 mod tool_test;
 mod types;
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -49,8 +52,10 @@ use moonlark_core::tool::SourceKind;
 use moonlark_core::{Caller, Catalog, Problem, Tool, Value};
 
 use crate::config::LogFormat;
-use crate::project::Project;
+use crate::config_file::{Loaded, ValuesNeeded};
+use crate::project::{More, Project};
 
+pub(crate) use terminal::{StyledText, print, print_json, say};
 pub use types::{Definitions, definitions};
 
 /// One binary between AI agents and everything they may call.
@@ -63,22 +68,28 @@ struct Cli {
     command: Command,
 }
 
-#[derive(Args, Clone)]
+/// Options that every command has.
+const COMMON: &str = "Common options";
+
+#[derive(Args, Clone, Default)]
 pub(crate) struct Global {
-    /// The configuration file (otherwise moonlark.toml here, or in the user's configuration folder).
-    #[arg(long, global = true, value_name = "FILE")]
+    /// The configuration file (otherwise moonlark.toml here or in a folder above, or in the user's configuration folder).
+    #[arg(long, global = true, value_name = "FILE", help_heading = COMMON)]
     config: Option<PathBuf>,
     /// Print data as JSON.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = COMMON)]
     json: bool,
     /// Say more on stderr (twice: even more).
-    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    #[arg(long, short, global = true, action = clap::ArgAction::Count, help_heading = COMMON)]
     verbose: u8,
     /// Say only what is wrong.
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, help_heading = COMMON)]
     quiet: bool,
+    /// Do not use the project's running server: start what is needed in this process.
+    #[arg(long, global = true, help_heading = COMMON)]
+    standalone: bool,
     /// How the log on stderr is written: for people, or as JSON for programs.
-    #[arg(long, global = true, value_name = "FORMAT")]
+    #[arg(long, global = true, value_name = "FORMAT", help_heading = COMMON)]
     log_format: Option<LogFormat>,
 }
 
@@ -94,8 +105,7 @@ enum Command {
     Run(run::Run),
     /// Show what agent scripts did, and go on with those that were interrupted.
     Runs(runs::Runs),
-    /// Decide on calls that a rule lets nobody make without that.
-    #[command(subcommand)]
+    /// List, approve or deny pending tool calls.
     Approvals(approvals::Approvals),
     /// Run agent scripts line by line.
     Repl(repl::Repl),
@@ -196,7 +206,7 @@ pub fn main() -> ExitCode {
     let runtime = match threads.thread_stack_size(STACK).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error[internal]: cannot start: {error}");
+            say(format!("error[internal]: cannot start: {error}"));
             return ExitCode::FAILURE;
         }
     };
@@ -208,7 +218,7 @@ pub fn main() -> ExitCode {
         Err(Failure::Said) => ExitCode::FAILURE,
         Err(Failure::Problems(problems)) => {
             for problem in problems {
-                eprintln!("{}", painted(&problem));
+                say(paint(&problem.to_string()));
             }
             ExitCode::FAILURE
         }
@@ -241,12 +251,12 @@ async fn run(cli: Cli) -> Done {
         Command::Login(login) => login.run(&global).await,
         Command::Logout(logout) => logout.run(&global).await,
         Command::Pin(pin) => pin.run(&global).await,
-        Command::Token(token) => token.run(&global),
+        Command::Token(token) => token.run(&global).await,
         Command::Policy(policy) => policy.run(&global).await,
         Command::Sources(sources) => sources.run(&global).await,
         Command::Doctor => doctor::run(&global).await,
         Command::Import(import) => import.run(&global),
-        Command::Install(install) => install.run(&global),
+        Command::Install(install) => install.run(&global).await,
         Command::Completions(completions) => {
             completions.run(&mut command());
             Ok(())
@@ -259,18 +269,33 @@ pub(crate) async fn open(global: &Global) -> Result<Project, Failure> {
     Ok(Project::open(global.config.as_deref(), &here()?).await?)
 }
 
-/// The same, with what its upstream servers offer. They are gone again when
-/// this returns: what is known of them stays in the catalog.
-pub(crate) async fn open_with_upstreams(
-    global: &Global,
-) -> Result<(Arc<Project>, Arc<Catalog>), Failure> {
-    let project = Arc::new(open(global).await?);
-    project.connect().await;
+/// The same for commands that call nothing, and so need no value of any secret.
+pub(crate) async fn open_without_values(global: &Global) -> Result<Project, Failure> {
+    let more = More { values_needed: ValuesNeeded::Never, ..More::default() };
+    Ok(Project::open_with(global.config.as_deref(), &here()?, more).await?)
+}
+
+/// A Problem that does not keep anything from working.
+pub(crate) fn warning(problem: &Problem) -> String {
+    let text = problem.to_string();
+    let after = text.split_once("]: ").map_or(text.as_str(), |(_, after)| after);
+    format!("warning: {after}")
+}
+
+/// What the configuration says oddly, and which variables it would need to run.
+pub(crate) fn say_about(loaded: &Loaded) {
+    for problem in &loaded.warnings {
+        say(format!("{}\n", warning(problem)));
+    }
+    for problem in &loaded.unset {
+        say(format!("note: {}", problem.line()));
+    }
+}
+
+/// Wait until every source has said what it offers, or has failed to.
+pub(crate) async fn settle(project: &Project) {
     project.settled().await;
     project.refresh().await;
-    let catalog = project.gateway.catalog_for(&caller());
-    project.disconnect().await;
-    Ok((project, catalog))
 }
 
 /// Whoever uses the command line.
@@ -290,7 +315,7 @@ pub(crate) async fn require_tools(project: &Project) -> Done {
     let sources = !config.mcp_servers.is_empty()
         || !config.apis.is_empty()
         || project.knowledge.is_configured();
-    if project.script_count().await > 0 || sources {
+    if sources || project.has_scripts() {
         return Ok(());
     }
     Err(Problem::bad_config(format!(
@@ -308,63 +333,15 @@ pub(crate) fn authored(catalog: &Catalog) -> impl Iterator<Item = &Arc<Tool>> {
     catalog.tools().iter().filter(by_script)
 }
 
-/// Colours for what is printed as a result.
-pub(crate) fn colours_of_stdout() -> bool {
-    colours() && std::io::stdout().is_terminal()
+/// The text of a Problem, as a terminal shows it.
+pub(crate) fn paint(text: &str) -> StyledText {
+    StyledText::of_problem(text)
 }
 
-/// Colours only for people.
-pub(crate) fn colours() -> bool {
-    std::io::stderr().is_terminal()
-        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-}
-
-fn painted(problem: &Problem) -> String {
-    paint(&problem.to_string())
-}
-
-/// The text of a Problem, in colours where there are any.
-pub(crate) fn paint(text: &str) -> String {
-    if !colours() {
-        return text.to_owned();
-    }
-    text.replacen("error[", "\x1b[1;31merror[", 1)
-        .replacen("]:", "]\x1b[0m:", 1)
-        .replace("\nhint:", "\n\x1b[1;36mhint\x1b[0m:")
-}
-
-/// Tool parameters from the command line.
-#[derive(Args)]
-pub(crate) struct Params {
-    /// One parameter; values that are not text are written as JSON.
-    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = key_value)]
-    params: Vec<(String, String)>,
-}
-
-fn key_value(text: &str) -> Result<(String, String), String> {
+pub(crate) fn key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err("write it as NAME=VALUE".to_owned()),
-    }
-}
-
-impl Params {
-    /// Put the parameters into `args`, each read as its schema says.
-    fn add_to(&self, args: &mut moonlark_core::value::Object, tool: Option<&Tool>) {
-        for (name, text) in &self.params {
-            let wanted = tool.and_then(|tool| {
-                tool.input.json().get("properties")?.get(name)?.get("type")?.as_str()
-            });
-            let value = match wanted {
-                Some("string") | None => Value::Str(text.clone()),
-                // Left as text when it is not JSON, so that the schema complains
-                // in its own words.
-                Some(_) => {
-                    Value::parse_json(text.as_bytes()).unwrap_or_else(|_| Value::Str(text.clone()))
-                }
-            };
-            args.insert(name.clone(), value);
-        }
     }
 }
 
@@ -376,13 +353,9 @@ pub(crate) fn counted(count: usize, what: &str) -> String {
 /// JSON as people read it.
 pub(crate) fn pretty(value: &Value) -> Result<String, Problem> {
     let json = value.clone().into_json("result")?;
-    serde_json::to_string_pretty(&json).map_err(|error| Problem::internal(error.to_string()))
-}
-
-/// Print and never panic when the reader has gone (`| head`).
-pub(crate) fn print(text: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stdout(), "{text}");
+    let text = serde_json::to_string_pretty(&json);
+    let text = text.map_err(|error| Problem::internal(error.to_string()))?;
+    Ok(moonlark_core::visible_text::visible_json(&text).into_owned())
 }
 
 pub(crate) fn shown(path: &Path) -> String {

@@ -8,6 +8,7 @@ pub(crate) mod diff;
 pub(crate) mod edit;
 pub(crate) mod file;
 pub(crate) mod jsonc;
+pub(crate) mod other_project;
 pub(crate) mod places;
 pub(crate) mod plan;
 pub(crate) mod secret;
@@ -55,8 +56,14 @@ impl Client {
         }
     }
 
-    /// How a server that it starts is written there.
-    pub(crate) fn entry(self, command: &str, args: &[String]) -> Map<String, Json> {
+    /// How a server that it starts is written there. `path` is where the server finds
+    /// programs: a client of the desktop knows hardly any folder.
+    pub(crate) fn entry(
+        self,
+        command: &str,
+        args: &[String],
+        path: Option<&str>,
+    ) -> Map<String, Json> {
         let mut entry = Map::new();
         match self {
             Client::Cursor | Client::Vscode | Client::ClaudeCode => {
@@ -70,7 +77,31 @@ impl Client {
         }
         entry.insert("command".to_owned(), json!(command));
         entry.insert("args".to_owned(), json!(args));
+        if let Some(path) = path {
+            entry.insert("env".to_owned(), json!({ "PATH": path }));
+        }
         entry
+    }
+
+    /// How a server that runs is written there; none if it cannot be.
+    pub(crate) fn http_entry(self, url: &str, token: Option<&str>) -> Option<Map<String, Json>> {
+        let mut entry = Map::new();
+        match self {
+            // It starts its servers itself.
+            Client::ClaudeDesktop => return None,
+            Client::Vscode | Client::ClaudeCode => {
+                entry.insert("type".to_owned(), json!("http"));
+            }
+            Client::Cursor | Client::Zed => {}
+        }
+        entry.insert("url".to_owned(), json!(url));
+        if let Some(token) = token {
+            entry.insert(
+                "headers".to_owned(),
+                json!({ "Authorization": format!("Bearer {token}") }),
+            );
+        }
+        Some(entry)
     }
 }
 

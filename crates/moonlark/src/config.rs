@@ -5,6 +5,7 @@
 //! the docs. Where a file is found, how it is checked and how `${VAR}` expands
 //! is not known here but in [`crate::config_file`].
 
+mod agents;
 mod api;
 mod auth;
 mod connectors;
@@ -19,6 +20,7 @@ mod schema;
 mod script_config;
 mod seconds;
 mod size;
+mod source_tool;
 mod span;
 mod store;
 mod telemetry;
@@ -27,11 +29,13 @@ use std::collections::BTreeMap;
 
 use moonlark_core::limits::Limits;
 use moonlark_core::places::PlaceLimits;
+use moonlark_core::server_identity::ServerIdentity;
 use moonlark_core::tool::Expose;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use agents::{Agents, ScriptAgent};
 pub use api::{Api, ApiAuth, ApiClient, ApiScheme};
 pub use auth::ServerAuth;
 pub(crate) use connectors::scan_timeout;
@@ -47,16 +51,19 @@ pub use schema::schema;
 pub use script_config::{ScriptConfig, Secret};
 pub use seconds::Seconds;
 pub use size::{BadSize, Size};
+pub use source_tool::{SourceTool, ToolEffects};
+pub(crate) use source_tool::{fixed_arguments, tool_configs};
 pub use span::{BadSpan, Span};
 pub use store::Store;
 pub use telemetry::{LogConfig, LogFormat, TelemetryConfig};
 
 /// Every key is optional; without a file, all defaults hold.
 ///
-/// `${VAR}` in any string is replaced by that environment variable, and a
-/// variable that is not set is an error unless a default is given:
-/// `${VAR:-default}`. `$${` is a literal `${`. Paths are relative to the
-/// directory of the file.
+/// `${VAR}` in any string is replaced by that environment variable, or else by the
+/// line `VAR=…` of `.moonlark/secrets.env`; `${file:PATH}` by what is in a file. What
+/// is not there puts the script, server, API or connector that needs it out of
+/// order, and is an error elsewhere, unless a default is given: `${VAR:-default}`.
+/// `$${` is a literal `${`. Paths are relative to the directory of the file.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(title = "moonlark.toml")]
@@ -71,6 +78,7 @@ pub struct Config {
     pub log: LogConfig,
     pub tools: Tools,
     pub extensions: Extensions,
+    pub agents: Agents,
     pub execute: Execute,
     pub store: Store,
     pub knowledge: Knowledge,
@@ -107,6 +115,14 @@ pub struct Server {
     /// Browser origins whose pages may call this server.
     #[schemars(example = ["https://app.example.com"])]
     pub allowed_origins: Vec<String>,
+    /// What this server calls itself to MCP clients.
+    #[schemars(length(min = 1))]
+    pub name: String,
+    /// What MCP clients tell their models about this server, before what Moonlark says
+    /// about its tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1), example = &"Tools of the support team. Ask before you answer a customer.")]
+    pub instructions: Option<String>,
     pub auth: ServerAuth,
 }
 
@@ -118,6 +134,10 @@ pub struct Server {
 pub struct LimitsConfig {
     /// Seconds until a call is ended.
     pub timeout: Seconds,
+    /// Seconds until the loading of a script, an extension or a connector is ended.
+    /// Callers of a server that starts wait for all of them together at most twice as
+    /// long.
+    pub load: Seconds,
     /// Memory of one script.
     pub memory: Size,
     /// Calls and loop rounds of one Starlark script.
@@ -150,6 +170,10 @@ pub struct LimitsConfig {
     pub queued: u32,
     /// How long a call waits before it is refused.
     pub queue_time: Span,
+    /// Upstream servers that are started or connected to at once. More wait for
+    /// their turn.
+    #[schemars(range(min = 1, max = 1_000))]
+    pub starting: u32,
     /// Limits of single tools, by tool name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, ToolLimits>,
@@ -301,8 +325,17 @@ impl Default for Server {
             port: 7331,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            name: "moonlark".to_owned(),
+            instructions: None,
             auth: ServerAuth::default(),
         }
+    }
+}
+
+impl Server {
+    /// How it introduces itself to MCP clients.
+    pub(crate) fn identity(&self) -> ServerIdentity {
+        ServerIdentity { name: self.name.clone(), instructions: self.instructions.clone() }
     }
 }
 
@@ -310,6 +343,7 @@ impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
             timeout: Seconds::new(30),
+            load: Seconds::new(5),
             memory: Size::mb(64),
             steps: 1_000_000_000,
             calls: 100,
@@ -323,6 +357,7 @@ impl Default for LimitsConfig {
             runs: 4000,
             queued: 4000,
             queue_time: Span::seconds(10),
+            starting: 8,
             tools: BTreeMap::new(),
         }
     }

@@ -1,32 +1,39 @@
 //! From a file to a [`Config`]: found, parsed, checked, expanded.
 //!
-//! A file is walked against the schema of the structs (`check`), so every
-//! mistake in it is reported at once, with its line. Which keys there are and
-//! what they mean is not known here but in [`crate::config`].
+//! A file is walked against the schema of the structs (`check`), and what that finds
+//! right is held to what no schema says (`build`), so every mistake in it is reported
+//! at once, with its line. Which keys there are and what they mean is not known here
+//! but in [`crate::config`].
 
+mod build;
 mod check;
 mod expand;
+mod fault_hints;
 mod finding;
 mod key_path;
+mod search;
 mod secret;
 mod show;
 #[cfg(test)]
 mod tests;
+mod values;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use moonlark_core::policy::Rate;
 use moonlark_core::problem::{Place, Problem};
-use moonlark_core::value::{ReadError, Value};
 use toml::de::DeTable;
 
-use crate::config::{Config, Hidden, schema};
-use check::Checked;
+use crate::config::{Config, schema};
+use crate::secrets_file::{SecretsFile, secrets_path};
+use crate::state_folder::state_folder;
+use build::Built;
+use check::AbsentValue;
 use finding::Finding;
-use key_path::KeyPath;
+use search::{Found, find};
+use values::ValueSources;
 
 pub use show::show;
 
@@ -39,6 +46,17 @@ const MAX_BYTES: u64 = 1024 * 1024;
 /// How a variable of the environment is looked up.
 pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
+/// Whether what a configuration needs has to be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ValuesNeeded {
+    /// A source whose variable or file is not there is out of order. Without one that
+    /// all of Moonlark needs, there is no configuration.
+    #[default]
+    ToRun,
+    /// Only the text is looked at, as for a check or tests.
+    Never,
+}
+
 /// A configuration and where it came from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loaded {
@@ -47,60 +65,82 @@ pub struct Loaded {
     pub path: Option<PathBuf>,
     /// The project: what paths in the configuration are relative to.
     pub root: PathBuf,
+    /// What is allowed and hardly meant.
+    pub warnings: Vec<Problem>,
+    /// Variables and files that are not there, where none is needed.
+    pub unset: Vec<Problem>,
+    /// Strings that stand as they are written, since they have no value.
+    pub absent_texts: BTreeSet<String>,
+    /// Files beside the configuration whose content is part of it.
+    pub value_files: Vec<PathBuf>,
+    /// Values for variables that are not in the environment.
+    pub secrets: SecretsFile,
+    /// Where Moonlark keeps what it must remember.
+    pub state: PathBuf,
+}
+
+impl Loaded {
+    fn new(config: Config, path: Option<PathBuf>, root: &Path) -> Loaded {
+        Loaded {
+            config,
+            path,
+            root: root.to_owned(),
+            warnings: Vec::new(),
+            unset: Vec::new(),
+            absent_texts: BTreeSet::new(),
+            value_files: vec![secrets_path(root)],
+            secrets: SecretsFile::default(),
+            state: state_folder(root),
+        }
+    }
+
+    /// Whether somebody made this folder a project: by a file, by a folder of scripts,
+    /// or by a server that ran there.
+    pub fn is_project(&self) -> bool {
+        let config = &self.config;
+        let folders =
+            [&config.tools.dir, &config.extensions.dir, &config.connectors.dir, &config.agents.dir];
+        self.path.is_some()
+            || folders.into_iter().any(|folder| self.root.join(folder).is_dir())
+            || state_folder(&self.root).is_dir()
+    }
 }
 
 /// Load `explicit`, else the first file of the search order, else the defaults.
 /// The error is every problem of that file, in line order.
 pub fn load(explicit: Option<&Path>, cwd: &Path, env: Env<'_>) -> Result<Loaded, Vec<Problem>> {
+    load_for(ValuesNeeded::ToRun, explicit, cwd, env)
+}
+
+/// The same, for whoever may do without the values of variables.
+pub fn load_for(
+    needed: ValuesNeeded,
+    explicit: Option<&Path>,
+    cwd: &Path,
+    env: Env<'_>,
+) -> Result<Loaded, Vec<Problem>> {
     let Some(found) = find(explicit, cwd, env) else {
-        return Ok(Loaded { config: Config::default(), path: None, root: cwd.to_owned() });
+        let (secrets, warnings) = SecretsFile::read(cwd);
+        return Ok(Loaded { secrets, warnings, ..Loaded::new(Config::default(), None, cwd) });
     };
     let bytes = read(&found).map_err(|problem| vec![problem])?;
     let text = decode(&bytes, &found.label)?;
-    let config =
-        parse(text, env).map_err(|findings| finding::place(findings, &found.label, text))?;
     let root = found.path.parent().unwrap_or(cwd).to_owned();
-    Ok(Loaded { config, path: Some(found.path), root })
+    let (secrets, mut warnings) = SecretsFile::read(&root);
+    let values = ValueSources::new(env, secrets.clone(), &root);
+    let place = |findings| finding::place(findings, &found.label, text);
+    let read = parse(text, &found.label, &values, needed);
+    let parsed = read.map_err(place)?;
+    warnings.extend(place(parsed.warnings));
+    let mut loaded = Loaded::new(parsed.config, Some(found.path.clone()), &root);
+    loaded.value_files.extend(values.files());
+    let Parsed { unset, absent_texts, .. } = parsed;
+    Ok(Loaded { warnings, unset, absent_texts, secrets, ..loaded })
 }
 
 /// The file that [`load`] would read, whatever is in it.
 pub fn in_effect(explicit: Option<&Path>, cwd: &Path, env: Env<'_>) -> Option<PathBuf> {
     find(explicit, cwd, env).map(|found| found.path)
-}
-
-struct Found {
-    path: PathBuf,
-    /// The path as the reader knows it.
-    label: String,
-}
-
-fn find(explicit: Option<&Path>, cwd: &Path, env: Env<'_>) -> Option<Found> {
-    if let Some(path) = explicit {
-        return Some(Found { path: cwd.join(path), label: path.display().to_string() });
-    }
-    let local = cwd.join(FILE_NAME);
-    if is_there(&local) {
-        return Some(Found { path: local, label: FILE_NAME.to_owned() });
-    }
-    let path = config_home(env)?.join("moonlark").join(FILE_NAME);
-    is_there(&path).then(|| Found { label: path.display().to_string(), path })
-}
-
-/// A file that is there but cannot be read, or a dangling link, counts as there:
-/// its owner meant it, and silently running on defaults would hide the mistake.
-fn is_there(path: &Path) -> bool {
-    match path.symlink_metadata() {
-        Ok(_) => true,
-        Err(error) => {
-            !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-        }
-    }
-}
-
-/// Relative values are ignored, as the XDG specification asks.
-fn config_home(env: Env<'_>) -> Option<PathBuf> {
-    let absolute = |name| env(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")))
 }
 
 fn read(found: &Found) -> Result<Vec<u8>, Problem> {
@@ -115,6 +155,13 @@ fn read(found: &Found) -> Result<Vec<u8>, Problem> {
             .hint("check that it is a file which this user may read"),
     };
 
+    // Opening a pipe waits until somebody writes. One that was named is meant, such as
+    // `--config <(…)`.
+    let kind = found.path.metadata().map_err(unreadable)?;
+    if found.label == FILE_NAME && !kind.is_file() && !kind.is_dir() {
+        return Err(problem("this is not a regular file".to_owned())
+            .hint("put a file in its place, or name it with --config"));
+    }
     let mut bytes = Vec::new();
     let file = File::open(&found.path).map_err(unreadable)?;
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
@@ -138,10 +185,59 @@ fn decode<'a>(bytes: &'a [u8], label: &str) -> Result<&'a str, Vec<Problem>> {
     }
 }
 
-fn parse(text: &str, env: Env<'_>) -> Result<Config, Vec<Finding>> {
+/// A text that is a configuration.
+struct Parsed {
+    config: Config,
+    warnings: Vec<Finding>,
+    unset: Vec<Problem>,
+    absent_texts: BTreeSet<String>,
+}
+
+fn parse(
+    text: &str,
+    label: &str,
+    values: &ValueSources<'_>,
+    needed: ValuesNeeded,
+) -> Result<Parsed, Vec<Finding>> {
     let document = DeTable::parse(text).map_err(|error| vec![syntax(&error, text)])?;
-    let checked = check::check(&schema(), document.get_ref(), env)?;
-    build(checked)
+    let schema = schema();
+    let mut checked = check::check(&schema, document.get_ref(), text, values);
+    let mut findings = std::mem::take(&mut checked.findings);
+    let Built { mut config, faults, absent } = match build::build(&schema, &checked, values) {
+        Ok(built) => built,
+        // What is wrong with the text is why.
+        Err(_) if !findings.is_empty() => return Err(findings),
+        Err(problem) => return Err(vec![Finding { offset: None, problem }]),
+    };
+    findings.extend(faults);
+    let mut absent: Vec<AbsentValue> = checked.absent.into_iter().chain(absent).collect();
+    absent.sort_by_key(|it| it.finding.offset);
+    let mut sources = Vec::new();
+    let mut of_sources = Vec::new();
+    let absent_texts = absent.iter().map(|it| it.text.clone()).collect();
+    for AbsentValue { key, finding, .. } in absent {
+        match (needed, key.source_table()) {
+            (ValuesNeeded::ToRun, None) => findings.push(finding),
+            (_, source) => {
+                sources.push(source);
+                of_sources.push(finding);
+            }
+        }
+    }
+    if !findings.is_empty() {
+        return Err(findings);
+    }
+    let outages = finding::place(of_sources, label, text);
+    if needed == ValuesNeeded::Never {
+        let warnings = checked.warnings;
+        return Ok(Parsed { config, warnings, unset: outages, absent_texts });
+    }
+    for (source, problem) in sources.iter().zip(outages) {
+        if let Some(source) = source {
+            build::note_outage(&mut config, source, problem);
+        }
+    }
+    Ok(Parsed { config, warnings: checked.warnings, unset: Vec::new(), absent_texts })
 }
 
 /// The error's own form quotes the line, which may hold a secret: only its
@@ -155,106 +251,4 @@ fn syntax(error: &toml::de::Error, text: &str) -> Finding {
             .hint("check the quotes, brackets and equals signs here and just before"),
     };
     Finding { offset: error.span().map(|span| span.start), problem }
-}
-
-/// Of what says where a server is and how it is started, not every variable is a secret:
-/// without the path of a program, no message would make sense.
-fn says_where(key: &str) -> bool {
-    ["args", "url", "base_url", "spec"].iter().any(|place| key.starts_with(place))
-}
-
-/// What has passed the check deserialises; a difference between the two would
-/// be a defect, and is reported with the key.
-fn build(checked: Checked) -> Result<Config, Vec<Finding>> {
-    let defect = |message: String| {
-        let problem = Problem::bad_config(message)
-            .hint("the reference of the configuration says what this key takes");
-        vec![Finding { offset: None, problem }]
-    };
-    let value = Value::from_json(checked.value).map_err(|problem| defect(problem.message))?;
-    let mut config: Config =
-        value.read().map_err(|ReadError { path, message }| defect(format!("{path}: {message}")))?;
-    let tools = config.tools.script.iter_mut().map(|(name, it)| ("tools", name, &mut it.config));
-    let extensions =
-        config.extensions.script.iter_mut().map(|(name, it)| ("extensions", name, &mut it.config));
-    let connectors =
-        config.connectors.script.iter_mut().map(|(name, it)| ("connectors", name, &mut it.config));
-    for (table, name, own) in tools.chain(extensions).chain(connectors) {
-        let table = KeyPath::of([table, "script", name]);
-        own.secrets = secret::secrets(&table, &own.values, &checked.expanded);
-    }
-    for (name, server) in &mut config.mcp_servers {
-        let table = KeyPath::of(["mcp_servers", name]);
-        let values = |of: &BTreeMap<String, Hidden>| -> serde_json::Value {
-            of.iter()
-                .map(|(key, value)| (key.clone(), value.0.clone().into()))
-                .collect::<serde_json::Map<_, _>>()
-                .into()
-        };
-        let own = serde_json::Map::from_iter([
-            ("env".to_owned(), values(&server.env)),
-            ("headers".to_owned(), values(&server.headers)),
-            ("url".to_owned(), server.url.clone().into()),
-            ("args".to_owned(), server.args.clone().into()),
-        ]);
-        server.secrets = secret::secrets(&table, &own, &checked.expanded);
-        server.secrets.retain(|it| it.by_name || !says_where(&it.key));
-    }
-    let frozen = config.frozen_params.clone().into_iter().collect();
-    let frozen = serde_json::Map::from_iter([("frozen_params".to_owned(), frozen)]);
-    config.secrets = secret::secrets(&KeyPath::of([]), &frozen, &checked.expanded);
-    for (name, api) in &mut config.apis {
-        let table = KeyPath::of(["apis", name]);
-        let own = api.secret_values();
-        api.secrets = secret::secrets(&table, &own, &checked.expanded);
-        api.secrets.retain(|it| it.by_name || !says_where(&it.key));
-        api.secrets.extend_from_slice(&config.secrets);
-    }
-    let servers =
-        config.mcp_servers.iter().map(|(name, it)| ("mcp_servers", name, it.faults(name)));
-    let apis = config.apis.iter().map(|(name, it)| ("apis", name, it.faults(name)));
-    let of_tables = servers.chain(apis).flat_map(|(table, name, faults)| {
-        let table = KeyPath::of([table, name]);
-        faults.into_iter().map(move |(key, message)| {
-            let key = if key.is_empty() { table.clone() } else { table.with(key) };
-            (key, message)
-        })
-    });
-    let mut faults: Vec<(KeyPath, String)> = of_tables.collect();
-    let single = [
-        ("server", config.server.auth.faults()),
-        ("store", config.store.faults()),
-        ("knowledge", config.knowledge.faults()),
-        ("network", config.network.faults()),
-        ("telemetry", config.telemetry.faults()),
-        ("log", config.log.faults()),
-    ];
-    for (table, found) in single {
-        let below =
-            |key: &str| key.split('.').fold(KeyPath::of([table]), |path, key| path.with(key));
-        faults.extend(found.into_iter().map(|(key, message)| (below(key), message)));
-    }
-    for (path, message) in config.connectors.faults() {
-        let table = KeyPath::of(["connectors"]);
-        faults.push((path.iter().fold(table, |path, key| path.with(key)), message));
-    }
-    for (index, rule) in config.policy.rules.iter().enumerate() {
-        let mut table = KeyPath::of(["policy", "rules"]);
-        table.index(index);
-        faults.extend(rule.faults().into_iter().map(|(key, fault)| (table.with(key), fault)));
-    }
-    let tools = config.tools.script.iter().map(|(name, it)| ("tools", name, &it.rate));
-    let extensions =
-        config.extensions.script.iter().map(|(name, it)| ("extensions", name, &it.rate));
-    for (table, name, rate) in tools.chain(extensions) {
-        let fault = rate.as_ref().and_then(|rate| rate.parse::<Rate>().err());
-        faults.extend(fault.map(|fault| (KeyPath::of([table, "script", name, "rate"]), fault)));
-    }
-    let finding = |(key, message)| {
-        let problem = Problem::bad_config(format!("{key}: {message}"))
-            .hint("the reference of the configuration says which keys go together");
-        Finding { offset: None, problem }
-    };
-    let faults: Vec<Finding> = faults.into_iter().map(finding).collect();
-    if faults.is_empty() { Ok(config) } else { Err(faults) }
 }

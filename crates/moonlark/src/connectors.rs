@@ -20,6 +20,7 @@ use moonlark_luau::Luau;
 use crate::config::{FilesystemSource, GitSource};
 use crate::config_file::Loaded;
 use crate::scripts::{self, Found, Kind, shown};
+use crate::state_folder::state_folder;
 
 pub(crate) use script::ScriptSource;
 
@@ -75,6 +76,23 @@ impl Source {
         loading.script.as_ref().map(|it| it.description.as_str()).filter(|it| !it.is_empty())
     }
 
+    /// What it brings, for agents: what its author says, or where that is, without
+    /// the folders above it.
+    pub(crate) fn subject(&self) -> String {
+        if let Some(said) = self.description() {
+            return said.to_owned();
+        }
+        let place = self.place();
+        let last = place.trim_end_matches('/').rsplit(['/', '\\', ':']).next().unwrap_or_default();
+        let last = last.strip_suffix(".git").unwrap_or(last);
+        match &self.way {
+            _ if last.is_empty() || last.starts_with('.') => self.kind().to_owned(),
+            Way::Filesystem(..) => format!("files in {last}"),
+            Way::Git(..) => format!("repository {last}"),
+            Way::Script(_) => "script".to_owned(),
+        }
+    }
+
     /// Whether it may call tools, which then have to be there.
     pub(crate) fn calls_tools(&self) -> bool {
         let Way::Script(loading) = &self.way else { return false };
@@ -83,6 +101,9 @@ impl Source {
 
     /// What reads it; with `full`, as if for the first time.
     pub(crate) fn connector(&self, full: bool, gateway: &Gateway) -> Result<Arc<dyn Connector>> {
+        if let (Some(problem), Way::Filesystem(..) | Way::Git(..)) = (&self.problem, &self.way) {
+            return Err(problem.clone());
+        }
         match &self.way {
             Way::Filesystem(config, root) => filesystem(&self.name, config, root),
             Way::Git(config, root) => git(&self.name, config, root),
@@ -126,70 +147,85 @@ impl Source {
 }
 
 /// The scripts among the sources, by the names of those, with their files.
-pub(crate) type Entries = BTreeMap<String, Entry>;
+pub(crate) type Entries = BTreeMap<String, Arc<Entry>>;
 
 pub(crate) struct Entry {
     path: PathBuf,
     fingerprint: String,
     inner: scripts::Entry,
     loading: Loading,
+    /// It misses a value that its settings name, so no version of it can be used.
+    is_out_of_order: bool,
 }
 
 impl Entry {
-    /// The folders in which one of its files is, or would be.
-    pub(crate) fn folders(&self) -> impl Iterator<Item = PathBuf> {
-        self.inner.folders().chain(self.path.parent().map(Path::to_owned))
+    /// The files it consists of.
+    pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        self.inner.files().chain([self.path.clone()])
     }
-}
 
-/// What a look at the disk found.
-pub(crate) struct Looked {
-    pub(crate) entries: Entries,
-    pub(crate) sources: Vec<Source>,
-    /// In words for the log.
-    pub(crate) changes: Vec<String>,
-    /// Of the folder, and of scripts that are new in being broken.
-    pub(crate) problems: Vec<Problem>,
-    pub(crate) news: Vec<Problem>,
-}
+    /// As messages show it.
+    pub(crate) fn file(&self) -> &str {
+        &self.loading.file
+    }
 
-/// All sources, those of scripts loaded if they are new or have changed.
-pub(crate) async fn load(
-    loaded: &Loaded,
-    mut old: Entries,
-    luau: &Luau,
-    gateway: &Gateway,
-) -> Looked {
-    let (found, problems) = find(loaded);
-    let mut looked = Looked {
-        entries: Entries::new(),
-        sources: configured(loaded),
-        changes: Vec::new(),
-        problems,
-        news: Vec::new(),
-    };
-    for (name, found) in found {
-        let before = old.remove(&name);
-        let was_there = before.is_some();
-        let (entry, changed) = load_one(&found, loaded, before, luau, gateway).await;
-        if changed {
-            match &entry.inner.problem {
-                Some(problem) => looked.news.push(problem.clone()),
-                None if was_there => looked.changes.push(format!("{} changed", found.file)),
-                None => looked.changes.push(format!("{} added", found.file)),
-            }
+    /// Why the newest version did not load.
+    pub(crate) fn problem(&self) -> Option<&Problem> {
+        self.inner.problem.as_ref()
+    }
+
+    /// Whether a version of it works.
+    pub(crate) fn works(&self) -> bool {
+        self.loading.script.is_some()
+    }
+
+    /// One that could not be loaded, for a reason that is not in its files.
+    pub(crate) fn broken(
+        found: &Found,
+        fingerprint: String,
+        loaded: &Loaded,
+        problem: Problem,
+    ) -> Entry {
+        let folder = scripts::folder(found, loaded).path;
+        let inner = scripts::Entry { folder, problem: Some(problem), ..scripts::Entry::default() };
+        let loading = Loading { file: found.file.clone(), script: None, scope: Arc::default() };
+        let is_out_of_order = false;
+        Entry { path: found.path.clone(), fingerprint, inner, loading, is_out_of_order }
+    }
+
+    /// With the last version that loaded in the place of one that did not.
+    pub(crate) fn after(mut self, old: Option<&Entry>) -> Entry {
+        let is_broken = self.loading.script.is_none() && !self.is_out_of_order;
+        if let Some(old) = old.filter(|_| is_broken) {
+            self.loading.script = old.loading.script.clone();
+            self.loading.scope = old.loading.scope.clone();
         }
-        looked.problems.extend(entry.inner.problem.clone());
-        looked.sources.push(Source {
-            name: name.clone(),
-            way: Way::Script(Box::new(entry.loading.clone())),
-            problem: entry.inner.problem.clone(),
-        });
-        looked.entries.insert(name, entry);
+        self
     }
-    let gone = old.into_values().map(|entry| format!("{} removed", entry.loading.file));
-    looked.changes.extend(gone);
-    looked
+}
+
+/// All sources: those of the configuration, then those of scripts.
+pub(crate) fn sources<'a>(
+    loaded: &Loaded,
+    found: impl Iterator<Item = (&'a str, &'a str)>,
+    entries: &Entries,
+) -> Vec<Source> {
+    let mut sources = configured(loaded);
+    sources.extend(found.map(|(name, file)| {
+        let (loading, problem) = match entries.get(name) {
+            Some(entry) => (entry.loading.clone(), entry.inner.problem.clone()),
+            // It counts as configured, so nothing it brought earlier is forgotten.
+            None => {
+                let problem = Problem::unavailable("the connector is still being loaded")
+                    .at(Place::file(file.to_owned()));
+                let loading =
+                    Loading { file: file.to_owned(), script: None, scope: Arc::default() };
+                (loading, Some(problem))
+            }
+        };
+        Source { name: name.to_owned(), way: Way::Script(Box::new(loading)), problem }
+    }));
+    sources
 }
 
 /// The script at `path`, whatever the project would call it.
@@ -200,19 +236,23 @@ pub(crate) fn script(path: PathBuf, file: String, configured: Option<String>) ->
 /// Folders and repositories.
 fn configured(loaded: &Loaded) -> Vec<Source> {
     let config = &loaded.config.connectors;
-    let of = |name: &String, way| Source { name: name.clone(), way, problem: None };
+    let of = |name: &String, way, outage: &[Problem]| Source {
+        name: name.clone(),
+        way,
+        problem: outage.first().cloned(),
+    };
     let folders = config.filesystem.iter().map(|(name, it)| {
-        of(name, Way::Filesystem(Arc::new(it.clone()), loaded.root.join(&it.root)))
+        let root = loaded.root.join(&it.root);
+        of(name, Way::Filesystem(Arc::new(it.clone()), root), &it.outage)
     });
-    let repositories = config
-        .git
-        .iter()
-        .map(|(name, it)| of(name, Way::Git(Arc::new(it.clone()), loaded.root.clone())));
+    let repositories = config.git.iter().map(|(name, it)| {
+        of(name, Way::Git(Arc::new(it.clone()), loaded.root.clone()), &it.outage)
+    });
     folders.chain(repositories).collect()
 }
 
 /// The scripts by name: those of the configuration, then those in the folder.
-fn find(loaded: &Loaded) -> (Vec<(String, Found)>, Vec<Problem>) {
+pub(crate) fn find(loaded: &Loaded) -> (Vec<(String, Found)>, Vec<Problem>) {
     let config = &loaded.config.connectors;
     let mut problems = Vec::new();
     let mut found: Vec<(String, Found)> = Vec::new();
@@ -222,7 +262,11 @@ fn find(loaded: &Loaded) -> (Vec<(String, Found)>, Vec<Problem>) {
         found.push((name.clone(), script(path, file, Some(name.clone()))));
     }
     let paths = match scripts::in_folder(&loaded.root.join(&config.dir)) {
-        Ok(paths) => paths,
+        Ok(mut paths) => {
+            problems.extend(scripts::too_many(paths.len(), &config.dir));
+            paths.truncate(scripts::MAX_SCRIPTS);
+            paths
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
         Err(error) => {
             let problem = format!("the connectors folder cannot be read: {error}");
@@ -251,35 +295,40 @@ fn find(loaded: &Loaded) -> (Vec<(String, Found)>, Vec<Problem>) {
     (found, problems)
 }
 
-/// Whether it is another than before, beside it.
-async fn load_one(
+/// Whether it has not changed since it was loaded.
+pub(crate) fn is_same(old: &Entry, found: &Found, fingerprint: &str, loaded: &Loaded) -> bool {
+    if old.fingerprint != fingerprint || old.path != found.path || old.inner.texts.is_empty() {
+        return false;
+    }
+    let files = scripts::files(found, &scripts::folder(found, loaded));
+    let same = |(file, was): (&String, &String)| files(file).unwrap_or_default() == *was;
+    old.inner.texts.iter().all(same)
+}
+
+/// Load it, whatever was there before.
+pub(crate) async fn load_one(
     found: &Found,
+    fingerprint: String,
     loaded: &Loaded,
-    old: Option<Entry>,
     luau: &Luau,
     gateway: &Gateway,
-) -> (Entry, bool) {
-    let fingerprint = scripts::fingerprint(found, &loaded.config);
+) -> Entry {
     let folder = scripts::folder(found, loaded);
-    let files = scripts::files(found, &folder);
-    if let Some(old) = old.as_ref().filter(|it| it.fingerprint == fingerprint) {
-        let texts = &old.inner.texts;
-        let same = |(file, was): (&String, &String)| files(file).unwrap_or_default() == *was;
-        if old.path == found.path && !texts.is_empty() && texts.iter().all(same) {
-            return (old_entry(old), false);
-        }
-    }
     let mut inner = scripts::Entry { folder: folder.path.clone(), ..scripts::Entry::default() };
-    let last_good = old.and_then(|old| old.loading.script.map(|it| (it, old.loading.scope)));
+    let outage = scripts::outage(found, &loaded.config).first().cloned();
+    let is_out_of_order = outage.is_some();
     let outcome = match scripts::prepare(found, loaded) {
         Ok(script) => {
             let scope = Arc::new(script.scope.clone());
             let (connector, texts) = luau.load_connector(script, gateway).await;
             inner.texts = texts;
-            connector.map(|connector| (connector, scope))
+            match outage {
+                Some(problem) => connector.and(Err(problem)),
+                None => connector.map(|connector| (connector, scope)),
+            }
         }
         Err(problem) => {
-            let text = files(&folder.main).unwrap_or_default();
+            let text = scripts::files(found, &folder)(&folder.main).unwrap_or_default();
             inner.texts.insert(folder.main.clone(), text);
             Err(problem)
         }
@@ -288,24 +337,15 @@ async fn load_one(
         Ok((script, scope)) => (Some(script), scope),
         Err(problem) => {
             inner.problem = Some(problem);
-            last_good.map_or((None, Arc::default()), |(script, scope)| (Some(script), scope))
+            (None, Arc::default())
         }
     };
     let loading = Loading { file: found.file.clone(), script, scope };
-    (Entry { path: found.path.clone(), fingerprint, inner, loading }, true)
+    Entry { path: found.path.clone(), fingerprint, inner, loading, is_out_of_order }
 }
 
-fn old_entry(old: &Entry) -> Entry {
-    Entry {
-        path: old.path.clone(),
-        fingerprint: old.fingerprint.clone(),
-        inner: old.inner.clone(),
-        loading: old.loading.clone(),
-    }
-}
-
-/// What is fetched of repositories, below the project.
-const FETCHED: &str = ".moonlark/git";
+/// What is fetched of repositories, in the state folder.
+const FETCHED: &str = "git";
 
 fn filesystem(name: &str, config: &FilesystemSource, root: &Path) -> Result<Arc<dyn Connector>> {
     Ok(Arc::new(Filesystem::new(FilesystemSettings {
@@ -331,6 +371,6 @@ fn git(name: &str, config: &GitSource, root: &Path) -> Result<Arc<dyn Connector>
         include: config.include.clone(),
         exclude: config.exclude.clone(),
         max_file: config.max_file.bytes(),
-        cache: root.join(FETCHED).join(name),
+        cache: state_folder(root).join(FETCHED).join(name),
     })?))
 }

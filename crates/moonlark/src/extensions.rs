@@ -6,16 +6,14 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use moonlark_core::{Place, Problem, Result};
-use moonlark_starlark::{Extension, Files};
+use moonlark_starlark::{Extension, Files, MAX_DATA_BYTES};
 
 use crate::config::Config;
 use crate::config_file::Loaded;
-use crate::scripts::{self, Found, Kind, read_text, shown};
+use crate::scripts::{self, Found, Kind, MAX_SCRIPTS, read_text, read_within, shown, too_many};
 
 /// Folders inside folders that are looked into.
 const DEPTH: usize = 8;
-/// More files than that in one folder are no collection of extensions.
-const MOST: usize = 10_000;
 
 /// The folder that a script's files are in; `load()` and `require` stay inside.
 #[derive(Debug, Clone)]
@@ -41,6 +39,9 @@ pub fn find(loaded: &Loaded, found: &mut Vec<Found>, problems: &mut Vec<Problem>
                 .at(Place::file(config.dir.clone())),
         );
     }
+    files.sort();
+    problems.extend(too_many(files.len(), &config.dir));
+    files.truncate(MAX_SCRIPTS);
     let main_of =
         |name: &String| config.script[name].path.clone().unwrap_or_else(|| format!("{name}.star"));
     for name in config.script.keys() {
@@ -71,7 +72,7 @@ fn walk(dir: &Path, inside: &str, depth: usize, files: &mut Vec<String>) -> std:
     for entry in std::fs::read_dir(dir)? {
         let Ok(entry) = entry else { continue };
         let Some(name) = entry.file_name().to_str().map(str::to_owned) else { continue };
-        if name.starts_with(['.', '_', '#']) || files.len() >= MOST {
+        if name.starts_with(['.', '_', '#']) || files.len() > MAX_SCRIPTS {
             continue;
         }
         let path = format!("{inside}{name}");
@@ -114,7 +115,11 @@ pub fn files(folder: &Folder) -> Files {
                 .at(Place::file(label.clone()))
         };
         let dir = Dir::open_ambient_dir(&path, ambient_authority()).map_err(unreadable)?;
-        read_text(&shown, dir.metadata(file).map(|kind| kind.is_file()), || dir.open(file))
+        let is_file = dir.metadata(file).map(|kind| kind.is_file());
+        if file.ends_with(".json") {
+            return read_within(&shown, MAX_DATA_BYTES, is_file, || dir.open(file));
+        }
+        read_text(&shown, is_file, || dir.open(file))
     })
 }
 

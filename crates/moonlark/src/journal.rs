@@ -59,6 +59,8 @@ pub(crate) async fn take_up(loaded: Loaded, gateway: Gateway) {
     if !loaded.config.journal.enabled {
         return;
     }
+    gateway.loaded(&Caller::new("resume")).await;
+    warn_of_interrupted_runs(&loaded).await;
     let mut left = Left { loaded, watched: None };
     let mut tried = HashSet::new();
     loop {
@@ -79,6 +81,26 @@ pub(crate) async fn take_up(loaded: Loaded, gateway: Gateway) {
             }
         }
     }
+}
+
+/// Say at the start what a crash left behind.
+async fn warn_of_interrupted_runs(loaded: &Loaded) {
+    let reader = reader(loaded);
+    let counted = tokio::task::spawn_blocking(move || reader.interrupted()).await;
+    if let Ok(Ok(count @ 1..)) = counted {
+        tracing::warn!("{}", interrupted_runs(count));
+    }
+}
+
+/// What is said of runs that were interrupted.
+pub(crate) fn interrupted_runs(count: usize) -> String {
+    let runs = match count {
+        1 => "1 run was interrupted when its process ended".to_owned(),
+        many => format!("{many} runs were interrupted when their processes ended"),
+    };
+    format!(
+        "{runs}: `moonlark runs` lists them, `moonlark runs ID` shows what may have happened, `moonlark runs resume ID` goes on"
+    )
 }
 
 /// Runs that were left waiting.

@@ -24,6 +24,7 @@ use tokio::sync::watch;
 use crate::config::{self, EmbedderKind, SyncWhen};
 use crate::config_file::Loaded;
 use crate::connectors::Source;
+use crate::state_folder::{STATE_FOLDER, prepare_state_folder};
 
 /// How long a service may take for one batch of texts.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -47,6 +48,8 @@ struct Now {
     sources: Arc<Vec<Source>>,
     when: SyncWhen,
     interval: Option<Duration>,
+    /// Sources that there are documents of, where none is configured.
+    left: Arc<Vec<String>>,
 }
 
 /// What a knowledge base is opened with.
@@ -73,7 +76,8 @@ impl KnowledgeBase {
         let opened =
             Opened { file: loaded.config.store.file(&loaded.root), config: config.clone() };
         let interval = config.interval.map(config::Seconds::duration);
-        let next = Now { opened, sources: Arc::new(sources), when: config.sync, interval };
+        let left = Arc::default();
+        let next = Now { opened, sources: Arc::new(sources), when: config.sync, interval, left };
         let mut now = self.0.now.lock();
         let same_sources = now.sources.len() == next.sources.len()
             && now.sources.iter().zip(&*next.sources).all(|(a, b)| a.reads_like(b));
@@ -104,9 +108,29 @@ impl KnowledgeBase {
         })
     }
 
-    /// Whether there is, or is to be, anything to find.
+    /// Whether any source is configured.
     pub(crate) fn is_configured(&self) -> bool {
         !self.0.now.lock().sources.is_empty()
+    }
+
+    /// Whether there is, or is to be, anything to find.
+    pub(crate) fn has_anything(&self) -> bool {
+        let now = self.0.now.lock();
+        !now.sources.is_empty() || !now.left.is_empty()
+    }
+
+    /// See whether there are documents although no source is configured.
+    pub(crate) async fn look_for_left_sources(&self) {
+        if self.is_configured() || !has_file(&self.file()) {
+            return;
+        }
+        let left = match self.open().await {
+            Ok(knowledge) => knowledge.sources().await.unwrap_or_default(),
+            // Whoever searches is told.
+            Err(_) => return,
+        };
+        let names = left.into_iter().filter(|it| it.documents > 0).map(|it| it.name).collect();
+        self.0.now.lock().left = Arc::new(names);
     }
 
     pub(crate) fn file(&self) -> PathBuf {
@@ -116,9 +140,16 @@ impl KnowledgeBase {
     /// The knowledge base itself, as the configuration is now.
     pub(crate) async fn open(&self) -> Result<Knowledge> {
         let wanted = self.0.now.lock().opened.clone();
+        if let Some(problem) = wanted.config.outage.first() {
+            return Err(problem.clone());
+        }
         let mut opened = self.0.opened.lock().await;
         if let Some((_, knowledge)) = opened.as_ref().filter(|(with, _)| *with == wanted) {
             return Ok(knowledge.clone());
+        }
+        // Elsewhere, the folder is the operator's own business.
+        if let Some(folder) = wanted.file.parent().filter(|folder| folder.ends_with(STATE_FOLDER)) {
+            prepare_state_folder(folder);
         }
         let knowledge = Knowledge::open(&wanted.file, settings(&wanted.config)?).await?;
         *opened = Some((wanted, knowledge.clone()));

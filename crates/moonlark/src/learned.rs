@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::upstreams::state_of;
+use crate::state_folder::create_state_folder;
 
 /// The least time between two writings.
 const EVERY: Duration = Duration::from_secs(5);
@@ -23,8 +23,8 @@ const EVERY: Duration = Duration::from_secs(5);
 const LARGEST: u64 = 4 * 1024 * 1024;
 
 /// Take over what earlier processes learned.
-pub(crate) fn recall(gateway: &Gateway, root: &Path) {
-    let file = file_of(root);
+pub(crate) fn recall(gateway: &Gateway, state: &Path) {
+    let file = file_of(state);
     if let Err(why) = read(gateway, &file) {
         tracing::warn!("{}: {why}; it is learned anew", file.display());
     }
@@ -37,8 +37,8 @@ pub(crate) struct Keeping {
 }
 
 impl Keeping {
-    pub(crate) fn start(gateway: Gateway, root: &Path) -> Keeping {
-        let (stop, file) = (CancellationToken::new(), file_of(root));
+    pub(crate) fn start(gateway: Gateway, state: &Path) -> Keeping {
+        let (stop, file) = (CancellationToken::new(), file_of(state));
         // From now on, not from when the task begins.
         let changes = gateway.learned().changes();
         let kept = *changes.borrow();
@@ -87,11 +87,15 @@ async fn keep(
     }
 }
 
-fn file_of(root: &Path) -> PathBuf {
-    state_of(root).join("learned.json")
+fn file_of(state: &Path) -> PathBuf {
+    state.join("learned.json")
 }
 
 fn read(gateway: &Gateway, file: &Path) -> Result<(), String> {
+    // Opening a pipe would wait for somebody to write.
+    if file.metadata().is_ok_and(|kind| !kind.is_file()) {
+        return Err("it is not a regular file".to_owned());
+    }
     let mut text = Vec::new();
     match std::fs::File::open(file) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -112,13 +116,7 @@ fn write(gateway: &Gateway, file: &Path) -> Result<(), String> {
     let _ = read(gateway, file);
     let folder = file.parent().unwrap_or(Path::new("."));
     let written = || -> std::io::Result<()> {
-        let mut folders = std::fs::DirBuilder::new();
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut folders, 0o700);
-        match folders.create(folder) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
+        create_state_folder(folder)?;
         let mut partial = tempfile::NamedTempFile::new_in(folder)?;
         partial.write_all(gateway.learned().export().to_string().as_bytes())?;
         partial.as_file().sync_all()?;

@@ -3,36 +3,49 @@
 //! The only file that knows every crate. Loading and reloading are the same
 //! walk: look at what is on disk, load what is new or changed, put the next
 //! catalog together, publish it. What fails to load keeps its last good version.
+//!
+//! Nothing waits for a script: the configuration and its rules hold as soon as they
+//! are read, and scripts are loaded beside everything else ([`script_loading`]). The
+//! state is locked to look at it and to swap a part, never while something loads.
+
+mod load_turns;
+mod script_loading;
+mod watch_list;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use futures::StreamExt;
-use moonlark_core::{Catalog, Gateway, Module, Place, Problem, Result, Tool};
+use moonlark_core::{Caller, Catalog, Gateway, Module, Place, Problem, Result, Tool};
 use moonlark_luau::Luau;
 use moonlark_server::Auth;
 use moonlark_starlark::Starlark;
-use tokio::sync::Mutex;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::agents;
 use crate::apis::Apis;
 use crate::builtin;
-use crate::config::{Api, ApiAuth, Config, McpServer};
-use crate::config_file::{self, Loaded};
+use crate::config::{Api, ApiAuth, Config, Hidden, McpServer};
+use crate::config_file::{self, Loaded, ValuesNeeded};
 use crate::connectors;
-use crate::extensions;
 use crate::journal::{self, Journaling};
 use crate::knowledge::KnowledgeBase;
 use crate::learned::{self, Keeping};
 use crate::policy;
-use crate::scripts::{self, Entries, Entry, Found, Kind};
+use crate::scripts::{Entries, shown};
+use crate::source_names;
+use crate::source_start::SourceStart;
+use crate::state_folder::prepare_state_folder;
 use crate::telemetry::Telemetry;
 use crate::upstreams::Upstreams;
 use crate::who;
 
-/// Scripts loaded at the same time.
-const LOADING: usize = 16;
+use load_turns::LoadTurns;
+use script_loading::{LoadJobs, LoadedFiles, ScriptKey};
+
+pub(crate) use watch_list::WatchList;
 
 pub struct Project {
     pub gateway: Gateway,
@@ -51,17 +64,34 @@ pub struct Project {
     pub(crate) auth: Arc<Auth>,
     /// From the command line, which comes before the file.
     more: More,
+    /// In place of `.moonlark/` where there is no project.
+    passing_state: Option<tempfile::TempDir>,
     state: Mutex<State>,
+    /// Loads under way; whoever has it sees to them.
+    jobs: tokio::sync::Mutex<LoadJobs>,
+    /// Something may have changed on disk.
+    look_again: Notify,
+    lua_turns: Arc<LoadTurns>,
+    starlark_turns: Arc<LoadTurns>,
 }
 
 struct State {
-    loaded: Loaded,
+    loaded: Arc<Loaded>,
     /// Why the newest configuration is not in use.
     config_problems: Vec<Problem>,
+    /// The text that has these problems, so that each version is reported once.
+    broken_config: Option<Vec<u8>>,
+    /// Scripts are being loaded for the first time.
+    loading: bool,
+    /// What the last look at the disk found, in order.
+    found: Vec<(ScriptKey, String)>,
+    /// What is wrong with the folders of scripts.
+    folder_problems: Vec<Problem>,
     scripts: Entries,
     connectors: connectors::Entries,
+    agents: agents::Entries,
     execute: Option<builtin::Execute>,
-    /// Made once: the same for as long as the project is open.
+    /// Made once; only what `search` says of itself changes with the sources.
     builtin: Vec<Arc<Tool>>,
     /// Of Moonlark and of all scripts, in order.
     tools: Vec<Arc<Tool>>,
@@ -69,7 +99,8 @@ struct State {
     problems: Vec<Problem>,
 }
 
-/// Sources from the command line, which come before those of the file.
+/// Sources from the command line, which come before those of the file, and what the
+/// command makes of the project.
 #[derive(Debug, Default, Clone)]
 pub struct More {
     pub servers: BTreeMap<String, McpServer>,
@@ -78,13 +109,46 @@ pub struct More {
     pub specs: BTreeMap<String, String>,
     /// The environment variables that hold their secrets.
     pub logins: BTreeMap<String, String>,
+    /// Whether the values of variables have to be there.
+    pub values_needed: ValuesNeeded,
+    /// What becomes of what there is to remember where there is no project.
+    pub state_kept: StateKept,
+}
+
+/// Where a folder that is no project keeps what Moonlark remembers.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum StateKept {
+    /// Nowhere: a command that is done in a moment leaves nothing behind.
+    #[default]
+    UntilTheEnd,
+    /// In the folder, which is the project of a server from then on.
+    InFolder,
 }
 
 /// What a reload did, in words for the log.
 #[derive(Debug, Default)]
 pub struct Report {
     pub changes: Vec<String>,
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ReloadProblem>,
+}
+
+/// Something that was not taken over.
+#[derive(Debug)]
+pub struct ReloadProblem {
+    pub problem: Problem,
+    /// An earlier version works, and stays in use.
+    pub last_good_stays: bool,
+}
+
+impl Report {
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.problems.is_empty()
+    }
+
+    fn add(&mut self, other: Report) {
+        self.changes.extend(other.changes);
+        self.problems.extend(other.problems);
+    }
 }
 
 impl Project {
@@ -99,12 +163,33 @@ impl Project {
         cwd: &Path,
         more: More,
     ) -> Result<Project, Vec<Problem>> {
-        let loaded = read_config(explicit, cwd, &more)?;
+        let project = Self::prepare(explicit, cwd, more)?;
+        project.finish_loading().await;
+        Ok(project)
+    }
+
+    /// Read the configuration and put its rules in force. Scripts are not loaded yet:
+    /// callers wait for them until they are.
+    pub fn prepare(
+        explicit: Option<&Path>,
+        cwd: &Path,
+        more: More,
+    ) -> Result<Project, Vec<Problem>> {
+        let mut loaded = read_config(explicit, cwd, &more)?;
+        let passing_state = match more.state_kept {
+            StateKept::UntilTheEnd if !loaded.is_project() => tempfile::tempdir().ok(),
+            _ => None,
+        };
+        if let Some(folder) = &passing_state {
+            loaded.state = folder.path().to_owned();
+        }
         let modules = Arc::new(moonlark_host::all());
         let luau = Luau::new(&modules).map_err(|problem| vec![problem])?;
         let starlark = Starlark::new(own_binary(), &modules);
         let empty = Catalog::new(modules.clone(), Vec::new(), &[], Vec::new());
         let gateway = Gateway::new(empty, loaded.config.limits.runs as usize);
+        let knowledge = KnowledgeBase::default();
+        let builtin = builtin::tools(&knowledge).map_err(|problem| vec![problem])?;
         let project = Project {
             auth: who::auth(&loaded, &gateway),
             gateway,
@@ -115,61 +200,117 @@ impl Project {
             starlark,
             upstreams: Upstreams::default(),
             apis: Apis::default(),
-            knowledge: KnowledgeBase::default(),
+            knowledge,
             journaling: Journaling::default(),
             telemetry: Telemetry::default(),
             more,
+            passing_state,
             state: Mutex::new(State {
-                loaded,
+                loaded: Arc::new(loaded),
                 config_problems: Vec::new(),
+                broken_config: None,
+                loading: true,
+                found: Vec::new(),
+                folder_problems: Vec::new(),
                 scripts: Entries::new(),
                 connectors: connectors::Entries::new(),
+                agents: agents::Entries::new(),
                 execute: None,
-                builtin: Vec::new(),
+                builtin,
                 tools: Vec::new(),
                 problems: Vec::new(),
             }),
+            jobs: tokio::sync::Mutex::default(),
+            look_again: Notify::new(),
+            lua_turns: Arc::new(LoadTurns::for_lua()),
+            starlark_turns: Arc::new(LoadTurns::for_starlark()),
         };
-        let mut state = project.state.lock().await;
+        let mut state = project.state.lock();
         project.gateway.set_places(state.loaded.config.limits.places());
         project.gateway.set_policy(policy::in_force(&state.loaded));
-        learned::recall(&project.gateway, &state.loaded.root);
-        project.load_scripts(&mut state).await.map_err(|problem| vec![problem])?;
+        project.gateway.set_identity(state.loaded.config.server.identity());
+        learned::recall(&project.gateway, &state.loaded.state);
+        project.compose(&mut state);
         drop(state);
         Ok(project)
     }
 
-    /// Look again at what is on disk.
+    /// Look again at what is on disk, and wait until all of it is in use.
     pub async fn reload(&self) -> Report {
-        let mut state = self.state.lock().await;
-        match read_config(self.explicit.as_deref(), &self.cwd, &self.more) {
-            Ok(loaded) => {
+        let mut report = self.reload_config();
+        self.look_again.notify_one();
+        self.load_scripts(&mut |more| report.add(more)).await;
+        report
+    }
+
+    /// Read the configuration again and put it in force, without waiting for any script.
+    pub(crate) fn reload_config(&self) -> Report {
+        let mut report = Report::default();
+        let read = read_config(self.explicit.as_deref(), &self.cwd, &self.more);
+        let mut state = self.state.lock();
+        match read {
+            Ok(mut loaded) => {
+                if let Some(folder) = &self.passing_state {
+                    loaded.state = folder.path().to_owned();
+                }
                 self.gateway.set_places(loaded.config.limits.places());
                 self.gateway.set_policy(policy::in_force(&loaded));
+                self.gateway.set_identity(loaded.config.server.identity());
                 self.journaling.configure(&loaded);
                 self.auth.configure(loaded.config.server.auth.settings());
                 if self.upstreams.is_connected() {
                     self.upstreams.apply(&loaded, &self.gateway);
                     self.apis.apply(&loaded, &self.upstreams.changed());
                 }
-                state.loaded = loaded;
+                if *state.loaded != loaded || !state.config_problems.is_empty() {
+                    let file = loaded.path.as_deref().map(|path| shown(&loaded.root, path));
+                    let file = file.unwrap_or_else(|| config_file::FILE_NAME.to_owned());
+                    report.changes.push(format!("{file} taken over"));
+                    state.loaded = Arc::new(loaded);
+                }
                 state.config_problems.clear();
+                state.broken_config = None;
             }
-            Err(problems) => state.config_problems = problems,
+            Err(problems) => {
+                // Once for each version of the file, whatever else changes meanwhile.
+                let text = self.config_text();
+                if state.broken_config.as_ref() != Some(&text) || state.config_problems != problems
+                {
+                    let news = problems.iter().cloned();
+                    report.problems.extend(
+                        news.map(|problem| ReloadProblem { problem, last_good_stays: true }),
+                    );
+                }
+                state.broken_config = Some(text);
+                state.config_problems = problems;
+            }
         }
-        match self.load_scripts(&mut state).await {
-            Ok(report) => report,
-            Err(problem) => Report { problems: vec![problem], ..Report::default() },
-        }
+        self.compose(&mut state);
+        report
+    }
+
+    /// The configuration file as it is, if it can be read at all.
+    fn config_text(&self) -> Vec<u8> {
+        let env = |name: &str| std::env::var(name).ok();
+        let file = config_file::in_effect(self.explicit.as_deref(), &self.cwd, &env);
+        let file = file.filter(|file| file.is_file());
+        file.and_then(|file| std::fs::read(file).ok()).unwrap_or_default()
     }
 
     /// Begin to connect to the upstream servers, and follow what they offer.
     pub async fn connect(self: &Arc<Self>) {
-        let state = self.state.lock().await;
-        self.upstreams.apply(&state.loaded, &self.gateway);
-        self.apis.apply(&state.loaded, &self.upstreams.changed());
-        self.publish(&state, state.problems.clone());
-        drop(state);
+        self.connect_to(&SourceStart::All).await;
+    }
+
+    /// The same, for a command that needs only some of them.
+    pub(crate) async fn connect_to(self: &Arc<Self>, start: &SourceStart) {
+        let loaded = start.restrict(&self.state.lock().loaded);
+        if !loaded.config.mcp_servers.is_empty() {
+            prepare_state_folder(&loaded.state);
+        }
+        self.upstreams.apply(&loaded, &self.gateway);
+        self.apis.apply(&loaded, &self.upstreams.changed());
+        self.publish(&self.state.lock());
         let project = Arc::downgrade(self);
         let changed = self.upstreams.changed();
         tokio::spawn(async move {
@@ -183,21 +324,23 @@ impl Project {
 
     /// See to it that the catalog has all that the upstreams have said so far.
     pub async fn refresh(&self) {
-        let state = self.state.lock().await;
-        self.publish(&state, state.problems.clone());
+        self.publish(&self.state.lock());
     }
 
     /// Write down what is learned of tools from now on.
     pub(crate) async fn keep_learned(&self) -> Keeping {
-        Keeping::start(self.gateway.clone(), &self.state.lock().await.loaded.root)
+        Keeping::start(self.gateway.clone(), &self.current().state)
     }
 
     /// Keep the journal, and send telemetry, from now on until the project is
     /// disconnected.
     pub(crate) async fn keep_journal(&self) {
-        let state = self.state.lock().await;
-        self.telemetry.begin(&state.loaded.config.telemetry, &self.gateway);
-        self.journaling.begin(&state.loaded, &self.gateway);
+        let loaded = self.current();
+        self.telemetry.begin(&loaded.config.telemetry, &self.gateway);
+        if self.passing_state.is_none() {
+            prepare_state_folder(&loaded.state);
+            self.journaling.begin(&loaded, &self.gateway);
+        }
     }
 
     /// Go on with runs that waited when their process ended, for as long as this
@@ -208,8 +351,20 @@ impl Project {
         AbortOnDropHandle::new(tokio::spawn(taking_up))
     }
 
+    /// Keep the knowledge base up to date, from when its connectors are loaded, for as
+    /// long as this is held.
+    pub(crate) fn follow_knowledge(&self) -> AbortOnDropHandle<()> {
+        let (knowledge, gateway) = (self.knowledge.clone(), self.gateway.clone());
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            gateway.loaded(&Caller::new("sync")).await;
+            let _following = knowledge.follow(&gateway);
+            std::future::pending::<()>().await;
+        }))
+    }
+
     /// Wait until every source has been tried once.
     pub(crate) async fn settled(&self) {
+        self.gateway.loaded(&Caller::new("cli")).await;
         self.upstreams.settled().await;
         self.apis.settled().await;
     }
@@ -222,134 +377,120 @@ impl Project {
     }
 
     pub async fn config(&self) -> Config {
-        self.state.lock().await.loaded.config.clone()
+        self.current().config.clone()
     }
 
     /// The configuration as loaded, with where it came from.
     pub async fn loaded(&self) -> Loaded {
-        let state = self.state.lock().await;
-        Loaded {
-            config: state.loaded.config.clone(),
-            path: state.loaded.path.clone(),
-            root: state.loaded.root.clone(),
-        }
+        Loaded::clone(&self.current())
     }
 
-    /// The folders in which a change matters.
-    pub async fn folders(&self) -> Vec<PathBuf> {
-        let state = self.state.lock().await;
-        let loaded = &state.loaded;
-        let mut folders = vec![self.cwd.clone(), loaded.root.clone()];
-        folders.extend(loaded.path.iter().filter_map(|path| Some(path.parent()?.to_owned())));
-        if loaded.config.tools.watch {
-            folders.push(loaded.root.join(&loaded.config.tools.dir));
-            folders.extend(state.scripts.keys().filter_map(|path| Some(path.parent()?.to_owned())));
-            folders.extend(state.scripts.values().flat_map(Entry::folders));
-            folders.push(loaded.root.join(&loaded.config.connectors.dir));
-            folders.extend(state.connectors.values().flat_map(connectors::Entry::folders));
+    /// Files beside the configuration whose content is part of it.
+    pub(crate) fn value_files(&self) -> Vec<PathBuf> {
+        self.current().value_files.clone()
+    }
+
+    fn current(&self) -> Arc<Loaded> {
+        self.state.lock().loaded.clone()
+    }
+
+    /// Whether there is any script, working or not, loaded or not.
+    pub(crate) fn has_scripts(&self) -> bool {
+        if self.state.lock().found.is_empty() {
+            self.find_scripts();
         }
-        if loaded.config.extensions.watch {
-            folders.extend(extensions::folders(&loaded.root.join(&loaded.config.extensions.dir)));
-        }
-        folders.extend(self.apis.folders());
-        folders.sort();
-        folders.dedup();
-        folders
+        !self.state.lock().found.is_empty()
     }
 
     /// How many scripts there are, working or not.
     pub async fn script_count(&self) -> usize {
-        let state = self.state.lock().await;
-        state.scripts.len() + state.connectors.len()
+        self.state.lock().found.len()
     }
 
-    async fn load_scripts(&self, state: &mut State) -> Result<Report> {
-        let (found, mut problems) = scripts::find(&state.loaded);
-        let old = std::mem::take(&mut state.scripts);
-        let order: Vec<(PathBuf, String)> =
-            found.iter().map(|found| (found.path.clone(), found.file.clone())).collect();
-
-        let loads = found.into_iter().map(|found| async {
-            let entry = self.load_one(&found, &state.loaded, old.get(&found.path)).await;
-            (found, entry)
+    /// Make the tools and problems of scripts and configuration what they are now, and
+    /// publish them.
+    fn compose(&self, state: &mut State) {
+        let scripts = state.found.iter().filter_map(|(key, file)| match key {
+            ScriptKey::Connector(name) => Some((name.as_str(), file.as_str())),
+            ScriptKey::Script(_) | ScriptKey::Agent(_) => None,
         });
-        let results: Vec<(Found, Loading)> =
-            futures::stream::iter(loads).buffer_unordered(LOADING).collect().await;
-
-        let mut report = Report::default();
-        let mut entries = Entries::new();
-        for (found, loading) in results {
-            match loading {
-                Loading::Same => {}
-                Loading::New(_) => report.changes.push(match old.get(&found.path) {
-                    Some(_) => format!("{} changed", found.file),
-                    None => format!("{} added", found.file),
-                }),
-                Loading::Failed(Entry { ref problem, .. }) => {
-                    report.problems.extend(problem.clone());
-                }
-            }
-            let previous = old.get(&found.path);
-            entries.insert(found.path, loading.into_entry(previous));
-        }
-        for path in old.keys().filter(|path| !entries.contains_key(*path)) {
-            let shown = path.strip_prefix(&state.loaded.root).unwrap_or(path);
-            report.changes.push(format!("{} removed", shown.display()));
-        }
-        let before = std::mem::take(&mut state.connectors);
-        let looked = connectors::load(&state.loaded, before, &self.luau, &self.gateway).await;
-        self.knowledge.apply(&state.loaded, looked.sources);
-        state.connectors = looked.entries;
-        report.changes.extend(looked.changes);
-        report.problems.extend(looked.news);
-        report.changes.sort();
-
-        problems.extend(looked.problems);
-        problems.extend(state.config_problems.iter().cloned());
-        report.problems.extend(state.config_problems.iter().cloned());
-        if state.builtin.is_empty() {
-            state.builtin = builtin::tools(&self.knowledge)?;
-        }
-        state.tools = state.builtin.clone();
+        let sources = connectors::sources(&state.loaded, scripts, &state.connectors);
+        let mut problems = state.folder_problems.clone();
+        let configured = sources.iter().filter(|it| it.kind() != "script");
+        problems.extend(configured.filter_map(|it| it.problem.clone()));
+        problems.extend(state.loaded.config.knowledge.outage.iter().cloned());
+        self.knowledge.apply(&state.loaded, sources);
+        problems.extend(self.knowledge.renew_search_tool(&mut state.builtin).err());
+        let mut tools = state.builtin.clone();
         match builtin::execute(&self.luau, &state.loaded, state.execute.as_ref()) {
             Ok(execute) => state.execute = Some(execute),
             Err(problem) => problems.push(problem),
         }
-        state.tools.extend(state.execute.iter().map(|(_, tool)| tool.clone()));
+        tools.extend(state.execute.iter().map(|(_, tool)| tool.clone()));
         let artifacts = state.loaded.config.limits.artifacts.bytes();
         self.gateway.artifacts().set_bytes(usize::try_from(artifacts).unwrap_or(usize::MAX));
-        for (path, file) in &order {
-            let Some(entry) = entries.get(path) else { continue };
-            problems.extend(entry.problem.clone());
-            problems.extend(is_idle(path, file, entry, &entries));
-            state.tools.extend(entry.tools.iter().cloned());
+        let libraries = (!state.loading).then(|| LoadedFiles::of(&state.scripts));
+        for (key, file) in &state.found {
+            let problem = match key {
+                ScriptKey::Script(path) => match state.scripts.get(path) {
+                    Some(entry) => {
+                        let idle = libraries.as_ref();
+                        problems.extend(idle.and_then(|it| it.idle_problem(path, file, entry)));
+                        tools.extend(entry.tools.iter().cloned());
+                        entry.problem.clone()
+                    }
+                    None => still_loading(state.loading, file),
+                },
+                ScriptKey::Connector(name) => match state.connectors.get(name) {
+                    Some(entry) => entry.problem().cloned(),
+                    None => still_loading(state.loading, file),
+                },
+                ScriptKey::Agent(path) => match state.agents.get(path) {
+                    Some(entry) => entry.problem().cloned(),
+                    None => still_loading(state.loading, file),
+                },
+            };
+            problems.extend(problem);
         }
-        state.scripts = entries;
-        state.problems = problems;
-        self.publish(state, state.problems.clone());
-        Ok(report)
+        let prompts = state.found.iter().filter_map(|(key, file)| match key {
+            ScriptKey::Agent(path) => Some((state.agents.get(path)?.as_ref(), file.as_str())),
+            ScriptKey::Script(_) | ScriptKey::Connector(_) => None,
+        });
+        problems.extend(agents::name_collisions(prompts));
+        problems.extend(state.config_problems.iter().cloned());
+        (state.tools, state.problems) = (tools, problems);
+        self.publish(state);
     }
 
     /// Put the next catalog together, and publish it if it says anything new.
-    fn publish(&self, state: &State, mut problems: Vec<Problem>) {
-        let mut tools = state.tools.clone();
+    fn publish(&self, state: &State) {
+        let (mut tools, mut problems) = (state.tools.clone(), state.problems.clone());
         let upstreams = self.upstreams.offered();
         let apis = self.apis.offered();
         tools.extend(upstreams.tools.into_iter().chain(apis.tools));
         problems.extend(upstreams.problems.into_iter().chain(apis.problems));
         let connecting = [upstreams.connecting, apis.connecting].concat();
-        let health = [upstreams.health, apis.health].concat();
+        let mut health = [upstreams.health, apis.health].concat();
+        let config = &state.loaded.config;
+        let names = config.mcp_servers.keys().chain(config.apis.keys()).map(String::as_str);
+        for (source, problem) in source_names::collisions(names) {
+            let of = health.iter_mut().filter(|it| it.source == source);
+            of.for_each(|it| it.flaws.push(problem.clone()));
+            problems.push(problem);
+        }
         let catalog = Catalog::new(self.modules.clone(), tools, &builtin::REPLACEABLE, problems)
-            .with_offers(upstreams.offers, connecting);
-        let catalog = match self.knowledge.is_configured() {
+            .with_offers([agents::offers(&state.agents), upstreams.offers].concat(), connecting);
+        let catalog = match self.knowledge.has_anything() {
             true => catalog.with_none_idle(),
             false => catalog,
         };
         let catalog = catalog.with_own_offers(moonlark_discovery::offers).with_health(health);
+        let catalog = catalog.while_loading(state.loading);
         let before = self.gateway.catalog();
         let same_tools = before.tools().len() == catalog.tools().len()
             && before.tools().iter().zip(catalog.tools()).all(|(a, b)| Arc::ptr_eq(a, b))
-            && before.has_idle() == catalog.has_idle();
+            && before.has_idle() == catalog.has_idle()
+            && before.is_loading() == catalog.is_loading();
         let same_offers = before.offers().len() == catalog.offers().len()
             && before.offers().iter().zip(catalog.offers()).all(|(a, b)| {
                 // Our own say nothing that the tools do not.
@@ -361,107 +502,14 @@ impl Project {
             self.gateway.publish(catalog);
         }
     }
-
-    async fn load_one(&self, found: &Found, loaded: &Loaded, old: Option<&Entry>) -> Loading {
-        let config = &loaded.config;
-        let fingerprint = scripts::fingerprint(found, config);
-        let same = |text: &dyn Fn(&str) -> Result<String>| {
-            old.is_some_and(|old| {
-                let is_same =
-                    |(file, was): (&String, &String)| text(file).unwrap_or_default() == *was;
-                old.fingerprint == fingerprint
-                    && !old.texts.is_empty()
-                    && old.texts.iter().all(is_same)
-            })
-        };
-        let mut entry = Entry { fingerprint: fingerprint.clone(), ..Entry::default() };
-        let loaded = match &found.kind {
-            Kind::Tool => {
-                let folder = scripts::folder(found, loaded);
-                let files = scripts::files(found, &folder);
-                if same(&*files) {
-                    return Loading::Same;
-                }
-                entry.folder = folder.path;
-                match scripts::prepare(found, loaded) {
-                    Ok(script) => {
-                        let (loaded, texts) = self.luau.load(script, &self.gateway).await;
-                        entry.texts = texts;
-                        loaded.map(|tool| vec![tool])
-                    }
-                    Err(problem) => {
-                        let text = files(&folder.main).unwrap_or_default();
-                        entry.texts.insert(folder.main, text);
-                        Err(problem)
-                    }
-                }
-            }
-            Kind::Connector => Err(Problem::internal("a connector is no tool")),
-            Kind::Extension(folder) => {
-                entry.folder = folder.path.clone();
-                if same(&*extensions::files(folder)) {
-                    return Loading::Same;
-                }
-                match extensions::prepare(found, folder, config) {
-                    Ok(extension) => {
-                        let (loaded, texts) = self.starlark.load(extension, &self.gateway).await;
-                        entry.texts = texts;
-                        loaded.map(|loaded| {
-                            entry.library = loaded.library;
-                            loaded.tools
-                        })
-                    }
-                    Err(problem) => Err(problem),
-                }
-            }
-        };
-        match loaded {
-            Ok(tools) => {
-                let expose = scripts::expose(found, config);
-                let exposed = |mut tool: Tool| {
-                    tool.expose = expose;
-                    Arc::new(tool)
-                };
-                entry.tools = tools.into_iter().map(exposed).collect();
-                Loading::New(entry)
-            }
-            Err(problem) => {
-                entry.problem = Some(problem);
-                Loading::Failed(entry)
-            }
-        }
-    }
 }
 
-/// A file that is no extension and that no extension loads is a mistake.
-fn is_idle(path: &Path, file: &str, entry: &Entry, all: &Entries) -> Option<Problem> {
-    let name = path.strip_prefix(&entry.folder).ok().filter(|_| entry.library)?.to_string_lossy();
-    let used = all.iter().any(|(other, it)| other != path && it.texts.contains_key(&*name));
+/// The Problem of a script that callers no longer wait for.
+fn still_loading(first: bool, file: &str) -> Option<Problem> {
     let problem = || {
-        Problem::bad_script("the file defines no function describe_extension")
-            .at(Place::file(file))
-            .hint("define it, or begin the file's name with _ if others are to load it")
+        Problem::unavailable("the script is still being loaded").at(Place::file(file.to_owned()))
     };
-    (!used).then(problem)
-}
-
-enum Loading {
-    Same,
-    New(Entry),
-    Failed(Entry),
-}
-
-impl Loading {
-    fn into_entry(self, old: Option<&Entry>) -> Entry {
-        match self {
-            Loading::New(entry) => entry,
-            // The last good version stays.
-            Loading::Failed(entry) => {
-                Entry { tools: old.map(|old| old.tools.clone()).unwrap_or_default(), ..entry }
-            }
-            Loading::Same => old.cloned().unwrap_or_default(),
-        }
-    }
+    (!first).then(problem)
 }
 
 /// This very binary, which is its own worker. The link of the kernel holds even
@@ -474,7 +522,8 @@ fn own_binary() -> PathBuf {
 }
 
 fn read_config(explicit: Option<&Path>, cwd: &Path, more: &More) -> Result<Loaded, Vec<Problem>> {
-    let mut loaded = config_file::load(explicit, cwd, &|name| std::env::var(name).ok())?;
+    let env = |name: &str| std::env::var(name).ok();
+    let mut loaded = config_file::load_for(more.values_needed, explicit, cwd, &env)?;
     loaded.config.mcp_servers.extend(more.servers.clone());
     for (name, spec) in &more.specs {
         let api = Api { spec: spec.clone(), ..Api::default() };
@@ -497,6 +546,12 @@ fn read_config(explicit: Option<&Path>, cwd: &Path, more: &More) -> Result<Loade
                 return Err(vec![Problem::bad_config(message).hint(hint)]);
             }
         }
+    }
+    for api in loaded.config.apis.values_mut() {
+        let variable = api.auth_env.as_deref();
+        let value =
+            variable.and_then(|it| env(it).or_else(|| Some(loaded.secrets.get(it)?.into())));
+        api.auth_value = value.map(Hidden);
     }
     Ok(loaded)
 }

@@ -1,73 +1,140 @@
 //! Hot reload: one loop over one kind of event, "something changed on disk".
 //!
 //! Events are gathered until there is a moment of quiet, so that an editor that
-//! truncates, writes and renames is seen as one change.
+//! truncates, writes and renames is seen as one change. What matters is in the
+//! project's [`WatchList`].
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
 
-use crate::project::{Project, Report};
+use crate::project::{Project, ReloadProblem, Report, WatchList};
 
 /// How long nothing must happen before a change counts as complete.
 const QUIET: Duration = Duration::from_millis(40);
 /// How long a change may keep going on before it is looked at anyway.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Reload the project whenever it changes on disk (if its configuration says
-/// so) and on SIGHUP, until the task is dropped.
-pub async fn watch(project: Arc<Project>) {
+/// How often files with values of the configuration are looked at. They may be links
+/// that are pointed elsewhere, as those of Kubernetes are, which no watch notices.
+const VALUE_FILE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Load the scripts of the project, now and whenever they change on disk (if its
+/// configuration says so) or on SIGHUP, until the task is dropped. `loaded` is called
+/// when they have been loaded for the first time.
+pub async fn load_and_watch(project: Arc<Project>, loaded: impl FnOnce(&Project)) {
     let (sender, events) = mpsc::channel::<()>(1);
+    let list = Arc::new(Mutex::new(WatchList::default()));
     let config = project.config().await;
-    if !config.tools.watch && !config.extensions.watch {
-        // Only a signal reloads; the sender is kept so that waiting goes on.
-        return on_events(project, events, None, Some(sender)).await;
-    }
-    match watcher(sender) {
-        Ok(watcher) => on_events(project, events, Some(watcher), None).await,
-        Err(error) => tracing::warn!("changes on disk are not noticed: {error}"),
-    }
+    let watcher = if config.tools.watch || config.extensions.watch {
+        let watcher = project_watcher(sender.clone(), list.clone());
+        watcher.inspect_err(|error| tracing::warn!("changes on disk are not noticed: {error}")).ok()
+    } else {
+        None
+    };
+    let loading = async {
+        project.load_scripts(&mut |_| {}).await;
+        loaded(&project);
+        project.keep_loading(|report| tell(&report)).await;
+    };
+    // The sender is kept, so that waiting for events does not end.
+    let watching = on_events(&project, events, watcher, &list);
+    // Watching begins first: what changes from then on is seen.
+    tokio::join!(biased; watching, loading);
+    drop(sender);
 }
 
+/// Configuration and rules are taken over at once, whatever scripts are being loaded.
 async fn on_events(
-    project: Arc<Project>,
+    project: &Project,
     mut events: mpsc::Receiver<()>,
     mut watcher: Option<RecommendedWatcher>,
-    _kept: Option<mpsc::Sender<()>>,
+    list: &Mutex<WatchList>,
 ) {
     let mut watched = HashSet::new();
-    if let Some(watcher) = &mut watcher {
-        follow(watcher, &mut watched, project.folders().await);
-        // Whatever changed between loading and watching.
-        tell(&project.reload().await);
+    let is_watching = watcher.is_some();
+    let mut values = FileStamps::of(&project.value_files());
+    let mut ticks = tokio::time::interval(VALUE_FILE_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut published = project.gateway.subscribe();
+    let mut follow_now = |watched: &mut HashSet<PathBuf>| {
+        let Some(watcher) = &mut watcher else { return false };
+        let next = project.watch_list();
+        let has_new_folders = follow(watcher, watched, &next.folders);
+        let before = std::mem::replace(&mut *list.lock(), next.clone());
+        has_new_folders || before != next
+    };
+    follow_now(&mut watched);
+    // The configuration was read before it was watched.
+    let report = project.reload_config();
+    if !report.is_empty() {
+        tell(&report);
+        project.look_again();
     }
-    #[cfg(unix)]
-    let mut hangups = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok();
+    let mut hangups = hangups();
     loop {
-        #[cfg(unix)]
         let hangup = async {
             match &mut hangups {
-                Some(hangups) => hangups.recv().await,
+                Some(hangups) => drop(hangups.recv().await),
                 None => std::future::pending().await,
             }
         };
-        #[cfg(not(unix))]
-        let hangup = std::future::pending::<Option<()>>();
         tokio::select! {
             event = events.recv() => match event {
                 Some(()) => settle(&mut events).await,
                 None => return,
             },
-            _ = hangup => {}
+            () = hangup => {}
+            _ = ticks.tick(), if is_watching => {
+                if FileStamps::of(&project.value_files()) == values {
+                    continue;
+                }
+            }
+            // Scripts and documents say which files they consist of when they are loaded.
+            changed = published.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                if follow_now(&mut watched) {
+                    // It may have changed before it was watched.
+                    project.look_again();
+                }
+                continue;
+            }
         }
-        tell(&project.reload().await);
-        if let Some(watcher) = &mut watcher {
-            follow(watcher, &mut watched, project.folders().await);
-        }
+        // Before they are read: what changes meanwhile is a change of its own.
+        values = FileStamps::of(&project.value_files());
+        tell(&project.reload_config());
+        project.look_again();
+        follow_now(&mut watched);
+    }
+}
+
+fn hangups() -> Option<tokio::signal::unix::Signal> {
+    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok()
+}
+
+/// Files as they were at one moment: what tells one version of each from another.
+#[derive(PartialEq)]
+struct FileStamps(Vec<(PathBuf, Option<FileStamp>)>);
+
+/// When a file was changed, how long it is, and which it is.
+type FileStamp = (SystemTime, u64, u64);
+
+impl FileStamps {
+    fn of(files: &[PathBuf]) -> FileStamps {
+        let stamp = |file: &PathBuf| {
+            let there = file.metadata().ok()?;
+            Some((there.modified().ok()?, there.len(), there.ino()))
+        };
+        FileStamps(files.iter().map(|file| (file.clone(), stamp(file))).collect())
     }
 }
 
@@ -107,6 +174,22 @@ fn watcher(sender: mpsc::Sender<()>) -> notify::Result<RecommendedWatcher> {
     })
 }
 
+/// The same for what a project consists of: our own log may well lie beside it.
+fn project_watcher(
+    sender: mpsc::Sender<()>,
+    list: Arc<Mutex<WatchList>>,
+) -> notify::Result<RecommendedWatcher> {
+    notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        let Ok(event) = event else { return };
+        // Without a path, changes were lost.
+        let concerns =
+            event.paths.is_empty() || event.paths.iter().any(|path| list.lock().concerns(path));
+        if concerns && !event.kind.is_access() {
+            let _ = sender.try_send(());
+        }
+    })
+}
+
 /// Wait until no event has come for a moment.
 async fn settle(events: &mut mpsc::Receiver<()>) {
     let quiet =
@@ -114,24 +197,35 @@ async fn settle(events: &mut mpsc::Receiver<()>) {
     let _ = tokio::time::timeout(PATIENCE, quiet).await;
 }
 
-fn follow(watcher: &mut RecommendedWatcher, watched: &mut HashSet<PathBuf>, folders: Vec<PathBuf>) {
+/// Whether there is one that was not watched before.
+fn follow(
+    watcher: &mut RecommendedWatcher,
+    watched: &mut HashSet<PathBuf>,
+    folders: &BTreeSet<PathBuf>,
+) -> bool {
     // A folder that was removed and made again needs a new watch.
     watched.retain(|folder| folder.is_dir());
+    let mut is_new = false;
     for folder in folders {
-        if !watched.contains(&folder)
+        if !watched.contains(folder)
             && folder.is_dir()
-            && watcher.watch(&folder, RecursiveMode::NonRecursive).is_ok()
+            && watcher.watch(folder, RecursiveMode::NonRecursive).is_ok()
         {
-            watched.insert(folder);
+            watched.insert(folder.clone());
+            is_new = true;
         }
     }
+    is_new
 }
 
 fn tell(report: &Report) {
     for change in &report.changes {
         tracing::info!("reload: {change}");
     }
-    for problem in &report.problems {
-        tracing::warn!("reload: the last good version stays in use\n{problem}");
+    for ReloadProblem { problem, last_good_stays } in &report.problems {
+        match last_good_stays {
+            true => tracing::warn!("reload: the last good version stays in use\n{problem}"),
+            false => tracing::warn!("reload: not in use\n{problem}"),
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Scripts on disk: which there are, and what each may do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
@@ -17,8 +17,11 @@ use crate::config::{Config, ScriptConfig, Seconds, scan_timeout};
 use crate::config_file::Loaded;
 use crate::extensions::{self, Folder};
 
+/// Scripts of one folder that are loaded, in the order of their names.
+pub(crate) const MAX_SCRIPTS: usize = 10_000;
+
 /// A script found on disk.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Found {
     pub path: PathBuf,
     /// Relative to the project where it lies inside.
@@ -37,6 +40,8 @@ pub enum Kind {
     Extension(Folder),
     /// A Lua connector, which feeds the knowledge base.
     Connector,
+    /// A Lua script with a table `agent`, which makes a prompt.
+    Agent,
 }
 
 impl Found {
@@ -58,12 +63,15 @@ pub fn find(loaded: &Loaded) -> (Vec<Found>, Vec<Problem>) {
     let dir = loaded.root.join(&loaded.config.tools.dir);
     match in_folder(&dir) {
         Ok(paths) => {
-            let taken: Vec<PathBuf> =
+            let taken: HashSet<PathBuf> =
                 found.iter().filter_map(|f| f.path.canonicalize().ok()).collect();
-            for path in paths {
-                if !path.canonicalize().is_ok_and(|path| taken.contains(&path)) {
-                    found.push(Found::tool(path.clone(), shown(&loaded.root, &path), None));
-                }
+            let is_taken = |path: &Path| {
+                !taken.is_empty() && path.canonicalize().is_ok_and(|path| taken.contains(&path))
+            };
+            problems.extend(too_many(paths.len(), &loaded.config.tools.dir));
+            for path in paths.into_iter().take(MAX_SCRIPTS).filter(|path| !is_taken(path)) {
+                let file = shown(&loaded.root, &path);
+                found.push(Found::tool(path, file, None));
             }
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -74,6 +82,17 @@ pub fn find(loaded: &Loaded) -> (Vec<Found>, Vec<Problem>) {
     }
     extensions::find(loaded, &mut found, &mut problems);
     (found, problems)
+}
+
+/// A folder with more files than that is no collection of scripts.
+pub(crate) fn too_many(count: usize, folder: &str) -> Option<Problem> {
+    (count > MAX_SCRIPTS).then(|| {
+        Problem::bad_config(format!(
+            "the folder has more than {MAX_SCRIPTS} scripts: only the first are loaded"
+        ))
+        .at(Place::file(folder))
+        .hint("keep only scripts in it that are to be tools")
+    })
 }
 
 pub(crate) fn in_folder(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
@@ -110,6 +129,17 @@ pub fn read_text<F: Read>(
     is_file: std::io::Result<bool>,
     open: impl FnOnce() -> std::io::Result<F>,
 ) -> Result<String> {
+    read_within(file, MAX_SOURCE, is_file, open)
+}
+
+/// The same for a file that may be larger than a script. One that is larger than
+/// `most` is cut a byte later, which whoever reads it notices.
+pub fn read_within<F: Read>(
+    file: &str,
+    most: usize,
+    is_file: std::io::Result<bool>,
+    open: impl FnOnce() -> std::io::Result<F>,
+) -> Result<String> {
     let problem = |message: String| Problem::bad_script(message).at(Place::file(file));
     let unreadable = |error: std::io::Error| {
         let mut problem = problem(format!("the script cannot be read: {}", reason(&error)));
@@ -124,7 +154,7 @@ pub fn read_text<F: Read>(
     }
     let mut text = Vec::new();
     open()
-        .and_then(|file| file.take(MAX_SOURCE as u64 + 1).read_to_end(&mut text))
+        .and_then(|file| file.take(most as u64 + 1).read_to_end(&mut text))
         .map_err(unreadable)?;
     String::from_utf8(text).map_err(|error| {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()]
@@ -175,6 +205,11 @@ impl<'a> Settings<'a> {
                     own.map(|it| (Some(it.timeout), &it.allow, Expose::default(), &it.config));
                 ("connectors", own)
             }
+            Kind::Agent => {
+                let own = configured.and_then(|name| config.agents.script.get(name));
+                let own = own.map(|it| (it.timeout, &it.allow, Expose::default(), &it.config));
+                ("agents", own)
+            }
         };
         let usual = matches!(found.kind, Kind::Connector).then(scan_timeout);
         Self {
@@ -193,7 +228,13 @@ impl<'a> Settings<'a> {
                 problem.at(Place::file(format!("{}.allow", self.owner)))
             })
         };
-        self.allow.iter().map(read).collect()
+        // A variable that is not there grants nothing.
+        let is_whole = |grant: &&String| !grant.contains("${");
+        self.allow.iter().filter(is_whole).map(read).collect()
+    }
+
+    fn outage(&self) -> &'a [Problem] {
+        self.config.map(|config| config.outage.as_slice()).unwrap_or_default()
     }
 
     fn secrets(&self) -> Vec<Secret> {
@@ -218,25 +259,27 @@ pub fn scopes(found: &Found, config: &Config) -> Result<(Scope, Scope)> {
     let secrets = Secrets::new(settings.secrets());
     let grants = Grants::authored(settings.owner.clone(), dir.clone(), settings.grants()?)
         .under(&config.network.rules());
+    let shares = |grants: Grants| match &found.kind {
+        Kind::Extension(folder) => grants.sharing(folder.path.clone()),
+        _ => grants,
+    };
+    let grants = shares(grants);
     let scope = Scope {
         grants: match found.kind {
-            // A connector does not say which commands it runs: what its operator
+            // A connector or an agent does not say which commands it runs: what its operator
             // allows is enough.
-            Kind::Connector => grants.for_test(&[]),
+            Kind::Connector | Kind::Agent => grants.for_test(&[]),
             _ => grants,
         },
         limits: limits.clone(),
         config: Value::from_json(serde_json::Value::Object(values))?,
         secrets: secrets.clone(),
     };
-    // A short time for calls says nothing about loading, which may have to start
-    // a process first; nor does the long time of a scan.
-    let timeout = match found.kind {
-        Kind::Connector => config.limits.timeout.duration(),
-        _ => limits.timeout.max(config.limits.timeout.duration()),
-    };
+    // The time for calls says nothing about loading, which may have to start a process
+    // first; nor does the long time of a scan.
+    let timeout = config.limits.load.duration();
     let loading = Scope {
-        grants: Grants::loading(settings.owner, dir),
+        grants: shares(Grants::loading(settings.owner, dir)),
         limits: Limits { timeout, ..limits },
         config: Value::Null,
         secrets,
@@ -256,6 +299,7 @@ pub fn test_scope(found: &Found, config: &Config, more: &[Grant]) -> Result<Scop
 pub fn folder(found: &Found, loaded: &Loaded) -> Folder {
     let home = loaded.root.join(match found.kind {
         Kind::Connector => &loaded.config.connectors.dir,
+        Kind::Agent => &loaded.config.agents.dir,
         _ => &loaded.config.tools.dir,
     });
     let inside = |path: &Path| path.components().all(|part| matches!(part, Component::Normal(_)));
@@ -300,9 +344,18 @@ pub fn fingerprint(found: &Found, config: &Config) -> String {
     let settings = Settings::of(found, config);
     let values = settings.config.map(|config| &config.values);
     let limits = config.limits.of(&settings.name, settings.timeout);
+    let outage = settings.outage();
     let Settings { allow, expose, .. } = settings;
-    let (configured, network) = (&found.configured, &config.network);
-    format!("{configured:?}\n{limits:?}\n{network:?}\n{allow:?}\n{expose:?}\n{values:?}")
+    let (configured, network, load) = (&found.configured, &config.network, config.limits.load);
+    format!(
+        "{configured:?}\n{limits:?}\n{load:?}\n{network:?}\n{allow:?}\n{expose:?}\n{values:?}\n{outage:?}"
+    )
+}
+
+/// Why a script cannot be used: variables and files that its settings need and that
+/// are not there.
+pub fn outage<'a>(found: &Found, config: &'a Config) -> &'a [Problem] {
+    Settings::of(found, config).outage()
 }
 
 /// How agents reach the tools of a script.
@@ -317,7 +370,7 @@ pub(crate) fn shown(root: &Path, path: &Path) -> String {
 }
 
 /// Scripts by file, with what was wrong at the last attempt.
-pub type Entries = BTreeMap<PathBuf, Entry>;
+pub type Entries = BTreeMap<PathBuf, Arc<Entry>>;
 
 #[derive(Debug, Default, Clone)]
 pub struct Entry {
@@ -335,9 +388,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The folders in which one of its files is, or would be.
-    pub fn folders(&self) -> impl Iterator<Item = PathBuf> {
-        let folder = |name| Some(self.folder.join(name).parent()?.to_owned());
-        self.texts.keys().filter_map(folder)
+    /// The files it consists of, or would.
+    pub fn files(&self) -> impl Iterator<Item = PathBuf> {
+        self.texts.keys().map(|name| self.folder.join(name))
     }
 }

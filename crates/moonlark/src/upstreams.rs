@@ -15,26 +15,47 @@ use moonlark_core::{Gateway, Problem, Result, Tool};
 use moonlark_upstream::auth::{self, Account, Auth, Bearer};
 use moonlark_upstream::mcp::{Difference, LinkLimits, SecretText, Settings, Target, Upstream, Way};
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use url::Url;
 
-use crate::config::{Hidden, McpServer, Transport};
+use crate::config::{Hidden, McpServer, Transport, tool_configs};
 use crate::config_file::Loaded;
-
-/// Where Moonlark keeps what it must remember, beside the configuration.
-const STATE: &str = ".moonlark";
 
 #[derive(Default)]
 pub(crate) struct Upstreams {
     running: Mutex<BTreeMap<String, Running>>,
     changed: Arc<Notify>,
     connected: AtomicBool,
+    starting: Mutex<StartPermits>,
+}
+
+/// How many servers may start at once, and who may now.
+struct StartPermits {
+    most: usize,
+    permits: Arc<Semaphore>,
+}
+
+impl Default for StartPermits {
+    fn default() -> Self {
+        Self { most: 0, permits: Arc::new(Semaphore::new(0)) }
+    }
+}
+
+impl StartPermits {
+    /// Those that hold for servers which are started from now on.
+    fn of(&mut self, most: usize) -> Arc<Semaphore> {
+        if self.most != most {
+            (self.most, self.permits) = (most, Arc::new(Semaphore::new(most)));
+        }
+        self.permits.clone()
+    }
 }
 
 struct Running {
     config: McpServer,
     limits: Limits,
-    upstream: Upstream,
+    /// None if it is out of order: the configuration says why.
+    upstream: Option<Upstream>,
 }
 
 /// What all of them have for the catalog.
@@ -63,29 +84,47 @@ impl Upstreams {
         self.connected.store(true, Ordering::Relaxed);
         let mut running = self.running.lock();
         let mut old = std::mem::take(&mut *running);
+        let start_permits = self.starting.lock().of(loaded.config.limits.starting as usize);
         for (name, config) in &loaded.config.mcp_servers {
             let limits = loaded.config.limits.of(name, config.timeout);
             let kept = old
                 .remove(name)
                 .filter(|running| running.config == *config && running.limits == limits);
             let next = kept.unwrap_or_else(|| {
-                let settings = settings(name, config, limits.clone(), &loaded.root);
-                let changed = self.changed.clone();
-                let tell = Arc::new(move || changed.notify_one());
-                let upstream = Upstream::start(settings, gateway.clone(), tell);
+                let start = || {
+                    let mut settings = settings(name, config, limits.clone(), loaded);
+                    settings.start_permits = start_permits.clone();
+                    let changed = self.changed.clone();
+                    let tell = Arc::new(move || changed.notify_one());
+                    Upstream::start(settings, gateway.clone(), tell)
+                };
+                for problem in &config.outage {
+                    tracing::warn!(target: "upstream", "{problem}");
+                }
+                let upstream = config.outage.is_empty().then(start);
                 Running { config: config.clone(), limits, upstream }
             });
             running.insert(name.clone(), next);
         }
         drop(running);
-        for (_, gone) in old {
-            tokio::spawn(gone.upstream.stop());
+        for upstream in old.into_values().filter_map(|gone| gone.upstream) {
+            tokio::spawn(upstream.stop());
         }
     }
 
     pub(crate) fn offered(&self) -> Offered {
         let mut offered = Offered::default();
-        for Running { upstream, .. } in self.running.lock().values() {
+        for (name, Running { upstream, config, .. }) in self.running.lock().iter() {
+            let Some(upstream) = upstream else {
+                offered.health.push(Health {
+                    source: name.clone(),
+                    state: "failed",
+                    problem: config.outage.first().cloned(),
+                    ..Health::default()
+                });
+                offered.problems.extend(config.outage.iter().cloned());
+                continue;
+            };
             offered.tools.extend(upstream.tools());
             offered.offers.extend(upstream.offers());
             offered.connecting.extend(upstream.connecting());
@@ -97,8 +136,9 @@ impl Upstreams {
 
     /// Wait until each has been tried once.
     pub(crate) async fn settled(&self) {
-        let all: Vec<_> =
-            self.running.lock().values().map(|running| running.upstream.settled()).collect();
+        let all: Vec<_> = (self.running.lock().values())
+            .filter_map(|running| running.upstream.as_ref().map(Upstream::settled))
+            .collect();
         futures::future::join_all(all).await;
     }
 
@@ -106,7 +146,10 @@ impl Upstreams {
     /// asked. None if there is no such server.
     pub(crate) fn pinned(&self, name: &str, approve: bool) -> Option<Result<Vec<Difference>>> {
         let running = self.running.lock();
-        let upstream = &running.get(name)?.upstream;
+        let Running { upstream, config, .. } = running.get(name)?;
+        let Some(upstream) = upstream else {
+            return config.outage.first().map(|problem| Err(problem.clone()));
+        };
         Some(upstream.differences().and_then(|differences| {
             if approve {
                 upstream.approve()?;
@@ -117,17 +160,24 @@ impl Upstreams {
 
     pub(crate) async fn stop(&self) {
         let all = std::mem::take(&mut *self.running.lock());
-        futures::future::join_all(all.into_values().map(|running| running.upstream.stop())).await;
+        let all = all.into_values().filter_map(|running| running.upstream);
+        futures::future::join_all(all.map(Upstream::stop)).await;
     }
 }
 
-/// Where an upstream's own things are kept.
-pub(crate) fn state_of(root: &Path) -> std::path::PathBuf {
-    root.join(STATE)
+/// Where it is kept what a server offers, for the next time.
+pub(crate) fn listing_file(loaded: &Loaded, server: &str) -> std::path::PathBuf {
+    moonlark_upstream::mcp::listing_file(&loaded.state, server)
 }
 
 /// What the configuration means for the one that connects.
-pub(crate) fn settings(name: &str, config: &McpServer, limits: Limits, root: &Path) -> Settings {
+pub(crate) fn settings(
+    name: &str,
+    config: &McpServer,
+    limits: Limits,
+    loaded: &Loaded,
+) -> Settings {
+    let root = &loaded.root;
     let hidden = |of: &BTreeMap<String, Hidden>| -> BTreeMap<String, SecretText> {
         of.iter().map(|(key, value)| (key.clone(), SecretText::new(value.0.clone()))).collect()
     };
@@ -145,7 +195,7 @@ pub(crate) fn settings(name: &str, config: &McpServer, limits: Limits, root: &Pa
             command: command.clone().unwrap_or_default(),
             args: config.args.clone(),
             env: hidden(&config.env),
-            cwd: config.cwd.as_ref().map_or_else(|| root.to_owned(), |cwd| root.join(cwd)),
+            cwd: config.cwd.as_ref().map_or_else(|| root.clone(), |cwd| root.join(cwd)),
         },
     };
     let connect = config.connect_timeout.duration();
@@ -172,15 +222,20 @@ pub(crate) fn settings(name: &str, config: &McpServer, limits: Limits, root: &Pa
             way,
             limits: LinkLimits { message: limits.value, connect },
         },
-        auth: url.map(|url| auth::authorizer(account(name, config, url, root), secrets)),
+        auth: url.map(|url| auth::authorizer(account(name, config, url, loaded), secrets)),
         scope: Arc::new(scope),
         expose: config.expose,
         prefix: config.prefix.clone(),
         lazy: config.lazy,
         idle_stop: config.idle_stop.map(|seconds| seconds.duration()),
         pin: config.pin,
+        // That they can be read was checked with the file.
+        include: config.include.iter().filter_map(|it| it.parse().ok()).collect(),
+        exclude: config.exclude.iter().filter_map(|it| it.parse().ok()).collect(),
+        tools: tool_configs(&config.tools),
+        start_permits: Arc::new(Semaphore::new(1)),
         roots: roots(config, root),
-        state: state_of(root),
+        state: loaded.state.clone(),
     }
 }
 
@@ -194,16 +249,8 @@ fn login(auth: &Auth) -> Option<(&'static str, &SecretText)> {
 }
 
 /// An upstream as far as logging in goes.
-pub(crate) fn account(name: &str, config: &McpServer, url: Url, root: &Path) -> Account {
-    Account {
-        name: name.to_owned(),
-        url,
-        auth: config.auth.clone(),
-        state_dir: state_of(root),
-        base_dir: root.to_owned(),
-        // For identity providers of tests, which ask nobody.
-        follow: std::env::var_os("MOONLARK_OAUTH_FOLLOW").is_some_and(|it| it == "1"),
-    }
+pub(crate) fn account(name: &str, config: &McpServer, url: Url, loaded: &Loaded) -> Account {
+    Account::new(name, url, config.auth.clone(), loaded.state.clone(), loaded.root.clone())
 }
 
 fn roots(config: &McpServer, root: &Path) -> Vec<String> {

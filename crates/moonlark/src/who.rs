@@ -8,11 +8,11 @@ use moonlark_core::Gateway;
 use moonlark_server::Auth;
 
 use crate::config_file::Loaded;
-use crate::upstreams::state_of;
+use crate::state_folder::state_folder;
 
 /// Where handed out tokens are kept.
 pub(crate) fn file(root: &Path) -> PathBuf {
-    state_of(root).join("tokens.json")
+    state_folder(root).join("tokens.json")
 }
 
 pub(crate) fn auth(loaded: &Loaded, gateway: &Gateway) -> Arc<Auth> {

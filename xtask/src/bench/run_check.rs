@@ -1,4 +1,4 @@
-//! The type check of a script, in process: it must not grow with the catalog.
+//! The type check of a script, in a worker process: it must not grow with the catalog.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ pub(super) fn run(effort: Effort) -> Result<Section> {
     };
     Ok(Section {
         title: "The type check of a script",
-        about: "In process, in a catalog of 5,000 functions of 100 sources, against the same in \
+        about: "In a worker process, in a catalog of 5,000 functions of 100 sources, against the same in \
                 one of 50: what a check costs must not depend on what a script does not use. \
                 Every script is a new one. Wall time.",
         rows: rows.iter().map(row).collect(),

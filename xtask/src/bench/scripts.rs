@@ -1,10 +1,26 @@
-//! Projects to serve: the echo tool of the examples, and as many like it as asked for.
+//! Projects to serve: an echo tool that uses nothing but its parameters, and as many like
+//! it as asked for.
 
 use anyhow::Result;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-pub(super) const ECHO: &str = include_str!("../../../examples/tools/echo.lua");
+pub(super) const ECHO: &str = r#"
+tool = {
+    name = "echo",
+    version = "1.0.0",
+    description = "Echoes back the input message",
+    parameters = {
+        { name = "message", type = "string", required = true, description = "What to say" },
+        { name = "times", type = "integer", minimum = 1, maximum = 10, default = 1, description = "How often" },
+    },
+    annotations = { read_only = true, idempotent = true, open_world = false },
+}
+
+function tool.execute(params, context)
+    return { echo = "Echo: " .. table.concat(table.create(params.times, params.message), " ") }
+end
+"#;
 pub(super) const DESCRIPTION: &str = "Echoes back the input message";
 
 pub(super) const WAIT: &str = r#"

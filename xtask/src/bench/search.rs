@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use moonlark_discovery::index::{Builder, Entry, Index};
+use moonlark_discovery::index::{Builder, Entry, Index, split_lead};
 
 use super::plain_bm25::PlainBm25;
 use super::process::own_cpu;
@@ -132,7 +132,7 @@ fn speed(sets: &[Set], size: usize) -> Result<String> {
     let began = own_cpu();
     let mut builder = Builder::with_meaning();
     for (title, text) in &varied {
-        builder.add(&Entry { names: vec![title], body: vec![text], ..Entry::default() });
+        builder.add(&entry(title, text));
     }
     let index = builder.finish();
     let made = own_cpu() - began;
@@ -161,9 +161,16 @@ fn ask(index: &Index, question: &str) -> Duration {
 
 fn index(mut builder: Builder, documents: &[Document]) -> Index {
     for it in documents {
-        builder.add(&Entry { names: vec![&it.title], body: vec![&it.text], ..Entry::default() });
+        builder.add(&entry(&it.title, &it.text));
     }
     builder.finish()
+}
+
+/// As a tool of this name and description is indexed.
+fn entry<'a>(title: &'a str, text: &'a str) -> Entry<'a> {
+    let (summary, rest) = split_lead(text);
+    let summaries = [summary].into_iter().filter(|it| !it.is_empty()).collect();
+    Entry { names: vec![title], summaries, body: vec![rest], ..Entry::default() }
 }
 
 fn rank(index: &Index, question: &str) -> Vec<usize> {

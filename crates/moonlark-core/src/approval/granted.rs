@@ -17,6 +17,7 @@ use crate::problem::{Code, Problem, Result};
 use crate::run::Run;
 use crate::tool::Tool;
 use crate::value::Value;
+use crate::visible_text::{visible_json, visible_text};
 
 /// How long a wait is held at a time: less than a person may take to answer.
 const PART: Duration = Duration::from_secs(300);
@@ -49,7 +50,7 @@ async fn decided(
             }
             Standing::Waiting(ticket) => ticket,
         };
-        if !asked && approvals.by_caller() {
+        if !asked && ticket.is_for_caller() {
             asked = true;
             if let Some(decision) = ask_client(call, &ticket).await {
                 let by = Decider::Caller(call.caller().name().to_owned());
@@ -117,8 +118,8 @@ fn question(ticket: &Ticket) -> Question {
     let effects: Vec<&str> = Effect::all_of(ticket.effects).map(Effect::as_str).collect();
     let message = format!(
         "Allow this call?\n\n{}({})\n\nIt is marked {}. Approval {}.",
-        ticket.tool,
-        ticket.arguments,
+        visible_text(&ticket.tool),
+        visible_json(&ticket.arguments.text),
         effects.join(", "),
         ticket.id
     );

@@ -89,11 +89,18 @@ impl Call {
             part.run.say(format!("{whose}{message}{extra}"));
         }
         let trace_id = self.trace().map(|trace| tracing::field::display(trace.id_text()));
+        // What is no tool's, such as a file of tests, has no name.
+        let tool = if tool.is_empty() { String::new() } else { format!("{tool}: ") };
+        let line = format!("{tool}{message}{extra}");
+        let line = match &self.0.run {
+            Some(part) => part.run.redact_for_operator(&line),
+            None => Cow::Borrowed(line.as_str()),
+        };
         match level {
-            Level::Debug => tracing::debug!(target: "script", trace_id, "{tool}: {message}{extra}"),
-            Level::Info => tracing::info!(target: "script", trace_id, "{tool}: {message}{extra}"),
-            Level::Warn => tracing::warn!(target: "script", trace_id, "{tool}: {message}{extra}"),
-            Level::Error => tracing::error!(target: "script", trace_id, "{tool}: {message}{extra}"),
+            Level::Debug => tracing::debug!(target: "script", trace_id, "{line}"),
+            Level::Info => tracing::info!(target: "script", trace_id, "{line}"),
+            Level::Warn => tracing::warn!(target: "script", trace_id, "{line}"),
+            Level::Error => tracing::error!(target: "script", trace_id, "{line}"),
         }
         if let Some(events) = &self.0.root.events {
             let fields = fields.and_then(|json| Value::parse_json(json.as_bytes()).ok());

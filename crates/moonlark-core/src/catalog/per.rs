@@ -1,6 +1,6 @@
 //! Something made from a catalog, once for each that is in use.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 
@@ -10,7 +10,9 @@ use super::Catalog;
 const MOST: usize = 64;
 
 /// What is kept must not hold the catalog itself, which would then never go.
-pub struct PerCatalog<T>(Mutex<Vec<(Weak<Catalog>, Arc<T>)>>);
+pub struct PerCatalog<T>(Mutex<Vec<(Weak<Catalog>, MadeOnce<T>)>>);
+
+type MadeOnce<T> = Arc<OnceLock<Arc<T>>>;
 
 impl<T> Default for PerCatalog<T> {
     fn default() -> Self {
@@ -20,8 +22,16 @@ impl<T> Default for PerCatalog<T> {
 
 impl<T> PerCatalog<T> {
     /// What there is for `catalog`, or what `make` makes. Whoever comes
-    /// meanwhile waits for it.
+    /// meanwhile waits for it, unless it is for another catalog.
     pub fn of(&self, catalog: &Arc<Catalog>, make: impl FnOnce() -> T) -> Arc<T> {
+        let cell = self.cell(catalog);
+        if let Some(made) = cell.get() {
+            return made.clone();
+        }
+        run_aside(|| cell.get_or_init(|| Arc::new(make())).clone())
+    }
+
+    fn cell(&self, catalog: &Arc<Catalog>) -> MadeOnce<T> {
         let mut all = self.0.lock();
         // A weak reference keeps the address from being used again.
         let is = |known: &Weak<Catalog>| std::ptr::eq(known.as_ptr(), Arc::as_ptr(catalog));
@@ -32,15 +42,47 @@ impl<T> PerCatalog<T> {
         if all.len() == MOST {
             all.remove(0);
         }
-        let made = Arc::new(make());
+        let made = MadeOnce::default();
         all.push((Arc::downgrade(catalog), made.clone()));
         made
+    }
+}
+
+/// Long work, or waiting for it, in the middle of a task: the other tasks of this
+/// thread are moved to another one first, where there are others.
+pub(crate) fn run_aside<R>(work: impl FnOnce() -> R) -> R {
+    use tokio::runtime::{Handle, RuntimeFlavor};
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn what_takes_long_to_make_holds_up_neither_other_catalogs_nor_the_only_thread() {
+        let per = Arc::new(PerCatalog::default());
+        let (begin, began) = tokio::sync::oneshot::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let slow = {
+            let per = per.clone();
+            tokio::spawn(async move {
+                *per.of(&Arc::default(), || {
+                    begin.send(()).unwrap();
+                    ended.recv().unwrap();
+                    1
+                })
+            })
+        };
+        began.await.unwrap();
+        let other = tokio::spawn(async move { *per.of(&Arc::default(), || 2) });
+        assert_eq!(other.await.unwrap(), 2);
+        end.send(()).unwrap();
+        assert_eq!(slow.await.unwrap(), 1);
+    }
 
     #[test]
     fn each_catalog_has_its_own_for_as_long_as_it_is_in_use() {

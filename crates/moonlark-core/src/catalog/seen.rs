@@ -30,8 +30,9 @@ impl Catalog {
         let rulings = rulings(self, &rules);
         let exists = |tool: &Arc<Tool>| rulings.contains_key(&address(tool));
         let own = |it: &Arc<Offers>| it.source.name == BUILTIN;
+        let known = self.tool_names();
         let whole = |source: &str, kinds: &[SourceKind]| {
-            let denies = |kind: &SourceKind| denies(&rules, &Subject::whole(source, *kind));
+            let denies = |kind: &SourceKind| denies(&rules, &Subject::whole(source, *kind, known));
             !kinds.iter().any(denies)
         };
         let mut seen = Catalog {
@@ -40,6 +41,7 @@ impl Catalog {
                 .map(|(name, tool)| (name.clone(), tool.clone()))
                 .collect(),
             heirs: self.heirs.clone(),
+            loading: self.loading,
             idle: self.idle.clone(),
             offers: (self.offers.iter())
                 .filter(|it| exists(&it.door) && !own(it))
@@ -69,13 +71,19 @@ impl Catalog {
 
     /// Whether a source is there at all for these callers.
     pub fn knows(&self, source: &Source) -> bool {
-        let whole = || Subject::whole(&source.name, source.kind);
+        let whole = || Subject::whole(&source.name, source.kind, self.tool_names());
         self.seen.as_ref().is_none_or(|seen| !denies(&seen.rules, &whole()))
     }
 
     /// Whether a tool of the whole catalog exists here.
     pub(super) fn has(&self, tool: &Arc<Tool>) -> bool {
         self.seen.as_ref().is_none_or(|seen| seen.rulings.contains_key(&address(tool)))
+    }
+
+    /// Whether a token names the very tool: then its holder has a use for it.
+    pub(super) fn is_asked_for(&self, tool: &Tool) -> bool {
+        let names = |rule: &Arc<Rule>| rule.terms.except.contains(&tool.name);
+        self.seen.as_ref().is_some_and(|seen| seen.rules.iter().any(names))
     }
 
     /// What a source that connects is, or may be while it has no tools.
@@ -108,7 +116,7 @@ impl Catalog {
         if let Some(ruling) = seen.rulings.get(&std::ptr::from_ref(tool).addr()) {
             return Ok(ruling.clone());
         }
-        match deciding(&seen.rules, &Subject::of(tool)) {
+        match deciding(&seen.rules, &Subject::of(tool, self.tool_names())) {
             Some(rule) if rule.denies() => Err(self.not_found(&tool.name)),
             rule => Ok(rule.map(|rule| Ruling::new(rule, &tool.scope))),
         }
@@ -139,7 +147,7 @@ fn rulings(catalog: &Catalog, rules: &[Arc<Rule>]) -> HashMap<usize, Option<Ruli
     let mut rulings = HashMap::with_capacity(catalog.tools.len());
     let doors = catalog.offers.iter().map(|offers| &offers.door);
     for tool in catalog.tools.iter().chain(doors) {
-        let decides = deciding(rules, &Subject::of(tool));
+        let decides = deciding(rules, &Subject::of(tool, catalog.tool_names()));
         if decides.is_some_and(|rule| rule.denies()) {
             continue;
         }

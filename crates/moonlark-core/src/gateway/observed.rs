@@ -1,6 +1,8 @@
 //! The gateway's step: a call is counted, and told to whoever keeps traces,
 //! however it ends.
 
+use std::time::Duration;
+
 use crate::call::Call;
 use crate::content::Answer;
 use crate::metrics::Calling;
@@ -28,14 +30,35 @@ impl<'a> Seen<'a> {
         let took = self.calling.end(problem);
         let outcome = problem.map_or("ok", |problem| problem.code.as_str());
         self.call.tell(&self.tool.source, took, outcome);
+        self.note_access(took, outcome);
         result
+    }
+
+    /// A line in the log for every call from outside.
+    fn note_access(&self, took: Duration, outcome: &str) {
+        let caller = self.call.caller();
+        if self.call.depth() != 1 || !matches!(caller.surface, "mcp" | "rest" | "cli") {
+            return;
+        }
+        tracing::info!(
+            target: "access",
+            trace_id = self.call.trace().map(|trace| tracing::field::display(trace.id_text())),
+            "{} called by {} over {}{}: {outcome}, {:.1} ms",
+            self.tool.name,
+            caller.name(),
+            caller.surface,
+            caller.client.as_deref().map(|it| format!(" ({it})")).unwrap_or_default(),
+            took.as_secs_f64() * 1000.0,
+        );
     }
 }
 
 impl Drop for Seen<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.call.tell(&self.tool.source, self.call.began().elapsed(), "cancelled");
+            let took = self.call.began().elapsed();
+            self.call.tell(&self.tool.source, took, "cancelled");
+            self.note_access(took, "cancelled");
         }
     }
 }

@@ -2,13 +2,13 @@
 //! a catalog for each class of callers, when the first of them comes.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use crate::call::Caller;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, run_aside};
 use crate::policy::{Class, Policy};
 
 /// Classes of callers whose catalogs are kept. There are as many as the operator
@@ -18,14 +18,17 @@ const MOST: usize = 64;
 pub(super) struct Published {
     pub(super) catalog: Arc<Catalog>,
     pub(super) policy: Arc<Policy>,
-    /// Read without a lock; replaced whole by whoever makes one more.
-    seen: ArcSwap<HashMap<Class, Arc<Catalog>>>,
-    making: Mutex<()>,
+    /// Read without a lock; replaced whole by whoever adds one more.
+    seen: ArcSwap<HashMap<Class, MadeOnce>>,
+    adding: Mutex<()>,
 }
+
+/// A catalog that the first of its callers makes, without a lock that others need.
+type MadeOnce = Arc<OnceLock<Arc<Catalog>>>;
 
 impl Published {
     pub(super) fn new(catalog: Arc<Catalog>, policy: Arc<Policy>) -> Self {
-        Self { catalog, policy, seen: ArcSwap::default(), making: Mutex::default() }
+        Self { catalog, policy, seen: ArcSwap::default(), adding: Mutex::default() }
     }
 
     /// The catalog as this caller sees it.
@@ -34,21 +37,27 @@ impl Published {
             return self.catalog.clone();
         }
         let class = self.policy.class(caller);
-        if let Some(catalog) = self.seen.load().get(&class) {
+        let known = self.seen.load().get(&class).cloned();
+        let cell = known.unwrap_or_else(|| self.add(class));
+        if let Some(catalog) = cell.get() {
             return catalog.clone();
         }
-        let _making = self.making.lock();
+        run_aside(|| {
+            let make = || Arc::new(self.catalog.seen_by(self.policy.rules_for(caller)));
+            cell.get_or_init(make).clone()
+        })
+    }
+
+    fn add(&self, class: Class) -> MadeOnce {
+        let _adding = self.adding.lock();
         let known = self.seen.load_full();
-        if let Some(catalog) = known.get(&class) {
-            return catalog.clone();
+        if let Some(cell) = known.get(&class) {
+            return cell.clone();
         }
-        let catalog = Arc::new(self.catalog.seen_by(self.policy.rules_for(caller)));
-        let mut more = match known.len() < MOST {
-            true => HashMap::clone(&known),
-            false => HashMap::new(),
-        };
-        more.insert(class, catalog.clone());
+        let mut more = if known.len() < MOST { HashMap::clone(&known) } else { HashMap::new() };
+        let cell = MadeOnce::default();
+        more.insert(class, cell.clone());
         self.seen.store(Arc::new(more));
-        catalog
+        cell
     }
 }

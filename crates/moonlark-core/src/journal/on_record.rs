@@ -2,7 +2,7 @@
 //! after, however it ends.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
@@ -11,9 +11,12 @@ use super::{CallBegan, CallEnded, Entry, Id, Recorder, Secrecy};
 use crate::call::Call;
 use crate::content::Answer;
 use crate::problem::{Problem, Result};
-use crate::run::Stepping;
+use crate::run::{ASSUMED, Stepping};
 use crate::tool::{Effects, Tool};
 use crate::value::Value;
+
+/// How long an answer waits at most for its call to be written.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Run `body` with the call on record. `step` is there if a run's script made
 /// the call: then what it changes must not happen unrecorded, and the answer is
@@ -53,22 +56,32 @@ where
 }
 
 /// Put a call on record that was refused before it began.
-pub(crate) fn refused(parent: &Call, tool: &Tool, problem: &Problem) {
+pub(crate) fn refused(parent: &Call, tool: &Tool, args: &Value, problem: &Problem) {
     let Some(recorder) = parent.gateway().recorder() else { return };
     let id = Id::new();
     let spot = parent.spot();
     let place = spot.map(|(_, at)| at.to_string());
-    let began = CallBegan { parent: parent.id(), place, ..began(parent, tool, id) };
+    let args = args.clone();
+    let began = CallBegan { parent: parent.id(), place, args, ..began(parent, tool, id) };
     recorder.record(Entry::CallBegan(began));
     recorder.record(Entry::CallEnded(CallEnded {
         call: id,
-        took: std::time::Duration::ZERO,
+        took: Duration::ZERO,
         outcome: problem.code.as_str(),
         message: Some(text(&problem.message, &secrets(parent, tool))),
         // A script that goes on must be refused again when it is resumed.
         answer: spot.map(|_| Err(problem.clone())),
         order: spot.map(|(run, at)| run.answered(at)),
     }));
+}
+
+/// Wait until what is on record of a call from outside survives the end of this
+/// process, so that no answer leaves without it. A journal that cannot be written
+/// holds nobody up: that is known elsewhere.
+pub(crate) async fn written(call: &Call) {
+    if let Some(recorder) = call.gateway().recorder() {
+        let _ = tokio::time::timeout(WRITE_TIMEOUT, recorder.written()).await;
+    }
 }
 
 /// Whether making the call twice may do something twice.
@@ -108,7 +121,11 @@ struct Open<'a> {
 
 impl Open<'_> {
     fn end(&mut self, result: &Result<Answer>) {
-        let outcome = result.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok");
+        let outcome = match result {
+            Ok(_) if self.step.is_some_and(|step| step.assumed) => ASSUMED,
+            Ok(_) => "ok",
+            Err(problem) => problem.code.as_str(),
+        };
         let message = result.as_ref().err().map(|problem| text(&problem.message, &self.secrets));
         self.finish(outcome, message, self.step.map(|_| result.clone()));
     }

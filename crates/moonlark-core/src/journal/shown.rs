@@ -32,7 +32,7 @@ pub fn text(text: &str, secrets: &Secrecy) -> String {
 }
 
 impl Secrecy {
-    fn take_out<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    pub(crate) fn take_out<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut text = Cow::Borrowed(text);
         for scope in &self.0 {
             if let Cow::Owned(redacted) = scope.secrets.redact(&text) {

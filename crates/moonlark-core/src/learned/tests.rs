@@ -9,6 +9,10 @@ use crate::schema::Schema;
 use crate::tool::{Body, Source};
 use crate::value::{Object, Value};
 
+fn nobody() -> Caller {
+    Caller::new("rest")
+}
+
 fn value(json: Json) -> Value {
     Value::from_json(json).unwrap()
 }
@@ -39,11 +43,11 @@ fn plain() -> Tool {
 }
 
 fn observe(learned: &Learned, tool: &Tool, json: Json) {
-    learned.observe(tool, &Answer::Value(value(json)));
+    learned.observe(tool, &nobody(), &Answer::Value(value(json)));
 }
 
 fn drawn(learned: &Learned, tool: &Tool) -> Option<String> {
-    learned.of(tool).map(|shape| luau_type(&shape.to_schema()))
+    learned.of(tool, &nobody()).map(|shape| luau_type(&shape.to_schema()))
 }
 
 #[test]
@@ -228,7 +232,7 @@ fn ever_fewer_answers_are_looked_at() {
     let tool = plain();
     (0..1000).for_each(|_| observe(&learned, &tool, json!({"a": 1})));
     // Twenty, then 32, 64, 128, 256 and 512.
-    assert_eq!(learned.of(&tool).unwrap().calls(), 25);
+    assert_eq!(learned.of(&tool, &nobody()).unwrap().calls(), 25);
 }
 
 #[test]
@@ -237,13 +241,15 @@ fn a_tool_that_says_what_it_answers_is_not_observed() {
     let mut declared = plain();
     declared.output = Some(Schema::empty());
     observe(&learned, &declared, json!(1));
-    assert!(learned.of(&declared).is_none() && learned.of(&plain()).is_none());
+    assert!(
+        learned.of(&declared, &nobody()).is_none() && learned.of(&plain(), &nobody()).is_none()
+    );
     let mut builtin = plain();
     builtin.source = Arc::new(Source { kind: SourceKind::Builtin, name: "moonlark".into() });
     observe(&learned, &builtin, json!(1));
-    assert!(learned.of(&builtin).is_none());
-    learned.observe(&plain(), &Answer::Raw(Object::new()));
-    assert!(learned.of(&plain()).is_none());
+    assert!(learned.of(&builtin, &nobody()).is_none());
+    learned.observe(&plain(), &nobody(), &Answer::Raw(Object::new()));
+    assert!(learned.of(&plain(), &nobody()).is_none());
 }
 
 #[test]
@@ -286,7 +292,7 @@ fn content_is_learned_as_scripts_see_it() {
         let Value::Array(blocks) = value(blocks) else { panic!("blocks are a list") };
         let structured = structured.map(value);
         let content = Content { blocks, structured, extra: Object::new() };
-        learned.observe(&plain(), &Answer::Content(content));
+        learned.observe(&plain(), &nobody(), &Answer::Content(content));
         assert_eq!(drawn(&learned, &plain()).as_deref(), Some(expected));
     }
 }
@@ -299,7 +305,7 @@ fn what_was_learned_survives_as_text() {
     let text = learned.export().to_string();
     let again = Learned::default();
     again.import(text.as_bytes()).unwrap();
-    assert_eq!(again.of(&plain()), learned.of(&plain()));
+    assert_eq!(again.of(&plain(), &nobody()), learned.of(&plain(), &nobody()));
     assert_eq!(again.export(), learned.export());
 }
 
@@ -321,7 +327,7 @@ fn of_two_that_learned_the_better_informed_is_believed() {
 fn only_what_is_observed_is_news() {
     let learned = Learned::default();
     let mut changes = learned.changes();
-    learned.import(br#"{"version": 1, "tools": {}}"#).unwrap();
+    learned.import(br#"{"version": 2, "callers": {}}"#).unwrap();
     assert!(!changes.has_changed().unwrap());
     observe(&learned, &plain(), json!(1));
     assert!(changes.has_changed().unwrap());
@@ -332,11 +338,11 @@ fn only_what_is_observed_is_news() {
 fn a_file_that_is_none_of_ours_is_a_problem() {
     let import = |text: &str| Learned::default().import(text.as_bytes()).unwrap_err().to_string();
     assert_eq!(
-        import(r#"{"version": 9, "tools": {}}"#),
-        "error[bad_config]: no learned shapes: version 9 is not 1"
+        import(r#"{"version": 9, "callers": {}}"#),
+        "error[bad_config]: no learned shapes: version 9 is not 2"
     );
     let deep = format!(
-        r#"{{"version":1,"tools":{{"a":{{"definition":"","shape":{{"calls":1,"depth":8,"form":{}"#,
+        r#"{{"version":2,"callers":{{"":{{"a":{{"definition":"","shape":{{"calls":1,"depth":8,"form":{}"#,
         r#"{"list":"#.repeat(100_000)
     );
     for broken in ["", "[]", "{", r#"{"version": 1}"#, &deep] {
@@ -358,10 +364,10 @@ fn a_file_that_holds_more_than_we_would_is_cut_down() {
     let wide =
         json!({"object": {"seen": 1, "known": {"1234@x": {"seen": 1, "form": {"null": true}}}}});
     let shape = |form: Json| json!({"calls": 1, "depth": 4_000_000, "form": form});
-    let kept = json!({"version": 1, "tools": {
+    let kept = json!({"version": 2, "callers": {"": {
         "a": {"definition": "", "shape": shape(form)},
         "b": {"definition": "", "shape": shape(wide)},
-    }});
+    }}});
     let learned = Learned::default();
     learned.import(kept.to_string().as_bytes()).unwrap();
     let text = learned.export().to_string();
@@ -383,10 +389,10 @@ fn all_shapes_together_are_bounded() {
     for index in 0..500 {
         observe(&learned, &named(format!("tool_{index}")), Json::Object(fields.clone()));
         // Whoever is asked for stays.
-        assert!(learned.of(&first).is_some());
+        assert!(learned.of(&first, &nobody()).is_some());
     }
-    assert!(learned.of(&named("tool_0".to_owned())).is_none());
-    assert!(learned.of(&named("tool_499".to_owned())).is_some());
+    assert!(learned.of(&named("tool_0".to_owned()), &nobody()).is_none());
+    assert!(learned.of(&named("tool_499".to_owned()), &nobody()).is_some());
     let store = learned.store.lock();
     assert!(store.bytes <= BYTES);
     assert_eq!(store.bytes, store.tools.values().map(|entry| entry.bytes).sum::<usize>());
@@ -426,4 +432,46 @@ impl Random {
             }
         }
     }
+}
+
+#[test]
+fn what_one_caller_taught_is_not_shown_to_another() {
+    let learned = Learned::default();
+    let (alice, bob) = (nobody().named("alice"), nobody().named("bob"));
+    let tool = plain();
+    for _ in 0..50 {
+        let answer = Answer::Value(value(json!({"alice_private_project": 1})));
+        learned.observe(&tool, &alice, &answer);
+    }
+    assert!(learned.of(&tool, &alice).is_some());
+    assert!(learned.of(&tool, &bob).is_none() && learned.of(&tool, &nobody()).is_none());
+    // Late as it is, the first answers to somebody else are looked at.
+    learned.observe(&tool, &bob, &Answer::Value(value(json!({"own": true}))));
+    let bobs = |learned: &Learned| luau_type(&learned.of(&tool, &bob).unwrap().to_schema());
+    assert_eq!(bobs(&learned), "{ own: boolean }");
+    let again = Learned::default();
+    again.import(learned.export().to_string().as_bytes()).unwrap();
+    assert_eq!(bobs(&again), "{ own: boolean }");
+    assert!(again.of(&tool, &nobody()).is_none());
+    // What was learned before callers were told apart is not taken.
+    let old = json!({"version": 1, "tools": {}}).to_string();
+    assert!(again.import(old.as_bytes()).is_err());
+}
+
+#[test]
+fn one_caller_does_not_push_out_what_others_taught() {
+    let learned = Learned::default();
+    let (alice, bob) = (nobody().named("alice"), nobody().named("bob"));
+    let fields: serde_json::Map<String, Json> =
+        (0..40).map(|it| (format!("field_{it}"), json!(it))).collect();
+    let answer = Answer::Value(value(Json::Object(fields)));
+    let tool = |index: usize| {
+        let mut tool = plain();
+        tool.name = format!("tool_{index}");
+        tool
+    };
+    learned.observe(&tool(0), &alice, &answer);
+    (0..2000).for_each(|index| learned.observe(&tool(index), &bob, &answer));
+    assert!(learned.of(&tool(0), &alice).is_some());
+    assert!(learned.of(&tool(0), &bob).is_none() && learned.of(&tool(1999), &bob).is_some());
 }

@@ -44,7 +44,7 @@ where
         body(call, args).await
     };
     match key {
-        Some((good_for, key)) => rule.answers().answer(key, tool, good_for, run).await,
+        Some((good_for, key)) => rule.answers().answer(key, caller, tool, good_for, run).await,
         None => run.await,
     }
 }

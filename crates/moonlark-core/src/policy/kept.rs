@@ -19,6 +19,8 @@ const BYTES: usize = 64 << 20;
 const LARGEST: usize = 4 << 20;
 const MOST: usize = 10_000;
 const LONGEST: usize = 64 << 10;
+/// The part of both that is left to a caller whatever others ask: one in this many.
+const CALLER_SHARES: usize = 8;
 
 #[derive(Default)]
 pub(super) struct Kept {
@@ -32,6 +34,8 @@ struct All {
 }
 
 struct Slot {
+    /// Whose answer it is; empty for one that is everybody's.
+    caller: Box<str>,
     /// The very tool: one that was loaded anew may answer differently.
     tool: Weak<Tool>,
     state: State,
@@ -65,12 +69,13 @@ impl Kept {
     pub(super) async fn answer(
         &self,
         key: String,
+        caller: &str,
         tool: &Arc<Tool>,
         good_for: Duration,
         ask: impl Future<Output = Result<Answer>>,
     ) -> Result<Answer> {
         let sender = loop {
-            match self.look(&key, tool, Instant::now()) {
+            match self.look(&key, caller, tool, Instant::now()) {
                 Look::Known(answer) => return Ok(answer),
                 Look::Mine(sender) => break sender,
                 Look::Asked(mut answered) => {
@@ -82,7 +87,7 @@ impl Kept {
                 }
             }
         };
-        let asking = Asking { kept: self, key: &key, done: false };
+        let asking = Asking { kept: self, key: &key, caller, done: false };
         let result = ask.await;
         asking.done(tool, &result, Instant::now() + good_for);
         if is_for_all(&result) {
@@ -91,7 +96,7 @@ impl Kept {
         result
     }
 
-    fn look(&self, key: &str, tool: &Arc<Tool>, now: Instant) -> Look {
+    fn look(&self, key: &str, caller: &str, tool: &Arc<Tool>, now: Instant) -> Look {
         let mut all = self.all.lock();
         if let Some(slot) = all.slots.get(key)
             && std::ptr::eq(slot.tool.as_ptr(), Arc::as_ptr(tool))
@@ -107,7 +112,8 @@ impl Kept {
             }
         }
         let (sender, answered) = watch::channel(None);
-        all.put(key, Slot { tool: Arc::downgrade(tool), state: State::Asked(answered) }, now);
+        let state = State::Asked(answered);
+        all.put(key, Slot { caller: caller.into(), tool: Arc::downgrade(tool), state }, now);
         Look::Mine(sender)
     }
 }
@@ -125,6 +131,7 @@ fn is_for_all(result: &Result<Answer>) -> bool {
 struct Asking<'a> {
     kept: &'a Kept,
     key: &'a str,
+    caller: &'a str,
     done: bool,
 }
 
@@ -136,7 +143,7 @@ impl Asking<'_> {
             return;
         }
         let state = State::Known { answer: answer.clone(), until, bytes };
-        let slot = Slot { tool: Arc::downgrade(tool), state };
+        let slot = Slot { caller: self.caller.into(), tool: Arc::downgrade(tool), state };
         self.kept.all.lock().put(self.key, slot, Instant::now());
         self.done = true;
     }
@@ -166,16 +173,27 @@ impl All {
         }
     }
 
-    /// Down to nine tenths: first what is no longer good, then what soonest
-    /// will not be.
+    /// Down to nine tenths: first what is no longer good, then what soonest will not
+    /// be, of callers that have more than their share before all others.
     fn make_room(&mut self, now: Instant) {
+        let mut shares: HashMap<&str, (usize, usize)> = HashMap::new();
+        for slot in self.slots.values() {
+            let share = shares.entry(&slot.caller).or_default();
+            *share = (share.0 + slot.bytes(), share.1 + 1);
+        }
+        let within_share = |slot: &Slot| {
+            let (bytes, count) = shares.get(&*slot.caller).copied().unwrap_or_default();
+            bytes <= BYTES / CALLER_SHARES && count <= MOST / CALLER_SHARES
+        };
         let known = |(key, slot): (&String, &Slot)| match slot.state {
-            State::Known { until, .. } => Some((until, key.clone())),
+            State::Known { until, .. } => {
+                Some((until > now && within_share(slot), until, key.clone()))
+            }
             State::Asked(_) => None,
         };
-        let mut known: Vec<(Instant, String)> = self.slots.iter().filter_map(known).collect();
+        let mut known: Vec<(bool, Instant, String)> = self.slots.iter().filter_map(known).collect();
         known.sort_unstable();
-        for (until, key) in known {
+        for (_, until, key) in known {
             let room = self.slots.len() <= MOST / 10 * 9 && self.bytes <= BYTES / 10 * 9;
             if room && until > now {
                 return;

@@ -1,5 +1,6 @@
 //! One rule: what it matches, and what it says about that.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,9 +8,10 @@ use super::kept::Kept;
 use super::meter::{Meter, Rate};
 use super::turns::Turns;
 use crate::call::Caller;
+use crate::catalog::ToolNames;
 use crate::grant::matches_pattern;
 use crate::sdk::{home, identifier};
-use crate::tool::{Effects, Scope, Shown, SourceKind, Tool};
+use crate::tool::{Effects, RAW, Scope, Shown, SourceKind, Tool};
 
 /// What a rule says. A list that is empty matches everything.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -137,15 +139,23 @@ impl Terms {
         fits(&self.callers, &[caller])
     }
 
+    /// Whether it takes nothing away: then it is for the tool that has the name,
+    /// and not for another whose source calls it the same.
+    fn only_permits(&self) -> bool {
+        self.action == Action::Allow && self.rate.is_none() && self.concurrency.is_none()
+    }
+
     /// The first of its conditions that does not hold; of the caller only if
     /// one is given.
     pub(super) fn miss(&self, subject: &Subject, caller: Option<&str>) -> Option<Miss> {
         let holds = |it: &Effect| subject.effects.is_some_and(|effects| it.is_of(effects));
         let effects = self.effects.is_empty() || self.effects.iter().any(holds);
         let kinds = self.kinds.is_empty() || self.kinds.contains(&subject.kind);
+        let names = if self.only_permits() { &subject.own_names } else { &subject.names };
         match () {
-            () if !fits(&self.tools, &subject.names) => Some(Miss::Tools),
-            () if !self.except.is_empty() && fits(&self.except, &subject.names) => {
+            () if !fits(&self.tools, names) => Some(Miss::Tools),
+            // What is exempt from a rule is what a caller may reach.
+            () if !self.except.is_empty() && fits(&self.except, &subject.own_names) => {
                 Some(Miss::Except)
             }
             () if !effects => Some(Miss::Effects),
@@ -162,18 +172,23 @@ fn fits(patterns: &[String], names: &[impl AsRef<str>]) -> bool {
     patterns.is_empty() || patterns.iter().any(named)
 }
 
-/// How the name of a variant ends that answers with everything.
-const RAW: &str = ":raw";
-
-/// What rules know a tool by: such a variant is the same tool.
-fn name_of(tool: &Tool) -> &str {
-    tool.name.strip_suffix(RAW).filter(|_| tool.shown == Shown::Not).unwrap_or(&tool.name)
+/// What rules count a tool under: the name its source uses, so that a tool that
+/// is listed under two names is counted once.
+fn counted_name(tool: &Tool) -> String {
+    match tool.source.kind {
+        SourceKind::Upstream | SourceKind::Api => {
+            format!("{}.{}", tool.source.name, tool.original_name())
+        }
+        _ => tool.original_name().to_owned(),
+    }
 }
 
 /// What rules look at: a tool, under every name that somebody may know it by.
 /// A rule that misses because of a spelling would let through what it is to stop.
 pub(crate) struct Subject {
     pub(crate) names: Vec<String>,
+    /// Those of the names that lead to no other tool, for what only permits.
+    pub(crate) own_names: Vec<String>,
     pub(crate) sources: Vec<String>,
     /// None for what has none of its own.
     pub(crate) effects: Option<Effects>,
@@ -181,35 +196,49 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    pub(crate) fn of(tool: &Tool) -> Subject {
+    pub(crate) fn of(tool: &Tool, known: &ToolNames) -> Subject {
         let (kind, source) = (tool.source.kind, &tool.source.name);
-        let own = name_of(tool);
+        let own = tool.name.strip_suffix(RAW).filter(|_| tool.shown == Shown::Not);
         // Not shown, and no variant of a tool: the door to the rest of a source.
-        if tool.shown == Shown::Not && own == tool.name {
-            return Subject::whole(source, kind);
+        if tool.shown == Shown::Not && own.is_none() {
+            return Subject::whole(source, kind, known);
         }
         let mut sources = vec![source.clone()];
-        let mut names = vec![own.to_owned()];
+        let mut names = vec![own.unwrap_or(&tool.name).to_owned()];
         names.extend(tool.aliases.iter().cloned());
         if let Shown::As(name) = &tool.shown {
             names.push(name.clone());
         }
+        let original = tool.original_name();
         if let Some((source, name)) = home(tool) {
-            let name = name.strip_suffix(RAW).filter(|_| own != tool.name).unwrap_or(&name);
-            names.push(format!("{}.{}", identifier(&source), identifier(name)));
-            names.push(format!("{source}.{name}"));
+            let name = name.strip_suffix(RAW).filter(|_| own.is_some()).unwrap_or(&name);
+            for name in [name, original] {
+                names.push(format!("{}.{}", identifier(&source), identifier(name)));
+                names.push(format!("{source}.{name}"));
+            }
             sources.push(identifier(&source));
+            sources.extend(known.source_identifier(&source).map(str::to_owned));
             sources.push(source);
         }
+        match kind {
+            SourceKind::Upstream | SourceKind::Api => names.push(format!("{source}__{original}")),
+            _ => names.push(original.to_owned()),
+        }
+        names.extend_from_slice(known.given_to(tool));
+        let mut met = HashSet::new();
+        names.retain(|name| met.insert(name.clone()));
+        let own_names = names.iter().filter(|name| !known.is_of_another(name, tool)).cloned();
         let effects = (!tool.only_calls).then_some(tool.effects);
-        Subject { names, sources, effects, kind }
+        Subject { own_names: own_names.collect(), names, sources, effects, kind }
     }
 
     /// A source as a whole: what it offers beside tools, and that it is there.
-    pub(crate) fn whole(source: &str, kind: SourceKind) -> Subject {
-        let sources = vec![source.to_owned(), identifier(source)];
-        let names = sources.iter().map(|source| format!("{source}.")).collect();
-        Subject { names, sources, effects: Some(Effects::READ), kind }
+    pub(crate) fn whole(source: &str, kind: SourceKind, known: &ToolNames) -> Subject {
+        let mut sources = vec![source.to_owned(), identifier(source)];
+        sources.extend(known.source_identifier(source).map(str::to_owned));
+        let names: Vec<String> = sources.iter().map(|source| format!("{source}.")).collect();
+        let effects = Some(Effects::READ);
+        Subject { own_names: names.clone(), names, sources, effects, kind }
     }
 }
 
@@ -259,8 +288,8 @@ impl Rule {
     /// What calls are counted under.
     pub(super) fn key(&self, tool: &Tool, caller: &Caller) -> String {
         match self.terms.per {
-            Per::ToolAndCaller => format!("{}\0{}", name_of(tool), caller.name()),
-            Per::Tool => name_of(tool).to_owned(),
+            Per::ToolAndCaller => format!("{}\0{}", counted_name(tool), caller.name()),
+            Per::Tool => counted_name(tool),
             Per::Caller => caller.name().to_owned(),
             Per::Source => tool.source.name.clone(),
         }

@@ -1,5 +1,7 @@
 //! Rules and the gateway: what exists for whom, and how it runs.
 
+mod every_name;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -161,7 +163,10 @@ fn what_a_caller_may_not_reach_stays_so_whatever_the_rules_say() {
     gateway.set_policy(policy(vec![deny(&["jira.search"]), allow]));
     assert_eq!(seen("ci"), ["jira.get"]);
     let report = gateway.catalog().find("report").unwrap().clone();
-    assert_eq!(gateway.policy().explain(&report, "ci").decides().unwrap().0, "the token ci");
+    assert_eq!(
+        gateway.policy().explain(&gateway.catalog(), &report, "ci").decides().unwrap().0,
+        "the token ci"
+    );
 
     gateway.limit_callers(vec![]);
     assert_eq!(seen("ci"), ["jira.get", "report"]);
@@ -384,7 +389,11 @@ fn the_first_rule_that_matches_decides_and_the_others_say_why_not() {
         Terms { rate: "1/s".parse().ok(), ..Terms::default() },
         deny(&[]),
     ];
-    let explained = policy(rules).explain(&upstream("jira.search", Effects::READ), "anonymous");
+    let explained = policy(rules).explain(
+        &Catalog::default(),
+        &upstream("jira.search", Effects::READ),
+        "anonymous",
+    );
     let misses: Vec<Option<Miss>> = explained.looked_at.iter().map(|it| it.2).collect();
     let expected = [
         Some(Miss::Effects),
@@ -396,7 +405,7 @@ fn the_first_rule_that_matches_decides_and_the_others_say_why_not() {
     ];
     assert_eq!(misses, expected);
     assert_eq!(explained.decides().unwrap().0, "policy.rules[5]");
-    assert_eq!(policy(vec![]).explain(&tools()[0], "ci").decides(), None);
+    assert_eq!(policy(vec![]).explain(&Catalog::default(), &tools()[0], "ci").decides(), None);
 }
 
 #[test]
@@ -404,7 +413,7 @@ fn what_only_calls_has_no_effects_but_a_name_a_kind_and_a_source() {
     let mut execute = tool(SourceKind::Builtin, "moonlark", "execute", Effects::default());
     let destructive = || Terms { effects: vec![Effect::Destructive], ..deny(&[]) };
     let decides = |execute: &Tool, terms: Terms| {
-        policy(vec![terms]).explain(execute, "ci").decides().is_some()
+        policy(vec![terms]).explain(&Catalog::default(), execute, "ci").decides().is_some()
     };
     assert!(decides(&execute, destructive()));
     execute.only_calls = true;
@@ -474,6 +483,7 @@ fn offers(kind: SourceKind, name: &str, door: &str, resources: &[String]) -> Arc
         fields
     };
     Arc::new(Offers {
+        app_uris: Arc::default(),
         source: source(kind, name),
         uris: format!("mcp://{name}/"),
         names: format!("{name}/"),

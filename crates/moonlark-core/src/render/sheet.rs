@@ -30,6 +30,8 @@ pub struct Row {
     pub kind: String,
     pub doc: String,
     pub default: Option<Json>,
+    /// Of a number: what it may be.
+    pub range: Option<String>,
 }
 
 /// An example, with what comes of it as a comment.
@@ -70,7 +72,7 @@ impl Sheet {
 impl Row {
     fn new(name: String, kind: String, schema: &Json) -> Row {
         let default = schema.get("default").filter(|default| !default.is_null()).cloned();
-        Row { name, kind, doc: doc(schema), default }
+        Row { name, kind, doc: doc(schema), default, range: luau::sdk::range(schema) }
     }
 
     /// The fields of an object, each with `prefix` in front of its name.
@@ -103,6 +105,7 @@ fn sample(function: &Function, example: &Example) -> Sample {
             let text = format!("error: … {part} …");
             (Some(text.clone()), Some(text))
         }
+        Outcome::Mocked(_) => (None, None),
         Outcome::Varies => {
             let text = "differs every time".to_owned();
             (Some(text.clone()), Some(text))
@@ -113,5 +116,12 @@ fn sample(function: &Function, example: &Example) -> Sample {
         None => call,
     };
     let call = spelled(function, example);
+    // Nobody can try it as it stands here.
+    if let Outcome::Mocked(value) = &example.outcome {
+        return Sample {
+            luau: format!("{} -- such as {}", call.luau, luau::luau_value(value)),
+            starlark: format!("{}  # such as {}", call.starlark, starlark::starlark_value(value)),
+        };
+    }
     Sample { luau: with(call.luau, " --> ", luau), starlark: with(call.starlark, "  # ", starlark) }
 }

@@ -2,9 +2,10 @@
 //! is resumed, and its plan.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::answers::At;
-use super::known::{Lost, Word, doubtful};
+use super::known::{ASSUMED, Lost, Word, doubtful, named};
 use super::plan::{Mode, Planned};
 use super::{Run, Stepping};
 use crate::call::Call;
@@ -21,6 +22,8 @@ pub(crate) enum Before {
     Answered(Result<Answer>),
     /// Nothing but to put it on record, with this answer.
     Given(Result<Answer>),
+    /// The same, with an answer that somebody gave who says that it has happened.
+    Assumed(Answer),
 }
 
 /// Whatever is not on record waits until all that is was handed to the script,
@@ -44,11 +47,12 @@ pub(crate) async fn before(parent: &Call, tool: &Tool, args: &Value) -> Before {
     if let Word::Doubtful = word {
         match run.known.decided(at) {
             Lost::Ask => {
-                let call = format!("{} at {at}", tool.name);
+                let call = named(&tool.name, at, args);
                 return Before::Answered(Err(run.stop(doubtful(run.id, &[call]))));
             }
             Lost::Retry => {}
-            Lost::AssumeDone => return Before::Given(Ok(Answer::Value(Value::Null))),
+            Lost::AssumeDone => return Before::Assumed(Answer::Value(Value::Null)),
+            Lost::AnsweredWith(answer) => return Before::Assumed(Answer::Value(answer)),
         }
     }
     by_plan(run, at, tool, args)
@@ -88,10 +92,17 @@ pub(crate) async fn given(
     tool: &Arc<Tool>,
     args: Value,
     answer: Result<Answer>,
+    assumed: bool,
 ) -> Result<Answer> {
     let Some((run, at)) = parent.spot() else { return answer };
-    let outcome = answer.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok");
-    let stepping = run.begin(&tool.name, Some(at.clone()));
+    let outcome = match &answer {
+        Ok(_) if assumed => ASSUMED,
+        Ok(_) => "ok",
+        Err(problem) => problem.code.as_str(),
+    };
+    let mut stepping = run.begin(&tool.name, Some(at.clone()));
+    stepping.assumed = assumed;
+    run.assumed.fetch_or(assumed, Ordering::Relaxed);
     let call = parent.noted(tool);
     let answer = on_record(&call, tool, args, Some(&stepping), |_| async { answer }).await;
     stepping.order();

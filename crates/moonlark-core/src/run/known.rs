@@ -7,10 +7,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::content::Answer;
-use crate::journal::{CallRecord, Id, RunRecord, same};
+use crate::journal::{CallRecord, Id, RunRecord, Secrecy, same, shown};
 use crate::problem::{Code, Problem, Result};
 use crate::tool::{Effects, Tool};
 use crate::value::Value;
+
+/// Letters of arguments in the message about a call that may have happened.
+const MAX_SHOWN_CHARS: usize = 300;
 
 #[derive(Default)]
 pub(super) struct Known {
@@ -20,7 +23,7 @@ pub(super) struct Known {
 
 /// What to do about a call that was begun and never answered, if it changes
 /// something: it may have happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub enum Lost {
     /// Stop there, and let somebody say.
     #[default]
@@ -29,6 +32,8 @@ pub enum Lost {
     Retry,
     /// It has happened: go on with nothing as its answer.
     AssumeDone,
+    /// It has happened, and somebody knows the answer.
+    AnsweredWith(Value),
 }
 
 /// What was decided about calls that may have happened: about each at its place,
@@ -41,9 +46,12 @@ pub struct Decisions {
 
 impl Decisions {
     pub(super) fn of(&self, place: &str) -> Lost {
-        self.places.get(place).copied().unwrap_or(self.others)
+        self.places.get(place).unwrap_or(&self.others).clone()
     }
 }
+
+/// How a call ended whose answer somebody gave: it can be given another.
+pub(crate) const ASSUMED: &str = "assumed";
 
 /// What the record says about a call that is about to be made.
 pub(super) enum Word {
@@ -58,16 +66,34 @@ pub(super) enum Word {
 
 impl Known {
     pub(super) fn of(record: &RunRecord, decided: Decisions) -> Known {
-        let calls = record.calls.iter().filter_map(|call| {
+        let by_place = record.calls.iter().filter_map(|call| {
             let place: Arc<str> = call.began.place.as_deref()?.into();
             Some((place, call.clone()))
         });
-        Known { calls: calls.collect(), decided }
+        let mut calls: HashMap<Arc<str>, CallRecord> = by_place.collect();
+        // What was assumed before, somebody may say anew: by its place, or by a word for
+        // all where no other call is meant.
+        let any_open = calls.values().any(is_open);
+        let for_all = !any_open && decided.others != Lost::Ask;
+        for (place, call) in &mut calls {
+            let assumed = call.ended.as_ref().is_some_and(|ended| ended.outcome == ASSUMED);
+            if assumed && (for_all || decided.places.contains_key(&**place)) {
+                call.ended = None;
+            }
+        }
+        Known { calls, decided }
     }
 
     /// What to do about a call at this place that may have happened.
     pub(super) fn decided(&self, place: &str) -> Lost {
         self.decided.of(place)
+    }
+
+    /// Whether some answer is one that somebody gave.
+    pub(super) fn has_assumed(&self) -> bool {
+        let assumed =
+            |call: &CallRecord| call.ended.as_ref().is_some_and(|it| it.outcome == ASSUMED);
+        self.calls.values().any(assumed)
     }
 
     /// The places that were answered, in the order of the answers.
@@ -95,7 +121,7 @@ impl Known {
         }
         let answer = call.ended.as_ref().filter(|ended| ended.order.is_some());
         let answer = answer.and_then(|ended| ended.answer.clone());
-        // A call that was refused has no arguments on record.
+        // A call that was refused had no arguments on record in version 0.1.
         let refused = began.args == Value::Null && matches!(answer, Some(Err(_)));
         if !refused && !are_same(tool, args, &began.args) {
             let message = format!(
@@ -130,7 +156,13 @@ pub(super) fn is_harmless(effects: Effects) -> bool {
 
 /// As the script gives them now, or with the tool's defaults filled in.
 fn are_same(tool: &Tool, now: &Value, then: &Value) -> bool {
-    same(now, then) || tool.input.check(now.clone()).is_ok_and(|filled| same(&filled, then))
+    let filled = || {
+        let mut filled = now.clone();
+        // What was refused then is refused now: it is on record as it was given.
+        let _ = tool.input.check_in_place(&mut filled);
+        filled
+    };
+    same(now, then) || same(&filled(), then)
 }
 
 pub(super) fn diverged(message: String) -> Problem {
@@ -140,25 +172,40 @@ pub(super) fn diverged(message: String) -> Problem {
     )
 }
 
+/// Whether a call was begun, never answered, and may have happened.
+fn is_open(call: &CallRecord) -> bool {
+    let answered = call.ended.as_ref().is_some_and(|ended| ended.answer.is_some());
+    !answered && !is_harmless(call.began.effects)
+}
+
 /// The Problem of a run with calls that were begun and never answered, may have
 /// happened, and nobody has decided on, if there are any.
 pub fn in_doubt(record: &RunRecord, decided: &Decisions) -> Option<Problem> {
     let known = Known::of(record, decided.clone());
     let lost = |call: &&CallRecord| {
-        let answered = call.ended.as_ref().is_some_and(|ended| ended.answer.is_some());
         let place = call.began.place.as_deref().unwrap_or_default();
-        !answered && !is_harmless(call.began.effects) && decided.of(place) == Lost::Ask
+        is_open(call) && decided.of(place) == Lost::Ask
     };
     let mut calls: Vec<&CallRecord> = known.calls.values().filter(lost).collect();
     calls.sort_by_key(|call| call.began.call);
-    let named: Vec<String> = calls
+    let calls: Vec<String> = calls
         .iter()
         .map(|call| {
             let place = call.began.place.as_deref().unwrap_or_default();
-            format!("{} at {place}", call.began.tool)
+            named(&call.began.tool, place, &call.began.args)
         })
         .collect();
-    (!named.is_empty()).then(|| doubtful(record.began.run, &named))
+    (!calls.is_empty()).then(|| doubtful(record.began.run, &calls))
+}
+
+/// A call with enough of its arguments to know where to look.
+pub(super) fn named(tool: &str, place: &str, args: &Value) -> String {
+    let args = shown::arguments(args, &Secrecy::default());
+    let cut = match args.char_indices().nth(MAX_SHOWN_CHARS) {
+        Some((end, _)) => format!("{}…", &args[..end]),
+        None => args,
+    };
+    format!("{tool} at {place} with {cut}")
 }
 
 /// The Problem of calls that were begun and never answered.
@@ -171,7 +218,8 @@ pub(super) fn doubtful(run: Id, calls: &[String]) -> Problem {
         ),
     };
     Problem::new(Code::MayHaveHappened, message).hint(format!(
-        "look; then `moonlark runs resume {run} --assume-done` if it has happened, or \
-         `moonlark runs resume {run} --retry` if it has not; --retry=PLACE is for one of several"
+        "look whether it has happened. If it has not: `moonlark runs resume {run} --retry`. If it \
+         has: --answer PLACE=JSON gives the script its answer, and --assume-done goes on without one; \
+         --retry=PLACE and --assume-done=PLACE are for one of several"
     ))
 }

@@ -1,6 +1,7 @@
 //! Values as JSON, and JSON as values.
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{MAX_DEPTH, Path, Value};
 use crate::limits::size;
@@ -23,6 +24,7 @@ impl Value {
             ))
             .hint("ask for less of it at a time"));
         }
+        let _share = ParsingShare::take(taken)?;
         serde_json::from_slice(text)
             .map_err(|error| Problem::bad_request(format!("invalid JSON: {error}")))
     }
@@ -70,7 +72,31 @@ impl Value {
 
 /// What a text may take in memory once it is read. A list of small objects takes
 /// fifty times its length.
-const MOST_READ: usize = 512 << 20;
+const MOST_READ: usize = 160 << 20;
+/// The same for all texts that are read at this moment.
+const MAX_PARSING_BYTES: usize = 512 << 20;
+static PARSING_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// What one text takes while it is read, out of what all may.
+struct ParsingShare(usize);
+
+impl ParsingShare {
+    fn take(bytes: usize) -> Result<ParsingShare> {
+        let share = ParsingShare(bytes);
+        if PARSING_BYTES.fetch_add(bytes, Ordering::Relaxed) + bytes > MAX_PARSING_BYTES {
+            let message = "too much JSON is being read at this moment";
+            return Err(Problem::unavailable(message).hint("try again in a moment"));
+        }
+        Ok(share)
+    }
+}
+
+impl Drop for ParsingShare {
+    fn drop(&mut self) {
+        PARSING_BYTES.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
+
 /// About what they take: an object, a list, and what follows a comma.
 const OBJECT: usize = 384;
 const LIST: usize = 128;
@@ -240,7 +266,7 @@ mod tests {
         };
         let refused = Value::parse_json(many(r#"{"a":1}"#, 10 << 20).as_bytes()).unwrap_err();
         assert_eq!(refused.code, crate::Code::Limit);
-        assert!(refused.message.ends_with("would take more than 512 MB"), "{refused}");
+        assert!(refused.message.ends_with("would take more than 160 MB"), "{refused}");
         // As many letters are nothing unusual.
         let long = format!("[{:?}]", "x,{[".repeat(3 << 20));
         assert!(Value::parse_json(long.as_bytes()).is_ok());

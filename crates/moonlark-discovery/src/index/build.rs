@@ -11,6 +11,7 @@ use moonlark_search::words::spaced;
 use moonlark_search::{Bm25, Field, Model, Role, bare, quantise, terms};
 
 use super::near::Vocabulary;
+use super::summaries::SummaryLines;
 use super::{GAP, Index, Place, WHOLE};
 
 /// Terms of one entry that are looked at: nobody describes a tool with more.
@@ -18,8 +19,10 @@ const LONGEST: usize = 8192;
 /// Bytes of an entry's body that its vector is made of: what it is about is
 /// said first.
 const FIRST: usize = 2048;
-/// Names, body, details.
-const FIELDS: [Field; 3] = [Field::NAME, Field::BODY, Field::DETAILS];
+/// How much what something is in one line counts in its vector, beside the whole.
+const SUMMARY_SHARE: f32 = 0.25;
+/// Names, summaries, body, details.
+const FIELDS: [Field; 4] = [Field::NAME, Field::SUMMARY, Field::BODY, Field::DETAILS];
 
 /// Something to find.
 #[derive(Default)]
@@ -28,7 +31,10 @@ pub struct Entry<'a> {
     pub names: Vec<&'a str>,
     /// Longer names that find it as well, and say nothing new about it.
     pub aliases: Vec<String>,
-    /// What it is, in words.
+    /// What it is in one line each: its title, its summary. A question that says
+    /// just that finds it first.
+    pub summaries: Vec<&'a str>,
+    /// What else is said about it.
     pub body: Vec<&'a str>,
     /// What belongs to it: parameters, values.
     pub details: Vec<&'a str>,
@@ -41,6 +47,7 @@ pub struct Builder {
     texts: Vec<u32>,
     text_starts: Vec<u32>,
     names: HashMap<Box<str>, Vec<u32>>,
+    summaries: SummaryLines,
     /// Where entries shall have vectors.
     rows: Option<Vec<i8>>,
 }
@@ -65,7 +72,17 @@ impl Builder {
         if let Some(rows) = &mut self.rows {
             rows.extend(row(entry));
         }
-        for (field, texts) in [&entry.names, &entry.body, &entry.details].into_iter().enumerate() {
+        for summary in &entry.summaries {
+            let mut words = Vec::new();
+            terms(summary, |term| {
+                if term.role == Role::Word {
+                    words.push(self.id(term.text));
+                }
+            });
+            self.summaries.push(number, summary, words);
+        }
+        let fields = [&entry.names, &entry.summaries, &entry.body, &entry.details];
+        for (field, texts) in fields.into_iter().enumerate() {
             if field > 0 {
                 self.texts.push(GAP);
             }
@@ -118,6 +135,7 @@ impl Builder {
             texts: self.texts,
             text_starts: self.text_starts,
             names: self.names,
+            summaries: self.summaries,
             rows: self.rows.unwrap_or_default(),
         }
     }
@@ -140,20 +158,35 @@ impl Builder {
     }
 }
 
+/// The vector of an entry. A long description would drown what it is in one line,
+/// so that counts by itself.
 fn row(entry: &Entry<'_>) -> Vec<i8> {
     let mut text = String::new();
     for name in &entry.names {
         text.push_str(&spaced(name));
         text.push('\n');
     }
-    let most = text.len() + FIRST;
-    for body in &entry.body {
-        let room = body.len().min(most.saturating_sub(text.len()));
-        let end = (0..=room).rev().find(|end| body.is_char_boundary(*end));
-        text.push_str(&body[..end.unwrap_or(0)]);
+    for summary in &entry.summaries {
+        text.push_str(beginning(summary, FIRST));
         text.push('\n');
     }
-    quantise(&Model::builtin().embed(&text))
+    let brief = Model::builtin().embed(&text);
+    let most = text.len() + FIRST;
+    for body in &entry.body {
+        text.push_str(beginning(body, most.saturating_sub(text.len())));
+        text.push('\n');
+    }
+    let whole = Model::builtin().embed(&text);
+    let both = brief.iter().zip(&whole);
+    let mixed: Vec<f32> =
+        both.map(|(brief, whole)| SUMMARY_SHARE * brief + (1.0 - SUMMARY_SHARE) * whole).collect();
+    quantise(&mixed)
+}
+
+/// As much of a text as fits, in whole letters.
+fn beginning(text: &str, most: usize) -> &str {
+    let end = (0..=text.len().min(most)).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
 }
 
 /// The places of each term together, in order, and where each term's begin.

@@ -159,3 +159,85 @@ fn the_same_question_has_the_same_answer() {
     assert_eq!(ask(&one), ask(&other));
     assert!(!ask(&one).is_empty());
 }
+
+/// Entries as APIs give them: a name, a summary, a description.
+fn by_summary(entries: &[(&str, &str, &str)]) -> Index {
+    let mut builder = Builder::with_meaning();
+    for (name, summary, body) in entries {
+        builder.add(&Entry {
+            names: vec![name],
+            summaries: vec![summary],
+            body: vec![body],
+            ..Entry::default()
+        });
+    }
+    builder.finish()
+}
+
+#[test]
+fn a_question_that_is_a_summary_finds_its_entry_first() {
+    let long = "Any user with pull access to a repository can. If issues are disabled in the \
+                repository, the API returns 410. Triggers notifications, which may result in \
+                secondary rate limits. "
+        .repeat(10);
+    let index = by_summary(&[
+        (
+            "reactions/create-for-issue",
+            "Create reaction for an issue",
+            "Create a reaction to an issue.",
+        ),
+        (
+            "orgs/create-issue-type",
+            "Create issue type for an organization",
+            "Create a new issue type.",
+        ),
+        ("issues/create-comment", "Create an issue comment", "Create a comment on an issue."),
+        ("issues/create", "Create an issue", &long),
+        ("issues/update", "Update an issue", &long),
+    ]);
+    for (question, expected) in [
+        ("Create an issue", 3),
+        ("create an issue.", 3),
+        ("issue create", 3),
+        ("how do I create issues?", 3),
+        ("Create an issue comment", 2),
+        ("updating the issue", 4),
+    ] {
+        assert_eq!(found(&index, question)[0], expected, "{question}");
+    }
+}
+
+#[test]
+fn of_two_summaries_with_the_same_words_the_one_that_was_asked_for_comes_first() {
+    let index = by_summary(&[
+        ("users/list", "Get users", "All of them, page by page, users and more users."),
+        ("users/get", "Get a user", "One."),
+    ]);
+    assert_eq!(found(&index, "Get a user")[0], 1);
+    assert_eq!(found(&index, "Get users")[0], 0);
+}
+
+#[test]
+fn a_name_comes_before_a_summary_of_the_same_words() {
+    let index = by_summary(&[
+        ("orders/state", "Status", "Where it stands."),
+        ("status", "Whether the service is up", "It says so."),
+    ]);
+    assert_eq!(found(&index, "status"), [1, 0]);
+}
+
+#[test]
+fn what_is_just_what_was_asked_is_known_as_that_and_does_not_outweigh_the_others() {
+    let index = by_summary(&[
+        ("issues/create-comment", "Create an issue comment", "On an issue."),
+        ("issues/create", "Create an issue", "In a repository."),
+        ("issue", "One of them", "By its number."),
+    ]);
+    let hits = index.search("Create an issue", 10, |_| true);
+    assert_eq!(hits.iter().map(|hit| (hit.entry, hit.exact)).collect::<Vec<_>>()[0], (1, true));
+    assert!(hits.iter().all(|hit| hit.score <= 1.0), "{hits:?}");
+    assert!(hits[1..].iter().all(|hit| !hit.exact), "{hits:?}");
+    // Who names something means that alone.
+    let hits = index.search("issue", 10, |_| true);
+    assert!(hits[0].entry == 2 && hits[0].exact && hits[0].score > 1.0, "{hits:?}");
+}

@@ -4,8 +4,10 @@
 //! not begin with one is a plain character; what follows a closing quote, and a
 //! quote that nobody closes, are Problems and no guesses.
 
+use moonlark_core::limits::size;
 use moonlark_core::{Problem, Result};
 
+use super::{FIELD_BYTES, ROW_BYTES};
 use crate::args::line_and_column;
 
 pub(super) struct Reader<'a> {
@@ -13,6 +15,9 @@ pub(super) struct Reader<'a> {
     delimiter: char,
     at: usize,
     line: usize,
+    /// What the rows may take, all together, and what is left of it.
+    limit: usize,
+    left: usize,
 }
 
 #[derive(Debug, PartialEq)]
@@ -23,9 +28,18 @@ pub(super) struct Row {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(text: &'a str, delimiter: char) -> Self {
+    pub(super) fn new(text: &'a str, delimiter: char, limit: usize) -> Self {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        Self { text, delimiter, at: 0, line: 1 }
+        Self { text, delimiter, at: 0, line: 1, limit, left: limit }
+    }
+
+    /// Count what is about to be kept: a row can be as long as the text.
+    pub(super) fn spend(&mut self, bytes: usize) -> Result<()> {
+        self.left = self.left.checked_sub(bytes).ok_or_else(|| {
+            Problem::limit(format!("the result is larger than {}", size(self.limit)))
+                .hint("work on less at a time, or raise limits.value")
+        })?;
+        Ok(())
     }
 
     pub(super) fn row(&mut self) -> Result<Option<Row>> {
@@ -34,11 +48,11 @@ impl<'a> Reader<'a> {
             return Ok(None);
         }
         let mut row = Row { line: self.line, fields: Vec::new() };
+        self.spend(ROW_BYTES)?;
         loop {
-            row.fields.push(match self.rest().starts_with('"') {
-                true => self.quoted()?,
-                false => self.plain(),
-            });
+            let field = if self.rest().starts_with('"') { self.quoted()? } else { self.plain() };
+            self.spend(FIELD_BYTES + field.len())?;
+            row.fields.push(field);
             if self.rest().starts_with(self.delimiter) {
                 self.at += self.delimiter.len_utf8();
             } else if self.skip_line_end() || self.rest().is_empty() {

@@ -61,7 +61,9 @@ pub(super) async fn run(call: Call, allowed: AllowedExec, args: Run) -> Result<O
     if args.check && ending != Ending::Exited(0) {
         return Err(failed(&name, ending, &stderr));
     }
-    Ok(Output { stdout: Bytes(stdout), stderr: Bytes(stderr), exit_code: ending.exit_code() })
+    let exit_code = ending.exit_code();
+    let success = exit_code == 0;
+    Ok(Output { stdout: Bytes(stdout), stderr: Bytes(stderr), exit_code, success })
 }
 
 /// How long the script itself is willing to wait. The call's deadline is the

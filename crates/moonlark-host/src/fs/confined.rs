@@ -14,7 +14,7 @@ use moonlark_core::limits::size;
 use moonlark_core::value::shorten;
 use moonlark_core::{Code, Problem, Result};
 
-pub(super) struct Confined {
+pub(crate) struct Confined {
     dir: Dir,
     /// The function that asks, for messages.
     what: &'static str,
@@ -32,7 +32,7 @@ impl Confined {
         Ok(Confined { dir, what })
     }
 
-    pub(super) fn read(&self, path: &str, most: usize) -> Result<Vec<u8>> {
+    pub(crate) fn read(&self, path: &str, most: usize) -> Result<Vec<u8>> {
         let file = self.regular_file(path)?;
         let too_large = || {
             Problem::limit(format!("{} is larger than {}", shorten(path), size(most)))

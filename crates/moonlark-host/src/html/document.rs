@@ -21,7 +21,7 @@ use scraper::{Html, HtmlTreeSink, Node};
 /// Browsers flatten what is deeper.
 const MOST_DEPTH: usize = 512;
 /// What a node or an attribute takes at least.
-const NODE: usize = 64;
+const NODE: usize = 192;
 const MOST_TIME: Duration = Duration::from_secs(2);
 /// Bytes between two looks at the clock.
 const PIECE: usize = 8 * 1024;

@@ -1,14 +1,26 @@
 //! Character references.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 
 use html5ever::tokenizer::states::{RawData, RawKind};
 use html5ever::tokenizer::{Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
 
 use super::document::feed;
 
+/// How long it is once it is escaped.
+pub(super) fn escaped_length(text: &str) -> usize {
+    let longer = text.bytes().map(|byte| match byte {
+        b'"' => 5,
+        b'&' | b'\'' => 4,
+        b'<' | b'>' => 3,
+        _ => 0,
+    });
+    text.len() + longer.sum::<usize>()
+}
+
 pub(super) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
+    let mut out = String::with_capacity(escaped_length(text));
     for character in text.chars() {
         match character {
             '&' => out.push_str("&amp;"),
@@ -22,11 +34,23 @@ pub(super) fn escape(text: &str) -> String {
     out
 }
 
-/// As a browser reads them in text.
-pub(super) fn unescape(text: &str) -> String {
+/// References that are remembered within one text, which rarely has more.
+const MAX_REMEMBERED: usize = 1024;
+/// References that are read between two looks at the clock.
+const REFERENCES_BETWEEN_CHECKS: usize = 256;
+
+/// As a browser reads them in text. None if that is stopped, which `goes_on` is
+/// asked for from time to time: there can be millions.
+pub(super) fn unescape(text: &str, goes_on: impl Fn() -> bool) -> Option<String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
+    let mut remembered: HashMap<&str, String> = HashMap::new();
+    let mut seen = 0_usize;
     while let Some(start) = rest.find('&') {
+        seen += 1;
+        if seen.is_multiple_of(REFERENCES_BETWEEN_CHECKS) && !goes_on() {
+            return None;
+        }
         out.push_str(&rest[..start]);
         let reference = &rest[start..start + reference(&rest[start..])];
         match reference {
@@ -36,12 +60,21 @@ pub(super) fn unescape(text: &str) -> String {
             "&gt;" => out.push('>'),
             "&quot;" => out.push('"'),
             "&#39;" => out.push('\''),
-            other => out.push_str(&decode(other)),
+            other => match remembered.get(other) {
+                Some(known) => out.push_str(known),
+                None => {
+                    let text = decode(other);
+                    out.push_str(&text);
+                    if remembered.len() < MAX_REMEMBERED {
+                        remembered.insert(other, text);
+                    }
+                }
+            },
         }
         rest = &rest[start + reference.len()..];
     }
     out.push_str(rest);
-    out
+    Some(out)
 }
 
 /// No name is longer, and what follows one is plain text.

@@ -223,10 +223,11 @@ async fn a_selector_cannot_take_the_square_of_a_page() {
 async fn results_stay_within_the_limit() {
     let small = || limited(scope(Path::new("."), &[]), |limits| limits.value = 20_000);
     let nested = format!("{}x{}", "<div>".repeat(100), "</div>".repeat(100));
-    let found = problem(small(), "html.select", json!({"html": nested, "selector": "div"})).await;
+    let larger = limited(scope(Path::new("."), &[]), |limits| limits.value = 40_000);
+    let found = problem(larger, "html.select", json!({"html": nested, "selector": "div"})).await;
     assert_eq!(
         found,
-        "error[limit]: html.select: the result is larger than 20000 bytes\nhint: work on less at a time, or raise limits.value"
+        "error[limit]: html.select: the result is larger than 40000 bytes\nhint: work on less at a time, or raise limits.value"
     );
     let base = format!("https://example.com/{}/", "x".repeat(5000));
     let links = json!({"html": "<a href=a>".repeat(10), "base": base});

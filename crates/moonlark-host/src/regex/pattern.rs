@@ -23,18 +23,31 @@ const MOST_NESTING: u32 = 100;
 /// Of the compiled pattern, and of what it remembers between searches.
 const MOST_COMPILED: usize = 1024 * 1024;
 const MOST_REMEMBERED: usize = 512 * 1024;
+/// Classes such as `\pL`, which take kilobytes each before anything is compiled.
+const MAX_CLASS_ESCAPES: usize = 500;
+/// Every group is carried along with every step.
+const MAX_GROUPS: usize = 100;
+/// Groups with which the compiled pattern may have its full size: what finding
+/// them takes is one times the other.
+const CHEAP_GROUPS: usize = 8;
 /// Bytes of text times steps of the pattern. Nearly every pattern looks at a
-/// byte once, not once per step; for the worst this is half a second.
-const MOST_WORK: usize = 50_000_000;
+/// byte once, not once per step; for the worst this is a fifth of a second.
+const MAX_WORK: usize = 20_000_000;
 /// How long one call may go through matches.
-const MOST_TIME: Duration = Duration::from_millis(500);
+const MOST_TIME: Duration = Duration::from_millis(150);
 const KEPT: usize = 128;
+/// A larger pattern is not kept: with what it remembers it can take megabytes for
+/// each thread that has used it.
+const MAX_KEPT_STEPS: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct Pattern {
     regex: Regex,
     /// Words and classes, repetitions written out.
     steps: usize,
+    /// The same where groups are to be found: each has a beginning and an end,
+    /// and all of them are copied from step to step.
+    capture_steps: usize,
 }
 
 static CACHE: LazyLock<Mutex<HashMap<String, Arc<Pattern>>>> = LazyLock::new(Mutex::default);
@@ -50,6 +63,9 @@ impl Pattern {
             return Ok(pattern.clone());
         }
         let pattern = Arc::new(Pattern::compile(source)?);
+        if pattern.capture_steps > MAX_KEPT_STEPS {
+            return Ok(pattern);
+        }
         let mut cache = cache();
         if cache.len() >= KEPT {
             cache.clear();
@@ -63,7 +79,9 @@ impl Pattern {
             Problem::bad_request("the pattern is too large")
                 .hint("use smaller repetition counts, or split the pattern")
         };
-        if source.len() > MOST_PATTERN {
+        let classes = source.as_bytes().windows(2);
+        let classes = classes.filter(|it| it[0] == b'\\' && b"pPwWdDsS".contains(&it[1]));
+        if source.len() > MOST_PATTERN || classes.count() > MAX_CLASS_ESCAPES {
             return Err(too_large());
         }
         let hir = ParserBuilder::new()
@@ -71,21 +89,38 @@ impl Pattern {
             .build()
             .parse(source)
             .map_err(|error| invalid(&error))?;
+        let groups = hir.properties().explicit_captures_len();
+        if groups > MAX_GROUPS {
+            let message = format!("the pattern has {groups} groups, more than {MAX_GROUPS}");
+            return Err(
+                Problem::bad_request(message).hint("write (?:…) for groups that are not looked at")
+            );
+        }
         let regex = RegexBuilder::new(source)
             .nest_limit(MOST_NESTING)
-            .size_limit(MOST_COMPILED)
+            .size_limit(MOST_COMPILED / groups.div_ceil(CHEAP_GROUPS).max(1))
             .dfa_size_limit(MOST_REMEMBERED)
             .build()
             .map_err(|_| too_large())?;
-        Ok(Pattern { regex, steps: steps(&hir) })
+        let steps = steps(&hir);
+        let capture_steps = steps.saturating_add(2 * groups).saturating_mul(1 + groups / 4);
+        Ok(Pattern { regex, steps, capture_steps })
     }
 
     /// The expression, once it is known that it may be run over `text`.
     pub(super) fn over(&self, text: &str) -> Result<&Regex> {
-        if text.len().saturating_mul(self.steps) > MOST_WORK {
+        self.bounded(text, self.steps)
+    }
+
+    /// The same for finding groups.
+    pub(super) fn capturing_over(&self, text: &str) -> Result<&Regex> {
+        self.bounded(text, self.capture_steps)
+    }
+
+    fn bounded(&self, text: &str, steps: usize) -> Result<&Regex> {
+        if text.len().saturating_mul(steps) > MAX_WORK {
             return Err(Problem::limit(format!(
-                "the pattern has {} steps, which is too much work for a text of {}",
-                self.steps,
+                "the pattern has {steps} steps, which is too much work for a text of {}",
                 size(text.len())
             ))
             .hint("use smaller repetition counts, or search the text in pieces"));
@@ -96,14 +131,15 @@ impl Pattern {
 
 fn steps(hir: &Hir) -> usize {
     match hir.kind() {
-        HirKind::Empty | HirKind::Look(_) => 0,
+        HirKind::Empty => 0,
+        HirKind::Look(_) => 1,
         // Plain text is searched in one go, however long it is.
         HirKind::Literal(literal) => 1 + literal.0.len() / 16,
         HirKind::Class(_) => 1,
         HirKind::Capture(capture) => steps(&capture.sub),
         HirKind::Repetition(repetition) => {
             let times = repetition.max.unwrap_or(repetition.min).max(1);
-            steps(&repetition.sub).saturating_mul(times as usize)
+            steps(&repetition.sub).max(1).saturating_mul(times as usize)
         }
         HirKind::Concat(parts) | HirKind::Alternation(parts) => {
             parts.iter().map(steps).fold(0, usize::saturating_add)
@@ -157,12 +193,14 @@ mod tests {
         assert_eq!(count(r"\w+@\w+\.com"), 4);
         assert_eq!(count("a{3}"), 3);
         assert_eq!(count("(?:a{3}|[xy]){2,10}"), 40);
-        assert_eq!(count("^$"), 0);
+        assert_eq!(count("^$"), 2);
     }
 
     #[test]
     fn a_pattern_that_would_grow_is_refused() {
-        for source in [r"((a{1000}){1000}){1000}", r"(?i)\pL{1000}", &"a".repeat(40_000)] {
+        for source in
+            [r"((a{1000}){1000}){1000}", r"(?i)\pL{1000}", &"a".repeat(40_000), &r"\pL".repeat(501)]
+        {
             assert_eq!(Pattern::compile(source).unwrap_err().message, "the pattern is too large");
         }
         let deep = format!("{}{}", "(".repeat(1000), ")".repeat(1000));
@@ -173,11 +211,31 @@ mod tests {
     fn too_much_work_is_refused_before_it_starts() {
         let pattern = Pattern::compile("(?:[ab]*a[ab]{1000})").unwrap();
         assert!(pattern.over(&"a".repeat(10_000)).is_ok());
+        let grouped = Pattern::compile(&"(a)?".repeat(100)).unwrap();
+        assert!(grouped.over(&"a".repeat(100_000)).is_ok());
+        assert!(grouped.capturing_over(&"a".repeat(10_000)).is_err());
         let problem = pattern.over(&"a".repeat(1024 * 1024)).unwrap_err();
         assert_eq!(
             problem.message,
             "the pattern has 1002 steps, which is too much work for a text of 1 MB"
         );
+    }
+
+    #[test]
+    fn groups_are_bounded_in_number_and_by_what_finding_them_takes() {
+        let many = format!("(?:{}(b))+", "(a)|".repeat(1500));
+        assert_eq!(
+            Pattern::compile(&many).unwrap_err().message,
+            "the pattern has 1501 groups, more than 100"
+        );
+        // Few groups with a large pattern, or the other way round.
+        let classes = r"\w{8}";
+        assert!(Pattern::compile(classes).is_ok());
+        let both = format!("{}{classes}", "(a)|".repeat(99));
+        assert_eq!(Pattern::compile(&both).unwrap_err().message, "the pattern is too large");
+        // And such a pattern is not kept.
+        let grouped = "(a)|".repeat(50);
+        assert!(!Arc::ptr_eq(&Pattern::get(&grouped).unwrap(), &Pattern::get(&grouped).unwrap()));
     }
 
     #[test]

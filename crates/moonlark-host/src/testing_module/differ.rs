@@ -8,9 +8,11 @@ const MOST: usize = 8;
 /// None when they are equal. Two spellings of one thing are: 1 and 1.0, a field
 /// that is null and one that is missing, an empty list and an empty object (some
 /// languages write them alike).
-pub(super) fn differences(actual: &Value, expected: &Value) -> Option<String> {
+///
+/// Items are counted from `first`, as the language of the test does.
+pub(super) fn differences(actual: &Value, expected: &Value, first: usize) -> Option<String> {
     let mut found = Vec::new();
-    compare(actual, expected, String::new(), &mut found);
+    Comparison { first, found: &mut found }.compare(actual, expected, String::new());
     if found.is_empty() {
         return None;
     }
@@ -30,43 +32,60 @@ pub(super) fn show(value: &Value) -> String {
     shorten(&value.to_json_lossy().to_string()).into_owned()
 }
 
-fn compare(actual: &Value, expected: &Value, at: String, found: &mut Vec<String>) {
-    match (actual, expected) {
-        (Value::Int(a), Value::Float(b)) | (Value::Float(b), Value::Int(a)) if *a as f64 == *b => {}
-        (Value::Float(a), Value::Float(b)) if a.is_nan() && b.is_nan() => {}
-        (Value::Array(a), Value::Object(b)) if a.is_empty() && b.is_empty() => {}
-        (Value::Object(a), Value::Array(b)) if a.is_empty() && b.is_empty() => {}
-        (Value::Array(a), Value::Array(b)) => {
-            for (index, (a, b)) in a.iter().zip(b).enumerate() {
-                compare(a, b, format!("{at}[{index}]"), found);
-            }
-            for (index, extra) in a.iter().enumerate().skip(b.len()) {
-                found.push(format!("{at}[{index}] is {}, expected nothing", show(extra)));
-            }
-            for (index, missing) in b.iter().enumerate().skip(a.len()) {
-                found.push(format!("{at}[{index}] is missing, expected {}", show(missing)));
-            }
-        }
-        (Value::Object(a), Value::Object(b)) => {
-            for (key, b) in b {
-                match a.get(key) {
-                    Some(a) => compare(a, b, join(&at, key), found),
-                    None if *b == Value::Null => {}
-                    None => {
-                        found.push(format!("{} is missing, expected {}", join(&at, key), show(b)))
-                    }
+struct Comparison<'a> {
+    first: usize,
+    found: &'a mut Vec<String>,
+}
+
+impl Comparison<'_> {
+    fn compare(&mut self, actual: &Value, expected: &Value, at: String) {
+        let first = self.first;
+        match (actual, expected) {
+            (Value::Int(a), Value::Float(b)) | (Value::Float(b), Value::Int(a))
+                if *a as f64 == *b => {}
+            (Value::Float(a), Value::Float(b)) if a.is_nan() && b.is_nan() => {}
+            (Value::Array(a), Value::Object(b)) if a.is_empty() && b.is_empty() => {}
+            (Value::Object(a), Value::Array(b)) if a.is_empty() && b.is_empty() => {}
+            (Value::Array(a), Value::Array(b)) => {
+                for (index, (a, b)) in a.iter().zip(b).enumerate() {
+                    self.compare(a, b, format!("{at}[{}]", index + first));
+                }
+                for (index, extra) in a.iter().enumerate().skip(b.len()) {
+                    let index = index + first;
+                    self.found.push(format!("{at}[{index}] is {}, expected nothing", show(extra)));
+                }
+                for (index, missing) in b.iter().enumerate().skip(a.len()) {
+                    let index = index + first;
+                    self.found
+                        .push(format!("{at}[{index}] is missing, expected {}", show(missing)));
                 }
             }
-            for (key, a) in a.iter().filter(|(key, a)| **a != Value::Null && !b.contains_key(*key))
-            {
-                found.push(format!("{} is {}, expected nothing", join(&at, key), show(a)));
+            (Value::Object(a), Value::Object(b)) => {
+                for (key, b) in b {
+                    match a.get(key) {
+                        Some(a) => self.compare(a, b, join(&at, key)),
+                        None if *b == Value::Null => {}
+                        None => {
+                            self.found.push(format!(
+                                "{} is missing, expected {}",
+                                join(&at, key),
+                                show(b)
+                            ));
+                        }
+                    }
+                }
+                for (key, a) in
+                    a.iter().filter(|(key, a)| **a != Value::Null && !b.contains_key(*key))
+                {
+                    self.found.push(format!("{} is {}, expected nothing", join(&at, key), show(a)));
+                }
             }
+            (Value::Str(a), Value::Str(b)) if a != b && (a.contains('\n') || b.contains('\n')) => {
+                self.found.push(lines(a, b, &name(&at)));
+            }
+            (a, b) if a == b => {}
+            (a, b) => self.found.push(format!("{} {}, expected {}", is(&at), show(a), show(b))),
         }
-        (Value::Str(a), Value::Str(b)) if a != b && (a.contains('\n') || b.contains('\n')) => {
-            found.push(lines(a, b, &name(&at)));
-        }
-        (a, b) if a == b => {}
-        (a, b) => found.push(format!("{} {}, expected {}", is(&at), show(a), show(b))),
     }
 }
 
@@ -108,7 +127,7 @@ mod tests {
 
     fn check(actual: Json, expected: Json) -> String {
         let value = |json| Value::from_json(json).unwrap();
-        differences(&value(actual), &value(expected)).unwrap_or_else(|| "equal".to_owned())
+        differences(&value(actual), &value(expected), 0).unwrap_or_else(|| "equal".to_owned())
     }
 
     #[test]
@@ -135,6 +154,15 @@ mod tests {
         ] {
             assert_eq!(check(actual, expected), report);
         }
+    }
+
+    #[test]
+    fn items_are_counted_as_the_language_does() {
+        let (a, b) = (Value::from_json(json!([1, 2])), Value::from_json(json!([1, 3, 4])));
+        assert_eq!(
+            differences(&a.unwrap(), &b.unwrap(), 1).unwrap(),
+            "the values differ:\n  [2] is 2, expected 3\n  [3] is missing, expected 4"
+        );
     }
 
     #[test]

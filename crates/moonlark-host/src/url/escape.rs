@@ -9,14 +9,24 @@ const HEX: &[u8; 16] = b"0123456789ABCDEF";
 pub(super) fn encode(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for &byte in bytes {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+        if is_unreserved(byte) {
             out.push(char::from(byte));
         } else {
-            let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
-            out.extend(['%', char::from(high), char::from(low)]);
+            out.push('%');
+            out.push(char::from(HEX[usize::from(byte >> 4)]));
+            out.push(char::from(HEX[usize::from(byte & 15)]));
         }
     }
     out
+}
+
+/// How long it is once it is encoded.
+pub(super) fn encoded_length(bytes: &[u8]) -> usize {
+    bytes.iter().map(|byte| if is_unreserved(*byte) { 1 } else { 3 }).sum()
+}
+
+fn is_unreserved(byte: u8) -> bool {
+    matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~')
 }
 
 /// Decode, or say where it is not percent-encoding.

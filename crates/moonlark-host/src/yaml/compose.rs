@@ -79,8 +79,10 @@ struct Done {
     text: Option<String>,
 }
 
-/// What a value takes at least, wherever it is held.
-const ENTRY: usize = 32;
+/// What a value takes beside its text, wherever it is held, as a key or not.
+const ENTRY: usize = 56;
+/// What a list or a table takes, however little is in it.
+const TABLE_BYTES: usize = 48;
 
 impl Composer {
     fn take(&mut self, event: Event<'_>, at: Marker) -> Result<()> {
@@ -128,7 +130,7 @@ impl Composer {
             return Err(too_deep());
         }
         let left_before = self.left;
-        self.spend(ENTRY)?;
+        self.spend(ENTRY + TABLE_BYTES)?;
         self.open.push(Node { anchor, left_before, depth: 0, content });
         Ok(())
     }
@@ -162,7 +164,7 @@ impl Composer {
             return Ok(());
         }
         let size = before - self.left;
-        self.spend(size)?;
+        self.spend(size + TABLE_BYTES)?;
         self.anchors.insert(anchor, Anchored { value: value.clone(), size, depth });
         Ok(())
     }

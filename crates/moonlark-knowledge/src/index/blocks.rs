@@ -95,6 +95,38 @@ pub(crate) fn find_list(connection: &Connection, segment: i64, term: &str) -> At
     Ok(TermList::default())
 }
 
+/// Terms of a segment that begin with this one and are longer: some of them, if
+/// there are many.
+pub(crate) fn terms_beginning(
+    connection: &Connection,
+    segment: i64,
+    beginning: &str,
+) -> Attempt<Vec<String>> {
+    const MAX_ROWS: usize = 4;
+    const MAX_TERMS: usize = 64;
+    // No letter begins with this byte.
+    let end = [beginning.as_bytes(), &[0xff]].concat();
+    let mut statement = connection.prepare_cached(
+        "SELECT data FROM kb_terms WHERE segment = ?1 AND first <= ?2
+           AND first >= coalesce((SELECT max(first) FROM kb_terms
+                                  WHERE segment = ?1 AND first <= ?3), x'')
+         ORDER BY first LIMIT ?4",
+    )?;
+    let mut rows = statement.query(params![segment, end, beginning.as_bytes(), MAX_ROWS])?;
+    let mut terms = Vec::new();
+    while let Some(row) = rows.next()? {
+        let block: Vec<u8> = row.get(0)?;
+        let mut entries = Entries::new(&block);
+        while entries.advance()? {
+            let longer = entries.term.len() > beginning.len();
+            if longer && entries.term.starts_with(beginning.as_bytes()) && terms.len() < MAX_TERMS {
+                terms.extend(String::from_utf8(entries.term.clone()).ok());
+            }
+        }
+    }
+    Ok(terms)
+}
+
 /// The terms of one row.
 struct Entries<'a> {
     reader: Reader<'a>,

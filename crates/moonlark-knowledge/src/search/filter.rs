@@ -3,12 +3,18 @@
 use std::collections::HashSet;
 
 use moonlark_core::Value;
-use rusqlite::Connection;
+use moonlark_core::nearest::nearest;
+use moonlark_core::value::shorten;
+use rusqlite::{Connection, OptionalExtension};
 
 use crate::index::{Bits, Loaded, Snapshot};
 use crate::query::Filter;
 use crate::store::{self, Attempt};
 use crate::sync::field;
+
+/// Names in a note, and keys of metadata that are looked through for a near one.
+const MAX_NAMED: usize = 12;
+const MAX_KEYS: usize = 200;
 
 /// For each segment which of its chunks count. Nothing where all do.
 pub(super) type Masks = Vec<Option<Bits>>;
@@ -24,7 +30,7 @@ pub(super) fn masks(
     if sources.as_ref().is_some_and(HashSet::is_empty) {
         return Ok(None);
     }
-    let fields = fields(connection, filter)?;
+    let fields = fields(connection, filter, notes)?;
     let all =
         sources.is_none() && fields.is_none() && filter.since.is_none() && filter.until.is_none();
     if all {
@@ -77,22 +83,62 @@ fn sources(
             found = all.iter().filter(|it| it.kind == *name).map(|it| it.source).collect();
         }
         if found.is_empty() {
-            let names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();
-            let name = moonlark_core::value::shorten(name);
-            notes.push(format!(
-                "nothing was synced from a source named {name}; there are: {}",
-                names.join(", ")
-            ));
+            let names = all.iter().map(|it| it.name.as_str());
+            notes.push(nothing_named("is from a source named", name, names));
         }
         wanted.extend(found);
     }
     Ok(Some(wanted))
 }
 
+/// What a reader is told whose filter names something that is not there.
+fn nothing_named<'a>(
+    what: &str,
+    name: &str,
+    names: impl Iterator<Item = &'a str> + Clone,
+) -> String {
+    let near = nearest(name, names.clone());
+    let said = format!("no document {what} {}", shorten(name));
+    let some = names.take(MAX_NAMED).collect::<Vec<_>>().join(", ");
+    match near {
+        Some(near) => format!("{said}; did you mean {near}?"),
+        None if some.is_empty() => said,
+        None => format!("{said}; there are: {some}"),
+    }
+}
+
+/// The keys of metadata that any document has, in order; not all if there are many.
+fn metadata_keys(connection: &Connection) -> Attempt<Vec<String>> {
+    let mut keys: Vec<String> = Vec::new();
+    // From key to key, instead of over every document.
+    let mut statement = connection
+        .prepare_cached("SELECT key FROM kb_fields WHERE key > ?1 ORDER BY key LIMIT 1")?;
+    while keys.len() < MAX_KEYS {
+        let last = keys.last().map_or("", String::as_str);
+        match statement.query_row([last], |row| row.get(0)).optional()? {
+            Some(key) => keys.push(key),
+            None => break,
+        }
+    }
+    Ok(keys)
+}
+
 /// Documents whose metadata has the values that were asked for.
-fn fields(connection: &Connection, filter: &Filter) -> Attempt<Option<HashSet<u32>>> {
+fn fields(
+    connection: &Connection,
+    filter: &Filter,
+    notes: &mut Vec<String>,
+) -> Attempt<Option<HashSet<u32>>> {
     let mut passed: Option<HashSet<u32>> = None;
+    let keys = if filter.metadata.is_empty() { Vec::new() } else { metadata_keys(connection)? };
     for (key, value) in &filter.metadata {
+        if keys.len() < MAX_KEYS && !keys.contains(key) {
+            notes.push(nothing_named(
+                "has the metadata field",
+                key,
+                keys.iter().map(String::as_str),
+            ));
+        }
         let any = match value {
             Value::Array(values) => values.as_slice(),
             value => std::slice::from_ref(value),

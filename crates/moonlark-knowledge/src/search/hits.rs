@@ -10,6 +10,7 @@ use super::{Chosen, Place, snippet};
 use crate::index::Snapshot;
 use crate::query::{Explain, Hit, Mode, Query};
 use crate::store::{self, Attempt, damaged};
+use crate::sync::path_words;
 
 /// Other chunks of a document that a hit names.
 const ALSO: usize = 5;
@@ -35,7 +36,8 @@ pub(super) fn hits(
         let shown = snippet::snippet(&text.text, &asked);
         let explain = query.explain.then(|| {
             let heading = text.heading.as_deref().unwrap_or_default();
-            let terms = snippet::matched(&[&text.title, heading, &text.text], &asked);
+            let path = path_words(&text.source_id);
+            let terms = snippet::matched(&[&text.title, path, heading, &text.text], &asked);
             Explain {
                 keyword: (query.mode != Mode::Semantic).then_some(it.fused.keyword),
                 semantic: cosines.get(&it.fused.id).copied().flatten(),

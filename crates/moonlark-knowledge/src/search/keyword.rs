@@ -1,29 +1,44 @@
 //! What the words of a question say about every chunk.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
-use moonlark_search::{Bm25, Field, Question, Weights};
+use moonlark_search::bm25::rarity;
+use moonlark_search::question::{Kind, worth};
+use moonlark_search::{Bm25, Field, Question, Weighed, Weights, title_gain};
 use rusqlite::Connection;
 
 use super::Place;
 use super::filter::Masks;
-use crate::index::{Counts, FIELDS, Posting, Snapshot, TermList, decode, find_list};
+use crate::index::{
+    Counts, FIELDS, Posting, Snapshot, TermList, decode, find_list, terms_beginning,
+};
 use crate::store::{Attempt, damaged};
 
 /// Title, headings, body, as the index counts them.
 const WEIGHTS: [Field; FIELDS] = [Field::NAME, Field::HEADING, Field::BODY];
+const HEADINGS: usize = 1;
+/// Words that no chunk has: how many of them are looked for as the beginning of
+/// others, how long one has to be for that, how many others it may stand for, and
+/// what it counts for them all.
+const MAX_UNKNOWN_WORDS: usize = 16;
+const SHORTEST_BEGINNING_BYTES: usize = 4;
+const MAX_LONGER_WORDS: usize = 8;
+const BEGINNING_SHARE: f32 = 0.5;
 /// Bytes of lists that are kept from weighing to scoring; others are read twice.
 const KEPT: usize = 32 << 20;
 
 pub(super) struct Scores {
     scores: Vec<f32>,
+    /// What the question's words are worth that stand in the headings of each chunk.
+    in_headings: Vec<f32>,
     weights: Weights,
 }
 
 impl Scores {
     pub(super) fn none() -> Scores {
-        Scores { scores: Vec::new(), weights: Weights::default() }
+        let (scores, in_headings) = (Vec::new(), Vec::new());
+        Scores { scores, in_headings, weights: Weights::default() }
     }
 
     pub(super) fn of(
@@ -43,13 +58,20 @@ impl Scores {
         if let Some(fault) = fault {
             return Err(fault);
         }
-        let worth = Worth::new(snapshot.average);
+        let bm25 = Worth::new(snapshot.average);
         let mut scores = vec![0.0_f32; snapshot.places];
-        for weighed in &weights.terms {
-            for (number, list) in lists.take(&weighed.term)?.iter().enumerate() {
+        let mut in_headings = vec![0.0_f32; snapshot.places];
+        let in_heading = |it: &Weighed| if it.word { it.in_title } else { 0.0 };
+        let asked = weights.terms.iter().map(|it| (it.term.clone(), it.weight, in_heading(it)));
+        let longer = lists.longer_words(question)?;
+        let longer = longer.into_iter().map(|(term, weight)| (term, weight, 0.0));
+        let terms: Vec<(String, f32, f32)> = asked.chain(longer).collect();
+        for (term, weight, in_heading) in terms {
+            for (number, list) in lists.take(&term)?.iter().enumerate() {
                 let segment = &snapshot.segments[number];
                 let lengths = &segment.members().lengths;
                 let scores = &mut scores[segment.base..segment.base + lengths.len()];
+                let in_headings = &mut in_headings[segment.base..segment.base + lengths.len()];
                 let mask = masks[number].as_ref();
                 let mut outside = false;
                 decode(&list.postings, |Posting { ordinal, counts }| {
@@ -59,7 +81,10 @@ impl Scores {
                         return;
                     };
                     if mask.is_none_or(|mask| mask.get(at)) {
-                        *score += weighed.weight * worth.of(counts, *lengths);
+                        *score += weight * bm25.of(counts, *lengths);
+                        if counts[HEADINGS] > 0 {
+                            in_headings[at] += in_heading;
+                        }
                     }
                 })?;
                 if outside {
@@ -67,7 +92,7 @@ impl Scores {
                 }
             }
         }
-        Ok(Scores { scores, weights })
+        Ok(Scores { scores, in_headings, weights })
     }
 
     /// What the words of the question are worth.
@@ -77,6 +102,32 @@ impl Scores {
 
     pub(super) fn at(&self, place: Place) -> f32 {
         self.scores.get(place as usize).copied().unwrap_or(0.0)
+    }
+
+    /// What a chunk gains by its headings, as far as the index knows: how much of the
+    /// question they have, and how much else.
+    pub(super) fn heading_gain(&self, snapshot: &Snapshot, place: Place) -> f32 {
+        let common = self.in_headings.get(place as usize).copied().unwrap_or(0.0);
+        let Some((segment, at)) = snapshot.locate(place as usize) else { return 0.0 };
+        let asked = self.weights.asked_in_title;
+        let words = self.weights.terms.iter().filter(|it| it.word).count().max(1);
+        let all = f32::from(segment.members().lengths[at][HEADINGS]) * asked / words as f32;
+        title_gain(common, asked, (all - common).max(0.0))
+    }
+
+    /// The chunks whose headings are nearest to the question.
+    pub(super) fn best_headed(&self, snapshot: &Snapshot, most: usize) -> Vec<Place> {
+        let headed = self.in_headings.iter().enumerate().filter(|(_, common)| **common > 0.0);
+        let ranked = headed.map(|(place, _)| {
+            let place = place as Place;
+            Ranked { score: self.heading_gain(snapshot, place), place }
+        });
+        let mut best: Vec<Ranked> = ranked.collect();
+        if best.len() > most {
+            best.select_nth_unstable_by(most, |a, b| b.cmp(a));
+            best.truncate(most);
+        }
+        best.into_iter().map(|it| it.place).collect()
     }
 
     /// The best chunk of each of the best documents.
@@ -191,6 +242,35 @@ impl Lists<'_> {
             self.kept.insert(term.to_owned(), lists);
         }
         Ok(chunks)
+    }
+
+    /// Words that begin with one of the question that no chunk has, and what they
+    /// are worth: most words of German are made of others.
+    fn longer_words(&mut self, question: &Question) -> Attempt<Vec<(String, f32)>> {
+        let all = self.snapshot.alive as u64;
+        let mut found = Vec::new();
+        let words = question
+            .terms
+            .iter()
+            .filter(|it| it.kind == Kind::Word && it.term.len() >= SHORTEST_BEGINNING_BYTES);
+        for asked in words.take(MAX_UNKNOWN_WORDS) {
+            if self.chunks_with(&asked.term)? > 0 {
+                continue;
+            }
+            let mut longer = BTreeSet::new();
+            for segment in &self.snapshot.segments {
+                let terms = terms_beginning(self.connection, segment.segment, &asked.term)?;
+                longer.extend(terms.into_iter().filter(|term| !question.asks(term)));
+            }
+            let share = BEGINNING_SHARE / (longer.len().clamp(1, MAX_LONGER_WORDS) as f32).sqrt();
+            for term in longer.into_iter().take(MAX_LONGER_WORDS) {
+                let chunks = self.chunks_with(&term)?;
+                if chunks > 0 {
+                    found.push((term, worth(rarity(all, chunks), asked.times * share)));
+                }
+            }
+        }
+        Ok(found)
     }
 
     fn take(&mut self, term: &str) -> Attempt<Vec<TermList>> {

@@ -152,10 +152,89 @@ async fn filters_apply_before_the_best_are_chosen() {
     };
     let answer = knowledge.search(nobody).await.unwrap();
     assert_eq!(answer.hits, []);
-    assert_eq!(
-        answer.notes,
-        ["nothing was synced from a source named wikis; there are: docs, wiki"]
+    assert_eq!(answer.notes, ["no document is from a source named wikis; did you mean wiki?"]);
+    let nobody = Query {
+        filter: Filter { sources: vec!["payroll".to_owned()], ..only() },
+        ..Query::new("rhubarb")
+    };
+    let answer = knowledge.search(nobody).await.unwrap();
+    assert_eq!(answer.notes, ["no document is from a source named payroll; there are: docs, wiki"]);
+    let misspelt = Query {
+        filter: Filter { metadata: metadata(r#"{"taem": "kitchen"}"#), ..only() },
+        ..Query::new("rhubarb")
+    };
+    let answer = knowledge.search(misspelt).await.unwrap();
+    assert_eq!(answer.notes, ["no document has the metadata field taem; did you mean team?"]);
+}
+
+#[tokio::test]
+async fn a_document_is_found_by_its_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let licence = "Permission is granted to copy this copyright notice, copyright and licence.";
+    let knowledge = base(
+        &folder,
+        &[
+            ("libgdk-pixbuf2.0-common/copyright", licence),
+            ("libgnutls30/copyright", licence),
+            ("zlib1g/copyright.txt", licence),
+        ],
+    )
+    .await;
+    for mode in [Mode::Keyword, Mode::Hybrid] {
+        let ask = async |text: &str| {
+            let query = Query { mode, ..Query::new(text) };
+            found(&knowledge, query).await.into_iter().next().unwrap_or_default()
+        };
+        assert_eq!(ask("libgnutls30 copyright").await, "libgnutls30/copyright", "{mode:?}");
+        assert_eq!(ask("zlib1g").await, "zlib1g/copyright.txt", "{mode:?}");
+    }
+    let query = Query { explain: true, limit: 1, ..Query::new("zlib1g") };
+    let hit = knowledge.search(query).await.unwrap().hits.remove(0);
+    assert_eq!(hit.explain.unwrap().terms, ["zlib1g"]);
+}
+
+#[tokio::test]
+async fn the_section_whose_heading_is_nearly_the_question_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let filler = format!(
+        "An agent sends one script. {} Only the result goes back to it.",
+        "It calls tools side by side and takes what it needs of their answers. ".repeat(12)
     );
+    let page = format!(
+        "# Code mode\n\n{filler}\n\n## How it is offered\n\n{filler}\n\n## What a script may do\n\n\
+         {}\n\n## Limits\n\n{filler}",
+        "It has the host modules, within limits that the operator sets. ".repeat(20)
+    );
+    let other = "# Approvals\n\nA person may decide on a call, and may say why.".to_owned();
+    let knowledge = base(&folder, &[("code-mode.md", &page), ("approvals.md", &other)]).await;
+    for mode in [Mode::Keyword, Mode::Hybrid] {
+        let query = Query { mode, limit: 1, ..Query::new("what may an agent's script do") };
+        let hit = knowledge.search(query).await.unwrap().hits.remove(0);
+        let place = (hit.source_id.as_str(), hit.heading.as_deref());
+        assert_eq!(place, ("code-mode.md", Some("Code mode > What a script may do")), "{mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_word_that_no_document_has_finds_longer_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let knowledge = base(
+        &folder,
+        &[
+            ("urlaub.md", "# Urlaub\n\nFerientage werden im Kalender eingetragen."),
+            ("kaffee.md", "# Kaffee\n\nDie Maschine steht in der Teeküche."),
+            ("holidays.md", "# Holidays\n\nEverybody has thirty days."),
+        ],
+    )
+    .await;
+    for mode in [Mode::Keyword, Mode::Hybrid] {
+        for word in ["Ferien", "Urlaub"] {
+            let query = Query { mode, limit: 1, ..Query::new(word) };
+            assert_eq!(found(&knowledge, query).await, ["urlaub.md"], "{mode:?} {word}");
+        }
+    }
+    let query = Query { mode: Mode::Keyword, ..Query::new("xylophone Tee") };
+    assert_eq!(found(&knowledge, query).await, [] as [&str; 0]);
 }
 
 #[tokio::test]

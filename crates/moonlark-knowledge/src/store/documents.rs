@@ -168,8 +168,9 @@ pub(crate) fn read_document(connection: &Connection, document: i64) -> Attempt<D
     found.body = read_body(connection, document)?;
     for (index, (heading, range)) in chunks_of(connection, document)?.into_iter().enumerate() {
         let outside = || damaged("a chunk is outside of its document");
+        let start = range.start;
         let text = found.body.get(range).ok_or_else(outside)?.to_owned();
-        found.chunks.push(Part { index, heading, text });
+        found.chunks.push(Part { index, heading, start, text });
     }
     Ok(found)
 }
@@ -197,6 +198,8 @@ pub(crate) fn chunks_of(
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ChunkText {
     pub(crate) title: String,
+    /// Of the document.
+    pub(crate) source_id: String,
     pub(crate) heading: Option<String>,
     pub(crate) text: String,
 }
@@ -204,18 +207,18 @@ pub(crate) struct ChunkText {
 pub(crate) fn chunk_text(connection: &Connection, chunk: u32) -> Attempt<Option<ChunkText>> {
     let found = connection
         .prepare_cached(
-            "SELECT document, title, heading, start, length
+            "SELECT document, title, heading, start, length, source_id
              FROM kb_chunks JOIN kb_documents USING (document) WHERE chunk = ?1",
         )?
         .query_row([chunk], |row| {
             let (start, length): (usize, usize) = (row.get(3)?, row.get(4)?);
             let range = start..start.saturating_add(length);
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, range))
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(5)?, range))
         })
         .optional()?;
-    let Some((document, title, heading, range)) = found else { return Ok(None) };
+    let Some((document, title, heading, source_id, range)) = found else { return Ok(None) };
     let text = read_part(connection, document, range)?;
-    Ok(Some(ChunkText { title, heading, text }))
+    Ok(Some(ChunkText { title, source_id, heading, text }))
 }
 
 pub(crate) fn timestamp(microseconds: Option<i64>) -> Option<Timestamp> {

@@ -19,6 +19,7 @@ use crate::index::{Counts, FIELDS, model_of, row_of};
 use crate::item::{Content, Found, Item};
 use crate::knowledge::Inner;
 use crate::store::{self, Known, Row};
+use crate::summary::ItemReading;
 
 /// The stamp that a document had, by its name.
 type Stamps = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -30,6 +31,8 @@ pub(super) struct Preparing {
     pub(super) full: bool,
     /// The model that makes vectors, unless none is to be made.
     pub(super) model: Option<String>,
+    /// Told which item is read.
+    pub(super) reading: ItemReading,
 }
 
 /// What the writer does about one item.
@@ -124,6 +127,7 @@ impl Preparing {
         if let Some(known) = known.as_ref().filter(|known| !self.full && known.hash == hash) {
             return Ok(Step::Keep(item.source_id.clone(), Box::new(refreshed(known, &item))));
         }
+        (self.reading)(&item.source_id);
         let read = extract(&item, &self.knowledge.settings.extract)?;
         let extracted = match read {
             Reading::Text(extracted) => *extracted,
@@ -148,13 +152,16 @@ impl Preparing {
             Value::Null => None,
             metadata => Some(metadata.encode_json("metadata")?),
         };
+        let named_as = if title == item.source_id { "" } else { path_words(&item.source_id) };
         let mut counting = Counting::default();
         let mut chunks = Vec::new();
         for (number, made) in
             chunk(&extracted, &self.knowledge.settings.chunks).into_iter().enumerate()
         {
             let heading = (!made.heading.is_empty()).then(|| made.heading.join(UNDER));
-            let fields = [title.as_str(), heading.as_deref().unwrap_or_default(), &made.text];
+            // What its source calls a document stands above all of it, as headings do.
+            let above = format!("{}\n{}", heading.as_deref().unwrap_or_default(), named_as);
+            let fields = [title.as_str(), &above, &made.text];
             let lengths = counting.count(number as u32, fields);
             let model = self.model.as_ref().map(|_| &self.knowledge.settings.embedder);
             let vector = model.and_then(|embedder| {
@@ -259,6 +266,20 @@ impl Counting {
             });
         }
         lengths
+    }
+}
+
+/// What a path or another name of a document says: without the ending, which says
+/// what kind of file it is.
+pub(crate) fn path_words(source_id: &str) -> &str {
+    const MAX_PATH_BYTES: usize = 300;
+    const MAX_ENDING_BYTES: usize = 5;
+    let from = source_id.len().saturating_sub(MAX_PATH_BYTES);
+    let from = (from..=source_id.len()).find(|at| source_id.is_char_boundary(*at)).unwrap_or(0);
+    let path = &source_id[from..];
+    match path.rsplit_once('.') {
+        Some((path, ending)) if ending.len() <= MAX_ENDING_BYTES && !ending.contains('/') => path,
+        _ => path,
     }
 }
 

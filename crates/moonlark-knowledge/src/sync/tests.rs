@@ -148,6 +148,53 @@ async fn what_is_no_text_is_skipped_once_and_remembered() {
 }
 
 #[tokio::test]
+async fn what_is_skipped_is_new_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let knowledge = small(&folder.path().join("k.db"));
+    let bytes = |bytes: &[u8]| Content::Bytes(bytes.to_vec().into());
+    let image = || Item { content: bytes(b"\x89PNG\r\n\x1a\n\0\0"), ..stamped("a.png", "", "1") };
+    // Without a stamp it is read each time.
+    let other = |head: &[u8]| Item { content: bytes(head), stamp: None, ..stamped("b.gz", "", "") };
+    let new = async |items: Vec<Item>| {
+        let summary = sync(&knowledge, Listed::new(items)).await.unwrap();
+        assert_eq!(summary.skipped.count, 2);
+        let mut names: Vec<String> =
+            summary.skipped.first.into_iter().filter(|it| it.1.is_new).map(|it| it.0).collect();
+        names.sort();
+        names
+    };
+    let gzip = || other(b"\x1f\x8b\x08");
+    assert_eq!(new(vec![image(), gzip()]).await, ["a.png", "b.gz"]);
+    assert_eq!(new(vec![image(), gzip()]).await, Vec::<String>::new());
+    // For another reason it is new again.
+    assert_eq!(new(vec![image(), other(b"ab\0cd")]).await, ["b.gz"]);
+    assert_eq!(new(vec![image(), other(b"ab\0cd")]).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_item_that_is_read_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let knowledge = small(&folder.path().join("k.db"));
+    let named = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let told = named.clone();
+    let options = || SyncOptions {
+        reading: {
+            let told = told.clone();
+            Arc::new(move |item| told.lock().push(item.to_owned()))
+        },
+        ..SyncOptions::default()
+    };
+    let listed = || Arc::new(Shared(Arc::new(Listed::of(&[("a", "apple"), ("b", "banana")]))));
+    knowledge.sync("docs", "script", listed(), options()).await.unwrap();
+    let mut names = std::mem::take(&mut *named.lock());
+    names.sort();
+    assert_eq!(names, ["a", "b"]);
+    // What is as it was is not read.
+    knowledge.sync("docs", "script", listed(), options()).await.unwrap();
+    assert_eq!(*named.lock(), Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn an_incremental_scan_removes_only_what_it_says_is_gone() {
     let folder = tempfile::tempdir().unwrap();
     let knowledge = small(&folder.path().join("k.db"));

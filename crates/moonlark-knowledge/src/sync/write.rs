@@ -12,7 +12,7 @@ use crate::index::{Bits, Draft, Posting, Segments, model_named, settle, tidy_up}
 use crate::item::Scanned;
 use crate::knowledge::{Inner, recipe};
 use crate::store::{self, Attempt, Explain, Known, Row, Source, SourceLock};
-use crate::summary::{Advance, Progress, Summary, SyncOptions};
+use crate::summary::{Advance, Progress, SkippedItem, Summary, SyncOptions};
 
 /// Documents removed in one commit.
 const REMOVED_AT_ONCE: usize = 2_000;
@@ -359,7 +359,7 @@ impl Batch<'_> {
         match store::known_skip(self.connection, self.source.source, &source_id)? {
             Some((skip, reason)) => {
                 self.seen_skips.add(skip);
-                self.summary.skipped.push(source_id, reason);
+                self.summary.skipped.push(source_id, SkippedItem { reason, is_new: false });
             }
             None => {
                 let unknown = Problem::bad_request(
@@ -382,13 +382,18 @@ impl Batch<'_> {
 
     /// What it was before is no longer what is there.
     fn skip(&mut self, source_id: String, stamp: Option<&str>, reason: String) -> Attempt<()> {
-        self.gone(&source_id)?;
-        if stamp.is_some() {
-            let source = self.source.source;
-            let skip = store::remember_skip(self.connection, source, &source_id, stamp, &reason)?;
-            self.seen_skips.add(skip);
-        }
-        self.summary.skipped.push(source_id, reason);
+        let source = self.source.source;
+        let before = store::known_skip(self.connection, source, &source_id)?;
+        let before = before.filter(|(_, why)| *why == reason).map(|(skip, _)| skip);
+        let skip = match before.filter(|_| stamp.is_none()) {
+            Some(skip) => skip,
+            None => {
+                self.gone(&source_id)?;
+                store::remember_skip(self.connection, source, &source_id, stamp, &reason)?
+            }
+        };
+        self.seen_skips.add(skip);
+        self.summary.skipped.push(source_id, SkippedItem { reason, is_new: before.is_none() });
         Ok(())
     }
 

@@ -10,14 +10,14 @@ use luau_syntax::ast::{
 };
 
 #[derive(Default)]
-pub(super) struct Facts<'a> {
+pub(crate) struct Facts<'a> {
     locals: HashMap<*const (), Life<'a>>,
     /// Globals that the script itself makes.
-    pub(super) made: HashSet<&'a [u8]>,
+    pub(crate) made: HashSet<&'a [u8]>,
     /// Names of fields that are assigned somewhere, on whatever table.
-    pub(super) assigned: HashSet<&'a [u8]>,
+    pub(crate) assigned: HashSet<&'a [u8]>,
     /// Tables that something is assigned to under a computed key.
-    pub(super) filled: Vec<Expression<'a>>,
+    pub(crate) filled: Vec<Expression<'a>>,
     /// Names of fields that are read somewhere.
     read: HashMap<&'a [u8], usize>,
     /// Expressions that are only looked at to see whether they are there.
@@ -33,7 +33,7 @@ struct Life<'a> {
 
 /// Where a local's value comes from.
 #[derive(Clone, Copy, Default)]
-pub(super) enum Origin<'a> {
+pub(crate) enum Origin<'a> {
     /// A parameter, or something that changes.
     #[default]
     Unknown,
@@ -47,14 +47,14 @@ pub(super) enum Origin<'a> {
 }
 
 impl<'a> Facts<'a> {
-    pub(super) fn of(root: Block<'a>) -> Facts<'a> {
+    pub(crate) fn of(root: Block<'a>) -> Facts<'a> {
         let mut facts = Facts::default();
         root.visit(&mut facts);
         facts
     }
 
     /// What a local is for as long as it lives, if that is one thing.
-    pub(super) fn origin(&self, local: &Local<'a>) -> Origin<'a> {
+    pub(crate) fn origin(&self, local: &Local<'a>) -> Origin<'a> {
         match self.locals.get(&id(local)) {
             Some(life) if !life.reassigned => life.origin,
             _ => Origin::Unknown,
@@ -63,16 +63,21 @@ impl<'a> Facts<'a> {
 
     /// Whether it is used in one place only, so that nobody can have changed it
     /// on the way there.
-    pub(super) fn is_used_once(&self, local: &Local<'a>) -> bool {
+    pub(crate) fn is_used_once(&self, local: &Local<'a>) -> bool {
         self.locals.get(&id(local)).is_some_and(|life| life.uses == 1)
     }
 
-    pub(super) fn is_tested(&self, expression: Expression<'a>) -> bool {
+    /// Whether nothing reads it.
+    pub(crate) fn is_unread(&self, local: &Local<'a>) -> bool {
+        self.locals.get(&id(local)).is_none_or(|life| life.uses == 0)
+    }
+
+    pub(crate) fn is_tested(&self, expression: Expression<'a>) -> bool {
         self.tested.contains(&expression.as_ptr())
     }
 
     /// Whether some field of that name is read.
-    pub(super) fn reads(&self, field: &[u8]) -> bool {
+    pub(crate) fn reads(&self, field: &[u8]) -> bool {
         self.read.contains_key(field)
     }
 

@@ -1,6 +1,10 @@
 //! The names that an agent's script finds without saying where from.
 
+use std::sync::Arc;
+
 use moonlark_core::module::Language;
+use moonlark_core::script_functions::{SCRIPT_FUNCTIONS, find_script_function};
+use moonlark_core::sdk::SdkFunction;
 use moonlark_core::{Catalog, Module};
 
 /// What the language brings, as the prelude lets it through.
@@ -38,28 +42,23 @@ const LANGUAGE: [&str; 31] = [
     "xpcall",
 ];
 
-/// What code mode brings.
-const CODE_MODE: [&str; 7] =
-    ["artifact", "await_all", "await_any", "map_parallel", "paginate", "result", "sdk"];
+/// What code mode brings beside its helpers.
+const CODE_MODE: [&str; 2] = ["require", "sdk"];
 
 /// What Lua has elsewhere, and something else does here.
 pub(super) const ELSEWHERE: [&str; 7] =
     ["collectgarbage", "dofile", "getfenv", "io", "load", "loadstring", "setfenv"];
 
-/// The types of those that are functions, for the type checker.
-pub(super) const DEFINITIONS: &str = "\
-declare function artifact(handle: any, options: any?): any
-declare function await_all(promises: any): any
-declare function await_any(promises: any): (any, any)
-declare function map_parallel<T, R>(list: {T}, f: (item: T, index: number) -> R, options: any?): ({R}, any)
-declare function paginate(operation: any, args: any?): () -> any
-declare function result(value: any): ()
-";
+/// The types of the helpers, for the type checker.
+pub(super) fn definitions() -> String {
+    SCRIPT_FUNCTIONS.iter().map(|it| format!("declare function {}\n", it.declared)).collect()
+}
 
 /// Whether a name belongs to the language or the host, so that no source has
 /// it. Modules that were not granted count: the run says how to grant them.
 pub(super) fn is_taken(catalog: &Catalog, name: &str) -> bool {
-    LANGUAGE.contains(&name) || CODE_MODE.contains(&name) || module(catalog, name).is_some()
+    let of_code_mode = CODE_MODE.contains(&name) || find_script_function(name).is_some();
+    LANGUAGE.contains(&name) || of_code_mode || module(catalog, name).is_some()
 }
 
 /// The host module of that name.
@@ -76,5 +75,23 @@ pub(super) fn is_found(module: &Module) -> bool {
 pub(super) fn all(catalog: &Catalog) -> impl Iterator<Item = &str> {
     let modules = catalog.modules().iter().filter(|module| is_found(module));
     let sources = catalog.sdk().sources().iter().map(|source| source.name.as_str());
-    LANGUAGE.into_iter().chain(CODE_MODE).chain(modules.map(|module| module.name)).chain(sources)
+    let helpers = SCRIPT_FUNCTIONS.iter().map(|it| it.name).chain(CODE_MODE);
+    LANGUAGE.into_iter().chain(helpers).chain(modules.map(|module| module.name)).chain(sources)
+}
+
+/// How scripts call the tool that an agent knows by this name: `sdk.tools.report`
+/// for `report`, `sdk.files.read` for `files__read` or plain `read`.
+pub(super) fn path_of_tool(catalog: &Catalog, name: &str) -> Option<String> {
+    let tool = catalog.find(name).ok();
+    let functions = catalog
+        .sdk()
+        .sources()
+        .iter()
+        .flat_map(|source| source.functions.iter().map(move |function| (source, function)));
+    let is_it = |(_, function): &(_, &SdkFunction)| match tool {
+        Some(tool) => Arc::ptr_eq(tool, &function.tool),
+        None => function.name == name || function.original == name,
+    };
+    let (source, function) = functions.into_iter().find(is_it)?;
+    Some(format!("sdk.{}.{}", source.name, function.name))
 }

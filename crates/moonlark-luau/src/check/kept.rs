@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use moonlark_core::Catalog;
 use parking_lot::Mutex;
 
-use super::Finding;
+use super::CheckedScript;
 
 /// How many scripts, and how much of them, are remembered of one catalog.
 const SCRIPTS: usize = 256;
@@ -18,25 +18,25 @@ const CATALOGS: usize = 8;
 #[derive(Default)]
 struct Kept {
     catalog: Weak<Catalog>,
-    found: HashMap<String, Vec<Finding>>,
+    found: HashMap<String, CheckedScript>,
     bytes: usize,
 }
 
 static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 
-pub(super) fn find(script: &str, catalog: &Arc<Catalog>) -> Option<Vec<Finding>> {
+pub(super) fn find(script: &str, catalog: &Arc<Catalog>) -> Option<CheckedScript> {
     let all = KEPT.lock();
     all.iter().find(|kept| kept.is_for(catalog))?.found.get(script).cloned()
 }
 
-pub(super) fn keep(script: &str, catalog: &Arc<Catalog>, found: &[Finding]) {
+pub(super) fn keep(script: &str, catalog: &Arc<Catalog>, found: &CheckedScript) {
     let mut all = KEPT.lock();
     let full = |kept: &Kept| kept.found.len() == SCRIPTS || kept.bytes + script.len() > BYTES;
     let known = all.iter().position(|kept| kept.is_for(catalog)).map(|known| all.remove(known));
     let fresh = || Kept { catalog: Arc::downgrade(catalog), ..Kept::default() };
     let mut kept = known.filter(|kept| !full(kept)).unwrap_or_else(fresh);
     kept.bytes += script.len();
-    kept.found.insert(script.to_owned(), found.to_vec());
+    kept.found.insert(script.to_owned(), found.clone());
     all.retain(|kept| kept.catalog.strong_count() > 0);
     if all.len() == CATALOGS {
         all.remove(0);

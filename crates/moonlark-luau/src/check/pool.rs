@@ -1,84 +1,284 @@
-//! Threads for checks: a type checker stays on the thread that made it, works
-//! without a pause, and needs a deep stack.
+//! Worker processes for checks: a few, kept ready, and fair to all callers.
+//!
+//! A check that is stopped costs its process, which is replaced. However many
+//! scripts one caller sends, another's wait for one of them at most.
 
-use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 use moonlark_core::Catalog;
-use parking_lot::{Condvar, Mutex};
+use moonlark_core::limits::seconds;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::Finding;
-use super::walk::Checker;
+use super::process::{CheckFailure, CheckWorker};
+use super::wire::CheckedReport;
 
-const THREADS: usize = 2;
-/// Syntax trees nest as deep as a script likes. Only what is used is taken.
-pub(super) const STACK: usize = 256 << 20;
 /// More scripts than this do not wait for their check.
-const WAITING: usize = 4096;
+const MAX_WAITING_CHECKS: usize = 1024;
+/// How long a script waits for a worker.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(if cfg!(debug_assertions) { 30 } else { 5 });
+/// After this long without a check, one worker is left.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(super) struct Job {
-    pub(super) script: String,
-    pub(super) catalog: Arc<Catalog>,
-    pub(super) answer: oneshot::Sender<Vec<Finding>>,
+static POOL: LazyLock<CheckPool> = LazyLock::new(|| CheckPool {
+    workers: std::thread::available_parallelism().map_or(3, |cores| cores.get().clamp(3, 4)),
+    state: Mutex::default(),
+});
+
+struct CheckPool {
+    /// How many there may be.
+    workers: usize,
+    state: Mutex<PoolState>,
 }
 
-struct Pool {
-    jobs: Mutex<VecDeque<Job>>,
-    came: Condvar,
+#[derive(Default)]
+struct PoolState {
+    idle: Vec<CheckWorker>,
+    last_used: Option<Instant>,
+    /// Whether somebody is there to end idle workers.
+    reaping: bool,
+    turns: CheckTurns,
 }
 
-/// Have a script checked. The sender is dropped if that cannot be.
-pub(super) fn submit(job: Job) {
-    static POOL: OnceLock<Arc<Pool>> = OnceLock::new();
-    let pool = POOL.get_or_init(start);
-    let mut jobs = pool.jobs.lock();
-    if jobs.len() < WAITING {
-        jobs.push_back(job);
-        pool.came.notify_one();
-    }
-}
-
-fn start() -> Arc<Pool> {
-    let pool = Arc::new(Pool { jobs: Mutex::default(), came: Condvar::new() });
-    for number in 1..=THREADS {
-        let pool = pool.clone();
-        let thread = std::thread::Builder::new()
-            .name(format!("moonlark-check-{number}"))
-            .stack_size(STACK)
-            .spawn(move || work(&pool));
-        if let Err(error) = thread {
-            tracing::warn!("scripts are not checked before they run: no thread: {error}");
+/// Check a script in a worker process. `caller` is whose turn it is.
+pub(super) async fn check_in_worker(
+    program: &'static Path,
+    script: &str,
+    catalog: &Arc<Catalog>,
+    caller: &str,
+) -> Result<CheckedReport, CheckFailure> {
+    let turn = tokio::time::timeout(QUEUE_TIMEOUT, POOL.turn(caller)).await;
+    let Ok(Some(_turn)) = turn else {
+        let time = seconds(QUEUE_TIMEOUT);
+        return Err(CheckFailure::Lost(format!("no checker was free within {time}")));
+    };
+    let worker = match POOL.state.lock().idle.pop() {
+        Some(worker) => worker,
+        None => CheckWorker::start(program).map_err(|error| {
+            CheckFailure::Lost(format!(
+                "the process that checks scripts cannot be started: {error}"
+            ))
+        })?,
+    };
+    let checked = worker.check(script, catalog).await;
+    match checked {
+        Ok((report, again)) => {
+            POOL.keep(again.or_else(|| CheckWorker::start(program).ok()));
+            Ok(report)
+        }
+        Err(failure) => {
+            // Warm before the next script comes.
+            POOL.keep(CheckWorker::start(program).ok());
+            Err(failure)
         }
     }
-    pool
 }
 
-fn work(pool: &Pool) {
-    let mut checker: Option<Checker> = None;
-    loop {
-        let job = {
-            let mut jobs = pool.jobs.lock();
-            loop {
-                match jobs.pop_front() {
-                    Some(job) => break job,
-                    None => pool.came.wait(&mut jobs),
-                }
+impl CheckPool {
+    /// Wait until it is this caller's turn; none if too many wait already.
+    async fn turn(&'static self, caller: &str) -> Option<CheckTurn> {
+        let waiting = self.state.lock().turns.ask(caller, self.workers)?;
+        let caller: Box<str> = caller.into();
+        let Some(waiting) = waiting else { return Some(CheckTurn { pool: self, caller }) };
+        let mut pending = PendingTurn { pool: self, caller, waiting, answered: false };
+        let given = (&mut pending.waiting).await.is_ok();
+        pending.answered = true;
+        given.then(|| CheckTurn { pool: self, caller: pending.caller.clone() })
+    }
+
+    fn keep(&'static self, worker: Option<CheckWorker>) {
+        let Some(worker) = worker else { return };
+        let mut state = self.state.lock();
+        state.last_used = Some(Instant::now());
+        if state.idle.len() < self.workers {
+            state.idle.push(worker);
+        }
+        if !std::mem::replace(&mut state.reaping, true) {
+            tokio::spawn(self.end_idle_workers());
+        }
+    }
+
+    async fn end_idle_workers(&'static self) {
+        loop {
+            tokio::time::sleep(IDLE_TIMEOUT).await;
+            let mut state = self.state.lock();
+            if state.last_used.is_none_or(|last| last.elapsed() >= IDLE_TIMEOUT) {
+                state.idle.truncate(1);
+                state.reaping = false;
+                return;
             }
-        };
-        if job.answer.is_closed() {
-            continue;
         }
-        let kept = checker.take().filter(|it| it.is_for(&job.catalog));
-        // A defect of the checker costs the check, not the script.
-        let checked = catch_unwind(AssertUnwindSafe(|| {
-            let mut checker = kept.unwrap_or_else(|| Checker::new(&job.catalog));
-            (checker.check(&job.script, &job.catalog), checker)
-        }));
-        if let Ok((found, after)) = checked {
-            checker = Some(after);
-            let _ = job.answer.send(found);
+    }
+}
+
+/// The right to use a worker, until it is dropped.
+struct CheckTurn {
+    pool: &'static CheckPool,
+    caller: Box<str>,
+}
+
+impl Drop for CheckTurn {
+    fn drop(&mut self) {
+        self.pool.state.lock().turns.give_back(&self.caller, self.pool.workers);
+    }
+}
+
+/// A turn that somebody waits for. Whoever stops waiting may have been given it
+/// just then, and gives it back.
+struct PendingTurn {
+    pool: &'static CheckPool,
+    caller: Box<str>,
+    waiting: oneshot::Receiver<()>,
+    answered: bool,
+}
+
+impl Drop for PendingTurn {
+    fn drop(&mut self) {
+        self.waiting.close();
+        if !self.answered && self.waiting.try_recv().is_ok() {
+            self.pool.state.lock().turns.give_back(&self.caller, self.pool.workers);
         }
+    }
+}
+
+/// Whose turn it is.
+#[derive(Default)]
+struct CheckTurns {
+    running: HashMap<Box<str>, usize>,
+    waiting: Vec<WaitingCheck>,
+    /// Counts turns, to tell who had one last.
+    count: u64,
+    last_turn: HashMap<Box<str>, u64>,
+}
+
+struct WaitingCheck {
+    caller: Box<str>,
+    begin: oneshot::Sender<()>,
+}
+
+impl CheckTurns {
+    /// A turn at once (`Some(None)`), later, or never.
+    fn ask(&mut self, caller: &str, workers: usize) -> Option<Option<oneshot::Receiver<()>>> {
+        self.waiting.retain(|it| !it.begin.is_closed());
+        if self.waiting.is_empty() && self.has_room(caller, workers) {
+            self.begin(caller);
+            return Some(None);
+        }
+        if self.waiting.len() >= MAX_WAITING_CHECKS {
+            return None;
+        }
+        let (begin, waiting) = oneshot::channel();
+        self.waiting.push(WaitingCheck { caller: caller.into(), begin });
+        self.give_turns(workers);
+        Some(Some(waiting))
+    }
+
+    fn give_back(&mut self, caller: &str, workers: usize) {
+        if let Some(running) = self.running.get_mut(caller) {
+            *running -= 1;
+            if *running == 0 {
+                self.running.remove(caller);
+            }
+        }
+        self.give_turns(workers);
+    }
+
+    /// All workers but one are for anybody, the last for another caller.
+    fn has_room(&self, caller: &str, workers: usize) -> bool {
+        let all: usize = self.running.values().sum();
+        all < workers && self.running.get(caller).copied().unwrap_or(0) + 1 < workers.max(2)
+    }
+
+    fn begin(&mut self, caller: &str) {
+        self.count += 1;
+        *self.running.entry(caller.into()).or_default() += 1;
+        self.last_turn.insert(caller.into(), self.count);
+    }
+
+    /// The next is whoever has least under way and had a turn longest ago.
+    fn give_turns(&mut self, workers: usize) {
+        self.waiting.retain(|it| !it.begin.is_closed());
+        loop {
+            let turn_of = |it: &WaitingCheck| {
+                let running = self.running.get(&it.caller).copied().unwrap_or(0);
+                (running, self.last_turn.get(&it.caller).copied().unwrap_or(0))
+            };
+            let room = self.waiting.iter().enumerate();
+            let room = room.filter(|(_, it)| self.has_room(&it.caller, workers));
+            let Some((next, _)) = room.min_by_key(|(_, it)| turn_of(it)) else { break };
+            let WaitingCheck { caller, begin } = self.waiting.remove(next);
+            if begin.send(()).is_ok() {
+                self.begin(&caller);
+            }
+        }
+        if self.waiting.is_empty() {
+            self.last_turn.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Which callers are given a turn, one after the other, when turns are given
+    /// back in the order they came.
+    fn order(asked: &[&str], workers: usize) -> Vec<String> {
+        let mut turns = CheckTurns::default();
+        let mut given = Vec::new();
+        let mut waiting = Vec::new();
+        for caller in asked {
+            match turns.ask(caller, workers).unwrap() {
+                None => given.push((*caller).to_owned()),
+                Some(later) => waiting.push(((*caller).to_owned(), later)),
+            }
+        }
+        let mut ended = 0;
+        loop {
+            let arrived = waiting.iter_mut().position(|(_, later)| later.try_recv().is_ok());
+            if let Some(arrived) = arrived {
+                given.push(waiting.remove(arrived).0);
+                continue;
+            }
+            let Some(done) = given.get(ended) else { break };
+            turns.give_back(done, workers);
+            ended += 1;
+        }
+        assert!(turns.running.is_empty() && turns.waiting.is_empty());
+        given
+    }
+
+    #[test]
+    fn one_caller_leaves_a_worker_for_the_others() {
+        let mut turns = CheckTurns::default();
+        assert!(turns.ask("bob", 2).unwrap().is_none());
+        assert!(turns.ask("bob", 2).unwrap().is_some());
+        assert!(turns.ask("alice", 2).unwrap().is_none());
+        assert!(turns.ask("carol", 2).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_flood_of_one_caller_delays_another_by_one_turn_at_most() {
+        let asked = ["bob", "bob", "bob", "bob", "bob", "bob", "alice", "carol", "alice"];
+        assert_eq!(
+            order(&asked, 2),
+            ["bob", "alice", "carol", "bob", "alice", "bob", "bob", "bob", "bob"]
+        );
+        assert_eq!(order(&["a", "a", "b", "b"], 4), ["a", "a", "b", "b"]);
+    }
+
+    #[test]
+    fn who_has_gone_away_takes_nobodys_turn() {
+        let mut turns = CheckTurns::default();
+        assert!(turns.ask("bob", 2).unwrap().is_none());
+        drop(turns.ask("bob", 2).unwrap());
+        let mut later = turns.ask("bob", 2).unwrap().unwrap();
+        turns.give_back("bob", 2);
+        assert!(later.try_recv().is_ok());
+        turns.give_back("bob", 2);
+        assert!(turns.running.is_empty());
     }
 }

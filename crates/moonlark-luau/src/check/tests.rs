@@ -22,12 +22,16 @@ fn catalog(tools: Vec<Arc<Tool>>) -> Catalog {
     Catalog::new(Arc::default(), tools, &[], Vec::new())
 }
 
-/// On a thread with the stack that the pool gives.
+/// On a thread with the stack that a worker has.
 fn check(script: &str, catalog: Catalog) -> Vec<Finding> {
     let script = script.to_owned();
+    let catalog = Arc::new(catalog);
     std::thread::Builder::new()
-        .stack_size(super::pool::STACK)
-        .spawn(move || Checker::new(&catalog).check(&script, &catalog))
+        .stack_size(super::worker::STACK_BYTES)
+        .spawn(move || {
+            let mut checker = Checker::new(catalog.modules());
+            checker.check_with(&script, |_| Some(catalog.clone())).unwrap().0
+        })
         .unwrap()
         .join()
         .unwrap()
@@ -132,7 +136,7 @@ fn what_is_drawn_is_luau() {
         tool("s", &format!("f{index}"), schema.clone(), Some(schema.clone()))
     });
     let catalog = catalog(tools.collect());
-    let mut checker = Checker::new(&catalog);
+    let mut checker = Checker::new(catalog.modules());
     for function in &catalog.sdk().sources()[0].functions {
         let docs = signature(&catalog.sdk().sources()[0], function, None);
         let (args, result) = docs.signature.rsplit_once("): ").unwrap();

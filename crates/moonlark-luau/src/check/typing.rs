@@ -1,6 +1,6 @@
 //! Luau's own type checker, which says what type every expression has.
 //!
-//! One lives on each thread of the pool. It knows the language and the host
+//! One lives in each worker. It knows the language and the host
 //! modules; tools come with the script.
 
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Typing {
         let found: Vec<Module> =
             modules.iter().filter(|module| globals::is_found(module)).cloned().collect();
         // Without them a value of the host is unknown, which is no reason to stop.
-        for text in [module_definitions(&found), globals::DEFINITIONS.to_owned()] {
+        for text in [module_definitions(&found), globals::definitions()] {
             let loaded = frontend.load_definition_file(scope, text, "@moonlark", false);
             if !loaded.is_ok_and(|loaded| loaded.success) {
                 tracing::debug!("the type checker does not take the definitions of host modules");

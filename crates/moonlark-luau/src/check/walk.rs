@@ -1,14 +1,17 @@
 //! One script, from its text to what is wrong with it.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use luau_analysis::SemanticModel;
-use luau_syntax::ast::{AstVisitor, Block, Expression, ExpressionKind};
+use luau_syntax::ast::{AstVisitor, Block, Expression, ExpressionKind, Statement};
 use luau_syntax::location::Location;
 use luau_syntax::parser::{ParseOptions, ParsedSource};
-use moonlark_core::Catalog;
 use moonlark_core::nearest::nearest;
 use moonlark_core::render::luau::sdk::signature;
 use moonlark_core::sdk::{SdkFunction, SdkSource};
 use moonlark_core::value::shorten;
+use moonlark_core::{Catalog, Module};
 
 use super::calls::Arguments;
 use super::facts::{Facts, Origin};
@@ -17,15 +20,17 @@ use super::kinds::Oracle;
 use super::names::{Access, Named, Names, Way, access, global};
 use super::preamble::{Preamble, Used};
 use super::typing::Typing;
-use super::{Finding, globals};
-use crate::errors::luau_way;
+use super::{Finding, NOTHING_CALLED, globals};
+use crate::errors::{luau_way, syntax_hint};
+use crate::fences::strip_fences;
+use crate::foreign;
 
 /// More would not be read.
 const MOST: usize = 20;
 /// How long a signature may be as a hint.
 const LONGEST: usize = 600;
 
-/// Checks scripts on the thread it was made on. `run` has some of them.
+/// Checks scripts on the thread it was made on.
 pub struct Checker {
     /// None if there is something wrong with it; names and literal arguments
     /// are checked all the same.
@@ -33,18 +38,24 @@ pub struct Checker {
 }
 
 impl Checker {
-    pub fn new(catalog: &Catalog) -> Checker {
-        Checker { typing: Typing::new(catalog.modules().clone()) }
+    pub fn new(modules: &Arc<Vec<Module>>) -> Checker {
+        Checker { typing: Typing::new(modules.clone()) }
     }
 
-    /// Whether it knows the host modules of this catalog.
-    pub(super) fn is_for(&self, catalog: &Catalog) -> bool {
-        self.typing.as_ref().is_none_or(|typing| typing.is_for(catalog.modules()))
+    /// Whether it knows these host modules.
+    pub(super) fn is_for(&self, modules: &Arc<Vec<Module>>) -> bool {
+        self.typing.as_ref().is_none_or(|typing| typing.is_for(modules))
     }
 
-    /// What is surely wrong with `script`.
-    pub fn check(&mut self, script: &str, catalog: &Catalog) -> Vec<Finding> {
-        look(script, catalog, self.typing.as_mut())
+    /// What is surely wrong with `script`, and whether its types had to be left
+    /// out. `find` is given the names in the script, and gives a catalog that
+    /// knows whatever they mean; without one there is no answer.
+    pub(super) fn check_with(
+        &mut self,
+        script: &str,
+        find: impl FnOnce(&BTreeSet<&str>) -> Option<Arc<Catalog>>,
+    ) -> Option<(Vec<Finding>, bool)> {
+        look(script, find, self.typing.as_mut())
     }
 
     /// What Luau itself says about a text, for tests of what is drawn for it.
@@ -54,14 +65,22 @@ impl Checker {
     }
 }
 
-fn look(script: &str, catalog: &Catalog, typing: Option<&mut Typing>) -> Vec<Finding> {
+fn look(
+    script: &str,
+    find: impl FnOnce(&BTreeSet<&str>) -> Option<Arc<Catalog>>,
+    typing: Option<&mut Typing>,
+) -> Option<(Vec<Finding>, bool)> {
+    let script = &strip_fences(script.to_owned());
     // The declarations of tools will be on a line before it.
     let text = format!("\n{script}");
     let parsed = match ParsedSource::parse(&text, ParseOptions::default()) {
         Ok(parsed) if parsed.metadata().errors.is_empty() => parsed,
-        _ => return syntax(script),
+        _ => return Some((syntax(script), false)),
     };
     let root = parsed.root();
+    let mut mentioned = MentionedNames::default();
+    root.visit(&mut mentioned);
+    let catalog = &*find(&mentioned.0)?;
     let used = uses(root, catalog);
     let typed = typing.and_then(|typing| {
         let preamble = Preamble::new(&used);
@@ -71,11 +90,34 @@ fn look(script: &str, catalog: &Catalog, typing: Option<&mut Typing>) -> Vec<Fin
             Some(judge(root, script, catalog, Some((model, &preamble))))
         })
     });
-    let mut found = typed.flatten().unwrap_or_else(|| judge(root, script, catalog, None));
+    let typed = typed.flatten();
+    let untyped = typed.is_none();
+    let mut found = typed.unwrap_or_else(|| judge(root, script, catalog, None));
     found.sort();
     found.dedup();
     found.truncate(MOST);
-    found
+    Some((found, untyped))
+}
+
+/// The names that may be those of sources and functions.
+#[derive(Default)]
+struct MentionedNames<'a>(BTreeSet<&'a str>);
+
+impl<'a> AstVisitor<'a> for MentionedNames<'a> {
+    fn visit_index_name_expression(&mut self, expression: Expression<'a>) -> bool {
+        self.0.extend(access(expression).map(|it| it.name));
+        true
+    }
+
+    fn visit_index_expression(&mut self, expression: Expression<'a>) -> bool {
+        self.0.extend(access(expression).map(|it| it.name));
+        true
+    }
+
+    fn visit_global_expression(&mut self, expression: Expression<'a>) -> bool {
+        self.0.extend(global(expression));
+        true
+    }
 }
 
 /// The first thing that is no Luau; what follows is mostly its echo.
@@ -91,7 +133,7 @@ fn syntax(script: &str) -> Vec<Finding> {
     let mut finding = Finding::new(error.location, format!("syntax: {}", shorten(&message)));
     finding.line += 1;
     let line = script.lines().nth(error.location.begin.line as usize).unwrap_or_default();
-    finding.hint = luau_way(&message, line).map(str::to_owned);
+    finding.hint = syntax_hint(&message, line, true).map(str::to_owned);
     vec![finding]
 }
 
@@ -191,11 +233,23 @@ impl<'a> Judge<'_, 'a, '_> {
         if module.callable || known().any(|known| known == name) {
             return;
         }
-        let near = nearest(name, known());
-        let hint = match near {
-            Some(near) => format!("did you mean {}.{near}?", module.name),
-            None => format!("it has {}", known().collect::<Vec<_>>().join(", ")),
+        // A source of the same name is there too, under sdk.
+        let source = catalog.sdk().source(module.name);
+        let of_source = |name: &str| {
+            let function = source?.function(name)?;
+            Some(format!("did you mean sdk.{}.{}?", source?.name, function.name))
         };
+        let near_of_source = || {
+            let names = source?.functions.iter().map(|it| it.name.as_str());
+            of_source(nearest(name, names)?)
+        };
+        let near =
+            || nearest(name, known()).map(|near| format!("did you mean {}.{near}?", module.name));
+        let hint = of_source(name).or_else(near).or_else(near_of_source).unwrap_or_else(|| {
+            let also = source.map(|it| format!("; the source of that name is sdk.{}", it.name));
+            let has = known().collect::<Vec<_>>().join(", ");
+            format!("it has {has}{}", also.unwrap_or_default())
+        });
         self.say(place, format!("{} has no function {}", module.name, shorten(name)), Some(hint));
     }
 
@@ -218,7 +272,26 @@ impl<'a> Judge<'_, 'a, '_> {
             let rest = args.get(skipped.1..).unwrap_or_default();
             return self.arguments(source, function, rest, expression.location());
         }
+        if global(func) == Some("require") && !names.facts.made.contains(b"require".as_slice()) {
+            return self.require(args, func.location());
+        }
         self.waits_twice(func);
+    }
+
+    /// `require("json")`: scripts of agents have no files.
+    fn require(&mut self, args: &[Expression<'a>], place: Location) {
+        let asked = args.first().and_then(|arg| match arg.kind() {
+            ExpressionKind::String { value, .. } => std::str::from_utf8(value.into_bytes()).ok(),
+            _ => None,
+        });
+        let catalog = self.oracle.names.catalog;
+        let hint = match asked {
+            Some(name) if globals::is_taken(catalog, name) => {
+                format!("{name} is a global: use it without require")
+            }
+            _ => "everything there is, is a global".to_owned(),
+        };
+        self.say(place, "require: there are no files here".to_owned(), Some(hint));
     }
 
     fn arguments(
@@ -272,12 +345,15 @@ impl<'a> Judge<'_, 'a, '_> {
         let place = expression.location();
         let line = self.script.lines().nth(place.begin.line.saturating_sub(1) as usize);
         let elsewhere = globals::ELSEWHERE.contains(&name);
-        let hint = match luau_way("", line.filter(|_| elsewhere).unwrap_or_default()) {
+        let line = line.unwrap_or_default();
+        let in_lua = luau_way("", line, true).filter(|_| elsewhere);
+        let elsewhere = in_lua.or_else(|| foreign::hint_for_global(name, line));
+        let near = || nearest(name, globals::all(names.catalog)).map(str::to_owned);
+        let hint = match elsewhere {
             Some(hint) => Some(hint.to_owned()),
-            None => nearest(name, globals::all(names.catalog))
-                .map(|near| format!("did you mean {near}?")),
+            None => near().map(|near| format!("did you mean {near}?")),
         };
-        self.say(place, format!("there is nothing called {}", shorten(name)), hint);
+        self.say(place, format!("{NOTHING_CALLED}{}", shorten(name)), hint);
     }
 
     fn say(&mut self, place: Location, message: String, hint: Option<String>) {
@@ -288,6 +364,11 @@ impl<'a> Judge<'_, 'a, '_> {
 }
 
 impl<'a> AstVisitor<'a> for Judge<'_, 'a, '_> {
+    /// What is in there runs during the check, with other globals.
+    fn visit_type_function_statement(&mut self, _: Statement<'a>) -> bool {
+        false
+    }
+
     fn visit_index_name_expression(&mut self, expression: Expression<'a>) -> bool {
         self.field(expression);
         true

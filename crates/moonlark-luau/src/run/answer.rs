@@ -7,10 +7,11 @@ use moonlark_core::artifacts::{preview, shape};
 use moonlark_core::content::{Answer, Content, is_block};
 use moonlark_core::limits::size;
 use moonlark_core::problem::Problem;
+use moonlark_core::sdk::identifier;
 use moonlark_core::value::{Budget, Object, Path, Value};
 use moonlark_core::{Call, Result, Run};
 
-use super::values;
+use super::{SCRIPT, values};
 
 /// The key of `_meta` that says how the run went.
 const META: &str = "moonlark/run";
@@ -23,7 +24,13 @@ const PREVIEW: usize = 2048;
 /// Images and the like that are taken out of an object.
 const BLOCKS: usize = 100;
 
-pub(super) fn of(ended: Result<Value>, run: &Run, call: &Call, limit: usize) -> Result<Answer> {
+pub(super) fn of(
+    ended: Result<Value>,
+    script: &str,
+    run: &Run,
+    call: &Call,
+    limit: usize,
+) -> Result<Answer> {
     let said = run.said();
     let ended = ended.and_then(|value| {
         // Whoever wants the one value must not get the log with it.
@@ -40,7 +47,7 @@ pub(super) fn of(ended: Result<Value>, run: &Run, call: &Call, limit: usize) -> 
         Err(mut problem) => {
             let mut content = match problem.content.take() {
                 Some(content) => *content,
-                None => of_problem(&problem),
+                None => of_problem(&problem, script),
             };
             tell(&mut content, said, run, limit);
             problem.content = Some(Box::new(content));
@@ -176,11 +183,12 @@ impl Found<'_> {
 fn kept(value: Value, bytes: usize, call: &Call, limit: usize) -> Result<Content> {
     let (begins, shape) = (preview(&value, PREVIEW.min(limit)), shape(&value));
     let of = (call.tool(), call.caller());
+    let part = part_to_ask_for(&value);
     let handle = call.gateway().artifacts().put(value, of, call.limits())?;
     let text = format!(
         "The result has {}, more than the {} that are shown. It is kept as {handle}.\n\
          Read it in a later script: artifact(\"{handle}\"), or a part of it: \
-         artifact(\"{handle}\", {{ path = \"items\", from = 1, count = 100 }}).\n\
+         artifact(\"{handle}\", {{ {part} }}).\n\
          shape: {shape}\npreview: {begins}",
         size(bytes),
         size(limit)
@@ -195,8 +203,31 @@ fn kept(value: Value, bytes: usize, call: &Call, limit: usize) -> Result<Content
     Ok(content)
 }
 
-fn of_problem(problem: &Problem) -> Content {
-    let mut content = plain(vec![text_block(&problem.to_string())]);
+/// Options of `artifact` that read a part of just this value: of its longest list,
+/// or its longest text.
+fn part_to_ask_for(value: &Value) -> String {
+    const SOME: &str = "from = 1, count = 100";
+    let length = |value: &Value| match value {
+        Value::Array(items) => items.len(),
+        Value::Str(text) => text.len() / 100,
+        Value::Object(fields) => fields.len(),
+        _ => 0,
+    };
+    let Value::Object(fields) = value else { return SOME.to_owned() };
+    let named = fields.iter().filter(|(name, _)| identifier(name) == **name);
+    match named.max_by_key(|(_, field)| length(field)) {
+        Some((name, Value::Array(_) | Value::Str(_))) => format!("path = {name:?}, {SOME}"),
+        Some((name, _)) => format!("path = {name:?}"),
+        None => SOME.to_owned(),
+    }
+}
+
+fn of_problem(problem: &Problem, script: &str) -> Content {
+    let text = match &problem.place {
+        Some(place) if *place.file == *SCRIPT => problem.with_source_line(script),
+        _ => problem.to_string(),
+    };
+    let mut content = plain(vec![text_block(&text)]);
     if let Ok(error) = Value::from_json(problem.to_json()) {
         content.structured = Some(Value::object([("error", error)]));
     }

@@ -7,10 +7,11 @@ use mlua::{Function, IntoLuaMulti, Lua, MultiValue, Table, Value as Lv};
 use moonlark_core::artifacts::{Held, Wanted};
 use moonlark_core::schema::Schema;
 use moonlark_core::tool::{Body, BoxFuture, Effects, Source, SourceKind};
-use moonlark_core::{Call, Module, Problem, Result, Tool, Value};
+use moonlark_core::{Call, Level, Module, Problem, Result, Tool, Value};
 use serde_json::Map;
 
 use crate::host::{Shared, collect};
+use crate::result_uses::{CallerFrame, ResultUse};
 use crate::run::values::{self, Form};
 use crate::sdk::{number, place, text};
 
@@ -28,7 +29,8 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
             let most = limits.calls as usize;
             let started = match target.arguments(&shared_.bridge, args, limits.value) {
                 Ok(args) => {
-                    let asked = target.ask(call.at(at.clone()), args, Form::Parsed);
+                    let fields = shared_.result_fields();
+                    let asked = target.ask(call.at(at.clone()), args, Form::Parsed, fields);
                     shared_.promises()?.start(at, asked, most)
                 }
                 Err(problem) => Err(problem),
@@ -57,6 +59,24 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
                 Err(problem) => shared_.refuse(lua, problem),
             }
         })?,
+    )?;
+
+    let shared_ = shared.clone();
+    add(
+        "result_use",
+        lua.create_function(
+            move |_, asked: (u32, usize, bool, u32, String, usize)| -> mlua::Result<_> {
+                let (defined, params, variadic, line, callee, nth) = asked;
+                let frame = CallerFrame { defined, params, variadic, line };
+                let unit = shared_.unit()?;
+                Ok(match unit.result_uses().find(frame, &callee, nth) {
+                    ResultUse::Taken => ("taken", 0),
+                    ResultUse::Unread => ("unread", 0),
+                    ResultUse::Dropped => ("dropped", 0),
+                    ResultUse::Returned(further) => ("returned", further),
+                })
+            },
+        )?,
     )?;
 
     let shared_ = shared.clone();
@@ -114,6 +134,32 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
             let ended = shared_.promises()?.take(number);
             let ended = ended.unwrap_or_else(|| Err(Problem::internal("no such promise")));
             shared_.reply(lua, ended)
+        })?,
+    )?;
+
+    let shared_ = shared.clone();
+    add(
+        "failure",
+        lua.create_function(move |_, number: usize| {
+            Ok(shared_.promises()?.failure(number).map(|problem| problem.message))
+        })?,
+    )?;
+
+    let shared_ = shared.clone();
+    add(
+        "warn",
+        lua.create_function(move |_, text: mlua::LuaString| {
+            // Too much may have been said already; then this is not said.
+            let _ = shared_.call()?.log(Level::Warn, &text.to_string_lossy(), None);
+            Ok(())
+        })?,
+    )?;
+
+    let shared_ = shared.clone();
+    add(
+        "relies_on_field",
+        lua.create_function(move |_, (line, name): (u32, String)| {
+            Ok(shared_.unit()?.result_uses().relies_on_field(line, &name))
         })?,
     )?;
 

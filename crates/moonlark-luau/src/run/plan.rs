@@ -37,7 +37,7 @@ pub(super) fn read(written: &Value) -> Result<Vec<Planned>> {
 }
 
 /// The same for whoever asked for it.
-pub(super) fn shown(run: &Run) -> Value {
+pub(super) fn shown(run: &Run, surface: &str) -> Value {
     let calls: Vec<Value> = run
         .planned()
         .into_iter()
@@ -50,7 +50,10 @@ pub(super) fn shown(run: &Run) -> Value {
         })
         .collect();
     let id = run.id().to_string();
-    let how = format!("nothing was changed; execute with resume = \"{id}\" does just this");
+    let how = match surface {
+        "cli" => format!("nothing was changed; `moonlark runs resume {id}` does just this, once"),
+        _ => format!("nothing was changed; execute with resume = \"{id}\" does just this, once"),
+    };
     let mut plan = Object::new();
     plan.insert("plan".to_owned(), id.into());
     plan.insert("calls".to_owned(), Value::Array(calls));

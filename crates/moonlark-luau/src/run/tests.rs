@@ -3,6 +3,7 @@
 
 mod calls;
 mod ending;
+mod failures;
 mod interrupted;
 mod notebook;
 mod plans;

@@ -345,3 +345,15 @@ async fn limits_hold_in_required_files_and_cannot_be_caught() {
         assert_eq!(folder.call(&tool).await.unwrap_err().code, code, "{text}");
     }
 }
+
+#[tokio::test]
+async fn idle_vms_of_a_script_that_was_reloaded_free_their_places() {
+    let folder = Folder::new(&[]);
+    folder.write("main.luau", &tool("", "return 1"));
+    // More reloads than idle VMs are kept, each with one that is idle.
+    for _ in 0..200 {
+        let tool = folder.load("main.luau").await.0.unwrap();
+        folder.call(&tool).await.unwrap();
+    }
+    assert!(folder.engine.parking_slot().is_some());
+}

@@ -42,6 +42,27 @@ const GERMAN: [&str; 41] = [
     "wenn", "werden", "wie", "wird", "zum", "zur",
 ];
 
+/// Words that ask rather than say what for. Texts are read with them, since May is
+/// a month and a need may be one; in a question they count little.
+#[rustfmt::skip]
+const WEAK: [&str; 15] = [
+    "able", "anybody", "anyone", "anything", "may", "might", "must", "need", "please", "shall",
+    "somebody", "someone", "something", "want", "wants",
+];
+
+/// Whether a term says little in a question. Terms are stems.
+pub(crate) fn is_weak_term(term: &str) -> bool {
+    static STEMS: LazyLock<FxHashSet<String>> = LazyLock::new(|| {
+        let stemmed = |word: &&str| {
+            let mut word = (*word).to_owned();
+            super::stem(&mut word);
+            word
+        };
+        WEAK.iter().map(stemmed).collect()
+    });
+    STEMS.contains(term)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,5 +71,12 @@ mod tests {
     fn the_lists_are_in_order() {
         assert!(ENGLISH.is_sorted());
         assert!(GERMAN.is_sorted());
+        assert!(WEAK.is_sorted());
+    }
+
+    #[test]
+    fn a_word_that_asks_is_known_by_its_stem() {
+        assert!(is_weak_term("mai") && is_weak_term("want") && !is_weak_term("script"));
+        assert!(!is_stop_word("may"));
     }
 }

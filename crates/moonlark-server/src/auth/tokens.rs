@@ -167,6 +167,10 @@ impl TokenFile {
     }
 
     fn read(&self) -> Result<Option<Vec<Held>>> {
+        // Opening a pipe would wait for somebody to write.
+        if self.0.metadata().is_ok_and(|kind| !kind.is_file()) {
+            return Err(self.unusable("it is not a regular file"));
+        }
         let file = match File::open(&self.0) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -204,6 +204,10 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    pub(crate) fn caller(&self) -> &str {
+        &self.caller
+    }
+
     fn of(callee: &Callee, args: &Value, caller: &Caller) -> Self {
         let name = match callee {
             Callee::Named(name) => name.clone(),

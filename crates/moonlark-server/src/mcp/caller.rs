@@ -12,6 +12,7 @@ use moonlark_core::client::{Client, Envelope, Question};
 use moonlark_core::problem::Refusal;
 use moonlark_core::tool::BoxFuture;
 use moonlark_core::value::Object;
+use moonlark_core::visible_text::visible_line;
 use moonlark_core::{Caller, Code, Problem, Result, Value};
 use rmcp::RoleServer;
 use rmcp::model::{ErrorCode, Extensions, InputResponses, LoggingLevel, ProtocolVersion};
@@ -206,6 +207,7 @@ fn value(json: Json) -> Value {
 pub(crate) fn caller_of(context: &RequestContext<RoleServer>, session: &Session) -> Caller {
     let said = context.meta.0.0.get(INFO).and_then(|info| info.get("name")).and_then(Json::as_str);
     let client = said.map(str::to_owned).or_else(|| Some(context.client_info()?.name));
+    let client = client.as_deref().map(visible_line);
     Caller { client, ..session.who(&context.extensions).caller("mcp") }
 }
 

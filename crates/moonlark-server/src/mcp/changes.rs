@@ -5,7 +5,7 @@
 //! the rest. A modern one asks for what it wants with one long request.
 
 use std::collections::HashSet;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use moonlark_core::offers::{Lease, News, of_uri};
@@ -17,14 +17,18 @@ use rmcp::{Peer, RoleServer};
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::answer::refusal;
 use super::sessions::IDLE;
 
 /// Resources that one client may watch.
 pub(super) const MOST: usize = 1000;
-/// How long a modern client's request to listen waits for the sources.
-const PREPARING: Duration = Duration::from_secs(10);
+/// How long a source has to agree that a resource is watched.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a modern client's request to listen waits for that before it is
+/// acknowledged.
+const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Tell an old client of every list that changes.
 pub(super) async fn tell(gateway: Gateway, caller: Caller, peer: Peer<RoleServer>) {
@@ -57,38 +61,68 @@ pub(super) async fn tell(gateway: Gateway, caller: Caller, peer: Peer<RoleServer
     }
 }
 
-/// Subscriptions that were begun before their request was acknowledged.
-static BEGUN: LazyLock<Mutex<Vec<Begun>>> = LazyLock::new(Mutex::default);
+/// The subscriptions of one client that were begun before their request was
+/// acknowledged.
+#[derive(Default)]
+pub(super) struct BegunSubscriptions(Mutex<Vec<BegunSubscription>>);
 
-/// What was agreed to, and what holds it.
-type Begun = (HashSet<String>, Vec<Lease>);
+/// Resources that were accepted, and the task that makes their sources tell of them.
+struct BegunSubscription {
+    accepted: HashSet<String>,
+    watching: AbortOnDropHandle<Vec<(String, Lease)>>,
+}
 
-/// What of the request is agreed to: resources only if their sources do.
-///
-/// The SDK acknowledges a request to listen before it hands it to us, and a
-/// client may cause a change right after that. So sources are asked here, where
-/// nothing can be awaited: this thread waits, another one works.
-pub(super) fn prepare(
-    gateway: &Gateway,
-    caller: Caller,
-    requested: &SubscriptionFilter,
-) -> SubscriptionFilter {
-    let mut accepted = requested.clone();
-    let Some(uris) = &requested.resource_subscriptions else { return accepted };
-    if uris.is_empty() {
-        return accepted;
+impl BegunSubscriptions {
+    /// What of the request is agreed to: resources only if their sources do.
+    ///
+    /// The SDK acknowledges a request to listen before it hands it to us, and a
+    /// client may cause a change right after that. So sources are asked here, where
+    /// nothing can be awaited: this thread waits for a moment, others work. What a
+    /// slow source has is accepted; [`listen`] tells of it as soon as it is watched,
+    /// because it may have changed since.
+    pub(super) fn begin(
+        &self,
+        gateway: &Gateway,
+        caller: &Caller,
+        requested: &SubscriptionFilter,
+    ) -> SubscriptionFilter {
+        let mut accepted = requested.clone();
+        let Some(uris) = &requested.resource_subscriptions else { return accepted };
+        let catalog = gateway.catalog_for(caller);
+        let known = uris.iter().filter(|uri| of_uri(catalog.offers(), uri).is_some());
+        let known: HashSet<String> = known.take(MOST).cloned().collect();
+        accepted.resource_subscriptions = Some(Vec::new());
+        if known.is_empty() {
+            return accepted;
+        }
+        let task = watch_all(gateway.clone(), caller.clone(), known.clone());
+        let mut watching = AbortOnDropHandle::new(tokio::spawn(task));
+        let agreed = tokio::task::block_in_place(|| {
+            let agreed = tokio::time::timeout(ACKNOWLEDGE_TIMEOUT, &mut watching);
+            tokio::runtime::Handle::current().block_on(agreed)
+        });
+        let (known, watching) = match agreed {
+            Ok(watched) => {
+                let watched = watched.unwrap_or_default();
+                let uris = watched.iter().map(|(uri, _)| uri.clone()).collect();
+                (uris, AbortOnDropHandle::new(tokio::spawn(std::future::ready(watched))))
+            }
+            Err(_elapsed) => (known, watching),
+        };
+        accepted.resource_subscriptions = Some(known.iter().cloned().collect());
+        let mut begun = self.0.lock();
+        // What was refused after all is never taken.
+        let old = begun.len().saturating_sub(MOST);
+        begun.drain(..old);
+        begun.push(BegunSubscription { accepted: known, watching });
+        accepted
     }
-    let (uris, leases): Begun = tokio::task::block_in_place(|| {
-        let watching = watch_all(gateway, caller, uris);
-        tokio::runtime::Handle::current().block_on(watching).into_iter().unzip()
-    });
-    accepted.resource_subscriptions = Some(uris.iter().cloned().collect());
-    let mut begun = BEGUN.lock();
-    // What was refused after all is never taken.
-    let old = begun.len().saturating_sub(MOST);
-    begun.drain(..old);
-    begun.push((uris, leases));
-    accepted
+
+    fn take(&self, uris: &HashSet<String>) -> Option<BegunSubscription> {
+        let mut begun = self.0.lock();
+        let index = begun.iter().position(|it| it.accepted == *uris)?;
+        Some(begun.swap_remove(index))
+    }
 }
 
 /// Tell a modern client of what it asked for, for as long as it listens.
@@ -96,6 +130,7 @@ pub(super) async fn listen(
     gateway: &Gateway,
     caller: &Caller,
     gone: &CancellationToken,
+    begun: &BegunSubscriptions,
     context: SubscriptionContext,
 ) {
     let mut changes = gateway.subscribe();
@@ -103,15 +138,32 @@ pub(super) async fn listen(
     let mut known = gateway.catalog_for(caller);
     let accepted = context.sink().accepted().resource_subscriptions.iter();
     let uris: HashSet<String> = accepted.flatten().cloned().collect();
-    let _leases = {
-        let mut begun = BEGUN.lock();
-        begun.iter().position(|it| it.0 == uris).map(|index| begun.swap_remove(index).1)
-    };
+    let mut begun = begun.take(&uris);
+    let was_watched = begun.as_ref().is_some_and(|it| it.watching.is_finished());
+    // Held for as long as the client listens.
+    let mut held: Option<Vec<(String, Lease)>> = None;
     let sink = context.sink();
     loop {
+        let watched = async {
+            match &mut begun {
+                Some(begun) => (&mut begun.watching).await.unwrap_or_default(),
+                None => std::future::pending().await,
+            }
+        };
         let told = tokio::select! {
             () = context.cancelled() => return,
             () = gone.cancelled() => return,
+            watched = watched => {
+                begun = None;
+                let watched = held.insert(watched);
+                async {
+                    let late = watched.iter().filter(|_| !was_watched);
+                    for (uri, _) in late {
+                        sink.notify_resource_updated(uri.clone()).await?;
+                    }
+                    Ok(())
+                }.await
+            }
             changed = changes.changed() => {
                 if changed.is_err() {
                     return;
@@ -150,15 +202,18 @@ pub(super) async fn listen(
 }
 
 /// Those of the resources that are watched from now on.
-async fn watch_all(gateway: &Gateway, caller: Caller, uris: &[String]) -> Vec<(String, Lease)> {
+async fn watch_all(
+    gateway: Gateway,
+    caller: Caller,
+    uris: HashSet<String>,
+) -> Vec<(String, Lease)> {
     // All in one call's place: they are one request.
     let Ok(call) = gateway.open_in_turn(caller, None, None).await else { return Vec::new() };
     let watch = async |uri: &String| {
-        let watched = tokio::time::timeout(PREPARING, watch(&call, uri)).await;
+        let watched = tokio::time::timeout(WATCH_TIMEOUT, watch(&call, uri)).await;
         Some((uri.clone(), watched.ok()?.ok()?))
     };
-    let uris: HashSet<&String> = uris.iter().take(MOST).collect();
-    let all = futures::future::join_all(uris.into_iter().map(watch)).await;
+    let all = futures::future::join_all(uris.iter().map(watch)).await;
     all.into_iter().flatten().collect()
 }
 
@@ -241,6 +296,7 @@ mod tests {
             async { answer }
         });
         let offers = Offers {
+            app_uris: Arc::default(),
             uris: "mcp://a/".to_owned(),
             names: "a/".to_owned(),
             resources: Arc::default(),
@@ -297,14 +353,15 @@ mod tests {
         let mut requested = SubscriptionFilter::default();
         requested.tools_list_changed = Some(true);
         requested.resource_subscriptions = Some(uris.map(str::to_owned).to_vec());
-        let accepted = prepare(&gateway, Caller::new("mcp"), &requested);
+        let begun = BegunSubscriptions::default();
+        let accepted = begun.begin(&gateway, &Caller::new("mcp"), &requested);
         assert_eq!(accepted.tools_list_changed, Some(true));
         assert_eq!(accepted.resource_subscriptions, Some(vec!["mcp://a/yes".to_owned()]));
         // As many calls as there may be are in progress: nobody is asked.
         let _call = gateway.open(Caller::new("mcp"), None).unwrap();
         let before = notes.0.lock().len();
         assert_eq!(
-            prepare(&gateway, Caller::new("mcp"), &requested).resource_subscriptions,
+            begun.begin(&gateway, &Caller::new("mcp"), &requested).resource_subscriptions,
             Some(vec![])
         );
         assert_eq!(notes.0.lock().len(), before);

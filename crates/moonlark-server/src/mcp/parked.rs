@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use moonlark_core::call::ANONYMOUS;
 use moonlark_core::problem::Refusal;
 use moonlark_core::{Problem, Result, Value};
 use parking_lot::Mutex;
@@ -17,8 +18,10 @@ use super::call::{Conversation, Request};
 
 /// How long a client may take to come back.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Calls that wait at once. The one that has waited longest makes room.
-const MOST: usize = 1000;
+/// Calls that wait at once, and those of one caller. The one of its own that has
+/// waited longest makes room; of whoever has most, where all are too many.
+const MAX_PARKED: usize = 1000;
+const MAX_PARKED_PER_CALLER: usize = 100;
 /// What our states begin with; those of upstreams are passed on as they are.
 const MARK: &str = "moonlark:";
 
@@ -43,10 +46,7 @@ pub(crate) fn put(parked: Parked) -> String {
     {
         let (count, table) = &mut *PARKED.lock();
         *count += 1;
-        if table.len() >= MOST
-            && let Some(oldest) = table.iter().min_by_key(|(_, (age, _))| *age)
-        {
-            let oldest = oldest.0.clone();
+        if let Some(oldest) = to_evict(table, parked.request.caller()) {
             evicted = table.remove(&oldest);
         }
         table.insert(id.clone(), (*count, parked));
@@ -60,6 +60,26 @@ pub(crate) fn put(parked: Parked) -> String {
         drop(expired);
     });
     format!("{MARK}{id}")
+}
+
+/// The call that makes room for another of this caller, if one has to.
+fn to_evict(table: &Table, caller: &str) -> Option<String> {
+    let mut shares: HashMap<&str, usize> = HashMap::new();
+    for (_, parked) in table.values() {
+        *shares.entry(parked.request.caller()).or_default() += 1;
+    }
+    let own = shares.get(caller).copied().unwrap_or_default();
+    // Where nobody says who they are, all calls are of one caller.
+    let share = if caller == ANONYMOUS { MAX_PARKED } else { MAX_PARKED_PER_CALLER };
+    let from = if own >= share {
+        caller
+    } else if table.len() >= MAX_PARKED {
+        shares.into_iter().max_by_key(|(_, count)| *count)?.0
+    } else {
+        return None;
+    };
+    let theirs = table.iter().filter(|(_, (_, parked))| parked.request.caller() == from);
+    theirs.min_by_key(|(_, (age, _))| *age).map(|(id, _)| id.clone())
 }
 
 /// The call, for whoever repeats its request.

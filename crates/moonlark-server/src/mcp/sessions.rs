@@ -4,12 +4,20 @@
 //! it missed. But a client that saw a number asks again whenever an answer ends
 //! without a result, which is how the SDK ends a cancelled call: it would ask
 //! every three seconds for as long as it is connected.
+//!
+//! Every caller has a share of the sessions, and makes room with its own. Requests
+//! of one session must differ in their ids while they are in flight: the SDK keeps
+//! one place for each id, so that all but one would never be answered.
 
-use std::collections::HashMap;
+mod session_table;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::response::Response;
 use futures::{Stream, StreamExt};
-use parking_lot::Mutex;
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use moonlark_core::{Code, Problem};
+use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_server::session::local::{
     LocalSessionManager, LocalSessionManagerError, SessionConfig,
 };
@@ -17,18 +25,20 @@ use rmcp::transport::streamable_http_server::session::{
     ServerSseMessage, SessionId, SessionManager,
 };
 
+use session_table::{Admission, SessionTable, SessionUse};
+
+use crate::status;
 use crate::who::Who;
 
 /// Old clients that never come back lose their session after this long.
 pub(crate) const IDLE: std::time::Duration = std::time::Duration::from_secs(30 * 60);
 
-/// Sessions at once. Each costs memory until it is closed or idle for too long.
-const MOST: usize = 1000;
+/// When to try again where there are too many sessions.
+const RETRY_AFTER_SECONDS: u32 = 30;
 
 pub(crate) struct Sessions {
     inner: LocalSessionManager,
-    /// Who began each of them: nobody else gets to it.
-    owners: Mutex<HashMap<SessionId, Who>>,
+    table: Arc<SessionTable>,
 }
 
 #[derive(Debug)]
@@ -37,10 +47,15 @@ pub(crate) enum SessionProblem {
     Session(LocalSessionManagerError),
 }
 
+tokio::task_local! {
+    /// Whether the request that this task serves was refused a session.
+    static REFUSED: AtomicBool;
+}
+
 impl std::fmt::Display for SessionProblem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            SessionProblem::Full => write!(f, "{MOST} sessions are open, which is the limit"),
+            SessionProblem::Full => f.write_str("there are too many sessions"),
             SessionProblem::Session(error) => error.fmt(f),
         }
     }
@@ -61,13 +76,50 @@ impl Sessions {
         config.sse_retry = None;
         let mut sessions = LocalSessionManager::default();
         sessions.session_config = config;
-        Self { inner: sessions, owners: Mutex::default() }
+        Self { inner: sessions, table: Arc::default() }
     }
 
     /// Whether somebody else began the session of this name.
     pub(crate) fn is_of_another(&self, id: &str, who: &Who) -> bool {
-        self.owners.lock().get(id).is_some_and(|owner| !owner.is(who))
+        self.table.owner(id).is_some_and(|owner| !owner.is(who))
     }
+
+    /// Serve a request. The SDK answers 500 when there is no session for it, which
+    /// says nothing to a client.
+    pub(crate) async fn serving(&self, answer: impl Future<Output = Response>) -> Response {
+        let serving = async {
+            let response = answer.await;
+            (REFUSED.with(|refused| refused.load(Ordering::Relaxed)), response)
+        };
+        match REFUSED.scope(AtomicBool::new(false), serving).await {
+            (true, _) => status::problem(&too_many()),
+            (false, response) => response,
+        }
+    }
+
+    /// Make room for one more session of this caller, with its own if it has many.
+    async fn admit(&self, who: &Who) -> Result<(), SessionProblem> {
+        let open: Vec<SessionId> = self.inner.sessions.read().await.keys().cloned().collect();
+        match self.table.admit(who, &open) {
+            Admission::Free => Ok(()),
+            Admission::After(idle) => {
+                self.table.remove(&idle);
+                Ok(self.inner.close_session(&idle).await?)
+            }
+            Admission::Full => {
+                let _ = REFUSED.try_with(|refused| refused.store(true, Ordering::Relaxed));
+                Err(SessionProblem::Full)
+            }
+        }
+    }
+}
+
+fn too_many() -> Problem {
+    let message = "too many sessions are open and in use, of this caller or of all";
+    let mut problem = Problem::new(Code::Unavailable, message)
+        .hint("end sessions that are no longer needed with DELETE, or try again later");
+    problem.retry_after = Some(RETRY_AFTER_SECONDS);
+    problem
 }
 
 impl SessionManager for Sessions {
@@ -75,11 +127,10 @@ impl SessionManager for Sessions {
     type Transport = <LocalSessionManager as SessionManager>::Transport;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
-        if self.inner.sessions.read().await.len() >= MOST {
-            return Err(SessionProblem::Full);
-        }
+        let who = Who::now().unwrap_or_default();
+        self.admit(&who).await?;
         let (id, transport) = self.inner.create_session().await?;
-        self.owners.lock().insert(id.clone(), Who::now().unwrap_or_default());
+        self.table.insert(id.clone(), who);
         Ok((id, transport))
     }
 
@@ -96,7 +147,7 @@ impl SessionManager for Sessions {
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<(), Self::Error> {
-        self.owners.lock().remove(id);
+        self.table.remove(id);
         Ok(self.inner.close_session(id).await?)
     }
 
@@ -105,11 +156,15 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        let request = match &message {
+            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        let Some(used) = self.table.begin_request(id, request.clone()) else {
+            return Ok(refuse_id(request).left_stream());
+        };
         let answer = self.inner.create_stream(id, message).await?;
-        Ok(answer.map(|mut event| {
-            event.event_id = None;
-            event
-        }))
+        Ok(without_ids(answer, used).right_stream())
     }
 
     async fn accept_message(
@@ -117,6 +172,7 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<(), Self::Error> {
+        self.table.touch(id);
         Ok(self.inner.accept_message(id, message).await?)
     }
 
@@ -124,7 +180,12 @@ impl SessionManager for Sessions {
         &self,
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        Ok(self.inner.create_standalone_stream(id).await?)
+        let used = self.table.begin_request(id, None);
+        let stream = self.inner.create_standalone_stream(id).await?;
+        Ok(stream.map(move |event| {
+            let _ = &used;
+            event
+        }))
     }
 
     async fn resume(
@@ -134,4 +195,26 @@ impl SessionManager for Sessions {
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
         Ok(self.inner.resume(id, last_event_id).await?)
     }
+}
+
+/// The events of an answer without their numbers; the request is in flight for as
+/// long as somebody reads them.
+fn without_ids(
+    answer: impl Stream<Item = ServerSseMessage> + Send + Sync + 'static,
+    used: SessionUse,
+) -> impl Stream<Item = ServerSseMessage> + Send + Sync + 'static {
+    answer.map(move |mut event| {
+        let _ = &used;
+        event.event_id = None;
+        event
+    })
+}
+
+/// The answer to a request whose id is that of another one in flight.
+fn refuse_id(id: Option<RequestId>) -> impl Stream<Item = ServerSseMessage> + Send + Sync {
+    let message = "a request of this session with the same id is still in progress";
+    let error = ErrorData::new(ErrorCode::INVALID_REQUEST, message, None);
+    let mut event = ServerSseMessage::new("", ServerJsonRpcMessage::error(error, id));
+    event.event_id = None;
+    futures::stream::iter([event])
 }

@@ -265,7 +265,7 @@ mod tests {
             allowed_hosts: vec![],
             allowed_origins: vec![],
             request_body: 500,
-            auth: None,
+            callers: crate::http::Callers::Anybody,
         };
         router(gateway(), options, CancellationToken::new())
     }

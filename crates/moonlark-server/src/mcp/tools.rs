@@ -103,6 +103,7 @@ fn describe(name: &str, tool: &moonlark_core::Tool) -> Tool {
     }
     let effects = tool.effects;
     let mut described = Tool::new(owned(name), owned(&tool.description), tool.input.json().clone());
+    described.title = tool.title.clone();
     // Old clients only know objects as output.
     described.output_schema = tool
         .output

@@ -13,6 +13,17 @@ pub(super) fn collect<'v, 'p>(
     args: &Arguments<'v, '_>,
     heap: Heap<'v>,
 ) -> starlark::Result<Vec<(&'p str, Value<'v>)>> {
+    collect_also(function, params, &[], args, heap)
+}
+
+/// The same for a function that knows further names, which no message lists.
+pub(super) fn collect_also<'v, 'p>(
+    function: &str,
+    params: &[&'p str],
+    also: &[&'p str],
+    args: &Arguments<'v, '_>,
+    heap: Heap<'v>,
+) -> starlark::Result<Vec<(&'p str, Value<'v>)>> {
     let by_place: Vec<Value<'v>> = args.positions(heap)?.collect();
     if by_place.len() > params.len() {
         return Err(super::errors::raise(Problem::bad_request(format!(
@@ -23,7 +34,11 @@ pub(super) fn collect<'v, 'p>(
     }
     let mut given: Vec<(&'p str, Value<'v>)> = params.iter().copied().zip(by_place).collect();
     for (name, value) in args.names_map()? {
-        let param = find(function, params, name.as_str()).map_err(super::errors::raise)?;
+        let other = also.iter().copied().find(|other| *other == name.as_str());
+        let param = match other {
+            Some(other) => other,
+            None => find(function, params, name.as_str()).map_err(super::errors::raise)?,
+        };
         if given.iter().any(|(taken, _)| *taken == param) {
             return Err(super::errors::raise(Problem::bad_request(format!(
                 "{function}: {param} is given twice"

@@ -1,5 +1,6 @@
 //! `Extension`, `Tool` and `ToolParameter`: how an extension says what it is.
 
+use moonlark_core::authored::ALIASES;
 use moonlark_core::value::{Object, Value};
 use moonlark_core::{Problem, Result};
 use starlark::environment::GlobalsBuilder;
@@ -15,8 +16,9 @@ use super::{args, bridge};
 /// A description of 1 MB is a mistake.
 const LONGEST: usize = 1024 * 1024;
 
-const EXTENSION: [&str; 5] = ["name", "version", "description", "allowed_exec", "tools"];
-const TOOL: [&str; 6] = ["name", "description", "parameters", "handler", "output", "annotations"];
+const EXTENSION: [&str; 5] = ["name", "version", "description", "tools", "allowed_exec"];
+const TOOL: [&str; 7] =
+    ["name", "description", "parameters", "handler", "title", "annotations", "output"];
 const PARAMETER: [&str; 17] = [
     "name",
     "param_type",
@@ -38,16 +40,24 @@ const PARAMETER: [&str; 17] = [
 ];
 
 pub(super) fn add_to(builder: &mut GlobalsBuilder) {
-    for (name, fields) in
-        [("Extension", &EXTENSION[..]), ("Tool", &TOOL), ("ToolParameter", &PARAMETER)]
-    {
-        builder.set(name, Native::new(name, Constructor(fields)));
+    let none = || Vec::new();
+    let of_tools = || ALIASES.map(|(alias, _)| alias).to_vec();
+    for (name, fields, aliases) in [
+        ("Extension", &EXTENSION[..], none()),
+        ("Tool", &TOOL, of_tools()),
+        ("ToolParameter", &PARAMETER, vec!["type"]),
+    ] {
+        builder.set(name, Native::new(name, Constructor { fields, aliases }));
     }
 }
 
 /// Makes a struct of its arguments; those not given are not in it.
 #[derive(Debug)]
-struct Constructor(&'static [&'static str]);
+struct Constructor {
+    fields: &'static [&'static str],
+    /// What some of them may be called as well.
+    aliases: Vec<&'static str>,
+}
 
 impl Body for Constructor {
     fn call<'v>(
@@ -57,7 +67,8 @@ impl Body for Constructor {
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<Sv<'v>> {
         let heap = eval.heap();
-        Ok(heap.alloc(AllocStruct(args::collect(name, self.0, args, heap)?)))
+        let given = args::collect_also(name, self.fields, &self.aliases, args, heap)?;
+        Ok(heap.alloc(AllocStruct(given)))
     }
 }
 
@@ -97,12 +108,17 @@ fn read_tool<'v>(tool: Sv<'v>, at: &str, heap: Heap<'v>) -> Result<(Object, Call
     let Some(tool) = StructRef::from_value(tool) else {
         return Err(Problem::bad_script(format!("{at} must be Tool(…), got {}", tool.get_type())));
     };
-    let mut about = fields(&tool, at, heap, &["handler", "parameters"])?;
+    let lists = || parameter_names();
+    let mut except = vec!["handler"];
+    except.extend(lists());
+    let mut about = fields(&tool, at, heap, &except)?;
     let what = match about.get("name") {
         Some(Value::Str(name)) if !name.is_empty() => format!("Tool {name}"),
         _ => return Err(Problem::bad_script(format!("{at}.name is missing"))),
     };
-    about.insert("parameters".to_owned(), parameters(get(&tool, "parameters"), &what, heap)?);
+    for name in lists() {
+        about.insert(name.to_owned(), parameters(get(&tool, name), &what, heap)?);
+    }
     let Some(function) = get(&tool, "handler") else {
         return Err(Problem::bad_script(format!("{what} has no handler"))
             .hint("add: handler = my_function, where def my_function(params): …"));
@@ -125,6 +141,20 @@ fn read_tool<'v>(tool: Sv<'v>, at: &str, heap: Heap<'v>) -> Result<(Object, Call
     Ok((about, Callable { function, takes }))
 }
 
+/// `parameters`, and what else it may be called.
+fn parameter_names() -> impl Iterator<Item = &'static str> {
+    let aliases = ALIASES.into_iter().filter(|(_, own)| *own == "parameters");
+    std::iter::once("parameters").chain(aliases.map(|(alias, _)| alias))
+}
+
+/// Whether a value is what `Tool(…)` or `Extension(…)` makes.
+pub(super) fn is_description(value: Sv<'_>) -> bool {
+    StructRef::from_value(value).is_some_and(|fields| {
+        let is_tool = get(&fields, "name").is_some() && get(&fields, "handler").is_some();
+        is_tool || (get(&fields, "name").is_some() && get(&fields, "tools").is_some())
+    })
+}
+
 /// A list of `ToolParameter(…)` in the words that every language's parameters
 /// have, or a JSON Schema as it is.
 fn parameters<'v>(value: Option<Sv<'v>>, what: &str, heap: Heap<'v>) -> Result<Value> {
@@ -142,8 +172,11 @@ fn parameters<'v>(value: Option<Sv<'v>>, what: &str, heap: Heap<'v>) -> Result<V
             )));
         };
         let mut about = fields(&parameter, &at, heap, &["items", "properties"])?;
-        if let Some(kind) = about.swap_remove("param_type") {
-            about.insert("type".to_owned(), kind);
+        if let Some(kind) = about.swap_remove("param_type")
+            && about.insert("type".to_owned(), kind).is_some()
+        {
+            return Err(Problem::bad_script(format!("{at} has both param_type and type"))
+                .hint("keep param_type"));
         }
         if let Some(items) = get(&parameter, "items") {
             let items = match StructRef::from_value(items) {

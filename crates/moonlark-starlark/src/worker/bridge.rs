@@ -13,6 +13,9 @@ use starlark::values::structs::StructRef;
 use starlark::values::tuple::TupleRef;
 use starlark::values::{Heap, UnpackValue, Value as Sv, ValueLike};
 
+/// What a field of an object takes beside its name and its value.
+const FIELD_BYTES: usize = 64;
+
 /// Copy `value` into the script's heap.
 pub(super) fn alloc<'v>(heap: Heap<'v>, value: Value) -> Sv<'v> {
     match value {
@@ -135,7 +138,7 @@ impl<'v> Reader<'v> {
     }
 
     fn field(&mut self, object: &mut Object, key: &str, item: Sv<'v>) -> Result<()> {
-        self.spend(key.len())?;
+        self.spend(FIELD_BYTES + key.len())?;
         self.path.push_key(key)?;
         let item = self.read(item)?;
         self.path.pop();

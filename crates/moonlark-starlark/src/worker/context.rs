@@ -25,7 +25,7 @@ pub(super) fn build<'v>(heap: Heap<'v>, values: Value) -> Sv<'v> {
             Some("search"),
             &["query", "mode", "source", "limit", "since", "until", "metadata", "explain"],
         ),
-        ("get", Some("get"), &["id"]),
+        ("get", Some("get"), &["id", "section", "offset", "limit"]),
         ("sources", Some("sources"), &[]),
     ] {
         let function = Native::new(format!("context.{name}"), ToolCall { tool, params });

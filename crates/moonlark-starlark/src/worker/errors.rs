@@ -87,11 +87,16 @@ fn starlark_way(message: &str, line: &str) -> Option<&'static str> {
             "modules such as http and json are globals; use load(\"other.star\", \"name\") for files"
         }
         () if starts("try:") || starts("except") || starts("raise ") => {
-            "Starlark has no exceptions: check first, and use fail(\"…\") to stop"
+            "Starlark has no exceptions: try_call(function, …) gives what failed as a value, and fail(\"…\") stops"
         }
         () if starts("class ") => "Starlark has no classes: use struct(…) and functions",
         () if starts("with ") => "Starlark has no with",
         () if message.contains("`open`") => "use fs.read(path)",
+        () if message.contains("call()")
+            && (line.contains("math.pi()") || line.contains("math.e()")) =>
+        {
+            "math.pi and math.e are numbers: write them without ()"
+        }
         () => return None,
     })
 }

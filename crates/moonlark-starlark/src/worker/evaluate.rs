@@ -1,6 +1,6 @@
 //! Loading scripts and running their functions.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -68,7 +68,14 @@ impl Units {
         let limits = Limits { value: job.value, memory: job.memory, ..Limits::default() };
         let scope = Arc::new(Scope { limits, ..Scope::default() });
         let call = self.gateway.scoped(Caller::new("worker"), scope);
-        let session = Session { link: link.clone(), call, value: job.value };
+        let session = Session {
+            link: link.clone(),
+            call,
+            value: job.value,
+            steps: job.steps,
+            memory: job.memory,
+            loading: Cell::new(false),
+        };
         memory::limit(job.memory);
         let run = Run { session: &session, steps: job.steps, memory: job.memory };
         let unit = match self.kept.iter().position(|(id, _)| *id == job.script.unit) {
@@ -81,7 +88,9 @@ impl Units {
             None => {
                 let tests = job.kind.is_test();
                 let globals = if tests { &self.tests } else { &self.extensions };
+                session.loading.set(true);
                 let unit = Rc::new(Loading::new(&run, globals, &job.script).main(tests)?);
+                session.loading.set(false);
                 if self.kept.len() >= KEPT {
                     self.kept.remove(0);
                 }
@@ -314,7 +323,12 @@ impl FileLoader for Loader<'_> {
 /// without one has nothing to say.
 fn describe(eval: &mut Evaluator<'_, '_, '_>, run: &Run<'_>) -> Result<(Value, Vec<usize>)> {
     let Some(function) = eval.module().get("describe_extension") else {
-        return Ok((Value::Null, Vec::new()));
+        let makes_tools = eval
+            .module()
+            .names()
+            .any(|name| eval.module().get(name.as_str()).is_some_and(authoring::is_description));
+        let about = if makes_tools { Value::Bool(true) } else { Value::Null };
+        return Ok((about, Vec::new()));
     };
     let value = match eval.eval_function(function, &[], &[]) {
         Ok(value) => value,

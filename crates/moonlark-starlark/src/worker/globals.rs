@@ -1,13 +1,14 @@
 //! What a script finds: the language, the host modules, the words of an
 //! extension.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use moonlark_core::gateway::Started;
 use moonlark_core::module::{Function, Language, Module};
 use moonlark_core::value::{Object, Value};
-use moonlark_core::{Call, Problem, Result, Tool};
+use moonlark_core::{Call, Code, Problem, Result, Tool};
 use starlark::environment::{Globals, GlobalsBuilder, LibraryExtension};
 use starlark::eval::{Arguments, Evaluator};
 use starlark::values::none::NoneType;
@@ -16,10 +17,12 @@ use starlark::values::{ProvidesStaticType, Value as Sv};
 use super::errors::raise;
 use super::link::Link;
 use super::native::{Body, Native};
-use super::{args, authoring, bridge, testing};
-use crate::wire::Report;
+use super::{args, authoring, bridge, familiar, testing, trying};
+use crate::paths::resolve_data;
+use crate::wire::{MAX_DATA_BYTES, Report};
 
-const LANGUAGE: [LibraryExtension; 11] = [
+const LANGUAGE: [LibraryExtension; 12] = [
+    LibraryExtension::Debug,
     LibraryExtension::StructType,
     LibraryExtension::RecordType,
     LibraryExtension::EnumType,
@@ -41,6 +44,11 @@ pub(super) struct Session {
     pub(super) call: Call,
     /// Bytes of one value.
     pub(super) value: usize,
+    /// Calls and loop rounds, and bytes, that the script may use.
+    pub(super) steps: u64,
+    pub(super) memory: usize,
+    /// The script is being loaded: what it reads is part of it.
+    pub(super) loading: Cell<bool>,
 }
 
 impl Session {
@@ -49,12 +57,47 @@ impl Session {
             .and_then(|extra| extra.downcast_ref::<Session>())
             .ok_or_else(|| raise(Problem::internal("no job is running")))
     }
+
+    /// Whether a limit of the interpreter is what ended something.
+    pub(super) fn is_spent(&self, eval: &Evaluator<'_, '_, '_>) -> bool {
+        let used = eval.heap().peak_allocated_bytes() + eval.frozen_heap().allocated_bytes();
+        eval.get_total_tick_count() > self.steps || used > self.memory
+    }
+
+    /// A JSON file that the script reads while it loads, from what was read when
+    /// this version of it was loaded first.
+    fn load_data(&self, args: &Object) -> Result<Value> {
+        let Some(Value::Str(path)) = args.get("path") else {
+            return Err(Problem::bad_request("data.load_json: path must be text"));
+        };
+        let path = resolve_data(path)?;
+        let named = |problem: Problem| {
+            let message = match problem.code {
+                Code::NotFound => format!("no file {path} in the extensions folder"),
+                _ => format!("{path}: {}", problem.message),
+            };
+            let mut named = problem.saying(format!("data.load_json: {message}"));
+            named.place = None;
+            named
+        };
+        match self.link.ask(&Report::Read { path: path.clone() }).map_err(named)? {
+            Value::Str(text) if text.len() <= MAX_DATA_BYTES.min(self.value) => {
+                Value::parse_json(text.as_bytes()).map_err(named)
+            }
+            _ => Err(Problem::limit(format!(
+                "data.load_json: {path} is larger than {} MB",
+                MAX_DATA_BYTES / 1024 / 1024
+            ))
+            .hint("read it in a handler, or keep less in one file")),
+        }
+    }
 }
 
 /// The globals of extensions, and of tests when `tests`.
 pub(super) fn build(modules: &[Module], tests: bool) -> Globals {
     let mut builder = GlobalsBuilder::extended_by(&LANGUAGE);
     authoring::add_to(&mut builder);
+    trying::add_to(&mut builder);
     let mut id = 0;
     for module in modules {
         let first = id;
@@ -116,6 +159,9 @@ impl HostFunction {
     }
 
     fn ask(&self, session: &Session, args: Object) -> Result<Value> {
+        if session.loading.get() && self.tool.name == "data.load_json" {
+            return session.load_data(&args);
+        }
         let args = Value::Object(args);
         if !self.pure {
             return session.link.ask(&Report::Host { function: self.id, args });
@@ -140,7 +186,8 @@ impl Body for HostFunction {
         let takes_null =
             |name: &str| self.params.iter().any(|(param, takes)| *takes && param == name);
         let mut object = Object::new();
-        for (param, value) in args::collect(name, &params, args, heap)? {
+        let also = familiar::parameter_names(name);
+        for (param, value) in args::collect_also(name, &params, &also, args, heap)? {
             // Not given and given as None are the same, as with a default.
             if !value.is_none() || takes_null(param) {
                 let what = format!("{name}: {param}");
@@ -148,6 +195,8 @@ impl Body for HostFunction {
                 object.insert(param.to_owned(), value);
             }
         }
-        self.ask(session, object).map(|value| bridge::alloc(heap, value)).map_err(raise)
+        familiar::rename_arguments(name, &mut object).map_err(raise)?;
+        let answer = self.ask(session, object).map(|answer| familiar::add_fields(name, answer));
+        answer.map(|value| bridge::alloc(heap, value)).map_err(raise)
     }
 }

@@ -56,6 +56,44 @@ fn given(memory: *mut u8) -> *mut u8 {
     memory
 }
 
+/// Give memory that was freed back to the system from time to time: what one
+/// large call has taken would otherwise stay with the process for good.
+pub fn return_freed_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        use std::time::Duration;
+        const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+        /// Said once, these no longer grow with what was freed, so that large
+        /// blocks are always the system's again when they are free.
+        const MAX_KEPT_BLOCK_BYTES: libc::c_int = 256 << 10;
+        // SAFETY: settings of the allocator, before it is used by other threads.
+        unsafe {
+            libc::mallopt(libc::M_MMAP_THRESHOLD, MAX_KEPT_BLOCK_BYTES);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, 4 * MAX_KEPT_BLOCK_BYTES);
+        }
+        // Without a thread for it, memory stays; nothing else depends on it.
+        let _ =
+            std::thread::Builder::new().name("memory".into()).stack_size(64 << 10).spawn(|| {
+                let mut smallest = usize::MAX;
+                loop {
+                    std::thread::sleep(LOOK_INTERVAL);
+                    let resident = resident_bytes();
+                    if resident > smallest.saturating_add(GROWTH) {
+                        // SAFETY: touches nothing but the allocator's own lists.
+                        unsafe { libc::malloc_trim(0) };
+                        smallest = resident_bytes();
+                    }
+                    smallest = smallest.min(resident);
+                }
+            });
+    }
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn resident_bytes() -> usize {
+    pages_of(1)
+}
+
 /// Nothing a script does may leave traces or reach further than this process.
 pub(super) fn harden() {
     WORKER.store(true, Ordering::Relaxed);
@@ -104,9 +142,14 @@ pub(super) fn is_small() -> bool {
 
 /// Private writable memory, which is what the limit is about.
 fn in_use() -> usize {
+    pages_of(5)
+}
+
+/// A field of what the system says about this process, in bytes.
+fn pages_of(field: usize) -> usize {
     let Ok(statm) = std::fs::read_to_string("/proc/self/statm") else { return 0 };
     let pages: usize =
-        statm.split(' ').nth(5).and_then(|pages| pages.trim().parse().ok()).unwrap_or(0);
+        statm.split(' ').nth(field).and_then(|pages| pages.trim().parse().ok()).unwrap_or(0);
     // SAFETY: asks for a constant.
     pages * usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }

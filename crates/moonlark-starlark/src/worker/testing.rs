@@ -45,14 +45,18 @@ fn raises<'v>(
     eval: &mut Evaluator<'v, '_, '_>,
 ) -> starlark::Result<Sv<'v>> {
     let heap = eval.heap();
-    let fail = |message: String| raise(Problem::tool_error(format!("testing.raises: {message}")));
-    let (mut function, mut contains) = (None, None);
-    for (param, value) in args::collect("testing.raises", &["fn", "contains"], args, heap)? {
+    let (mut function, mut contains, mut about) = (None, None, None);
+    let params = ["fn", "contains", "message"];
+    for (param, value) in args::collect("testing.raises", &params, args, heap)? {
         match param {
             "fn" => function = Some(value),
-            _ => contains = value.unpack_str(),
+            "contains" => contains = value.unpack_str(),
+            _ => about = value.unpack_str(),
         }
     }
+    let about = about.map(|about| format!("{about}: ")).unwrap_or_default();
+    let fail =
+        |message: String| raise(Problem::tool_error(format!("testing.raises: {about}{message}")));
     let Some(function) = function.filter(|function| function.get_type() == "function") else {
         return Err(fail("takes a function without parameters".to_owned()));
     };

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use moonlark_core::approval::{Request, State};
+use moonlark_core::approval::{Request, ShownArguments, State};
 use moonlark_core::journal::{Id, shown};
 use moonlark_core::value::Object;
 use moonlark_core::{Code, Problem, Result, Value};
@@ -15,8 +15,10 @@ use crate::packed::pack;
 use crate::rows::{Key, bits, lasted, micros};
 use crate::sealing::{Seal, Spot};
 
-/// Requests that may wait at once: nobody decides on more.
-const MOST: i64 = 1000;
+/// Requests of one caller that may wait at once: nobody decides on more.
+const MAX_WAITING_PER_CALLER: i64 = 100;
+/// Those of all callers.
+const MAX_WAITING: i64 = 10_000;
 
 /// Why something was not done: the file's fault, or what is in it.
 pub(super) enum Fault {
@@ -83,24 +85,29 @@ pub(super) fn ask(
     settings: &ApprovalSettings,
 ) -> Result<Row, Fault> {
     let now = SystemTime::now();
-    let waiting: i64 = transaction.query_row(
-        "SELECT count(*) FROM approval_requests WHERE state = 'waiting' AND expires > ?1",
-        params![micros(now)],
-        |row| row.get(0),
+    let (all, own): (i64, i64) = transaction.query_row(
+        "SELECT count(*), count(*) FILTER (WHERE caller = ?2) FROM approval_requests \
+         WHERE state = 'waiting' AND expires > ?1",
+        params![micros(now), request.caller.name()],
+        |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
-    if waiting >= MOST {
-        let message = format!("{MOST} calls wait for a decision, which is the limit");
-        let mut problem = Problem::new(Code::RateLimited, message)
-            .hint("decide on some of them: `moonlark approvals list`");
-        problem.retry_after = Some(60);
-        return Err(Fault::Problem(problem));
+    if own >= MAX_WAITING_PER_CALLER {
+        return Err(too_many(format!(
+            "{MAX_WAITING_PER_CALLER} calls of this caller wait for a decision, which is the limit"
+        )));
+    }
+    if all >= MAX_WAITING {
+        return Err(too_many(format!(
+            "{MAX_WAITING} calls wait for a decision, which is the limit"
+        )));
     }
     let id = Id::new();
     let caller = &request.caller;
+    let whole = ShownArguments::new(&request.args, &request.secrets);
     transaction.execute(
         "INSERT INTO approval_requests (id, at, expires, state, tool, source, effects, surface, \
-         caller, client, args, sealed, digest, run, place) \
-         VALUES (?1, ?2, ?3, 'waiting', ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+         caller, client, args, sealed, digest, run, place, left_out, shown) \
+         VALUES (?1, ?2, ?3, 'waiting', ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
         params![
             Key(id),
             micros(now),
@@ -116,9 +123,18 @@ pub(super) fn ask(
             digest,
             request.run.map(Key),
             request.place,
+            whole.left_out,
+            seal.seal(Spot::ApprovalShown, id, whole.text.into_bytes())?,
         ],
     )?;
     find(transaction, id)?.ok_or_else(|| Fault::Problem(unknown(&id.to_string())))
+}
+
+fn too_many(message: String) -> Fault {
+    let mut problem = Problem::new(Code::RateLimited, message)
+        .hint("they make room when the operator has decided on some of them, or in time");
+    problem.retry_after = Some(60);
+    Fault::Problem(problem)
 }
 
 pub(super) fn set_state(

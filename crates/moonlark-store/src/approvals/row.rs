@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
-use moonlark_core::approval::{Request, State};
+use moonlark_core::approval::{LEFT_OUT, Request, ShownArguments, State};
 use moonlark_core::journal::Id;
 use moonlark_core::policy::Effect;
 use moonlark_core::tool::Effects;
@@ -12,9 +12,10 @@ use serde_json::Value as Json;
 
 use crate::reading::CallerShown;
 use crate::rows::{effects, micros};
+use crate::sealing::{Seal, Spot};
 
 pub(super) const COLUMNS: &str = "id, at, expires, state, tool, source, effects, surface, caller, \
-    client, args, sealed, digest, run, place, decided_at, decided_by";
+    client, args, sealed, digest, run, place, decided_at, decided_by, left_out, shown";
 
 pub(super) struct Row {
     pub(super) id: Id,
@@ -24,16 +25,21 @@ pub(super) struct Row {
     pub(super) tool: String,
     source: String,
     pub(super) effects: Effects,
-    surface: String,
+    pub(super) surface: String,
     caller: String,
     client: Option<String>,
-    pub(super) args: String,
+    args: String,
     pub(super) sealed: Vec<u8>,
     pub(super) digest: Vec<u8>,
     pub(super) run: Option<Id>,
     place: Option<String>,
     decided_at: Option<i64>,
     pub(super) decided_by: Option<String>,
+    /// Whether what is shown is less than there is.
+    pub(super) left_out: bool,
+    /// The arguments as whoever decides is shown them, sealed: they may hold what is
+    /// secret by its name.
+    shown: Option<Vec<u8>>,
 }
 
 impl Row {
@@ -59,11 +65,26 @@ impl Row {
             place: row.get(14)?,
             decided_at: row.get(15)?,
             decided_by: row.get(16)?,
+            left_out: row.get(17)?,
+            shown: row.get(18)?,
         })
     }
 
     pub(super) fn expires(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_micros(u64::try_from(self.expires).unwrap_or(0))
+    }
+
+    /// The arguments as whoever decides is shown them. What cannot be opened is not
+    /// all there is.
+    pub(super) fn arguments(&self, seal: &Seal) -> ShownArguments {
+        let opened = self.shown.clone().and_then(|shown| {
+            let text = seal.open(Spot::ApprovalShown, self.id, shown).ok()?;
+            String::from_utf8(text).ok()
+        });
+        match opened {
+            Some(text) => ShownArguments { text, left_out: self.left_out },
+            None => ShownArguments { text: self.args.clone(), left_out: true },
+        }
     }
 
     pub(super) fn is_expired(&self) -> bool {
@@ -95,7 +116,10 @@ pub struct ApprovalShown {
     pub source: String,
     pub effects: Vec<&'static str>,
     pub caller: CallerShown,
-    /// Redacted; cut where they are long.
+    /// What is said if the arguments below are not all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<&'static str>,
+    /// Without secrets; shortened where they are long.
     #[serde(serialize_with = "as_json")]
     pub arguments: String,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text_if_any")]
@@ -108,8 +132,9 @@ pub struct ApprovalShown {
     pub decided_by: Option<String>,
 }
 
-impl From<Row> for ApprovalShown {
-    fn from(row: Row) -> Self {
+impl ApprovalShown {
+    pub(super) fn new(row: Row, seal: &Seal) -> Self {
+        let arguments = row.arguments(seal);
         let expired = row.is_expired() && matches!(row.state, State::Waiting | State::Approved);
         let time = |micros| Timestamp::from_microsecond(micros).unwrap_or_default();
         ApprovalShown {
@@ -125,7 +150,8 @@ impl From<Row> for ApprovalShown {
             },
             tool: row.tool,
             source: row.source,
-            arguments: row.args,
+            left_out: arguments.left_out.then_some(LEFT_OUT),
+            arguments: arguments.text,
             run: row.run,
             place: row.place,
             decided_at: row.decided_at.map(time),

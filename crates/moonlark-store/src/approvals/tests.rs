@@ -56,7 +56,8 @@ async fn coming_back_with_the_token_makes_the_call_once() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(&folder, true, HOUR);
     let ticket = waits(&store, request(1)).await;
-    assert_eq!(ticket.arguments, r#"{"id":1,"token":"[redacted]"}"#);
+    assert_eq!(ticket.arguments.text, r#"{"id":1,"token":"hunter22"}"#);
+    assert!(!ticket.arguments.left_out);
     let granted = store.stand(with_token(1, &ticket.token)).await.unwrap();
     assert_eq!(granted, Standing::Granted { token: Some(ticket.token.clone()) });
     let message = refusal(&store, with_token(1, &ticket.token)).await;
@@ -160,7 +161,7 @@ async fn only_who_may_decides_and_only_once() {
     let strict = store(&folder, false, HOUR);
     for by in [holder(&one.token), Decider::Caller("ci".into())] {
         let refused = strict.decide_now(one.id, Decision::Approve, by).unwrap_err();
-        assert_eq!(refused.message, "only an operator decides on calls here");
+        assert_eq!(refused.message, "only the operator decides on calls here");
     }
     store_.decide_now(one.id, Decision::Deny, holder(&one.token)).unwrap();
     store_.decide_now(one.id, Decision::Deny, operator()).unwrap();
@@ -204,14 +205,14 @@ async fn the_calls_of_a_run_are_told_apart_by_their_place_and_outlive_the_proces
 }
 
 #[tokio::test]
-async fn what_is_listed_hides_secrets_and_the_exact_arguments_are_sealed() {
+async fn whoever_decides_sees_all_and_the_file_has_it_sealed() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(&folder, true, HOUR);
     assert!(store.list(true).unwrap().is_empty());
     let ticket = waits(&store, request(1)).await;
     let listed = store.list(false).unwrap();
     assert_eq!(listed.len(), 1);
-    assert_eq!(listed[0].arguments, r#"{"id":1,"token":"[redacted]"}"#);
+    assert_eq!(listed[0].arguments, r#"{"id":1,"token":"hunter22"}"#);
     assert_eq!(store.exact_arguments(ticket.id).unwrap(), request(1).args);
     assert_eq!(store.find(&ticket.id.to_string()[28..]).unwrap(), ticket.id);
     let mine = store.look(None, Some("ci".into())).await.unwrap();
@@ -224,4 +225,38 @@ async fn what_is_listed_hides_secrets_and_the_exact_arguments_are_sealed() {
         assert!(!bytes.windows(8).any(|part| part == b"hunter22"));
         assert!(!bytes.windows(20).any(|part| part == &ticket.token.as_bytes()[..20]));
     }
+}
+
+#[tokio::test]
+async fn what_is_not_shown_whole_is_decided_on_by_an_operator_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder, true, HOUR);
+    let long = |token: Option<&str>| Request {
+        args: Value::object([("note", "n".repeat(6000).as_str().into()), ("to", "eve".into())]),
+        tokens: token.map(str::to_owned).into_iter().collect(),
+        ..request(1)
+    };
+    let ticket = waits(&store, long(None)).await;
+    assert!(ticket.arguments.left_out && !ticket.is_for_caller());
+    // Neither by coming back with the token nor by deciding with it.
+    assert_eq!(waits(&store, long(Some(&ticket.token))).await.id, ticket.id);
+    let holder = Decider::Holder { token: ticket.token.clone(), name: "ci".into() };
+    assert!(store.decide_now(ticket.id, Decision::Approve, holder).is_err());
+    let caller = Decider::Caller("ci".into());
+    assert!(store.decide_now(ticket.id, Decision::Approve, caller).is_err());
+    store.decide_now(ticket.id, Decision::Approve, operator()).unwrap();
+    assert!(matches!(store.stand(long(None)).await, Ok(Standing::Granted { .. })));
+}
+
+#[tokio::test]
+async fn a_caller_with_many_requests_does_not_keep_others_from_asking() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder, false, HOUR);
+    for id in 0..100 {
+        waits(&store, request(id)).await;
+    }
+    let problem = store.stand(request(100)).await.unwrap_err();
+    assert_eq!((problem.code, problem.retry_after), (Code::RateLimited, Some(60)));
+    let other = Request { caller: Caller::new("rest").named("carol"), ..request(100) };
+    waits(&store, other).await;
 }

@@ -37,5 +37,5 @@ pub(super) fn another(row: Option<&Row>, request: &Request, digest: &[u8]) -> Pr
 
 pub(super) fn unknown(text: &str) -> Problem {
     Problem::new(Code::NotFound, format!("there is no approval {}", shorten(text)))
-        .hint("`moonlark approvals list` shows what waits for a decision")
+        .hint("`moonlark approvals` lists what waits for a decision")
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use moonlark_core::journal::{
-    CallBegan, CallEnded, CallRecord, Id, RunBegan, RunEnded, RunPaused, RunRecord, Secrecy,
+    CallBegan, CallEnded, CallRecord, Entry, Id, RunBegan, RunEnded, RunPaused, RunRecord, Secrecy,
 };
 use moonlark_core::{Caller, Code, Problem, Result, Value};
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
@@ -13,7 +13,7 @@ use super::{duration, id, no_run};
 use crate::failure::problem;
 use crate::packed::{unpack, unpack_answer};
 use crate::process::is_alive;
-use crate::rows::{Key, effects, exact_run};
+use crate::rows::{self, Key, Unwritten, effects, exact_run};
 use crate::schema::open_to_read;
 use crate::sealing::{Seal, Spot};
 
@@ -38,6 +38,42 @@ pub(crate) fn read(file: &Path, run: Id, take_over: Option<i64>) -> Result<RunRe
     let seal = Seal::beside(file)?;
     let reading = Reading { connection: &connection, seal: &seal, file };
     reading.run(run)
+}
+
+/// Put a run on record that carries out the plan it follows, in the same
+/// transaction in which it is made sure that no other has: or the run that has.
+pub(crate) fn carry_out(
+    file: &Path,
+    began: &RunBegan,
+    process: i64,
+    again: bool,
+) -> Result<Option<Id>> {
+    let mut connection = open_to_read(file)?;
+    let fail = |error: rusqlite::Error| problem(file, &error);
+    // What it does must not be done again after a crash.
+    connection.pragma_update(None, "synchronous", "FULL").map_err(fail)?;
+    let transaction =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fail)?;
+    if !again {
+        let earlier = transaction.query_row(
+            "SELECT id FROM journal_runs WHERE follows = ?1 ORDER BY id DESC LIMIT 1",
+            params![began.follows.map(Key)],
+            |row| id(row, 0),
+        );
+        if let Some(earlier) = earlier.optional().map_err(fail)? {
+            return Ok(Some(earlier));
+        }
+    }
+    let seal = Seal::beside(file)?;
+    let entry = Entry::RunBegan(began.clone());
+    rows::write(&transaction, std::iter::once(&entry), process, &seal).map_err(
+        |error| match error {
+            Unwritten::Sqlite(error) => fail(error),
+            Unwritten::Problem(problem) => problem,
+        },
+    )?;
+    transaction.commit().map_err(fail)?;
+    Ok(None)
 }
 
 /// Whether a run may be continued by another process than it was.
@@ -67,7 +103,7 @@ fn check(connection: &Connection, file: &Path, run: Id) -> Result<()> {
         (true, Some(approval)) => {
             let message = format!("run {run} waits for a decision, approval {approval}");
             Err(Problem::new(Code::BadRequest, message).hint(format!(
-                "it goes on by itself after `moonlark approvals approve {approval}`"
+                "it goes on by itself when the operator has decided on approval {approval}"
             )))
         }
         (true, None) => Err(Problem::new(Code::BadRequest, format!("run {run} has not stopped"))
@@ -263,6 +299,7 @@ pub(crate) fn caller_of(surface: &str, name: Option<&str>) -> Caller {
 /// The words that entries use, as they have them.
 fn known_word(word: &str) -> &'static str {
     let codes = Code::ALL.iter().map(|code| code.as_str());
-    let known = ["ok", "mcp", "rest", "cli", "test"].into_iter().chain(codes);
+    let known =
+        ["ok", "assumed", "cancelled", "mcp", "rest", "cli", "test"].into_iter().chain(codes);
     known.into_iter().find(|known| *known == word).unwrap_or("other")
 }

@@ -77,7 +77,7 @@ pub(super) async fn redirect(url: &Url) -> Result<Url> {
             answer.status().as_u16()
         ))
         .retryable_if(false)
-        .hint("log in without --follow, so that a person can answer it")
+        .hint("a person has to answer it: moonlark login")
     })
 }
 

@@ -24,13 +24,32 @@ const ROUNDS: usize = 16;
 
 const META: &str = "io.modelcontextprotocol/";
 
-/// Make the request. `headers` are those its arguments ask for.
+/// What is asked, beside its parameters.
+pub(crate) struct Request<'a> {
+    pub(crate) method: &'a str,
+    /// Those that its arguments ask for.
+    pub(crate) headers: Vec<(String, String)>,
+    /// Whether asking twice does the same as asking once.
+    pub(crate) repeatable: bool,
+}
+
+impl Request<'_> {
+    /// A request that is no tool's.
+    pub(crate) fn of_method(method: &str) -> Request<'_> {
+        let reads = matches!(
+            method,
+            "resources/read" | "prompts/get" | "completion/complete" | "tasks/get"
+        );
+        Request { method, headers: Vec::new(), repeatable: reads || method.ends_with("/list") }
+    }
+}
+
+/// Make the request.
 pub(crate) async fn request(
     shared: &Shared,
     call: &Call,
-    method: &str,
+    request: Request<'_>,
     mut params: Object,
-    headers: Vec<(String, String)>,
 ) -> Result<Object> {
     let _busy = shared.busy();
     let passes_on = call.direct_client().filter(|client| speaks_modern(client));
@@ -45,7 +64,7 @@ pub(crate) async fn request(
         }
     }
     for _ in 0..ROUNDS {
-        let answer = send(shared, call, method, &params, &headers).await?;
+        let answer = send(shared, call, &request, &params).await?;
         let kind = answer.get("resultType").and_then(Value::as_str);
         if kind != Some("input_required") || passes_on.is_some() {
             return Ok(answer);
@@ -74,39 +93,49 @@ async fn fulfil(call: &Call, answer: &Object) -> Result<Value> {
     Ok(Value::Object(answers.into_iter().collect()))
 }
 
-/// Send it, and once more if it certainly never arrived.
+/// Send it, and once more if it certainly never arrived, or if that does no harm.
 async fn send(
     shared: &Shared,
     call: &Call,
-    method: &str,
+    request: &Request<'_>,
     params: &Object,
-    headers: &[(String, String)],
 ) -> Result<Object> {
     let link = shared.link(call.deadline()).await?;
-    let failure = match attempt(shared, &link, call, method, params.clone(), headers).await {
+    let failure = match attempt(shared, &link, call, request, params.clone()).await {
         Err(Failure::NotSent(problem)) if problem.retry_after.is_none() => {
             let link = shared.link_after(&link, problem, call.deadline()).await?;
-            attempt(shared, &link, call, method, params.clone(), headers).await
+            attempt(shared, &link, call, request, params.clone()).await
+        }
+        Err(Failure::Lost(problem)) if request.repeatable && problem.retryable() => {
+            // Over HTTP it may be only this answer that broke off.
+            let again = match link.is_open() {
+                true => Ok(link),
+                false => shared.link(call.deadline()).await,
+            };
+            match again {
+                Ok(link) => attempt(shared, &link, call, request, params.clone()).await,
+                Err(_) => Err(Failure::Lost(problem)),
+            }
         }
         other => other,
     };
-    failure.map_err(|failure| explain(shared, method, failure))
+    failure.map_err(|failure| explain(shared, request, failure))
 }
 
 async fn attempt(
     shared: &Shared,
     link: &Link,
     call: &Call,
-    method: &str,
+    request: &Request<'_>,
     params: Object,
-    headers: &[(String, String)],
 ) -> Result<Object, Failure> {
+    let method = request.method;
     let mut spanning = call.spanning(|| told(shared, link, method, &params));
     let about = About {
         meta: meta(call, link.peer().era, spanning.trace()),
         listener: Some(Arc::new(CallListener(call.clone()))),
         quiet: !call.is_watched(),
-        headers: headers.to_vec(),
+        headers: request.headers.clone(),
         owner: call.owner(),
         trace: spanning.trace().cloned(),
     };
@@ -198,14 +227,16 @@ fn speaks_modern(client: &Arc<dyn Client>) -> bool {
 }
 
 /// A failure as a Problem of the call.
-fn explain(shared: &Shared, method: &str, failure: Failure) -> Problem {
+fn explain(shared: &Shared, request: &Request<'_>, failure: Failure) -> Problem {
     let name = shared.settings.name();
     match failure {
         Failure::Refused(rpc) => refused(shared, rpc),
         Failure::NotSent(problem) | Failure::Unauthorized(problem) => problem,
         Failure::Lost(mut problem) => {
             // A list or a document can be asked for again by anybody.
-            if method == "tools/call" {
+            if request.repeatable {
+                problem.message = format!("{}; it was tried twice", problem.message);
+            } else if request.method == "tools/call" {
                 problem.message = format!(
                     "{}; the call may have happened, and was not repeated",
                     problem.message

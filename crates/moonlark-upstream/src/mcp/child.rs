@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use moonlark_child::{Ending, Launch, Status, Supervised};
 use moonlark_core::Problem;
@@ -21,6 +22,7 @@ use parking_lot::Mutex;
 use tokio::io::AsyncRead;
 use tokio::net::unix::pipe;
 use tokio::process::{ChildStderr, ChildStdout};
+use tokio::time::Instant;
 
 use super::lines::{self, Line};
 use super::target::SecretText;
@@ -143,29 +145,104 @@ const LINES: usize = 20;
 const LONGEST: usize = 1000;
 
 impl Said {
-    /// Write all of it to the log, and remember the end.
+    /// Write it to the log as far as there is room, and remember the end.
     pub(super) async fn keep(self, name: String, secrets: Secrets, from: impl AsyncRead + Unpin) {
-        // When it cannot be read, there is no more of it.
-        let _ = lines::read(from, LONGEST, |line| {
+        let budget = Mutex::new(StderrBudget::new(Instant::now()));
+        let say_left_out = |left_out: Option<LeftOut>| {
+            if let Some(LeftOut { lines, bytes }) = left_out {
+                tracing::warn!(
+                    target: "upstream",
+                    "{name}: {lines} lines ({bytes} bytes) of its error output were left out of the log"
+                );
+            }
+        };
+        let reading = lines::read(from, LONGEST, |line| {
             let (bytes, more) = match line {
                 Line::Whole(bytes) | Line::Half(bytes) => (bytes, ""),
                 Line::TooLong(head) => (&head[..head.len().min(LONGEST)], "…"),
             };
             let text = String::from_utf8_lossy(bytes.trim_ascii_end());
             let text = secrets.redact(&text);
-            tracing::info!(target: "upstream", "{name}: {text}{more}");
+            let (logged, left_out) = budget.lock().spend(text.len(), Instant::now());
+            say_left_out(left_out);
+            if logged {
+                tracing::info!(target: "upstream", "{name}: {text}{more}");
+            }
             let mut last = self.0.lock();
             if last.len() == LINES {
                 last.pop_front();
             }
             last.push_back(format!("{text}{more}"));
-        })
-        .await;
+        });
+        let ticking = async {
+            loop {
+                tokio::time::sleep(STDERR_WINDOW).await;
+                say_left_out(budget.lock().renew(Instant::now()));
+            }
+        };
+        tokio::select! {
+            // When it cannot be read, there is no more of it.
+            _ = reading => {}
+            () = ticking => {}
+        }
+        say_left_out(budget.lock().take_left_out());
     }
 
     fn last(&self) -> String {
         let last = self.0.lock();
         last.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Lines and bytes of one server's error output that go to the log in each window.
+const MAX_STDERR_LINES: usize = 200;
+const MAX_STDERR_BYTES: usize = 64 * 1024;
+const STDERR_WINDOW: Duration = Duration::from_secs(10);
+
+/// How much more a server may write to the log.
+struct StderrBudget {
+    since: Instant,
+    lines: usize,
+    bytes: usize,
+    left_out: LeftOut,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+struct LeftOut {
+    lines: usize,
+    bytes: usize,
+}
+
+impl StderrBudget {
+    fn new(now: Instant) -> StderrBudget {
+        StderrBudget { since: now, lines: 0, bytes: 0, left_out: LeftOut::default() }
+    }
+
+    /// Whether a line of this length is logged, and what was left out before it.
+    fn spend(&mut self, bytes: usize, now: Instant) -> (bool, Option<LeftOut>) {
+        let left_out = self.renew(now);
+        if self.lines >= MAX_STDERR_LINES || self.bytes + bytes > MAX_STDERR_BYTES {
+            self.left_out.lines += 1;
+            self.left_out.bytes += bytes;
+            return (false, left_out);
+        }
+        self.lines += 1;
+        self.bytes += bytes;
+        (true, left_out)
+    }
+
+    /// Begin anew if the window is over.
+    fn renew(&mut self, now: Instant) -> Option<LeftOut> {
+        if now.duration_since(self.since) < STDERR_WINDOW {
+            return None;
+        }
+        (self.since, self.lines, self.bytes) = (now, 0, 0);
+        self.take_left_out()
+    }
+
+    fn take_left_out(&mut self) -> Option<LeftOut> {
+        let left_out = std::mem::take(&mut self.left_out);
+        (left_out.lines > 0).then_some(left_out)
     }
 }
 
@@ -236,6 +313,21 @@ mod tests {
         assert_eq!(get("TERM"), None);
         assert!(all.iter().all(|(name, _)| is_common(name) || name == "TOKEN"), "{all:?}");
         assert!(!is_common(OsStr::new("CARGO_HOME")) && is_common(OsStr::new("LC_ALL")));
+    }
+
+    #[test]
+    fn a_flood_of_error_output_is_bounded_per_time_and_counted() {
+        let start = Instant::now();
+        let mut budget = StderrBudget::new(start);
+        let logged = (0..200_000).filter(|_| budget.spend(100, start).0).count();
+        assert_eq!(logged, MAX_STDERR_LINES);
+        let later = start + STDERR_WINDOW;
+        let left_out = LeftOut { lines: 199_800, bytes: 19_980_000 };
+        assert_eq!(budget.spend(100, later), (true, Some(left_out)));
+        assert_eq!(budget.renew(later + STDERR_WINDOW), None);
+        let mut budget = StderrBudget::new(start);
+        let logged = (0..200).filter(|_| budget.spend(1000, start).0).count();
+        assert_eq!(logged, MAX_STDERR_BYTES / 1000);
     }
 
     #[tokio::test]

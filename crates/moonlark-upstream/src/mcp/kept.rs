@@ -1,5 +1,5 @@
-//! What is known of a server from an earlier time: which era it speaks and, for
-//! one that is started only when it is needed, what it offers.
+//! What is known of a server from an earlier time: which era it speaks, and what it
+//! offers, for when it is started only if it is needed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,17 +17,16 @@ use super::target::Way;
 
 pub(crate) struct Kept {
     era: Mutex<Option<Era>>,
-    /// Where the lists are, if they are kept.
-    file: Option<PathBuf>,
+    /// Where the lists are.
+    file: PathBuf,
     fingerprint: String,
 }
 
 impl Kept {
     pub(crate) fn open(settings: &Settings) -> Self {
-        let file = settings.state.join("upstreams").join(format!("{}.json", settings.name()));
         Self {
             era: Mutex::default(),
-            file: settings.lazy.then_some(file),
+            file: listing_file(&settings.state, settings.name()),
             fingerprint: fingerprint(&settings.target.way),
         }
     }
@@ -42,7 +41,7 @@ impl Kept {
 
     /// The lists, if they are of the same server.
     pub(crate) fn lists(&self) -> Option<Lists> {
-        let text = std::fs::read(self.file.as_ref()?).ok()?;
+        let text = std::fs::read(&self.file).ok()?;
         let Value::Object(mut kept) = Value::parse_json(&text).ok()? else { return None };
         if kept.get("fingerprint").and_then(Value::as_str) != Some(&self.fingerprint) {
             return None;
@@ -62,7 +61,7 @@ impl Kept {
 
     /// Keep them for the next time. Failing that, it is started once more.
     pub(crate) fn note_lists(&self, offered: &Offered) {
-        let Some(file) = self.file.clone() else { return };
+        let file = self.file.clone();
         let lists = offered.lists.clone();
         let fingerprint = self.fingerprint.clone();
         tokio::task::spawn_blocking(move || {
@@ -82,6 +81,11 @@ impl Kept {
             }
         });
     }
+}
+
+/// Where the lists of a server are kept.
+pub fn listing_file(state: &Path, server: &str) -> PathBuf {
+    state.join("upstreams").join(format!("{server}.json"))
 }
 
 /// Whole or not at all, and for nobody else to read.

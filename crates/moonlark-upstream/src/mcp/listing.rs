@@ -2,21 +2,26 @@
 //!
 //! One entry that is wrong costs that entry, never the list.
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use moonlark_core::offers::Offers;
 use moonlark_core::secret::Secrets;
 use moonlark_core::tool::{Source, SourceKind};
-use moonlark_core::value::Object;
+use moonlark_core::value::{Object, shorten};
 use moonlark_core::{Problem, Result, Tool, Value};
 
 use super::link::{About, Link, Server};
+use super::names::{app_of, is_app_uri};
 use super::pins;
+use super::settings::Settings;
 use super::shared::{Shared, list};
 use super::tool;
 use super::watching::Leases;
 use super::wire::Failure;
+use crate::foreign_text::{MAX_INSTRUCTIONS_BYTES, clean_entry, clean_text};
+use crate::tool_config::ToolPattern;
 
 /// Entries of one list. More than that is no list for anybody.
 const MOST: usize = 50_000;
@@ -195,12 +200,15 @@ pub(crate) fn offer(
     let (capabilities, instructions) = match peer {
         Some(peer) => {
             let instructions = peer.instructions.as_deref();
-            let instructions = instructions.map(|text| secrets.redact(text).into_owned());
+            let instructions = instructions
+                .map(|text| clean_text(&secrets.redact(text), MAX_INSTRUCTIONS_BYTES).into_owned());
             (Arc::new(peer.capabilities.clone()), instructions)
         }
         None => known().unwrap_or_default(),
     };
+    let app_uris = app_uris(&tools, &resources, &templates);
     let offers = Offers {
+        app_uris: Arc::new(app_uris),
         uris: names.uris.clone(),
         names: names.prompts.clone(),
         resources,
@@ -225,16 +233,39 @@ pub(crate) fn offer(
     Offered { tools, offers: Some(Arc::new(offers)), problems, lists }
 }
 
+/// The pages of apps: those that are listed, and those that tools name.
+fn app_uris(tools: &[Arc<Tool>], resources: &[Object], templates: &[Object]) -> BTreeSet<String> {
+    let of_tools = tools.iter().filter_map(|tool| app_of(tool.definition.as_deref()?));
+    let listed = resources.iter().map(|it| text(it, "uri"));
+    let templates = templates.iter().map(|it| text(it, "uriTemplate"));
+    let all = of_tools.chain(listed).chain(templates).filter(|uri| is_app_uri(uri));
+    all.map(str::to_owned).collect()
+}
+
 fn build(
     shared: &Arc<Shared>,
     source: &Arc<Source>,
     definitions: &[Object],
     problems: &mut Vec<Problem>,
 ) -> Vec<Arc<Tool>> {
-    let (approved, held) = pins::approved(&shared.settings, definitions);
+    let settings = &shared.settings;
+    problems.extend(unused_settings(settings, definitions));
+    let wanted: Vec<Object> =
+        definitions.iter().filter(|it| is_wanted(settings, it)).cloned().collect();
+    let (approved, held) = pins::approved(settings, &wanted);
     problems.extend(held);
     let mut tools = Vec::with_capacity(approved.len());
+    let mut names: HashMap<&str, &Object> = HashMap::new();
     for definition in approved {
+        let name = definition.get("name").and_then(Value::as_str).unwrap_or_default();
+        match names.entry(name) {
+            Entry::Vacant(entry) => _ = entry.insert(definition),
+            Entry::Occupied(first) if !name.is_empty() => {
+                problems.push(listed_twice(source, name, *first.get() == definition));
+                continue;
+            }
+            Entry::Occupied(_) => {}
+        }
         let (built, problem) = tool::build(shared, source, definition.clone());
         problems.extend(problem);
         match built {
@@ -242,6 +273,10 @@ fn build(
             Err(problem) => problems.push(problem),
         }
     }
+    let own_names = tools
+        .iter()
+        .filter_map(|tool: &Arc<Tool>| tool.name.strip_prefix(&*source.name)?.strip_prefix('.'));
+    problems.extend(settings.key().name_collisions(own_names));
     // They are read by people: what is wrong with a thousand tools is wrong once.
     if problems.len() > MOST_PROBLEMS {
         let more = problems.len() - MOST_PROBLEMS;
@@ -254,12 +289,70 @@ fn build(
     tools
 }
 
+/// Whether the operator wants a tool.
+fn is_wanted(settings: &Settings, definition: &Object) -> bool {
+    let (name, tags) = (text(definition, "name"), tags_of(definition));
+    let fits = |pattern: &ToolPattern| pattern.fits(name, &tags);
+    (settings.include.is_empty() || settings.include.iter().any(fits))
+        && !settings.exclude.iter().any(fits)
+}
+
+/// Patterns and tables of the configuration that are about no tool.
+fn unused_settings(settings: &Settings, definitions: &[Object]) -> Vec<Problem> {
+    let key = settings.key();
+    let names = || definitions.iter().map(|it| text(it, "name"));
+    let tags = definitions.iter().flat_map(tags_of).map(|tag| format!("tag:{tag}"));
+    let tags: BTreeSet<String> = tags.collect();
+    let mut problems = Vec::new();
+    for (word, patterns) in [("include", &settings.include), ("exclude", &settings.exclude)] {
+        let fits = |pattern: &ToolPattern| {
+            definitions.iter().any(|it| pattern.fits(text(it, "name"), &tags_of(it)))
+        };
+        for pattern in patterns.iter().filter(|pattern| !fits(pattern)) {
+            let known = names().chain(tags.iter().map(String::as_str));
+            problems.push(key.pattern_matches_nothing(word, &pattern.to_string(), known));
+        }
+    }
+    for tool in settings.tools.keys().filter(|tool| !names().any(|name| name == tool.as_str())) {
+        problems.push(key.tool_is_unknown(tool, names()));
+    }
+    problems
+}
+
+/// What the author of a tool filed it under: `_meta.tags`, or that of a framework,
+/// such as `_meta.fastmcp.tags`.
+fn tags_of(definition: &Object) -> Vec<&str> {
+    let Some(Value::Object(meta)) = definition.get("_meta") else { return Vec::new() };
+    let lists = meta.get("tags").into_iter().chain(meta.values().filter_map(|it| it.get("tags")));
+    let tags = lists.filter_map(|list| match list {
+        Value::Array(tags) => Some(tags.iter().filter_map(Value::as_str)),
+        _ => None,
+    });
+    tags.flatten().collect()
+}
+
+fn text<'a>(definition: &'a Object, key: &str) -> &'a str {
+    definition.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A call names the tool, so a second one of the same name cannot be called: under
+/// another name it would be the first again, past the rules for that.
+fn listed_twice(source: &Source, name: &str, same: bool) -> Problem {
+    let how = if same { "" } else { ", and describes it in two ways: the first is used" };
+    Problem::bad_script(format!(
+        "upstream '{}' lists tool {} twice{how}",
+        source.name,
+        shorten(name)
+    ))
+}
+
 fn renamed(list: &List, key: &str, rename: impl Fn(&str) -> String) -> Arc<Vec<Object>> {
     let mut list = list.as_deref().cloned().unwrap_or_default();
     for entry in &mut list {
         if let Some(Value::Str(name)) = entry.get_mut(key) {
             *name = rename(name);
         }
+        clean_entry(entry);
     }
     Arc::new(list)
 }

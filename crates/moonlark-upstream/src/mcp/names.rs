@@ -38,7 +38,10 @@ impl Names {
     }
 
     pub(crate) fn uri_out(&self, uri: &str) -> String {
-        format!("{}{uri}", self.uris)
+        match is_app_uri(uri) {
+            true => uri.to_owned(),
+            false => format!("{}{uri}", self.uris),
+        }
     }
 
     pub(crate) fn prompt_in<'a>(&self, name: &'a str) -> &'a str {
@@ -136,7 +139,7 @@ impl Names {
             return;
         }
         let Some(Value::Object(meta)) = definition.get_mut("_meta") else { return };
-        edit(meta, "ui/resourceUri", |uri| self.uri_out(uri));
+        edit(meta, APP_KEY, |uri| self.uri_out(uri));
         if let Some(Value::Object(ui)) = meta.get_mut("ui") {
             edit(ui, "resourceUri", |uri| self.uri_out(uri));
         }
@@ -148,6 +151,22 @@ impl Names {
             edit(fields, "uri", |uri| self.uri_out(uri));
         }
     }
+}
+
+/// How a definition named its page before there was `ui`.
+const APP_KEY: &str = "ui/resourceUri";
+
+/// The address of a page that clients show. They know it by its scheme, so it stays
+/// what it is.
+pub(crate) fn is_app_uri(uri: &str) -> bool {
+    uri.starts_with("ui://")
+}
+
+/// The page that shows a tool's results, in either of the known spellings.
+pub(crate) fn app_of(definition: &Object) -> Option<&str> {
+    let meta = definition.get("_meta")?;
+    let nested = meta.get("ui").and_then(|ui| ui.get("resourceUri"));
+    nested.or_else(|| meta.get(APP_KEY))?.as_str()
 }
 
 fn edit(fields: &mut Object, key: &str, edit: impl Fn(&str) -> String) {
@@ -199,6 +218,26 @@ mod tests {
                 "taskId": "docs:17",
             })
         );
+    }
+
+    #[test]
+    fn addresses_of_pages_stay_what_they_are() {
+        let page = json!({"_meta": {"ui": {"resourceUri": "ui://x/page"}, "ui/resourceUri": "ui://x/page"}});
+        let mut definition = object(page.clone());
+        Names::of("docs").ui_out(&mut definition);
+        assert_eq!(app_of(&definition), Some("ui://x/page"));
+        assert_eq!(shown(definition), page);
+        let old = object(json!({"_meta": {"ui/resourceUri": "ui://x/old"}}));
+        assert_eq!(app_of(&old), Some("ui://x/old"));
+        assert_eq!(app_of(&object(json!({"_meta": {"ui": {}}}))), None);
+        let answer = json!({
+            "contents": [{"uri": "ui://x/page", "text": ""}],
+            "content": [{"type": "resource", "resource": {"uri": "ui://x/page", "text": ""}}],
+        });
+        let mut read = object(answer.clone());
+        Names::of("docs").outward(&mut read);
+        assert_eq!(shown(read), answer);
+        assert_eq!(Names::of("docs").uri_in("ui://x/page"), "ui://x/page");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use moonlark_core::limits::seconds;
 use moonlark_core::value::{Object, shorten};
+use moonlark_core::visible_text::visible_line;
 use moonlark_core::{Code, Problem, Value};
 use tokio::time::timeout;
 
@@ -286,7 +287,13 @@ fn introduction(era: Era, version: &str, mut result: Object, info: Option<Value>
         _ => None,
     };
     let capabilities = object(result.swap_remove("capabilities"));
-    Server { era, version: version.to_owned(), capabilities, info: object(info), instructions }
+    let mut info = object(info);
+    for field in ["name", "title", "version"] {
+        if let Some(Value::Str(text)) = info.get_mut(field) {
+            *text = visible_line(text);
+        }
+    }
+    Server { era, version: version.to_owned(), capabilities, info, instructions }
 }
 
 /// Dates, and so in order as text.

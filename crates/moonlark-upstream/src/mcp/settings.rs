@@ -1,14 +1,17 @@
 //! What the operator decides about one upstream server.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use moonlark_core::tool::{Expose, Scope};
+use tokio::sync::Semaphore;
 
 use super::authorize::Authorize;
 use super::names::Names;
 use super::target::Target;
+use crate::tool_config::{SourceKey, ToolConfig, ToolPattern};
 
 #[derive(Clone)]
 pub struct Settings {
@@ -27,6 +30,13 @@ pub struct Settings {
     pub idle_stop: Option<Duration>,
     /// Hold back tools that changed since they were approved.
     pub pin: bool,
+    /// If there are any, only these of its tools.
+    pub include: Vec<ToolPattern>,
+    pub exclude: Vec<ToolPattern>,
+    /// What the operator says about single tools, by the server's own names.
+    pub tools: BTreeMap<String, ToolConfig>,
+    /// Shared by all servers: how many may be starting at once.
+    pub start_permits: Arc<Semaphore>,
     /// Folders that it is told about, as URIs.
     pub roots: Vec<String>,
     /// Where what is known about it is kept.
@@ -40,7 +50,13 @@ impl Settings {
 
     /// What the names of its tools begin with where agents see them.
     pub(crate) fn tool_prefix(&self) -> String {
-        self.prefix.clone().unwrap_or_else(|| format!("{}__", self.target.name))
+        // Not every client takes dots.
+        self.prefix.clone().unwrap_or_else(|| format!("{}__", self.target.name.replace('.', "_")))
+    }
+
+    /// Where it stands in the configuration.
+    pub(crate) fn key(&self) -> SourceKey<'_> {
+        SourceKey { table: "mcp_servers", name: self.name() }
     }
 
     pub(crate) fn names(&self) -> Names {

@@ -20,6 +20,10 @@ use super::shared::{Ended, Shared, Slot, list};
 /// The first wait after a failure; each further one doubles it.
 pub(super) const SHORTEST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// A server that takes longer to start no longer keeps others from starting.
+const LONGEST_START_SHARE: Duration = Duration::from_secs(5);
+/// Flaws of what a server offers that are logged one by one.
+const MAX_LOGGED_FLAWS: usize = 5;
 /// A connection that lasted this long was a good one.
 const LASTING: Duration = Duration::from_secs(30);
 
@@ -35,7 +39,7 @@ pub(super) async fn supervise(shared: Arc<Shared>, stop: CancellationToken) {
         }
         let begun = Instant::now();
         let opened = tokio::select! {
-            opened = connect(&shared) => opened,
+            opened = connect_in_turn(&shared) => opened,
             () = stop.cancelled() => return,
         };
         let (mut problem, end) = match opened {
@@ -84,6 +88,18 @@ enum End {
     Stopped,
 }
 
+/// Connect when it is this server's turn to start.
+async fn connect_in_turn(shared: &Arc<Shared>) -> Result<Link> {
+    let permit = shared.settings.start_permits.clone().acquire_owned().await;
+    let connecting = connect(shared);
+    tokio::pin!(connecting);
+    if let Ok(opened) = tokio::time::timeout(LONGEST_START_SHARE, &mut connecting).await {
+        return opened;
+    }
+    drop(permit);
+    connecting.await
+}
+
 /// Connect, and read everything the server offers.
 async fn connect(shared: &Arc<Shared>) -> Result<Link> {
     let inbox = Arc::new(Mailbox(Arc::downgrade(shared)));
@@ -109,6 +125,7 @@ async fn connect(shared: &Arc<Shared>) -> Result<Link> {
         }
     };
     let offered = listing::offer(shared, lists, Some(link.peer()), false);
+    log_flaws(shared, &offered.problems);
     shared.kept.note_lists(&offered);
     shared.offered.store(Arc::new(offered));
     shared.attempts.fetch_add(1, Ordering::AcqRel);
@@ -148,6 +165,7 @@ async fn refresh(shared: &Arc<Shared>, link: &Link, lists: u8) {
     match tokio::time::timeout(bound, listing::read(link, lists)).await.unwrap_or_else(|_| slow()) {
         Ok(read) => {
             let offered = listing::offer(shared, read, Some(link.peer()), true);
+            log_flaws(shared, &offered.problems);
             shared.kept.note_lists(&offered);
             shared.offered.store(Arc::new(offered));
             (shared.tell)();
@@ -158,6 +176,21 @@ async fn refresh(shared: &Arc<Shared>, link: &Link, lists: u8) {
             shared.settings.scope.secrets.redact_problem(&mut problem);
             tracing::warn!(target: "upstream", "{}", problem.line());
         }
+    }
+}
+
+/// Say what cannot be used of what a server offers, once.
+fn log_flaws(shared: &Shared, flaws: &[Problem]) {
+    let known = shared.offered();
+    let new: Vec<&Problem> = flaws.iter().filter(|it| !known.problems.contains(it)).collect();
+    for flaw in new.iter().take(MAX_LOGGED_FLAWS) {
+        let mut flaw = (*flaw).clone();
+        shared.settings.scope.secrets.redact_problem(&mut flaw);
+        tracing::warn!(target: "upstream", "{}", flaw.line());
+    }
+    if new.len() > MAX_LOGGED_FLAWS {
+        let (name, more) = (shared.settings.name(), new.len() - MAX_LOGGED_FLAWS);
+        tracing::warn!(target: "upstream", "{name}: and {more} more: see `moonlark doctor`");
     }
 }
 

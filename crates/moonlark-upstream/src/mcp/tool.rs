@@ -1,18 +1,22 @@
 //! A tool of an upstream as one of ours.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use moonlark_core::content::{Answer, Content};
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Body, Effects, Shown, Source};
+use moonlark_core::tool::{Body, Effects, Expose, Shown, Source};
 use moonlark_core::value::Object;
 use moonlark_core::{Call, Code, Problem, Result, Tool, Value};
 use serde_json::{Map, Value as Json};
 
-use super::calling;
+use super::calling::{self, Request};
+use super::names::app_of;
 use super::param_headers;
 use super::shared::Shared;
 use super::watching;
+use crate::foreign_text::clean_definition;
+use crate::tool_config::{ToolConfig, hide_arguments};
 
 /// The longest name agents are shown.
 const LONGEST_NAME: usize = 128;
@@ -32,6 +36,7 @@ pub(crate) fn build(
         let message = format!("tool {} of '{}': {}", name, source.name, problem.message);
         problem.saying(message)
     };
+    let cut = clean_definition(&mut definition).map(|why| at(Problem::bad_script(why)));
     // One that says nothing about its arguments leaves them to the server.
     let mut input = match definition.swap_remove("inputSchema") {
         Some(Value::Object(input)) => input,
@@ -48,9 +53,17 @@ pub(crate) fn build(
     if let Err(why) = param_headers::check(&input) {
         return (Err(at(Problem::bad_script(format!("left out: {why}")))), None);
     }
-    let (schema, problem) = Schema::foreign(json(&input));
-    let headers = uses_headers(&input).then(|| input.clone());
-    definition.insert("inputSchema".to_owned(), input);
+    let config = shared.settings.tools.get(&name).cloned().unwrap_or_default();
+    let mut input_json = json(&input);
+    let unknown = hide_arguments(&mut input_json, &config.arguments);
+    let unknown = unknown.first().map(|it| shared.settings.key().argument_is_unknown(&name, it));
+    let shown_input = match config.arguments.is_empty() {
+        true => input.clone(),
+        false => Value::from_json(Json::Object(input_json.clone())).unwrap_or_default(),
+    };
+    let (schema, problem) = Schema::foreign(input_json);
+    let headers = uses_headers(&input).then_some(input);
+    definition.insert("inputSchema".to_owned(), shown_input);
     let output = match definition.swap_remove("outputSchema") {
         Some(output @ Value::Object(_)) => {
             let schema = Schema::described(json(&output));
@@ -60,16 +73,67 @@ pub(crate) fn build(
         _ => None,
     };
     shared.names.ui_out(&mut definition);
-    let body = body(Arc::downgrade(shared), name.clone(), headers.map(Arc::new));
-    let mut tool = Tool::new(format!("{}.{name}", source.name), source.clone(), schema, body);
+    let effects = config.effects.apply(effects(&definition));
+    apply_config(&mut definition, &config, effects);
+    let callee = Callee {
+        name: name.as_str().into(),
+        headers: headers.map(Arc::new),
+        fixed: Arc::new(config.arguments),
+        repeatable: effects.read_only || effects.idempotent,
+    };
+    let body = body(Arc::downgrade(shared), callee);
+    let own_name = config.name.as_deref().unwrap_or(&name);
+    let mut tool = Tool::new(format!("{}.{own_name}", source.name), source.clone(), schema, body);
+    tool.original_name = Some(name.clone());
+    tool.title = Some(text(&definition, "title")).filter(|title| !title.is_empty());
     tool.description = text(&definition, "description");
     tool.output = output;
-    tool.effects = effects(&definition);
+    tool.effects = effects;
     tool.scope = shared.settings.scope.clone();
-    tool.shown = Shown::As(plain(&format!("{}{name}", shared.settings.tool_prefix())));
-    tool.expose = shared.settings.expose;
+    tool.shown = Shown::As(plain(&format!("{}{own_name}", shared.settings.tool_prefix())));
+    tool.expose = match shared.settings.expose {
+        // A client can show the app of a tool only if it is listed.
+        Expose::Code | Expose::Auto if app_of(&definition).is_some() => Expose::Both,
+        expose => expose,
+    };
     tool.definition = Some(Arc::new(definition));
-    (Ok(tool), problem.map(at))
+    (Ok(tool), problem.map(at).or(cut).or(unknown))
+}
+
+/// What clients that list the tool see of the operator's words.
+fn apply_config(definition: &mut Object, config: &ToolConfig, effects: Effects) {
+    if let Some(description) = &config.description {
+        definition.insert("description".to_owned(), description.as_str().into());
+    }
+    if config.effects.is_empty() {
+        return;
+    }
+    let mut annotations = match definition.swap_remove("annotations") {
+        Some(Value::Object(annotations)) => annotations,
+        _ => Object::new(),
+    };
+    for (hint, said) in [
+        ("readOnlyHint", effects.read_only),
+        ("destructiveHint", effects.destructive),
+        ("idempotentHint", effects.idempotent),
+        ("openWorldHint", effects.open_world),
+    ] {
+        annotations.insert(hint.to_owned(), Value::Bool(said));
+    }
+    definition.insert("annotations".to_owned(), Value::Object(annotations));
+}
+
+/// What a call of a tool needs to know.
+#[derive(Clone)]
+struct Callee {
+    /// As the server calls it.
+    name: Arc<str>,
+    /// The schema, if some arguments travel in HTTP headers too.
+    headers: Option<Arc<Value>>,
+    /// Arguments that the operator gives.
+    fixed: Arc<BTreeMap<String, Value>>,
+    /// Whether making it twice does the same as making it once.
+    repeatable: bool,
 }
 
 /// Takes what is no tool's: `{method, params}`, passed on as it is.
@@ -86,7 +150,8 @@ pub(crate) fn door(shared: &Arc<Shared>, source: &Arc<Source>) -> Tool {
             if method == WATCH {
                 return watch(&shared, &call, &args, &params).await;
             }
-            let mut answer = calling::request(&shared, &call, &method, params, Vec::new()).await?;
+            let request = Request::of_method(&method);
+            let mut answer = calling::request(&shared, &call, request, params).await?;
             shared.names.outward(&mut answer);
             // What an old server leaves out, a modern client needs; an old one
             // is not told.
@@ -118,23 +183,43 @@ async fn watch(shared: &Shared, call: &Call, args: &Value, params: &Object) -> R
     Ok(Answer::Raw(Object::new()))
 }
 
-fn body(shared: std::sync::Weak<Shared>, name: String, with_headers: Option<Arc<Value>>) -> Body {
-    let name: Arc<str> = name.into();
+fn body(shared: std::sync::Weak<Shared>, callee: Callee) -> Body {
     Body::answering(move |call: Call, args| {
-        let (shared, name) = (shared.upgrade(), name.clone());
-        let headers = match (&with_headers, &args) {
-            (Some(schema), Value::Object(args)) => param_headers::headers(schema, args),
-            _ => Vec::new(),
-        };
+        let (shared, callee) = (shared.upgrade(), callee.clone());
         async move {
             let shared = shared.ok_or_else(gone)?;
+            let args = with_fixed(args, &callee.fixed)?;
+            let headers = match (&callee.headers, &args) {
+                (Some(schema), Value::Object(args)) => param_headers::headers(schema, args),
+                _ => Vec::new(),
+            };
             let mut params = Object::new();
-            params.insert("name".to_owned(), Value::from(&*name));
+            params.insert("name".to_owned(), Value::from(&*callee.name));
             params.insert("arguments".to_owned(), args);
-            let answer = calling::request(&shared, &call, "tools/call", params, headers).await?;
+            let request = Request { method: "tools/call", headers, repeatable: callee.repeatable };
+            let answer = calling::request(&shared, &call, request, params).await?;
             interpret(&shared, answer)
         }
     })
+}
+
+/// The arguments with those that the operator gives. A caller that gives one of them
+/// means something else by it.
+fn with_fixed(args: Value, fixed: &BTreeMap<String, Value>) -> Result<Value> {
+    if fixed.is_empty() {
+        return Ok(args);
+    }
+    let mut args = match args {
+        Value::Object(args) => args,
+        _ => Object::new(),
+    };
+    for (name, value) in fixed {
+        if args.insert(name.clone(), value.clone()).is_some() {
+            return Err(Problem::bad_request(format!("unknown parameter: {name}"))
+                .hint("the operator of this server decides about it: leave it out"));
+        }
+    }
+    Ok(Value::Object(args))
 }
 
 /// What a server answered to `tools/call`.

@@ -12,6 +12,8 @@ use moonlark_core::{Code, Problem, Result, Value};
 use reqwest::Response;
 
 use super::body::{self, Kind, essence};
+use super::failure;
+use super::pages::{NextPage, count_items};
 
 /// A response that was read to its end.
 pub(crate) struct Read {
@@ -100,7 +102,7 @@ impl Read {
     }
 
     /// Everything, for those who ask for it.
-    pub(crate) fn raw(&self, next: Option<Value>) -> Value {
+    pub(crate) fn raw(&self, next: Option<NextPage>) -> Value {
         let mut headers = Object::new();
         for (name, value) in &self.headers {
             let text = String::from_utf8_lossy(value.as_bytes()).into_owned();
@@ -112,9 +114,14 @@ impl Read {
         let mut raw = Object::new();
         raw.insert("status".to_owned(), Value::Int(self.status.as_u16().into()));
         raw.insert("headers".to_owned(), Value::Object(headers));
-        raw.insert("body".to_owned(), self.body());
-        if let Some(next) = next {
-            raw.insert("next".to_owned(), next);
+        let body = self.body();
+        if let Some(count) = count_items(&body).filter(|_| self.status.is_success()) {
+            raw.insert("items".to_owned(), Value::Int(count.try_into().unwrap_or(i64::MAX)));
+        }
+        raw.insert("body".to_owned(), body);
+        if let Some(NextPage { args, found_by }) = next {
+            raw.insert("next".to_owned(), Value::Object(args));
+            raw.insert("next_by".to_owned(), found_by.word().into());
         }
         Value::Object(raw)
     }
@@ -122,7 +129,7 @@ impl Read {
     /// What a call that went wrong says.
     pub(crate) fn problem(&self, api: &str, operation: &str) -> Problem {
         let body = self.body();
-        let own = message(&body, 0).map(|text| format!(": {}", shorten(text.trim())));
+        let own = failure::describe(&body).map(|text| format!(": {text}"));
         let message = format!("{operation} answered {}{}", self.status, own.unwrap_or_default());
         let code = match self.status.as_u16() {
             401 | 403 => Code::Forbidden,
@@ -135,6 +142,7 @@ impl Read {
         };
         let mut problem = Problem::new(code, message);
         problem.status = Some(self.status.as_u16());
+        problem.data = failure::data(body).map(Box::new);
         problem.retry_after = retry_after(&self.headers);
         let again = matches!(self.status.as_u16(), 408 | 425 | 429 | 500 | 502 | 503 | 504);
         let problem = problem.retryable_if(again);
@@ -149,28 +157,4 @@ impl Read {
 /// Seconds; the other form, a date, is rare, and clocks differ.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<u32> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
-}
-
-/// Where errors usually say what they are about.
-fn message(body: &Value, depth: usize) -> Option<&str> {
-    const KEYS: [&str; 10] = [
-        "message",
-        "error_description",
-        "detail",
-        "error",
-        "errors",
-        "title",
-        "description",
-        "msg",
-        "reason",
-        "fault",
-    ];
-    match body {
-        Value::Str(text) if !text.trim().is_empty() => Some(text),
-        Value::Object(fields) if depth < 4 => {
-            KEYS.iter().filter_map(|key| fields.get(*key)).find_map(|it| message(it, depth + 1))
-        }
-        Value::Array(items) if depth < 4 => message(items.first()?, depth + 1),
-        _ => None,
-    }
 }

@@ -1,12 +1,12 @@
 //! One API: its document, and a tool for each of its operations.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use http::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
 use moonlark_core::content::Answer;
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Body, Expose, Scope, Shown, Source, SourceKind, Tool};
+use moonlark_core::tool::{Body, Effects, Expose, Scope, Shown, Source, SourceKind, Tool};
 use moonlark_core::value::{Object, shorten};
 use moonlark_core::{Call, Place, Problem, Result, Value};
 use serde_json::Value as Json;
@@ -18,12 +18,18 @@ use super::input::{self, Given};
 use super::operation::{self, Operation, Plan};
 use super::pace::{Pace, Rate};
 use super::request;
-use super::rules::Rule;
+use super::rules::{METHODS, Rule};
+use super::secret_home::{AuthHost, OriginMemory, SecretHome};
 use super::security::{self, Credentials};
 use super::tokens::Tokens;
 use super::tree::Branch;
 use super::{output, pages, swagger};
+use crate::foreign_text::{MAX_DESCRIPTION_BYTES, MAX_TAG_BYTES, clean_text};
 use crate::mcp::SecretText;
+use crate::tool_config::{SourceKey, ToolConfig};
+
+/// Flaws of one kind that are told one by one.
+const MAX_FLAWS_OF_ONE_KIND: usize = 20;
 
 /// What the operator decides about one API.
 #[derive(Clone)]
@@ -36,8 +42,16 @@ pub struct ApiSettings {
     pub credentials: Credentials,
     /// Go with every request.
     pub headers: Vec<(String, SecretText)>,
+    /// Further hosts that may be sent the credentials and headers.
+    pub auth_hosts: Vec<AuthHost>,
+    /// For a document from the web: where it is kept what it said first.
+    pub memory: Option<OriginMemory>,
     /// Arguments that are always the same, and that nobody sees.
     pub frozen: BTreeMap<String, Value>,
+    /// Those of them that are secrets.
+    pub secret_frozen: BTreeSet<String>,
+    /// What the operator says about single operations, by their own names.
+    pub tools: BTreeMap<String, ToolConfig>,
     /// If there are any, only these.
     pub include: Vec<Rule>,
     pub exclude: Vec<Rule>,
@@ -58,7 +72,11 @@ impl ApiSettings {
             base_url: None,
             credentials: Credentials::default(),
             headers: Vec::new(),
+            auth_hosts: Vec::new(),
+            memory: None,
             frozen: BTreeMap::new(),
+            secret_frozen: BTreeSet::new(),
+            tools: BTreeMap::new(),
             include: Vec::new(),
             exclude: Vec::new(),
             rate: None,
@@ -77,6 +95,7 @@ struct Shared {
     headers: HeaderMap,
     pace: Pace,
     tokens: Tokens,
+    home: SecretHome,
 }
 
 /// What a call needs, kept from the first one on.
@@ -85,44 +104,121 @@ struct Needed {
     given: Given,
 }
 
-/// The tools of an API, and what of its document cannot be used.
+/// The tools of an API, and what of its document cannot be used. Reads and writes
+/// what is remembered of the document, so it belongs on a blocking thread.
 pub fn tools(settings: ApiSettings, document: Arc<Document>) -> Result<(Vec<Tool>, Vec<Problem>)> {
     let (mut operations, skipped) = operation::all(&document);
+    let at = |problem: Problem| problem.at(Place::file(settings.file.clone()));
+    let problems = skipped.into_iter().map(|it| {
+        at(Problem::bad_script(format!("{} is left out: {}", it.operation, shorten(&it.why))))
+    });
+    let mut problems: Vec<Problem> = problems.collect();
+    problems.extend(unused_settings(&settings, &operations));
+    let home = secret_home(&settings, &document, &operations);
     let wanted = |it: &Operation| {
         let ApiSettings { include, exclude, .. } = &settings;
         (include.is_empty() || include.iter().any(|rule| rule.fits(it)))
             && !exclude.iter().any(|rule| rule.fits(it))
     };
     operations.retain(wanted);
-    name_apart(&mut operations);
-    let at = |problem: Problem| problem.at(Place::file(settings.file.clone()));
-    let problems = skipped.into_iter().map(|it| {
-        at(Problem::bad_script(format!("{} is left out: {}", it.operation, shorten(&it.why))))
-    });
-    let mut problems: Vec<Problem> = problems.collect();
+    problems.extend(name_apart(&mut operations).into_iter().map(at));
     // The tools have these from now on.
     let said: Vec<(String, Vec<String>)> = operations
         .iter_mut()
         .map(|it| (std::mem::take(&mut it.description), std::mem::take(&mut it.tags)))
         .collect();
+    let too_long = said.iter().filter(|(text, _)| text.len() > MAX_DESCRIPTION_BYTES).count();
+    if too_long > 0 {
+        problems.push(at(Problem::bad_script(format!(
+            "{too_long} descriptions are longer than {}: their beginnings are used",
+            moonlark_core::limits::size(MAX_DESCRIPTION_BYTES)
+        ))));
+    }
     let client = OWN.as_ref().map_err(Clone::clone)?.clone();
     let shared = Arc::new(Shared {
         operations: operations.into_iter().map(|it| (it, OnceLock::new())).collect(),
         headers: fixed_headers(&settings)?,
         pace: Pace::new(settings.rate, settings.concurrency),
         tokens: Tokens::new(&settings.name, client, settings.scope.secrets.clone()),
+        home,
         document,
         settings,
     });
-    if !shared.operations.is_empty()
-        && let Err(problem) = shared.base(&shared.read(0).plan)
-    {
-        problems.push(problem.at(Place::file(shared.settings.file.clone())));
-    }
+    problems.extend(shared.address_flaws());
     let source = Arc::new(Source { kind: SourceKind::Api, name: shared.settings.name.clone() });
-    let tools =
-        said.into_iter().enumerate().map(|(index, said)| tool(&shared, index, said, &source));
-    Ok((tools.collect(), problems))
+    let tools = said.into_iter().enumerate();
+    let tools: Vec<Tool> = tools.map(|(index, said)| tool(&shared, index, said, &source)).collect();
+    let own_name = |tool: &Tool| {
+        let own = tool.name.strip_prefix(&*shared.settings.name)?.strip_prefix('.')?;
+        Some(own.to_owned())
+    };
+    let names: Vec<String> = tools.iter().filter_map(own_name).collect();
+    let key = source_key(&shared.settings);
+    let mut collisions = key.name_collisions(names.iter().map(String::as_str));
+    collisions.truncate(MAX_FLAWS_OF_ONE_KIND);
+    problems.extend(collisions);
+    Ok((tools, problems))
+}
+
+fn source_key(settings: &ApiSettings) -> SourceKey<'_> {
+    SourceKey { table: "apis", name: &settings.name }
+}
+
+/// Patterns and tables of the configuration that are about no operation.
+fn unused_settings(settings: &ApiSettings, operations: &[Operation]) -> Vec<Problem> {
+    let key = source_key(settings);
+    let tags: BTreeSet<String> =
+        operations.iter().flat_map(|it| &it.tags).map(|tag| format!("tag:{tag}")).collect();
+    let ids = || operations.iter().map(|it| it.id.as_str());
+    let mut problems = Vec::new();
+    for (word, rules) in [("include", &settings.include), ("exclude", &settings.exclude)] {
+        for rule in rules.iter().filter(|rule| !operations.iter().any(|it| rule.fits(it))) {
+            let known = ids().chain(tags.iter().map(String::as_str)).chain(METHODS);
+            problems.push(key.pattern_matches_nothing(word, &rule.to_string(), known));
+        }
+    }
+    for tool in settings.tools.keys().filter(|tool| !ids().any(|id| id == tool.as_str())) {
+        problems.push(key.tool_is_unknown(tool, ids()));
+    }
+    problems
+}
+
+/// Where the secrets of the API belong, by what the document says.
+fn secret_home(
+    settings: &ApiSettings,
+    document: &Document,
+    operations: &[Operation],
+) -> SecretHome {
+    let origin = |url: Url| url.origin().ascii_serialization();
+    let own = |servers: Option<Json>| document_base(document, servers);
+    let said = own(None).or_else(|| {
+        // A document that only says it operation by operation.
+        let servers = operations.iter().filter(|it| it.has_servers);
+        servers.filter_map(|it| own(it.plan(document).servers)).next()
+    });
+    let tokens = security::token_urls(document, &settings.credentials);
+    let tokens = tokens.into_iter().map(|(scheme, url)| (scheme, origin(url))).collect();
+    let (hosts, memory) = (&settings.auth_hosts, settings.memory.as_ref());
+    let home = SecretHome::new(&settings.name, hosts, memory, said.map(origin), tokens);
+    match &settings.base_url {
+        Some(url) => home.at(url),
+        None => home,
+    }
+}
+
+/// The address that paths begin at where these servers are named, or those of the
+/// whole document.
+fn document_base(document: &Document, own: Option<Json>) -> Option<Url> {
+    let root = document.root().json;
+    let servers = match (document.swagger, own) {
+        (true, _) => Some(swagger::servers(root)),
+        (false, Some(own)) => Some(own),
+        (false, None) => root.get("servers").map(Branch::to_json),
+    };
+    let first = servers.as_ref().and_then(Json::as_array).and_then(|all| all.first());
+    let text = first.map(expand).unwrap_or_else(|| "/".to_owned());
+    let url = Url::parse(&text).ok().or_else(|| document.base.as_ref()?.join(&text).ok());
+    url.filter(|url| matches!(url.scheme(), "http" | "https"))
 }
 
 fn fixed_headers(settings: &ApiSettings) -> Result<HeaderMap> {
@@ -140,8 +236,9 @@ fn fixed_headers(settings: &ApiSettings) -> Result<HeaderMap> {
     Ok(headers)
 }
 
-/// Of operations with the same name, the later ones get numbers.
-fn name_apart(operations: &mut [Operation]) {
+/// Of operations with the same name, the later ones get numbers, which is said.
+fn name_apart(operations: &mut [Operation]) -> Vec<Problem> {
+    let mut problems = Vec::new();
     let mut taken: HashSet<String> = HashSet::new();
     for operation in operations {
         let numbered = (2..).map(|number| format!("{}_{number}", operation.id));
@@ -149,8 +246,18 @@ fn name_apart(operations: &mut [Operation]) {
         if let Some(free) = names.find(|name| !taken.contains(name)) {
             operation.id = free;
         }
+        if operation.id != operation.original_id {
+            problems.push(Problem::bad_script(format!(
+                "{} {} has the operationId {} of an earlier operation, and is {}",
+                operation.method,
+                operation.path,
+                shorten(&operation.original_id),
+                shorten(&operation.id)
+            )));
+        }
         taken.insert(operation.id.clone());
     }
+    problems
 }
 
 fn tool(
@@ -161,32 +268,42 @@ fn tool(
 ) -> Tool {
     let (operation, _) = &shared.operations[index];
     let ApiSettings { name, prefix, expose, scope, .. } = &shared.settings;
+    let config = shared.config(operation);
+    let own_name = shared.own_name(operation);
+    let description = match config.and_then(|it| it.description.clone()) {
+        Some(description) => description,
+        None => clean_text(&description, MAX_DESCRIPTION_BYTES).into_owned(),
+    };
     let input = {
         let shared = shared.clone();
         Schema::deferred(move || shared.input(index))
     };
     let make = |name: String, raw: bool| {
-        let shared = shared.clone();
+        let calling = shared.clone();
         let body = Body::answering(move |call, args| {
-            let shared = shared.clone();
+            let shared = calling.clone();
             async move { shared.call(index, &call, args, raw).await }
         });
         let mut tool = Tool::new(name, source.clone(), input.clone(), body);
+        tool.original_name = Some(operation.original_id.clone());
         tool.description = description.clone();
-        tool.effects = operation.effects();
+        tool.effects = shared.effects(operation);
         tool.scope = scope.clone();
         tool
     };
-    let mut raw = make(format!("{name}.{}:raw", operation.id), true);
+    let mut raw = make(format!("{name}.{own_name}:raw"), true);
     (raw.shown, raw.expose) = (Shown::Not, Expose::Hidden);
-    let mut tool = make(format!("{name}.{}", operation.id), false);
+    let mut tool = make(format!("{name}.{own_name}"), false);
     let prefix = prefix.clone().unwrap_or_else(|| format!("{name}__"));
-    tool.shown = Shown::As(plain(&format!("{prefix}{}", operation.id)));
+    let shown = if own_name == operation.id { &operation.original_id } else { own_name };
+    tool.shown = Shown::As(plain(&format!("{prefix}{shown}")));
     tool.expose = *expose;
-    tool.tags = tags;
+    tool.tags = tags.iter().map(|tag| clean_text(tag, MAX_TAG_BYTES).into_owned()).collect();
+    let node = operation.node(&shared.document);
+    let summary = node.map_or("", |node| node.json.text("summary").trim());
+    tool.summary = (!summary.is_empty()).then(|| summary.to_owned());
     tool.output = {
         let known = shared.clone();
-        let node = operation.node(&shared.document);
         let has = node.is_some_and(|node| output::exists(&shared.document, node));
         has.then(|| Schema::deferred_description(move || known.output(index)))
     };
@@ -204,7 +321,11 @@ fn plain(name: &str) -> String {
 impl Shared {
     fn input(&self, index: usize) -> serde_json::Map<String, Json> {
         let Needed { plan, given } = self.read(index);
-        let is_frozen = |name: &str| self.settings.frozen.contains_key(name);
+        let own = self.config(&self.operations[index].0);
+        let is_frozen = |name: &str| {
+            self.settings.frozen.contains_key(name)
+                || own.is_some_and(|it| it.arguments.contains_key(name))
+        };
         input::schema(&self.document, &plan, &given, &is_frozen)
     }
 
@@ -233,7 +354,11 @@ impl Shared {
             return Err(Problem::bad_request("the arguments must be a table"));
         };
         let base = self.base(plan)?;
-        let filled = self.with_frozen(plan, given, args.clone());
+        let security = plan.security.as_ref().map(|it| it.node(&self.document));
+        if self.sends_secret(operation, plan, given) {
+            self.home.check(&base)?;
+        }
+        let filled = self.with_frozen(operation, plan, given, args.clone());
         let mut request = request::build(&base, &operation.path, plan, given, filled)?;
         let shown = address(&request.url);
         let before = request.url.clone();
@@ -241,17 +366,18 @@ impl Shared {
             "application/json, application/*+json;q=0.9, */*;q=0.5",
         ));
         request.headers.extend(self.headers.clone());
-        let security = plan.security.as_ref().map(|it| it.node(&self.document));
-        let credentials = &self.settings.credentials;
-        let proofs = security::proofs(&self.document, security, credentials, &self.tokens).await?;
+        let (credentials, tokens) = (&self.settings.credentials, &self.tokens);
+        let proofs =
+            security::proofs(&self.document, security, credentials, tokens, &self.home).await?;
         security::apply(&proofs, &mut request.url, &mut request.headers)?;
         let exchange = Exchange {
             api: name,
             call,
             method: operation.method.clone(),
             template: &operation.path,
-            read_only: operation.effects().read_only,
+            effects: self.effects(operation),
             secret_headers: &self.headers,
+            public_only: self.home.from_web && !self.home.covers(&base),
         };
         let turn = self.pace.turn().await;
         let read = exchange.run(&request).await?;
@@ -260,32 +386,103 @@ impl Shared {
             self.tokens.forget().await;
         }
         if raw {
-            let next = match read.status.is_success() {
-                true => {
-                    let (headers, body) = (&read.headers, read.body());
-                    pages::next(&self.document, plan, &args, &before, headers, &body)
-                }
-                false => None,
-            };
-            return Ok(Answer::Value(read.raw(next)));
+            let next = read.status.is_success().then(|| {
+                let (headers, body) = (&read.headers, read.body());
+                pages::next(&self.document, plan, &args, &before, headers, &body)
+            });
+            return Ok(Answer::Value(read.raw(next.flatten())));
         }
         match read.status.is_success() || read.status.as_u16() == 304 {
             true => Ok(read.into_answer(&shown)),
-            false => Err(read.problem(name, &format!("{name}.{}", operation.id))),
+            false => Err(read.problem(name, &format!("{name}.{}", self.own_name(operation)))),
         }
     }
 
-    /// The arguments with those that are always the same.
-    fn with_frozen(&self, plan: &Plan, given: &Given, mut args: Object) -> Object {
-        let takes = |name: &str| {
+    /// What the operator says about an operation.
+    fn config(&self, operation: &Operation) -> Option<&ToolConfig> {
+        self.settings.tools.get(&operation.original_id)
+    }
+
+    /// Its name behind that of the API. Only one of several with the same name can
+    /// have the one that the operator gives it.
+    fn own_name<'a>(&'a self, operation: &'a Operation) -> &'a str {
+        let given = self.config(operation).and_then(|it| it.name.as_deref());
+        given.filter(|_| operation.id == operation.original_id).unwrap_or(&operation.id)
+    }
+
+    fn effects(&self, operation: &Operation) -> Effects {
+        let said = operation.effects();
+        self.config(operation).map_or(said, |config| config.effects.apply(said))
+    }
+
+    /// The fixed arguments that an operation takes, those of its own last.
+    fn frozen<'a>(
+        &'a self,
+        operation: &Operation,
+        plan: &'a Plan,
+        given: &'a Given,
+    ) -> impl Iterator<Item = (&'a String, &'a Value)> {
+        let takes = move |name: &str| {
             let fields = matches!(given, Given::Fields(names) if names.iter().any(|it| it == name));
             let whole = name == "body" && plan.body.is_some();
             fields || whole || plan.params.iter().any(|param| param.arg == name)
         };
-        for (name, value) in self.settings.frozen.iter().filter(|(name, _)| takes(name)) {
+        let own = self.config(operation).into_iter().flat_map(|it| &it.arguments);
+        self.settings.frozen.iter().chain(own).filter(move |(name, _)| takes(name))
+    }
+
+    /// The arguments with those that are always the same.
+    fn with_frozen(
+        &self,
+        operation: &Operation,
+        plan: &Plan,
+        given: &Given,
+        mut args: Object,
+    ) -> Object {
+        for (name, value) in self.frozen(operation, plan, given) {
             args.insert(name.clone(), value.clone());
         }
         args
+    }
+
+    /// Whether a call takes along what only the API may see.
+    fn sends_secret(&self, operation: &Operation, plan: &Plan, given: &Given) -> bool {
+        let security = plan.security.as_ref().map(|it| it.node(&self.document));
+        let secret = &self.settings.secret_frozen;
+        !self.headers.is_empty()
+            || security::sends_secret(&self.document, security, &self.settings.credentials)
+            || self.frozen(operation, plan, given).any(|(name, _)| secret.contains(name))
+    }
+
+    /// Addresses in the document that cannot be used, or are not sent our secrets.
+    fn address_flaws(&self) -> Vec<Problem> {
+        let mut flaws: Vec<Problem> = Vec::new();
+        let mut seen = HashSet::new();
+        // Operations without servers of their own are all at the same address.
+        let mut looked_at_common = false;
+        for (index, (operation, _)) in self.operations.iter().enumerate() {
+            if !operation.has_servers && looked_at_common {
+                continue;
+            }
+            let Needed { plan, given } = self.read(index);
+            let flaw = match self.base(&plan) {
+                Ok(base) if self.home.covers(&base) => None,
+                // One that sends nothing says nothing about the others.
+                Ok(_) if !self.sends_secret(operation, &plan, &given) => continue,
+                Ok(base) => self.home.check(&base).err(),
+                Err(problem) => Some(problem),
+            };
+            looked_at_common |= !operation.has_servers;
+            if let Some(flaw) = flaw
+                && seen.insert(flaw.message.clone())
+            {
+                flaws.push(flaw.at(Place::file(self.settings.file.clone())));
+            }
+            if flaws.len() >= MAX_FLAWS_OF_ONE_KIND {
+                break;
+            }
+        }
+        flaws
     }
 
     /// The address that the operation's path begins at.
@@ -293,16 +490,7 @@ impl Shared {
         if let Some(url) = &self.settings.base_url {
             return Ok(url.clone());
         }
-        let root = self.document.root().json;
-        let servers = match (self.document.swagger, &plan.servers) {
-            (true, _) => Some(swagger::servers(root)),
-            (false, Some(own)) => Some(own.clone()),
-            (false, None) => root.get("servers").map(Branch::to_json),
-        };
-        let first = servers.as_ref().and_then(Json::as_array).and_then(|all| all.first());
-        let text = first.map(expand).unwrap_or_else(|| "/".to_owned());
-        let url = Url::parse(&text).ok().or_else(|| self.document.base.as_ref()?.join(&text).ok());
-        url.filter(|url| matches!(url.scheme(), "http" | "https")).ok_or_else(|| {
+        document_base(&self.document, plan.servers.clone()).ok_or_else(|| {
             let name = &self.settings.name;
             Problem::bad_config(format!("the document of API '{name}' does not say where it is"))
                 .hint(format!("set base_url of apis.{name}"))

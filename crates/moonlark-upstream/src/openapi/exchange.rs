@@ -11,6 +11,7 @@ use std::time::Duration;
 use http::header::{AUTHORIZATION, COOKIE, HeaderMap, LOCATION};
 use http::{Method, StatusCode};
 use moonlark_core::grant::is_public;
+use moonlark_core::tool::Effects;
 use moonlark_core::trace::{Fact, What};
 use moonlark_core::value::shorten;
 use moonlark_core::{Call, Code, Problem, Result};
@@ -31,7 +32,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// For the operator's own APIs, wherever they are.
 pub(crate) static OWN: LazyLock<Result<Client>> = LazyLock::new(|| client(None));
 /// For where APIs send us on to.
-static ELSEWHERE: LazyLock<Result<Client>> = LazyLock::new(|| client(Some(PublicOnly)));
+pub(crate) static ELSEWHERE: LazyLock<Result<Client>> = LazyLock::new(|| client(Some(PublicOnly)));
 
 fn client(resolver: Option<PublicOnly>) -> Result<Client> {
     // Fails only when another part of the process was first, which is as good.
@@ -73,7 +74,9 @@ pub(crate) struct Exchange<'a> {
     pub(crate) method: Method,
     /// The operation's path, with its placeholders.
     pub(crate) template: &'a str,
-    pub(crate) read_only: bool,
+    pub(crate) effects: Effects,
+    /// The document names the address, and nobody vouches for it.
+    pub(crate) public_only: bool,
     /// Headers that hold secrets, beside the usual ones.
     pub(crate) secret_headers: &'a HeaderMap,
 }
@@ -82,11 +85,18 @@ impl Exchange<'_> {
     /// Send it, again if the API says that it is busy and nothing can happen
     /// twice.
     pub(crate) async fn run(&self, request: &Request) -> Result<Read> {
-        let mut tries = 0;
+        let (mut tries, mut broken) = (0, false);
         loop {
-            let read = self.follow(request).await?;
+            let read = match self.follow(request).await {
+                // Once more, where nothing can happen twice.
+                Err(problem) if self.repeatable() && !broken && is_transport(&problem) => {
+                    broken = true;
+                    continue;
+                }
+                read => read?,
+            };
             let busy = matches!(read.status.as_u16(), 429 | 503);
-            if !busy || !self.read_only || tries >= MOST_RETRIES {
+            if !busy || !self.effects.read_only || tries >= MOST_RETRIES {
                 return Ok(read);
             }
             let asked = retry_after(&read.headers).map(|it| Duration::from_secs(it.into()));
@@ -100,11 +110,19 @@ impl Exchange<'_> {
         }
     }
 
+    /// Whether a call that was made twice did the same as one.
+    fn repeatable(&self) -> bool {
+        self.effects.read_only || self.effects.idempotent
+    }
+
     async fn follow(&self, request: &Request) -> Result<Read> {
         let (mut url, mut method) = (request.url.clone(), self.method.clone());
         let (mut body, mut at_home) = (request.body.clone(), true);
+        if self.public_only && !may_go(&url) {
+            return Err(self.not_public(&url));
+        }
         for _ in 0..=MOST_REDIRECTS {
-            let client = if at_home { &OWN } else { &ELSEWHERE };
+            let client = if at_home && !self.public_only { &OWN } else { &ELSEWHERE };
             let client = client.as_ref().map_err(Clone::clone)?;
             let mut builder = client.request(method.clone(), url.clone());
             let mut spanning = self.call.spanning(|| self.told(&method, &url));
@@ -215,6 +233,18 @@ impl Exchange<'_> {
         .retryable_if(false)
     }
 
+    fn not_public(&self, url: &Url) -> Problem {
+        let there = url.origin().ascii_serialization();
+        Problem::denied(format!(
+            "the document of API '{}' names {there}, which is no public address",
+            self.api
+        ))
+        .hint(format!(
+            "if that is right, set base_url of apis.{}, or add auth_hosts = [\"{there}\"]",
+            self.api
+        ))
+    }
+
     fn unreachable(&self, url: &Url, error: reqwest::Error) -> Problem {
         let never_sent = error.is_connect() || error.is_builder();
         let error = error.without_url();
@@ -224,7 +254,7 @@ impl Exchange<'_> {
         }
         let (at, why) =
             (url.origin().ascii_serialization(), shorten(&inner.to_string()).into_owned());
-        match never_sent || self.read_only {
+        match never_sent || self.repeatable() {
             true => {
                 Problem::unavailable(format!("API '{}' cannot be reached at {at}: {why}", self.api))
                     .hint(format!(
@@ -241,8 +271,13 @@ impl Exchange<'_> {
     }
 }
 
+/// Whether the connection failed, and not the API.
+fn is_transport(problem: &Problem) -> bool {
+    problem.code == Code::Unavailable && problem.retryable()
+}
+
 /// An address by number needs no resolver, so it is judged here.
-fn may_go(target: &Url) -> bool {
+pub(crate) fn may_go(target: &Url) -> bool {
     match target.host() {
         Some(Host::Ipv4(ip)) => is_public(ip.into()),
         Some(Host::Ipv6(ip)) => is_public(ip.into()),

@@ -11,6 +11,7 @@ use super::document::{Document, Node, reference};
 use super::operation::Plan;
 use super::schema::{Converter, Way, has_more, is_marked};
 use super::tree::Branch;
+use crate::foreign_text::clean_json_text;
 
 /// Fields of a body that may stand beside the parameters.
 const MOST_FIELDS: usize = 400;
@@ -216,7 +217,7 @@ fn file(many: bool, schema: Json) -> Json {
 fn described(schema: Json, description: &str) -> Json {
     match schema {
         Json::Object(mut fields) if !description.is_empty() => {
-            fields.insert("description".to_owned(), json!(description));
+            fields.insert("description".to_owned(), clean_json_text(description));
             Json::Object(fields)
         }
         schema => schema,

@@ -1,23 +1,29 @@
 //! A document from a file or from the web, with all files it refers to.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use moonlark_core::limits::size;
 use moonlark_core::value::shorten;
-use moonlark_core::{Problem, Result};
+use moonlark_core::{Code, Problem, Result};
+use reqwest::Client;
 use url::Url;
 
 use super::answer::read_bytes;
 use super::document::{Document, addresses, join, parse};
-use super::exchange::OWN;
+use super::exchange::{ELSEWHERE, OWN, may_go};
 use super::tree::Tree;
 
 /// Largest file.
 const MOST: usize = 128 * 1024 * 1024;
 /// Files that a document may refer to.
 const MOST_FILES: usize = 500;
+/// The document and all files it refers to.
+const MAX_TOTAL_BYTES: usize = 256 * 1024 * 1024;
+/// References that cannot be read and are told of one by one.
+const MAX_REF_PROBLEMS: usize = 10;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,29 +32,56 @@ pub enum Spec {
     Web(Url),
 }
 
+/// What a document may refer to, beside the files in its own folder, the files of
+/// its own host, and public addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RefPermission {
+    /// A file, or all files in a folder.
+    Path(PathBuf),
+    /// Everything at an origin.
+    Origin(String),
+}
+
+impl RefPermission {
+    /// A path, seen from `root`, or an address.
+    pub fn parse(text: &str, root: &Path) -> RefPermission {
+        match Url::parse(text) {
+            Ok(url) if matches!(url.scheme(), "http" | "https") => {
+                RefPermission::Origin(url.origin().ascii_serialization())
+            }
+            _ => RefPermission::Path(root.join(text)),
+        }
+    }
+}
+
 /// A document and the files it was read from.
 pub struct Loaded {
     pub document: Document,
     /// What it consists of on disk, to notice a change of.
     pub files: Vec<PathBuf>,
+    /// What it refers to that was not read.
+    pub problems: Vec<Problem>,
 }
 
 /// Read a document. Parsing is work, so this belongs off the async threads'
 /// hot path; it is done on a blocking one.
-pub async fn load(spec: &Spec) -> Result<Loaded> {
+pub async fn load(spec: &Spec, permitted: &[RefPermission]) -> Result<Loaded> {
     let (text, base) = match spec {
         Spec::File(path) => (read(path).await?, None),
-        Spec::Web(url) => (fetch(url).await?, Some(url.clone())),
+        Spec::Web(url) => (fetch(url, &OWN).await?, Some(url.clone())),
     };
+    let mut left = MAX_TOTAL_BYTES.saturating_sub(text.len());
     let root = parsed(text).await?;
     let mut files: HashMap<String, Tree> = HashMap::new();
     let mut paths: Vec<PathBuf> = match spec {
         Spec::File(path) => vec![path.clone()],
         Spec::Web(_) => Vec::new(),
     };
+    let mut problems: Vec<Problem> = Vec::new();
+    let mut looked_for: HashSet<String> = HashSet::new();
     let mut open: Vec<String> = addresses(&root).iter().map(|it| join("", it)).collect();
     while let Some(address) = open.pop() {
-        if files.contains_key(&address) {
+        if !looked_for.insert(address.clone()) {
             continue;
         }
         if files.len() >= MOST_FILES {
@@ -56,57 +89,129 @@ pub async fn load(spec: &Spec) -> Result<Loaded> {
             return Err(Problem::bad_config(message));
         }
         // What is missing is missed only by what refers to it.
-        let Ok((text, path)) = beside(spec, &address).await else { continue };
+        let (text, path) = match beside(spec, &address, permitted).await {
+            Ok(found) => found,
+            Err(problem) => {
+                if problem.code == Code::Denied && problems.len() < MAX_REF_PROBLEMS {
+                    let why = problem.message.clone();
+                    let said = format!("$ref to {} is not read: {why}", shorten(&address));
+                    problems.push(problem.saying(said));
+                }
+                continue;
+            }
+        };
+        left = left.checked_sub(text.len()).ok_or_else(|| {
+            let most = size(MAX_TOTAL_BYTES);
+            Problem::bad_config(format!("it and the files it refers to are larger than {most}"))
+        })?;
         paths.extend(path);
         let Ok(tree) = parsed(text).await else { continue };
         open.extend(addresses(&tree).iter().map(|it| join(&address, it)));
         files.insert(address, tree);
     }
-    Ok(Loaded { document: Document::new(root, files, base)?, files: paths })
+    Ok(Loaded { document: Document::new(root, files, base)?, files: paths, problems })
 }
 
 /// Another file, where it is seen from the document. A document from the web
-/// gets nothing from this machine, and nothing from anywhere but its own host.
-async fn beside(spec: &Spec, address: &str) -> Result<(Vec<u8>, Option<PathBuf>)> {
+/// gets nothing from this machine, and nothing from anywhere but its own host. A
+/// local one gets the files of its folder, and what any script may get of the web.
+async fn beside(
+    spec: &Spec,
+    address: &str,
+    permitted: &[RefPermission],
+) -> Result<(Vec<u8>, Option<PathBuf>)> {
+    let no_address = |_| Problem::bad_config("it is no address");
     match spec {
         Spec::File(path) if Url::parse(address).is_err() => {
             let folder = path.parent().unwrap_or(Path::new("."));
-            let path = folder.join(address);
+            let path = confined(folder, address, permitted)?;
             Ok((read(&path).await?, Some(path)))
         }
         Spec::File(_) => {
-            let url = Url::parse(address).map_err(|_| Problem::bad_config("no address"))?;
-            Ok((fetch(&url).await?, None))
+            let url = Url::parse(address).map_err(no_address)?;
+            let origin = url.origin().ascii_serialization();
+            if permitted.contains(&RefPermission::Origin(origin.clone())) {
+                return Ok((fetch(&url, &OWN).await?, None));
+            }
+            if !matches!(url.scheme(), "http" | "https") || !may_go(&url) {
+                return Err(Problem::denied(format!("{origin} is no public address"))
+                    .hint(format!("if it may be read, add \"{origin}\" to refs of this API")));
+            }
+            Ok((fetch(&url, &ELSEWHERE).await?, None))
         }
         Spec::Web(base) => {
-            let url = base.join(address).map_err(|_| Problem::bad_config("no address"))?;
-            match url.origin() == base.origin() {
-                true => Ok((fetch(&url).await?, None)),
-                false => Err(Problem::bad_config("another host")),
+            let url = base.join(address).map_err(no_address)?;
+            let origin = url.origin().ascii_serialization();
+            let granted = permitted.contains(&RefPermission::Origin(origin.clone()));
+            if url.origin() == base.origin() || granted {
+                return Ok((fetch(&url, &OWN).await?, None));
             }
+            Err(Problem::denied(format!("{origin} is another host than that of the document"))
+                .hint(format!("if it may be read, add \"{origin}\" to refs of this API")))
         }
     }
 }
 
+/// The file that a local document refers to, if that is in its own folder.
+fn confined(folder: &Path, address: &str, permitted: &[RefPermission]) -> Result<PathBuf> {
+    let path = folder.join(address);
+    let missing = |error: std::io::Error| Problem::bad_config(format!("{}", error.kind()));
+    // Links are followed first: it is the file that counts.
+    let real = path.canonicalize().map_err(missing)?;
+    let is_inside =
+        |folder: &Path| folder.canonicalize().is_ok_and(|folder| real.starts_with(folder));
+    let granted = permitted.iter().any(|it| match it {
+        RefPermission::Path(path) => is_inside(path),
+        RefPermission::Origin(_) => false,
+    });
+    if granted || is_inside(folder) {
+        return Ok(path);
+    }
+    Err(Problem::denied("it is outside the folder of the document")
+        .hint("if it may be read, add its folder to refs of this API"))
+}
+
+/// A regular file: not a device or a pipe, which may never end.
 async fn read(path: &Path) -> Result<Vec<u8>> {
-    let cannot = |why: String| {
-        Problem::bad_config(format!("cannot read {}: {why}", path.display())).hint(
+    let shown = path.display().to_string();
+    let cannot = move |why: String| {
+        Problem::bad_config(format!("cannot read {shown}: {why}")).hint(
             "see whether it is there; a spec in moonlark.toml is seen from that file's folder",
         )
     };
-    let length = tokio::fs::metadata(path).await.map_err(|error| cannot(error.to_string()))?.len();
-    if length > MOST as u64 {
-        return Err(cannot(format!("it is larger than {}", size(MOST))));
-    }
-    tokio::fs::read(path).await.map_err(|error| cannot(error.to_string()))
+    let path = path.to_owned();
+    let reading = tokio::task::spawn_blocking(move || read_regular_file(&path).map_err(cannot));
+    reading.await.unwrap_or_else(|_| Err(Problem::internal("the document could not be read")))
 }
 
-async fn fetch(url: &Url) -> Result<Vec<u8>> {
+fn read_regular_file(path: &Path) -> Result<Vec<u8>, String> {
+    use std::io::Read as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let words = |error: std::io::Error| error.to_string();
+    let is_regular = |it: std::fs::Metadata| it.is_file();
+    if !std::fs::metadata(path).map(is_regular).map_err(words)? {
+        return Err("it is not a regular file".to_owned());
+    }
+    // What it was a moment ago is not what is opened: a pipe must not make us wait.
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(words)?;
+    if !file.metadata().map(is_regular).map_err(words)? {
+        return Err("it is not a regular file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    file.take(MOST as u64 + 1).read_to_end(&mut bytes).map_err(words)?;
+    if bytes.len() > MOST {
+        return Err(format!("it is larger than {}", size(MOST)));
+    }
+    Ok(bytes)
+}
+
+async fn fetch(url: &Url, client: &LazyLock<Result<Client>>) -> Result<Vec<u8>> {
     let cannot = |why: &str| {
         let at = url.origin().ascii_serialization();
         Problem::unavailable(format!("cannot get the document from {at}: {}", shorten(why)))
     };
-    let client = OWN.as_ref().map_err(Clone::clone)?;
+    let client = client.as_ref().map_err(Clone::clone)?;
     let request = client.get(url.clone()).timeout(PATIENCE);
     let response =
         request.send().await.map_err(|error| cannot(&error.without_url().to_string()))?;
@@ -120,3 +225,6 @@ async fn parsed(text: Vec<u8>) -> Result<Tree> {
     let parsing = tokio::task::spawn_blocking(move || parse(&text));
     parsing.await.unwrap_or_else(|_| Err(Problem::internal("the document could not be read")))
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ use moonlark_core::tool::Effects;
 use serde_json::Value as Json;
 
 use super::document::{Document, Node};
+use super::input::{self, Given};
 use super::parameter::{self, At, In, Param};
 use super::tree::Branch;
 use super::{body, swagger};
@@ -18,8 +19,13 @@ const METHODS: [&str; 9] =
 /// An operation as it is found when a document is read. There may be thousands
 /// of which a few are called: what a call needs is read again for it.
 pub(crate) struct Operation {
-    /// How the document names it, or the name made from method and path.
+    /// How the document names it, or the name made from method and path; with a
+    /// number behind it where an earlier operation has that name.
     pub(crate) id: String,
+    /// The same without a number.
+    pub(crate) original_id: String,
+    /// Whether it, or its path, says itself where it is.
+    pub(crate) has_servers: bool,
     pub(crate) method: Method,
     /// With `{name}` where parameters go.
     pub(crate) path: String,
@@ -99,17 +105,23 @@ fn read(
     let token = Method::from_bytes(method.to_uppercase().as_bytes())
         .map_err(|_| "its method is no word".to_owned())?;
     // Whether it can be called.
-    plan(document, path, item, node)?;
+    let plan = plan(document, path, item, node)?;
     let id = match text("operationId") {
         "" => made_up(method, path),
         id => id.to_owned(),
     };
     Ok(Operation {
+        original_id: id.clone(),
         id,
+        has_servers: plan.servers.is_some(),
         method: token,
         path: path.to_owned(),
         key: key.to_owned(),
-        description: describe(text("summary"), text("description"), node.json),
+        description: with_body(
+            describe(text("summary"), text("description"), node.json),
+            document,
+            &plan,
+        ),
         tags: strings(node.json.get("tags")),
     })
 }
@@ -203,6 +215,19 @@ fn describe(summary: &str, description: &str, node: Branch<'_>) -> String {
         text = format!("Deprecated. {text}").trim_end().to_owned();
     }
     text
+}
+
+/// With what is said about a body whose fields stand among the parameters: nothing
+/// else would say it.
+fn with_body(description: String, document: &Document, plan: &Plan) -> String {
+    let Some(body) = plan.body.as_ref().map(|body| body.description.as_str()) else {
+        return description;
+    };
+    let says_it = description.contains(body.trim_end_matches('.'));
+    if body.is_empty() || says_it || input::given(document, plan) == Given::Whole {
+        return description;
+    }
+    format!("{description}\n\nBody: {body}").trim_start().to_owned()
 }
 
 fn strings(list: Option<Branch<'_>>) -> Vec<String> {

@@ -1,8 +1,10 @@
 //! The next page of a list: which arguments would fetch it.
 //!
 //! The answer says it, if it says anything: by a `Link` header, an address or a
-//! cursor in the body. Otherwise the parameters do: pages and offsets are
-//! counted on for as long as pages are full.
+//! cursor in the body. It may say as well that there is none. Otherwise the
+//! parameters do: pages and offsets are counted on for as long as pages are full.
+//! By which of these a page was found is told with it: an API that has named next
+//! pages tells of the last one by naming none, which only its reader can see.
 
 use http::header::{HeaderMap, LINK};
 use moonlark_core::Value;
@@ -74,7 +76,74 @@ const LINKS: [&str; 9] = [
 const ITEMS: [&str; 8] =
     ["data", "items", "results", "values", "records", "entries", "list", "value"];
 
-/// The arguments of the next page, if there is one.
+/// Where answers say that there is more, or that there is not.
+const HAS_MORE: [&str; 10] = [
+    "has_more",
+    "hasMore",
+    "has_next",
+    "hasNext",
+    "has_next_page",
+    "hasNextPage",
+    "pageInfo.hasNextPage",
+    "page_info.has_next_page",
+    "pagination.has_more",
+    "meta.has_more",
+];
+
+/// Where answers say that they are the last.
+const IS_LAST: [&str; 3] = ["last", "isLast", "is_last"];
+
+/// What answers may keep such words in.
+const ENVELOPES: [&str; 6] = ["", "meta.", "pagination.", "paging.", "page.", "page_info."];
+
+const PAGES_IN_ALL: [&str; 8] = [
+    "total_pages",
+    "totalPages",
+    "page_count",
+    "pageCount",
+    "last_page",
+    "lastPage",
+    "num_pages",
+    "pages",
+];
+
+const ITEMS_IN_ALL: [&str; 7] = [
+    "total",
+    "total_count",
+    "totalCount",
+    "total_items",
+    "totalItems",
+    "total_results",
+    "totalElements",
+];
+
+/// The next page: its arguments, and what told of it.
+#[derive(Debug, PartialEq)]
+pub(crate) struct NextPage {
+    pub(crate) args: Object,
+    pub(crate) found_by: FoundBy,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FoundBy {
+    Link,
+    Cursor,
+    LastId,
+    Count,
+}
+
+impl FoundBy {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            FoundBy::Link => "link",
+            FoundBy::Cursor => "cursor",
+            FoundBy::LastId => "last_id",
+            FoundBy::Count => "count",
+        }
+    }
+}
+
+/// The next page, if there is one.
 pub(crate) fn next(
     document: &Document,
     plan: &Plan,
@@ -82,14 +151,57 @@ pub(crate) fn next(
     url: &Url,
     headers: &HeaderMap,
     body: &Value,
-) -> Option<Value> {
+) -> Option<NextPage> {
     if let Some(link) = linked(headers).or_else(|| address(body)) {
-        return by_address(document, plan, args, url, &link);
+        let args = by_address(document, plan, args, url, &link)?;
+        return Some(NextPage { args, found_by: FoundBy::Link });
     }
+    // Links to the pages before, but to none behind.
+    if has_links(headers) || is_last(body) {
+        return None;
+    }
+    let found = |found_by| move |args| NextPage { args, found_by };
     by_cursor(plan, args, body)
-        .or_else(|| by_last_id(plan, args, body))
-        .or_else(|| by_counting(document, plan, args, body))
-        .map(Value::Object)
+        .map(found(FoundBy::Cursor))
+        .or_else(|| by_last_id(plan, args, body).map(found(FoundBy::LastId)))
+        .or_else(|| by_counting(document, plan, args, body).map(found(FoundBy::Count)))
+}
+
+/// How many items a page has, if it is one.
+pub(crate) fn count_items(body: &Value) -> Option<usize> {
+    items(body).map(Vec::len)
+}
+
+/// Whether the answer itself says that nothing follows.
+fn is_last(body: &Value) -> bool {
+    let is_nothing = |path: &&str| match at(body, path) {
+        Some(Value::Null | Value::Bool(false)) => true,
+        Some(Value::Str(text)) => text.is_empty(),
+        _ => false,
+    };
+    let says = |path: &&str, flag| at(body, path) == Some(&Value::Bool(flag));
+    LINKS.iter().any(is_nothing)
+        || HAS_MORE.iter().any(|it| says(it, false))
+        || IS_LAST.iter().any(|it| says(it, true))
+}
+
+/// A number that an answer has under one of these names.
+fn number_in(body: &Value, names: &[&str]) -> Option<i64> {
+    let paths = names.iter().flat_map(|name| ENVELOPES.map(|envelope| format!("{envelope}{name}")));
+    paths.into_iter().find_map(|path| match at(body, &path) {
+        Some(Value::Int(number)) => Some(*number),
+        _ => None,
+    })
+}
+
+/// Whether there is a `Link` header that is about pages.
+fn has_links(headers: &HeaderMap) -> bool {
+    let all = headers.get_all(LINK).into_iter().filter_map(|it| it.to_str().ok());
+    let mut rels = all.flat_map(|it| it.split([',', ';'])).map(str::trim);
+    rels.any(|it| {
+        let rel = it.to_ascii_lowercase().replace('"', "");
+        matches!(rel.as_str(), "rel=prev" | "rel=previous" | "rel=first" | "rel=last")
+    })
 }
 
 /// The address that a `Link` header calls the next.
@@ -127,7 +239,7 @@ fn by_address(
     args: &Object,
     url: &Url,
     link: &str,
-) -> Option<Value> {
+) -> Option<Object> {
     let target = url.join(link).ok().filter(|it| it.path() == url.path())?;
     let mut next = args.clone();
     let mut changed = false;
@@ -144,7 +256,7 @@ fn by_address(
         changed |= next.get(&param.arg) != Some(&value);
         next.insert(param.arg.clone(), value);
     }
-    changed.then_some(Value::Object(next))
+    changed.then_some(next)
 }
 
 fn by_cursor(plan: &Plan, args: &Object, body: &Value) -> Option<Object> {
@@ -190,12 +302,24 @@ fn by_counting(document: &Document, plan: &Plan, args: &Object, body: &Value) ->
     if size.is_some_and(|size| count < size) {
         return None;
     }
+    let items_in_all = number_in(body, &ITEMS_IN_ALL);
     if let Some(param) = find(&["offset", "skip", "$skip", "start", "startAt"]) {
         let from = given(&param.arg).or_else(|| fallback(param)).unwrap_or(0);
+        if items_in_all.is_some_and(|all| from + count >= all) {
+            return None;
+        }
         return Some(with(args, &param.arg, Value::Int(from + count)));
     }
     let param = find(&["page", "page_number", "pageNumber", "page[number]"])?;
     let page = given(&param.arg).or_else(|| fallback(param)).unwrap_or(1);
+    let minimum = param.schema.node(document).json.get("minimum").and_then(Branch::as_number);
+    let from_zero = fallback(param) == Some(0) || minimum.and_then(|it| it.as_i64()) == Some(0);
+    let so_far = if from_zero { page + 1 } else { page };
+    if number_in(body, &PAGES_IN_ALL).is_some_and(|all| so_far >= all)
+        || items_in_all.zip(size).is_some_and(|(all, size)| so_far.saturating_mul(size) >= all)
+    {
+        return None;
+    }
     Some(with(args, &param.arg, Value::Int(page + 1)))
 }
 

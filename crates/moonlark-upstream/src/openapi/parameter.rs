@@ -160,8 +160,33 @@ fn style(word: &str, place: In) -> Style {
     }
 }
 
-/// Headers that the request itself decides, whatever the document says.
-const OURS: [&str; 3] = ["accept", "content-type", "authorization"];
+/// Headers that the request itself or its connection decides, whatever the
+/// document says.
+const OURS: [&str; 18] = [
+    "accept",
+    "accept-encoding",
+    "authorization",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Whether a header is not for a document to name.
+pub(crate) fn is_reserved_header(name: &str) -> bool {
+    OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours))
+}
 
 /// See to it that every `{name}` of the path has a parameter, and that there
 /// are no others.
@@ -169,7 +194,7 @@ pub(crate) fn complete(path: &str, params: &mut Vec<Param>) {
     let names: Vec<&str> = placeholders(path).collect();
     params.retain(|param| match param.place {
         In::Path => names.contains(&param.name.as_str()),
-        In::Header => !OURS.contains(&param.name.to_ascii_lowercase().as_str()),
+        In::Header => !is_reserved_header(&param.name),
         _ => true,
     });
     for name in names {

@@ -1,5 +1,6 @@
 //! Which operations of an API are wanted: by name, tag, method or path.
 
+use std::fmt;
 use std::str::FromStr;
 
 use moonlark_core::grant::matches_pattern as matches;
@@ -22,7 +23,7 @@ enum What {
     Path(String),
 }
 
-const METHODS: [&str; 9] =
+pub(crate) const METHODS: [&str; 9] =
     ["GET", "PUT", "POST", "DELETE", "OPTIONS", "HEAD", "PATCH", "TRACE", "QUERY"];
 
 impl FromStr for Rule {
@@ -46,6 +47,18 @@ impl FromStr for Rule {
             },
         };
         Ok(Rule { method, what })
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let method = self.method.as_deref().unwrap_or_default();
+        let what = match &self.what {
+            What::Any => String::new(),
+            What::Tag(tag) => format!("tag:{tag}"),
+            What::Name(text) | What::Path(text) => text.clone(),
+        };
+        f.write_str(format!("{method} {what}").trim())
     }
 }
 
@@ -77,5 +90,8 @@ mod tests {
         );
         assert_eq!(rule("listPets").what, What::Name("listPets".into()));
         assert!("".parse::<Rule>().is_err());
+        for text in ["GET", "tag:pets", "POST /a/*", "listPets", "/admin/*"] {
+            assert_eq!(rule(text).to_string(), text);
+        }
     }
 }

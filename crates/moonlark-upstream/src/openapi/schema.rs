@@ -11,6 +11,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::document::{Document, Node};
 use super::tree::Branch;
+use crate::foreign_text::clean_json_text;
 
 /// About how many bytes of schema one tool may have.
 const MOST: usize = 128 * 1024;
@@ -100,7 +101,7 @@ impl<'a> Converter<'a> {
         let mut target = self.reference(node);
         if let Some(text) = node.json.get("description").and_then(Branch::as_str) {
             self.spend(text.len());
-            target["description"] = json!(text.trim());
+            target["description"] = clean_json_text(text.trim());
         }
         if !has_more(node.json) {
             return target;
@@ -156,7 +157,7 @@ impl<'a> Converter<'a> {
             "description" | "title" => {
                 let text = json.as_str()?.trim();
                 self.spend(text.len());
-                (!text.is_empty()).then(|| json!(text))
+                (!text.is_empty()).then(|| clean_json_text(text))
             }
             "pattern" => json.as_str().filter(|it| compiles(it)).map(|it| json!(it)),
             "const" | "format" | "contentMediaType" | "contentEncoding" => Some(json.to_json()),

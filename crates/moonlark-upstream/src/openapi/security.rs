@@ -13,6 +13,8 @@ use serde_json::{Value as Json, json};
 use url::Url;
 
 use super::document::{Document, Node};
+use super::parameter::is_reserved_header;
+use super::secret_home::SecretHome;
 use super::style::encode;
 use super::swagger;
 use super::tokens::{ClientCredentials, Tokens};
@@ -50,6 +52,7 @@ pub(crate) async fn proofs(
     own: Option<Node<'_>>,
     credentials: &Credentials,
     tokens: &Tokens,
+    home: &SecretHome,
 ) -> Result<Vec<Proof>> {
     let Some(names) = chosen(document, own, credentials) else {
         // Nothing is said about it: a secret that was given is for something.
@@ -60,9 +63,40 @@ pub(crate) async fn proofs(
     };
     let mut proofs = Vec::new();
     for name in names {
-        proofs.push(proof(document, name, credentials, tokens).await?);
+        proofs.push(proof(document, name, credentials, tokens, home).await?);
     }
     Ok(proofs)
+}
+
+/// Whether a request would prove who we are, if it were made.
+pub(crate) fn sends_secret(
+    document: &Document,
+    own: Option<Node<'_>>,
+    credentials: &Credentials,
+) -> bool {
+    match chosen(document, own, credentials) {
+        Some(schemes) => !schemes.is_empty(),
+        None => credentials.any.is_some(),
+    }
+}
+
+/// Where the document says that tokens are given out, by the schemes that we have a
+/// client for.
+pub(crate) fn token_urls(document: &Document, credentials: &Credentials) -> Vec<(String, Url)> {
+    let clients = credentials.schemes.iter().filter_map(|(name, credential)| match credential {
+        Credential::OAuth(client) if client.token_url.is_none() => Some(name),
+        _ => None,
+    });
+    let url = |name: &String| {
+        let scheme = scheme(document, name)?;
+        let text = documented_token_url(&scheme)?.to_owned();
+        Some((name.clone(), super::tokens::token_url(&text, document.base.as_ref())?))
+    };
+    clients.filter_map(url).collect()
+}
+
+fn documented_token_url(scheme: &Json) -> Option<&str> {
+    scheme.get("flows")?.get("clientCredentials")?.get("tokenUrl")?.as_str()
 }
 
 /// The schemes that will be used: the first of the requirements that we can
@@ -118,13 +152,18 @@ async fn proof(
     name: &str,
     credentials: &Credentials,
     tokens: &Tokens,
+    home: &SecretHome,
 ) -> Result<Proof> {
     let scheme = scheme(document, name).unwrap_or_else(|| json!({}));
     let secret = match credentials.schemes.get(name) {
         Some(Credential::OAuth(client)) => {
-            let flow = scheme.get("flows").and_then(|it| it.get("clientCredentials"));
-            let url = flow.and_then(|it| it.get("tokenUrl")).and_then(Json::as_str);
-            let token = tokens.get(name, client, url, document.base.as_ref()).await?;
+            let documented = documented_token_url(&scheme);
+            let documented =
+                documented.and_then(|it| super::tokens::token_url(it, document.base.as_ref()));
+            if let (None, Some(url)) = (&client.token_url, &documented) {
+                home.check_token_url(name, url)?;
+            }
+            let token = tokens.get(name, client, documented).await?;
             return Ok(bearer(&token));
         }
         Some(Credential::Secret(secret)) => Some(secret),
@@ -208,7 +247,12 @@ pub(crate) fn apply(proofs: &[Proof], url: &mut Url, headers: &mut HeaderMap) ->
         match proof {
             Proof::Header(name, text) => {
                 let name = match name.as_str() {
-                    "Authorization" => AUTHORIZATION,
+                    name if name.eq_ignore_ascii_case("authorization") => AUTHORIZATION,
+                    name if is_reserved_header(name) => {
+                        return Err(Problem::bad_config(format!(
+                            "the document of this API wants its key in the header {name}, which cannot be set"
+                        )));
+                    }
                     name => HeaderName::from_bytes(name.as_bytes()).map_err(|_| unusable())?,
                 };
                 headers.insert(name, hidden(text)?);

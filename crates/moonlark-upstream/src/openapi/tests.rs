@@ -2,7 +2,9 @@
 
 mod auth;
 mod bodies;
+mod configured;
 mod operations;
+mod origins;
 mod params;
 mod responses;
 

@@ -31,6 +31,11 @@ pub struct ClientCredentials {
     pub scopes: Vec<String>,
 }
 
+/// The address of a document's `tokenUrl`.
+pub(crate) fn token_url(text: &str, base: Option<&Url>) -> Option<Url> {
+    base.map_or_else(|| Url::parse(text), |base| base.join(text)).ok()
+}
+
 pub(crate) struct Tokens {
     api: String,
     client: Client,
@@ -49,8 +54,7 @@ impl Tokens {
         &self,
         name: &str,
         client: &ClientCredentials,
-        documented: Option<&str>,
-        base: Option<&Url>,
+        documented: Option<Url>,
     ) -> Result<SecretText> {
         let mut known = self.known.lock().await;
         if let Some((token, until)) = known.get(name)
@@ -58,14 +62,7 @@ impl Tokens {
         {
             return Ok(token.clone());
         }
-        let url = match (&client.token_url, documented) {
-            (Some(url), _) => url.clone(),
-            (None, Some(text)) => {
-                let joined = base.map_or_else(|| Url::parse(text), |base| base.join(text));
-                joined.map_err(|_| self.lacks(name))?
-            }
-            (None, None) => return Err(self.lacks(name)),
-        };
+        let url = client.token_url.clone().or(documented).ok_or_else(|| self.lacks(name))?;
         let (token, lasts) = self.ask(&url, client).await?;
         self.secrets.learn(&format!("auth.{name}"), token.expose());
         known.insert(name.to_owned(), (token.clone(), Instant::now() + lasts));

@@ -1,48 +1,60 @@
 //! `moonlark approvals`: calls that wait for somebody to decide on them.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use moonlark_core::approval::{Decider, Decision};
 use moonlark_core::call::LOCAL;
 use moonlark_store::{ApprovalShown, ApprovalStore};
 use serde_json::json;
 
 use super::runs::{caller, load, short, when};
-use super::{Done, Global, pretty, print};
+use super::{Done, Global, pretty, print, print_json};
 use crate::journal;
 
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Approvals {
+    #[command(subcommand)]
+    command: Option<ApprovalsCommand>,
+    #[command(flatten)]
+    list: List,
+}
+
 #[derive(Subcommand)]
-pub(crate) enum Approvals {
-    /// List the calls that wait for a decision.
-    List {
-        /// Also those that were decided, or that nobody decided in time.
-        #[arg(long)]
-        all: bool,
-    },
+enum ApprovalsCommand {
+    /// List the calls that wait for a decision (which `moonlark approvals` does too).
+    List(List),
     /// Show one with its exact arguments.
     Show {
-        /// Its id, or the end of it.
+        /// Its id, or the beginning or end of it.
         id: String,
     },
     /// Let the call be made, once.
     Approve {
-        /// Its id, or the end of it.
+        /// Its id, or the beginning or end of it.
         id: String,
     },
     /// Do not let the call be made.
     Deny {
-        /// Its id, or the end of it.
+        /// Its id, or the beginning or end of it.
         id: String,
     },
+}
+
+#[derive(Args)]
+struct List {
+    /// Also those that were decided, or that nobody decided in time.
+    #[arg(long)]
+    all: bool,
 }
 
 impl Approvals {
     pub(crate) fn run(self, global: &Global) -> Done {
         let store = journal::approvals(&load(global)?);
-        match self {
-            Approvals::List { all } => list(&store, all, global),
-            Approvals::Show { id } => show(&store, &id, global),
-            Approvals::Approve { id } => decide(&store, &id, Decision::Approve, global),
-            Approvals::Deny { id } => decide(&store, &id, Decision::Deny, global),
+        match self.command.unwrap_or(ApprovalsCommand::List(self.list)) {
+            ApprovalsCommand::List(List { all }) => list(&store, all, global),
+            ApprovalsCommand::Show { id } => show(&store, &id, global),
+            ApprovalsCommand::Approve { id } => decide(&store, &id, Decision::Approve, global),
+            ApprovalsCommand::Deny { id } => decide(&store, &id, Decision::Deny, global),
         }
     }
 }
@@ -50,20 +62,25 @@ impl Approvals {
 fn list(store: &ApprovalStore, all: bool, global: &Global) -> Done {
     let listed = store.list(all)?;
     if global.json {
-        print(&json!({ "approvals": listed }).to_string());
+        print_json(&json!({ "approvals": listed }));
     } else if listed.is_empty() {
         print("nothing waits for a decision");
     } else {
-        listed.iter().for_each(|approval| print(&line(approval)));
+        listed.iter().for_each(|approval| print(line(approval)));
     }
     Ok(())
 }
 
 /// `41f0a2b9  waiting   until 2026-11-16 08:40:12  ci (rest)  jira.delete_issue {"id":1}`
 fn line(approval: &ApprovalShown) -> String {
+    let id = short(approval.id);
+    // Nobody should decide on what they do not see.
+    let left_out = match approval.left_out {
+        Some(_) => format!("[not all is shown: see `moonlark approvals show {id}`] "),
+        None => String::new(),
+    };
     format!(
-        "{}  {:<9} until {}  {}  {} {}",
-        short(approval.id),
+        "{id}  {:<9} until {}  {}  {left_out}{} {}",
         approval.state,
         when(approval.expires_at),
         caller(&approval.caller),
@@ -78,22 +95,22 @@ fn show(store: &ApprovalStore, id: &str, global: &Global) -> Done {
     // Whoever decides must see what they decide on: all of it, as it is.
     let exact = store.exact_arguments(id)?;
     if global.json {
-        let mut json = json!(approval);
+        let mut json = json!(ApprovalShown { left_out: None, ..approval });
         json["arguments"] = exact.to_json_lossy();
-        print(&json.to_string());
+        print_json(&json);
         return Ok(());
     }
-    print(&format!("approval {id}"));
-    print(&format!("  {} by {}", when(approval.at), caller(&approval.caller)));
+    print(format!("approval {id}"));
+    print(format!("  {} by {}", when(approval.at), caller(&approval.caller)));
     match &approval.decided_by {
-        Some(by) => print(&format!("  {} by {by}", approval.state)),
-        None => print(&format!("  {} until {}", approval.state, when(approval.expires_at))),
+        Some(by) => print(format!("  {} by {by}", approval.state)),
+        None => print(format!("  {} until {}", approval.state, when(approval.expires_at))),
     }
     if let Some(run) = approval.run {
-        print(&format!("  part of a run: `moonlark runs {run}`"));
+        print(format!("  part of a run: `moonlark runs {run}`"));
     }
-    print(&format!("\n{}, which is marked {}", approval.tool, approval.effects.join(", ")));
-    print(&pretty(&exact).unwrap_or_else(|_| exact.to_json_lossy().to_string()));
+    print(format!("\n{}, which is marked {}", approval.tool, approval.effects.join(", ")));
+    print(pretty(&exact).unwrap_or_else(|_| exact.to_json_lossy().to_string()));
     Ok(())
 }
 
@@ -102,7 +119,7 @@ fn decide(store: &ApprovalStore, id: &str, decision: Decision, global: &Global) 
     store.decide_now(id, decision, Decider::Operator(LOCAL.to_owned()))?;
     let approval = store.show(id)?;
     if global.json {
-        print(&json!(approval).to_string());
+        print_json(&json!(approval));
         return Ok(());
     }
     let next = match (decision, approval.run) {
@@ -114,6 +131,6 @@ fn decide(store: &ApprovalStore, id: &str, decision: Decision, global: &Global) 
             )
         }
     };
-    print(&format!("{} {}: {next}", approval.tool, approval.state));
+    print(format!("{} {}: {next}", approval.tool, approval.state));
     Ok(())
 }

@@ -5,82 +5,121 @@ use std::sync::Arc;
 use clap::Args;
 use moonlark_core::call::Events;
 use moonlark_core::value::Object;
-use moonlark_core::{Caller, Event, Problem, Result, Value};
+use moonlark_core::{Caller, Code, Event, Gateway, Level, Problem, Result, Value};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::arguments::{self, Params};
+use super::served::ServedCommand;
 use super::servers::Servers;
-use super::{Done, Failure, Global, Params, pretty, print};
+use super::terminal::Console;
+use super::{Done, Failure, Global, pretty, print, print_json, settle};
+use crate::project::Project;
 
-#[derive(Args)]
+/// Why a name is not known where nothing is.
+const NO_PROJECT: &str = "there is no moonlark.toml in this folder or above, and no tools/ folder";
+
+#[derive(Args, Serialize, Deserialize)]
 pub(crate) struct Call {
     /// The tool's name.
     tool: String,
+    /// Its parameters: NAME=VALUE, or all of them as one JSON object. Values that are not text are written as JSON; `target.env=x` is a field of an object.
+    #[arg(value_name = "NAME=VALUE")]
+    words: Vec<String>,
     #[command(flatten)]
     params: Params,
     /// All parameters as one JSON object; `-` reads it from stdin.
     #[arg(long, value_name = "JSON")]
     args: Option<String>,
+    #[serde(skip)]
     #[command(flatten)]
     servers: Servers,
 }
 
 impl Call {
     pub(crate) async fn run(mut self, global: &Global) -> Done {
-        let project = std::mem::take(&mut self.servers).open(global).await?;
-        // A script's own tools may call those of a server, so it cannot be
-        // known which are needed.
-        project.connect().await;
-        project.keep_journal().await;
-        let result = self.call(&project.gateway, global).await;
-        project.disconnect().await;
+        if self.args.as_deref() == Some("-") {
+            self.args =
+                Some(std::io::read_to_string(std::io::stdin()).map_err(|error| {
+                    Problem::bad_request(format!("stdin cannot be read: {error}"))
+                })?);
+        }
+        let servers = std::mem::take(&mut self.servers);
+        ServedCommand::Call(self).run(servers, global).await
+    }
+
+    pub(crate) fn tool_name(&self) -> &str {
+        &self.tool
+    }
+
+    pub(crate) async fn run_in(self, project: &Arc<Project>, global: &Global) -> Done {
+        // What they answer with is what all sources have.
+        if ["list_functions", "search_docs", "get_function_docs"].contains(&self.tool.as_str()) {
+            settle(project).await;
+        }
+        let result = match self.call(&project.gateway, global).await {
+            Err(problem) if problem.code == Code::NotFound && problem.hint.is_none() => {
+                let known = project.loaded().await.is_project();
+                Err(if known { problem } else { problem.hint(NO_PROJECT) })
+            }
+            result => result,
+        };
         if global.json {
             let answer = match &result {
                 Ok(value) => json!({ "result": value.clone().into_json("result")? }),
                 Err(problem) => json!({ "error": problem.to_json() }),
             };
-            print(&answer.to_string());
+            print_json(&answer);
             return result.map(|_| ()).map_err(|_| Failure::Said);
         }
         print(&pretty(&result?)?);
         Ok(())
     }
 
-    async fn call(&self, gateway: &moonlark_core::Gateway, global: &Global) -> Result<Value> {
-        let mut args = self.read_args()?;
+    async fn call(&self, gateway: &Gateway, global: &Global) -> Result<Value> {
         let caller = Caller::new("cli");
         let catalog = gateway.settled(&caller, &self.tool).await;
-        self.params.add_to(&mut args, catalog.find(&self.tool).ok().map(|tool| &**tool));
-        let quiet = global.quiet;
-        let events: Events = Arc::new(move |event| {
-            // Log messages are on stderr already.
-            if let Event::Progress { done, total, message } = event
-                && !quiet
-            {
-                let total = total.map(|total| format!(" of {total}")).unwrap_or_default();
-                let message = message.map(|message| format!(": {message}")).unwrap_or_default();
-                eprintln!("progress: {done}{total}{message}");
-            }
-        });
-        let call = gateway.open(caller, Some(events))?;
+        let tool = catalog.find(&self.tool).ok().map(|tool| &**tool);
+        let mut args = match &self.args {
+            Some(text) => arguments::object(text)?,
+            None => Object::new(),
+        };
+        arguments::add_words(&self.words, &mut args, tool)?;
+        self.params.add_to(&mut args, tool)?;
+        let call = gateway.open(caller, Some(told(global)))?;
         let value = gateway.call(&call, &self.tool, Value::Object(args)).await?;
         // Found out here, so that it is reported like any other Problem.
         value.encode_json("result")?;
         Ok(value)
     }
+}
 
-    fn read_args(&self) -> Result<Object> {
-        let text = match self.args.as_deref() {
-            None => return Ok(Object::new()),
-            Some("-") => std::io::read_to_string(std::io::stdin())
-                .map_err(|error| Problem::bad_request(format!("stdin cannot be read: {error}")))?,
-            Some(text) => text.to_owned(),
-        };
-        match Value::parse_json(text.as_bytes())? {
-            Value::Object(args) => Ok(args),
-            other => Err(Problem::bad_request(format!(
-                "--args must be a JSON object, got {}",
-                other.kind()
-            ))),
+/// What is said on stderr while the tool works.
+fn told(global: &Global) -> Events {
+    let (quiet, verbose) = (global.quiet, global.verbose > 0);
+    let console = Console::current();
+    Arc::new(move |event| match event {
+        Event::Progress { done, total, message } if !quiet => {
+            let total = total.map(|total| format!(" of {total}")).unwrap_or_default();
+            let message = message.map(|message| format!(": {message}")).unwrap_or_default();
+            console.say(format!("progress: {done}{total}{message}"));
         }
-    }
+        Event::Log { level, message, fields } => {
+            let shown = match level {
+                Level::Debug => verbose,
+                Level::Info => !quiet,
+                Level::Warn | Level::Error => true,
+            };
+            if shown {
+                let word = if level == Level::Info { "log" } else { level.as_str() };
+                let fields = fields.map(|it| format!(" {}", it.to_json_lossy()));
+                console.say(format!("{word}: {message}{}", fields.unwrap_or_default()));
+            }
+        }
+        Event::Relayed { level, logger, data } if verbose => {
+            let logger = logger.map(|logger| format!("{logger}: ")).unwrap_or_default();
+            console.say(format!("{level}: {logger}{}", data.to_json_lossy()));
+        }
+        _ => {}
+    })
 }

@@ -4,8 +4,8 @@ use clap::Subcommand;
 use moonlark_core::Problem;
 use serde_json::json;
 
-use super::{Done, Failure, Global, here, print, shown};
-use crate::config_file;
+use super::{Done, Failure, Global, here, print, print_json, say_about, shown};
+use crate::config_file::{self, ValuesNeeded};
 
 #[derive(Subcommand)]
 pub(crate) enum Config {
@@ -20,16 +20,16 @@ pub(crate) enum Config {
 impl Config {
     pub(crate) fn run(self, global: &Global) -> Done {
         if let Config::Schema = self {
-            print(&format!("{:#}", crate::config::schema()));
+            print(format!("{:#}", crate::config::schema()));
             return Ok(());
         }
-        let loaded =
-            config_file::load(global.config.as_deref(), &here()?, &|key| std::env::var(key).ok());
+        let (needed, env) = (ValuesNeeded::Never, |key: &str| std::env::var(key).ok());
+        let loaded = config_file::load_for(needed, global.config.as_deref(), &here()?, &env);
         let loaded = match loaded {
             Ok(loaded) => loaded,
             Err(problems) if global.json => {
                 let problems: Vec<_> = problems.iter().map(Problem::to_json).collect();
-                print(&json!({ "problems": problems }).to_string());
+                print_json(&json!({ "problems": problems }));
                 return Err(Failure::Said);
             }
             Err(problems) => return Err(problems.into()),
@@ -40,9 +40,19 @@ impl Config {
         };
         match self {
             Config::Check if global.json => {
-                print(&json!({ "problems": [], "file": loaded.path }).to_string())
+                let to_json =
+                    |all: &[Problem]| all.iter().map(Problem::to_json).collect::<Vec<_>>();
+                print_json(&json!({
+                    "problems": [],
+                    "warnings": to_json(&loaded.warnings),
+                    "unset": to_json(&loaded.unset),
+                    "file": loaded.path,
+                }))
             }
-            Config::Check => print(&format!("{origin}: nothing wrong")),
+            Config::Check => {
+                say_about(&loaded);
+                print(format!("{origin}: nothing wrong"));
+            }
             Config::Show if global.json => {
                 let text = config_file::show(&loaded);
                 let value: toml::Value = toml::from_str(&text).map_err(|error| {
@@ -53,7 +63,7 @@ impl Config {
                         .map_err(|error| Problem::internal(error.to_string()))?,
                 );
             }
-            _ => print(&format!("# {origin}\n{}", config_file::show(&loaded).trim_end())),
+            _ => print(format!("# {origin}\n{}", config_file::show(&loaded).trim_end())),
         }
         Ok(())
     }

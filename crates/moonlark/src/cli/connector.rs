@@ -6,7 +6,7 @@ use clap::Subcommand;
 use moonlark_core::{Place, Problem};
 use serde_json::json;
 
-use super::{Done, Global, here, open, print, shown, template};
+use super::{Done, Global, here, open, print, print_json, say, shown, template};
 use crate::config_file;
 
 #[derive(Subcommand)]
@@ -57,10 +57,10 @@ fn init(name: &str, global: &Global) -> Done {
             Problem::unavailable(format!("cannot write it: {error}")).at(Place::file(label.clone()))
         }
     })?;
-    print(&format!("Created {label}"));
+    print(format!("Created {label}"));
     if !global.quiet {
-        eprintln!("Try it: moonlark connector test {label}");
-        eprintln!("Use it: moonlark sync {name} && moonlark search hello");
+        say(format!("Try it: moonlark connector test {label}"));
+        say(format!("Use it: moonlark sync {name} && moonlark search hello"));
     }
     Ok(())
 }
@@ -81,7 +81,7 @@ async fn list(global: &Global) -> Done {
                 })
             })
             .collect();
-        print(&json!({ "connectors": connectors }).to_string());
+        print_json(&json!({ "connectors": connectors }));
         return Ok(());
     }
     if sources.is_empty() {
@@ -95,9 +95,9 @@ async fn list(global: &Global) -> Done {
     for source in sources.iter() {
         let about = source.description().map(|it| format!("  {it}")).unwrap_or_default();
         let line = format!("{:<name$}  {:<kind$}  {}", source.name, source.kind(), source.place());
-        print(&format!("{line}{about}"));
+        print(format!("{line}{about}"));
         if let Some(problem) = &source.problem {
-            eprintln!("  {}", problem.to_string().replace('\n', "\n  "));
+            say(format!("  {}", problem.to_string().replace('\n', "\n  ")));
         }
     }
     Ok(())

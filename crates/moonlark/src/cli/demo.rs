@@ -2,28 +2,34 @@
 //! knowledge base, one call through every way in, and one agent script over all
 //! of them.
 
+mod ways_in;
+
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::Path;
-use std::process::Stdio;
 use std::sync::Arc;
 
 use clap::Args;
+use moonlark_core::Result;
 use moonlark_core::tool::SourceKind;
-use moonlark_core::{Problem, Result};
 use moonlark_knowledge::SyncOptions;
 use serde_json::{Value as Json, json};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::run::script::{self, Given};
 use super::run::timeline;
 use super::serve::{serve, until_asked_to_stop};
-use super::{Done, Global, colours, print};
+use super::terminal::{StyledText, TextStyle, terminal_width, wrap_words};
+use super::{Done, Global, print};
 use crate::config::McpServer;
 use crate::project::{More, Project};
 use crate::reload;
+use ways_in::{over_cli, over_mcp_http, over_mcp_stdio, over_rest};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// What the knowledge base is asked.
+const QUESTION: &str = "How can I test a tool without calling the real service?";
 
 macro_rules! example {
     ($file:literal) => {
@@ -45,8 +51,9 @@ pub(crate) struct Demo {
 }
 
 /// The example project, as it is in the repository.
-const FILES: [(&str, &str); 18] = [
+const FILES: [(&str, &str); 19] = [
     ("moonlark.toml", example!("moonlark.toml")),
+    ("agents/review.lua", example!("agents/review.lua")),
     ("connectors/github_issues.luau", example!("connectors/github_issues.luau")),
     ("connectors/glossary.csv", example!("connectors/glossary.csv")),
     ("connectors/glossary.luau", example!("connectors/glossary.luau")),
@@ -110,7 +117,7 @@ impl Demo {
         project.connect().await;
         project.keep_journal().await;
         let server = tokio::spawn(serve(project.clone(), listener, stop.clone()).await);
-        let watcher = tokio::spawn(reload::watch(project.clone()));
+        let watcher = tokio::spawn(reload::load_and_watch(project.clone(), |_| {}));
 
         tour(&project, &address, folder).await?;
         knowledge(&project, &address).await?;
@@ -138,30 +145,6 @@ fn write(folder: &Path, files: &[(&str, &str)]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Documents of two sources, and one question.
-async fn knowledge(project: &Project, address: &str) -> Result<()> {
-    print("\nThe knowledge base, of a folder and of a connector script:");
-    for name in ["guide", "glossary"] {
-        let source = project.knowledge.source(name)?;
-        let options = SyncOptions::default();
-        let summary = project.knowledge.sync(&source, &project.gateway, options).await?;
-        let (documents, chunks) = (summary.added, summary.chunks);
-        print(&format!("  {name:<15} {documents} documents in {chunks} chunks"));
-    }
-    let question = "How can I stop a script from reaching the internet?";
-    print(&format!("Asked {question:?}, it finds:"));
-    let found = over_rest(address, "search", &json!({"query": question, "limit": 3})).await?;
-    for hit in found["result"]["results"].as_array().into_iter().flatten() {
-        let place = hit["heading"].as_str().unwrap_or(word(&hit["source_id"]));
-        print(&format!(
-            "  {:.2} {}: {place}",
-            hit["score"].as_f64().unwrap_or_default(),
-            word(&hit["title"])
-        ));
-    }
-    Ok(())
-}
-
 /// This very binary, serving another project over stdio.
 fn weather(folder: &Path) -> Result<McpServer, std::io::Error> {
     let config = folder.join(WEATHER).join("moonlark.toml");
@@ -173,187 +156,118 @@ fn weather(folder: &Path) -> Result<McpServer, std::io::Error> {
     })
 }
 
+async fn tour(project: &Project, address: &str, folder: &Path) -> Result<()> {
+    print(
+        StyledText::styled(TextStyle::Bold, format!("Moonlark {VERSION}")).with(
+            TextStyle::Plain,
+            format!(" with the example project, serving on http://{address}"),
+        ),
+    );
+    title("Tools: each is a file in a folder");
+    let catalog = project.gateway.catalog();
+    for (kind, folder, what) in
+        [(SourceKind::Script, "tools/", "Lua"), (SourceKind::Extension, "extensions/", "Starlark")]
+    {
+        let of_kind = catalog.tools().iter().filter(|tool| tool.source.kind == kind);
+        let names: Vec<&str> = of_kind.map(|tool| tool.name.as_str()).collect();
+        row(&format!("{what}, {folder}"), &names.join(", "));
+    }
+
+    let args = json!({"text": "a rose is a rose\nis a rose"});
+    title("One of them, report, through every way in");
+    let summary = |answer: &Json| word(&answer["summary"]).to_owned();
+    let rest = over_rest(address, "report", &args).await?;
+    row("REST", &summary(&rest["result"]));
+    let http = over_mcp_http(address, "report", &args).await?;
+    row("MCP over HTTP", &summary(&http["result"]["structuredContent"]));
+    let stdio = over_mcp_stdio(folder, "report", &args).await?;
+    row("MCP over stdio", &summary(&stdio["result"]["structuredContent"]));
+    let cli = over_cli(folder, "report", &args).await?;
+    row("command line", &summary(&cli["result"]));
+    let bad = over_rest(address, "echo", &json!({"mesage": "hi"})).await?;
+    let error = &bad["error"];
+    row("with a mistake", &format!("{}: {}", word(&error["code"]), word(&error["message"])));
+    Ok(())
+}
+
+/// Documents of two sources, and one question.
+async fn knowledge(project: &Project, address: &str) -> Result<()> {
+    title("The knowledge base: a folder and a connector script");
+    for name in ["guide", "glossary"] {
+        let source = project.knowledge.source(name)?;
+        let options = SyncOptions::default();
+        let summary = project.knowledge.sync(&source, &project.gateway, options).await?;
+        let (documents, chunks) = (summary.added, summary.chunks);
+        row(name, &format!("{documents} documents in {chunks} chunks"));
+    }
+    print(StyledText::from("  asked: ").with(TextStyle::Bold, QUESTION));
+    let found = over_rest(address, "search", &json!({"query": QUESTION, "limit": 3})).await?;
+    for hit in found["result"]["results"].as_array().into_iter().flatten() {
+        let place = hit["heading"].as_str().unwrap_or(word(&hit["source_id"]));
+        let score = format!("  {:.2} ", hit["score"].as_f64().unwrap_or_default());
+        let found = format!("{}: {place}", word(&hit["title"]));
+        print(StyledText::styled(TextStyle::Dim, score).with(TextStyle::Plain, found));
+    }
+    Ok(())
+}
+
 /// What an agent would send instead of five calls.
 async fn agent_script(project: &Project, global: &Global) -> Done {
-    print(
-        "\nOne agent script, scripts/trip.luau, over the Lua tools, an extension, the knowledge base and the upstream server weather:\n",
-    );
-    TRIP.trim_end().lines().for_each(|line| print(&format!("  {line}")));
-    print("");
+    title("One agent script, scripts/trip.luau, over all of it and another server");
+    // The part that makes calls; the file has the rest.
+    let calls = TRIP.lines().skip_while(|line| !line.starts_with("-- As plain globals"));
+    for line in calls.take_while(|line| !line.starts_with("local best")) {
+        print(StyledText::styled(TextStyle::Dim, format!("  {line}").trim_end().to_owned()));
+    }
     let given = Given { script: TRIP, timeout: None, plan: false };
     // All of it belongs to the tour, which is on stdout.
     let quiet = Global { quiet: true, ..global.clone() };
     let ran = script::run(&project.gateway, given, &quiet).await;
-    ran.logs.iter().for_each(|line| print(&format!("log: {line}")));
-    timeline::draw(&ran.steps, ran.took, colours()).iter().for_each(|line| print(line));
-    print("\nWhat the agent gets of it:");
-    ran.outcome?.lines()?.iter().for_each(|line| print(line));
+    timeline::draw(&ran.steps, ran.took).into_iter().for_each(print);
+    print(StyledText::from("All that reaches the agent:"));
+    ran.outcome?.lines()?.iter().for_each(print);
     Ok(())
-}
-
-async fn tour(project: &Project, address: &str, folder: &Path) -> Result<()> {
-    let catalog = project.gateway.catalog();
-    print(&format!("Moonlark {} on http://{address}", env!("CARGO_PKG_VERSION")));
-    for (kind, what, width) in [
-        (SourceKind::Script, "Lua tools in {}/tools:", 11),
-        (SourceKind::Extension, "Starlark extensions in {}/extensions:", 20),
-    ] {
-        print(&format!("\n{}", what.replace("{}", &folder.display().to_string())));
-        for tool in catalog.tools().iter().filter(|tool| tool.source.kind == kind) {
-            print(&format!("  {:<width$} {}", tool.name, tool.description));
-        }
-    }
-
-    let args = json!({"text": "a rose is a rose\nis a rose"});
-    print(&format!("\nThe tool report, called with {args} through every way in:"));
-    let rest = over_rest(address, "report", &args).await?;
-    show("REST", &rest["result"]);
-    let http = over_mcp_http(address, "report", &args).await?;
-    show("MCP over HTTP", &http["result"]["structuredContent"]);
-    let stdio = over_mcp_stdio(folder, "report", &args).await?;
-    show("MCP over stdio", &stdio["result"]["structuredContent"]);
-    let cli = over_cli(folder, "report", &args).await?;
-    show("command line", &cli["result"]);
-
-    print("\nThe tool csv_summary, of a Starlark extension:");
-    let table = json!({"text": "city,people\nBonn,330000\nKiel,250000"});
-    let summary = over_rest(address, "csv_summary", &table).await?;
-    for column in summary["result"]["columns"].as_array().into_iter().flatten() {
-        print(&format!("  {column}"));
-    }
-
-    print("\nBad input is answered, not guessed at:");
-    let bad = over_rest(address, "echo", &json!({"mesage": "hi"})).await?;
-    print(&format!("  {}: {}", word(&bad["error"]["code"]), word(&bad["error"]["message"])));
-    Ok(())
-}
-
-fn show(way: &str, result: &Json) {
-    print(&format!("  {way:<15} {}", word(&result["summary"])));
 }
 
 fn word(json: &Json) -> &str {
     json.as_str().unwrap_or("(no answer)")
 }
 
+fn title(text: &str) {
+    print("");
+    print(StyledText::styled(TextStyle::Bold, text));
+}
+
+/// A name, and what belongs to it, over as many lines as it takes.
+fn row(name: &str, text: &str) {
+    const NAME_COLUMNS: usize = 23;
+    let room = terminal_width().saturating_sub(NAME_COLUMNS + 3);
+    for (number, line) in wrap_words(text, room).iter().enumerate() {
+        let name = if number == 0 { name } else { "" };
+        print(
+            StyledText::from("  ")
+                .with(TextStyle::Green, format!("{name:<NAME_COLUMNS$}"))
+                .with(TextStyle::Plain, format!(" {line}")),
+        );
+    }
+}
+
 fn next_steps(address: &str, folder: &Path) {
-    let client = json!({"mcpServers": {"moonlark": {"url": format!("http://{address}/mcp")}}});
-    print(&format!(
-        r#"
-Try next:
-  curl -s http://{address}/tools/list
-  curl -s http://{address}/tools/echo -H 'Content-Type: application/json' -d '{{"message": "hello"}}'
-  curl -N http://{address}/tools/countdown -H 'Content-Type: application/json' -H 'Accept: text/event-stream' -d '{{}}'
-  edit {0}/tools/echo.lua and call it again: it is live at once
-  cd {0} && moonlark run scripts/trip.luau --mcp weather='moonlark stdio --config weather/moonlark.toml'
-  cd {0} && moonlark repl
-  cd {0} && moonlark search "what may an agent's script do" --explain
-
-An MCP client that speaks HTTP takes this configuration:
-{client:#}
-One that starts its servers itself takes "command": "moonlark", "args": ["stdio"] in your project's folder.
-
-Your own:
-  moonlark tool init hello && moonlark tool test tools/hello.lua --param name=World
-  moonlark tool init hi --starlark && moonlark test
-  moonlark serve"#,
+    title("Try next, in another terminal");
+    print(format!(
+        r#"  curl -s http://{address}/tools/echo \
+    -H 'Content-Type: application/json' -d '{{"message": "hello"}}'
+  cd {0}
+  moonlark repl
+  moonlark search "what may an agent's script do" --explain
+  edit tools/echo.lua and call it again: it is live at once"#,
         folder.display()
     ));
-}
-
-fn failed(way: &str) -> impl Fn(std::io::Error) -> Problem + '_ {
-    move |error| Problem::unavailable(format!("the call over {way} failed: {error}"))
-}
-
-async fn over_rest(address: &str, tool: &str, args: &Json) -> Result<Json> {
-    post(address, &format!("/tools/{tool}"), &[], args).await.map_err(failed("REST"))
-}
-
-async fn over_mcp_http(address: &str, tool: &str, args: &Json) -> Result<Json> {
-    let headers = [
-        ("Accept", "application/json, text/event-stream"),
-        ("MCP-Protocol-Version", MODERN),
-        ("Mcp-Method", "tools/call"),
-        ("Mcp-Name", tool),
-    ];
-    post(address, "/mcp", &headers, &request(tool, args)).await.map_err(failed("MCP"))
-}
-
-const MODERN: &str = "2026-07-28";
-
-/// One call that needs nothing before it.
-fn request(tool: &str, args: &Json) -> Json {
-    json!({
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "tools/call",
-        "params": {
-            "name": tool,
-            "arguments": args,
-            "_meta": {
-                "io.modelcontextprotocol/protocolVersion": MODERN,
-                "io.modelcontextprotocol/clientCapabilities": {},
-                "io.modelcontextprotocol/clientInfo": {"name": "moonlark demo", "version": "1"},
-            },
-        },
-    })
-}
-
-/// One HTTP request on a connection of its own.
-async fn post(
-    address: &str,
-    path: &str,
-    headers: &[(&str, &str)],
-    body: &Json,
-) -> std::io::Result<Json> {
-    let body = body.to_string();
-    let extra: String =
-        headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    let request = format!(
-        "POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n{extra}Content-Length: {}\r\n\r\n{body}",
-        body.len()
+    title("An MCP client that speaks HTTP takes");
+    let client = json!({"mcpServers": {"moonlark": {"url": format!("http://{address}/mcp")}}});
+    print(format!("  {client}"));
+    title("A project of your own");
+    print(
+        "  moonlark tool init hello\n  moonlark tool test tools/hello.lua --param name=World\n  moonlark serve",
     );
-    let mut stream = TcpStream::connect(address).await?;
-    stream.write_all(request.as_bytes()).await?;
-    let mut answer = String::new();
-    stream.take(1024 * 1024).read_to_string(&mut answer).await?;
-    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    serde_json::from_str(body).map_err(std::io::Error::other)
-}
-
-async fn over_mcp_stdio(folder: &Path, tool: &str, args: &Json) -> Result<Json> {
-    let talk = async {
-        let mut child = this_binary(folder)?
-            .args(["stdio", "--quiet"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(std::io::Error::other("no pipes"));
-        };
-        stdin.write_all(format!("{}\n", request(tool, args)).as_bytes()).await?;
-        let line = BufReader::new(stdout).lines().next_line().await?.unwrap_or_default();
-        drop(stdin);
-        child.wait().await?;
-        serde_json::from_str(&line).map_err(std::io::Error::other)
-    };
-    talk.await.map_err(failed("stdio"))
-}
-
-async fn over_cli(folder: &Path, tool: &str, args: &Json) -> Result<Json> {
-    let talk = async {
-        let output = this_binary(folder)?
-            .args(["call", tool, "--json", "--quiet", "--args", &args.to_string()])
-            .output()
-            .await?;
-        serde_json::from_slice(&output.stdout).map_err(std::io::Error::other)
-    };
-    talk.await.map_err(failed("the command line"))
-}
-
-fn this_binary(folder: &Path) -> std::io::Result<tokio::process::Command> {
-    let mut command = tokio::process::Command::new(std::env::current_exe()?);
-    command.current_dir(folder);
-    Ok(command)
 }

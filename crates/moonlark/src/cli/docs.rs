@@ -2,18 +2,25 @@
 
 mod in_scripts;
 
+use std::sync::Arc;
+
 use clap::Args;
 use moonlark_core::module::{Function, Language, Module};
 use moonlark_core::nearest::nearest;
 use moonlark_core::render::luau::sdk::Docs as Signature;
 use moonlark_core::render::{Row, Sheet, luau, starlark};
+use moonlark_core::script_functions::{ScriptFunction, find_script_function};
 use moonlark_core::tool::{Effects, SourceKind};
 use moonlark_core::{Catalog, Code, Problem, Tool};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
-use super::{Done, Global, open_with_upstreams, print};
+use super::served::ServedCommand;
+use super::servers::Servers;
+use super::{Done, Global, caller, print, print_json, settle};
+use crate::project::Project;
 
-#[derive(Args)]
+#[derive(Args, Serialize, Deserialize)]
 pub(crate) struct Docs {
     /// A module (`http`), a function (`http.get`) or a tool; without it, what there is.
     name: Option<String>,
@@ -21,23 +28,29 @@ pub(crate) struct Docs {
 
 impl Docs {
     pub(crate) async fn run(self, global: &Global) -> Done {
+        // What is built in can be explained in any project, even a broken one.
         let modules = moonlark_host::all();
-        let text = match self.name {
-            None => overview(&modules, &open_with_upstreams(global).await?.1, global.json),
-            Some(name) => match Topic::built_in(&modules, &name) {
-                // What is built in can be explained in any project, even a broken one.
-                Some(topic) => topic.text(global.json),
-                None => {
-                    let (project, catalog) = open_with_upstreams(global).await?;
-                    let in_sdk = || catalog.sdk().find(&name).map(|(_, it)| &it.tool);
-                    let tool = catalog.find(&name).or_else(|_| in_sdk());
-                    let tool = tool.map_err(|_| unknown(&name, &modules, &catalog))?;
-                    let docs = in_scripts::docs(tool, &catalog, &project.gateway);
-                    Topic::Tool(tool, docs).text(global.json)
-                }
-            },
+        let built_in = self.name.as_deref().and_then(|name| Topic::built_in(&modules, name));
+        if let Some(topic) = built_in {
+            topic.print(global.json);
+            return Ok(());
+        }
+        ServedCommand::Docs(self).run(Servers::default(), global).await
+    }
+
+    pub(crate) async fn run_in(self, project: &Arc<Project>, global: &Global) -> Done {
+        settle(project).await;
+        let modules = moonlark_host::all();
+        let catalog = project.gateway.catalog_for(&caller());
+        let Some(name) = self.name else {
+            print_overview(&modules, &catalog, global.json);
+            return Ok(());
         };
-        print(&text);
+        let in_sdk = || catalog.sdk().find(&name).map(|(_, it)| &it.tool);
+        let tool = catalog.find(&name).or_else(|_| in_sdk());
+        let tool = tool.map_err(|_| unknown(&name, &modules, &catalog))?;
+        let docs = in_scripts::docs(tool, &catalog, &project.gateway);
+        Topic::Tool(tool, docs).print(global.json);
         Ok(())
     }
 }
@@ -62,6 +75,7 @@ enum Topic<'a> {
     Module(&'a Module),
     Function(&'a Module, &'a Function),
     Tool(&'a Tool, Option<Signature>),
+    Helper(&'static ScriptFunction),
 }
 
 impl<'a> Topic<'a> {
@@ -75,25 +89,35 @@ impl<'a> Topic<'a> {
                 return Some(Topic::Module(module));
             }
         }
-        None
+        find_script_function(name).map(Topic::Helper)
     }
 
-    fn text(&self, as_json: bool) -> String {
+    fn print(&self, as_json: bool) {
         match (self, as_json) {
-            (Topic::Module(module), false) => module_text(module),
-            (Topic::Module(module), true) => module_json(module).to_string(),
-            (Topic::Function(module, function), false) => function_text(module, function),
+            (Topic::Module(module), false) => print(module_text(module)),
+            (Topic::Module(module), true) => print_json(&module_json(module)),
+            (Topic::Function(module, function), false) => print(function_text(module, function)),
             (Topic::Function(module, function), true) => {
-                function_json(module, function).to_string()
+                print_json(&function_json(module, function));
             }
-            (Topic::Tool(tool, docs), false) => tool_text(tool, docs.as_ref()),
-            (Topic::Tool(tool, docs), true) => tool_json(tool, docs.as_ref()).to_string(),
+            (Topic::Tool(tool, docs), false) => print(wrap_lines(&tool_text(tool, docs.as_ref()))),
+            (Topic::Helper(helper), false) => {
+                print(wrap_lines(&format!("In agent scripts:\n{}", helper.page())));
+            }
+            (Topic::Helper(helper), true) => print_json(&json!({
+                "kind": "helper",
+                "name": helper.name,
+                "description": helper.doc,
+                "luau": helper.signature,
+                "examples": [{ "luau": helper.example }],
+            })),
+            (Topic::Tool(tool, docs), true) => print_json(&tool_json(tool, docs.as_ref())),
         }
     }
 }
 
 /// Everything there is, one line each.
-fn overview(modules: &[Module], catalog: &Catalog, as_json: bool) -> String {
+fn print_overview(modules: &[Module], catalog: &Catalog, as_json: bool) {
     let tools: Vec<_> = catalog.listed().collect();
     if as_json {
         let modules: Vec<Json> = modules
@@ -104,11 +128,13 @@ fn overview(modules: &[Module], catalog: &Catalog, as_json: bool) -> String {
             .iter()
             .map(|tool| json!({ "name": tool.name, "description": tool.description }))
             .collect();
-        return json!({ "modules": modules, "tools": tools }).to_string();
+        print_json(&json!({ "modules": modules, "tools": tools }));
+        return;
     }
     let modules = modules.iter().map(|module| vec![module.name.to_owned(), first(module.doc)]);
     let tools = tools.iter().map(|tool| vec![tool.name.clone(), first(&tool.description)]);
-    format!("Modules:\n{}\n\nTools:\n{}", table(modules.collect()), table(tools.collect()))
+    let (modules, tools) = (table(modules.collect()), table(tools.collect()));
+    print(format!("Modules:\n{modules}\n\nTools:\n{tools}"));
 }
 
 fn module_text(module: &Module) -> String {
@@ -202,6 +228,34 @@ fn spoken<'a>(module: &Module, language: Language, text: &'a str) -> Option<&'a 
     module.is_for(language).then_some(text)
 }
 
+/// Columns after which a line goes on in the next.
+const MAX_COLUMNS: usize = 110;
+
+/// Long lines in several, broken between words: types of large results are one line.
+fn wrap_lines(text: &str) -> String {
+    let mut wrapped = String::new();
+    for line in text.lines() {
+        let indent = line.len() - line.trim_start().len();
+        let is_comment = line.trim_start().starts_with("--");
+        let mut columns = 0;
+        for (index, word) in line.split(' ').enumerate() {
+            let length = word.chars().count() + 1;
+            if columns + length > MAX_COLUMNS && columns > indent + 4 {
+                wrapped.push('\n');
+                wrapped.push_str(&" ".repeat(indent + if is_comment { 0 } else { 4 }));
+                wrapped.push_str(if is_comment { "-- " } else { "" });
+                columns = indent + 4;
+            } else if index > 0 {
+                wrapped.push(' ');
+            }
+            wrapped.push_str(word);
+            columns += length;
+        }
+        wrapped.push('\n');
+    }
+    wrapped.trim_end().to_owned()
+}
+
 fn tool_text(tool: &Tool, docs: Option<&Signature>) -> String {
     let (input, output) = schemas(tool);
     let version = tool.version.as_ref().map(|version| format!(", version {version}"));
@@ -213,7 +267,7 @@ fn tool_text(tool: &Tool, docs: Option<&Signature>) -> String {
     let origin = format!("{origin}; {}.", effects(tool.effects));
     let (in_luau, in_starlark) = calls(tool);
     let mut parts = vec![
-        format!("{}\n{}", tool.name, tool.description).trim_end().to_owned(),
+        format!("{}\n{}", heading(tool), tool.description).trim_end().to_owned(),
         format!("  Luau      {in_luau}\n  Starlark  {in_starlark}"),
     ];
     parts.extend(docs.map(in_scripts::text));
@@ -225,6 +279,14 @@ fn tool_text(tool: &Tool, docs: Option<&Signature>) -> String {
     parts.join("\n\n")
 }
 
+/// Its name, and beside it the one for people.
+fn heading(tool: &Tool) -> String {
+    match &tool.title {
+        Some(title) => format!("{} ({title})", tool.name),
+        None => tool.name.clone(),
+    }
+}
+
 fn tool_json(tool: &Tool, docs: Option<&Signature>) -> Json {
     let (input, output) = schemas(tool);
     let (in_luau, in_starlark) = calls(tool);
@@ -233,6 +295,7 @@ fn tool_json(tool: &Tool, docs: Option<&Signature>) -> Json {
         "kind": "tool",
         "name": tool.name,
         "aliases": tool.aliases,
+        "title": tool.title,
         "description": tool.description,
         "version": tool.version,
         "source": tool.source.name,
@@ -286,9 +349,14 @@ fn effects(effects: Effects) -> String {
 
 fn rows(title: &str, rows: &[&Row]) -> Option<String> {
     let cells = |row: &&Row| {
-        let default = |value| format!(" (default: {})", luau::luau_value(value));
-        let default = row.default.as_ref().map(default).unwrap_or_default();
-        let text = format!("{}{default}", row.doc).trim_start().to_owned();
+        let default = row.default.as_ref();
+        let default = default.map(|value| format!("default: {}", luau::luau_value(value)));
+        let facts: Vec<String> = default.into_iter().chain(row.range.clone()).collect();
+        let facts = match facts.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", facts.join(", ")),
+        };
+        let text = format!("{}{facts}", row.doc).trim_start().to_owned();
         vec![row.name.clone(), row.kind.clone(), text]
     };
     let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
@@ -321,4 +389,20 @@ fn lines<'a>(lines: impl Iterator<Item = &'a String>) -> String {
 fn first(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     line.split_once(". ").map_or_else(|| line.to_owned(), |(sentence, _)| format!("{sentence}."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_go_on_in_the_next() {
+        let long = format!("  Luau  context.call(\"x\") -> {{ {} }}", "field: string, ".repeat(40));
+        let wrapped = wrap_lines(&long);
+        assert!(wrapped.lines().count() > 5, "{wrapped}");
+        assert!(wrapped.lines().all(|line| line.chars().count() <= MAX_COLUMNS + 1), "{wrapped}");
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&wrapped), words(&long));
+        assert_eq!(wrap_lines("a\n  short  line"), "a\n  short  line");
+    }
 }

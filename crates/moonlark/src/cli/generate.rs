@@ -10,7 +10,7 @@ use moonlark_core::sdk::SdkSource;
 use moonlark_core::{Catalog, Place, Problem};
 use serde_json::{Value as Json, json};
 
-use super::{Done, Failure, Global, counted, here, print, shown};
+use super::{Done, Failure, Global, counted, here, print, print_json, say, shown};
 use crate::apis;
 
 #[derive(Args)]
@@ -32,7 +32,7 @@ impl Generate {
         for (name, spec) in &self.specs {
             let (tools, flaws) = apis::look(name, spec, &here).await?;
             for flaw in &flaws {
-                eprintln!("{flaw}\n");
+                say(format!("{flaw}\n"));
             }
             let catalog = Catalog::new(Default::default(), tools, &[], Vec::new());
             let path = out.join(format!("{name}.d.luau"));
@@ -46,10 +46,10 @@ impl Generate {
             let files = written
                 .iter()
                 .map(|(path, functions)| json!({ "path": path, "functions": functions }));
-            print(&json!({ "files": files.collect::<Vec<Json>>() }).to_string());
+            print_json(&json!({ "files": files.collect::<Vec<Json>>() }));
         } else {
             for (path, functions) in written {
-                print(&format!("Wrote {path}: {}", counted(functions, "function")));
+                print(format!("Wrote {path}: {}", counted(functions, "function")));
             }
         }
         Ok(())

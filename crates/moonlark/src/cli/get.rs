@@ -1,44 +1,71 @@
 //! `moonlark get`: one document of the knowledge base.
 
+use std::sync::Arc;
+
 use clap::Args;
+use moonlark_core::value::Object;
 use moonlark_core::{Caller, Value};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Done, Failure, Global, open, print};
+use super::served::ServedCommand;
+use super::servers::Servers;
+use super::{Done, Failure, Global, print, print_json, say};
+use crate::project::Project;
 
-#[derive(Args)]
+#[derive(Args, Serialize, Deserialize)]
 pub(crate) struct Get {
     /// The document's ID, as `moonlark search` shows it.
     id: String,
+    /// Only what stands under this heading.
+    #[arg(long, value_name = "HEADING")]
+    section: Option<String>,
+    /// Characters to leave out at the beginning.
+    #[arg(long, value_name = "CHARACTERS")]
+    offset: Option<u32>,
+    /// Characters to print at most.
+    #[arg(long, value_name = "CHARACTERS", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
 }
 
 impl Get {
     pub(crate) async fn run(self, global: &Global) -> Done {
-        let project = open(global).await?;
+        ServedCommand::Get(self).run(Servers::default(), global).await
+    }
+
+    pub(crate) async fn run_in(self, project: &Arc<Project>, global: &Global) -> Done {
         let call = project.gateway.open(Caller::new("cli"), None)?;
-        let args = Value::object([("id", self.id.into())]);
-        let got = project.gateway.call(&call, "get_document", args).await;
+        let mut args = Object::new();
+        args.insert("id".to_owned(), self.id.into());
+        args.extend(self.section.map(|section| ("section".to_owned(), Value::from(section))));
+        for (name, count) in [("offset", self.offset), ("limit", self.limit)] {
+            args.extend(count.map(|count| (name.to_owned(), Value::Int(count.into()))));
+        }
+        let got = project.gateway.call(&call, "get_document", Value::Object(args)).await;
         if global.json {
             let answer = match &got {
                 Ok(value) => json!({ "result": value.clone().into_json("result")? }),
                 Err(problem) => json!({ "error": problem.to_json() }),
             };
-            print(&answer.to_string());
+            print_json(&answer);
             return got.map(drop).map_err(|_| Failure::Said);
         }
         let document = got?;
         let text = |key: &str| document.get(key).and_then(Value::as_str).unwrap_or_default();
         // What is about the document goes beside it, so that the text can be piped.
         if !global.quiet {
-            eprintln!("{}", text("title"));
+            say(text("title"));
             for key in ["source", "source_id", "source_url", "author", "updated_at"] {
                 if !text(key).is_empty() {
-                    eprintln!("{key}: {}", text(key));
+                    say(format!("{key}: {}", text(key)));
                 }
             }
-            eprintln!();
+            say("");
         }
         print(text("body").trim_end());
+        if !text("rest").is_empty() {
+            say(text("rest"));
+        }
         Ok(())
     }
 }

@@ -1,31 +1,32 @@
 //! `moonlark import`: servers from another client's configuration into ours.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use moonlark_core::{Code, Place, Problem};
 use serde_json::{Value as Json, json};
 
-use super::{Done, Failure, Global, here, print, shown};
+use super::{Done, Failure, Global, here, print, print_json, shown};
 use crate::clients::file::Found;
 use crate::clients::places::{Places, project_of};
-use crate::clients::plan::{self, Fate, Plan, Planned};
+use crate::clients::plan::{self, Fate, Imported, Plan, Planned, Variable};
 use crate::clients::server::{self, Entry, Server};
-use crate::clients::{Client, diff, jsonc};
+use crate::clients::{Client, diff, jsonc, other_project};
 use crate::config_file::{self, FILE_NAME};
+use crate::secrets_file::{self, SecretsFile};
 
 /// Nobody has more servers, and each is compared with all others.
 const MOST: usize = 1000;
 
 #[derive(Args)]
 pub(crate) struct Import {
-    /// A file with servers, or claude-desktop, cursor, vscode, zed or claude-code for that client's.
+    /// A file with servers, a ctx.toml or toolscript.toml, or claude-desktop, cursor, vscode, zed or claude-code for that client's.
     #[arg(value_name = "FILE|CLIENT")]
     from: String,
     /// Show what would be done, and do nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Write secrets into the file instead of variables.
+    /// Write secrets into moonlark.toml, instead of into .moonlark/secrets.env.
     #[arg(long)]
     keep_secrets: bool,
 }
@@ -33,38 +34,23 @@ pub(crate) struct Import {
 impl Import {
     pub(crate) fn run(self, global: &Global) -> Done {
         let cwd = here()?;
-        let env = |name: &str| std::env::var(name).ok();
-        let places = Places::find(&cwd, &env)?;
-        let mut found = Vec::new();
+        let places = Places::find(&cwd, &environment)?;
+        let mut found = Imported::default();
         for file in self.files(&places, &cwd)? {
-            found.extend(servers(&file, &places)?);
+            let path = config_path(global, &cwd);
+            if file.path.extension().is_some_and(|ending| ending == "toml") {
+                read_project(&file, path.parent().unwrap_or(&cwd), &mut found)?;
+            } else {
+                found.servers.extend(servers(&file, &places)?);
+            }
         }
-        if found.len() > MOST {
-            let hint = "copy those that you want into a file of its own";
-            let said = format!("there are more than {MOST} servers in it");
-            return Err(Problem::limit(said).at(Place::file(&self.from)).hint(hint).into());
+        let import = PreparedImport::make(found, &self.from, self.keep_secrets, global, &cwd)?;
+        if !self.dry_run {
+            import.carry_out()?;
         }
-        let path = config_file::in_effect(global.config.as_deref(), &cwd, &env)
-            .unwrap_or_else(|| cwd.join(FILE_NAME));
-        for server in found.iter_mut().filter_map(|(_, entry)| entry.server.as_mut().ok()) {
-            drop_cwd(server, path.parent());
-        }
-        let target = Found::read(&path, label(&path, &cwd))?;
-        let plan = plan::make(target.text(), &target.label, found, self.keep_secrets, &env)?;
-        let changes = plan.text != target.text();
-        if changes && !self.dry_run {
-            target.replace(&plan.text, self.keep_secrets)?;
-        }
-        let report = Report {
-            plan,
-            before: target.text,
-            file: target.label,
-            changes,
-            dry_run: self.dry_run,
-            keep_secrets: self.keep_secrets,
-        };
+        let report = Report { import: &import, dry_run: self.dry_run, label: import.label(&cwd) };
         if global.json {
-            print(&report.to_json().to_string())
+            print_json(&report.to_json())
         } else {
             report.say()
         }
@@ -100,6 +86,81 @@ impl Import {
         }
         Ok(files)
     }
+}
+
+/// What an import does, before it is done.
+pub(super) struct PreparedImport {
+    pub(super) plan: Plan,
+    /// Our configuration as it is.
+    target: Found,
+    root: PathBuf,
+    keep_secrets: bool,
+}
+
+impl PreparedImport {
+    /// `from` is what people know the servers by.
+    pub(super) fn make(
+        mut found: Imported,
+        from: &str,
+        keep_secrets: bool,
+        global: &Global,
+        cwd: &Path,
+    ) -> Result<PreparedImport, Failure> {
+        if found.servers.len() + found.tables.len() > MOST {
+            let hint = "copy those that you want into a file of its own";
+            let said = format!("there are more than {MOST} servers in it");
+            return Err(Problem::limit(said).at(Place::file(from)).hint(hint).into());
+        }
+        let path = config_path(global, cwd);
+        for server in found.servers.iter_mut().filter_map(|(_, it)| it.server.as_mut().ok()) {
+            drop_cwd(server, path.parent());
+        }
+        let target = Found::read(&path, label(&path, cwd))?;
+        let root = path.parent().unwrap_or(cwd).to_owned();
+        let secrets = SecretsFile::read(&root).0;
+        let values = |name: &str| environment(name).or_else(|| Some(secrets.get(name)?.to_owned()));
+        let plan = plan::make(target.text(), &target.label, found, keep_secrets, &values)?;
+        Ok(PreparedImport { plan, target, root, keep_secrets })
+    }
+
+    pub(super) fn changes(&self) -> bool {
+        self.plan.text != self.target.text()
+    }
+
+    pub(super) fn carry_out(&self) -> Done {
+        if self.changes() {
+            // First of all: the new tables need them.
+            secrets_file::add_secrets(&self.root, &self.plan.secrets)?;
+            self.target.replace(&self.plan.text, self.keep_secrets)?;
+        }
+        Ok(())
+    }
+
+    /// The file of secrets, as people in this folder know it.
+    pub(super) fn label(&self, cwd: &Path) -> String {
+        label(&secrets_file::secrets_path(&self.root), cwd)
+    }
+}
+
+/// Our configuration file, there or not.
+pub(super) fn config_path(global: &Global, cwd: &Path) -> PathBuf {
+    config_file::in_effect(global.config.as_deref(), cwd, &environment)
+        .unwrap_or_else(|| cwd.join(FILE_NAME))
+}
+
+pub(super) fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// What a project of another system has.
+fn read_project(file: &Found, root: &Path, found: &mut Imported) -> Done {
+    let folder = file.path.parent().unwrap_or(root);
+    let project = other_project::read(file.text(), &file.label, folder, root)?;
+    let of_file = || file.label.clone();
+    found.servers.extend(project.servers.into_iter().map(|it| (of_file(), it)));
+    found.tables.extend(project.tables.into_iter().map(|it| (of_file(), it)));
+    found.left_out.extend(project.left_out.into_iter().map(|it| (of_file(), it)));
+    Ok(())
 }
 
 /// The servers of one file, each with the file's name.
@@ -146,57 +207,68 @@ pub(super) fn label(path: &Path, cwd: &Path) -> String {
 }
 
 /// What came of it.
-struct Report {
-    plan: Plan,
-    /// The text as it was.
-    before: Option<String>,
-    file: String,
-    changes: bool,
-    dry_run: bool,
-    keep_secrets: bool,
+pub(super) struct Report<'a> {
+    pub(super) import: &'a PreparedImport,
+    pub(super) dry_run: bool,
+    /// Of the file of secrets.
+    pub(super) label: String,
 }
 
-impl Report {
-    fn say(&self) {
+impl Report<'_> {
+    pub(super) fn say(&self) {
         if let Some(diff) = self.diff() {
-            print(&format!("{diff}\n"));
+            print(format!("{diff}\n"));
         }
         let names = |planned: &Planned| match &planned.fate {
             Fate::Added { name, .. } if *name == planned.from => Some(name.clone()),
             Fate::Added { name, .. } => Some(format!("{name} ({})", planned.from)),
             _ => None,
         };
-        let added: Vec<String> = self.plan.servers.iter().filter_map(names).collect();
+        let added: Vec<String> = self.import.plan.servers.iter().filter_map(names).collect();
         let did = if self.dry_run { "Would add to" } else { "Added to" };
-        match (added.is_empty(), self.plan.servers.is_empty()) {
-            (false, _) => print(&format!("{did} {}: {}", self.file, added.join(", "))),
-            (true, false) => print(&format!("Nothing to add to {}", self.file)),
+        match (added.is_empty(), self.import.plan.servers.is_empty()) {
+            (false, _) => {
+                print(format!("{did} {}: {}", self.import.target.label, added.join(", ")))
+            }
+            (true, false) => print(format!("Nothing to add to {}", self.import.target.label)),
             (true, true) => print("There are no servers to import"),
         }
-        for planned in &self.plan.servers {
+        for planned in &self.import.plan.servers {
             let from = &planned.from;
             match &planned.fate {
                 Fate::Added { notes, .. } if !notes.is_empty() => {
-                    print(&format!("  {from}: without {}", notes.join(", ")));
+                    print(format!("  {from}: without {}", notes.join(", ")));
                 }
                 Fate::Added { .. } => {}
-                Fate::There { name } => print(&format!("  {from}: there already, as {name}")),
-                Fate::LeftOut { why } => print(&format!("  {from}: left out, {why}")),
+                Fate::There { name } => print(format!("  {from}: there already, as {name}")),
+                Fate::LeftOut { why } => print(format!("  {from}: left out, {why}")),
             }
         }
-        if !self.plan.variables.is_empty() {
-            print("Set these variables before Moonlark starts again:");
+        let (kept, others): (Vec<&Variable>, Vec<&Variable>) =
+            self.import.plan.variables.iter().partition(|variable| variable.is_kept);
+        if !kept.is_empty() {
+            let did = if self.dry_run { "Would keep" } else { "Kept" };
+            print(format!("{did} secrets in {}, for you alone:", self.label));
         }
-        for variable in &self.plan.variables {
-            let set = if variable.is_set { " (has a value now)" } else { "" };
-            print(&format!("  {} for {}{set}", variable.name, variable.servers.join(", ")));
+        for variable in kept {
+            print(format!("  {} for {}", variable.name, variable.servers.join(", ")));
         }
-        if self.keep_secrets && self.changes {
-            print(&format!("{} may hold secrets now: keep it to yourself", self.file));
+        if !others.is_empty() {
+            print(format!("Set these variables, or add them to {}:", self.label));
+        }
+        for variable in others {
+            let set = if variable.is_set { " (has a value in this shell)" } else { "" };
+            print(format!("  {} for {}{set}", variable.name, variable.servers.join(", ")));
+        }
+        if self.import.keep_secrets && self.import.changes() {
+            print(format!(
+                "{} may hold secrets now: keep it to yourself",
+                self.import.target.label
+            ));
         }
     }
 
-    fn to_json(&self) -> Json {
+    pub(super) fn to_json(&self) -> Json {
         let server = |planned: &Planned| {
             let mut json = json!({ "from": planned.from, "file": planned.file });
             match &planned.fate {
@@ -217,28 +289,34 @@ impl Report {
             json
         };
         let variables: Vec<Json> = self
+            .import
             .plan
             .variables
             .iter()
-            .map(|it| json!({ "name": it.name, "for": it.servers, "set": it.is_set }))
+            .map(|it| json!({ "name": it.name, "for": it.servers, "set": it.is_set, "kept": it.is_kept }))
             .collect();
         json!({
-            "file": self.file,
-            "changed": self.changes && !self.dry_run,
+            "file": self.import.target.label,
+            "changed": self.import.changes() && !self.dry_run,
             "dry_run": self.dry_run,
-            "servers": self.plan.servers.iter().map(server).collect::<Vec<_>>(),
+            "servers": self.import.plan.servers.iter().map(server).collect::<Vec<_>>(),
             "variables": variables,
+            "secrets_file": (!self.import.plan.secrets.is_empty()).then_some(&self.label),
             "diff": self.diff(),
         })
     }
 
     /// Only what is new: the lines before it may hold secrets.
     fn diff(&self) -> Option<String> {
-        let old = self.before.as_ref().map(|text| match text.is_empty() || text.ends_with('\n') {
-            true => text.clone(),
-            false => format!("{text}\n"),
+        let old = self.import.target.text.as_ref().map(|text| {
+            match text.is_empty() || text.ends_with('\n') {
+                true => text.clone(),
+                false => format!("{text}\n"),
+            }
         });
-        let new = plan::join(old.as_deref().unwrap_or_default(), &self.plan.shown);
-        self.changes.then(|| diff::unified(old.as_deref(), Some(&new), &self.file, 0))?
+        let new = plan::join(old.as_deref().unwrap_or_default(), &self.import.plan.shown);
+        self.import
+            .changes()
+            .then(|| diff::unified(old.as_deref(), Some(&new), &self.import.target.label, 0))?
     }
 }

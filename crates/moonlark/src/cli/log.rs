@@ -2,15 +2,17 @@
 
 use std::fmt;
 
+use moonlark_core::visible_text::{visible_json, visible_text};
 use serde_json::{Map, Value as Json};
 use tracing::field::{Field, Visit};
-use tracing::{Event, Subscriber};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::{Command, Global, colours, here};
+use super::terminal::stderr_has_colours;
+use super::{Command, Global, here};
 use crate::config::{LogConfig, LogFormat};
 use crate::config_file;
 
@@ -21,11 +23,18 @@ pub(super) fn start(global: &Global, command: &Command) {
     let config = configured(global, command);
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter(global, command, config.level.as_deref()))
-        .with_writer(std::io::stderr);
+        .with_writer(log_output);
     match global.log_format.unwrap_or(config.format) {
-        LogFormat::Text => log.with_ansi(colours()).with_target(false).compact().init(),
+        LogFormat::Text => {
+            log.with_ansi(false).event_format(TextLines { colours: stderr_has_colours() }).init();
+        }
         LogFormat::Json => log.with_ansi(false).event_format(JsonLines).init(),
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the formats below show control characters")]
+fn log_output() -> std::io::Stderr {
+    std::io::stderr()
 }
 
 /// What `[log]` says, for commands that serve. What is wrong with the file is
@@ -41,7 +50,9 @@ fn configured(global: &Global, command: &Command) -> LogConfig {
 /// What scripts say in a test belongs into its report, and what an agent script
 /// says into that of its run, not into the log.
 fn filter(global: &Global, command: &Command, configured: Option<&str>) -> EnvFilter {
-    let runs = matches!(command, Command::Run(_) | Command::Repl(_) | Command::Demo(_));
+    let serves = matches!(command, Command::Serve(_) | Command::Stdio(_));
+    let runs =
+        matches!(command, Command::Call(_) | Command::Run(_) | Command::Repl(_) | Command::Demo(_));
     let level = match (global.quiet, global.verbose, command) {
         (true, ..) => "warn",
         (false, 0, Command::Test(_)) => "off",
@@ -52,10 +63,14 @@ fn filter(global: &Global, command: &Command, configured: Option<&str>) -> EnvFi
         (false, ..) => "trace",
     };
     let script = if runs { "off" } else { level };
+    let verbose = global.verbose > 0;
+    // Every other command says itself what is wrong with a source, once.
+    let upstream = if serves || verbose { level } else { "off" };
+    let access = if matches!(command, Command::Serve(_)) || verbose { level } else { "off" };
     // Libraries only speak when asked to. To the MCP library a client that hangs
     // up is an error.
     let default = format!(
-        "warn,rmcp::service=off,moonlark={level},script={script},call={level},http={level},upstream={level},telemetry={level}"
+        "warn,rmcp::service=off,moonlark={level},script={script},access={access},call={level},http={level},upstream={upstream},telemetry={level}"
     );
     let list = configured.filter(|level| !LEVELS.contains(level));
     let list = list.filter(|_| !global.quiet && global.verbose == 0);
@@ -67,6 +82,45 @@ fn filter(global: &Global, command: &Command, configured: Option<&str>) -> EnvFi
     match "rmcp=warn".parse() {
         Ok(quiet) => filter.add_directive(quiet),
         Err(_) => filter,
+    }
+}
+
+/// A line for people: the time to the second, how severe it is, what happened.
+struct TextLines {
+    colours: bool,
+}
+
+impl<S, N> FormatEvent<S, N> for TextLines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut line = Line::default();
+        event.record(&mut line);
+        let level = *event.metadata().level();
+        let colour = match level {
+            Level::ERROR => "31",
+            Level::WARN => "33",
+            Level::INFO => "32",
+            Level::DEBUG | Level::TRACE => "2",
+        };
+        let fields: String =
+            line.fields.iter().map(|(key, value)| format!(" {key}={value}")).collect();
+        let now = jiff::Timestamp::now();
+        let text = format!("{}{fields}", line.message);
+        let text = visible_text(text.trim_start());
+        match self.colours {
+            true => {
+                writeln!(writer, "\x1b[2m{now:.0}\x1b[0m \x1b[{colour}m{level:>5}\x1b[0m {text}")
+            }
+            false => writeln!(writer, "{now:.0} {level:>5} {text}"),
+        }
     }
 }
 
@@ -99,7 +153,7 @@ where
         if !line.fields.is_empty() {
             set("fields", line.fields.into());
         }
-        writeln!(writer, "{}", Json::Object(object))
+        writeln!(writer, "{}", visible_json(&Json::Object(object).to_string()))
     }
 }
 

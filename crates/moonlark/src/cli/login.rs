@@ -9,7 +9,8 @@ use moonlark_upstream::auth::{self, Account, Ask, LoggedIn};
 use serde_json::json;
 use url::Url;
 
-use super::{Done, Failure, Global, here, print};
+use super::{Done, Failure, Global, here, print, print_json, say};
+use crate::state_folder::prepare_state_folder;
 use crate::{config_file, upstreams};
 
 #[derive(Args)]
@@ -19,9 +20,6 @@ pub(crate) struct Login {
     /// Print the address to open, and open nothing.
     #[arg(long)]
     no_browser: bool,
-    /// Ask nobody: follow the redirect of an identity provider for tests.
-    #[arg(long, conflicts_with = "no_browser")]
-    follow: bool,
 }
 
 impl Login {
@@ -29,17 +27,16 @@ impl Login {
         let account = account(&self.name, global)?;
         let open = !self.no_browser;
         let show = move |url: &Url| {
-            eprintln!("To log in, open this address in a browser of this machine:\n\n  {url}\n");
+            say(format!("To log in, open this address in a browser of this machine:\n\n  {url}\n"));
             if open && !auth::open_browser(url) {
-                eprintln!("It was not opened for you: there is no xdg-open.");
+                say("It was not opened for you: there is no xdg-open.");
             }
-            eprintln!("Waiting for the answer. Ctrl-C ends it.");
+            say("Waiting for the answer. Ctrl-C ends it.");
         };
-        let ask = if self.follow { Ask::Follow } else { Ask::Person(&show) };
-        let done = auth::login(&account, &ask).await?;
+        let done = auth::login(&account, &Ask::Person(&show)).await?;
         match global.json {
-            true => print(&json!({ "upstream": self.name, "login": done }).to_string()),
-            false => print(&said(&self.name, &done)),
+            true => print_json(&json!({ "upstream": self.name, "login": done })),
+            false => print(said(&self.name, &done)),
         }
         Ok(())
     }
@@ -59,13 +56,17 @@ pub(super) fn account(name: &str, global: &Global) -> Result<Account, Failure> {
         let message = format!("there is no upstream server {name}");
         return Err(Problem::new(Code::NotFound, message).hint(hint).into());
     };
+    if let Some(problem) = server.outage.first() {
+        return Err(problem.clone().into());
+    }
+    prepare_state_folder(&loaded.state);
     let url = server.url.as_deref().and_then(|url| Url::parse(url).ok());
     let Some(url) = url else {
         let message = format!("the upstream {name} is a command, which nobody logs in to");
         let hint = format!("give it what it needs in env of [mcp_servers.{name}]");
         return Err(Problem::bad_request(message).hint(hint).into());
     };
-    Ok(upstreams::account(name, server, url, &loaded.root))
+    Ok(upstreams::account(name, server, url, &loaded))
 }
 
 fn said(name: &str, done: &LoggedIn) -> String {

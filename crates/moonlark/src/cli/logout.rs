@@ -4,7 +4,7 @@ use clap::Args;
 use moonlark_upstream::auth::{self, LoggedOut, Revoked};
 use serde_json::json;
 
-use super::{Done, Global, login, print};
+use super::{Done, Global, login, print, print_json};
 
 #[derive(Args)]
 pub(crate) struct Logout {
@@ -17,8 +17,8 @@ impl Logout {
         let account = login::account(&self.name, global)?;
         let done = auth::logout(&account).await?;
         match global.json {
-            true => print(&json!({ "upstream": self.name, "logout": done }).to_string()),
-            false => print(&said(&self.name, &done)),
+            true => print_json(&json!({ "upstream": self.name, "logout": done })),
+            false => print(said(&self.name, &done)),
         }
         Ok(())
     }

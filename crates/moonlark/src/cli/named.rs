@@ -4,9 +4,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use moonlark_core::{Code, Problem, Result, Tool};
+use moonlark_core::{Code, Place, Problem, Result, Tool};
 
 use super::{Failure, here, shown};
+use crate::agents;
 use crate::config_file::Loaded;
 use crate::connectors;
 use crate::extensions::{self, Folder};
@@ -20,8 +21,12 @@ pub(super) fn script(
     loaded: &Loaded,
 ) -> Result<Found, Failure> {
     let whole = here()?.join(path);
+    let configured = configured.or_else(|| entry_of(&whole, loaded));
     if is_connector(&whole, loaded) {
         return Ok(connectors::script(whole, shown(path), configured));
+    }
+    if is_agent(&whole, loaded) {
+        return Ok(agents::script(whole, shown(path), configured));
     }
     if !is_starlark(path) {
         return Ok(Found::tool(whole, shown(path), configured));
@@ -30,9 +35,34 @@ pub(super) fn script(
     Ok(extensions::extension(&path, label, main, configured))
 }
 
+/// The name of the configuration's entry for this very file, whether it says so by
+/// `path` or the file lies where the entry's name says.
+pub(super) fn entry_of(whole: &Path, loaded: &Loaded) -> Option<String> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let (config, wanted) = (&loaded.config, real(whole));
+    let is_it = |path: &str| real(&loaded.root.join(path)) == wanted;
+    let extension = |name: &String| {
+        let own = config.extensions.script.get(name).and_then(|it| it.path.clone());
+        let file = own.unwrap_or_else(|| format!("{name}.star"));
+        is_it(&format!("{}/{file}", config.extensions.dir))
+    };
+    let tools = config.tools.script.iter().map(|(name, it)| (name, &it.path));
+    let connectors = config.connectors.script.iter().map(|(name, it)| (name, &it.path));
+    let by_path = tools.chain(connectors).find(|(_, path)| is_it(path)).map(|(name, _)| name);
+    by_path.or_else(|| config.extensions.script.keys().find(|name| extension(name))).cloned()
+}
+
 /// Whether it is a connector, by where it is.
 fn is_connector(whole: &Path, loaded: &Loaded) -> bool {
     let config = &loaded.config.connectors;
+    let mut configured = config.script.values().map(|it| loaded.root.join(&it.path));
+    let at_home = whole.parent() == Some(&loaded.root.join(&config.dir)) && !is_tests(whole);
+    at_home || configured.any(|path| path == whole)
+}
+
+/// Whether it is a prompt script, by where it is.
+fn is_agent(whole: &Path, loaded: &Loaded) -> bool {
+    let config = &loaded.config.agents;
     let mut configured = config.script.values().map(|it| loaded.root.join(&it.path));
     let at_home = whole.parent() == Some(&loaded.root.join(&config.dir)) && !is_tests(whole);
     at_home || configured.any(|path| path == whole)
@@ -73,11 +103,25 @@ pub(super) async fn tools(found: &Found, project: &Project) -> Result<Vec<Tool>>
         }
         Kind::Extension(folder) => {
             let extension = extensions::prepare(found, folder, &loaded.config)?;
-            Ok(project.starlark.load(extension, &project.gateway).await.0?.tools)
+            let extension = project.starlark.load(extension, &project.gateway).await.0?;
+            if extension.hides_tools {
+                return Err(Problem::bad_script(
+                    "the file makes tools, but defines no function describe_extension: it gives none",
+                )
+                .at(Place::file(found.file.clone()))
+                .hint(
+                    "end it with: def describe_extension(): return Extension(name = \"…\", tools = […])",
+                ));
+            }
+            Ok(extension.tools)
         }
         Kind::Connector => {
             let script = scripts::prepare(found, &loaded)?;
             project.luau.load_connector(script, &project.gateway).await.0.map(|_| Vec::new())
+        }
+        Kind::Agent => {
+            let script = scripts::prepare(found, &loaded)?;
+            project.luau.load_prompt(script, &project.gateway).await.0.map(|_| Vec::new())
         }
     }
 }
@@ -88,14 +132,14 @@ pub(super) async fn tests(found: &Found, project: &Project) -> Result<()> {
     let scope = Arc::new(scripts::test_scope(found, &loaded.config, &[])?);
     let call = project.gateway.test(scope, None);
     let folder = match &found.kind {
-        Kind::Tool | Kind::Connector => scripts::folder(found, &loaded),
+        Kind::Tool | Kind::Connector | Kind::Agent => scripts::folder(found, &loaded),
         Kind::Extension(folder) => folder.clone(),
     };
     let files = extensions::files(&folder);
     let Folder { label, main, .. } = folder;
     let loading = async {
         match &found.kind {
-            Kind::Tool | Kind::Connector => {
+            Kind::Tool | Kind::Connector | Kind::Agent => {
                 project.luau.tests(label, main, files, &call).await.map(drop)
             }
             Kind::Extension(_) => project.starlark.tests(label, main, files, &call).await.map(drop),

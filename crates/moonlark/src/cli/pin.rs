@@ -8,7 +8,7 @@ use moonlark_core::{Code, Problem};
 use moonlark_upstream::mcp::Difference;
 use serde_json::{Value as Json, json};
 
-use super::{Done, Failure, Global, counted, open, print};
+use super::{Done, Failure, Global, counted, open, print, print_json};
 use crate::clients::diff;
 
 #[derive(Args)]
@@ -35,17 +35,17 @@ impl Pin {
         let differences = outcome?;
         if global.json {
             let list: Vec<Json> = differences.iter().map(json_of).collect();
-            print(&json!({ "differences": list, "approved": self.approve }).to_string());
+            print_json(&json!({ "differences": list, "approved": self.approve }));
         } else {
             for difference in &differences {
-                print(&text_of(difference));
+                print(text_of(difference));
             }
             let tools = counted(differences.len(), "tool");
             match (differences.is_empty(), self.approve) {
-                (true, _) => print(&format!("{}: every tool is as it was approved", self.name)),
-                (false, true) => print(&format!("{}: {tools} approved", self.name)),
+                (true, _) => print(format!("{}: every tool is as it was approved", self.name)),
+                (false, true) => print(format!("{}: {tools} approved", self.name)),
                 (false, false) => {
-                    print(&format!(
+                    print(format!(
                         "{tools} held back; approve: moonlark pin {} --approve",
                         self.name
                     ));

@@ -7,10 +7,13 @@ use moonlark_core::call::ANONYMOUS;
 use moonlark_core::limits::seconds;
 use moonlark_core::policy::{Action, Effect, Explanation, Miss, Per, Terms};
 use moonlark_core::{Catalog, Result, Tool};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
+use super::served::ServedCommand;
 use super::servers::Servers;
-use super::{Done, Global, print};
+use super::{Done, Global, print, print_json, settle};
+use crate::project::Project;
 
 #[derive(Subcommand)]
 pub(crate) enum Policy {
@@ -18,13 +21,14 @@ pub(crate) enum Policy {
     Explain(Explain),
 }
 
-#[derive(Args)]
+#[derive(Args, Serialize, Deserialize)]
 pub(crate) struct Explain {
     /// The tool's name.
     tool: String,
     /// The caller's name.
     #[arg(long, value_name = "NAME", default_value = ANONYMOUS)]
     caller: String,
+    #[serde(skip)]
     #[command(flatten)]
     servers: Servers,
 }
@@ -39,19 +43,20 @@ impl Policy {
 
 impl Explain {
     async fn run(mut self, global: &Global) -> Done {
-        let project = std::mem::take(&mut self.servers).open(global).await?;
-        project.connect().await;
-        project.settled().await;
-        project.refresh().await;
+        let servers = std::mem::take(&mut self.servers);
+        ServedCommand::Explain(self).run(servers, global).await
+    }
+
+    pub(crate) async fn run_in(self, project: &Arc<Project>, global: &Global) -> Done {
+        settle(project).await;
         // All that there is: what is denied is what is asked about.
         let catalog = project.gateway.catalog();
-        project.disconnect().await;
         let tool = find(&catalog, &self.tool)?;
-        let explained = project.gateway.policy().explain(tool, &self.caller);
-        print(&match global.json {
-            true => as_json(tool, &self.caller, &explained).to_string(),
-            false => as_text(tool, &self.caller, &explained),
-        });
+        let explained = project.gateway.policy().explain(&catalog, tool, &self.caller);
+        match global.json {
+            true => print_json(&as_json(tool, &self.caller, &explained)),
+            false => print(as_text(tool, &self.caller, &explained)),
+        }
         Ok(())
     }
 }
@@ -76,6 +81,10 @@ fn as_text(tool: &Tool, caller: &str, explained: &Explanation) -> String {
         tool.source.name,
         effects
     );
+    let own = tool.original_name();
+    if !tool.name.ends_with(own) {
+        text.push_str(&format!("  its source calls it {own}: rules for that name hold as well\n"));
+    }
     for (place, terms, miss) in &explained.looked_at {
         let why = match miss {
             Some(miss) => format!("does not match: {}", because(*miss, terms, tool, caller)),
@@ -157,6 +166,8 @@ fn as_json(tool: &Tool, caller: &str, explained: &Explanation) -> Json {
     let secs = |time: Option<std::time::Duration>| time.map(|it| it.as_secs_f64());
     json!({
         "tool": tool.name,
+        "original_name": tool.original_name(),
+        "names": explained.names,
         "source": tool.source.name,
         "kind": tool.source.kind.as_str(),
         "effects": Effect::seen_in(tool).map(Effect::as_str).collect::<Vec<_>>(),

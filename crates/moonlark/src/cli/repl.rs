@@ -1,13 +1,15 @@
 //! `moonlark repl`: agent scripts line by line.
 //!
 //! Every entry is a script of its own in a sandbox of its own, run as an agent's
-//! would be; what it gave is `last` (and `_`) in the next one.
+//! would be; what it gave is `last` (and `_`) in the next one, and what it defined is
+//! there again ([`variables`]).
 //!
 //! The prompt is rustyline, in the version that the Starlark crate links anyway:
 //! it costs nothing and edits several lines.
 
 mod complete;
 mod prompt;
+mod variables;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -20,11 +22,11 @@ use moonlark_luau::Syntax;
 use serde_json::json;
 
 use self::prompt::Prompt;
+use self::variables::SessionVariables;
 use super::run::script::{self, Given, Ran};
 use super::run::{Named, timeline};
 use super::servers::Servers;
-use super::{Done, Global, caller, colours, paint, print};
-use crate::upstreams::state_of;
+use super::{Done, Global, caller, paint, print, print_json, say};
 
 #[derive(Args)]
 pub(crate) struct Repl {
@@ -33,23 +35,36 @@ pub(crate) struct Repl {
 }
 
 const GREETING: &str = "\
-Each entry is a script: sdk.SOURCE.FUNCTION{…}, and `last` is what the one before gave.
-Tab completes. ?NAME explains a function, ? WORDS searches. Ctrl-C stops a script, Ctrl-D leaves.";
+Each entry is a script: sdk.SOURCE.FUNCTION{…}. Variables stay, and `last` is what the entry before gave.
+Tab completes. ?NAME explains a function, ? WORDS searches, help says more. Ctrl-C stops a script, Ctrl-D leaves.";
+
+const HELP: &str = "\
+sdk.SOURCE.FUNCTION{…}   calls a function and shows its value
+local x = …, x = …       stays for the entries after it; functions too
+last, _                  what the entry before gave
+?                        the sources; ?NAME explains a function, ? WORDS searches
+help, exit, quit         this page; leave (or Ctrl-D)
+An entry that is not complete goes on in the next line; Ctrl-C gives it up, or stops a script.";
 
 impl Repl {
     pub(crate) async fn run(self, global: &Global) -> Done {
         let project = self.servers.open(global).await?;
         project.connect().await;
         if std::io::stdin().is_terminal() && !global.quiet {
-            eprintln!("{GREETING}");
+            say(GREETING);
         }
-        let history = state_of(&project.loaded().await.root).join("history");
-        let mut session = Session { gateway: project.gateway.clone(), last: None };
+        let history = project.loaded().await.state.join("history");
+        let variables = SessionVariables::default();
+        let mut session = Session { gateway: project.gateway.clone(), last: None, variables };
         let mut prompt = Prompt::start(project.gateway.clone(), history)?;
         let keeping = project.keep_learned().await;
         project.keep_journal().await;
         while let Some(entry) = prompt.next().await? {
-            session.enter(entry.trim(), global).await;
+            match entry.trim() {
+                "exit" | "quit" | "exit()" | "quit()" => break,
+                "help" | "help()" | "?help" => print(HELP),
+                entry => session.enter(entry, global).await,
+            }
         }
         keeping.stop().await;
         project.disconnect().await;
@@ -59,8 +74,10 @@ impl Repl {
 
 struct Session {
     gateway: Gateway,
-    /// The handle of what the last entry gave.
-    last: Option<String>,
+    /// What the last entry gave.
+    last: Option<Value>,
+    /// What the entries so far have defined.
+    variables: SessionVariables,
 }
 
 impl Session {
@@ -75,51 +92,68 @@ impl Session {
         };
         if let Err(problem) = done {
             match global.json {
-                true => print(&json!({ "error": problem.to_json() }).to_string()),
+                true => print_json(&json!({ "error": problem.to_json() })),
                 false => {
                     let named = Named { file: script::NAME.to_owned(), text: entry };
-                    eprintln!("{}", paint(&named.explain(&problem)));
+                    say(paint(&named.explain(&problem)));
                 }
             }
         }
     }
 
     async fn run(&mut self, entry: &str, global: &Global) -> Result<()> {
-        let (before, body) = (self.before(entry), body(entry));
+        let (before, body) = (self.before(entry)?, self.variables.body(entry));
         let script = format!("{before}{body}");
         let given = Given { script: &script, timeout: None, plan: false };
         let Ran { outcome, steps, took, .. } = script::run(&self.gateway, given, global).await;
         if !global.quiet && !global.json {
-            timeline::draw(&steps, took, colours()).iter().for_each(|line| eprintln!("{line}"));
+            timeline::draw(&steps, took).into_iter().for_each(say);
         }
-        // What stands before the entry on its first line is ours.
-        let ours = before.len() + body.find(entry).unwrap_or_default();
-        let outcome = outcome.map_err(|problem| moved(problem, ours))?;
-        let lines = outcome.lines()?;
-        let value = outcome.plain();
+        // What stands before the entry is ours.
+        let lines = before.matches('\n').count();
+        let columns = body.find(entry.lines().next().unwrap_or_default()).unwrap_or_default();
+        let outcome = outcome.map_err(|problem| moved(problem, lines, columns))?;
+        let (value, lines) = if self.variables.keeps(entry) {
+            let value = self.variables.take(outcome.plain());
+            for name in self.variables.lost() {
+                say(format!("{name} does not stay: it is neither a value nor a function"));
+            }
+            let line = match &value {
+                Value::Str(text) => text.clone(),
+                value => super::pretty(value)?,
+            };
+            (value, vec![line])
+        } else {
+            let lines = outcome.lines()?;
+            (outcome.plain(), lines)
+        };
         let nothing = value == Value::Null;
         if global.json {
             let result = value.clone().into_json("result")?;
-            print(&json!({ "result": result }).to_string());
+            print_json(&json!({ "result": result }));
         } else if !nothing {
-            lines.iter().for_each(|line| print(line));
+            lines.iter().for_each(print);
         }
         if !nothing {
-            let limits = Limits::default();
-            let kept = self.gateway.artifacts().put(value, "execute", &limits)?;
-            self.last = Some(kept.to_string());
+            self.last = Some(value);
         }
         Ok(())
     }
 
-    /// What the entry needs to know the last result, on one line.
-    fn before(&self, entry: &str) -> String {
-        match &self.last {
-            Some(handle) if mentions(entry, "last") || mentions(entry, "_") => {
-                format!("local last = artifact({handle:?}) local _ = last ")
-            }
-            _ => String::new(),
+    /// What the entry needs to know what was before it, in lines of its own.
+    fn before(&self, entry: &str) -> Result<String> {
+        let keep = |value: &Value| {
+            let limits = Limits::default();
+            self.gateway.artifacts().put(value.clone(), "execute", &limits)
+        };
+        let mut before = self.variables.definitions(entry, keep)?;
+        if let Some(last) = &self.last
+            && (mentions(entry, "last") || mentions(entry, "_"))
+        {
+            let handle = keep(last)?.to_string();
+            before.push_str(&format!("local last = artifact({handle:?}) local _ = last\n"));
         }
+        Ok(before)
     }
 }
 
@@ -144,10 +178,15 @@ fn mentions(text: &str, word: &str) -> bool {
     text.split(|letter| !part(letter)).any(|it| it == word)
 }
 
-/// The Problem with its column counted from the beginning of the entry.
-fn moved(mut problem: Problem, ours: usize) -> Problem {
-    if let Some(Place { line: Some(1), column: Some(column), .. }) = &mut problem.place {
-        *column = column.saturating_sub(u32::try_from(ours).unwrap_or(u32::MAX)).max(1);
+/// The Problem with its place counted from the beginning of the entry, which has
+/// `lines` of ours before it and `columns` on its first line.
+fn moved(mut problem: Problem, lines: usize, columns: usize) -> Problem {
+    let short = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    if let Some(Place { line: Some(line), column, .. }) = &mut problem.place {
+        *line = line.saturating_sub(short(lines)).max(1);
+        if let Some(column) = column.as_mut().filter(|_| *line == 1) {
+            *column = column.saturating_sub(short(columns)).max(1);
+        }
     }
     problem
 }
@@ -206,7 +245,9 @@ mod tests {
     fn columns_are_those_of_the_entry() {
         let at = |line, column| Problem::tool_error("x").at(Place::column("script", line, column));
         let column = |problem: Problem| problem.place.and_then(|place| place.column);
-        assert_eq!(column(moved(at(1, 12), 7)), Some(5));
-        assert_eq!(column(moved(at(2, 12), 7)), Some(12));
+        assert_eq!(column(moved(at(1, 12), 0, 7)), Some(5));
+        assert_eq!(column(moved(at(2, 12), 0, 7)), Some(12));
+        let third = moved(at(5, 12), 2, 7);
+        assert_eq!(third.place.and_then(|place| place.line), Some(3));
     }
 }

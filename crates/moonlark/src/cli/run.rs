@@ -11,13 +11,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use moonlark_core::call::LOCAL;
 use moonlark_core::{Catalog, Place, Problem, Result};
 use moonlark_luau::check::Finding;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use self::script::{Given, Ran};
+use super::served::ServedCommand;
 use super::servers::Servers;
-use super::{Done, Failure, Global, caller, colours, paint, print, shown};
+use super::{Done, Failure, Global, caller, paint, print, print_json, say, settle, shown};
+use crate::project::Project;
 
 #[derive(Args)]
 pub(crate) struct Run {
@@ -39,24 +43,42 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) async fn run(self, global: &Global) -> Done {
-        let text = read(&self.file)?;
-        let project = self.servers.open(global).await?;
-        project.connect().await;
-        let named = Named { file: name(&self.file), text: &text };
+        let script = ScriptRun {
+            file: name(&self.file),
+            text: read(&self.file)?,
+            timeout: self.timeout,
+            plan: self.plan,
+            check: self.check,
+        };
+        ServedCommand::Run(script).run(self.servers, global).await
+    }
+}
+
+/// A script that was read, and what is to be done with it.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct ScriptRun {
+    file: String,
+    text: String,
+    timeout: Option<f64>,
+    plan: bool,
+    check: bool,
+}
+
+impl ScriptRun {
+    /// Whether it calls nothing.
+    pub(crate) fn only_checks(&self) -> bool {
+        self.check
+    }
+
+    pub(crate) async fn run_in(self, project: &Arc<Project>, global: &Global) -> Done {
+        let named = Named { file: self.file, text: &self.text };
         if self.check {
-            project.settled().await;
-            project.refresh().await;
-            let found = check(&text, &project.gateway.catalog_for(&caller())).await;
-            project.disconnect().await;
+            settle(project).await;
+            let found = check(&self.text, &project.gateway.catalog_for(&caller())).await;
             return tell_checked(found, &named, global);
         }
-        let given = Given { script: &text, timeout: self.timeout, plan: self.plan };
-        let keeping = project.keep_learned().await;
-        project.keep_journal().await;
-        let ran = script::run(&project.gateway, given, global).await;
-        keeping.stop().await;
-        project.disconnect().await;
-        tell(ran, &named, global)
+        let given = Given { script: &self.text, timeout: self.timeout, plan: self.plan };
+        tell(script::run(&project.gateway, given, global).await, &named, global)
     }
 }
 
@@ -73,8 +95,7 @@ fn name(file: &std::path::Path) -> String {
 /// The result to stdout, the timeline and what is wrong to stderr.
 fn tell(ran: Ran, named: &Named<'_>, global: &Global) -> Done {
     if !global.quiet && !global.json {
-        let drawn = timeline::draw(&ran.steps, ran.took, colours());
-        drawn.iter().for_each(|line| eprintln!("{line}"));
+        timeline::draw(&ran.steps, ran.took).into_iter().for_each(say);
     }
     let calls = script::calls(&ran.steps);
     let ms = u64::try_from(ran.took.as_millis()).unwrap_or(u64::MAX);
@@ -82,11 +103,11 @@ fn tell(ran: Ran, named: &Named<'_>, global: &Global) -> Done {
         Ok(outcome) if global.json => {
             let result = outcome.plain().into_json("result")?;
             let report = json!({ "result": result, "logs": ran.logs, "calls": calls, "ms": ms });
-            print(&report.to_string());
+            print_json(&report);
             Ok(())
         }
         Ok(outcome) => {
-            outcome.lines()?.iter().for_each(|line| print(line));
+            outcome.lines()?.iter().for_each(print);
             Ok(())
         }
         Err(problem) => {
@@ -94,9 +115,9 @@ fn tell(ran: Ran, named: &Named<'_>, global: &Global) -> Done {
             if global.json {
                 let error = problem.to_json();
                 let report = json!({ "error": error, "logs": ran.logs, "calls": calls, "ms": ms });
-                print(&report.to_string());
+                print_json(&report);
             } else {
-                eprintln!("{}", paint(&named.explain(&problem)));
+                say(paint(&named.explain(&problem)));
             }
             Err(Failure::Said)
         }
@@ -108,22 +129,25 @@ async fn check(text: &str, catalog: &Arc<Catalog>) -> Vec<Problem> {
     if let Err(problem) = moonlark_luau::compiles(text) {
         return vec![problem];
     }
-    let found = moonlark_luau::check::run(text, catalog).await;
+    let checked = moonlark_luau::check::check_script(text, catalog, LOCAL).await;
+    if let Some(why) = checked.unchecked {
+        return vec![Problem::unavailable(format!("the script was not fully checked: {why}"))];
+    }
     let problem = |it: Finding| {
         let place = Place::column(script::NAME, it.line, it.column);
         Problem::bad_script(it.message).at(place).maybe_hint(it.hint)
     };
-    found.into_iter().map(problem).collect()
+    checked.findings.into_iter().map(problem).collect()
 }
 
 fn tell_checked(found: Vec<Problem>, named: &Named<'_>, global: &Global) -> Done {
     let found: Vec<Problem> = found.into_iter().map(|problem| named.place(problem)).collect();
     if global.json {
         let problems: Vec<_> = found.iter().map(Problem::to_json).collect();
-        print(&json!({ "problems": problems }).to_string());
+        print_json(&json!({ "problems": problems }));
     } else {
         for problem in &found {
-            eprintln!("{}", paint(&named.explain(problem)));
+            say(paint(&named.explain(problem)));
         }
         if found.is_empty() && !global.quiet {
             print("nothing wrong");
@@ -143,13 +167,10 @@ impl Named<'_> {
 
     /// The Problem as every command prints it, with the line it is about.
     pub(super) fn explain(&self, problem: &Problem) -> String {
-        let text = problem.to_string();
-        let Some(Place { file, line: Some(line), .. }) = &problem.place else { return text };
-        let source = self.text.lines().nth(line.saturating_sub(1) as usize);
-        let Some(source) = source.filter(|_| **file == *self.file) else { return text };
-        let hint = problem.hint.as_ref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
-        let above = text.strip_suffix(&hint).unwrap_or(&text);
-        format!("{above}\n   {line} | {}{hint}", source.trim_end())
+        match &problem.place {
+            Some(place) if *place.file == *self.file => problem.with_source_line(self.text),
+            _ => problem.to_string(),
+        }
     }
 }
 

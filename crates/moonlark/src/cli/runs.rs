@@ -12,7 +12,7 @@ use serde_json::json;
 
 pub(super) use list::{caller, short, when};
 
-use super::{Done, Failure, Global, here, print};
+use super::{Done, Failure, Global, here, print, print_json};
 use crate::config_file::{self, Loaded};
 use crate::journal;
 
@@ -21,7 +21,7 @@ use crate::journal;
 pub(crate) struct Runs {
     #[command(subcommand)]
     command: Option<Command>,
-    /// The run to show: its id, or the end of it (otherwise the newest are listed).
+    /// The run to show: its id, or the beginning or end of it (otherwise the newest are listed).
     id: Option<String>,
     /// Go on showing what happens until Ctrl-C, or until the run has ended.
     #[arg(long, short)]
@@ -60,8 +60,8 @@ impl Runs {
         }
         let run = reader.run(id)?;
         match global.json {
-            true => print(&run.to_json().to_string()),
-            false => show::lines(&run).iter().for_each(|line| print(line)),
+            true => print_json(&run.to_json()),
+            false => show::lines(&run).iter().for_each(print),
         }
         Ok(())
     }
@@ -70,8 +70,8 @@ impl Runs {
         if self.calls {
             let calls = reader.calls(self.limit, None)?;
             match global.json {
-                true => print(&json!({ "calls": calls }).to_string()),
-                false => list::calls(&calls).iter().for_each(|line| print(line)),
+                true => print_json(&json!({ "calls": calls })),
+                false => list::calls(&calls).iter().for_each(print),
             }
             return Ok(());
         }
@@ -81,8 +81,8 @@ impl Runs {
             return follow::all(reader, runs, global).await;
         }
         match global.json {
-            true => print(&json!({ "runs": runs }).to_string()),
-            false => list::runs(&runs).iter().for_each(|line| print(line)),
+            true => print_json(&json!({ "runs": runs })),
+            false => list::runs(&runs).iter().for_each(print),
         }
         Ok(())
     }

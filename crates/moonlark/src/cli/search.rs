@@ -1,13 +1,20 @@
 //! `moonlark search`: the knowledge base, searched as tools search it.
 
+use std::sync::Arc;
+
 use clap::Args;
 use moonlark_core::value::Object;
 use moonlark_core::{Caller, Gateway, Result, Value};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Done, Failure, Global, colours, key_value, open, print};
+use super::served::ServedCommand;
+use super::servers::Servers;
+use super::terminal::{StyledText, TextStyle};
+use super::{Done, Failure, Global, key_value, print, print_json, say};
+use crate::project::Project;
 
-#[derive(Args)]
+#[derive(Args, Serialize, Deserialize)]
 pub(crate) struct Search {
     /// What to look for, in your own words.
     #[arg(required = true)]
@@ -37,14 +44,17 @@ pub(crate) struct Search {
 
 impl Search {
     pub(crate) async fn run(self, global: &Global) -> Done {
-        let project = open(global).await?;
+        ServedCommand::Search(self).run(Servers::default(), global).await
+    }
+
+    pub(crate) async fn run_in(self, project: &Arc<Project>, global: &Global) -> Done {
         let found = self.search(&project.gateway).await;
         if global.json {
             let answer = match &found {
                 Ok(value) => json!({ "result": value.clone().into_json("result")? }),
                 Err(problem) => json!({ "error": problem.to_json() }),
             };
-            print(&answer.to_string());
+            print_json(&answer);
             return found.map(drop).map_err(|_| Failure::Said);
         }
         let found = found?;
@@ -58,14 +68,14 @@ impl Search {
             _ => list("results"),
         };
         for note in list("notes").iter().filter_map(Value::as_str) {
-            eprintln!("note: {note}");
+            say(format!("note: {note}"));
         }
         for (index, hit) in results.iter().enumerate() {
             let gap = if index > 0 { "\n" } else { "" };
-            print(&format!("{gap}{}", shown(index + 1, hit)));
+            print(StyledText::from(gap).then(shown(index + 1, hit)));
         }
         if results.is_empty() {
-            eprintln!("Nothing found.");
+            say("Nothing found.");
         }
         Ok(())
     }
@@ -114,21 +124,24 @@ fn wanted(pairs: Vec<(String, String)>) -> Value {
     Value::Object(fields)
 }
 
-fn shown(number: usize, hit: &Value) -> String {
+fn shown(number: usize, hit: &Value) -> StyledText {
     let text = |key: &str| hit.get(key).and_then(Value::as_str).unwrap_or_default();
     let score = match hit.get("score") {
         Some(Value::Float(score)) => format!("  {score:.2}"),
         _ => String::new(),
     };
-    let mut lines = vec![format!("{number}. {}{score}", bold(text("title")))];
     let place = [text("source"), text("source_id"), text("heading")];
-    lines.push(place.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join(" · "));
-    lines.extend(text("snippet").lines().map(marked));
+    let place = place.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join(" · ");
     let address = [text("source_url"), text("id")].into_iter().find(|it| !it.is_empty());
-    lines.extend(address.map(str::to_owned));
-    lines.extend(explained(hit));
-    let lines: Vec<String> = lines.into_iter().filter(|line| !line.is_empty()).collect();
-    lines.join("\n   ")
+    let below = [place].into_iter().map(StyledText::from);
+    let below = below.chain(text("snippet").lines().map(marked));
+    let below = below.chain(address.map(StyledText::from)).chain(explained(hit).map(Into::into));
+    let title = StyledText::from(format!("{number}. ")).with(TextStyle::Bold, text("title"));
+    below
+        .filter(|line| !line.plain().is_empty())
+        .fold(title.with(TextStyle::Plain, score), |all, line| {
+            all.with(TextStyle::Plain, "\n   ").then(line)
+        })
 }
 
 /// `keyword 0.81, semantic 0.64, weight 0.50; terms: deploi, stage`
@@ -149,20 +162,11 @@ fn explained(hit: &Value) -> Option<String> {
     Some(format!("{}{terms}", parts.join(", ")))
 }
 
-fn is_terminal() -> bool {
-    use std::io::IsTerminal;
-    std::io::stdout().is_terminal() && colours()
-}
-
-fn bold(text: &str) -> String {
-    if is_terminal() { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
-}
-
 /// The words that were found, as a terminal shows them.
-fn marked(line: &str) -> String {
-    if !is_terminal() {
-        return line.to_owned();
-    }
+fn marked(line: &str) -> StyledText {
     let parts = line.split("**").enumerate();
-    parts.map(|(index, part)| if index % 2 == 1 { bold(part) } else { part.to_owned() }).collect()
+    parts.fold(StyledText::default(), |text, (index, part)| match index % 2 {
+        1 => text.with(TextStyle::Found, part),
+        _ => text.with(TextStyle::Plain, part),
+    })
 }

@@ -1,14 +1,23 @@
 //! `moonlark search-tools`: the catalog, searched as agents search it.
 
+use std::sync::Arc;
+
 use clap::Args;
 use moonlark_core::value::Object;
 use moonlark_core::{Caller, Gateway, Result, Value};
+use moonlark_discovery::DescribedFunction;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::served::ServedCommand;
 use super::servers::Servers;
-use super::{Done, Failure, Global, pretty, print};
+use super::{Done, Failure, Global, pretty, print, print_json, settle};
+use crate::project::Project;
 
-#[derive(Args)]
+/// Functions in an answer if nothing is said.
+const USUAL_RESULTS: usize = 5;
+
+#[derive(Args, Serialize, Deserialize)]
 pub(crate) struct SearchTools {
     /// What to look for, in your own words; without it, the sources, or the functions of one.
     query: Vec<String>,
@@ -16,33 +25,47 @@ pub(crate) struct SearchTools {
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
     /// How many to show at most.
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i64).range(1..=100))]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i64).range(1..=50))]
     limit: Option<i64>,
+    #[serde(skip)]
     #[command(flatten)]
     servers: Servers,
 }
 
 impl SearchTools {
     pub(crate) async fn run(mut self, global: &Global) -> Done {
-        let project = std::mem::take(&mut self.servers).open(global).await?;
-        project.connect().await;
-        project.settled().await;
-        project.refresh().await;
-        let found = self.search(&project.gateway).await;
-        project.disconnect().await;
+        let servers = std::mem::take(&mut self.servers);
+        ServedCommand::SearchTools(self).run(servers, global).await
+    }
+
+    pub(crate) async fn run_in(self, project: &Arc<Project>, global: &Global) -> Done {
+        settle(project).await;
         if global.json {
-            let answer = match &found {
-                Ok(value) => json!({ "result": value.clone().into_json("result")? }),
+            let found = self.find(&project.gateway).await;
+            print_json(&match &found {
+                Ok(functions) => {
+                    let functions: Vec<_> =
+                        functions.iter().map(DescribedFunction::to_json).collect();
+                    json!({ "result": functions })
+                }
                 Err(problem) => json!({ "error": problem.to_json() }),
-            };
-            print(&answer.to_string());
+            });
             return found.map(drop).map_err(|_| Failure::Said);
         }
-        match found? {
+        match self.search(&project.gateway).await? {
             Value::Str(text) => print(text.trim_end()),
             other => print(&pretty(&other)?),
         }
         Ok(())
+    }
+
+    /// The same as data: one object for each function.
+    async fn find(self, gateway: &Gateway) -> Result<Vec<DescribedFunction>> {
+        let call = gateway.open(Caller::new("cli"), None)?;
+        let query = self.query.join(" ");
+        let usual = if query.trim().is_empty() { usize::MAX } else { USUAL_RESULTS };
+        let limit = self.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usual);
+        moonlark_discovery::find_functions(&call, &query, self.source.as_deref(), limit).await
     }
 
     /// By the tools that agents have for it.

@@ -5,14 +5,20 @@ use std::sync::Arc;
 
 use clap::Args;
 use moonlark_core::{Place, Problem};
-use moonlark_server::{Auth, Options};
+use moonlark_server::{Auth, Callers, Options};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use super::inventory::Inventory;
+use super::served::is_project_here;
 use super::servers::Servers;
-use super::{Done, Failure, Global, authored, require_tools};
-use crate::project::Project;
+use super::{Done, Failure, Global, require_tools, served};
+use crate::local_server::{LocalServer, ServingCommand, SocketClaim};
+use crate::project::{Project, StateKept};
 use crate::reload;
+
+/// Problems that are in the log at the start.
+const MAX_ANNOUNCED_PROBLEMS: usize = 50;
 
 #[derive(Args)]
 pub(crate) struct Serve {
@@ -31,31 +37,67 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) async fn run(self, global: &Global) -> Done {
-        let project = self.servers.open_with(global, self.specs).await?;
-        require_tools(&project).await?;
+        // Before anything is loaded, so that who starts meanwhile waits for this server.
+        let has_sources = !self.servers.is_empty() || !self.specs.is_empty();
+        let claim = match has_sources || is_project_here(global)? {
+            true => claim_socket(global)?,
+            // It ends in a moment, for there is nothing to serve.
+            false => None,
+        };
+        let mut servers = self.servers;
+        servers.state_kept = StateKept::InFolder;
+        let project = servers.prepare(global, self.specs)?;
         let config = project.config().await;
         let host = self.host.unwrap_or(config.server.host);
         let port = self.port.unwrap_or(config.server.port);
         let listener = listen(&host, port, &project.auth).await?;
+        require_tools(&project).await?;
         let (stop, asked_to_stop) = (CancellationToken::new(), until_asked_to_stop());
-        announce(&project, &listener)?;
-        project.connect().await;
+        let address = listener.local_addr()?;
+        tracing::info!("listening on http://{address} (MCP at /mcp, REST at /tools)");
+        for problem in &project.loaded().await.warnings {
+            tracing::warn!("{}", super::warning(problem).trim_start_matches("warning: "));
+        }
         let keeping = project.keep_learned().await;
         project.keep_journal().await;
-        let runs = project.take_up_runs().await;
-        let following = project.knowledge.follow(&project.gateway);
-        let watcher = tokio::spawn(reload::watch(project.clone()));
+        // From here on requests are answered. Those about scripts wait for them.
         let server = tokio::spawn(serve(project.clone(), listener, stop.clone()).await);
+        project.connect().await;
+        let watcher = tokio::spawn(reload::load_and_watch(project.clone(), announce));
+        let runs = project.take_up_runs().await;
+        let following = project.follow_knowledge();
+        let address = Some(address.to_string());
+        let local =
+            LocalServer::start(project.clone(), claim, ServingCommand::Serve, address).await;
         asked_to_stop.await;
         tracing::info!("stopping");
         stop.cancel();
         // Calls in progress get a moment; whoever hangs on is cut off.
-        let _ = tokio::time::timeout(std::time::Duration::from_secs(5), server).await;
+        let served = tokio::time::timeout(std::time::Duration::from_secs(5), server);
+        let _ = tokio::join!(served, local.stop());
         watcher.abort();
         drop((following, runs));
         keeping.stop().await;
         project.disconnect().await;
         Ok(())
+    }
+}
+
+/// The right to be found by other processes of this project; none if one has it.
+/// Without it everything works, but for being found.
+pub(super) fn claim_socket(global: &Global) -> Result<Option<SocketClaim>, Failure> {
+    match served::project_socket(global)?.0.claim() {
+        Ok(Some(claim)) => Ok(Some(claim)),
+        Ok(None) => {
+            tracing::info!(
+                "another process serves this project: commands use that one until it has ended"
+            );
+            Ok(None)
+        }
+        Err(error) => {
+            tracing::warn!("commands will not find this server: {error}");
+            Ok(None)
+        }
     }
 }
 
@@ -70,7 +112,7 @@ pub(super) async fn serve(
         allowed_hosts: config.server.allowed_hosts,
         allowed_origins: config.server.allowed_origins,
         request_body: usize::try_from(config.limits.request_body.bytes()).unwrap_or(usize::MAX),
-        auth: Some(project.auth.clone()),
+        callers: Callers::Authenticated(project.auth.clone()),
     };
     let router = moonlark_server::router(project.gateway.clone(), options, stop.clone());
     moonlark_server::serve(listener, router, stop)
@@ -82,7 +124,7 @@ pub(super) async fn listen(host: &str, port: u16, auth: &Auth) -> Result<TcpList
     let local = host.eq_ignore_ascii_case("localhost")
         || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
     if !local && !auth.is_required() {
-        return Err(Problem::bad_config(format!("{host} can be reached from other machines, and nobody would have to show who they are"))
+        return Err(Problem::bad_config(format!("refusing to listen on {host} without authentication: every machine that can reach it could call every tool"))
             .at(Place::file("server.host"))
             .hint("hand out a token with `moonlark token add NAME`, or set server.auth.issuer to your identity provider; or listen on 127.0.0.1")
             .into());
@@ -103,23 +145,19 @@ pub(super) async fn listen(host: &str, port: u16, auth: &Auth) -> Result<TcpList
     })
 }
 
-fn announce(project: &Project, listener: &TcpListener) -> Done {
-    let address = listener.local_addr()?;
+/// Say what is served, once all scripts are loaded, and what is wrong with it.
+fn announce(project: &Project) {
+    tracing::info!("serving {}", Inventory::of(project).describe());
     let catalog = project.gateway.catalog();
-    let tools: Vec<&str> = authored(&catalog).map(|tool| tool.name.as_str()).collect();
-    tracing::info!("{} tools: {}", tools.len(), abridged(&tools));
-    for problem in catalog.problems() {
+    for problem in catalog.problems().iter().take(MAX_ANNOUNCED_PROBLEMS) {
         tracing::warn!("{problem}");
     }
-    tracing::info!("listening on http://{address} (MCP at /mcp, REST at /tools)");
-    Ok(())
-}
-
-fn abridged(names: &[&str]) -> String {
-    match names {
-        [] => "none that works".to_owned(),
-        names if names.len() <= 12 => names.join(", "),
-        names => format!("{}, …", names[..12].join(", ")),
+    let more = catalog.problems().len().saturating_sub(MAX_ANNOUNCED_PROBLEMS);
+    if more > 0 {
+        tracing::warn!("{more} more problems: `moonlark doctor` has all of them");
+    }
+    for warning in catalog.warnings().take(MAX_ANNOUNCED_PROBLEMS) {
+        tracing::info!("{warning}");
     }
 }
 

@@ -7,31 +7,46 @@ use clap::Args;
 
 use super::{Failure, Global, here};
 use crate::config::McpServer;
-use crate::project::{More, Project};
+use crate::project::{More, Project, StateKept};
+
+/// Options that name sources beside those of the configuration.
+const SOURCES: &str = "Sources";
 
 #[derive(Args, Default)]
 pub(crate) struct Servers {
     /// An upstream MCP server: the command that starts it, quoted as for a shell, or its address. Comes before one of the same name in the configuration.
-    #[arg(long = "mcp", value_name = "NAME=COMMAND_OR_URL", value_parser = server)]
+    #[arg(long = "mcp", value_name = "NAME=COMMAND_OR_URL", value_parser = server, help_heading = SOURCES)]
     servers: Vec<(String, McpServer)>,
 
     /// An API: its OpenAPI document, a file or an address. Comes before one of the same name in the configuration.
-    #[arg(long = "api", value_name = "NAME=SPEC", value_parser = super::key_value)]
+    #[arg(long = "api", value_name = "NAME=SPEC", value_parser = super::key_value, help_heading = SOURCES)]
     apis: Vec<(String, String)>,
 
     /// The environment variable that holds the secret of an API.
-    #[arg(long = "auth", value_name = "NAME:ENV_VAR", value_parser = login)]
+    #[arg(long = "auth", value_name = "NAME:ENV_VAR", value_parser = login, help_heading = SOURCES)]
     logins: Vec<(String, String)>,
+
+    /// What becomes of what there is to remember where there is no project.
+    #[arg(skip)]
+    pub(crate) state_kept: StateKept,
 }
 
 impl Servers {
-    /// The project of the working directory, with these servers.
-    pub(crate) async fn open(self, global: &Global) -> Result<Arc<Project>, Failure> {
-        self.open_with(global, Vec::new()).await
+    /// Whether there is nothing but what the configuration has.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.servers.is_empty() && self.apis.is_empty() && self.logins.is_empty()
     }
 
-    /// The same, with the APIs that are named without an option.
-    pub(crate) async fn open_with(
+    /// The project of the working directory, with these servers.
+    pub(crate) async fn open(self, global: &Global) -> Result<Arc<Project>, Failure> {
+        let project = self.prepare(global, Vec::new())?;
+        project.finish_loading().await;
+        Ok(project)
+    }
+
+    /// The same, with the APIs that are named without an option, and without waiting for
+    /// scripts.
+    pub(crate) fn prepare(
         self,
         global: &Global,
         specs: Vec<(String, String)>,
@@ -46,9 +61,10 @@ impl Servers {
             servers: self.servers.into_iter().collect(),
             specs: self.apis.into_iter().chain(specs).map(seen_from_here).collect(),
             logins: self.logins.into_iter().collect(),
+            state_kept: self.state_kept,
+            ..More::default()
         };
-        let project = Project::open_with(global.config.as_deref(), &here, more).await?;
-        Ok(Arc::new(project))
+        Ok(Arc::new(Project::prepare(global.config.as_deref(), &here, more)?))
     }
 }
 

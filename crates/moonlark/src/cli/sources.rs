@@ -1,14 +1,22 @@
 //! `moonlark sources`: where tools and documents come from, and how those
 //! sources do.
 
+use std::sync::Arc;
+
 use clap::Args;
+use moonlark_core::Problem;
 use moonlark_core::offers::Health;
 use moonlark_core::value::Value;
 use serde_json::{Value as Json, json};
 
+use super::served::ServedCommand;
 use super::servers::Servers;
-use super::{Done, Failure, Global, counted, print};
+use super::{Done, Failure, Global, counted, print, print_json, say, settle};
 use crate::knowledge::Known;
+use crate::project::Project;
+
+/// Flaws of one source that are shown here.
+const MAX_SHOWN_FLAWS: usize = 5;
 
 #[derive(Args)]
 pub(crate) struct Sources {
@@ -18,37 +26,56 @@ pub(crate) struct Sources {
 
 impl Sources {
     pub(crate) async fn run(self, global: &Global) -> Done {
-        let project = self.servers.open(global).await?;
-        project.connect().await;
-        project.settled().await;
-        project.refresh().await;
-        let health = project.gateway.catalog().health().to_vec();
-        let scripts = scripts(&project.gateway.catalog());
-        project.disconnect().await;
-        let known = project.knowledge.known().await?;
-        if global.json {
-            let upstreams: Vec<Json> = health.iter().map(moonlark_server::health).collect();
-            let known: Value = known.iter().map(Known::to_value).collect::<Vec<_>>().into();
-            let known = known.into_json("knowledge")?;
-            let all = json!({ "scripts": scripts, "upstreams": upstreams, "knowledge": known });
-            print(&all.to_string());
-        } else {
-            for (source, tools) in &scripts {
-                print(&format!("{source}: {tools}"));
-            }
-            for health in &health {
-                print(&line(health));
-            }
-            for known in &known {
-                print(&knowledge(known));
-            }
+        ServedCommand::Sources.run(self.servers, global).await
+    }
+}
+
+pub(crate) async fn run_in(project: &Arc<Project>, global: &Global) -> Done {
+    settle(project).await;
+    let health = project.gateway.catalog().health().to_vec();
+    let scripts = scripts(&project.gateway.catalog());
+    let known = project.knowledge.known().await?;
+    let of_sources: Vec<&Problem> =
+        health.iter().flat_map(|it| it.problem.iter().chain(&it.flaws)).collect();
+    let of_knowledge = |problem: &Problem| {
+        known.iter().any(|it| it.problem.as_deref().is_some_and(|text| text == problem.line()))
+    };
+    let mut problems = project.gateway.catalog().problems().to_vec();
+    problems.retain(|it| !of_sources.contains(&it) && !of_knowledge(it));
+    if global.json {
+        let upstreams: Vec<Json> = health.iter().map(moonlark_server::health).collect();
+        let known: Value = known.iter().map(Known::to_value).collect::<Vec<_>>().into();
+        let known = known.into_json("knowledge")?;
+        let problems: Vec<Json> = problems.iter().map(Problem::to_json).collect();
+        let all = json!({
+            "scripts": scripts, "upstreams": upstreams, "knowledge": known, "problems": problems,
+        });
+        print_json(&all);
+    } else {
+        for (source, tools) in &scripts {
+            print(format!("{source}: {}", counted(*tools, "tool")));
         }
-        let ill = health.iter().any(|it| it.problem.is_some())
-            || known.iter().any(|it| it.problem.is_some());
-        match ill {
-            true => Err(Failure::Said),
-            false => Ok(()),
+        for health in &health {
+            print(format!("{}{}", line(health), flaws(health)));
         }
+        for known in &known {
+            print(knowledge(known));
+        }
+        for problem in &problems {
+            print(problem.to_string());
+        }
+        if scripts.is_empty() && health.is_empty() && known.is_empty() && problems.is_empty() {
+            say(
+                "There are no sources: no script, no server, no API, no connector. `moonlark tool init hello` writes a first tool.",
+            );
+        }
+    }
+    let ill =
+        health.iter().any(|it| it.problem.is_some()) || known.iter().any(|it| it.problem.is_some());
+    let ill = ill || !problems.is_empty();
+    match ill {
+        true => Err(Failure::Said),
+        false => Ok(()),
     }
 }
 
@@ -80,6 +107,19 @@ pub(super) fn line(health: &Health) -> String {
         line.push_str(&format!("\n  {}", problem.to_string().replace('\n', "\n  ")));
     }
     line
+}
+
+/// What a source offers that cannot be used as it is.
+fn flaws(health: &Health) -> String {
+    let mut text = String::new();
+    for flaw in health.flaws.iter().take(MAX_SHOWN_FLAWS) {
+        text.push_str(&format!("\n  {}", flaw.to_string().replace('\n', "\n  ")));
+    }
+    if health.flaws.len() > MAX_SHOWN_FLAWS {
+        let more = health.flaws.len() - MAX_SHOWN_FLAWS;
+        text.push_str(&format!("\n  and {more} more: see `moonlark doctor`"));
+    }
+    text
 }
 
 /// `docs: filesystem, 12 documents, 80 chunks, synced 2026-01-31T12:00:00Z`.

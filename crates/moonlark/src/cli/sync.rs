@@ -2,17 +2,19 @@
 
 mod report;
 
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use moonlark_core::visible_text::visible_text;
 use moonlark_core::{Problem, Result};
-use moonlark_knowledge::{Advance, Progress, Summary, SyncOptions};
+use moonlark_knowledge::{Advance, ItemReading, Progress, Summary, SyncOptions};
+use parking_lot::Mutex;
 
 use super::serve::until_asked_to_stop;
-use super::{Done, Failure, Global, open};
+use super::terminal::stderr_has_colours;
+use super::{Done, Failure, Global, open, say};
 use crate::connectors::Source;
 use crate::knowledge::HOW_TO_BEGIN;
 use crate::project::Project;
@@ -66,7 +68,7 @@ impl Sync {
         if self.watch {
             let _following = project.knowledge.follow(&project.gateway);
             if !global.quiet {
-                eprintln!("Following changes until Ctrl-C.");
+                say("Following changes until Ctrl-C.");
             }
             until_asked_to_stop().await;
         }
@@ -78,9 +80,20 @@ impl Sync {
 
     async fn sync(&self, project: &Project, source: &Source, global: &Global) -> Result<Summary> {
         let bar = bar(&source.name, global);
-        let shown = bar.clone();
-        let progress: Progress = Arc::new(move |advance| show(&shown, advance));
-        let options = SyncOptions { full: self.full, progress };
+        let shown = Arc::new(Mutex::new(SyncProgress::default()));
+        let (its_bar, its_shown) = (bar.clone(), shown.clone());
+        let progress: Progress = Arc::new(move |advance| {
+            let mut shown = its_shown.lock();
+            shown.advance = advance;
+            show(&its_bar, &shown);
+        });
+        let its_bar = bar.clone();
+        let reading: ItemReading = Arc::new(move |item| {
+            let mut shown = shown.lock();
+            item.clone_into(&mut shown.item);
+            show(&its_bar, &shown);
+        });
+        let options = SyncOptions { full: self.full, progress, reading };
         let outcome = project.knowledge.sync(source, &project.gateway, options).await;
         bar.finish_and_clear();
         outcome
@@ -89,38 +102,96 @@ impl Sync {
 
 /// Only for people who look at it.
 fn bar(name: &str, global: &Global) -> ProgressBar {
-    if global.quiet || !std::io::stderr().is_terminal() {
+    if global.quiet || !stderr_has_colours() {
         return ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
     }
     let bar = ProgressBar::new_spinner().with_prefix(name.to_owned());
-    bar.set_style(style("{spinner} {prefix}: {human_pos} items, {per_sec}, {msg}, {elapsed}"));
+    bar.set_style(style("{spinner} {prefix}: {wide_msg}"));
+    bar.set_message("looking what there is");
     bar.enable_steady_tick(Duration::from_millis(100));
     bar
 }
 
-fn show(bar: &ProgressBar, advance: Advance) {
-    let expected = advance.expected.filter(|expected| *expected >= advance.done);
+/// How far the sync of one source is.
+#[derive(Debug, Default)]
+struct SyncProgress {
+    advance: Advance,
+    /// What was last begun to be read.
+    item: String,
+}
+
+impl SyncProgress {
+    /// `1,204 items, 57 chunks, 138/s, reading big.pdf`
+    fn describe(&self, elapsed: Duration) -> String {
+        let Advance { done, chunks, failed, .. } = self.advance;
+        let mut parts = Vec::new();
+        if done > 0 {
+            parts.push(format!("{} item{}", HumanCount(done), if done == 1 { "" } else { "s" }));
+            parts.push(format!(
+                "{} chunk{}",
+                HumanCount(chunks),
+                if chunks == 1 { "" } else { "s" }
+            ));
+            let rate = done as f64 / elapsed.as_secs_f64().max(0.1);
+            parts.push(if rate >= 1.0 {
+                format!("{}/s", HumanCount(rate as u64))
+            } else {
+                format!("{:.0}/min", rate * 60.0)
+            });
+        }
+        if failed > 0 {
+            parts.push(format!("{} failed", HumanCount(failed)));
+        }
+        if !self.item.is_empty() {
+            parts.push(format!("reading {}", visible_text(&self.item)));
+        }
+        parts.join(", ")
+    }
+}
+
+fn show(bar: &ProgressBar, progress: &SyncProgress) {
+    let Advance { done, expected, .. } = progress.advance;
+    let expected = expected.filter(|expected| *expected >= done);
     match (expected, bar.length()) {
         (Some(expected), None) => {
             bar.set_length(expected);
-            bar.set_style(style(
-                "{spinner} {prefix}: [{bar:30}] {human_pos}/{human_len}, {per_sec}, {msg}, {eta} left",
-            ));
+            bar.set_style(style("{spinner} {prefix}: [{bar:20}] {eta} left, {wide_msg}"));
         }
         // There are more than there were last time.
-        (None, Some(_)) => bar.set_length(advance.done),
+        (None, Some(_)) => bar.set_length(done),
         _ => {}
     }
-    bar.set_position(advance.done);
-    let failed = match advance.failed {
-        0 => String::new(),
-        count => format!(", {count} failed"),
-    };
-    bar.set_message(format!("{} chunks{failed}", advance.chunks));
+    bar.set_position(done);
+    bar.set_message(progress.describe(bar.elapsed()));
 }
 
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_spinner())
         .progress_chars("=> ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_says_what_there_is_to_say() {
+        let check = |done, chunks, failed, item: &str, seconds, expected: &str| {
+            let advance = Advance { done, chunks, failed, ..Advance::default() };
+            let progress = SyncProgress { advance, item: item.to_owned() };
+            assert_eq!(progress.describe(Duration::from_secs_f64(seconds)), expected);
+        };
+        check(0, 0, 0, "", 2.0, "");
+        check(0, 0, 0, "big.pdf", 2.0, "reading big.pdf");
+        check(1, 1, 0, "", 2.0, "1 item, 1 chunk, 30/min");
+        check(
+            1204,
+            57,
+            3,
+            "a/\x1b[8mb.md",
+            8.7,
+            "1,204 items, 57 chunks, 138/s, 3 failed, reading a/\\u{1b}[8mb.md",
+        );
+    }
 }

@@ -5,6 +5,11 @@ pub(crate) fn tool(file: &str) -> String {
     fill(TOOL, file)
 }
 
+/// The test beside it.
+pub(crate) fn tool_test(file: &str) -> String {
+    fill(TOOL_TEST, file)
+}
+
 /// A Starlark extension with one tool.
 pub(crate) fn extension(file: &str) -> String {
     fill(EXTENSION, file)
@@ -59,6 +64,23 @@ function tool.execute(params, context)
     end
     log.info("greeted " .. params.name)
     return { greeting = greeting }
+end
+"#;
+
+const TOOL_TEST: &str = r#"-- testing.call goes the way of every caller: parameters are checked and defaults
+-- filled in. require("./FILE").execute(params, testing.context()) goes past that.
+function test_it_greets()
+    testing.eq(testing.call("NAME", { name = "Ann" }), { greeting = "Hello, Ann!" })
+end
+
+function test_it_can_be_loud()
+    testing.eq(testing.call("NAME", { name = "Ann", loud = true }), { greeting = "HELLO, ANN!" })
+end
+
+function test_a_name_is_needed()
+    testing.raises(function()
+        testing.call("NAME", {})
+    end, "name")
 end
 "#;
 
@@ -130,8 +152,10 @@ def describe_extension():
 
 const EXTENSION_TEST: &str = r#"load("FILE.star", "greet")
 
+# testing.call goes the way of every caller: parameters are checked and defaults
+# filled in. A handler that is called itself gets just what the test gives it.
 def test_it_greets():
-    testing.eq(greet({"name": "Ann", "loud": False}, testing.context()), {"greeting": "Hello, Ann!"})
+    testing.eq(testing.call("NAME", {"name": "Ann"}), {"greeting": "Hello, Ann!"})
 
 def test_it_can_be_loud():
     testing.eq(greet({"name": "Ann", "loud": True}, testing.context()), {"greeting": "HELLO, ANN!"})

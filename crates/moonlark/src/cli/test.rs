@@ -15,7 +15,7 @@ use moonlark_core::tool::Scope;
 use moonlark_core::{Call, Event, Problem, Result};
 use parking_lot::Mutex;
 
-use super::{Done, Failure, Global, here, open, print};
+use super::{Done, Failure, Global, here, open_without_values, print, say};
 use crate::project::Project;
 use crate::reload::Changes;
 use crate::scripts;
@@ -57,11 +57,11 @@ impl Test {
             let mut changes = Changes::below(&self.roots()?)?;
             match self.once(global).await {
                 Err(Failure::Problems(problems)) => {
-                    problems.iter().for_each(|problem| eprintln!("{problem}"));
+                    problems.iter().for_each(|problem| say(format!("{problem}")));
                 }
                 Ok(()) | Err(Failure::Said) => {}
             }
-            eprintln!("\nwaiting for changes (Ctrl-C ends)");
+            say("\nwaiting for changes (Ctrl-C ends)");
             changes.next().await;
         }
     }
@@ -75,7 +75,7 @@ impl Test {
     }
 
     async fn once(&self, global: &Global) -> Done {
-        let project = open(global).await?;
+        let project = open_without_values(global).await?;
         let loaded = project.loaded().await;
         let files = find::find(&self.roots()?, &loaded)?;
         let started = Instant::now();

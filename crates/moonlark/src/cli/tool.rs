@@ -1,23 +1,27 @@
 //! `moonlark tool init`, `tool test`, `tool list`
 
 use std::path::Path;
+use std::sync::Arc;
 
 use clap::Subcommand;
 use moonlark_core::tool::SourceKind;
 use moonlark_core::{Place, Problem};
 use serde_json::json;
 
+use super::served::ServedCommand;
+use super::servers::Servers;
 use super::tool_test::Test;
-use super::{Done, Global, here, open_with_upstreams, print, shown, template};
+use super::{Done, Global, caller, here, print, print_json, say, settle, shown, template};
 use crate::config_file;
+use crate::project::Project;
 
 #[derive(Subcommand)]
 pub(crate) enum Tool {
-    /// Write a new tool script from a template.
+    /// Write a new tool script from a template, and a test for it.
     Init {
         /// The tool's name; the file is named after it.
         name: String,
-        /// Write a Starlark extension, and a test for it.
+        /// Write a Starlark extension.
         #[arg(long)]
         starlark: bool,
     },
@@ -32,7 +36,7 @@ impl Tool {
         match self {
             Tool::Init { name, starlark } => init(&name, starlark, global),
             Tool::Test(test) => test.run(global).await,
-            Tool::List => list(global).await,
+            Tool::List => ServedCommand::ToolList.run(Servers::default(), global).await,
         }
     }
 }
@@ -51,7 +55,9 @@ fn init(name: &str, starlark: bool, global: &Global) -> Done {
         let files = vec![(format!("{name}.star"), template::extension(name)), test];
         (&loaded.config.extensions.dir, files)
     } else {
-        (&loaded.config.tools.dir, vec![(format!("{name}.lua"), template::tool(name))])
+        let test = (format!("{name}_test.luau"), template::tool_test(name));
+        let files = vec![(format!("{name}.lua"), template::tool(name)), test];
+        (&loaded.config.tools.dir, files)
     };
     let dir = loaded.root.join(dir);
     let label = |file: &str| {
@@ -69,17 +75,11 @@ fn init(name: &str, starlark: bool, global: &Global) -> Done {
             std::io::ErrorKind::AlreadyExists => is_there(&label(file)),
             _ => cannot_write(&label(file), &error),
         })?;
-        print(&format!("Created {}", label(file)));
+        print(format!("Created {}", label(file)));
     }
     if !global.quiet {
-        eprintln!("Try it: moonlark tool test {first} --param name=World");
-        match starlark {
-            true => eprintln!("Test it: moonlark test"),
-            false => eprintln!(
-                "Test it: write functions test_… into {}, then moonlark test",
-                label(&format!("{name}_test.luau"))
-            ),
-        }
+        say(format!("Try it: moonlark tool test {first} --param name=World"));
+        say("Test it: moonlark test");
     }
     Ok(())
 }
@@ -98,14 +98,16 @@ fn cannot_write(label: &str, error: &std::io::Error) -> Problem {
     Problem::unavailable(format!("cannot write it: {error}")).at(Place::file(label))
 }
 
-async fn list(global: &Global) -> Done {
-    let (_, catalog) = open_with_upstreams(global).await?;
+pub(crate) async fn list_in(project: &Arc<Project>, global: &Global) -> Done {
+    settle(project).await;
+    let catalog = project.gateway.catalog_for(&caller());
     if global.json {
         let tools: Vec<_> = catalog
             .listed()
             .map(|tool| {
                 json!({
                     "name": tool.name,
+                    "title": tool.title,
                     "description": tool.description,
                     "builtin": tool.source.kind == SourceKind::Builtin,
                     "source": tool.source.name,
@@ -115,7 +117,7 @@ async fn list(global: &Global) -> Done {
             })
             .collect();
         let problems: Vec<_> = catalog.problems().iter().map(Problem::to_json).collect();
-        print(&json!({ "tools": tools, "problems": problems }).to_string());
+        print_json(&json!({ "tools": tools, "problems": problems }));
         return Ok(());
     }
     let group = |kind: SourceKind, width: usize| {
@@ -126,29 +128,31 @@ async fn list(global: &Global) -> Done {
             .map(|tool| {
                 let first = tool.description.lines().next().unwrap_or_default();
                 let first = moonlark_core::value::shorten(first);
-                format!("  {:<width$} {first}", tool.name).trim_end().to_owned()
+                let title = tool.title.as_ref().map(|title| format!("{title}: "));
+                let title = title.unwrap_or_default();
+                format!("  {:<width$} {title}{first}", tool.name).trim_end().to_owned()
             })
             .collect();
         lines.join("\n")
     };
-    print(&format!("Built-in tools:\n{}", group(SourceKind::Builtin, 16)));
+    print(format!("Built-in tools:\n{}", group(SourceKind::Builtin, 16)));
     let scripts = group(SourceKind::Script, 20);
     let extensions = group(SourceKind::Extension, 20);
     if !scripts.is_empty() {
-        print(&format!("\nLua tools:\n{scripts}"));
+        print(format!("\nLua tools:\n{scripts}"));
     }
     if !extensions.is_empty() {
-        print(&format!("\nStarlark extensions:\n{extensions}"));
+        print(format!("\nStarlark extensions:\n{extensions}"));
     }
     let upstreams = group(SourceKind::Upstream, 20);
     if !upstreams.is_empty() {
-        print(&format!("\nTools of upstream servers:\n{upstreams}"));
+        print(format!("\nTools of upstream servers:\n{upstreams}"));
     }
     if scripts.is_empty() && extensions.is_empty() && upstreams.is_empty() {
         print("\nLua tools: none yet; `moonlark tool init hello` writes one");
     }
     for problem in catalog.problems() {
-        eprintln!("\n{problem}");
+        say(format!("\n{problem}"));
     }
     Ok(())
 }

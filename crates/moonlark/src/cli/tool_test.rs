@@ -10,8 +10,10 @@ use moonlark_core::tool::SourceKind;
 use moonlark_core::value::Object;
 use moonlark_core::{Caller, Catalog, Problem, Result, Tool, Value};
 
-use super::{Done, Failure, Global, Params, caller, named, open, pretty, print, shown};
+use super::arguments::Params;
+use super::{Done, Failure, Global, caller, named, open, pretty, print, shown};
 use crate::project::Project;
+use crate::scripts;
 
 #[derive(Args)]
 pub(crate) struct Test {
@@ -52,7 +54,7 @@ impl Test {
         say(&format!("  ✓ {count} parameter{} declared", if count == 1 { "" } else { "s" }));
 
         let mut args = Object::new();
-        self.params.add_to(&mut args, Some(&tool));
+        self.params.add_to(&mut args, Some(&tool))?;
         say(&format!("  ✓ Calling {function}({})...", outline(&args)));
         let started = Instant::now();
         let result = call(&project, &tool, args).await;
@@ -62,7 +64,7 @@ impl Test {
             Ok(text) => {
                 say(&format!("  ✓ Returned result in {took:.1}s"));
                 print("\nResult:");
-                print(&indented(&text));
+                print(indented(&text));
             }
             Err(problem) => {
                 say(&format!("  ✗ Failed after {took:.1}s\n"));
@@ -87,6 +89,9 @@ impl Test {
             .into());
         }
         let found = named::script(&self.path, self.source.clone(), &loaded)?;
+        if let Some(problem) = scripts::outage(&found, &loaded.config).first() {
+            return Err(problem.clone().into());
+        }
         let tools = named::tools(&found, project).await?;
         Ok(self.choose(tools)?)
     }

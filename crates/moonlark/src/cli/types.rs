@@ -14,9 +14,10 @@ use moonlark_core::render::{luau, starlark};
 use moonlark_core::{Place, Problem};
 use serde_json::{Value as Json, json};
 
-use super::{Done, Failure, Global, here, print, shown};
+use super::{Done, Failure, Global, here, print, print_json, shown};
 use crate::config_file;
 use crate::knowledge::KnowledgeBase;
+use crate::state_folder::{prepare_state_folder, state_folder};
 use settings::Settings;
 
 /// No settings that a person wrote are larger.
@@ -60,7 +61,11 @@ impl Types {
             config_file::load(global.config.as_deref(), &cwd, &|key| std::env::var(key).ok())?.root;
         let out = match &self.out {
             Some(out) => cwd.join(out),
-            None => root.join(".moonlark/types"),
+            None => {
+                let state = state_folder(&root);
+                prepare_state_folder(&state);
+                state.join("types")
+            }
         };
         let mut files = write_definitions(&root, &out)?;
         for wanted in settings::all(&root, &out) {
@@ -68,7 +73,7 @@ impl Types {
         }
         if global.json {
             let files: Vec<Json> = files.iter().map(Written::to_json).collect();
-            print(&json!({ "files": files }).to_string());
+            print_json(&json!({ "files": files }));
         } else {
             files.iter().for_each(Written::say);
         }
@@ -106,11 +111,11 @@ impl Written {
             Did::Unchanged => "Unchanged:",
             Did::Left => "Left alone:",
         };
-        print(&format!("{did} {}", self.path));
+        print(format!("{did} {}", self.path));
         if !self.missing.is_null() {
-            print(&format!("  {}; for Moonlark it should have:", self.because));
+            print(format!("  {}; for Moonlark it should have:", self.because));
             for line in format!("{:#}", self.missing).lines() {
-                print(&format!("    {line}"));
+                print(format!("    {line}"));
             }
         }
     }

@@ -4,12 +4,13 @@
 //! The text that is there stays byte for byte: new tables go behind it. TOML
 //! allows that everywhere but in one case, which is refused.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use moonlark_core::{Place, Problem, Result};
 use toml::{Table, Value};
 
-use super::secret::{self, Names};
+use super::other_project::ProjectTable;
+use super::secret::{self, Names, Spot};
 use super::server::{Entry, Server};
 use super::table;
 use super::variables::needed;
@@ -23,6 +24,8 @@ pub(crate) struct Plan {
     pub(crate) shown: String,
     /// The variables that the new tables need.
     pub(crate) variables: Vec<Variable>,
+    /// The secrets that some of them stand for.
+    pub(crate) secrets: BTreeMap<String, String>,
 }
 
 /// One entry of a client's file and what becomes of it.
@@ -55,17 +58,29 @@ pub(crate) struct Variable {
     pub(crate) servers: Vec<String>,
     /// It has a value at the moment.
     pub(crate) is_set: bool,
+    /// It stands for a secret of the client's file, which goes into the secrets file.
+    pub(crate) is_kept: bool,
 }
 
-/// Plan to put `found`, each with the file it is from, behind `text`, which is
-/// that of the file called `label`.
+/// What is to be taken over, each with the file it is from.
+#[derive(Default)]
+pub(crate) struct Imported {
+    pub(crate) servers: Vec<(String, Entry)>,
+    pub(crate) tables: Vec<(String, ProjectTable)>,
+    /// Sections that are not taken over, and why.
+    pub(crate) left_out: Vec<(String, (String, String))>,
+}
+
+/// Plan to put what is `imported` behind `text`, which is that of the file called
+/// `label`.
 pub(crate) fn make(
     text: &str,
     label: &str,
-    found: Vec<(String, Entry)>,
+    imported: Imported,
     keep_secrets: bool,
     env: Env<'_>,
 ) -> Result<Plan> {
+    let Imported { servers: found, tables, left_out } = imported;
     let there = parse(text, label)?;
     let existing = match there.get("mcp_servers") {
         Some(Value::Table(table)) => table.clone(),
@@ -82,7 +97,9 @@ pub(crate) fn make(
     let mut making = Making {
         existing,
         added: Vec::new(),
+        added_tables: Vec::new(),
         names: Names::new(reserved.iter().map(String::as_str), env),
+        secrets: BTreeMap::new(),
         keep_secrets,
         behind: String::new(),
         behind_shown: String::new(),
@@ -97,18 +114,35 @@ pub(crate) fn make(
             Planned { from: entry.name, file, fate }
         })
         .collect();
+    let tables: Vec<Planned> = tables
+        .into_iter()
+        .map(|(file, table)| {
+            let from = table.path.join(".");
+            Planned { from, file, fate: making.add_table(table, &there) }
+        })
+        .collect();
+    let left_out = left_out.into_iter().map(|(file, (from, why))| {
+        let fate = Fate::LeftOut { why };
+        Planned { from, file, fate }
+    });
+    let servers = servers.into_iter().chain(tables).chain(left_out).collect();
 
-    let variables = variables(&making.added, env);
+    let variables = variables(&making, env);
     let whole = join(text, &making.behind);
     check(&there, &whole, &making, label)?;
-    Ok(Plan { servers, text: whole, shown: making.behind_shown, variables })
+    let Making { behind_shown: shown, secrets, .. } = making;
+    Ok(Plan { servers, text: whole, shown, variables, secrets })
 }
 
 struct Making<'a> {
     existing: Table,
     /// Name, as it was read, and as it is written.
     added: Vec<(String, Server, Server)>,
+    /// As they are written.
+    added_tables: Vec<ProjectTable>,
     names: Names<'a>,
+    /// What each of the chosen variables stands for.
+    secrets: BTreeMap<String, String>,
     keep_secrets: bool,
     behind: String,
     behind_shown: String,
@@ -132,15 +166,48 @@ impl Making<'_> {
         }
         let mut written = read.clone();
         if !self.keep_secrets {
-            let names = &mut self.names;
+            let (names, secrets) = (&mut self.names, &mut self.secrets);
             secret::replace(&mut written, &mut |spot, value| {
-                format!("${{{}}}", names.choose(&name, spot, value))
+                let variable = names.choose(&name, spot, value);
+                secrets.insert(variable.clone(), value.to_owned());
+                format!("${{{variable}}}")
             });
         }
         let notes = read.notes.clone();
         push(&mut self.behind, &table::text(&name, &written));
         push(&mut self.behind_shown, &table::text(&name, &redacted(&written)));
         self.added.push((name.clone(), read, written));
+        Fate::Added { name, notes }
+    }
+
+    /// A table goes in as it is, but for secrets, unless there is one of its name.
+    fn add_table(&mut self, table: ProjectTable, there: &Table) -> Fate {
+        let name = table.path.join(".");
+        let find = |table: &Table, path: &[String]| {
+            let (first, rest) = path.split_first()?;
+            rest.iter().try_fold(table.get(first)?.clone(), |value, key| value.get(key).cloned())
+        };
+        let twice = self.added_tables.iter().any(|other| other.path == table.path);
+        if twice || find(there, &table.path).is_some() {
+            return Fate::There { name };
+        }
+        let mut shown = table.clone();
+        hide_secrets(&mut shown.values, &mut |_, _| "[redacted]".to_owned());
+        let mut written = table;
+        if !self.keep_secrets {
+            let (names, secrets) = (&mut self.names, &mut self.secrets);
+            let owner = written.path.last().cloned().unwrap_or_default();
+            hide_secrets(&mut written.values, &mut |key, value| {
+                let variable = names.choose(&owner, &Spot { key, is_variable: false }, value);
+                secrets.insert(variable.clone(), value.to_owned());
+                format!("${{{variable}}}")
+            });
+            shown = written.clone();
+        }
+        push(&mut self.behind, &table::project_text(&written));
+        push(&mut self.behind_shown, &table::project_text(&shown));
+        let notes = written.notes.clone();
+        self.added_tables.push(written);
         Fate::Added { name, notes }
     }
 
@@ -204,7 +271,11 @@ fn check(there: &Table, whole: &str, making: &Making<'_>, label: &str) -> Result
         there.iter().all(|(key, value)| new.get(key).is_some_and(|new| has_all_of(new, value)));
     let has =
         |name: &str| new.get("mcp_servers").is_some_and(|servers| servers.get(name).is_some());
-    match kept && making.added.iter().all(|(name, ..)| has(name)) {
+    let tables = making.added_tables.iter().all(|table| {
+        let (first, rest) = (new.get(&table.path[0]), &table.path[1..]);
+        rest.iter().fold(first, |value, key| value?.get(key)).is_some()
+    });
+    match kept && tables && making.added.iter().all(|(name, ..)| has(name)) {
         true => Ok(()),
         false => Err(Problem::internal("the new configuration would not say what it should")
             .at(Place::file(label))),
@@ -233,20 +304,52 @@ fn parse(text: &str, label: &str) -> Result<Table> {
     })
 }
 
-fn variables(added: &[(String, Server, Server)], env: Env<'_>) -> Vec<Variable> {
-    let names: BTreeSet<&str> =
-        added.iter().flat_map(|(.., server)| texts(server)).flat_map(needed).collect();
+fn variables(making: &Making<'_>, env: Env<'_>) -> Vec<Variable> {
+    let added = &making.added;
+    let in_tables: Vec<(String, Vec<String>)> = (making.added_tables.iter())
+        .map(|table| (table.path.join("."), strings(&Value::Table(table.values.clone()))))
+        .collect();
+    let of_tables = in_tables.iter().flat_map(|(_, texts)| texts).map(String::as_str);
+    let of_servers = added.iter().flat_map(|(.., server)| texts(server));
+    let names: BTreeSet<&str> = of_servers.chain(of_tables).flat_map(needed).collect();
     let uses = |name: &str, server: &Server| texts(server).any(|text| needed(text).contains(&name));
+    let uses_too =
+        |name: &str, texts: &[String]| texts.iter().any(|text| needed(text).contains(&name));
     let variable = |name: &str| Variable {
         name: name.to_owned(),
         servers: added
             .iter()
             .filter(|(.., server)| uses(name, server))
             .map(|(server, ..)| format!("mcp_servers.{server}"))
+            .chain(in_tables.iter().filter(|it| uses_too(name, &it.1)).map(|it| it.0.clone()))
             .collect(),
         is_set: env(name).is_some(),
+        is_kept: making.secrets.contains_key(name),
     };
     names.into_iter().map(variable).collect()
+}
+
+/// Every text in a value.
+fn strings(value: &Value) -> Vec<String> {
+    match value {
+        Value::String(text) => vec![text.clone()],
+        Value::Array(items) => items.iter().flat_map(strings).collect(),
+        Value::Table(table) => table.values().flat_map(strings).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Replace the texts of a table that are secret by their key or by their look.
+fn hide_secrets(table: &mut Table, stand_in: &mut dyn FnMut(&str, &str) -> String) {
+    for (key, value) in table {
+        match value {
+            // That key names a variable.
+            Value::String(_) if key.ends_with("_env") => {}
+            Value::String(text) if secret::is_secret(key, text) => *text = stand_in(key, text),
+            Value::Table(inner) => hide_secrets(inner, stand_in),
+            _ => {}
+        }
+    }
 }
 
 fn texts(server: &Server) -> impl Iterator<Item = &str> {

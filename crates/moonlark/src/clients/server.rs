@@ -11,6 +11,7 @@ use url::Url;
 
 use super::is_moonlark;
 use super::variables::{Dialect, Inputs, Scope};
+use crate::env_text::parse_env_text;
 
 /// One server as our configuration would have it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -18,6 +19,8 @@ pub(crate) struct Server {
     pub(crate) command: Option<String>,
     pub(crate) args: Vec<String>,
     pub(crate) env: Vec<(String, String)>,
+    /// Of variables that could not be read now.
+    pub(crate) env_file: Option<String>,
     pub(crate) cwd: Option<String>,
     pub(crate) url: Option<String>,
     pub(crate) sse: bool,
@@ -193,24 +196,12 @@ impl Fields<'_> {
     ) -> Result<(), String> {
         let path = self.in_project(&self.scope.translate(file)?);
         let Some(text) = read_file(Path::new(&path)) else {
-            server.notes.push(format!("envFile ({path} cannot be read)"));
+            // What it will hold is read when the server starts.
+            server.env_file = Some(path);
             return Ok(());
         };
-        for line in text.lines() {
-            let line = line.trim();
-            let line = line.strip_prefix("export ").unwrap_or(line);
-            if let Some((key, value)) = line.split_once('=')
-                && !key.is_empty()
-                && !key.trim_end().contains(['#', ' ', '\t'])
-            {
-                let value = value.trim();
-                let quoted = ['"', '\''].iter().find_map(|quote| {
-                    value.strip_prefix(*quote).and_then(|value| value.strip_suffix(*quote))
-                });
-                let value = quoted.unwrap_or(value).replace("${", "$${");
-                server.env.push((key.trim().to_owned(), value));
-            }
-        }
+        let variables = parse_env_text(&text).variables.into_iter();
+        server.env.extend(variables.map(|(name, value)| (name, value.replace("${", "$${"))));
         Ok(())
     }
 

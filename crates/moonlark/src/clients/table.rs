@@ -2,6 +2,7 @@
 
 use toml::Value;
 
+use super::other_project::ProjectTable;
 use super::server::Server;
 
 /// Longer lines are broken up.
@@ -22,8 +23,10 @@ pub(crate) fn text(name: &str, server: &Server) -> String {
     if !server.args.is_empty() {
         lines.push_str(&list("args", &server.args));
     }
-    if let Some(cwd) = &server.cwd {
-        lines.push_str(&format!("cwd = {}\n", quoted(cwd)));
+    for (key, path) in [("env_file", &server.env_file), ("cwd", &server.cwd)] {
+        if let Some(path) = path {
+            lines.push_str(&format!("{key} = {}\n", quoted(path)));
+        }
     }
     // Tables of their own come last, or the keys after them would be theirs.
     let mut below = String::new();
@@ -41,6 +44,17 @@ pub(crate) fn text(name: &str, server: &Server) -> String {
         }
     }
     lines + &below
+}
+
+/// Another table of ours and what belongs to it, ending in a newline.
+pub(crate) fn project_text(table: &ProjectTable) -> String {
+    let inner = Value::Table(table.values.clone());
+    let whole = table
+        .path
+        .iter()
+        .rev()
+        .fold(inner, |inner, key| Value::Table(toml::Table::from_iter([(key.clone(), inner)])));
+    toml::to_string(&whole).unwrap_or_default()
 }
 
 /// Whether `there` has all that `new` says. Of texts with a variable only the

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use moonlark_core::Problem;
 use moonlark_core::tool::Expose;
-use moonlark_upstream::openapi::{Rate, Rule};
+use moonlark_upstream::openapi::{AuthHost, Rate, Rule};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use url::Url;
 
-use super::{Hidden, Seconds, Secret};
+use super::source_tool::{fixed_arguments, name_fault, tool_faults};
+use super::{Hidden, Seconds, Secret, SourceTool};
 
 /// The API `NAME`: every operation of its document is a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -32,6 +34,17 @@ pub struct Api {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1), example = &"PETSTORE_KEY")]
     pub auth_env: Option<String>,
+    /// Further hosts that may be sent `auth` and `headers`, where the document names
+    /// some beside the one that the API is at: a host, which means https, or an origin
+    /// such as `http://127.0.0.1:8080`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(example = ["uploads.example.com"])]
+    pub auth_hosts: Vec<String>,
+    /// Folders and origins that the document may refer to by `$ref`, beside its own
+    /// folder or host.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(example = ["../common"])]
+    pub refs: Vec<String>,
     /// HTTP headers that go with every request.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, Hidden>,
@@ -48,6 +61,9 @@ pub struct Api {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(example = ["DELETE"])]
     pub exclude: Vec<String>,
+    /// What holds for single operations, by the names that the document has for them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tools: BTreeMap<String, SourceTool>,
     /// How agents reach its operations: `"code"` from scripts, by `execute`;
     /// `"direct"` as tools of their own; `"both"`; `"auto"` directly for as long
     /// as listing all tools is shorter than explaining scripts, and from scripts
@@ -76,6 +92,12 @@ pub struct Api {
     /// What must not be echoed. Filled when a file is loaded.
     #[serde(skip)]
     pub secrets: Vec<Secret>,
+    /// Variables and files that it needs and that are not there.
+    #[serde(skip)]
+    pub outage: Vec<Problem>,
+    /// What `auth_env` names, if it has a value.
+    #[serde(skip)]
+    pub auth_value: Option<Hidden>,
 }
 
 /// One secret, or one for each scheme of the document.
@@ -142,10 +164,13 @@ impl Default for Api {
             base_url: None,
             auth: ApiAuth::None,
             auth_env: None,
+            auth_hosts: Vec::new(),
+            refs: Vec::new(),
             headers: BTreeMap::new(),
             frozen_params: BTreeMap::new(),
             include: Vec::new(),
             exclude: Vec::new(),
+            tools: BTreeMap::new(),
             expose: Expose::Code,
             prefix: None,
             timeout: None,
@@ -153,6 +178,8 @@ impl Default for Api {
             concurrency: None,
             refresh: Seconds::new(3600),
             secrets: Vec::new(),
+            outage: Vec::new(),
+            auth_value: None,
         }
     }
 }
@@ -180,6 +207,7 @@ impl Api {
             ("auth".to_owned(), Value::Object(auth)),
             ("headers".to_owned(), Value::Object(headers.collect())),
             ("frozen_params".to_owned(), Value::Object(frozen)),
+            ("tools".to_owned(), fixed_arguments(&self.tools)),
             ("base_url".to_owned(), self.base_url.clone().into()),
             ("spec".to_owned(), self.spec.clone().into()),
         ])
@@ -188,11 +216,10 @@ impl Api {
     /// What no schema says. The key, and what is wrong.
     pub fn faults(&self, name: &str) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();
-        let plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
-        if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
-            let message = "the name may have letters, digits, - and _, and at most 64 of them";
-            faults.push(("", message.to_owned()));
-        }
+        faults.extend(name_fault(name).map(|fault| ("", fault)));
+        faults.extend(tool_faults(&self.tools));
+        let wrong = self.auth_hosts.iter().filter_map(|it| it.parse::<AuthHost>().err());
+        faults.extend(wrong.map(|message| ("auth_hosts", message)));
         if self.spec.is_empty() {
             faults.push(("", "needs spec, the document".to_owned()));
         }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use globset::Glob;
+use moonlark_core::Problem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -59,6 +60,9 @@ pub struct FilesystemSource {
     /// made meanwhile.
     #[serde(default = "yes")]
     pub watch: bool,
+    /// Variables and files that it needs and that are not there.
+    #[serde(skip)]
+    pub outage: Vec<Problem>,
 }
 
 /// The repository `NAME`: the files of one commit, as for `filesystem`. It is
@@ -89,6 +93,9 @@ pub struct GitSource {
     /// Larger files are skipped, and reported.
     #[serde(default = "max_file")]
     pub max_file: Size,
+    /// Variables and files that it needs and that are not there.
+    #[serde(skip)]
+    pub outage: Vec<Problem>,
 }
 
 /// The connector script `NAME`. Every key that is not listed here is the

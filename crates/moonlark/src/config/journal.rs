@@ -52,9 +52,10 @@ impl Default for JournalConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ApprovalsConfig {
-    /// Who may decide: `"caller"` asks the user of the client that calls, where
-    /// the client can ask, and takes the token that REST answers with;
-    /// `"operator"` asks nobody but those who may use `moonlark approvals`.
+    /// Who may decide: `"operator"` are those who may use `moonlark approvals`, and
+    /// tokens with `operator = true`. `"caller"` also asks the user of the client
+    /// that calls, where the client can ask, and gives a token to REST callers that
+    /// approves: then whoever asks can approve.
     pub by: ApproverWord,
     /// How long there is to decide, and then to make the call.
     #[schemars(example = &"15min")]
@@ -65,8 +66,8 @@ pub struct ApprovalsConfig {
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum ApproverWord {
-    #[default]
     Caller,
+    #[default]
     Operator,
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use moonlark_core::Problem;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -28,6 +29,9 @@ pub struct Knowledge {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Seconds")]
     pub interval: Option<Seconds>,
+    /// Variables and files that it needs and that are not there.
+    #[serde(skip)]
+    pub outage: Vec<Problem>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -97,6 +101,7 @@ impl Default for Knowledge {
             chunk: 1200,
             sync: SyncWhen::default(),
             interval: None,
+            outage: Vec::new(),
         }
     }
 }

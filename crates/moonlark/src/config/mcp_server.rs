@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use moonlark_core::Problem;
 use moonlark_core::tool::Expose;
+use moonlark_upstream::ToolPattern;
 use moonlark_upstream::auth::Auth;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use url::Url;
 
-use super::{Seconds, Secret};
+use super::source_tool::{name_fault, tool_faults};
+use super::{Seconds, Secret, SourceTool};
 
 /// The upstream MCP server `NAME`: either a command to start, or the address of
 /// a server that runs. Its tools are called `NAME.TOOL`.
@@ -29,6 +32,11 @@ pub struct McpServer {
     /// needs, such as `PATH` and `HOME`. Nothing else is passed on.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, Hidden>,
+    /// A file with further variables of the command, `NAME=value` line by line. Those
+    /// of `env` come first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1), example = &".env")]
+    pub env_file: Option<String>,
     /// The folder the command runs in; when not set, that of this file.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1), example = &"servers/docs")]
@@ -78,6 +86,18 @@ pub struct McpServer {
     /// approved with `moonlark pin NAME --approve`. What it offers the first
     /// time counts as approved.
     pub pin: bool,
+    /// Only these tools: by the server's own names, with `*` for anything
+    /// (`create_*`), or `tag:issues`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(example = ["create_*", "tag:issues"])]
+    pub include: Vec<String>,
+    /// Not these tools, written the same way.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(example = ["delete_*"])]
+    pub exclude: Vec<String>,
+    /// What holds for single tools, by the server's own names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tools: BTreeMap<String, SourceTool>,
     /// Folders that the server is told about when it asks outside of a call.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(example = ["."])]
@@ -85,6 +105,9 @@ pub struct McpServer {
     /// What must not be echoed. Filled when a file is loaded.
     #[serde(skip)]
     pub secrets: Vec<Secret>,
+    /// Variables and files that it needs and that are not there.
+    #[serde(skip)]
+    pub outage: Vec<Problem>,
 }
 
 impl Default for McpServer {
@@ -93,6 +116,7 @@ impl Default for McpServer {
             command: None,
             args: Vec::new(),
             env: BTreeMap::new(),
+            env_file: None,
             cwd: None,
             url: None,
             transport: None,
@@ -105,8 +129,12 @@ impl Default for McpServer {
             lazy: false,
             idle_stop: None,
             pin: false,
+            include: Vec::new(),
+            exclude: Vec::new(),
+            tools: BTreeMap::new(),
             roots: Vec::new(),
             secrets: Vec::new(),
+            outage: Vec::new(),
         }
     }
 }
@@ -146,22 +174,24 @@ fn is_none(auth: &Auth) -> bool {
 impl McpServer {
     pub fn faults(&self, name: &str) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();
-        let plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
-        if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
-            let message = "the name may have letters, digits, - and _, and at most 64 of them";
-            faults.push(("", message.to_owned()));
+        faults.extend(name_fault(name).map(|fault| ("", fault)));
+        faults.extend(tool_faults(&self.tools));
+        for (key, patterns) in [("include", &self.include), ("exclude", &self.exclude)] {
+            let wrong = patterns.iter().filter_map(|it| it.parse::<ToolPattern>().err());
+            faults.extend(wrong.map(|message| (key, message)));
         }
         match (&self.command, &self.url) {
             (Some(_), Some(_)) => faults.push(("url", "command and url exclude each other".into())),
             (None, None) => faults.push(("", "needs either command or url".into())),
             _ => {}
         }
-        let misplaced: [(&'static str, bool, &str); 6] = [
+        let misplaced: [(&'static str, bool, &str); 7] = [
             ("transport", self.transport.is_some(), "url"),
             ("headers", !self.headers.is_empty(), "url"),
             ("auth", !is_none(&self.auth), "url"),
             ("args", !self.args.is_empty(), "command"),
             ("env", !self.env.is_empty(), "command"),
+            ("env_file", self.env_file.is_some(), "command"),
             ("cwd", self.cwd.is_some(), "command"),
         ];
         for (key, is_set, belongs) in misplaced {

@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use moonlark_core::Problem;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -17,6 +18,9 @@ pub struct ScriptConfig {
     /// Filled when a file is loaded; one value may give several.
     #[serde(skip)]
     pub secrets: Vec<Secret>,
+    /// Variables and files that it needs and that are not there.
+    #[serde(skip)]
+    pub outage: Vec<Problem>,
 }
 
 /// A text that must not appear wherever something of this script is echoed.

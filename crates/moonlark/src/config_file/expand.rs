@@ -3,13 +3,13 @@
 //! One pass, left to right: what a variable holds is never scanned, so a value
 //! from outside cannot reach for another variable.
 
-use super::Env;
+use super::values::{FILE_PREFIX, ValueSources, VariableUse};
 
 #[derive(Debug, PartialEq, Eq, Default)]
 pub(super) struct Expanded {
     pub(super) text: String,
     /// Each variable that was named and what stands in its place.
-    pub(super) variables: Vec<(String, String)>,
+    pub(super) variables: Vec<VariableUse>,
 }
 
 /// Why a string cannot be expanded. It never holds a part of the string but the
@@ -17,12 +17,24 @@ pub(super) struct Expanded {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     Missing(String),
+    /// Of `${file:PATH}`: the path, and why there is no value.
+    UnreadableFile {
+        path: String,
+        why: String,
+    },
     Unterminated,
     NotAName,
     NestedDefault(String),
 }
 
-pub(super) fn expand(text: &str, env: Env<'_>) -> Result<Expanded, Vec<Fault>> {
+impl Fault {
+    /// The text is right, and would have a value on another machine or another day.
+    pub(super) fn is_absence(&self) -> bool {
+        matches!(self, Fault::Missing(_) | Fault::UnreadableFile { .. })
+    }
+}
+
+pub(super) fn expand(text: &str, values: &ValueSources<'_>) -> Result<Expanded, Vec<Fault>> {
     let mut expanded = Expanded::default();
     let mut faults = Vec::new();
     let mut rest = text;
@@ -40,10 +52,10 @@ pub(super) fn expand(text: &str, env: Env<'_>) -> Result<Expanded, Vec<Fault>> {
             rest = "";
             break;
         };
-        match resolve(&after[..end], env) {
-            Ok((name, value)) => {
-                expanded.text.push_str(&value);
-                expanded.variables.push((name.to_owned(), value));
+        match resolve(&after[..end], values) {
+            Ok(variable) => {
+                expanded.text.push_str(&variable.value);
+                expanded.variables.push(variable);
             }
             Err(fault) => faults.push(fault),
         }
@@ -53,22 +65,30 @@ pub(super) fn expand(text: &str, env: Env<'_>) -> Result<Expanded, Vec<Fault>> {
     if faults.is_empty() { Ok(expanded) } else { Err(faults) }
 }
 
-/// What stands between the braces: `NAME` or `NAME:-default`.
-fn resolve<'a>(inside: &'a str, env: Env<'_>) -> Result<(&'a str, String), Fault> {
+/// What stands between the braces: `NAME` or `file:PATH`, and perhaps `:-default`.
+fn resolve(inside: &str, values: &ValueSources<'_>) -> Result<VariableUse, Fault> {
     let (name, default) = match inside.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (inside, None),
     };
-    if !is_name(name) {
+    let file = name.strip_prefix(FILE_PREFIX).filter(|path| !path.is_empty());
+    if file.is_none() && !is_name(name) {
         return Err(Fault::NotAName);
     }
     // The first brace ended it, so `${A:-${B}}` would quietly mean `${B` and `}`.
     if default.is_some_and(|default| default.contains("${")) {
         return Err(Fault::NestedDefault(name.to_owned()));
     }
-    match env(name).or_else(|| default.map(str::to_owned)) {
-        Some(value) => Ok((name, value)),
-        None => Err(Fault::Missing(name.to_owned())),
+    let found = match file {
+        Some(path) => values.read_file(path).map_err(|why| {
+            let path = path.to_owned();
+            Fault::UnreadableFile { path, why }
+        }),
+        None => values.variable(name).ok_or_else(|| Fault::Missing(name.to_owned())),
+    };
+    match (found, default) {
+        (Err(_), Some(default)) => Ok(VariableUse::from_default(name, default)),
+        (found, _) => found,
     }
 }
 
@@ -80,7 +100,10 @@ fn is_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::secrets_file::SecretsFile;
 
     fn env(name: &str) -> Option<String> {
         let value = match name {
@@ -93,12 +116,16 @@ mod tests {
         Some(value.to_owned())
     }
 
+    fn values() -> ValueSources<'static> {
+        ValueSources::new(&env, SecretsFile::default(), Path::new("/nonexistent"))
+    }
+
     fn check(text: &str, expected: &str) {
-        assert_eq!(expand(text, &env).map(|e| e.text), Ok(expected.to_owned()), "{text}");
+        assert_eq!(expand(text, &values()).map(|e| e.text), Ok(expected.to_owned()), "{text}");
     }
 
     fn check_faults(text: &str, expected: &[Fault]) {
-        assert_eq!(expand(text, &env).unwrap_err(), expected, "{text}");
+        assert_eq!(expand(text, &values()).unwrap_err(), expected, "{text}");
     }
 
     #[test]
@@ -147,15 +174,17 @@ mod tests {
         check_faults("${A:x}", &[Fault::NotAName]);
         check_faults("${A=B}", &[Fault::NotAName]);
         check_faults("${X:-${B}}", &[Fault::NestedDefault("X".into())]);
+        check_faults("${file:}", &[Fault::NotAName]);
+        let (path, why) = ("none".to_owned(), "there is no such file".to_owned());
+        check_faults("${file:none}", &[Fault::UnreadableFile { path, why }]);
     }
 
     #[test]
     fn the_variables_are_remembered_with_what_they_gave() {
-        let expanded = expand("${B} $${A} ${NONE:-x}", &env).unwrap();
+        let expanded = expand("${B} $${A} ${NONE:-x}", &values()).unwrap();
         assert_eq!(expanded.text, "bee ${A} x");
-        assert_eq!(
-            expanded.variables,
-            [("B".to_owned(), "bee".to_owned()), ("NONE".to_owned(), "x".to_owned())]
-        );
+        let variables: Vec<(&str, &str)> =
+            expanded.variables.iter().map(|it| (it.name.as_str(), it.value.as_str())).collect();
+        assert_eq!(variables, [("B", "bee"), ("NONE", "x")]);
     }
 }

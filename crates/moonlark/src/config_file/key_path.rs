@@ -57,6 +57,35 @@ impl KeyPath {
         path
     }
 
+    /// The first `count` segments of the path.
+    pub(super) fn first(&self, count: usize) -> Self {
+        Self(self.0.iter().take(count).cloned().collect())
+    }
+
+    /// Whether it is `other`, or below it.
+    pub(super) fn is_within(&self, other: &Self) -> bool {
+        self.0.starts_with(&other.0)
+    }
+
+    /// Whether it is a place in an array.
+    pub(super) fn is_item(&self) -> bool {
+        matches!(self.0.last(), Some(Segment::Index(_)))
+    }
+
+    /// The table of one source that the value belongs to: that of a script, a server,
+    /// an API or a connector, or of the knowledge base.
+    pub(super) fn source_table(&self) -> Option<Self> {
+        let mut names = self.names();
+        let depth = match names.next()? {
+            "knowledge" => 1,
+            "mcp_servers" | "apis" => 2,
+            "tools" | "extensions" | "agents" if names.next() == Some("script") => 3,
+            "connectors" if matches!(names.next(), Some("script" | "filesystem" | "git")) => 3,
+            _ => return None,
+        };
+        (self.depth() > depth).then(|| self.first(depth))
+    }
+
     /// The last segment: what stands left of the equals sign.
     pub(super) fn last(&self) -> Self {
         self.skip(self.0.len().saturating_sub(1))

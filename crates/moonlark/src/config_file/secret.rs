@@ -12,10 +12,11 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::key_path::KeyPath;
+use super::values::VariableUse;
 use crate::config::Secret;
 
-/// The variables of every string that has some: name and what it gave.
-pub(super) type Variables = BTreeMap<KeyPath, Vec<(String, String)>>;
+/// The variables of every string that has some.
+pub(super) type Variables = BTreeMap<KeyPath, Vec<VariableUse>>;
 
 /// The secrets of the script whose configuration is at `table`, in its order.
 pub(super) fn secrets(
@@ -63,18 +64,18 @@ fn collect(
 /// The whole text, and each variable's part of it: of `Bearer ${TOKEN}` a script
 /// or a server may well echo the token alone. Nothing empty, since an empty text
 /// hides nothing and occurs everywhere.
-fn string(text: &str, key: &KeyPath, variables: &[(String, String)], found: &mut Vec<Secret>) {
+fn string(text: &str, key: &KeyPath, variables: &[VariableUse], found: &mut Vec<Secret>) {
     let key_is = key.names().any(looks_secret);
-    let variable_is = variables.iter().any(|(name, _)| looks_secret(name));
+    let variable_is = variables.iter().any(|variable| variable.is_secret);
     let passwords = passwords(text).into_iter().filter(|it| !it.is_empty() && it != text);
     found.extend(passwords.map(|it| Secret::new(key.to_string(), it, true)));
     if text.is_empty() || (!key_is && variables.is_empty()) {
         return;
     }
     found.push(Secret::new(key.to_string(), text, key_is || variable_is));
-    for (name, part) in variables {
-        if !part.is_empty() && part != text {
-            found.push(Secret::new(key.to_string(), part, looks_secret(name)));
+    for VariableUse { value, is_secret, .. } in variables {
+        if !value.is_empty() && value != text {
+            found.push(Secret::new(key.to_string(), value, *is_secret));
         }
     }
 }

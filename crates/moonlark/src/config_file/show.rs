@@ -19,7 +19,8 @@ pub fn show(loaded: &Loaded) -> String {
         config.extensions.script.iter().map(|(name, it)| ("extensions", name, &it.config));
     let connectors =
         config.connectors.script.iter().map(|(name, it)| ("connectors", name, &it.config));
-    for (kind, name, own) in tools.chain(extensions).chain(connectors) {
+    let agents = config.agents.script.iter().map(|(name, it)| ("agents", name, &it.config));
+    for (kind, name, own) in tools.chain(extensions).chain(connectors).chain(agents) {
         if let Value::Object(table) = &mut shown[kind]["script"][name] {
             table.extend(own.values.clone());
             redact_table(table, &own.secrets);
@@ -35,7 +36,7 @@ pub fn show(loaded: &Loaded) -> String {
     if let Value::Object(table) = &mut shown {
         redact_table(table, &config.secrets);
     }
-    finish(&mut shown);
+    finish(&mut shown, &loaded.absent_texts);
     // By way of our own value: JSON numbers may be kept as text, which only
     // JSON itself understands. Nothing here can fail: only a null could, and
     // TOML, where all of it came from, has none.
@@ -74,17 +75,18 @@ fn redact(value: &mut Value, path: &mut KeyPath, secret: &BTreeSet<&str>) {
 }
 
 /// Addresses lose their passwords. A `${` that is left after expansion is literal, and
-/// is written as such.
-fn finish(value: &mut Value) {
+/// is written as such, unless the variable has no value.
+fn finish(value: &mut Value, absent: &BTreeSet<String>) {
     match value {
+        Value::String(text) if absent.contains(text) => {}
         Value::String(text) => {
             for password in passwords(text).iter().filter(|it| !it.is_empty()) {
                 *text = text.replace(password, "[redacted]");
             }
             *text = text.replace("${", "$${");
         }
-        Value::Array(items) => items.iter_mut().for_each(finish),
-        Value::Object(object) => object.values_mut().for_each(finish),
+        Value::Array(items) => items.iter_mut().for_each(|item| finish(item, absent)),
+        Value::Object(object) => object.values_mut().for_each(|value| finish(value, absent)),
         _ => {}
     }
 }

@@ -1,7 +1,9 @@
 //! Whole files in, whole configurations or whole lists of problems out.
 
+mod absent_values;
 mod finding_the_file;
 mod keeping_secrets;
+mod one_round;
 mod reading_values;
 mod reporting_problems;
 

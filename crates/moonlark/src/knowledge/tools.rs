@@ -5,23 +5,25 @@ use std::sync::Arc;
 use moonlark_core::schema::Schema;
 use moonlark_core::tool::{Body, Effects, Source, SourceKind};
 use moonlark_core::value::Object;
+use moonlark_core::visible_text::visible_text;
 use moonlark_core::{Problem, Result, Tool, Value};
-use moonlark_knowledge::{Filter, Mode, Query};
+use moonlark_knowledge::{ExcerptRequest, Filter, Mode, Query};
 use serde_json::{Value as Json, json};
 
-use super::{KnowledgeBase, Known, time};
+use super::{KnowledgeBase, Known, has_file, time};
 
 /// What scripts find them under: `sdk.knowledge.search`.
 const SOURCE: &str = "knowledge";
+const SEARCH: &str = "search";
+const LIST_SOURCES: &str = "list_sources";
+
+/// Sources that the description of `search` names, and what it says of each.
+const MAX_NAMED_SOURCES: usize = 8;
+const MAX_SUBJECT_CHARS: usize = 60;
 
 impl KnowledgeBase {
     /// The tools; the same for as long as there is the knowledge base.
     pub(crate) fn tools(&self) -> Result<Vec<Arc<Tool>>> {
-        let base = self.clone();
-        let search = Body::later(move |_, args| {
-            let base = base.clone();
-            async move { base.search(args).await }
-        });
         let base = self.clone();
         let get = Body::later(move |_, args| {
             let base = base.clone();
@@ -34,7 +36,7 @@ impl KnowledgeBase {
         });
         let nothing = json!({"type": "object", "properties": {}, "additionalProperties": false});
         Ok(vec![
-            tool("search", None, "Search indexed documents", [query(), hits()], search)?,
+            self.search_tool()?,
             tool(
                 "get_document",
                 Some("get"),
@@ -43,7 +45,7 @@ impl KnowledgeBase {
                 get,
             )?,
             tool(
-                "list_sources",
+                LIST_SOURCES,
                 Some("sources"),
                 "List configured data sources",
                 [nothing, known()],
@@ -52,21 +54,83 @@ impl KnowledgeBase {
         ])
     }
 
+    /// Let `search` among these tools say what there is to find now. It stays the
+    /// same tool for as long as that does.
+    pub(crate) fn renew_search_tool(&self, tools: &mut [Arc<Tool>]) -> Result<()> {
+        let said = self.search_description();
+        if let Some(search) = tools.iter_mut().find(|it| it.name == SEARCH)
+            && search.description != said
+        {
+            *search = self.search_tool()?;
+        }
+        Ok(())
+    }
+
+    fn search_tool(&self) -> Result<Arc<Tool>> {
+        let base = self.clone();
+        let search = Body::later(move |_, args| {
+            let base = base.clone();
+            async move { base.search(args).await }
+        });
+        tool(SEARCH, None, &self.search_description(), [query(), hits()], search)
+    }
+
+    /// By the names that the operator gave to the sources and what their authors
+    /// say of them. Nothing of the documents: those may be by anybody, and this is
+    /// read by every agent.
+    fn search_description(&self) -> String {
+        let (sources, left) = {
+            let now = self.0.now.lock();
+            (now.sources.clone(), now.left.clone())
+        };
+        let mut named: Vec<String> = sources
+            .iter()
+            .map(|it| {
+                let subject = it.subject().split_whitespace().collect::<Vec<_>>().join(" ");
+                let subject: String = subject.chars().take(MAX_SUBJECT_CHARS).collect();
+                format!("{} ({})", it.name, visible_text(&subject))
+            })
+            .chain(left.iter().cloned())
+            .collect();
+        let more = named.len().saturating_sub(MAX_NAMED_SOURCES);
+        named.truncate(MAX_NAMED_SOURCES);
+        if more > 0 {
+            named.push(format!("{more} more"));
+        }
+        match named.is_empty() {
+            true => "Search indexed documents".to_owned(),
+            false => format!("Search the knowledge base: {}", named.join(", ")),
+        }
+    }
+
     async fn search(&self, args: Value) -> Result<Value> {
         let query = read_query(&args)?;
-        let knowledge = self.open_to_read("search").await?;
+        let knowledge = self.open_to_read(SEARCH).await?;
         Ok(knowledge.search(query).await?.to_value())
     }
 
     async fn get(&self, args: &Value) -> Result<Value> {
         let id = args.get("id").and_then(Value::as_str).unwrap_or_default();
+        let count = |name: &str| match args.get(name) {
+            Some(Value::Int(count)) => usize::try_from(*count).ok(),
+            _ => None,
+        };
+        let wanted = ExcerptRequest {
+            section: args.get("section").and_then(Value::as_str).map(str::to_owned),
+            offset: count("offset"),
+            limit: count("limit"),
+        };
         let knowledge = self.open_to_read("get_document").await?;
-        Ok(knowledge.get(id).await?.to_value())
+        let document = knowledge.get(id).await?;
+        if wanted == ExcerptRequest::default() {
+            return Ok(document.to_value());
+        }
+        Ok(document.excerpt(&wanted)?.to_value())
     }
 
     async fn list(&self) -> Result<Value> {
-        if !self.is_configured() {
-            self.open_to_read("list_sources").await?;
+        if !self.is_configured() && !has_file(&self.file()) {
+            return Ok(Value::object([("sources", Value::Array(Vec::new()))]));
         }
         let known = self.known().await?;
         let sources = known.iter().map(Known::to_value).collect();
@@ -160,7 +224,18 @@ fn query() -> Json {
 fn by_id() -> Json {
     json!({
         "type": "object",
-        "properties": {"id": {"type": "string", "description": "The document's ID"}},
+        "properties": {
+            "id": {"type": "string", "description": "The document's ID"},
+            "section": {
+                "type": "string", "maxLength": 1000,
+                "description": "Only what stands under this heading, as in the results of search",
+            },
+            "offset": {
+                "type": "integer", "minimum": 0,
+                "description": "Characters to leave out at the beginning, of the document or the section",
+            },
+            "limit": {"type": "integer", "minimum": 1, "description": "Characters to answer with at most"},
+        },
         "required": ["id"],
         "additionalProperties": false,
     })
@@ -200,7 +275,11 @@ fn document() -> Json {
             "id": {"type": "string"},
             "title": {"type": "string"},
             "body": {"type": "string"},
-            "chunks": {"type": "array", "items": {
+            "offset": {"type": "integer", "description": "Where the body begins, if a part was asked for"},
+            "length": {"type": "integer", "description": "Characters of the document or section in all, if a part was asked for"},
+            "rest": {"type": "string", "description": "What is left out, and how to get it"},
+            "sections": {"type": "array", "items": {"type": "string"}, "description": "The headings, if something is left out"},
+            "chunks": {"type": "array", "description": "Empty if a part was asked for", "items": {
                 "type": "object",
                 "properties": {
                     "index": {"type": "integer"},

@@ -21,7 +21,7 @@ fn answer(text: &str) -> Result<Answer> {
 
 /// Ask at once, which must not wait.
 fn now(kept: &Kept, tool: &Arc<Tool>, good_for: Duration, says: Result<Answer>) -> Result<Answer> {
-    let asked = kept.answer("key".to_owned(), tool, good_for, async { says });
+    let asked = kept.answer("key".to_owned(), "", tool, good_for, async { says });
     asked.now_or_never().expect("it does not wait")
 }
 
@@ -58,7 +58,7 @@ async fn who_asks_the_same_meanwhile_gets_the_same_answer() {
     let made = AtomicUsize::new(0);
     let ask = |says: Result<Answer>| {
         let made = &made;
-        kept.answer("key".to_owned(), &tool, LONG, async move {
+        kept.answer("key".to_owned(), "", &tool, LONG, async move {
             made.fetch_add(1, Ordering::Relaxed);
             tokio::task::yield_now().await;
             says
@@ -72,21 +72,22 @@ async fn who_asks_the_same_meanwhile_gets_the_same_answer() {
 #[tokio::test]
 async fn the_next_asks_itself_if_the_first_goes_away_or_ran_out_of_time() {
     let (kept, tool) = (Kept::default(), tool());
-    let mut first = Box::pin(kept.answer("key".to_owned(), &tool, LONG, std::future::pending()));
+    let mut first =
+        Box::pin(kept.answer("key".to_owned(), "", &tool, LONG, std::future::pending()));
     assert!((&mut first).now_or_never().is_none());
     let mut second =
-        Box::pin(kept.answer("key".to_owned(), &tool, LONG, async { answer("second") }));
+        Box::pin(kept.answer("key".to_owned(), "", &tool, LONG, async { answer("second") }));
     assert!((&mut second).now_or_never().is_none());
     drop(first);
     assert_eq!(second.await, answer("second"));
 
     let kept = Kept::default();
     let late = || Problem::new(Code::Timeout, "late");
-    let slow = kept.answer("key".to_owned(), &tool, LONG, async {
+    let slow = kept.answer("key".to_owned(), "", &tool, LONG, async {
         tokio::task::yield_now().await;
         Err(late())
     });
-    let other = kept.answer("key".to_owned(), &tool, LONG, async { answer("in time") });
+    let other = kept.answer("key".to_owned(), "", &tool, LONG, async { answer("in time") });
     assert_eq!(tokio::join!(slow, other), (Err(late()), answer("in time")));
 }
 
@@ -95,7 +96,7 @@ fn what_is_kept_is_bounded_in_number_and_bytes() {
     let (kept, tool) = (Kept::default(), tool());
     let put = |key: String, text: String| {
         let says = Ok(Answer::Value(text.into()));
-        kept.answer(key, &tool, LONG, async { says }).now_or_never().unwrap().unwrap();
+        kept.answer(key, "", &tool, LONG, async { says }).now_or_never().unwrap().unwrap();
     };
     for number in 0..MOST + 100 {
         put(number.to_string(), String::new());

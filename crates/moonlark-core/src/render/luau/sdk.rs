@@ -252,19 +252,24 @@ fn said(field: &Json) -> Option<String> {
             facts.push(format!("default {written}"));
         }
     }
-    let bound = |key: &str| field.get(key).filter(|it| it.is_number()).map(Json::to_string);
-    // Generators write the limits of their integers for those of the parameter.
-    match (bound("minimum"), bound("maximum").filter(|it| it.len() < 10)) {
-        (Some(least), Some(most)) => facts.push(format!("{least} to {most}")),
-        (Some(least), None) if least.len() < 10 => facts.push(format!("at least {least}")),
-        (None, Some(most)) => facts.push(format!("at most {most}")),
-        _ => {}
-    }
+    facts.extend(range(field));
     if !facts.is_empty() {
         let facts = facts.join(", ");
         text = if text.is_empty() { facts } else { format!("{text} ({facts})") };
     }
     (!text.is_empty()).then_some(text)
+}
+
+/// `1 to 50`, for a number that has bounds.
+pub fn range(field: &Json) -> Option<String> {
+    let bound = |key: &str| field.get(key).filter(|it| it.is_number()).map(Json::to_string);
+    // Generators write the limits of their integers for those of the parameter.
+    match (bound("minimum"), bound("maximum").filter(|it| it.len() < 10)) {
+        (Some(least), Some(most)) => Some(format!("{least} to {most}")),
+        (Some(least), None) if least.len() < 10 => Some(format!("at least {least}")),
+        (None, Some(most)) => Some(format!("at most {most}")),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -37,6 +37,10 @@ class ToolParameter:
         """
 
 class Annotations(TypedDict, total=False):
+    readOnlyHint: bool
+    destructiveHint: bool
+    idempotentHint: bool
+    openWorldHint: bool
     read_only: bool
     """Changes nothing."""
     destructive: bool
@@ -55,8 +59,10 @@ class Tool:
         description: str = "",
         parameters: List[ToolParameter] | Dict[str, Any] = [],
         handler: Callable[..., Any] = ...,
-        output: Dict[str, Any] | None = None,
+        title: str | None = None,
         annotations: Annotations | None = None,
+        output: Dict[str, Any] | None = None,
+        output_schema: Dict[str, Any] | None = None,
     ) -> None:
         """A tool that an extension provides.
 
@@ -66,7 +72,8 @@ class Tool:
         handler: Called as `handler(params)` or `handler(params, context)`, with checked
             parameters. What it returns is the result: any plain value, or
             `{"content": [...], "isError": False}`.
-        output: A JSON Schema that every result is held to.
+        title: Its name for people.
+        output: A JSON Schema that every result is held to; `output_schema` is the same.
         annotations: What a call does to the world; agents and operators rely on it.
         """
 
@@ -78,13 +85,33 @@ class Extension:
         name: str,
         version: str = "",
         description: str = "",
-        allowed_exec: List[str] = [],
         tools: List[Tool] = [],
+        allowed_exec: List[str] = [],
     ) -> None:
         """What `describe_extension` returns.
 
         allowed_exec: The commands it runs with `exec.run`; the operator must allow them too.
         """
+
+class TryError:
+    """Why something failed."""
+
+    code: str
+    message: str
+    hint: str | None
+    retryable: bool
+
+class TryResult:
+    """What `try_call` gives."""
+
+    ok: bool
+    value: Any
+    """What the function returned, if it went well."""
+    error: Any
+    """A `TryError`, if it did not."""
+
+def try_call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> TryResult:
+    """Call a function that may fail, and go on. Limits end the call all the same."""
 
 def describe_extension() -> Extension:
     """Every extension defines this function; Moonlark calls it to learn about the tools."""
@@ -114,8 +141,14 @@ class Context:
     def search(self, query: str, *SEARCH_OPTIONS) -> Any:
         """Search the knowledge base."""
 
-    def get(self, id: str) -> Any:
-        """A document of the knowledge base by its ID."""
+    def get(
+        self,
+        id: str,
+        section: str | None = None,
+        offset: int | None = None,
+        limit: int | None = None,
+    ) -> Any:
+        """A document of the knowledge base by its ID, or a part of it."""
 
     def sources(self) -> Any:
         """What the knowledge base is made from."""

@@ -74,7 +74,7 @@ async fn mistakes_are_explained() {
         ),
         (
             "return io.open('x')",
-            "attempt to index nil with 'open'\n  --> script:1\nhint: use fs.read(path)",
+            "attempt to index nil with 'open'\n  --> script:1\nhint: scripts of agents have no files: call a tool that reads or writes them",
         ),
     ] {
         assert_eq!(answer(script).await, format!("error[tool_error]: {problem}"), "{script}");
@@ -153,13 +153,12 @@ async fn logs_and_calls_come_with_the_answer_and_with_the_failure() {
     let problem = problem.unwrap_err();
     assert_eq!(problem.to_string(), "error[tool_error]: no\n  --> script:4");
     let content = problem.content.unwrap();
-    assert_eq!(content.blocks[0].get("text"), Some(&problem_text("no", 4)));
+    assert_eq!(
+        content.blocks[0].get("text"),
+        Some(&"error[tool_error]: no\n  --> script:4\n   4 | error('no')".into())
+    );
     assert_eq!(content.blocks[1].get("text"), Some(&"logs:\none\t2".into()));
     assert_eq!(calls(&content.extra), ["calc.add ok", "content.failure tool_error"]);
-}
-
-fn problem_text(message: &str, line: u32) -> Value {
-    format!("error[tool_error]: {message}\n  --> script:{line}").into()
 }
 
 #[tokio::test]

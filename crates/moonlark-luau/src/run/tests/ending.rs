@@ -107,11 +107,11 @@ async fn a_script_may_ask_for_time_up_to_the_ceiling() {
     assert_eq!(ask("return 1", Value::Int(20)).await, Ok(()));
     assert_eq!(
         ask("return 1", Value::Float(20.5)).await,
-        Err("error[bad_request]: timeout: a script may take at most 20 seconds\nhint: ask for less, or raise execute.max_timeout in moonlark.toml".to_owned())
+        Err("error[bad_request]: timeout: a script may take at most 20 seconds\nhint: ask for less, or have execute.max_timeout raised in moonlark.toml".to_owned())
     );
     assert!(ask("return 1", Value::Float(1e300)).await.is_err());
     assert_eq!(
         ask("print('before') return sdk.slow.hang()", Value::Float(0.05)).await,
-        Err("error[timeout]: the script timed out after 0.05 seconds\nhint: it was waiting for slow.hang".to_owned())
+        Err("error[timeout]: the script timed out after 0.05 seconds\nhint: it was waiting for slow.hang; do less in one script, or ask for a longer timeout, of up to 20 seconds".to_owned())
     );
 }

@@ -31,7 +31,8 @@ async fn a_plan_reads_collects_the_rest_and_changes_nothing() {
     for call in planned["calls"].as_array_mut().unwrap() {
         call["arguments"].as_object_mut().unwrap().retain(|key, _| key != "at" && key != "key");
     }
-    let how = format!("nothing was changed; execute with resume = {id} does just this");
+    let id = id.as_str().unwrap();
+    let how = format!("nothing was changed; `moonlark runs resume {id}` does just this, once");
     let seen = r#"{"n":1}"#;
     let expected = json!({
         "plan": null,

@@ -96,9 +96,10 @@ async fn a_call_without_an_answer_may_have_happened_and_somebody_has_to_say() {
     assert_eq!(
         problem.to_string(),
         format!(
-            "error[may_have_happened]: shop.put at 2 was called and its answer was lost: it may have happened\n\
-             hint: look; then `moonlark runs resume {id} --assume-done` if it has happened, or \
-             `moonlark runs resume {id} --retry` if it has not; --retry=PLACE is for one of several"
+            "error[may_have_happened]: shop.put at 2 with {{\"a\":\"{{\\\"n\\\":1}}\",\"n\":2}} was called and its answer was lost: it may have happened\n\
+             hint: look whether it has happened. If it has not: `moonlark runs resume {id} --retry`. \
+             If it has: --answer PLACE=JSON gives the script its answer, and --assume-done goes on \
+             without one; --retry=PLACE and --assume-done=PLACE are for one of several"
         )
     );
     assert!(asked.done().is_empty());
@@ -112,6 +113,11 @@ async fn a_call_without_an_answer_may_have_happened_and_somebody_has_to_say() {
     let problem = assumed.resume(Some("assume-done")).await.unwrap_err();
     assert_eq!(problem.message, "attempt to index nil with 'got'");
     assert!(assumed.done().is_empty());
+
+    // What came of that is not final: it can be made after all.
+    let made = Shop::new(&engine(), &assumed.journal.entries(), 1);
+    assert_eq!(made.resume(Some("retry")).await.unwrap(), whole);
+    assert_eq!(made.done().len(), 1);
 }
 
 #[tokio::test]
@@ -126,7 +132,12 @@ async fn what_was_assumed_stays_so() {
     let entries = cut(&assumed.journal.entries(), |it| begins(it, "shop.put", "3"));
     let again = Shop::new(&engine(), &entries, 1);
     let problem = again.resume(None).await.unwrap_err();
-    assert!(problem.message.starts_with("shop.put at 3 was called"), "{problem}");
+    assert!(problem.message.starts_with("shop.put at 3 with {\"n\":3} was called"), "{problem}");
+    // A word for all is for the one that is open now, and not for what was assumed.
+    let retried = Shop::new(&engine(), &entries, 1);
+    assert_eq!(retried.resume(Some("retry")).await.unwrap(), json!("done"));
+    let made: Vec<_> = retried.done().into_iter().collect();
+    assert_eq!(made, [(r#"shop.put {"n":3}"#.to_owned(), 1)]);
 }
 
 #[tokio::test]
@@ -208,4 +219,20 @@ async fn refusals_are_on_record_as_well() {
     let second = Shop::new(&engine(), &entries[..ended], 1);
     assert_eq!(second.resume(None).await.unwrap(), whole);
     assert!(second.done().is_empty(), "{:?}", second.done());
+}
+
+#[tokio::test]
+async fn a_run_that_is_gone_on_with_raises_what_failed_in_an_item_again() {
+    let script = "local got = map_parallel({ 1, 2 }, function(n)\n  if n == 2 then return sdk.shop.fail({ n = n }) end\n  return sdk.shop.put({ n = n })\nend, { limit = 1 })\nreturn got";
+    let first = Shop::new(&engine(), &[], 1);
+    let raised = first.run(script).await.unwrap_err();
+    assert!(raised.message.starts_with("map_parallel: [2]: "), "{raised}");
+    let all = first.journal.entries();
+    let began = all.iter().position(|it| begins(it, "shop.fail", "m1.2/1")).unwrap();
+    // With the answer of the second call on record, or before it was made.
+    for entries in [&all[..all.len() - 1], &all[..began]] {
+        let again = Shop::new(&engine(), entries, 1);
+        let problem = again.resume(None).await.unwrap_err();
+        assert_eq!((problem.message, problem.hint), (raised.message.clone(), raised.hint.clone()));
+    }
 }

@@ -144,6 +144,14 @@ fn tools(seen: &Arc<Seen>) -> Vec<Arc<Tool>> {
             "content.failure",
             answering(json!({"content": [text("no such branch")], "isError": true})),
         ),
+        tool(
+            "declared",
+            "declared.read",
+            Body::now(|_, _| {
+                let more = Value::object([("size", Value::Int(1))]);
+                Ok(Value::object([("content", "text".into()), ("more", more)]))
+            }),
+        ),
         tool("json", "json.shadowed", Body::now(|_, _| Ok("of a source".into()))),
         tool("sleep", "sleep.shadowed", Body::now(|_, _| Ok("of a source".into()))),
     ];
@@ -184,6 +192,10 @@ fn tool(source: &str, name: &str, body: Body) -> Tool {
     let Json::Object(schema) = schema else { unreachable!() };
     let mut tool = Tool::new(name, source, Schema::compile(schema).unwrap(), body);
     tool.expose = Expose::Code;
+    if name == "declared.read" {
+        let output = json!({"type": "object", "properties": {"content": {"type": "string"}, "note": {"type": "string"}, "more": {"type": "object"}}});
+        tool.output = Some(Schema::described(output.as_object().unwrap().clone()));
+    }
     tool
 }
 

@@ -32,7 +32,13 @@ fn every_operation_is_a_tool_or_named_with_a_reason() {
         ["api.fine", "api.listPets", "api.listPets_2", "api.pets/delete", "api.post_pets"]
     );
     let problems: Vec<String> = world.problems.iter().map(|it| it.message.clone()).collect();
-    assert_eq!(problems, ["GET /broken is left out: there is nothing at #/nowhere"]);
+    assert_eq!(
+        problems,
+        [
+            "GET /broken is left out: there is nothing at #/nowhere",
+            "GET /pets/{id} has the operationId listPets of an earlier operation, and is listPets_2",
+        ]
+    );
     let tool = &world.tools["api.listPets"];
     assert_eq!(tool.description, "Deprecated. List pets\n\nAll of them.");
     assert_eq!(tool.tags, ["pets"]);

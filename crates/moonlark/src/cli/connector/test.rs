@@ -12,7 +12,8 @@ use moonlark_knowledge::{Connector, Content, Found, Item, Scan, Scanned};
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 
-use crate::cli::{Done, Failure, Global, counted, here, key_value, open, print, shown};
+use crate::cli::named;
+use crate::cli::{Done, Failure, Global, counted, here, key_value, open, print, print_json, shown};
 use crate::connectors::{self, ScriptSource};
 use crate::project::Project;
 use crate::scripts;
@@ -65,7 +66,7 @@ impl Test {
         let (scanned, tally) = scan(&source, state, self.limit).await;
         let took = started.elapsed().as_secs_f64();
         if global.json {
-            print(&to_json(&scanned, &tally)?.to_string());
+            print_json(&to_json(&scanned, &tally)?);
             let well = scanned.is_ok() && tally.failed.is_empty();
             return if well { Ok(()) } else { Err(Failure::Said) };
         }
@@ -103,7 +104,16 @@ impl Test {
             .into());
         }
         let whole = here()?.join(&self.path);
-        let found = connectors::script(whole, shown(&self.path), self.source.clone());
+        let entry = self.source.clone().or_else(|| named::entry_of(&whole, &loaded));
+        let entry = entry.filter(|name| names.contains_key(name));
+        let found = connectors::script(whole, shown(&self.path), entry.clone());
+        if let Some(problem) = scripts::outage(&found, &loaded.config).first() {
+            // What --set gives stands in for what is not there.
+            let key = |set: &(String, String)| problem.message.contains(&format!(".{} ", set.0));
+            if !self.values.iter().any(key) {
+                return Err(problem.clone().into());
+            }
+        }
         let mut prepared = scripts::prepare(&found, &loaded)?;
         if !self.values.is_empty() {
             let mut config = match std::mem::take(&mut prepared.scope.config) {
@@ -119,7 +129,7 @@ impl Test {
         let scope = Arc::new(prepared.scope.clone());
         let script = project.luau.load_connector(prepared, &project.gateway).await.0?;
         let stem = || self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let name = self.source.clone().or(script.name.clone()).unwrap_or_else(stem);
+        let name = entry.or(script.name.clone()).unwrap_or_else(stem);
         let gateway = project.gateway.clone();
         Ok(ScriptSource { name, script, scope, gateway, full: false })
     }

@@ -4,6 +4,8 @@ use moonlark_core::render::luau::sdk::{Docs, Observed, signature};
 use moonlark_core::{Catalog, Gateway, Tool};
 use serde_json::{Map, Value as Json, json};
 
+use super::super::caller;
+
 /// What scripts know of it; nothing for what they do not find under `sdk`.
 pub(super) fn docs(tool: &Tool, catalog: &Catalog, gateway: &Gateway) -> Option<Docs> {
     let functions = |source| -> Option<_> {
@@ -12,7 +14,7 @@ pub(super) fn docs(tool: &Tool, catalog: &Catalog, gateway: &Gateway) -> Option<
         Some((source, source.functions.iter().find(same)?))
     };
     let (source, function) = catalog.sdk().sources().iter().find_map(functions)?;
-    let learned = gateway.learned().of(tool);
+    let learned = gateway.learned().of(tool, &caller());
     let observed =
         learned.map(|shape| Observed { schema: shape.to_schema(), calls: shape.calls().into() });
     Some(signature(source, function, observed.as_ref()))

@@ -7,6 +7,7 @@
 use moonlark_core::Catalog;
 use moonlark_core::module::Language;
 use moonlark_core::render::luau::luau_type;
+use moonlark_core::script_functions::SCRIPT_FUNCTIONS;
 use moonlark_core::sdk::SdkSource;
 
 /// One way to go on.
@@ -149,6 +150,7 @@ fn globals(catalog: &Catalog) -> Vec<Candidate> {
     names.extend(catalog.sdk().sources().iter().map(|source| source.name.as_str()));
     names.extend(LIBRARIES.iter().map(|(name, _)| *name));
     names.extend(WORDS.split_whitespace());
+    names.extend(SCRIPT_FUNCTIONS.iter().map(|helper| helper.name));
     names.sort_unstable();
     names.dedup();
     plain(names)
@@ -163,7 +165,7 @@ fn plain<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Candidate> {
 const WORDS: &str = "
     and break continue do else elseif end false for function if in local nil not or repeat return
     then true until while
-    artifact assert await_all await_any error ipairs last map_parallel next pairs pcall print result
+    assert error ipairs last next pairs pcall print
     sdk select tonumber tostring type unpack xpcall";
 
 const LIBRARIES: [(&str, &str); 6] = [

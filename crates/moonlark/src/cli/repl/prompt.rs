@@ -34,7 +34,7 @@ impl Prompt {
             .completion_type(CompletionType::List)
             .max_history_size(REMEMBERED)
             .map_err(failed)?
-            .auto_add_history(true)
+            .auto_add_history(false)
             .build();
         let mut editor: Editor<Helping, FileHistory> =
             Editor::with_config(config).map_err(failed)?;
@@ -64,7 +64,8 @@ fn read(
     while go_on.recv().is_ok() {
         let mut typed = String::new();
         let entry = loop {
-            match editor.readline("> ") {
+            let prompt = if typed.is_empty() { "> " } else { "… " };
+            match editor.readline(prompt) {
                 Ok(line) => typed.push_str(&line),
                 // Only what was typed so far is given up.
                 Err(ReadlineError::Interrupted) => {
@@ -75,15 +76,17 @@ fn read(
                 Err(ReadlineError::Eof) => break Ok(typed),
                 Err(error) => break Err(Problem::unavailable(format!("no prompt: {error}"))),
             }
-            // On a terminal the prompt itself has seen to that.
             if !goes_on(&typed) {
                 break Ok(typed);
             }
             typed.push('\n');
         };
         // A session that cannot be remembered is still one.
+        if let Ok(entry) = &entry {
+            let _ = editor.add_history_entry(entry.as_str());
+        }
         if let Some(folder) = history.parent() {
-            let _ = std::fs::create_dir_all(folder);
+            crate::state_folder::prepare_state_folder(folder);
         }
         let _ = editor.save_history(history);
         if entries.blocking_send(entry).is_err() {
@@ -131,11 +134,10 @@ impl Completer for Helping {
 }
 
 impl Validator for Helping {
-    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        Ok(match goes_on(context.input()) {
-            true => ValidationResult::Incomplete,
-            false => ValidationResult::Valid(None),
-        })
+    /// Lines are taken one by one: whoever reads them asks for the next with a prompt
+    /// of its own.
+    fn validate(&self, _: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        Ok(ValidationResult::Valid(None))
     }
 }
 

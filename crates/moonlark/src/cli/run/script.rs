@@ -3,7 +3,6 @@
 //! For every command that runs one: it says on stderr what happens meanwhile
 //! and gives back what came of it. How that is shown is theirs.
 
-use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,11 @@ use moonlark_core::{Caller, Code, Event, Gateway, Level, Problem, Result, Value}
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 
-use super::super::{Global, colours, pretty};
+use super::super::terminal::Console;
+use super::super::{Global, pretty};
+
+/// How often a script that runs on and on shows that it does.
+const LIFE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What messages call a script that has no file.
 pub(crate) const NAME: &str = "script";
@@ -50,6 +53,7 @@ pub(crate) async fn run(gateway: &Gateway, given: Given<'_>, global: &Global) ->
     let began = Instant::now();
     let answer = tokio::select! {
         answer = ask(gateway, &given, watching.events()) => answer,
+        () = watching.show_life(began) => Err(Problem::internal("the clock has stopped")),
         _ = tokio::signal::ctrl_c() => {
             Err(Problem::new(Code::Cancelled, "the script was stopped").retryable_if(false))
         }
@@ -212,10 +216,14 @@ fn block_line(block: &Value) -> String {
 struct Watching {
     steps: Mutex<Vec<Step>>,
     logs: Mutex<Vec<String>>,
+    /// How far a call has come, as it says itself.
+    progress: Mutex<Option<String>>,
     quiet: bool,
     verbose: bool,
-    /// A line that is written over again and again.
+    /// Whether to show how far it is, in a line that is written over again and again.
     status: bool,
+    /// Events come from other tasks than the one that carries out the command.
+    console: Console,
 }
 
 impl Watching {
@@ -223,9 +231,34 @@ impl Watching {
         Watching {
             steps: Mutex::default(),
             logs: Mutex::default(),
+            progress: Mutex::default(),
             quiet: global.quiet,
             verbose: global.verbose > 0,
-            status: colours() && !global.quiet && !global.json,
+            status: !global.quiet && !global.json,
+            console: Console::current(),
+        }
+    }
+
+    /// Show, for ever, how long it has taken so far: a call may take minutes and say
+    /// nothing.
+    async fn show_life(&self, began: Instant) {
+        if !self.status {
+            return std::future::pending().await;
+        }
+        let mut ticks = tokio::time::interval(LIFE_INTERVAL);
+        ticks.tick().await;
+        loop {
+            ticks.tick().await;
+            let steps = self.steps.lock();
+            let calls = super::super::counted(steps.len(), "call");
+            let progress = self.progress.lock().clone();
+            let doing = match (progress, steps.last()) {
+                (Some(progress), _) => format!(", {progress}"),
+                (None, Some(last)) => format!(", last {}", last.tool),
+                (None, None) => String::new(),
+            };
+            let seconds = began.elapsed().as_secs();
+            self.console.show_status(&format!("{seconds} s, {calls} done{doing}"));
         }
     }
 
@@ -243,8 +276,7 @@ impl Watching {
                     && let Some(last) = steps.last()
                 {
                     let calls = super::super::counted(steps.len(), "call");
-                    let line = format!("\r\x1b[2K\x1b[2m{calls}, last {}\x1b[0m", last.tool);
-                    let _ = std::io::stderr().write_all(line.as_bytes());
+                    self.console.show_status(&format!("{calls}, last {}", last.tool));
                 }
             }
             Event::Log { level, message, fields } => {
@@ -264,22 +296,25 @@ impl Watching {
                 let line = format!("{level}: {logger}{}", data.to_json_lossy());
                 self.say(self.verbose, &line);
             }
-            // The calls themselves are shown.
-            Event::Progress { .. } => {}
+            Event::Progress { done, total, message } => {
+                let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
+                let message = message.map(|it| format!(" {it}")).unwrap_or_default();
+                *self.progress.lock() = Some(format!("{done}{of}{message}"));
+            }
         }
     }
 
     fn say(&self, shown: bool, line: &str) {
         if shown {
             self.done();
-            eprintln!("{line}");
+            self.console.say(line);
         }
     }
 
     /// Take the status line away.
     fn done(&self) {
         if self.status {
-            let _ = std::io::stderr().write_all(b"\r\x1b[2K");
+            self.console.clear_status();
         }
     }
 }

@@ -9,7 +9,7 @@ use moonlark_core::journal::Id;
 use moonlark_store::{Reader, RunLine, State};
 use serde_json::json;
 
-use super::super::{Done, Global, print};
+use super::super::{Done, Global, print, print_json, say};
 use super::list;
 
 const EVERY: Duration = Duration::from_millis(200);
@@ -25,8 +25,8 @@ pub(super) async fn all(reader: &Reader, first: Vec<RunLine>, global: &Global) -
             return;
         }
         match global.json {
-            true => print(&json!(run).to_string()),
-            false => print(&list::run(run)),
+            true => print_json(&json!(run)),
+            false => print(list::run(run)),
         }
     };
     first.iter().for_each(&mut say);
@@ -53,7 +53,7 @@ pub(super) async fn one(reader: &Reader, id: Id) -> Result<()> {
         for call in run.calls.iter().filter(|call| call.place.is_some()) {
             let word = call.outcome.as_deref().unwrap_or("begun");
             if known.insert(call.id, word.to_owned()).as_deref() != Some(word) {
-                eprintln!("{}  {word:<12} {}", list::when(call.at), call.tool);
+                say(format!("{}  {word:<12} {}", list::when(call.at), call.tool));
             }
         }
     })

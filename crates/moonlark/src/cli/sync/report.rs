@@ -1,11 +1,11 @@
 //! What a sync did, for people and as JSON.
 
 use moonlark_core::Problem;
-use moonlark_knowledge::{Named, SourceStats, Summary};
+use moonlark_knowledge::{Named, SkippedItem, SourceStats, Summary};
 use serde_json::{Value as Json, json};
 
 use super::Synced;
-use crate::cli::{self, Global, counted};
+use crate::cli::{self, Global, StyledText, counted, paint, say};
 
 /// Items that are named for each source; `-v` names all that are known.
 const SOME: usize = 10;
@@ -17,56 +17,73 @@ pub(super) fn print(synced: &[Synced], forgotten: &[SourceStats], global: &Globa
             .iter()
             .map(|it| json!({ "name": it.name, "documents": it.documents }))
             .collect();
-        cli::print(&json!({ "sources": sources, "forgotten": forgotten }).to_string());
+        cli::print_json(&json!({ "sources": sources, "forgotten": forgotten }));
         return;
     }
     if !global.quiet {
-        table(synced).iter().for_each(|line| cli::print(line));
+        table(synced).iter().for_each(cli::print);
     }
-    let most = if global.verbose > 0 { usize::MAX } else { SOME };
+    let verbose = global.verbose > 0;
+    let most = if verbose { usize::MAX } else { SOME };
     for Synced { source, outcome } in synced {
         match outcome {
             Ok(summary) => {
                 if !global.quiet {
-                    details(&source.name, "skipped", &summary.skipped, most, String::clone);
+                    let skipped =
+                        if verbose { summary.skipped.clone() } else { new_skips(summary) };
+                    let why = |it: &SkippedItem| it.reason.clone();
+                    details(&source.name, "skipped", &skipped, most, why);
                 }
                 details(&source.name, "failed", &summary.failed, most, Problem::line);
                 if let Some(problem) = &summary.embedding {
-                    eprintln!("{}: not all is found by meaning yet\n{problem}", source.name);
+                    say(format!("{}: not all is found by meaning yet\n{problem}", source.name));
                 }
             }
-            Err(problem) => eprintln!("{}: {}", source.name, cli::paint(&problem.to_string())),
+            Err(problem) => {
+                say(StyledText::from(format!("{}: ", source.name))
+                    .then(paint(&problem.to_string())))
+            }
         }
     }
     for stats in forgotten {
         let documents = counted(usize::try_from(stats.documents).unwrap_or(usize::MAX), "document");
-        cli::print(&format!("{}: no longer configured, {documents} removed", stats.name));
+        cli::print(format!("{}: no longer configured, {documents} removed", stats.name));
     }
 }
 
-/// A row for each source that was read to its end.
+/// Those that the last sync did not name.
+fn new_skips(summary: &Summary) -> Named<SkippedItem> {
+    let first: Vec<_> = summary.skipped.first.iter().filter(|(_, it)| it.is_new).cloned().collect();
+    Named { count: first.len() as u64, first }
+}
+
+/// A row for each source.
 fn table(synced: &[Synced]) -> Vec<String> {
     let head = ["added", "changed", "removed", "unchanged", "skipped", "failed", "chunks"];
-    let rows: Vec<(&str, [u64; 7], String)> = synced
+    let rows: Vec<(&str, [String; 7], String)> = synced
         .iter()
-        .filter_map(|it| {
-            let summary = it.outcome.as_ref().ok()?;
-            let took = format!("{:.1} s", summary.took.as_secs_f64());
-            Some((it.source.name.as_str(), counts(summary), took))
+        .map(|it| {
+            let name = it.source.name.as_str();
+            match &it.outcome {
+                Ok(summary) => {
+                    let took = format!("{:.1} s", summary.took.as_secs_f64());
+                    (name, counts(summary).map(|count| count.to_string()), took)
+                }
+                // How far it came is not known; why is said below.
+                Err(_) => (name, [const { "-" }; 7].map(str::to_owned), "failed".to_owned()),
+            }
         })
         .collect();
-    if rows.is_empty() {
-        return Vec::new();
-    }
     let width = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or(0).max("source".len());
     let cells = |cells: [String; 7]| {
         let cell = |(cell, head): (&String, &str)| format!("{cell:>0$}", head.len() + 2);
         cells.iter().zip(head).map(cell).collect::<String>()
     };
     let mut lines = vec![format!("{:<width$}{}  took", "source", cells(head.map(str::to_owned)))];
-    lines.extend(rows.into_iter().map(|(name, counts, took)| {
-        format!("{name:<width$}{}  {took}", cells(counts.map(|count| count.to_string())))
-    }));
+    lines.extend(
+        rows.into_iter()
+            .map(|(name, counts, took)| format!("{name:<width$}{}  {took}", cells(counts))),
+    );
     lines
 }
 
@@ -85,11 +102,11 @@ fn counts(summary: &Summary) -> [u64; 7] {
 /// `docs: skipped logo.png: not text`
 fn details<T>(source: &str, what: &str, named: &Named<T>, most: usize, why: impl Fn(&T) -> String) {
     for (item, reason) in named.first.iter().take(most) {
-        eprintln!("{source}: {what} {item}: {}", why(reason));
+        say(format!("{source}: {what} {item}: {}", why(reason)));
     }
     let more = named.count.saturating_sub(named.first.len().min(most) as u64);
     if more > 0 {
-        eprintln!("{source}: {what} {more} more");
+        say(format!("{source}: {what} {more} more"));
     }
 }
 
@@ -106,7 +123,7 @@ fn to_json(Synced { source, outcome }: &Synced) -> Json {
             object["chunks"] = json!(chunks);
             object["bytes"] = json!(bytes);
             object["seconds"] = json!((summary.took.as_secs_f64() * 1000.0).round() / 1000.0);
-            object["skipped"] = named(&summary.skipped, "reason", |why| json!(why));
+            object["skipped"] = named(&summary.skipped, "reason", |it| json!(it.reason));
             object["failed"] = named(&summary.failed, "error", Problem::to_json);
             if let Some(problem) = &summary.embedding {
                 object["embedding"] = problem.to_json();

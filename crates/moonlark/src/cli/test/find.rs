@@ -39,7 +39,7 @@ impl TestFile {
         let Folder { label, main, .. } = self.folder.clone();
         let files = extensions::files(&self.folder);
         Ok(match self.subject.kind {
-            Kind::Tool | Kind::Connector => {
+            Kind::Tool | Kind::Connector | Kind::Agent => {
                 Tests::Luau(Arc::new(project.luau.tests(label, main, files, call).await?))
             }
             Kind::Extension(_) => {

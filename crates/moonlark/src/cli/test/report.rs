@@ -37,10 +37,10 @@ impl Outcome {
 }
 
 pub(super) fn print_file(file: &TestFile, outcomes: &[Outcome]) {
-    print(&file.label());
+    print(file.label());
     for outcome in outcomes {
         match &outcome.problem {
-            None => print(&format!("  ✓ {} ({})", outcome.name, duration(outcome.took))),
+            None => print(format!("  ✓ {} ({})", outcome.name, duration(outcome.took))),
             Some(problem) => print(failure(file, outcome, problem).trim_end()),
         }
     }

@@ -12,7 +12,9 @@ fn plan(text: &str, found: &[(&str, Server)]) -> Result<Plan> {
     let entry = |(name, server): &(&str, Server)| {
         ("f".to_owned(), Entry { name: (*name).to_owned(), server: Ok(server.clone()) })
     };
-    make(text, "moonlark.toml", found.iter().map(entry).collect(), false, &|_| None)
+    let servers = found.iter().map(entry).collect();
+    let imported = Imported { servers, ..Imported::default() };
+    make(text, "moonlark.toml", imported, false, &|_| None)
 }
 
 fn fates(plan: &Plan) -> Vec<String> {
@@ -101,7 +103,9 @@ fn secrets_become_variables_that_are_named_once() {
 #[test]
 fn kept_secrets_are_written_and_still_not_shown() {
     let entry = Entry { name: "a".to_owned(), server: Ok(server("x", &[("API_KEY", "hunter2")])) };
-    let plan = make("", "f", vec![("f".to_owned(), entry)], true, &|_| None).unwrap();
+    let servers = vec![("f".to_owned(), entry)];
+    let imported = Imported { servers, ..Imported::default() };
+    let plan = make("", "f", imported, true, &|_| None).unwrap();
     assert!(plan.text.contains("hunter2"));
     assert!(!plan.shown.contains("hunter2"));
     assert!(plan.variables.is_empty());

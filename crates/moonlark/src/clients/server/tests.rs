@@ -22,6 +22,7 @@ fn line(entry: &Entry) -> String {
     parts.extend(server.args.clone());
     let pairs = server.env.iter().chain(&server.headers);
     parts.extend(pairs.map(|(key, value)| format!("{key}={value}")));
+    parts.extend(server.env_file.iter().map(|file| format!("reads {file}")));
     parts.extend(server.cwd.iter().map(|cwd| format!("in {cwd}")));
     parts.extend(server.notes.iter().map(|note| format!("without {note}")));
     format!("{} = {}", entry.name, parts.join(" "))
@@ -52,7 +53,7 @@ fn claude_and_cursor_keep_servers_under_mcp_servers() {
             "local = ./serve.sh in /w/sub",
             "dot = node ./index.js in /w",
             "filed = x B=two words A=${A}",
-            "unfiled = x without envFile (/none cannot be read)",
+            "unfiled = x reads /none",
         ],
     );
 }

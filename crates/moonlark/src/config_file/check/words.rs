@@ -3,8 +3,10 @@
 use serde_json::Value;
 use toml::de::DeValue;
 
+use super::super::expand::Fault;
 use super::super::key_path::KeyPath;
 use crate::config::{Size, Span};
+use crate::secrets_file;
 
 /// Whether a value of this TOML type can fit at all.
 pub(super) fn accepts(schema: &Value, value: &DeValue<'_>) -> bool {
@@ -47,6 +49,9 @@ pub(super) fn hint(schema: &Value, path: &KeyPath) -> String {
     if let Some(example) = example(schema) {
         return format!("for example: {} = {example}", path.last());
     }
+    if let Some(word) = schema["enum"].get(0) {
+        return format!("for example: {} = {word}", path.last());
+    }
     match types(schema).next() {
         Some("object") => format!("write it as a table: [{path}]"),
         Some("string") => "write it in quotes".to_owned(),
@@ -58,6 +63,58 @@ pub(super) fn hint(schema: &Value, path: &KeyPath) -> String {
 pub(super) fn example(schema: &Value) -> Option<String> {
     let default = schema.get("default").filter(|default| *default != &Value::Array(Vec::new()));
     default.or_else(|| schema.get("examples")?.get(0)).map(Value::to_string)
+}
+
+/// How to write the key at `path` right, going by what the whole schema says of it.
+pub(in super::super) fn hint_at(schema: &Value, path: &KeyPath) -> Option<String> {
+    let below = |schema: &'_ Value, key: &str| match schema["properties"].get(key) {
+        Some(known) => known.clone(),
+        None if schema.get("items").is_some() => schema["items"]["properties"][key].clone(),
+        None => schema["additionalProperties"].clone(),
+    };
+    let found = path.names().fold(schema.clone(), |schema, key| below(&schema, key));
+    let key = path.names().last()?;
+    example(&found).map(|example| format!("for example: {key} = {example}"))
+}
+
+/// What takes the place of a value that has to be there and is not.
+pub(super) fn stand_in(schema: &Value) -> Value {
+    if let Some(first) = schema["enum"].get(0) {
+        return first.clone();
+    }
+    match types(schema).next() {
+        Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or_else(|| 1.into()),
+        Some("boolean") => Value::Bool(false),
+        Some("array") => Value::Array(Vec::new()),
+        Some("object") => Value::Object(serde_json::Map::new()),
+        _ => Value::String(String::new()),
+    }
+}
+
+/// Why a string has no value, and what to do about it. Reads on from the key.
+pub(super) fn not_expanded(fault: Fault) -> (String, String) {
+    let literal = "write \"${NAME}\" for a variable, or \"$${\" for a literal \"${\"";
+    match fault {
+        Fault::Missing(name) => (
+            format!("needs the environment variable {name}, which is not set"),
+            format!(
+                "set {name}, or add a line {name}=… to {}, or write a default: \"${{{name}:-default}}\"",
+                secrets_file::shown_path()
+            ),
+        ),
+        Fault::UnreadableFile { path, why } => (
+            format!("needs the file {path}: {why}"),
+            "the path is seen from the folder of the configuration file; the file holds the value and nothing else".to_owned(),
+        ),
+        Fault::Unterminated => ("has a \"${\" without a \"}\"".to_owned(), literal.to_owned()),
+        Fault::NotAName => {
+            ("has a \"${…}\" that names no variable".to_owned(), literal.to_owned())
+        }
+        Fault::NestedDefault(name) => (
+            format!("has a \"${{\" inside the default of {name}"),
+            "a default is plain text; leave the inner variable out".to_owned(),
+        ),
+    }
 }
 
 /// What the number must be, when it is not.

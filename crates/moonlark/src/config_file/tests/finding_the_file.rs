@@ -24,8 +24,38 @@ fn check_found(loaded: Loaded, port: u16, path: &Path) {
 fn without_a_file_the_defaults_hold() {
     let dir = TempDir::new().unwrap();
     let loaded = load(None, dir.path(), &nothing).unwrap();
-    let root = dir.path().to_owned();
-    assert_eq!(loaded, Loaded { config: Config::default(), path: None, root });
+    assert_eq!(loaded, Loaded::new(Config::default(), None, dir.path()));
+    assert!(!loaded.is_project());
+    fs::create_dir(dir.path().join("tools")).unwrap();
+    assert!(loaded.is_project());
+}
+
+#[test]
+fn a_file_of_a_folder_above_is_found_and_the_nearest_counts() {
+    let dir = TempDir::new().unwrap();
+    let deep = dir.path().join("project/tools/more");
+    fs::create_dir_all(&deep).unwrap();
+    let outer = put(&dir, "moonlark.toml", 1);
+    check_found(load(None, &deep, &nothing).unwrap(), 1, &outer);
+    let nearer = put(&dir, "project/moonlark.toml", 2);
+    check_found(load(None, &deep, &nothing).unwrap(), 2, &nearer);
+    // Paths in messages are seen from where the user is.
+    fs::write(&nearer, "x = 1").unwrap();
+    let problems = load(None, &deep, &nothing).unwrap_err();
+    assert_eq!(problems[0].line(), "../../moonlark.toml:1:1: unknown key x");
+}
+
+#[test]
+fn the_search_ends_at_the_home_folder() {
+    let dir = TempDir::new().unwrap();
+    let home = dir.path().join("home").display().to_string();
+    let env = |name: &str| (name == "HOME").then(|| home.clone());
+    let deep = dir.path().join("home/project/tools");
+    fs::create_dir_all(&deep).unwrap();
+    put(&dir, "moonlark.toml", 1);
+    assert_eq!(load(None, &deep, &env).unwrap().path, None);
+    let own = put(&dir, "home/moonlark.toml", 2);
+    check_found(load(None, &deep, &env).unwrap(), 2, &own);
 }
 
 #[test]

@@ -63,12 +63,14 @@ host = "127.0.0.1"
 port = 7331
 allowed_hosts = []
 allowed_origins = []
+name = "moonlark"
 
 [server.auth]
 name_claim = "sub"
 
 [limits]
 timeout = 30
+load = 5
 memory = "64MB"
 steps = 1000000000
 calls = 100
@@ -82,6 +84,7 @@ request_body = "4MB"
 runs = 4000
 queued = 4000
 queue_time = "10s"
+starting = 8
 
 [policy]
 
@@ -90,7 +93,7 @@ public = true
 deny = []
 
 [approvals]
-by = "caller"
+by = "operator"
 expiry = "1h"
 
 [journal]
@@ -140,6 +143,9 @@ api_key = "[redacted]"
 [extensions]
 dir = "extensions"
 watch = true
+
+[agents]
+dir = "agents"
 
 [execute]
 allow = ["tool:*"]

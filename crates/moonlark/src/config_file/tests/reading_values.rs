@@ -18,11 +18,14 @@ fn every_key_is_read() {
             port = 0
             allowed_hosts = ["a.example.com"]
             allowed_origins = ["https://b.example.com"]
+            name = "here"
+            instructions = "Be kind."
             [network]
             public = false
             deny = ["10.0.0.0/8"]
             [limits]
             timeout = 1.5
+            load = 2
             memory = "1.5 GB"
             steps = 7
             calls = 0
@@ -36,6 +39,7 @@ fn every_key_is_read() {
             runs = 1
             queued = 0
             queue_time = "0.5min"
+            starting = 3
             [[policy.rules]]
             tools = ["jira.*"]
             effects = ["destructive", "open-world"]
@@ -100,12 +104,13 @@ fn every_key_is_read() {
                 "host": "0.0.0.0", "port": 0,
                 "allowed_hosts": ["a.example.com"],
                 "allowed_origins": ["https://b.example.com"],
+                "name": "here", "instructions": "Be kind.",
                 "auth": {"name_claim": "sub"},
             },
             "limits": {
-                "timeout": 1.5, "memory": "1536MB", "steps": 7, "calls": 0, "parallel": 1, "logs": "1KB",
+                "timeout": 1.5, "load": 2, "memory": "1536MB", "steps": 7, "calls": 0, "parallel": 1, "logs": "1KB",
                 "value": "1KB", "result": "2KB", "artifacts": "3KB", "http_body": "32MB", "request_body": "100B", "runs": 1,
-                "queued": 0, "queue_time": "30s",
+                "queued": 0, "queue_time": "30s", "starting": 3,
                 "tools": {"slow": {
                     "timeout": 300, "memory": "1GB", "steps": 1_000_000, "calls": 1, "parallel": 2, "logs": "2MB",
                 }},
@@ -119,7 +124,7 @@ fn every_key_is_read() {
                 {"action": "allow"},
             ]},
             "network": {"public": false, "deny": ["10.0.0.0/8"]},
-            "approvals": {"by": "caller", "expiry": "1h"},
+            "approvals": {"by": "operator", "expiry": "1h"},
             "journal": {"enabled": true, "durability": "power", "keep": "30d", "size": "1GB"},
             "telemetry": {
                 "otlp": "https://otlp.example.com", "headers": {"Authorization": "[redacted]"},
@@ -134,6 +139,7 @@ fn every_key_is_read() {
             "extensions": {"dir": "stars", "watch": false, "script": {"git": {
                 "path": "vcs/git.star", "timeout": 0.5, "allow": ["exec:git"], "expose": "direct",
             }}},
+            "agents": {"dir": "agents"},
             "execute": {
                 "allow": ["tool:jira.*"], "dir": "workspace", "check": "warn", "timeout": 5, "max_timeout": 60,
             },

@@ -33,7 +33,7 @@ fn an_unknown_key_names_the_nearest_or_all_valid_ones() {
         &[
             "error[bad_config]: unknown key wibble
   --> moonlark.toml:1:1
-hint: valid keys: server, limits, policy, network, approvals, journal, telemetry, log, tools, extensions, execute, store, knowledge, connectors, mcp_servers, apis, frozen_params",
+hint: valid keys: server, limits, policy, network, approvals, journal, telemetry, log, tools, extensions, agents, execute, store, knowledge, connectors, mcp_servers, apis, frozen_params",
             "error[bad_config]: unknown key serverr
   --> moonlark.toml:2:1
 hint: did you mean server?",
@@ -42,7 +42,7 @@ hint: did you mean server?",
 hint: valid keys of limits.tools.x: timeout, memory, steps, calls, parallel, logs",
             "error[bad_config]: unknown key \"a b\"
   --> moonlark.toml:4:1
-hint: valid keys: server, limits, policy, network, approvals, journal, telemetry, log, tools, extensions, execute, store, knowledge, connectors, mcp_servers, apis, frozen_params",
+hint: valid keys: server, limits, policy, network, approvals, journal, telemetry, log, tools, extensions, agents, execute, store, knowledge, connectors, mcp_servers, apis, frozen_params",
         ],
     );
 }
@@ -87,6 +87,16 @@ hint: for example: watch = true",
   --> moonlark.toml:10:15
 hint: write it as a table: [tools.script.jira]",
         ],
+    );
+}
+
+#[test]
+fn a_word_that_is_none_of_the_known_ones_is_answered_with_one_of_them() {
+    check(
+        "[mcp_servers.a]\nurl = 'http://a'\ntransport = 'websocket'\n",
+        &["error[bad_config]: mcp_servers.a.transport must be one of \"streamable-http\", \"sse\"
+  --> moonlark.toml:3:13
+hint: for example: transport = \"streamable-http\""],
     );
 }
 
@@ -204,23 +214,23 @@ fn a_rule_that_cannot_be_meant_says_which_key() {
 }
 
 #[test]
-fn a_variable_that_is_not_set_is_named_with_its_key() {
+fn a_variable_that_all_of_moonlark_needs_is_named_with_its_key() {
     check(
-        "[tools.script.jira]
-path = \"x.lua\"
-api_token = \"Bearer ${NONE}\"
-deep = { list = [1, \"${X} ${Y}\"] }
+        "[server.auth.tokens]
+ci = \"${CI_TOKEN}\"
+[policy]
+rules = [{ tools = [\"${X} ${Y}\"], action = \"deny\" }]
 ",
         &[
-            "error[bad_config]: tools.script.jira.api_token needs the environment variable NONE, which is not set
-  --> moonlark.toml:3:13
-hint: set NONE, or write a default: \"${NONE:-default}\"",
-            "error[bad_config]: tools.script.jira.deep.list[1] needs the environment variable X, which is not set
+            "error[bad_config]: server.auth.tokens.ci needs the environment variable CI_TOKEN, which is not set
+  --> moonlark.toml:2:6
+hint: set CI_TOKEN, or add a line CI_TOKEN=… to .moonlark/secrets.env, or write a default: \"${CI_TOKEN:-default}\"",
+            "error[bad_config]: policy.rules[0].tools[0] needs the environment variable X, which is not set
   --> moonlark.toml:4:21
-hint: set X, or write a default: \"${X:-default}\"",
-            "error[bad_config]: tools.script.jira.deep.list[1] needs the environment variable Y, which is not set
+hint: set X, or add a line X=… to .moonlark/secrets.env, or write a default: \"${X:-default}\"",
+            "error[bad_config]: policy.rules[0].tools[0] needs the environment variable Y, which is not set
   --> moonlark.toml:4:21
-hint: set Y, or write a default: \"${Y:-default}\"",
+hint: set Y, or add a line Y=… to .moonlark/secrets.env, or write a default: \"${Y:-default}\"",
         ],
     );
 }
@@ -306,7 +316,7 @@ fn columns_count_characters() {
         &[
             "error[bad_config]: unknown key server.\"hö🦀\"
   --> moonlark.toml:1:12
-hint: valid keys of server: host, port, allowed_hosts, allowed_origins, auth",
+hint: valid keys of server: host, port, allowed_hosts, allowed_origins, name, instructions, auth",
             "error[bad_config]: server.port must be an integer, got boolean
   --> moonlark.toml:1:30
 hint: for example: port = 7331",

@@ -1,0 +1,128 @@
+//! Text from outside as it may be shown to a person: nothing in it can move a
+//! terminal's cursor, change its colours, hide a part or turn its direction.
+//!
+//! Control characters, the marks that change the direction of text and characters
+//! without a width are written as `\u{…}`. Line ends and tabs stay, and so do the
+//! joiners that emoji and some scripts need.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// The text with everything that a terminal would obey, or not show, written out.
+pub fn visible_text(text: &str) -> Cow<'_, str> {
+    write_out(text, |out, letter| {
+        // A String takes everything.
+        let _ = write!(out, "\\u{{{:x}}}", u32::from(letter));
+    })
+}
+
+/// Bytes of a name that is shown in a line with others.
+const MAX_LINE_BYTES: usize = 256;
+
+/// A name from outside for a place in one line: without line ends, with which it could
+/// pass for another line, and not longer than a line.
+pub fn visible_line(text: &str) -> String {
+    let end = text.floor_char_boundary(MAX_LINE_BYTES);
+    let cut = if end < text.len() { "…" } else { "" };
+    let shown = visible_text(&text[..end]);
+    let words: Vec<&str> = shown.split(['\r', '\n', '\t']).filter(|it| !it.is_empty()).collect();
+    format!("{}{cut}", words.join(" "))
+}
+
+/// The same for a text that is JSON: what is written out is so as JSON does it, so
+/// that the text stays JSON, with the same values.
+pub fn visible_json(text: &str) -> Cow<'_, str> {
+    write_out(text, |out, letter| {
+        for unit in letter.encode_utf16(&mut [0; 2]) {
+            let _ = write!(out, "\\u{unit:04x}");
+        }
+    })
+}
+
+fn write_out(text: &str, escape: impl Fn(&mut String, char)) -> Cow<'_, str> {
+    let Some((first, _)) = text.char_indices().find(|(at, letter)| acts(text, *at, *letter)) else {
+        return Cow::Borrowed(text);
+    };
+    let mut out = String::with_capacity(text.len() + 16);
+    out.push_str(&text[..first]);
+    for (at, letter) in text[first..].char_indices().map(|(at, letter)| (first + at, letter)) {
+        if acts(text, at, letter) {
+            escape(&mut out, letter);
+        } else {
+            out.push(letter);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Whether a terminal would do something else than draw the letter at this place.
+fn acts(text: &str, at: usize, letter: char) -> bool {
+    match letter {
+        '\n' | '\t' => false,
+        // As a part of a line end it moves nothing.
+        '\r' => text.as_bytes().get(at + 1) != Some(&b'\n'),
+        letter if letter.is_ascii() => letter.is_ascii_control(),
+        // The second set of control characters.
+        '\u{80}'..='\u{9f}' => true,
+        // Soft hyphen, Arabic letter mark, fillers that look like nothing.
+        '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{3164}' | '\u{ffa0}' => {
+            true
+        }
+        // No width: space, direction marks. The joiners between them stay.
+        '\u{200b}' | '\u{200e}' | '\u{200f}' => true,
+        // Line and paragraph separators, embeddings and overrides.
+        '\u{2028}'..='\u{202e}' => true,
+        // Word joiner, invisible operators, isolates, deprecated formatting.
+        '\u{2060}'..='\u{206f}' => true,
+        // Byte order mark, interlinear annotation.
+        '\u{feff}' | '\u{fff9}'..='\u{fffb}' => true,
+        // Tags: a whole alphabet that nobody sees.
+        '\u{e0000}'..='\u{e0fff}' => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_written_out() {
+        for (text, shown) in [
+            ("plain", "plain"),
+            ("a\tb\nc\r\nd", "a\tb\nc\r\nd"),
+            ("over\rwritten", "over\\u{d}written"),
+            ("end\r", "end\\u{d}"),
+            ("\x1b[2J\x1b]0;title\x07", "\\u{1b}[2J\\u{1b}]0;title\\u{7}"),
+            ("\u{9b}31m\u{7f}", "\\u{9b}31m\\u{7f}"),
+            ("pay\u{202e}001\u{202c}", "pay\\u{202e}001\\u{202c}"),
+            (
+                "a\u{2066}b\u{2069}\u{200e}\u{200f}\u{61c}",
+                "a\\u{2066}b\\u{2069}\\u{200e}\\u{200f}\\u{61c}",
+            ),
+            ("adm\u{200b}in\u{feff}", "adm\\u{200b}in\\u{feff}"),
+            ("\u{e0041}", "\\u{e0041}"),
+            ("Grüße 東京 👩\u{200d}💻 é", "Grüße 東京 👩\u{200d}💻 é"),
+        ] {
+            assert_eq!(visible_text(text), shown);
+        }
+    }
+
+    #[test]
+    fn json_stays_json_with_the_same_values() {
+        let value =
+            serde_json::json!({"a": "\u{9b}\u{202e}\u{e0041}\u{7f}\x1b ü", "b\u{200b}": [1]});
+        let text = value.to_string();
+        let shown = visible_json(&text);
+        assert_eq!(shown, r#"{"a":"\u009b\u202e\udb40\udc41\u007f\u001b ü","b\u200b":[1]}"#);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
+    }
+
+    #[test]
+    fn a_name_in_a_line_stays_in_it() {
+        let forged = "good\n2026-11-18 02:00:00  ok  \u{1b}[2KFORGED";
+        assert_eq!(super::visible_line(forged), "good 2026-11-18 02:00:00  ok  \\u{1b}[2KFORGED");
+        assert_eq!(super::visible_line("1\r\n2"), "1 2");
+        assert_eq!(super::visible_line(&"ä".repeat(500)), format!("{}…", "ä".repeat(128)));
+    }
+}

@@ -1,0 +1,146 @@
+//! What entries are in one line: titles and summaries, as sets of words.
+//!
+//! A question that equals one, or that has just its words, means that entry,
+//! whatever others say about the same words.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use moonlark_search::bare;
+
+/// Longer lines are texts: nobody asks for all of one.
+const MAX_LINE_WORDS: usize = 64;
+/// What is still a line, where a description has to be cut for one.
+const MAX_LEAD_BYTES: usize = 300;
+
+#[derive(Default)]
+pub(super) struct SummaryLines {
+    /// Words of all lines, those of one in order and each once.
+    words: Vec<u32>,
+    lines: Vec<SummaryLine>,
+}
+
+struct SummaryLine {
+    entry: u32,
+    /// Where its words begin; they end where those of the next do.
+    start: u32,
+    /// Of its letters and digits.
+    letters: u64,
+}
+
+impl SummaryLines {
+    /// Lines come in the order of their entries.
+    pub(super) fn push(&mut self, entry: u32, text: &str, mut words: Vec<u32>) {
+        words.sort_unstable();
+        words.dedup();
+        if words.len() > MAX_LINE_WORDS {
+            return;
+        }
+        let start = self.words.len() as u32;
+        self.words.extend(words);
+        self.lines.push(SummaryLine { entry, start, letters: hash_letters(text) });
+    }
+
+    /// Entries with a line of just these letters, up to case and punctuation.
+    pub(super) fn with_letters(&self, text: &str) -> impl Iterator<Item = u32> {
+        let letters = (!bare(text).is_empty()).then(|| hash_letters(text));
+        let same = move |line: &&SummaryLine| Some(line.letters) == letters;
+        self.lines.iter().filter(same).map(|line| line.entry)
+    }
+
+    /// Entries with a line of just these words, which are in order and each once.
+    pub(super) fn with_words<'a>(&'a self, words: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
+        let lines = self.lines.iter().enumerate();
+        let same = move |(at, _): &(usize, _)| !words.is_empty() && self.words_of(*at) == words;
+        lines.filter(same).map(|(_, line)| line.entry)
+    }
+
+    /// The words of each line of an entry.
+    pub(super) fn of(&self, entry: u32) -> impl Iterator<Item = &[u32]> {
+        let first = self.lines.partition_point(|line| line.entry < entry);
+        let after = self.lines.partition_point(|line| line.entry <= entry);
+        (first..after).map(|at| self.words_of(at))
+    }
+
+    /// About how many bytes it takes.
+    pub(super) fn size(&self) -> usize {
+        size_of_val(&*self.words) + size_of_val(&*self.lines)
+    }
+
+    fn words_of(&self, line: usize) -> &[u32] {
+        let end = self.lines.get(line + 1).map_or(self.words.len(), |next| next.start as usize);
+        &self.words[self.lines[line].start as usize..end]
+    }
+}
+
+fn hash_letters(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bare(text).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The first sentence of a description, which says what something is, and the
+/// rest of it.
+pub fn split_lead(text: &str) -> (&str, &str) {
+    let text = text.trim_start();
+    let paragraph = ["\n\n", "\r\n\r\n"].iter().filter_map(|gap| text.find(gap)).min();
+    let paragraph = &text[..paragraph.unwrap_or(text.len())];
+    let end = sentence_end(paragraph).unwrap_or(paragraph.len());
+    if end > MAX_LEAD_BYTES {
+        return ("", text);
+    }
+    text.split_at(end)
+}
+
+/// Where the first sentence ends: at a full stop after a word of some length,
+/// before something that begins a new one. An abbreviation or a number is no end.
+fn sentence_end(text: &str) -> Option<usize> {
+    const SHORTEST_LAST_WORD: usize = 3;
+    text.match_indices(['.', '!', '?', '。']).map(|(at, mark)| (at, at + mark.len())).find_map(
+        |(at, end)| {
+            let long = text[..at].chars().rev().take(SHORTEST_LAST_WORD);
+            let word = long.clone().count() == SHORTEST_LAST_WORD
+                && long.into_iter().all(char::is_alphanumeric);
+            let after = &text[end..];
+            let begins = text[at..].starts_with('。')
+                || (after.starts_with(char::is_whitespace)
+                    && after.trim_start().starts_with(|it: char| !it.is_lowercase()));
+            (word && begins).then_some(end)
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_sentence_is_what_something_is() {
+        for (text, lead) in [
+            ("Create an issue.\n\nAny user can.", "Create an issue."),
+            ("Create an issue\n\nAny user can.", "Create an issue"),
+            ("Create an issue. Any user can.", "Create an issue."),
+            ("Uses v1.2 of e.g. the API. Then more", "Uses v1.2 of e.g. the API."),
+            ("Reads one of them, i.e. Files", "Reads one of them, i.e. Files"),
+            ("検索する。結果", "検索する。"),
+            ("", ""),
+        ] {
+            assert_eq!(split_lead(text).0, lead, "{text}");
+        }
+        let long = "word ".repeat(100);
+        assert_eq!(split_lead(&long), ("", long.as_str()));
+    }
+
+    #[test]
+    fn lines_are_found_by_their_letters_and_by_their_words() {
+        let mut lines = SummaryLines::default();
+        lines.push(0, "Create an issue", vec![7, 3]);
+        lines.push(0, "New issue", vec![3, 9]);
+        lines.push(2, "Create issues", vec![7, 3, 7]);
+        assert_eq!(lines.with_letters("create an issue!").collect::<Vec<_>>(), [0]);
+        assert_eq!(lines.with_letters("").count(), 0);
+        assert_eq!(lines.with_words(&[3, 7]).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(lines.with_words(&[]).count(), 0);
+        assert_eq!(lines.of(0).collect::<Vec<_>>(), [&[3, 7][..], &[3, 9]]);
+        assert_eq!(lines.of(1).count(), 0);
+    }
+}

@@ -1,0 +1,247 @@
+//! A part of a document: a section, or some characters of it or of the whole.
+//!
+//! A long page does not fit into an agent's context. What is left out is said, with
+//! how to ask for it.
+
+use std::ops::Range;
+
+use moonlark_core::nearest::nearest;
+use moonlark_core::value::{Object, shorten};
+use moonlark_core::{Problem, Result, Value};
+
+use crate::document::Document;
+use crate::query::count;
+use crate::sync::UNDER;
+
+/// Headings that an answer names.
+const MAX_NAMED_SECTIONS: usize = 50;
+
+/// Which part of a document. Counts are characters.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExcerptRequest {
+    /// A heading, or several joined by ` > `, the highest first.
+    pub section: Option<String>,
+    /// Left out at the beginning of the section or document.
+    pub offset: Option<usize>,
+    pub limit: Option<usize>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct DocumentExcerpt {
+    /// With just the part as its body, and no chunks.
+    pub document: Document,
+    pub offset: usize,
+    /// Characters of the section or document in all.
+    pub length: usize,
+    /// The headings of the document.
+    pub sections: Vec<String>,
+}
+
+impl Document {
+    /// The part of it that is asked for.
+    pub fn excerpt(mut self, wanted: &ExcerptRequest) -> Result<DocumentExcerpt> {
+        let sections = self.headings();
+        let range = match &wanted.section {
+            Some(section) => self.section(section).ok_or_else(|| no_section(section, &sections))?,
+            None => 0..self.body.len(),
+        };
+        let text = self.body.get(range).unwrap_or_default();
+        let length = text.chars().count();
+        let offset = wanted.offset.unwrap_or(0);
+        if offset > length {
+            let whole = if wanted.section.is_some() { "section" } else { "document" };
+            return Err(Problem::bad_request(format!(
+                "offset is {offset}, and the {whole} has {length} characters"
+            )));
+        }
+        let body = text.chars().skip(offset).take(wanted.limit.unwrap_or(usize::MAX)).collect();
+        (self.body, self.chunks) = (body, Vec::new());
+        Ok(DocumentExcerpt { document: self, offset, length, sections })
+    }
+
+    /// Its headings in order, each once.
+    fn headings(&self) -> Vec<String> {
+        let mut headings: Vec<String> = Vec::new();
+        for heading in self.chunks.iter().filter_map(|chunk| chunk.heading.as_ref()) {
+            if headings.last() != Some(heading) {
+                headings.push(heading.clone());
+            }
+        }
+        headings
+    }
+
+    /// Which bytes of the body stand under a heading: by the lines of the text, or
+    /// by what its chunks are under, which knows headings of other formats too.
+    fn section(&self, wanted: &str) -> Option<Range<usize>> {
+        let path: Vec<String> = wanted.split(UNDER).map(plain).collect();
+        let last = path.last().filter(|it| !it.is_empty())?;
+        markdown_section(&self.body, last).or_else(|| self.chunked_section(&path))
+    }
+
+    fn chunked_section(&self, path: &[String]) -> Option<Range<usize>> {
+        let is_under = |heading: &Option<String>| {
+            let heading = heading.as_deref().unwrap_or_default();
+            let parts: Vec<String> = heading.split(UNDER).map(plain).collect();
+            parts.windows(path.len()).any(|window| window == path)
+        };
+        let first = self.chunks.iter().position(|chunk| is_under(&chunk.heading))?;
+        let under = self.chunks[first..].iter().take_while(|chunk| is_under(&chunk.heading));
+        let ranges: Vec<Range<usize>> =
+            under.map(|chunk| chunk.start..chunk.start + chunk.text.len()).collect();
+        let end = ranges.iter().map(|it| it.end).max()?;
+        Some(ranges.first()?.start..end)
+    }
+}
+
+/// From a heading line of Markdown to the next one that is not below it. Lines
+/// within code are none.
+fn markdown_section(body: &str, wanted: &str) -> Option<Range<usize>> {
+    let mut found: Option<(usize, usize)> = None;
+    let mut fenced = false;
+    let mut at = 0;
+    for line in body.split_inclusive('\n') {
+        let start = at;
+        at += line.len();
+        let line = line.trim();
+        if line.starts_with("```") || line.starts_with("~~~") {
+            fenced = !fenced;
+        }
+        let level = line.chars().take_while(|it| *it == '#').count();
+        if fenced || level == 0 || level > 6 || !line[level..].starts_with(' ') {
+            continue;
+        }
+        match found {
+            Some((start_of, above)) if level <= above => return Some(start_of..start),
+            Some(_) => {}
+            None if plain(line[level..].trim_end_matches('#')) == wanted => {
+                found = Some((start, level));
+            }
+            None => {}
+        }
+    }
+    found.map(|(start, _)| start..body.len())
+}
+
+/// A heading as it is compared.
+fn plain(heading: &str) -> String {
+    let letters = heading.trim().chars().filter(|it| !matches!(it, '`' | '*' | '_'));
+    letters.flat_map(char::to_lowercase).collect()
+}
+
+fn no_section(wanted: &str, sections: &[String]) -> Problem {
+    let names = sections.iter().flat_map(|heading| heading.rsplit(UNDER).next());
+    let message = format!("the document has no section {}", shorten(wanted));
+    let near = nearest(wanted, names.clone());
+    Problem::bad_request(message).hint(match near {
+        Some(near) => format!("did you mean {near}?"),
+        None if sections.is_empty() => "it has no headings: use offset and limit".to_owned(),
+        None => format!("there are {}", some(names.map(str::to_owned)).join(", ")),
+    })
+}
+
+fn some(all: impl Iterator<Item = String>) -> Vec<String> {
+    all.take(MAX_NAMED_SECTIONS).collect()
+}
+
+impl DocumentExcerpt {
+    /// As [`Document::to_value`], with what is left out.
+    pub fn to_value(&self) -> Value {
+        let mut object: Object = match self.document.to_value() {
+            Value::Object(object) => object,
+            _ => Object::new(),
+        };
+        object.insert("offset".to_owned(), count(self.offset));
+        object.insert("length".to_owned(), count(self.length));
+        let end = self.offset + self.document.body.chars().count();
+        if end < self.length {
+            let left = self.length - end;
+            let rest = format!("{left} more characters: ask again with offset {end}");
+            object.insert("rest".to_owned(), rest.into());
+            if !self.sections.is_empty() {
+                let sections = some(self.sections.iter().cloned());
+                let sections = sections.into_iter().map(Value::Str).collect();
+                object.insert("sections".to_owned(), Value::Array(sections));
+            }
+        }
+        Value::Object(object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Part;
+
+    fn document(body: &str, chunks: &[(&str, &str)]) -> Document {
+        let chunk = |(index, (heading, text)): (usize, &(&str, &str))| Part {
+            index,
+            heading: Some((*heading).to_owned()),
+            start: body.find(text).unwrap(),
+            text: (*text).to_owned(),
+        };
+        Document {
+            id: "1".to_owned(),
+            title: "Deploys".to_owned(),
+            body: body.to_owned(),
+            chunks: chunks.iter().enumerate().map(chunk).collect(),
+            source: "handbook".to_owned(),
+            source_id: "deploys.md".to_owned(),
+            source_url: None,
+            author: None,
+            created_at: None,
+            updated_at: None,
+            content_type: None,
+            metadata: Value::Null,
+        }
+    }
+
+    fn part(
+        document: &Document,
+        section: Option<&str>,
+        offset: Option<usize>,
+        limit: Option<usize>,
+    ) -> Result<String> {
+        let section = section.map(str::to_owned);
+        let excerpt = document.clone().excerpt(&ExcerptRequest { section, offset, limit })?;
+        let value = excerpt.to_value();
+        let rest = value.get("rest").and_then(Value::as_str).unwrap_or_default();
+        Ok(format!("{}|{}|{rest}", excerpt.document.body, excerpt.length))
+    }
+
+    #[test]
+    fn a_part_says_what_is_left_out() {
+        let long = document("Grüße an alle", &[]);
+        let of = |offset, limit| part(&long, None, offset, limit).unwrap();
+        assert_eq!(of(None, Some(5)), "Grüße|13|8 more characters: ask again with offset 5");
+        assert_eq!(of(Some(6), Some(100)), "an alle|13|");
+        assert_eq!(of(Some(13), None), "|13|");
+        let problem = part(&long, None, Some(14), None).unwrap_err();
+        assert_eq!(problem.message, "offset is 14, and the document has 13 characters");
+    }
+
+    #[test]
+    fn a_section_is_found_by_its_heading() {
+        let body = "# Deploys\n\nAll.\n\n## Rolling back\n\nUndo.\n\n```\n# no heading\n```\n\n### When\n\nSoon.\n\n## Staging\n\nNights.\n";
+        let page = document(body, &[("Deploys", "All."), ("Deploys > Staging", "Nights.")]);
+        let section = |name| part(&page, Some(name), None, None);
+        let back = section("rolling back").unwrap();
+        assert!(back.starts_with("## Rolling back") && back.contains("Soon.\n\n|"), "{back}");
+        assert_eq!(section("Deploys > Staging").unwrap(), "## Staging\n\nNights.\n|20|");
+        assert!(section("Deploys").unwrap().contains("Nights"));
+        let problem = section("Stagings").unwrap_err();
+        assert_eq!(problem.hint.as_deref(), Some("did you mean Staging?"));
+        assert!(section("").is_err());
+    }
+
+    #[test]
+    fn headings_of_other_formats_are_found_by_the_chunks_under_them() {
+        let page = document(
+            "One. Two. Three. Four.",
+            &[("A", "One."), ("A > B", "Two."), ("A > B > C", "Three."), ("D", "Four.")],
+        );
+        let section = |name| part(&page, Some(name), None, None).unwrap();
+        assert_eq!(section("B"), "Two. Three.|11|");
+        assert_eq!(section("A > B"), "Two. Three.|11|");
+        assert_eq!(section("d"), "Four.|5|");
+    }
+}

@@ -1,0 +1,51 @@
+//! Checks in this very process, for tests and benchmarks of parts: a thread with
+//! a deep stack. Nothing bounds them; the binary has worker processes.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, LazyLock};
+
+use moonlark_core::Catalog;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::Finding;
+use super::walk::Checker;
+use super::worker::STACK_BYTES;
+
+struct CheckJob {
+    script: String,
+    catalog: Arc<Catalog>,
+    answer: oneshot::Sender<(Vec<Finding>, bool)>,
+}
+
+static JOBS: LazyLock<Mutex<Sender<CheckJob>>> = LazyLock::new(|| {
+    let (sender, jobs) = channel();
+    let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+    if let Err(error) = thread.spawn(move || work(&jobs)) {
+        tracing::warn!("scripts are not checked before they run: no thread: {error}");
+    }
+    Mutex::new(sender)
+});
+
+/// None if the check failed.
+pub(super) async fn check_here(
+    script: &str,
+    catalog: &Arc<Catalog>,
+) -> Option<(Vec<Finding>, bool)> {
+    let (answer, checked) = oneshot::channel();
+    let job = CheckJob { script: script.to_owned(), catalog: catalog.clone(), answer };
+    JOBS.lock().send(job).ok()?;
+    checked.await.ok()
+}
+
+fn work(jobs: &Receiver<CheckJob>) {
+    let mut checker: Option<Checker> = None;
+    for job in jobs {
+        let kept = checker.take().filter(|it| it.is_for(job.catalog.modules()));
+        let mut using = kept.unwrap_or_else(|| Checker::new(job.catalog.modules()));
+        if let Some(checked) = using.check_with(&job.script, |_| Some(job.catalog.clone())) {
+            let _ = job.answer.send(checked);
+        }
+        checker = Some(using);
+    }
+}

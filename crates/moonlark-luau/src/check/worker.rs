@@ -1,0 +1,303 @@
+//! The process that checks scripts: this binary in another role.
+//!
+//! Reading a script, and running the type functions in it, is native work on
+//! text that a stranger wrote. Here it may overflow the stack, never end, or take
+//! all memory it can get: the kernel ends this process, and nothing else.
+//!
+//! It has an empty environment, opens nothing, and ends when its input does.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io::{BufReader, Stdin, Stdout};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use moonlark_core::catalog::Connecting;
+use moonlark_core::schema::Schema;
+use moonlark_core::sdk::{Sdk, SdkFunction, SdkSource};
+use moonlark_core::tool::{Body, Expose, Source, SourceKind};
+use moonlark_core::{Catalog, Module, Tool, Value};
+use serde_json::Map;
+
+use super::walk::Checker;
+use super::wire::{
+    CatalogNames, CheckOrder, CheckReport, CheckRequest, CheckedReport, FunctionSchemas,
+    ToolDefinitions, WantedDefinitions, read_frame, write_frame,
+};
+
+/// The first argument that asks for this mode.
+const WORKER_MODE: &str = "__check";
+/// The parser nests as deep as it allows itself, types as deep as they like. Only
+/// what is used is taken.
+pub(super) const STACK_BYTES: usize = 128 << 20;
+/// What checks may take beyond what a fresh worker has.
+const MAX_GROWTH_BYTES: u64 = 256 << 20;
+/// A worker that keeps more than this beyond that is replaced.
+const MAX_KEPT_BYTES: u64 = 48 << 20;
+/// Processor time of one check, after which the kernel ends the process.
+pub(super) const MAX_CHECK_SECONDS: u64 = if cfg!(debug_assertions) { 3 } else { 1 };
+
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+
+/// For the top of a binary's `main`: be a worker if that is what this process was
+/// started for, and otherwise note that this binary can be one. Without it,
+/// scripts are checked in this very process.
+pub fn check_scripts_if_asked(modules: fn() -> Vec<Module>) {
+    if std::env::args_os().nth(1).is_some_and(|mode| mode == WORKER_MODE) {
+        serve(modules());
+    }
+    // Also right when the file was replaced by a newer version meanwhile.
+    #[cfg(target_os = "linux")]
+    let path = Some(PathBuf::from("/proc/self/exe"));
+    #[cfg(not(target_os = "linux"))]
+    let path = std::env::current_exe().ok();
+    if let Some(path) = path {
+        check_scripts_with(path);
+    }
+}
+
+/// Check scripts in processes of this program, whose `main` begins as above.
+pub fn check_scripts_with(program: PathBuf) {
+    let _ = PROGRAM.set(program);
+}
+
+pub(super) fn worker_program() -> Option<&'static Path> {
+    PROGRAM.get().map(PathBuf::as_path)
+}
+
+pub(super) fn worker_mode() -> &'static str {
+    WORKER_MODE
+}
+
+fn serve(modules: Vec<Module>) -> ! {
+    let worker = std::thread::Builder::new()
+        .stack_size(STACK_BYTES)
+        .spawn(move || Worker::new(modules).serve());
+    // Without one, the pool sees that the process has ended.
+    let served = worker.is_ok_and(|worker| worker.join().is_ok());
+    std::process::exit(if served { 0 } else { 1 })
+}
+
+struct Worker {
+    checker: Checker,
+    modules: Arc<Vec<Module>>,
+    catalogs: HashMap<u64, KnownCatalog>,
+    link: WorkerLink,
+    /// Private memory after the start.
+    fresh_bytes: u64,
+}
+
+struct WorkerLink {
+    input: BufReader<Stdin>,
+    output: Stdout,
+}
+
+impl Worker {
+    fn new(modules: Vec<Module>) -> Worker {
+        let modules = Arc::new(modules);
+        // What all checks have in common is made before the first is asked for.
+        let checker = Checker::new(&modules);
+        let link =
+            WorkerLink { input: BufReader::new(std::io::stdin()), output: std::io::stdout() };
+        let fresh_bytes = bounds::private_bytes();
+        bounds::limit_memory(fresh_bytes.map(|fresh| fresh + MAX_GROWTH_BYTES));
+        let fresh_bytes = fresh_bytes.unwrap_or(0);
+        Worker { checker, modules, catalogs: HashMap::new(), link, fresh_bytes }
+    }
+
+    fn serve(mut self) {
+        while let Ok(CheckOrder::Check(request)) = read_frame(&mut self.link.input) {
+            bounds::limit_processor_time(MAX_CHECK_SECONDS);
+            // A defect of the checker costs the check, not the script.
+            let checked = catch_unwind(AssertUnwindSafe(|| self.check(request)));
+            let report = match checked {
+                Ok(Some((findings, untyped))) => {
+                    CheckedReport { findings, untyped, reusable: self.is_small() }
+                }
+                Ok(None) => return,
+                Err(_) => CheckedReport { findings: Vec::new(), untyped: true, reusable: false },
+            };
+            let reusable = report.reusable;
+            let told = write_frame(&mut self.link.output, &CheckReport::Checked(report));
+            if told.is_err() || !reusable {
+                return;
+            }
+        }
+    }
+
+    /// None when there is nobody to ask.
+    fn check(&mut self, request: CheckRequest) -> Option<(Vec<super::Finding>, bool)> {
+        let Worker { checker, modules, catalogs, link, .. } = self;
+        if let Some(gone) = request.forget {
+            catalogs.remove(&gone);
+        }
+        if let Some(names) = request.names {
+            catalogs.insert(request.catalog, KnownCatalog::new(names));
+        }
+        let known = catalogs.get_mut(&request.catalog)?;
+        checker.check_with(&request.script, |names| known.with_definitions(names, modules, link))
+    }
+
+    fn is_small(&self) -> bool {
+        bounds::private_bytes().is_none_or(|now| now < self.fresh_bytes + MAX_KEPT_BYTES)
+    }
+}
+
+/// What a worker has been told of a catalog.
+struct KnownCatalog {
+    names: CatalogNames,
+    /// The functions of each source, once they are known.
+    functions: Vec<Option<Vec<(String, String)>>>,
+    tools: HashMap<(usize, usize), Arc<Tool>>,
+    /// All of it as the check wants it.
+    built: Option<Arc<Catalog>>,
+}
+
+impl KnownCatalog {
+    fn new(names: CatalogNames) -> KnownCatalog {
+        let functions = names.sources.iter().map(|_| None).collect();
+        KnownCatalog { names, functions, tools: HashMap::new(), built: None }
+    }
+
+    /// The catalog, after everything that a script names has been asked for.
+    fn with_definitions(
+        &mut self,
+        names: &BTreeSet<&str>,
+        modules: &Arc<Vec<Module>>,
+        link: &mut WorkerLink,
+    ) -> Option<Arc<Catalog>> {
+        let wanted = self.missing(names);
+        if !wanted.sources.is_empty() || !wanted.functions.is_empty() {
+            write_frame(&mut link.output, &CheckReport::Wanted(wanted)).ok()?;
+            let Ok(CheckOrder::Definitions(told)) = read_frame(&mut link.input) else {
+                return None;
+            };
+            self.learn(told);
+        }
+        let built = match self.built.take() {
+            Some(built) => built,
+            None => Arc::new(self.build(modules)),
+        };
+        self.built = Some(built.clone());
+        Some(built)
+    }
+
+    fn missing(&self, names: &BTreeSet<&str>) -> WantedDefinitions {
+        let is_named =
+            |it: &(String, String)| names.contains(it.0.as_str()) || names.contains(it.1.as_str());
+        let (mut sources, mut functions) = (Vec::new(), Vec::new());
+        for (place, source) in self.names.sources.iter().enumerate() {
+            if !is_named(source) {
+                continue;
+            }
+            match self.functions.get(place).and_then(Option::as_ref) {
+                None => sources.push(place),
+                Some(known) => {
+                    let named = known.iter().enumerate().filter(|(_, it)| is_named(it));
+                    let named = named.map(|(function, _)| (place, function));
+                    functions.extend(named.filter(|it| !self.tools.contains_key(it)));
+                }
+            }
+        }
+        // They only matter for sources that are new here.
+        let names = if sources.is_empty() { BTreeSet::new() } else { names.clone() };
+        let names = names.into_iter().map(str::to_owned).collect();
+        WantedDefinitions { sources, names, functions }
+    }
+
+    fn learn(&mut self, told: ToolDefinitions) {
+        for source in told.sources {
+            if let Some(known) = self.functions.get_mut(source.source) {
+                *known = Some(source.functions);
+            }
+        }
+        for FunctionSchemas { source, function, input, output } in told.functions {
+            self.tools.insert((source, function), Arc::new(described_tool(input, output)));
+        }
+        self.built = None;
+    }
+
+    fn build(&self, modules: &Arc<Vec<Module>>) -> Catalog {
+        let unknown = Arc::new(described_tool(Map::new(), None));
+        let sources = self.names.sources.iter().enumerate().map(|(place, (name, original))| {
+            let known = self.functions.get(place).and_then(Option::as_ref);
+            let functions = known.into_iter().flatten().enumerate();
+            let functions = functions.map(|(function, (name, original))| SdkFunction {
+                name: name.clone(),
+                original: original.clone(),
+                tool: self.tools.get(&(place, function)).unwrap_or(&unknown).clone(),
+            });
+            let (name, original) = (name.clone(), original.clone());
+            SdkSource::from_functions(name, original, SourceKind::Upstream, functions.collect())
+        });
+        let sdk = Sdk::from_sources(sources.collect());
+        let awaited = self.names.awaited.iter().map(|source| Connecting {
+            source: source.clone(),
+            kind: SourceKind::Upstream,
+            prefix: String::new(),
+            expose: Expose::Code,
+        });
+        Catalog::from_sdk(modules.clone(), sdk, awaited.collect())
+    }
+}
+
+/// A tool as far as a check needs it.
+fn described_tool(
+    input: Map<String, serde_json::Value>,
+    output: Option<Map<String, serde_json::Value>>,
+) -> Tool {
+    let source = Arc::new(Source { kind: SourceKind::Upstream, name: String::new() });
+    let body = Body::now(|_, _| Ok(Value::Null));
+    let mut tool = Tool::new("", source, Schema::described(input), body);
+    tool.output = output.map(Schema::described);
+    tool
+}
+
+#[cfg(unix)]
+mod bounds {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+
+    /// Private writable memory, which is what the limit is about. None where the
+    /// system does not tell.
+    pub(super) fn private_bytes() -> Option<u64> {
+        let status = std::fs::read_to_string("/proc/self/status").ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmData:"))?;
+        let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some(kilobytes * 1024)
+    }
+
+    pub(super) fn limit_memory(most: Option<u64>) {
+        let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+        if most.is_some() {
+            let _ = setrlimit(Resource::Data, Rlimit { current: most, maximum: most });
+        }
+    }
+
+    /// From now on. The kernel counts whole seconds since the process began.
+    pub(super) fn limit_processor_time(seconds: u64) {
+        let Some(used) = used_seconds() else { return };
+        let most = Rlimit { current: Some(used + 1 + seconds), maximum: None };
+        let _ = setrlimit(Resource::Cpu, most);
+    }
+
+    fn used_seconds() -> Option<u64> {
+        /// What the kernel counts in for everybody, on every machine.
+        const TICKS_PER_SECOND: u64 = 100;
+        let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+        // The name before it may have any character.
+        let mut fields = stat.rsplit(')').next()?.split_whitespace().skip(11);
+        let mut field = || fields.next()?.parse::<u64>().ok();
+        Some((field()? + field()?) / TICKS_PER_SECOND)
+    }
+}
+
+#[cfg(not(unix))]
+mod bounds {
+    pub(super) fn private_bytes() -> Option<u64> {
+        None
+    }
+
+    pub(super) fn limit_memory(_: Option<u64>) {}
+
+    pub(super) fn limit_processor_time(_: u64) {}
+}

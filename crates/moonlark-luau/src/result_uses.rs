@@ -1,0 +1,406 @@
+//! What a script does with the results of its calls, by its text.
+//!
+//! A function cannot see how many of its results are taken. `map_parallel` has to
+//! know, because it raises unless the script takes its errors. So it asks here,
+//! when something failed and only then: the line that called it stands in the
+//! script's syntax tree, and the tree says what becomes of each result.
+
+use luau_syntax::ast::{AstVisitor, Expression, ExpressionKind, Statement, TableItem};
+use luau_syntax::location::{Location, Position};
+use luau_syntax::parser::{ParseOptions, ParsedSource};
+
+use crate::check::facts::{Facts, Origin};
+
+/// Stack of the thread that parses: trees nest as deep as the compiler allows.
+const PARSER_STACK_BYTES: usize = 64 << 20;
+/// Locals that the name of a function may go through.
+const MAX_ALIASES: usize = 8;
+
+/// The calls and the field reads of one script.
+#[derive(Default)]
+pub(crate) struct ResultUses {
+    calls: Vec<CallSite>,
+    functions: Vec<FunctionSpan>,
+    reads: Vec<FieldRead>,
+}
+
+/// What becomes of one result of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ResultUse {
+    /// The script has it, and reads it.
+    Taken,
+    /// A variable has it that nothing reads.
+    Unread,
+    /// Nobody has it.
+    Dropped,
+    /// The function that made the call returns it, this many places further on.
+    Returned(usize),
+}
+
+/// The stack frame that made a call, as the VM describes it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallerFrame {
+    /// Where its function is defined.
+    pub(crate) defined: u32,
+    pub(crate) params: usize,
+    pub(crate) variadic: bool,
+    /// Where it is now.
+    pub(crate) line: u32,
+}
+
+struct CallSite {
+    /// The line that the VM says while the call runs: where the function's name ends.
+    line: u32,
+    position: Position,
+    /// What the function is called here, and what it was called before that.
+    names: Vec<String>,
+    results: ResultTarget,
+}
+
+/// Where the results of a call go.
+#[derive(Clone)]
+enum ResultTarget {
+    /// To as many places as there are items; whether each is read.
+    Places(Vec<bool>),
+    /// All of them, into a table.
+    All,
+    Returned(usize),
+}
+
+struct FunctionSpan {
+    location: Location,
+    params: usize,
+    variadic: bool,
+}
+
+struct FieldRead {
+    line: u32,
+    name: String,
+    /// It is only looked at to see whether it is there.
+    tested: bool,
+}
+
+impl ResultUses {
+    /// Read a script that the compiler takes.
+    pub(crate) fn of_script(script: &str) -> ResultUses {
+        std::thread::scope(|scope| {
+            let parsing = std::thread::Builder::new()
+                .name("moonlark-parse".to_owned())
+                .stack_size(PARSER_STACK_BYTES)
+                .spawn_scoped(scope, || parse(script));
+            parsing.ok().and_then(|thread| thread.join().ok()).unwrap_or_default()
+        })
+    }
+
+    /// What becomes of result number `nth`, from one, of the function `callee` that
+    /// the frame calls at this moment.
+    pub(crate) fn find(&self, frame: CallerFrame, callee: &str, nth: usize) -> ResultUse {
+        let on_line = || self.calls.iter().filter(|site| site.line == frame.line);
+        let in_frame = |site: &&CallSite| self.is_in_frame(site, frame);
+        let mut sites: Vec<&CallSite> = on_line().filter(in_frame).collect();
+        if sites.is_empty() {
+            sites = on_line().collect();
+        }
+        let is_named = |site: &&CallSite| site.names.iter().any(|name| name == callee);
+        if sites.iter().any(&is_named) {
+            sites.retain(|site| is_named(site));
+        }
+        // Where several calls on one line could be meant, all have to agree.
+        let uses = sites.into_iter().map(|site| site.results.use_of(nth));
+        uses.max_by_key(|it| it.doubt()).unwrap_or(ResultUse::Dropped)
+    }
+
+    /// Whether a field of this name is read on the line as if it were there.
+    pub(crate) fn relies_on_field(&self, line: u32, name: &str) -> bool {
+        let mut reads = self.reads.iter().filter(|read| read.line == line && read.name == name);
+        reads.next().is_some_and(|read| !read.tested) && reads.all(|read| !read.tested)
+    }
+
+    /// Whether the call is made by the function whose frame this is, and not by one
+    /// inside or around it.
+    fn is_in_frame(&self, site: &CallSite, frame: CallerFrame) -> bool {
+        let around = self.functions.iter().filter(|span| {
+            span.location.begin <= site.position && site.position < span.location.end
+        });
+        match around.max_by_key(|span| span.location.begin) {
+            Some(span) => {
+                span.location.begin.line + 1 == frame.defined
+                    && span.params == frame.params
+                    && span.variadic == frame.variadic
+            }
+            None => frame.params == 0 && frame.variadic,
+        }
+    }
+}
+
+impl ResultTarget {
+    fn use_of(&self, nth: usize) -> ResultUse {
+        match self {
+            ResultTarget::Places(read) => match read.get(nth.saturating_sub(1)) {
+                Some(true) => ResultUse::Taken,
+                Some(false) => ResultUse::Unread,
+                None => ResultUse::Dropped,
+            },
+            ResultTarget::All => ResultUse::Taken,
+            ResultTarget::Returned(further) => ResultUse::Returned(*further),
+        }
+    }
+}
+
+impl ResultUse {
+    fn doubt(self) -> usize {
+        match self {
+            ResultUse::Taken => 0,
+            ResultUse::Unread => 1,
+            ResultUse::Returned(_) => 2,
+            ResultUse::Dropped => 3,
+        }
+    }
+}
+
+fn parse(script: &str) -> ResultUses {
+    let Ok(parsed) = ParsedSource::parse(script, ParseOptions::default()) else {
+        return ResultUses::default();
+    };
+    let facts = Facts::of(parsed.root());
+    let mut visitor =
+        SiteVisitor { facts: &facts, targets: Vec::new(), uses: ResultUses::default() };
+    parsed.root().visit(&mut visitor);
+    visitor.uses
+}
+
+struct SiteVisitor<'x, 'a> {
+    facts: &'x Facts<'a>,
+    /// Where the results of calls go whose parents were visited.
+    targets: Vec<(*const (), ResultTarget)>,
+    uses: ResultUses,
+}
+
+impl<'a> SiteVisitor<'_, 'a> {
+    /// Remember where the results of the last of several expressions go.
+    fn send_last(&mut self, values: &[Expression<'a>], target: impl FnOnce(usize) -> ResultTarget) {
+        if let Some(last) = values.last()
+            && matches!(last.kind(), ExpressionKind::Call { .. })
+        {
+            self.targets.push((last.as_ptr(), target(values.len() - 1)));
+        }
+    }
+
+    fn take_target(&mut self, call: Expression<'a>) -> ResultTarget {
+        let known = self.targets.iter().rposition(|(of, _)| *of == call.as_ptr());
+        known.map_or(ResultTarget::Places(vec![true]), |at| self.targets.swap_remove(at).1)
+    }
+
+    /// Where the results of a call go that is the last argument of another.
+    fn target_of_argument(
+        &self,
+        func: Expression<'a>,
+        self_call: bool,
+        before: usize,
+    ) -> ResultTarget {
+        let names = self.names_of(func);
+        let takes_all = ["pack", "select"];
+        if names.iter().any(|name| takes_all.contains(&name.as_str())) {
+            return ResultTarget::All;
+        }
+        let literal = match func.kind() {
+            ExpressionKind::Local { local, .. } => match self.facts.origin(local) {
+                Origin::Value(value) => value,
+                _ => func,
+            },
+            ExpressionKind::Grouped(inner) => inner,
+            _ => func,
+        };
+        let ExpressionKind::FunctionLiteral(function) = literal.kind() else {
+            return ResultTarget::Places(vec![true]);
+        };
+        if function.vararg {
+            return ResultTarget::All;
+        }
+        let first = before + usize::from(self_call);
+        let params = function.args.iter().skip(first);
+        ResultTarget::Places(params.map(|param| !self.facts.is_unread(param)).collect())
+    }
+
+    /// What a function is called, and what the locals stand for that name it.
+    fn names_of(&self, func: Expression<'a>) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut named = func;
+        for _ in 0..MAX_ALIASES {
+            let name = match named.kind() {
+                ExpressionKind::Global(name) => name.bytes(),
+                ExpressionKind::IndexName { index, .. } => index.bytes(),
+                ExpressionKind::Local { local, .. } => local.name.bytes(),
+                ExpressionKind::Grouped(inner) => {
+                    named = inner;
+                    continue;
+                }
+                _ => break,
+            };
+            names.push(String::from_utf8_lossy(name).into_owned());
+            let ExpressionKind::Local { local, .. } = named.kind() else { break };
+            let Origin::Value(value) = self.facts.origin(local) else { break };
+            named = value;
+        }
+        names
+    }
+}
+
+impl<'a> AstVisitor<'a> for SiteVisitor<'_, 'a> {
+    fn visit_expression_statement(&mut self, statement: Statement<'a>) -> bool {
+        if let Some(it) = statement.as_expression() {
+            self.send_last(&[it.expr], |_| ResultTarget::Places(Vec::new()));
+        }
+        true
+    }
+
+    fn visit_local_statement(&mut self, statement: Statement<'a>) -> bool {
+        if let Some(it) = statement.as_local() {
+            let facts = self.facts;
+            self.send_last(it.values, |before| {
+                let places = it.bindings.iter().skip(before);
+                ResultTarget::Places(places.map(|local| !facts.is_unread(local)).collect())
+            });
+        }
+        true
+    }
+
+    fn visit_assign_statement(&mut self, statement: Statement<'a>) -> bool {
+        if let Some(it) = statement.as_assign() {
+            let places = it.vars.len();
+            self.send_last(it.values, |before| {
+                ResultTarget::Places(vec![true; places.saturating_sub(before)])
+            });
+        }
+        true
+    }
+
+    fn visit_return_statement(&mut self, statement: Statement<'a>) -> bool {
+        if let Some(it) = statement.as_return() {
+            self.send_last(it.expressions, ResultTarget::Returned);
+        }
+        true
+    }
+
+    fn visit_table_expression(&mut self, expression: Expression<'a>) -> bool {
+        if let ExpressionKind::Table { items } = expression.kind()
+            && let Some(TableItem::List { value }) = items.last()
+        {
+            self.send_last(&[*value], |_| ResultTarget::All);
+        }
+        true
+    }
+
+    fn visit_call_expression(&mut self, expression: Expression<'a>) -> bool {
+        let ExpressionKind::Call { func, args, self_call, .. } = expression.kind() else {
+            return true;
+        };
+        let results = self.take_target(expression);
+        let names = self.names_of(func);
+        let end = func.location().end;
+        let position = Position::new(end.line, end.column.saturating_sub(1));
+        self.uses.calls.push(CallSite { line: end.line + 1, position, names, results });
+        let target = self.target_of_argument(func, self_call, args.len().saturating_sub(1));
+        self.send_last(args, |_| target);
+        true
+    }
+
+    fn visit_function_literal_expression(&mut self, expression: Expression<'a>) -> bool {
+        if let ExpressionKind::FunctionLiteral(function) = expression.kind() {
+            let params = function.args.len() + usize::from(function.self_parameter.is_some());
+            let variadic = function.vararg;
+            self.uses.functions.push(FunctionSpan {
+                location: function.location,
+                params,
+                variadic,
+            });
+        }
+        true
+    }
+
+    fn visit_index_name_expression(&mut self, expression: Expression<'a>) -> bool {
+        if let ExpressionKind::IndexName { index, index_location, .. } = expression.kind() {
+            self.uses.reads.push(FieldRead {
+                line: index_location.begin.line + 1,
+                name: String::from_utf8_lossy(index.bytes()).into_owned(),
+                tested: self.facts.is_tested(expression),
+            });
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAIN: CallerFrame = CallerFrame { defined: 1, params: 0, variadic: true, line: 1 };
+
+    #[test]
+    fn the_second_result_is_taken_where_something_has_it() {
+        use ResultUse::{Dropped, Returned, Taken, Unread};
+        for (script, expected) in [
+            ("local a, b = map_parallel(x, f) print(b)", Taken),
+            ("local a, b = map_parallel(x, f) print(a)", Unread),
+            ("local a, _ = map_parallel(x, f)", Unread),
+            ("local a = map_parallel(x, f)", Dropped),
+            ("local a, b = map_parallel(x, f), 1", Dropped),
+            ("local a, b, c = 1, map_parallel(x, f) print(c)", Taken),
+            ("local a, b = 1, map_parallel(x, f)", Dropped),
+            ("a, b = map_parallel(x, f)", Taken),
+            ("t.a, t.b = map_parallel(x, f)", Taken),
+            ("a = map_parallel(x, f)", Dropped),
+            ("map_parallel(x, f)", Dropped),
+            ("for _, r in map_parallel(x, f) do end", Dropped),
+            ("return map_parallel(x, f)", Returned(0)),
+            ("return 1, map_parallel(x, f)", Returned(1)),
+            ("return (map_parallel(x, f))", Dropped),
+            ("return #map_parallel(x, f)", Dropped),
+            ("return { map_parallel(x, f) }", Taken),
+            ("return { r = map_parallel(x, f) }", Dropped),
+            ("return { map_parallel(x, f), 1 }", Dropped),
+            ("local t = table.pack(map_parallel(x, f))", Taken),
+            ("local e = select(2, map_parallel(x, f))", Taken),
+            ("print(map_parallel(x, f))", Dropped),
+            ("local mp = map_parallel local a, b = mp(x, f) print(b)", Taken),
+            ("local mp = map_parallel local a = mp(x, f)", Dropped),
+            ("local function h(r, e) print(e) end h(map_parallel(x, f))", Taken),
+            ("local function h(r, e) end h(map_parallel(x, f))", Unread),
+            ("local function h(r) end h(map_parallel(x, f))", Dropped),
+            ("local function h(...) end h(map_parallel(x, f))", Taken),
+            ("local a, b = g() local c = map_parallel(x, f)", Dropped),
+            ("local a, b = map_parallel(x, f) local c = map_parallel(x, f) print(b)", Dropped),
+            (
+                "local a = map_parallel(x, function(y) local c, d = map_parallel(y, f) return d end)",
+                Dropped,
+            ),
+            (
+                "local a, b = map_parallel(x, function(y) return map_parallel(y, f) end) print(b)",
+                Taken,
+            ),
+            ("if map_parallel(x, f) then end", Dropped),
+        ] {
+            let found = ResultUses::of_script(script).find(MAIN, "map_parallel", 2);
+            assert_eq!(found, expected, "{script}");
+        }
+    }
+
+    #[test]
+    fn what_a_function_passes_on_is_asked_of_its_caller() {
+        let script = "local function all(x)\n  return map_parallel(x, f)\nend\nlocal a, b = all(y)\nprint(b)\nlocal c = all(z)";
+        let uses = ResultUses::of_script(script);
+        let inside = CallerFrame { defined: 1, params: 1, variadic: false, line: 2 };
+        assert_eq!(uses.find(inside, "map_parallel", 2), ResultUse::Returned(0));
+        assert_eq!(uses.find(CallerFrame { line: 4, ..MAIN }, "all", 2), ResultUse::Taken);
+        assert_eq!(uses.find(CallerFrame { line: 6, ..MAIN }, "all", 2), ResultUse::Dropped);
+    }
+
+    #[test]
+    fn a_field_is_relied_on_unless_it_is_looked_for() {
+        let uses =
+            ResultUses::of_script("local a = r.text\nif r.text then end\nlocal b = r.text or 1");
+        let found: Vec<bool> = (1..=3).map(|line| uses.relies_on_field(line, "text")).collect();
+        assert_eq!(found, [true, false, false]);
+        assert!(!uses.relies_on_field(1, "other"));
+    }
+}

@@ -1,0 +1,221 @@
+//! Whose sessions there are, which of them are in use, and who may have more.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rmcp::model::RequestId;
+use rmcp::transport::streamable_http_server::session::SessionId;
+
+use crate::who::Who;
+
+/// Sessions at once. Each costs memory until it is closed or idle for too long.
+const MAX_SESSIONS: usize = 1000;
+/// Those of one caller that has shown who it is.
+const MAX_SESSIONS_PER_CALLER: usize = 100;
+
+#[derive(Default)]
+pub(super) struct SessionTable(Mutex<Entries>);
+
+#[derive(Default)]
+struct Entries {
+    sessions: HashMap<SessionId, SessionEntry>,
+    /// Counts uses, to know which was used last.
+    clock: u64,
+}
+
+struct SessionEntry {
+    /// Who began it: nobody else gets to it.
+    who: Who,
+    used: u64,
+    /// Requests and streams that are open.
+    open: usize,
+    requests: HashSet<RequestId>,
+}
+
+/// Whether there may be one more session.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    Free,
+    /// When this one, which nobody uses at the moment, is closed.
+    After(SessionId),
+    Full,
+}
+
+/// A request, or a stream, of a session while it is open.
+pub(super) struct SessionUse {
+    table: Arc<SessionTable>,
+    session: SessionId,
+    request: Option<RequestId>,
+}
+
+impl SessionTable {
+    pub(super) fn insert(&self, id: SessionId, who: Who) {
+        let mut entries = self.0.lock();
+        let used = entries.tick();
+        let entry = SessionEntry { who, used, open: 0, requests: HashSet::new() };
+        entries.sessions.insert(id, entry);
+    }
+
+    pub(super) fn remove(&self, id: &str) {
+        self.0.lock().sessions.remove(id);
+    }
+
+    pub(super) fn owner(&self, id: &str) -> Option<Who> {
+        self.0.lock().sessions.get(id).map(|entry| entry.who.clone())
+    }
+
+    /// The session was used.
+    pub(super) fn touch(&self, id: &str) {
+        let mut entries = self.0.lock();
+        let now = entries.tick();
+        if let Some(entry) = entries.sessions.get_mut(id) {
+            entry.used = now;
+        }
+    }
+
+    /// Begin a request of a session, or a stream; none if a request with the same id
+    /// is open.
+    pub(super) fn begin_request(
+        self: &Arc<Self>,
+        session: &SessionId,
+        request: Option<RequestId>,
+    ) -> Option<SessionUse> {
+        let mut entries = self.0.lock();
+        let now = entries.tick();
+        if let Some(entry) = entries.sessions.get_mut(session) {
+            if let Some(id) = &request
+                && !entry.requests.insert(id.clone())
+            {
+                return None;
+            }
+            entry.open += 1;
+            entry.used = now;
+        }
+        Some(SessionUse { table: self.clone(), session: session.clone(), request })
+    }
+
+    /// Whether this caller may have one more session, of those that are `open`.
+    pub(super) fn admit(&self, who: &Who, open: &[SessionId]) -> Admission {
+        let mut entries = self.0.lock();
+        // The SDK ends sessions by itself, too.
+        let open: HashSet<&SessionId> = open.iter().collect();
+        entries.sessions.retain(|id, _| open.contains(id));
+        let total = entries.sessions.len();
+        let own = entries.sessions.values().filter(|entry| entry.who.is(who)).count();
+        // Where nobody says who they are, all are one caller.
+        let share = if who.is_named() { MAX_SESSIONS_PER_CALLER } else { MAX_SESSIONS };
+        if own >= share {
+            return entries.oldest_idle(who).map_or(Admission::Full, Admission::After);
+        }
+        if total < MAX_SESSIONS {
+            return Admission::Free;
+        }
+        let largest = entries.largest_holder();
+        let oldest = largest.and_then(|largest| entries.oldest_idle(&largest));
+        oldest.map_or(Admission::Full, Admission::After)
+    }
+
+    fn end(&self, session: &SessionId, request: Option<&RequestId>) {
+        let mut entries = self.0.lock();
+        let now = entries.tick();
+        if let Some(entry) = entries.sessions.get_mut(session) {
+            entry.open = entry.open.saturating_sub(1);
+            entry.used = now;
+            if let Some(id) = request {
+                entry.requests.remove(id);
+            }
+        }
+    }
+}
+
+impl Entries {
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    fn oldest_idle(&self, who: &Who) -> Option<SessionId> {
+        let idle = self.sessions.iter().filter(|(_, it)| it.who.is(who) && it.open == 0);
+        idle.min_by_key(|(_, entry)| entry.used).map(|(id, _)| id.clone())
+    }
+
+    /// Who has most.
+    fn largest_holder(&self) -> Option<Who> {
+        let mut holders: Vec<(&Who, usize)> = Vec::new();
+        for entry in self.sessions.values() {
+            match holders.iter_mut().find(|(who, _)| who.is(&entry.who)) {
+                Some((_, count)) => *count += 1,
+                None => holders.push((&entry.who, 1)),
+            }
+        }
+        holders.into_iter().max_by_key(|(_, count)| *count).map(|(who, _)| who.clone())
+    }
+}
+
+impl Drop for SessionUse {
+    fn drop(&mut self) {
+        self.table.end(&self.session, self.request.as_ref());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(name: impl std::fmt::Display) -> SessionId {
+        name.to_string().into()
+    }
+
+    fn all(table: &SessionTable) -> Vec<SessionId> {
+        table.0.lock().sessions.keys().cloned().collect()
+    }
+
+    #[test]
+    fn a_caller_makes_room_with_its_own_oldest_and_never_with_anothers() {
+        let table = Arc::new(SessionTable::default());
+        let (alice, bob) = (Who::named("alice"), Who::named("bob"));
+        table.insert(id("alice"), alice.clone());
+        for number in 0..MAX_SESSIONS_PER_CALLER {
+            assert_eq!(table.admit(&bob, &all(&table)), Admission::Free);
+            table.insert(id(number), bob.clone());
+        }
+        assert_eq!(table.admit(&bob, &all(&table)), Admission::After(id(0)));
+        table.touch("0");
+        assert_eq!(table.admit(&bob, &all(&table)), Admission::After(id(1)));
+        assert_eq!(table.admit(&alice, &all(&table)), Admission::Free);
+        // What is in use stays.
+        let uses: Vec<SessionUse> = (0..MAX_SESSIONS_PER_CALLER)
+            .map(|number| table.begin_request(&id(number), None).unwrap())
+            .collect();
+        assert_eq!(table.admit(&bob, &all(&table)), Admission::Full);
+        drop(uses);
+        assert_eq!(table.admit(&bob, &all(&table)), Admission::After(id(0)));
+        // What the SDK has ended takes no place.
+        assert_eq!(table.admit(&bob, &[]), Admission::Free);
+    }
+
+    #[test]
+    fn when_there_are_too_many_whoever_has_most_makes_room() {
+        let table = Arc::new(SessionTable::default());
+        for number in 0..MAX_SESSIONS {
+            table.insert(id(number), Who::named(format!("caller {}", number / 99)));
+        }
+        table.insert(id("more"), Who::named("caller 3"));
+        let late = Who::named("late");
+        assert_eq!(table.admit(&late, &all(&table)), Admission::After(id(3 * 99)));
+    }
+
+    #[test]
+    fn an_id_is_taken_for_as_long_as_its_request_is_open() {
+        let table = Arc::new(SessionTable::default());
+        table.insert(id("s"), Who::default());
+        let number = || Some(RequestId::Number(7));
+        let first = table.begin_request(&id("s"), number());
+        assert!(first.is_some());
+        assert!(table.begin_request(&id("s"), number()).is_none());
+        assert!(table.begin_request(&id("other"), number()).is_some());
+        drop(first);
+        assert!(table.begin_request(&id("s"), number()).is_some());
+    }
+}

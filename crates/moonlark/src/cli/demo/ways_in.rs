@@ -1,0 +1,106 @@
+//! One call of a tool through each way in, as a client would make it.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use moonlark_core::{Problem, Result};
+use serde_json::{Value as Json, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+
+fn failed(way: &str) -> impl Fn(std::io::Error) -> Problem + '_ {
+    move |error| Problem::unavailable(format!("the call over {way} failed: {error}"))
+}
+
+pub(super) async fn over_rest(address: &str, tool: &str, args: &Json) -> Result<Json> {
+    post(address, &format!("/tools/{tool}"), &[], args).await.map_err(failed("REST"))
+}
+
+pub(super) async fn over_mcp_http(address: &str, tool: &str, args: &Json) -> Result<Json> {
+    let headers = [
+        ("Accept", "application/json, text/event-stream"),
+        ("MCP-Protocol-Version", MODERN),
+        ("Mcp-Method", "tools/call"),
+        ("Mcp-Name", tool),
+    ];
+    post(address, "/mcp", &headers, &request(tool, args)).await.map_err(failed("MCP"))
+}
+
+const MODERN: &str = "2026-07-28";
+
+/// One call that needs nothing before it.
+fn request(tool: &str, args: &Json) -> Json {
+    json!({
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {
+            "name": tool,
+            "arguments": args,
+            "_meta": {
+                "io.modelcontextprotocol/protocolVersion": MODERN,
+                "io.modelcontextprotocol/clientCapabilities": {},
+                "io.modelcontextprotocol/clientInfo": {"name": "moonlark demo", "version": "1"},
+            },
+        },
+    })
+}
+
+/// One HTTP request on a connection of its own.
+async fn post(
+    address: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &Json,
+) -> std::io::Result<Json> {
+    let body = body.to_string();
+    let extra: String =
+        headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n{extra}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.take(1024 * 1024).read_to_string(&mut answer).await?;
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    serde_json::from_str(body).map_err(std::io::Error::other)
+}
+
+pub(super) async fn over_mcp_stdio(folder: &Path, tool: &str, args: &Json) -> Result<Json> {
+    let talk = async {
+        let mut child = this_binary(folder)?
+            .args(["stdio", "--quiet"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(std::io::Error::other("no pipes"));
+        };
+        stdin.write_all(format!("{}\n", request(tool, args)).as_bytes()).await?;
+        let line = BufReader::new(stdout).lines().next_line().await?.unwrap_or_default();
+        drop(stdin);
+        child.wait().await?;
+        serde_json::from_str(&line).map_err(std::io::Error::other)
+    };
+    talk.await.map_err(failed("stdio"))
+}
+
+pub(super) async fn over_cli(folder: &Path, tool: &str, args: &Json) -> Result<Json> {
+    let talk = async {
+        let output = this_binary(folder)?
+            .args(["call", tool, "--json", "--quiet", "--args", &args.to_string()])
+            .output()
+            .await?;
+        serde_json::from_slice(&output.stdout).map_err(std::io::Error::other)
+    };
+    talk.await.map_err(failed("the command line"))
+}
+
+fn this_binary(folder: &Path) -> std::io::Result<tokio::process::Command> {
+    let mut command = tokio::process::Command::new(std::env::current_exe()?);
+    command.current_dir(folder);
+    Ok(command)
+}

@@ -1,0 +1,150 @@
+//! `moonlark install --http`: where the project's server is reached, and the token that
+//! a client shows there.
+
+use std::net::SocketAddr;
+
+use moonlark_core::Problem;
+use moonlark_server::TokenFile;
+use serde_json::{Map, Value as Json};
+use url::{Host, Url};
+
+use super::Install;
+use crate::cli::served::find_server;
+use crate::cli::{Failure, Global, here};
+use crate::clients::file::Found;
+use crate::clients::jsonc;
+use crate::config_file::{self, Loaded};
+use crate::local_server::{Purpose, Reached};
+use crate::state_folder::prepare_state_folder;
+use crate::who;
+
+/// Where a server answers MCP.
+const MCP_PATH: &str = "/mcp";
+
+impl Install {
+    pub(super) async fn http_entry(
+        &self,
+        file: &Found,
+        global: &Global,
+    ) -> Result<Map<String, Json>, Failure> {
+        let env = |name: &str| std::env::var(name).ok();
+        let loaded = config_file::load(global.config.as_deref(), &here()?, &env)?;
+        let url = address(&loaded, running_address(global).await?)?;
+        let known = self.known_token(file, &url);
+        let token = match (known, self.dry_run) {
+            (Some(known), _) => Some(known),
+            (None, true) => needs_token(&loaded)?.then(|| "…".to_owned()),
+            (None, false) => self.new_token(&loaded)?,
+        };
+        self.client.http_entry(&url, token.as_deref()).ok_or_else(|| {
+            let message =
+                format!("{} starts its servers itself, and takes no address", self.client.title());
+            Problem::bad_request(message)
+                .hint("leave --http out: `moonlark stdio` uses the running server of the project")
+                .into()
+        })
+    }
+
+    /// The token that our entry has already, for the same address.
+    fn known_token(&self, file: &Found, url: &str) -> Option<String> {
+        let entry = jsonc::parse(file.text()).ok()??.find(&self.path())?.to_json();
+        let header = entry["headers"]["Authorization"].as_str()?;
+        let token = header.strip_prefix("Bearer ")?;
+        (entry["url"].as_str() == Some(url)).then(|| token.to_owned())
+    }
+
+    fn new_token(&self, loaded: &Loaded) -> Result<Option<String>, Failure> {
+        if !needs_token(loaded)? || self.client.http_entry("", None).is_none() {
+            return Ok(None);
+        }
+        let file = TokenFile::new(who::file(&loaded.root));
+        let taken = |name: &String| -> Result<bool, Failure> {
+            let held = file.list()?;
+            let configured = loaded.config.server.auth.tokens.contains_key(name);
+            Ok(configured || held.iter().any(|it| it.name == *name))
+        };
+        let base = self.client.word();
+        let mut name = base.clone();
+        let mut number = 2;
+        while taken(&name)? {
+            name = format!("{base}-{number}");
+            number += 1;
+        }
+        prepare_state_folder(&loaded.state);
+        Ok(Some(file.add(&name, Vec::new(), false)?))
+    }
+}
+
+/// Whether callers have to show a token. One of an identity provider the client gets
+/// itself, from its user.
+fn needs_token(loaded: &Loaded) -> Result<bool, Failure> {
+    let auth = &loaded.config.server.auth;
+    let handed_out = !TokenFile::new(who::file(&loaded.root)).list()?.is_empty();
+    Ok(auth.issuer.is_none() && (handed_out || !auth.tokens.is_empty()))
+}
+
+/// Where the project's server listens at the moment.
+async fn running_address(global: &Global) -> Result<Option<String>, Failure> {
+    Ok(match find_server(global, Purpose::Command).await? {
+        Reached::Server(_, server) => server.address,
+        Reached::Nobody | Reached::Unusable(_) => None,
+    })
+}
+
+fn address(loaded: &Loaded, running: Option<String>) -> Result<String, Failure> {
+    let server = &loaded.config.server;
+    if let Some(url) = &server.auth.url {
+        return Ok(format!("{}{MCP_PATH}", url.trim_end_matches('/')));
+    }
+    let configured = match server.host.trim_matches(['[', ']']).parse() {
+        Ok(host) => SocketAddr::new(host, server.port).to_string(),
+        Err(_) => format!("{}:{}", server.host, server.port),
+    };
+    if running.is_none() && server.port == 0 {
+        return Err(Problem::bad_config("server.port is 0, so the address is another each time")
+            .hint("set server.port, or start `moonlark serve` first")
+            .into());
+    }
+    let address = running.unwrap_or(configured);
+    // An address to listen on everywhere is none to go to.
+    let address = match address.parse::<SocketAddr>() {
+        Ok(it) if it.ip().is_unspecified() => format!("127.0.0.1:{}", it.port()),
+        _ => address,
+    };
+    Ok(format!("http://{address}{MCP_PATH}"))
+}
+
+/// Whether an entry reaches an MCP server of this machine, as ours are reached.
+pub(super) fn is_local(entry: &Json) -> bool {
+    let Some(url) = entry["url"].as_str().and_then(|url| Url::parse(url).ok()) else {
+        return false;
+    };
+    let local = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    };
+    local && url.path() == MCP_PATH
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_address_of_this_machine_may_be_ours() {
+        for (url, expected) in [
+            ("http://127.0.0.1:7331/mcp", true),
+            ("http://localhost:40001/mcp", true),
+            ("http://[::1]:7331/mcp", true),
+            ("http://localhost:7331/sse", false),
+            ("https://example.com/mcp", false),
+            ("not an address", false),
+        ] {
+            assert_eq!(is_local(&json!({ "url": url })), expected, "{url}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What a project serves, in one line: how many of each kind of source, and their
+//! names.
+
+use super::authored;
+use crate::project::Project;
+
+/// Names that are listed before the rest is only counted.
+const MAX_NAMES: usize = 12;
+
+/// The names of everything that is served, by kind.
+#[derive(Debug, Default)]
+pub(super) struct Inventory {
+    tools: Vec<String>,
+    servers: Vec<String>,
+    apis: Vec<String>,
+    knowledge: Vec<String>,
+}
+
+impl Inventory {
+    pub(super) fn of(project: &Project) -> Inventory {
+        let names = |it: Vec<moonlark_core::offers::Health>| {
+            it.into_iter().map(|health| health.source).collect::<Vec<_>>()
+        };
+        Inventory {
+            tools: authored(&project.gateway.catalog()).map(|tool| tool.name.clone()).collect(),
+            servers: names(project.upstreams.offered().health),
+            apis: names(project.apis.offered().health),
+            knowledge: project.knowledge.sources().iter().map(|it| it.name.clone()).collect(),
+        }
+    }
+
+    /// `2 tools (add, greet) and 1 MCP server (git)`
+    pub(super) fn describe(&self) -> String {
+        let parts = [
+            (&self.tools, "tool", "tools"),
+            (&self.servers, "MCP server", "MCP servers"),
+            (&self.apis, "API", "APIs"),
+            (&self.knowledge, "knowledge source", "knowledge sources"),
+        ];
+        let parts: Vec<String> = parts
+            .into_iter()
+            .filter(|(names, ..)| !names.is_empty())
+            .map(|(names, one, several)| {
+                let what = if names.len() == 1 { one } else { several };
+                format!("{} {what} ({})", names.len(), abridged(names))
+            })
+            .collect();
+        match parts.split_last() {
+            None => "no tool: no script loads".to_owned(),
+            Some((last, [])) => last.clone(),
+            Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        }
+    }
+}
+
+fn abridged(names: &[String]) -> String {
+    match names.split_at_checked(MAX_NAMES) {
+        Some((first, [_, ..])) => format!("{}, …", first.join(", ")),
+        _ => names.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_there_is_is_said_and_nothing_else() {
+        let names = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+        let check = |inventory: Inventory, expected: &str| {
+            assert_eq!(inventory.describe(), expected);
+        };
+        check(Inventory::default(), "no tool: no script loads");
+        let tools = names(&["add", "greet"]);
+        check(Inventory { tools: tools.clone(), ..Inventory::default() }, "2 tools (add, greet)");
+        check(
+            Inventory { knowledge: names(&["docs"]), ..Inventory::default() },
+            "1 knowledge source (docs)",
+        );
+        check(
+            Inventory {
+                tools,
+                servers: names(&["git"]),
+                apis: names(&["pets"]),
+                ..Inventory::default()
+            },
+            "2 tools (add, greet), 1 MCP server (git) and 1 API (pets)",
+        );
+        let many: Vec<String> = (1..=13).map(|number| format!("t{number}")).collect();
+        check(
+            Inventory { tools: many, ..Inventory::default() },
+            "13 tools (t1, t2, t3, t4, t5, t6, t7, t8, t9, t10, t11, t12, …)",
+        );
+    }
+}

@@ -1,0 +1,325 @@
+//! The one way in which commands write to the terminal.
+//!
+//! Data goes to stdout, everything said about it to stderr. Both may contain text
+//! from outside: names, results, errors of servers and agents. So every text is
+//! written with its control characters shown ([`visible_text`]), and colours are no
+//! part of the text: they are added here, and only for a terminal. `clippy.toml`
+//! of this crate forbids the macros and functions that would write around this.
+//!
+//! A command that a running server carries out writes to the terminal of whoever
+//! asked for it: [`Console`] says where that is.
+
+use std::io::{IsTerminal, Write};
+
+use moonlark_core::visible_text::{visible_json, visible_text};
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use tokio::sync::mpsc;
+
+tokio::task_local! {
+    static CONSOLE: Console;
+}
+
+/// Where a command writes.
+#[derive(Clone)]
+pub(crate) enum Console {
+    /// To this process's own stdout and stderr.
+    OwnTerminal,
+    /// To those of another process, which gets it piece by piece.
+    Remote(mpsc::UnboundedSender<ConsoleWrite>),
+}
+
+/// One thing that is written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ConsoleWrite {
+    Print(StyledText),
+    PrintJson(String),
+    Say(StyledText),
+    /// A line that is written over by the next.
+    Status(String),
+    ClearStatus,
+}
+
+/// A text in parts that may each look different.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub(crate) struct StyledText(Vec<(TextStyle, String)>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum TextStyle {
+    Plain,
+    Bold,
+    /// A word that was looked for. Without colours it stands between asterisks.
+    Found,
+    Dim,
+    Red,
+    Green,
+    Yellow,
+    BoldRed,
+    BoldCyan,
+}
+
+impl TextStyle {
+    fn code(self) -> &'static str {
+        match self {
+            TextStyle::Plain => "",
+            TextStyle::Bold | TextStyle::Found => "1",
+            TextStyle::Dim => "2",
+            TextStyle::Red => "31",
+            TextStyle::Green => "32",
+            TextStyle::Yellow => "33",
+            TextStyle::BoldRed => "1;31",
+            TextStyle::BoldCyan => "1;36",
+        }
+    }
+}
+
+impl StyledText {
+    pub(crate) fn styled(style: TextStyle, text: impl Into<String>) -> Self {
+        Self(vec![(style, text.into())])
+    }
+
+    #[must_use]
+    pub(crate) fn with(mut self, style: TextStyle, text: impl Into<String>) -> Self {
+        self.0.push((style, text.into()));
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn then(mut self, other: impl Into<StyledText>) -> Self {
+        self.0.extend(other.into().0);
+        self
+    }
+
+    /// The text of a Problem: its code and the word `hint` stand out.
+    pub(crate) fn of_problem(text: &str) -> Self {
+        let mut styled = StyledText::default();
+        let code = text.starts_with("error[").then(|| text.find("]:")).flatten();
+        let rest = match code {
+            Some(end) => {
+                styled = styled.with(TextStyle::BoldRed, &text[..=end]);
+                &text[end + 1..]
+            }
+            None => text,
+        };
+        match rest.rsplit_once("\nhint:") {
+            Some((above, hint)) => styled
+                .with(TextStyle::Plain, format!("{above}\n"))
+                .with(TextStyle::BoldCyan, "hint")
+                .with(TextStyle::Plain, format!(":{hint}")),
+            None => styled.with(TextStyle::Plain, rest),
+        }
+    }
+
+    /// As it is written, with everything from outside made visible.
+    fn rendered(&self, colours: bool) -> String {
+        let part = |(style, text): &(TextStyle, String)| match (colours, style) {
+            (false, TextStyle::Found) => format!("**{}**", visible_text(text)),
+            (false, _) | (true, TextStyle::Plain) => visible_text(text).into_owned(),
+            (true, style) => format!("\x1b[{}m{}\x1b[0m", style.code(), visible_text(text)),
+        };
+        self.0.iter().map(part).collect()
+    }
+
+    /// Without its styles.
+    pub(crate) fn plain(&self) -> String {
+        self.0.iter().map(|(_, text)| text.as_str()).collect()
+    }
+}
+
+impl From<&str> for StyledText {
+    fn from(text: &str) -> Self {
+        Self::styled(TextStyle::Plain, text)
+    }
+}
+
+impl From<&String> for StyledText {
+    fn from(text: &String) -> Self {
+        Self::styled(TextStyle::Plain, text)
+    }
+}
+
+impl From<String> for StyledText {
+    fn from(text: String) -> Self {
+        Self::styled(TextStyle::Plain, text)
+    }
+}
+
+impl Console {
+    /// Of the command that this task carries out.
+    pub(crate) fn current() -> Console {
+        CONSOLE.try_with(Console::clone).unwrap_or(Console::OwnTerminal)
+    }
+
+    /// Carry out a command that writes here.
+    pub(crate) async fn during<F: Future>(self, command: F) -> F::Output {
+        CONSOLE.scope(self, command).await
+    }
+
+    pub(crate) fn say(&self, text: impl Into<StyledText>) {
+        self.write(ConsoleWrite::Say(text.into()));
+    }
+
+    /// For people who look at it while they wait; elsewhere nothing is written.
+    pub(crate) fn show_status(&self, text: &str) {
+        self.write(ConsoleWrite::Status(text.to_owned()));
+    }
+
+    pub(crate) fn clear_status(&self) {
+        self.write(ConsoleWrite::ClearStatus);
+    }
+
+    pub(crate) fn write(&self, write: ConsoleWrite) {
+        match self {
+            Console::OwnTerminal => write.to_terminal(),
+            // Nobody is left to read it when that fails.
+            Console::Remote(other) => drop(other.send(write)),
+        }
+    }
+}
+
+/// A line of data, for stdout.
+pub(crate) fn print(text: impl Into<StyledText>) {
+    Console::current().write(ConsoleWrite::Print(text.into()));
+}
+
+/// Data as JSON in one line, for stdout.
+pub(crate) fn print_json(json: &Json) {
+    Console::current().write(ConsoleWrite::PrintJson(json.to_string()));
+}
+
+/// A line about the data, for stderr.
+pub(crate) fn say(text: impl Into<StyledText>) {
+    Console::current().say(text);
+}
+
+#[expect(clippy::disallowed_methods, reason = "what writes is here")]
+impl ConsoleWrite {
+    /// A reader that has gone (`| head`) is no reason to fail.
+    fn to_terminal(&self) {
+        let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
+        let attended = stderr_has_colours();
+        let _ = match self {
+            ConsoleWrite::Print(text) => writeln!(out, "{}", text.rendered(stdout_has_colours())),
+            ConsoleWrite::PrintJson(text) => writeln!(out, "{}", visible_json(text)),
+            ConsoleWrite::Say(text) => writeln!(err, "{}", text.rendered(attended)),
+            ConsoleWrite::Status(text) if attended => {
+                write!(err, "\r\x1b[2K\x1b[2m{}\x1b[0m", one_line(text))
+            }
+            ConsoleWrite::ClearStatus if attended => write!(err, "\r\x1b[2K"),
+            ConsoleWrite::Status(_) | ConsoleWrite::ClearStatus => Ok(()),
+        };
+        let _ = err.flush();
+    }
+}
+
+/// A status that wraps could not be written over.
+fn one_line(text: &str) -> String {
+    const MAX_STATUS_COLUMNS: usize = 78;
+    let text = visible_text(text);
+    text.chars()
+        .map(|it| if it == '\n' || it == '\t' { ' ' } else { it })
+        .take(MAX_STATUS_COLUMNS)
+        .collect()
+}
+
+/// Colours for what is printed as a result.
+#[expect(clippy::disallowed_methods, reason = "it only asks what stdout is")]
+pub(crate) fn stdout_has_colours() -> bool {
+    std::io::stdout().is_terminal() && colours_are_wanted()
+}
+
+/// Colours for what is said on stderr. Only people see any.
+#[expect(clippy::disallowed_methods, reason = "it only asks what stderr is")]
+pub(crate) fn stderr_has_colours() -> bool {
+    std::io::stderr().is_terminal() && colours_are_wanted()
+}
+
+/// Columns that a text for people may have: those of the terminal, as far as lines of
+/// that length are easy to read.
+#[expect(clippy::disallowed_methods, reason = "it only asks what stdout is")]
+pub(crate) fn terminal_width() -> usize {
+    const USUAL_COLUMNS: usize = 100;
+    const MIN_COLUMNS: usize = 40;
+    let size = rustix::termios::tcgetwinsize(std::io::stdout());
+    let columns = size.map_or(USUAL_COLUMNS, |size| usize::from(size.ws_col));
+    if columns == 0 { USUAL_COLUMNS } else { columns.clamp(MIN_COLUMNS, USUAL_COLUMNS) }
+}
+
+/// The text in lines of at most `width` columns, cut between words. A longer word has a
+/// line of its own.
+pub(crate) fn wrap_words(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+fn colours_are_wanted() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_ours_and_escapes_from_outside_are_shown() {
+        let text = StyledText::styled(TextStyle::Bold, "na\x1b[8mme")
+            .with(TextStyle::Plain, ": \u{202e}x");
+        assert_eq!(text.rendered(true), "\x1b[1mna\\u{1b}[8mme\x1b[0m: \\u{202e}x");
+        assert_eq!(text.rendered(false), "na\\u{1b}[8mme: \\u{202e}x");
+    }
+
+    #[test]
+    fn the_code_and_the_hint_of_a_problem_stand_out() {
+        let text = StyledText::of_problem("error[denied]: no\n  --> a.lua:1\nhint: do this");
+        assert_eq!(
+            text.rendered(true),
+            "\x1b[1;31merror[denied]\x1b[0m: no\n  --> a.lua:1\n\x1b[1;36mhint\x1b[0m: do this"
+        );
+        assert_eq!(text.rendered(false), "error[denied]: no\n  --> a.lua:1\nhint: do this");
+        assert_eq!(StyledText::of_problem("docs: failed").rendered(true), "docs: failed");
+    }
+
+    #[test]
+    fn long_lines_are_cut_between_words() {
+        assert_eq!(wrap_words("", 10), [""]);
+        assert_eq!(wrap_words("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap_words("a muchlongerword b", 5), ["a", "muchlongerword", "b"]);
+        assert_eq!(wrap_words("grüße an alle", 8), ["grüße an", "alle"]);
+    }
+
+    #[tokio::test]
+    async fn a_command_for_another_process_writes_there() {
+        let (sender, mut receiver) = mpsc::unbounded_channel();
+        Console::Remote(sender)
+            .during(async {
+                print("data");
+                print_json(&serde_json::json!({"a": 1}));
+                say("about it");
+            })
+            .await;
+        let mut written = Vec::new();
+        while let Some(write) = receiver.recv().await {
+            written.push(write);
+        }
+        assert_eq!(
+            written,
+            [
+                ConsoleWrite::Print("data".into()),
+                ConsoleWrite::PrintJson("{\"a\":1}".to_owned()),
+                ConsoleWrite::Say("about it".into()),
+            ]
+        );
+    }
+}

@@ -1,0 +1,337 @@
+//! Projects of other systems: `ctx.toml` of Context Harness and `toolscript.toml` of
+//! ToolScript, read into tables of our configuration.
+//!
+//! Their sections for scripts, connectors, servers and APIs are the ones that ours were
+//! made after, so most of it is taken as it is: paths are seen from our file, and keys
+//! that ours does not have are named. What has no counterpart is said with what takes
+//! its place.
+
+use std::path::{Component, Path, PathBuf};
+
+use moonlark_core::{Place, Problem, Result};
+use serde_json::Value as Json;
+use toml::{Table, Value};
+
+use super::server::{self, Entry};
+
+/// What such a file has for us.
+#[derive(Default)]
+pub(crate) struct OtherProject {
+    pub(crate) servers: Vec<Entry>,
+    pub(crate) tables: Vec<ProjectTable>,
+    /// Sections that are not taken over, and what there is instead.
+    pub(crate) left_out: Vec<(String, String)>,
+}
+
+/// One table of our configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ProjectTable {
+    /// `["tools", "script", "jira"]`.
+    pub(crate) path: Vec<String>,
+    pub(crate) values: Table,
+    /// What was not taken over of it, for people.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Read the file called `label` in `folder`, for a configuration in `root`.
+pub(crate) fn read(text: &str, label: &str, folder: &Path, root: &Path) -> Result<OtherProject> {
+    let document: Table = toml::from_str(text).map_err(|error: toml::de::Error| {
+        // Only its message: the rest quotes the line, which may hold a secret.
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line = u32::try_from(before.matches('\n').count() + 1).unwrap_or(u32::MAX);
+        Problem::bad_config(format!("not valid TOML: {}", error.message()))
+            .at(Place::line(label, line))
+            .hint("nothing was changed; mend the file and run this again")
+    })?;
+    let reading = Reading { folder, root, schema: crate::config::schema() };
+    let mut project = OtherProject::default();
+    for (section, value) in document {
+        reading.section(&section, value, &mut project);
+    }
+    if project.servers.is_empty() && project.tables.is_empty() && project.left_out.is_empty() {
+        return Err(Problem::bad_request("there is nothing in it that Moonlark could take over")
+            .at(Place::file(label))
+            .hint("it should have tools.script, connectors, mcp_servers or apis"));
+    }
+    Ok(project)
+}
+
+struct Reading<'a> {
+    folder: &'a Path,
+    root: &'a Path,
+    schema: Json,
+}
+
+impl Reading<'_> {
+    fn section(&self, section: &str, value: Value, project: &mut OtherProject) {
+        match (section, value) {
+            ("tools" | "extensions" | "agents", Value::Table(kinds)) => {
+                for (kind, value) in kinds {
+                    match (kind.as_str(), value) {
+                        ("script", Value::Table(scripts)) => {
+                            project.tables.extend(self.tables(&[section, "script"], scripts));
+                        }
+                        _ => project.left_out.push((
+                            format!("{section}.{kind}"),
+                            "only scripts are taken over".to_owned(),
+                        )),
+                    }
+                }
+            }
+            ("connectors", Value::Table(kinds)) => {
+                for (kind, value) in kinds {
+                    self.connectors(&kind, value, project);
+                }
+            }
+            ("mcp_servers", Value::Table(servers)) => {
+                let json = serde_json::to_value(servers).unwrap_or_default();
+                let document = serde_json::json!({ "mcpServers": json });
+                let none = |_: &Path| None;
+                let entries = server::all(&document, None, Path::new("/"), &none);
+                project.servers.extend(entries.unwrap_or_default());
+            }
+            ("apis", Value::Table(apis)) => project.tables.extend(self.tables(&["apis"], apis)),
+            ("frozen_params", Value::Table(values)) if !values.is_empty() => {
+                let path = vec!["frozen_params".to_owned()];
+                project.tables.push(ProjectTable { path, values, notes: Vec::new() });
+            }
+            ("server", Value::Table(server)) => self.server(&server, project),
+            (section, _) => {
+                project.left_out.push((section.to_owned(), instead_of(section).to_owned()));
+            }
+        }
+    }
+
+    fn connectors(&self, kind: &str, value: Value, project: &mut OtherProject) {
+        let section = format!("connectors.{kind}");
+        let Value::Table(table) = value else {
+            project.left_out.push((section, "it is not a table".to_owned()));
+            return;
+        };
+        match kind {
+            "script" => project.tables.extend(self.tables(&["connectors", "script"], table)),
+            "filesystem" | "git" => {
+                // One without a name of its own, as older files have it.
+                let is_one = table.values().any(|value| !value.is_table());
+                let named = match is_one {
+                    true => Table::from_iter([(kind.to_owned(), Value::Table(table))]),
+                    false => table,
+                };
+                project.tables.extend(self.tables(&["connectors", kind], named));
+            }
+            _ => {
+                let instead = "there is no such connector here: a connector script can do it";
+                project.left_out.push((section, instead.to_owned()));
+            }
+        }
+    }
+
+    /// `bind = "127.0.0.1:7331"` is our default.
+    fn server(&self, server: &Table, project: &mut OtherProject) {
+        let bind = server.get("bind").and_then(Value::as_str).unwrap_or_default();
+        let Some((host, port)) = bind.rsplit_once(':') else {
+            project.left_out.push(("server".to_owned(), instead_of("server").to_owned()));
+            return;
+        };
+        let host = host.trim_matches(['[', ']']);
+        let Ok(port) = port.parse::<u16>() else { return };
+        if host == "127.0.0.1" && port == 7331 {
+            return;
+        }
+        let values = Table::from_iter([
+            ("host".to_owned(), Value::String(host.to_owned())),
+            ("port".to_owned(), Value::Integer(port.into())),
+        ]);
+        let path = vec!["server".to_owned()];
+        project.tables.push(ProjectTable { path, values, notes: Vec::new() });
+    }
+
+    fn tables(&self, section: &[&str], tables: Table) -> Vec<ProjectTable> {
+        let table = |(name, value): (String, Value)| {
+            let Value::Table(values) = value else { return None };
+            let mut path: Vec<String> = section.iter().map(|part| (*part).to_owned()).collect();
+            path.push(name);
+            let (values, notes) = self.values(section, values);
+            Some(ProjectTable { path, values, notes })
+        };
+        tables.into_iter().filter_map(table).collect()
+    }
+
+    /// The keys that ours has too, under our names.
+    fn values(&self, section: &[&str], values: Table) -> (Table, Vec<String>) {
+        let schema = section.iter().fold(&self.schema, |schema, key| &schema["properties"][*key]);
+        let schema = &schema["additionalProperties"];
+        let takes_any = schema.get("additionalProperties") != Some(&Json::Bool(false));
+        let (mut taken, mut notes) = (Table::new(), Vec::new());
+        for (key, value) in values {
+            let ours = match key.as_str() {
+                "include_globs" => "include",
+                "exclude_globs" => "exclude",
+                key => key,
+            };
+            let known = schema["properties"].get(ours).is_some();
+            if !known && !takes_any {
+                // What is not followed here anyway is no loss.
+                if !(ours == "follow_symlinks" && value == Value::Boolean(false)) {
+                    notes.push(key);
+                }
+                continue;
+            }
+            let value = match (ours, value) {
+                ("path" | "root" | "spec", Value::String(path)) => {
+                    Value::String(self.seen_from_root(&path))
+                }
+                (_, value) => value,
+            };
+            taken.insert(ours.to_owned(), value);
+        }
+        (taken, notes)
+    }
+
+    /// A path of that file, as ours writes it.
+    fn seen_from_root(&self, path: &str) -> String {
+        if path.contains("://") || path.starts_with("${") || self.folder == self.root {
+            return path.to_owned();
+        }
+        let whole = normal(&self.folder.join(path));
+        let below = whole.strip_prefix(normal(self.root)).unwrap_or(&whole);
+        below.display().to_string()
+    }
+}
+
+/// Without `.` and `..`.
+fn normal(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+/// What there is here in place of a section.
+fn instead_of(section: &str) -> &'static str {
+    match section {
+        "db" => "documents are kept in .moonlark/moonlark.db; store.url names another file",
+        "chunking" => "knowledge.chunk says how long a part of a document is",
+        "retrieval" => "each search says its mode and its limit itself",
+        "embedding" => "a model is built in; knowledge.embedder names a service in its place",
+        "server" => "server.host and server.port say where to listen",
+        "registries" => "copy the scripts into the folders tools and connectors",
+        _ => "it has no counterpart here",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str) -> Vec<String> {
+        let read = read(text, "ctx.toml", Path::new("/w/old"), Path::new("/w")).unwrap();
+        let tables = read.tables.iter().map(|table| {
+            let values = table.values.to_string().trim().replace('\n', "; ");
+            let notes: String = table.notes.iter().map(|it| format!(" without {it}")).collect();
+            format!("[{}] {values}{notes}", table.path.join("."))
+        });
+        let servers = read.servers.iter().map(|it| format!("server {}", it.name));
+        let left = read.left_out.iter().map(|(section, _)| format!("left {section}"));
+        tables.chain(servers).chain(left).collect()
+    }
+
+    #[test]
+    fn sections_that_both_have_are_taken_with_paths_seen_from_our_file() {
+        assert_eq!(
+            lines(
+                r#"
+[db]
+path = "./data/ctx.sqlite"
+[retrieval]
+final_limit = 12
+[server]
+bind = "0.0.0.0:8000"
+[connectors.filesystem]
+root = "./docs"
+include_globs = ["**/*.md"]
+exclude_globs = []
+follow_symlinks = false
+[connectors.git.platform]
+url = "https://github.com/acme/platform.git"
+branch = "main"
+shallow = true
+[connectors.s3.runbooks]
+bucket = "x"
+[connectors.script.jira]
+path = "connectors/jira.lua"
+timeout = 600
+api_token = "${JIRA_API_TOKEN}"
+[agents.script.triage]
+path = "agents/triage.lua"
+[agents.inline.helper]
+system = "You help."
+[tools.script.create_jira_ticket]
+path = "tools/create-jira-ticket.lua"
+timeout = 30
+jira_url = "https://mycompany.atlassian.net"
+"#
+            ),
+            [
+                r#"[agents.script.triage] path = "old/agents/triage.lua""#,
+                r#"[connectors.filesystem.filesystem] exclude = []; include = ["**/*.md"]; root = "old/docs""#,
+                r#"[connectors.git.platform] branch = "main"; url = "https://github.com/acme/platform.git" without shallow"#,
+                r#"[connectors.script.jira] api_token = "${JIRA_API_TOKEN}"; path = "old/connectors/jira.lua"; timeout = 600"#,
+                r#"[server] host = "0.0.0.0"; port = 8000"#,
+                r#"[tools.script.create_jira_ticket] jira_url = "https://mycompany.atlassian.net"; path = "old/tools/create-jira-ticket.lua"; timeout = 30"#,
+                "left agents.inline",
+                "left connectors.s3",
+                "left db",
+                "left retrieval",
+            ]
+        );
+    }
+
+    #[test]
+    fn servers_and_apis_of_toolscript_are_ours_as_they_are() {
+        assert_eq!(
+            lines(
+                r#"
+[mcp_servers.filesystem]
+command = "npx"
+args = ["-y", "@modelcontextprotocol/server-filesystem", "/tmp"]
+env = { HOME = "/tmp" }
+[mcp_servers.legacy]
+url = "https://mcp.example.com/sse"
+transport = "sse"
+[apis.petstore]
+spec = "petstore.yaml"
+auth_env = "PETSTORE_KEY"
+colour = "blue"
+[apis.petstore.frozen_params]
+tenant = "acme"
+[frozen_params]
+region = "eu"
+"#
+            ),
+            [
+                r#"[apis.petstore] auth_env = "PETSTORE_KEY"; spec = "old/petstore.yaml"; ; [frozen_params]; tenant = "acme" without colour"#,
+                r#"[frozen_params] region = "eu""#,
+                "server filesystem",
+                "server legacy",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_no_such_file_is_said() {
+        for (text, said) in [
+            ("a = [1\nb = 2", "ctx.toml:2: not valid TOML: "),
+            ("", "ctx.toml: there is nothing in it that Moonlark could take over"),
+        ] {
+            let read = read(text, "ctx.toml", Path::new("/w"), Path::new("/w"));
+            let problem = read.err().unwrap().line();
+            assert!(problem.starts_with(said), "{problem}");
+        }
+    }
+}

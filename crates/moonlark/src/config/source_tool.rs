@@ -1,0 +1,150 @@
+//! `[mcp_servers.NAME.tools.TOOL]` and `[apis.NAME.tools.OPERATION]`: what the
+//! operator says about one tool of a source.
+
+use std::collections::BTreeMap;
+
+use moonlark_core::Value as ToolValue;
+use moonlark_upstream::{EffectsConfig, ToolConfig};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// One tool, by the name that its source has for it. What is said here comes before
+/// what the source says.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SourceTool {
+    /// Another name for it. Rules know both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1), example = &"remove_repository")]
+    pub name: Option<String>,
+    /// What agents are told about it, in place of what its source says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1), example = &"Delete a repository for good.")]
+    pub description: Option<String>,
+    #[serde(skip_serializing_if = "ToolEffects::is_empty")]
+    pub effects: ToolEffects,
+    /// Arguments that are always the same. Nobody sees them or can change them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "Map<String, Value>")]
+    pub arguments: BTreeMap<String, Value>,
+}
+
+/// What a call of the tool does to the world. Rules, plans and replay go by it.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ToolEffects {
+    /// It changes nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "bool", example = true)]
+    pub read_only: Option<bool>,
+    /// It may destroy something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "bool", example = false)]
+    pub destructive: Option<bool>,
+    /// Calling it twice does the same as calling it once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "bool", example = true)]
+    pub idempotent: Option<bool>,
+    /// It reaches beyond its own server, such as the web.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "bool", example = false)]
+    pub open_world: Option<bool>,
+}
+
+impl ToolEffects {
+    fn is_empty(&self) -> bool {
+        *self == ToolEffects::default()
+    }
+}
+
+impl SourceTool {
+    pub(crate) fn tool_config(&self) -> ToolConfig {
+        let ToolEffects { read_only, destructive, idempotent, open_world } = self.effects;
+        let read = |(key, it): (&String, &Value)| {
+            Some((key.clone(), ToolValue::from_json(it.clone()).ok()?))
+        };
+        ToolConfig {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            effects: EffectsConfig { read_only, destructive, idempotent, open_world },
+            arguments: self.arguments.iter().filter_map(read).collect(),
+        }
+    }
+}
+
+/// The tables of a source, as the one that calls takes them.
+pub(crate) fn tool_configs(tools: &BTreeMap<String, SourceTool>) -> BTreeMap<String, ToolConfig> {
+    tools.iter().map(|(name, it)| (name.clone(), it.tool_config())).collect()
+}
+
+/// Their fixed arguments, which may be secrets.
+pub(crate) fn fixed_arguments(tools: &BTreeMap<String, SourceTool>) -> Value {
+    let each = tools.iter().filter(|(_, it)| !it.arguments.is_empty()).map(|(name, it)| {
+        let arguments: Map<String, Value> = it.arguments.clone().into_iter().collect();
+        let table = Map::from_iter([("arguments".to_owned(), Value::Object(arguments))]);
+        (name.clone(), Value::Object(table))
+    });
+    Value::Object(each.collect())
+}
+
+/// What no schema says. The key below the source, and what is wrong.
+pub(crate) fn tool_faults(tools: &BTreeMap<String, SourceTool>) -> Vec<(&'static str, String)> {
+    let mut faults = Vec::new();
+    let mut names: Vec<&str> = Vec::new();
+    for (tool, it) in tools {
+        if it.effects.read_only == Some(true) && it.effects.destructive == Some(true) {
+            faults.push(("tools", format!("{tool} cannot be read_only and destructive")));
+        }
+        if let Some(name) = it.name.as_deref() {
+            let plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-' | '.');
+            if name.len() > 64 || !name.chars().all(plain) {
+                faults.push((
+                    "tools",
+                    format!("the name of {tool} may have letters, digits, -, _ and ., and at most 64 of them"),
+                ));
+            }
+            if names.contains(&name) {
+                faults.push(("tools", format!("two tools are named {name}")));
+            }
+            names.push(name);
+        }
+    }
+    faults
+}
+
+/// A name of a source: letters, digits, `-`, `_`, and dots between them.
+pub(crate) fn name_fault(name: &str) -> Option<String> {
+    let plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-' | '.');
+    let dots = name.starts_with('.') || name.ends_with('.') || name.contains("..");
+    let bad = name.is_empty() || name.len() > 64 || dots || !name.chars().all(plain);
+    bad.then(|| {
+        "the name may have letters, digits, -, _ and single dots inside, and at most 64 of them"
+            .to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_sources_may_have_dots_inside() {
+        for name in ["my.api", "a", "a-b_c.d2"] {
+            assert_eq!(name_fault(name), None, "{name}");
+        }
+        for name in ["", ".", "..", ".a", "a.", "a..b", "a/b", "ä", "a b", &"x".repeat(65)] {
+            assert!(name_fault(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn effects_that_contradict_each_other_and_names_given_twice_are_faults() {
+        let tools = |toml: &str| toml::from_str::<BTreeMap<String, SourceTool>>(toml).unwrap();
+        let faults = |toml: &str| tool_faults(&tools(toml)).len();
+        assert_eq!(faults("[a]\nname = 'x'\neffects = { read_only = true }"), 0);
+        assert_eq!(faults("[a]\neffects = { read_only = true, destructive = true }"), 1);
+        assert_eq!(faults("[a]\nname = 'x'\n[b]\nname = 'x'"), 1);
+        assert_eq!(faults("[a]\nname = 'x y'"), 1);
+    }
+}

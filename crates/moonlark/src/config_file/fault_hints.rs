@@ -1,0 +1,35 @@
+//! What to do about a mistake that no schema knows: by the key it is at, and by what
+//! kind of mistake it is.
+
+use serde_json::Value;
+
+use super::check::hint_at;
+use super::key_path::KeyPath;
+
+pub(super) fn fault_hint(schema: &Value, key: &KeyPath, message: &str) -> String {
+    let last = key.last();
+    if message.starts_with("the name may") || message.starts_with("another connector has") {
+        let mut table: Vec<&str> = key.names().collect();
+        table.pop();
+        return format!("rename the table, for example [{}.my-name]", table.join("."));
+    }
+    if message.contains("exclude each other") {
+        return "remove one of the two".to_owned();
+    }
+    if let Some(other) = message.strip_prefix("belongs to ").and_then(|it| it.split(',').next()) {
+        return format!("remove {last}, or set {other}");
+    }
+    if message.starts_with("needs ") {
+        return match key.names().next() {
+            Some("mcp_servers") => {
+                "add command = \"npx\" with args, or url = \"https://…\"".to_owned()
+            }
+            Some("apis") => "add a line such as spec = \"openapi.yaml\"".to_owned(),
+            _ => format!("add it to [{key}]"),
+        };
+    }
+    if message.contains("takes away") {
+        return format!("remove {last}, or write another action");
+    }
+    hint_at(schema, key).unwrap_or_else(|| format!("correct {key}, or leave it out"))
+}

@@ -1,0 +1,22 @@
+//! The running server of a project, for the other processes of its owner.
+//!
+//! A process that serves a project (`moonlark serve`, or the first `moonlark
+//! stdio`) listens on a Unix socket in `.moonlark/`. Commands and further `stdio`
+//! processes find it there and use it: scripts are loaded and upstream servers
+//! started once for all of them, and every call takes the way through that one
+//! gateway. Whoever may connect is the operator: the operating system says which
+//! user the other end is, and only the owner of the process is let in.
+//!
+//! [`socket`] is about being found, [`greeting`] about what both ends say first,
+//! [`sessions`] about what is served, [`bridge`] about a `stdio` that attaches.
+
+mod bridge;
+mod greeting;
+mod sessions;
+mod socket;
+
+pub(crate) use bridge::{Backend, bridge_stdio};
+pub(crate) use greeting::{Purpose, Reached, ServerSummary, canonical_config, reach};
+pub(crate) use greeting::{connection_lost, read_line, write_line};
+pub(crate) use sessions::{LocalServer, ServingCommand};
+pub(crate) use socket::{ProjectSocket, SocketClaim};

@@ -1,0 +1,206 @@
+//! What is served on the project's socket: MCP for a `stdio` that attaches, commands
+//! of the command line, and the same HTTP as elsewhere (`curl --unix-socket`).
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use moonlark_server::{App, Callers, Options};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, ReadBuf};
+use tokio::net::UnixStream;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::task::TaskTracker;
+
+use super::greeting::{
+    ClientGreeting, MAX_GREETING_BYTES, Purpose, ServerSummary, canonical_config, write_line,
+};
+use super::socket::{ProjectSocket, SocketClaim, is_own_user};
+use crate::cli::served;
+use crate::project::Project;
+
+/// Connections at once; further ones wait.
+const MAX_SESSIONS: usize = 512;
+/// How long a client may take to say what it wants.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long calls may still take when the server stops.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often a server whose place is taken looks whether it is free.
+const CLAIM_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The command that serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ServingCommand {
+    Serve,
+    Stdio,
+}
+
+/// Serves the project on its socket until it is stopped.
+pub(crate) struct LocalServer {
+    stop: CancellationToken,
+    serving: JoinHandle<()>,
+}
+
+impl LocalServer {
+    /// Serve whoever connects. Without a claim another process listens: its place is
+    /// taken when it has ended.
+    pub(crate) async fn start(
+        project: Arc<Project>,
+        claim: Option<SocketClaim>,
+        command: ServingCommand,
+        address: Option<String>,
+    ) -> LocalServer {
+        let stop = CancellationToken::new();
+        let loaded = project.loaded().await;
+        let config = &loaded.config;
+        let options = Options {
+            allowed_hosts: config.server.allowed_hosts.clone(),
+            allowed_origins: config.server.allowed_origins.clone(),
+            request_body: usize::try_from(config.limits.request_body.bytes()).unwrap_or(usize::MAX),
+            callers: Callers::Owner,
+        };
+        let summary = ServerSummary {
+            moonlark: env!("CARGO_PKG_VERSION").to_owned(),
+            config: canonical_config(loaded.path.as_deref()),
+            pid: std::process::id(),
+            command: match command {
+                ServingCommand::Serve => "serve",
+                ServingCommand::Stdio => "stdio",
+            }
+            .to_owned(),
+            address,
+        };
+        let app = moonlark_server::router(project.gateway.clone(), options, stop.clone());
+        let served = Arc::new(Served { project, app, summary, stop: stop.clone() });
+        let socket = ProjectSocket::of(&loaded.root);
+        let serving = tokio::spawn(async move {
+            let claim = match claim {
+                Some(claim) => Some(claim),
+                None => wait_for_claim(&socket, &served.stop).await,
+            };
+            if let Some(claim) = claim {
+                accept(claim, served).await;
+            }
+        });
+        LocalServer { stop, serving }
+    }
+
+    /// Stop, and let calls in progress finish.
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        // Whoever hangs on is cut off.
+        let _ = timeout(DRAIN_TIMEOUT, self.serving).await;
+    }
+}
+
+async fn wait_for_claim(socket: &ProjectSocket, stop: &CancellationToken) -> Option<SocketClaim> {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(CLAIM_RETRY_INTERVAL) => {}
+            () = stop.cancelled() => return None,
+        }
+        match socket.claim() {
+            Ok(None) => {}
+            Ok(Some(claim)) => return Some(claim),
+            Err(_) => return None,
+        }
+    }
+}
+
+/// What every session needs.
+struct Served {
+    project: Arc<Project>,
+    app: App,
+    summary: ServerSummary,
+    stop: CancellationToken,
+}
+
+async fn accept(claim: SocketClaim, served: Arc<Served>) {
+    let sessions = TaskTracker::new();
+    let places = Arc::new(Semaphore::new(MAX_SESSIONS));
+    loop {
+        let accepted = async {
+            // It is never closed.
+            let place = places.clone().acquire_owned().await.ok();
+            (claim.listener.accept().await, place)
+        };
+        let (accepted, place) = tokio::select! {
+            accepted = accepted => accepted,
+            () = served.stop.cancelled() => break,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let served = served.clone();
+                sessions.spawn(async move {
+                    // How it ends is the client's business.
+                    let _ = session(stream, served).await;
+                    drop(place);
+                });
+            }
+            // Out of descriptors, most likely: others end meanwhile.
+            Err(error) => {
+                tracing::warn!("the project's socket: {error}");
+                tokio::time::sleep(CLAIM_RETRY_INTERVAL).await;
+            }
+        }
+    }
+    // From here on nobody finds this server, and another process can take its place.
+    drop(claim);
+    sessions.close();
+    sessions.wait().await;
+}
+
+async fn session(stream: UnixStream, served: Arc<Served>) -> io::Result<()> {
+    if !is_own_user(&stream)? {
+        return Ok(());
+    }
+    let (read, mut write) = stream.into_split();
+    let mut read = BufReader::new(read);
+    let mut first = Vec::new();
+    let line = (&mut read).take(MAX_GREETING_BYTES);
+    let mut line = line;
+    match timeout(GREETING_TIMEOUT, line.read_until(b'\n', &mut first)).await {
+        Ok(read) => read?,
+        Err(_) => return Ok(()),
+    };
+    if first.first() != Some(&b'{') {
+        // HTTP, which is read again from its beginning.
+        let read = io::Cursor::new(first).chain(read);
+        let stream = tokio::io::join(read, write);
+        moonlark_server::serve_connection(stream, served.app.clone(), served.stop.clone()).await;
+        return Ok(());
+    }
+    let greeting: ClientGreeting = serde_json::from_slice(&first)?;
+    write_line(&mut write, &served.summary).await?;
+    match greeting.wants {
+        Purpose::Mcp => {
+            let read =
+                UntilStopped { read, stopped: Box::pin(served.stop.clone().cancelled_owned()) };
+            let gateway = served.project.gateway.clone();
+            let _ = moonlark_server::serve_lines(gateway, read, write).await;
+            Ok(())
+        }
+        Purpose::Command => served::carry_out(&served.project, &served.summary, read, write).await,
+    }
+}
+
+/// An input that ends when the server stops: what was asked before is answered.
+struct UntilStopped<R> {
+    read: R,
+    stopped: std::pin::Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for UntilStopped<R> {
+    fn poll_read(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> std::task::Poll<io::Result<()>> {
+        if self.stopped.as_mut().poll(context).is_ready() {
+            return std::task::Poll::Ready(Ok(()));
+        }
+        std::pin::Pin::new(&mut self.read).poll_read(context, buffer)
+    }
+}

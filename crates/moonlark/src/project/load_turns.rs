@@ -1,0 +1,115 @@
+//! How many scripts are loaded at the same time.
+//!
+//! Most are loaded within milliseconds, and a few at a time are enough. One that
+//! takes longer, or never ends, must not keep others from being loaded: after a
+//! moment it goes on beside them.
+
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+/// How long a load counts against `quick`.
+const QUICK_TIME: Duration = Duration::from_millis(100);
+
+/// Lua scripts, each in a VM of its own.
+const LUA_QUICK: usize = 16;
+const LUA_SLOW: usize = 256;
+/// Extensions, each in a process of its own.
+const STARLARK_QUICK: usize = 4;
+const STARLARK_SLOW: usize = 16;
+
+pub(super) struct LoadTurns {
+    quick: Semaphore,
+    slow: Semaphore,
+    quick_time: Duration,
+}
+
+impl LoadTurns {
+    pub(super) fn for_lua() -> Self {
+        Self::of(LUA_QUICK, LUA_SLOW)
+    }
+
+    pub(super) fn for_starlark() -> Self {
+        Self::of(STARLARK_QUICK, STARLARK_SLOW)
+    }
+
+    fn of(quick: usize, slow: usize) -> Self {
+        let (quick, slow) = (Semaphore::new(quick), Semaphore::new(slow));
+        Self { quick, slow, quick_time: QUICK_TIME }
+    }
+
+    /// Do one load when it is its turn.
+    pub(super) async fn take<T>(&self, load: impl Future<Output = T>) -> T {
+        // Neither is ever closed.
+        let quick = self.quick.acquire().await.ok();
+        let mut load = std::pin::pin!(load);
+        tokio::select! {
+            biased;
+            loaded = &mut load => return loaded,
+            () = tokio::time::sleep(self.quick_time) => {}
+        }
+        let slow = self.slow.try_acquire();
+        if slow.is_ok() {
+            drop(quick);
+            load.await
+        } else {
+            let loaded = load.await;
+            drop(quick);
+            loaded
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    fn turns(quick: usize, slow: usize) -> LoadTurns {
+        let (quick, slow) = (Semaphore::new(quick), Semaphore::new(slow));
+        LoadTurns { quick, slow, quick_time: Duration::from_millis(1) }
+    }
+
+    #[tokio::test]
+    async fn loads_that_never_end_let_others_be_loaded() {
+        let turns = turns(2, 3);
+        let endless = async || turns.take(std::future::pending::<()>()).await;
+        let others = async {
+            for _ in 0..10 {
+                turns.take(tokio::task::yield_now()).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = futures::future::join_all((0..4).map(|_| endless())) => {}
+            () = others => {}
+        }
+    }
+
+    #[tokio::test]
+    async fn no_more_are_loaded_at_once_than_there_are_turns() {
+        let turns = turns(1, 2);
+        let begun = Cell::new(0);
+        let endless = async || {
+            let load = async {
+                begun.set(begun.get() + 1);
+                std::future::pending::<()>().await
+            };
+            turns.take(load).await;
+        };
+        let all = futures::future::join_all((0..9).map(|_| endless()));
+        let begun_three = async {
+            while begun.get() < 3 {
+                tokio::task::yield_now().await;
+            }
+            // Those that hold a turn keep it.
+            tokio::time::sleep(turns.quick_time * 10).await;
+        };
+        tokio::select! {
+            _ = all => {}
+            () = begun_three => {}
+        }
+        assert_eq!(begun.get(), 3);
+    }
+}

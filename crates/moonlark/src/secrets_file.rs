@@ -1,0 +1,142 @@
+//! `.moonlark/secrets.env`: values of `${NAME}` that are not in the environment, such
+//! as the secrets that `moonlark import` found. Read with every configuration.
+//!
+//! No value is ever shown, and nobody but the user can read the file.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use moonlark_core::{Place, Problem, Result};
+
+use crate::clients::file::Found;
+use crate::env_text::{parse_env_text, render_variable};
+use crate::state_folder::{STATE_FOLDER, create_state_folder, state_folder};
+
+const SECRETS_NAME: &str = "secrets.env";
+
+const FIRST_LINE: &str = "# Values of ${NAME} in moonlark.toml, for this user alone. The environment comes before this file.\n";
+
+/// The variables of the file, by name.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct SecretsFile(Arc<BTreeMap<String, String>>);
+
+impl SecretsFile {
+    /// That of the project in `root`, and what is wrong with it. A file that is not
+    /// there is an empty one.
+    pub(crate) fn read(root: &Path) -> (SecretsFile, Vec<Problem>) {
+        let path = secrets_path(root);
+        close_to_others(&path);
+        let found = match Found::read(&path, shown_path()) {
+            Ok(found) => found,
+            Err(problem) => return (SecretsFile::default(), vec![problem]),
+        };
+        let parsed = parse_env_text(found.text());
+        let problem = |line| {
+            Problem::bad_config("the line is no variable")
+                .at(Place::line(shown_path(), line))
+                .hint("variables are written NAME=value, one in each line")
+        };
+        let problems = parsed.bad_lines.into_iter().map(problem).collect();
+        (SecretsFile(Arc::new(parsed.variables.into_iter().collect())), problems)
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+}
+
+impl fmt::Debug for SecretsFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let redacted = self.0.keys().map(|name| (name, format_args!("[redacted]")));
+        f.debug_map().entries(redacted).finish()
+    }
+}
+
+pub(crate) fn secrets_path(root: &Path) -> PathBuf {
+    state_folder(root).join(SECRETS_NAME)
+}
+
+/// As people know it.
+pub(crate) fn shown_path() -> String {
+    format!("{STATE_FOLDER}/{SECRETS_NAME}")
+}
+
+/// Add what the file does not have yet. Entries that it has stay as they are.
+pub(crate) fn add_secrets(root: &Path, new: &BTreeMap<String, String>) -> Result<()> {
+    let (there, _) = SecretsFile::read(root);
+    let lines: String = new
+        .iter()
+        .filter(|(name, _)| there.get(name).is_none())
+        .map(|(name, value)| render_variable(name, value))
+        .collect();
+    if lines.is_empty() {
+        return Ok(());
+    }
+    create_state_folder(&state_folder(root)).map_err(|error| {
+        Problem::unavailable(format!("the folder cannot be made: {error}"))
+            .at(Place::file(STATE_FOLDER))
+            .hint("secrets are kept there; check that this user may write to the project")
+    })?;
+    let file = Found::read(&secrets_path(root), shown_path())?;
+    let before = match &file.text {
+        None => FIRST_LINE.to_owned(),
+        Some(text) if text.is_empty() || text.ends_with('\n') => text.clone(),
+        Some(text) => format!("{text}\n"),
+    };
+    file.replace(&format!("{before}{lines}"), true)
+}
+
+fn close_to_others(path: &Path) {
+    let Ok(there) = fs::metadata(path) else { return };
+    if there.is_file() && there.mode() & 0o077 != 0 {
+        // Of another user it is not ours to change; reading goes on either way.
+        let _ = fs::set_permissions(path, Permissions::from_mode(0o600));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn secrets_are_added_for_the_user_alone_and_none_is_replaced() {
+        let root = tempfile::tempdir().unwrap();
+        add_secrets(root.path(), &some(&[("A", "one"), ("B", "it's")])).unwrap();
+        add_secrets(root.path(), &some(&[("A", "other"), ("C", "three")])).unwrap();
+        let (secrets, problems) = SecretsFile::read(root.path());
+        assert_eq!(problems, []);
+        assert_eq!(*secrets.0, some(&[("A", "one"), ("B", "it's"), ("C", "three")]));
+        let path = secrets_path(root.path());
+        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
+        assert_eq!(path.parent().unwrap().metadata().unwrap().mode() & 0o777, 0o700);
+        assert!(path.with_file_name(".gitignore").is_file());
+        assert_eq!(
+            format!("{secrets:?}"),
+            r#"{"A": [redacted], "B": [redacted], "C": [redacted]}"#
+        );
+    }
+
+    #[test]
+    fn a_file_that_its_user_wrote_is_closed_and_its_bad_lines_are_named() {
+        let root = tempfile::tempdir().unwrap();
+        let path = secrets_path(root.path());
+        fs::create_dir(path.parent().unwrap()).unwrap();
+        fs::write(&path, "A=1\nhunter2\nB=2").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        let (secrets, problems) = SecretsFile::read(root.path());
+        assert_eq!((secrets.get("A"), secrets.get("B")), (Some("1"), Some("2")));
+        let said: Vec<String> = problems.iter().map(Problem::line).collect();
+        assert_eq!(said, [".moonlark/secrets.env:2: the line is no variable"]);
+        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
+        add_secrets(root.path(), &some(&[("C", "3")])).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "A=1\nhunter2\nB=2\nC=3\n");
+    }
+}

@@ -1,0 +1,294 @@
+//! No function exceeds its limits, whatever it is given.
+//!
+//! A generator: every parameter of every function of every module, and of the
+//! language itself, is given large, deep, wide and shared values, in the real
+//! engine with limits. No call may exceed its time by more than 200 ms, nor its
+//! memory by more than a factor of two, and its memory comes back. See
+//! `tests/README.md` for how to let it run for longer, or from another seed.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
+#![allow(clippy::disallowed_macros, clippy::disallowed_methods)]
+
+mod cases;
+mod measure;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use moonlark_core::grant::Grants;
+use moonlark_core::limits::Limits;
+use moonlark_core::tool::Scope;
+use moonlark_core::{Caller, Catalog, Gateway, Module, Tool, Value};
+use moonlark_luau::{Luau, Script};
+use serde_json::{Value as Json, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use cases::{Case, Sizes, builtin_case, host_functions};
+use measure::SeededNumbers;
+
+#[global_allocator]
+static ALLOCATOR: measure::CountingAllocator = measure::CountingAllocator;
+
+const PROBE: &str = include_str!("probe.luau");
+
+/// What a call may take beyond its time.
+const TIME_MARGIN: Duration = Duration::from_millis(200);
+/// What may be there after all calls that was not there before them: bounded
+/// caches of what was compiled.
+const KEPT_BYTES: usize = 24 << 20;
+
+/// Without optimisation our own code is some ten times slower, so that arguments
+/// have to be smaller for the same time.
+fn limits() -> Limits {
+    let scale = if cfg!(debug_assertions) { 4 } else { 1 };
+    Limits {
+        timeout: Duration::from_millis(300),
+        memory: (64 << 20) / scale,
+        value: (32 << 20) / scale,
+        http_body: (10 << 20) / scale,
+        logs: 64 << 10,
+        ..Limits::default()
+    }
+}
+
+struct Lab {
+    gateway: Gateway,
+    modules: Arc<Vec<Module>>,
+    folder: tempfile::TempDir,
+    engine: Luau,
+    limits: Limits,
+}
+
+impl Lab {
+    async fn open(port: u16, functions: &[String]) -> Lab {
+        let modules = Arc::new(moonlark_host::all());
+        let engine = Luau::new(&modules).unwrap();
+        let gateway = Gateway::new(Catalog::new(modules.clone(), vec![], &[], vec![]), 10);
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data.db");
+        let database = rusqlite::Connection::open(data).unwrap();
+        database.execute_batch("CREATE TABLE t (x)").unwrap();
+        let mut lab = Lab { gateway, modules, folder, engine, limits: limits() };
+        let tool = lab.load(port, functions).await;
+        let catalog = Catalog::new(lab.modules.clone(), vec![Arc::new(tool)], &[], vec![]);
+        lab.gateway = Gateway::new(catalog, 10);
+        lab
+    }
+
+    async fn load(&self, port: u16, functions: &[String]) -> Tool {
+        let mut text = "local functions = {\n".to_owned();
+        for name in functions {
+            text.push_str(&format!("[\"{name}\"] = {name},\n"));
+        }
+        text.push_str("}\n");
+        text.push_str(PROBE);
+        let grants = [format!("net:127.0.0.1:{port}"), "fs:write".into(), "sql:write".into()];
+        let mut grants: Vec<_> = grants.iter().map(|grant| grant.parse().unwrap()).collect();
+        grants.push("exec:cat".parse().unwrap());
+        let dir: &Path = self.folder.path();
+        let grants = Grants::authored("tools.script.probe", dir.to_owned(), grants);
+        let grants = grants.declaring(vec!["cat".to_owned()]);
+        let scope = |grants| Scope { grants, limits: self.limits.clone(), ..Scope::default() };
+        let script = Script {
+            file: "tools/probe.luau".to_owned(),
+            folder: "tools".to_owned(),
+            main: "probe.luau".to_owned(),
+            files: Arc::new(move |_| Ok(text.clone())),
+            configured: None,
+            scope: scope(grants),
+            loading: Arc::new(scope(Grants::loading("tools.script.probe", dir.to_owned()))),
+        };
+        self.engine.load(script, &self.gateway).await.0.unwrap()
+    }
+
+    async fn ask(&self, plan: Json) -> moonlark_core::Result<Value> {
+        let call = self.gateway.open(Caller::new("cli"), None)?;
+        let args = Value::from_json(plan)?;
+        let gateway = self.gateway.clone();
+        // A task of its own, as every request to a server is.
+        tokio::spawn(async move { gateway.call(&call, "probe", args).await }).await.unwrap()
+    }
+
+    /// The same; what goes wrong each of three times is no accident of a busy machine.
+    async fn try_case_repeatedly(&self, case: &Case) -> Result<&'static str, String> {
+        let mut tried = self.try_case(case).await;
+        for _ in 0..2 {
+            if tried.is_ok() {
+                break;
+            }
+            measure::trim();
+            tried = self.try_case(case).await;
+        }
+        tried
+    }
+
+    /// Make the call; what was wrong about it, if anything.
+    async fn try_case(&self, case: &Case) -> Result<&'static str, String> {
+        let plan = case.plan();
+        let (live, waited) = (measure::live_bytes(), measure::waited_for_processor());
+        measure::take_peak_bytes();
+        let resident = measure::resident_bytes();
+        let (began, worked) = (Instant::now(), measure::processor_time());
+        let answer = self.ask(plan).await;
+        let (took, worked) = (began.elapsed(), measure::processor_time() - worked);
+        let waited = measure::waited_for_processor().saturating_sub(waited);
+        let used = measure::take_peak_bytes().saturating_sub(live);
+        let grown = measure::resident_bytes().saturating_sub(resident);
+        let outcome = answer.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok");
+        drop(answer);
+
+        let most = self.limits.timeout + TIME_MARGIN;
+        // Time on the clock counts but for that in which others had the processor.
+        if worked > most || took.saturating_sub(waited) > most {
+            return Err(format!(
+                "took {took:?}, {worked:?} of them at work, {waited:?} without a processor: {outcome}"
+            ));
+        }
+        let most = 2 * self.limits.memory;
+        if used > most || grown > 2 * most {
+            return Err(format!(
+                "took {} MB of memory, {} MB as the system sees it: {outcome}",
+                used >> 20,
+                grown >> 20
+            ));
+        }
+        self.come_to_rest(live).await.map_err(|why| format!("{why}: {outcome}"))?;
+        Ok(outcome)
+    }
+
+    /// After a call nothing goes on, and its memory is free again.
+    async fn come_to_rest(&self, live: usize) -> Result<(), String> {
+        const LEFT_BYTES: usize = 8 << 20;
+        let (began, worked) = (Instant::now(), measure::processor_time());
+        while measure::live_bytes() > live + LEFT_BYTES {
+            let worked = measure::processor_time() - worked;
+            if worked > 4 * TIME_MARGIN {
+                return Err(format!("went on for {worked:?} after its end"));
+            }
+            if began.elapsed() > Duration::from_secs(10) {
+                let left = measure::live_bytes().saturating_sub(live);
+                return Err(format!("{} MB are left after its end", left >> 20));
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        Ok(())
+    }
+
+    /// What the shapes of a case are called.
+    async fn describe(&self, case: &Case) -> String {
+        let shapes = case.shapes();
+        let sizes: Vec<u64> = shapes.iter().filter_map(|it| it["bytes"].as_u64()).collect();
+        let named = self.ask(json!({"plan": {"name_shapes": true, "shapes": shapes}})).await;
+        let named =
+            named.map_or_else(|problem| problem.message, |it| it.to_json_lossy().to_string());
+        format!("{} with {named} of {sizes:?} bytes\n    {}", case.name, case.plan())
+    }
+}
+
+/// How often every function is tried where no time is given: always the same calls.
+const TURNS_IN_TEST_SUITE: usize = 12;
+
+/// Answers every request with a large JSON list of tiny values.
+async fn serve_zeros() -> u16 {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let body = Arc::new(format!("[{}0]", "0,".repeat(limits().http_body / 2 - 8)));
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let body = body.clone();
+            tokio::spawn(async move {
+                let mut head = vec![0; 65536];
+                let _ = stream.read(&mut head).await?;
+                drop(head);
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\
+                     Content-Length: {}\r\n\r\n",
+                    body.len()
+                );
+                stream.write_all(head.as_bytes()).await?;
+                stream.write_all(body.as_bytes()).await
+            });
+        }
+    });
+    port
+}
+
+fn from_env(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}: {text}")))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_function_exceeds_its_limits_whatever_it_is_given() {
+    moonlark_starlark::worker::memory::return_freed_memory();
+    let seconds = from_env("MOONLARK_BOUNDS_SECONDS");
+    let seed = from_env("MOONLARK_BOUNDS_SEED").unwrap_or(1);
+    let only = std::env::var("MOONLARK_BOUNDS_ONLY").unwrap_or_default();
+    let port = serve_zeros().await;
+    let modules = moonlark_host::all();
+    let mut targets = host_functions(&modules, port);
+    let mut functions: Vec<String> = targets.iter().map(|target| target.name.clone()).collect();
+    let lab = Lab::open(port, &[]).await;
+    let builtins = lab.ask(json!({"plan": {"list_builtins": true}})).await.unwrap();
+    let builtins: Vec<String> = serde_json::from_value(builtins.to_json_lossy()).unwrap();
+    assert!(builtins.len() > 60 && targets.len() > 60, "{} {}", builtins.len(), targets.len());
+    functions.extend(builtins.iter().cloned());
+    let lab = Lab::open(port, &functions).await;
+
+    targets.retain(|target| target.name.contains(&only));
+    let builtins: Vec<&String> = builtins.iter().filter(|name| name.contains(&only)).collect();
+    let sizes = Sizes { largest: lab.limits.memory / 4 };
+    let mut numbers = SeededNumbers(seed);
+    // What is made on first use is there before anything is counted.
+    for target in &targets {
+        let _ = lab.try_case(&target.case(0, Sizes { largest: 1024 }, &mut numbers)).await;
+    }
+    measure::trim();
+    let (live, resident) = (measure::live_bytes(), measure::resident_bytes());
+    // In processor time, so that a busy machine tries as many.
+    let budget = seconds.map(Duration::from_secs);
+    let began = measure::processor_time();
+    let (mut failures, mut tried, mut outcomes) =
+        (Vec::new(), 0u64, std::collections::BTreeMap::new());
+    let mut turn = 0;
+    'all: loop {
+        let cases = targets.iter().map(|target| target.case(turn, sizes, &mut numbers));
+        let mut cases: Vec<Case> = cases.collect();
+        cases.extend(builtins.iter().map(|name| builtin_case(name, sizes, &mut numbers)));
+        for case in cases {
+            if budget.is_some_and(|budget| measure::processor_time() - began > budget) {
+                break 'all;
+            }
+            tried += 1;
+            match lab.try_case_repeatedly(&case).await {
+                Ok(outcome) => *outcomes.entry(outcome).or_insert(0u64) += 1,
+                Err(why) => {
+                    let what = lab.describe(&case).await;
+                    println!("{why}\n    {what}");
+                    failures.push(format!("{why}\n    {what}"));
+                }
+            }
+            if failures.len() >= 40 {
+                break 'all;
+            }
+        }
+        turn += 1;
+        if budget.is_none() && turn == TURNS_IN_TEST_SUITE {
+            break;
+        }
+    }
+    measure::trim();
+    let left = measure::live_bytes().saturating_sub(live);
+    let left_resident = measure::resident_bytes().saturating_sub(resident);
+    println!(
+        "{tried} calls of {} functions in {turn} turns from seed {seed}: {outcomes:?}; {} MB are \
+         left, {} MB as the system sees it",
+        functions.len(),
+        left >> 20,
+        left_resident >> 20
+    );
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+    assert!(left < KEPT_BYTES, "{} MB are left", left >> 20);
+    assert!(left_resident < 4 * KEPT_BYTES, "{} MB are left to the system", left_resident >> 20);
+}
