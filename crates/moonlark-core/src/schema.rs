@@ -3,24 +3,21 @@
 //! A schema never fetches anything: a `$ref` that leaves the document is a
 //! Problem when the tool loads.
 
+mod compiled;
 mod complexity;
+mod error_work;
+mod explanation;
+mod step_budget;
 
 use std::sync::{Arc, OnceLock};
 
-use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind};
-use jsonschema::{FancyRegex, PatternOptions};
 use serde_json::{Map, Value as Json, json};
 
-use self::complexity::is_too_complex;
-use crate::nearest::nearest;
+use self::compiled::CompiledSchema;
+use self::explanation::MisfitExplainer;
+use self::step_budget::Verdict;
 use crate::problem::{Problem, Result};
 use crate::value::{MAX_DEPTH, Object, Value, shorten};
-
-/// Of one pattern as it is compiled, and of what it remembers while it is used.
-const MAX_PATTERN_BYTES: usize = 2 << 20;
-/// Of one pattern with look-around or references, for one text.
-const MAX_PATTERN_BACKTRACKS: usize = 100_000;
-const TOO_COMPLEX: &str = "its alternatives multiply: checking a small value could take minutes";
 
 /// Keywords that judge an object as a whole.
 const WHOLE: [&str; 11] = [
@@ -50,7 +47,7 @@ type Make = dyn Fn() -> Made + Send + Sync;
 struct Made {
     json: Arc<Map<String, Json>>,
     /// None for what the host checks by its own argument types.
-    validator: Option<Arc<jsonschema::Validator>>,
+    compiled: Option<CompiledSchema>,
     defaults: Arc<Defaults>,
     /// Of somebody else's tool.
     foreign: bool,
@@ -60,20 +57,13 @@ impl Schema {
     /// Compile a JSON Schema of an object.
     pub fn compile(json: Map<String, Json>) -> Result<Schema> {
         let whole = Json::Object(json);
-        if is_too_complex(&whole) {
-            return Err(Problem::bad_script(format!("the schema is not valid: {TOO_COMPLEX}"))
-                .hint("give each alternative a definition of its own, or fewer of them"));
-        }
-        let validator = jsonschema::options()
-            .with_draft(jsonschema::Draft::Draft202012)
-            .with_pattern_options(pattern_options())
-            .build(&whole)
-            .map_err(|error| Problem::bad_script(format!("the schema is not valid: {error}")))?;
+        let compiled = CompiledSchema::compile(&whole, Some(jsonschema::Draft::Draft202012))
+            .map_err(|why| Problem::bad_script(format!("the schema is not valid: {why}")))?;
         let defaults = Defaults::of(&whole, 0)?;
         let Json::Object(json) = whole else { unreachable!("built from a map above") };
         Ok(Schema::ready(Made {
             json: Arc::new(json),
-            validator: Some(Arc::new(validator)),
+            compiled: Some(compiled),
             defaults: Arc::new(defaults),
             foreign: false,
         }))
@@ -143,7 +133,7 @@ impl Schema {
     /// The same for whoever needs the arguments afterwards, fitting or not.
     pub fn check_in_place(&self, args: &mut Value) -> Result<()> {
         let made = self.made();
-        if made.validator.is_none() {
+        if made.compiled.is_none() {
             return Ok(());
         }
         if !matches!(args, Value::Object(_)) {
@@ -164,14 +154,18 @@ impl Schema {
 
     /// What is wrong with `value`, in words; `noun` is what its fields are called.
     pub fn violations(&self, value: &Value, noun: &str) -> Result<(), String> {
-        let Some(validator) = &self.made().validator else { return Ok(()) };
+        let made = self.made();
+        let Some(compiled) = &made.compiled else { return Ok(()) };
         let json = value.to_json_lossy();
-        if validator.is_valid(&json) {
-            return Ok(());
+        match compiled.check(&json) {
+            Verdict::Fits => Ok(()),
+            Verdict::DoesNotFit => {
+                Err(MisfitExplainer { schema: &made.json, compiled, noun }.explain(&json))
+            }
+            Verdict::OutOfSteps => Err(format!(
+                "the {noun}s cannot be checked: the alternatives of the schema multiply, and a value like this takes too many steps"
+            )),
         }
-        let errors: Vec<String> =
-            validator.iter_errors(&json).take(5).map(|error| self.describe(&error, noun)).collect();
-        Err(errors.join("; "))
     }
 
     /// Whether each default would itself be accepted.
@@ -189,140 +183,43 @@ impl Schema {
 
     /// The names of the parameters, for "did you mean".
     pub fn properties(&self) -> impl Iterator<Item = &str> {
-        self.json()
-            .get("properties")
-            .and_then(Json::as_object)
-            .into_iter()
-            .flat_map(|properties| properties.keys().map(String::as_str))
-    }
-
-    fn describe(&self, error: &ValidationError<'_>, noun: &str) -> String {
-        let path = dotted(error.instance_path().as_str());
-        let at = if path.is_empty() { format!("the {noun}s") } else { format!("{noun} '{path}'") };
-        let inside =
-            |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
-        match error.kind() {
-            ValidationErrorKind::Required { property } => {
-                format!("missing required {noun}: {}", inside(property.as_str().unwrap_or("?")))
-            }
-            ValidationErrorKind::AdditionalProperties { unexpected } => {
-                let names: Vec<String> = unexpected
-                    .iter()
-                    .take(5)
-                    .map(|name| self.unknown(noun, &inside(name), name, path.is_empty()))
-                    .collect();
-                names.join("; ")
-            }
-            ValidationErrorKind::Type { kind } => {
-                let expected = match kind {
-                    TypeKind::Single(kind) => kind.to_string(),
-                    TypeKind::Multiple(kinds) => {
-                        let kinds: Vec<String> =
-                            kinds.iter().map(|kind| kind.to_string()).collect();
-                        kinds.join(" or ")
-                    }
-                };
-                format!("{at} must be {expected}, got {}", kind_of(error.instance()))
-            }
-            ValidationErrorKind::Enum { options } => {
-                let options: Vec<String> =
-                    options.as_array().into_iter().flatten().map(plain).collect();
-                format!(
-                    "{at} must be one of {}, got {}",
-                    options.join(", "),
-                    plain(error.instance())
-                )
-            }
-            ValidationErrorKind::Minimum { limit } => format!("{at} must be at least {limit}"),
-            ValidationErrorKind::Maximum { limit } => format!("{at} must be at most {limit}"),
-            ValidationErrorKind::Pattern { pattern } => format!("{at} must match {pattern}"),
-            _ => format!("{at}: {}", shorten(&error.to_string())),
-        }
-    }
-
-    fn unknown(&self, noun: &str, full: &str, name: &str, top: bool) -> String {
-        let full = shorten(full);
-        match nearest(name, self.properties()) {
-            Some(known) if top => format!("unknown {noun}: {full} (did you mean {known}?)"),
-            _ => format!("unknown {noun}: {full}"),
-        }
+        property_names(self.json())
     }
 }
 
-/// What every pattern of a schema may take: they meet whatever callers send.
-fn pattern_options() -> PatternOptions<FancyRegex> {
-    PatternOptions::fancy_regex()
-        .size_limit(MAX_PATTERN_BYTES)
-        .dfa_size_limit(MAX_PATTERN_BYTES)
-        .backtrack_limit(MAX_PATTERN_BACKTRACKS)
+fn property_names(schema: &Map<String, Json>) -> impl Iterator<Item = &str> {
+    let properties = schema.get("properties").and_then(Json::as_object);
+    properties.into_iter().flat_map(|properties| properties.keys().map(String::as_str))
 }
 
 impl Made {
     fn described(json: Map<String, Json>) -> Made {
-        Made { json: Arc::new(json), validator: None, defaults: Arc::default(), foreign: false }
+        Made { json: Arc::new(json), compiled: None, defaults: Arc::default(), foreign: false }
     }
 
     fn foreign(json: Map<String, Json>) -> (Made, Option<Problem>) {
         let whole = Json::Object(json);
         // The draft is whichever it names.
-        let compiled = match depth_over(&whole, MAX_DEPTH) {
-            true => Err(format!("it nests deeper than {MAX_DEPTH} levels")),
-            false if is_too_complex(&whole) => Err(TOO_COMPLEX.to_owned()),
-            false => jsonschema::options()
-                .with_pattern_options(pattern_options())
-                .build(&whole)
-                .map_err(|error| error.to_string()),
+        let compiled = if depth_over(&whole, MAX_DEPTH) {
+            Err(format!("it nests deeper than {MAX_DEPTH} levels"))
+        } else {
+            CompiledSchema::compile(&whole, None)
         };
         let Json::Object(json) = whole else { unreachable!("built from a map above") };
-        let (validator, problem) = match compiled {
-            Ok(validator) => (Some(Arc::new(validator)), None),
+        let (compiled, problem) = match compiled {
+            Ok(compiled) => (Some(compiled), None),
             Err(why) => {
                 let message = format!("its arguments are not checked: {}", shorten(&why));
                 (None, Some(Problem::bad_script(message)))
             }
         };
-        (Made { json: Arc::new(json), validator, defaults: Arc::default(), foreign: true }, problem)
+        (Made { json: Arc::new(json), compiled, defaults: Arc::default(), foreign: true }, problem)
     }
 }
 
 impl std::fmt::Debug for Schema {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Schema({:?})", self.outline())
-    }
-}
-
-/// `/items/0/name` as `items[0].name`.
-fn dotted(pointer: &str) -> String {
-    let mut path = String::new();
-    for part in pointer.split('/').skip(1) {
-        if part.bytes().all(|b| b.is_ascii_digit()) && !part.is_empty() {
-            path.push_str(&format!("[{part}]"));
-        } else {
-            if !path.is_empty() {
-                path.push('.');
-            }
-            path.push_str(&part.replace("~1", "/").replace("~0", "~"));
-        }
-    }
-    shorten(&path).into_owned()
-}
-
-fn kind_of(json: &Json) -> &'static str {
-    match json {
-        Json::Null => "null",
-        Json::Bool(_) => "boolean",
-        Json::Number(number) if number.is_f64() => "number",
-        Json::Number(_) => "integer",
-        Json::String(_) => "string",
-        Json::Array(_) => "array",
-        Json::Object(_) => "object",
-    }
-}
-
-fn plain(json: &Json) -> String {
-    match json {
-        Json::String(text) => shorten(text).into_owned(),
-        other => shorten(&other.to_string()).into_owned(),
     }
 }
 
@@ -463,6 +360,61 @@ mod tests {
         ] {
             assert_eq!(check(args), expected);
         }
+    }
+
+    fn object(json: Json) -> Map<String, Json> {
+        let Json::Object(fields) = json else { unreachable!("an object literal") };
+        fields
+    }
+
+    #[test]
+    fn a_recursive_schema_says_where_a_small_value_is_wrong_and_ends_for_any_other() {
+        let part = json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/t"}}});
+        let (schema, problem) = Schema::foreign(object(json!({
+            "type": "object",
+            "properties": {"tree": {"$ref": "#/$defs/t"}, "n": {"type": "integer"}},
+            "$defs": {"t": {"anyOf": [part.clone(), part, {"type": "string", "minLength": 3}]}},
+        })));
+        assert!(problem.is_none());
+        let verdict = |args: Json| match schema.check(Value::from_json(args).unwrap()) {
+            Ok(_) => "fits".to_owned(),
+            Err(problem) => problem.message,
+        };
+        let nested =
+            |levels: usize| (0..levels).fold(json!("no"), |value, _| json!({ "a": value }));
+        assert_eq!(verdict(json!({"tree": {"a": "yes"}})), "fits");
+        assert_eq!(verdict(json!({"n": "x"})), "parameter 'n' must be integer, got string");
+        assert_eq!(
+            verdict(json!({"tree": nested(100), "n": "x"})),
+            "parameter 'tree' does not fit its schema; parameter 'n' does not fit its schema"
+        );
+    }
+
+    #[test]
+    fn a_large_value_that_does_not_fit_is_explained_in_few_words_and_little_memory() {
+        let rows = |bad: Json| {
+            let mut rows: Vec<Json> = (0..200_000).map(|n| json!(n)).collect();
+            rows[150_000] = bad;
+            json!({"rows": rows})
+        };
+        let check = |items: Json, args: Json| {
+            let schema = json!({"type": "object", "properties": {"rows": {"type": "array", "items": items}}});
+            let schema = Schema::compile(object(schema)).unwrap();
+            schema.check(Value::from_json(args).unwrap()).unwrap_err().message
+        };
+        assert_eq!(
+            check(json!({"type": "integer"}), rows(json!("x"))),
+            "parameter 'rows[150000]' must be integer, got string"
+        );
+        // A list of all errors would have 200,000 lines.
+        assert_eq!(
+            check(json!({"type": "string"}), rows(json!("x"))),
+            "parameter 'rows[0]' must be string, got integer"
+        );
+        assert_eq!(
+            check(json!({"anyOf": [{"type": "string"}, {"type": "null"}]}), rows(json!("x"))),
+            "parameter 'rows' does not fit its schema"
+        );
     }
 
     #[test]

@@ -1,21 +1,34 @@
-//! How much work a schema can make of one small value.
+//! How often a validator may look at one value because of its schema.
 //!
 //! A validator follows every alternative of `anyOf`, and every `$ref` as often as it is
 //! met: eighteen definitions that each name the next three times are 400 million
-//! checks of one text. Such schemas are refused before a value meets them.
+//! checks of one text, and one definition that names itself twice is as many as the value
+//! is deep. Schemas for which that is possible are checked with a step budget.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value as Json};
 
-/// Subschemas that one path through a value may be held to.
-const MAX_VISITS: u64 = 1_000_000;
+/// Subschemas for one and the same value up to which no steps are counted.
+const MAX_UNCOUNTED_VISITS: u64 = 64;
 
 /// Keywords whose schemas are for the same value.
-const SAME_VALUE: [&str; 9] =
-    ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "$ref"];
+pub(super) const SAME_VALUE_KEYWORDS: [&str; 12] = [
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "dependentSchemas",
+    "dependencies",
+    "$ref",
+    "$dynamicRef",
+    "$recursiveRef",
+];
 /// Keywords whose schemas are for its parts.
-const PARTS: [&str; 10] = [
+const PART_KEYWORDS: [&str; 10] = [
     "properties",
     "patternProperties",
     "additionalProperties",
@@ -27,59 +40,79 @@ const PARTS: [&str; 10] = [
     "contains",
     "propertyNames",
 ];
+/// Keywords with a schema behind each name.
+pub(super) const NAMED_SCHEMAS_KEYWORDS: [&str; 6] =
+    ["properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"];
 
-/// Whether a value of a few bytes could take a validator seconds.
-pub(super) fn is_too_complex(schema: &Json) -> bool {
-    let mut visits = Visits { root: schema, known: HashMap::new() };
-    visits.of(schema, 0) > MAX_VISITS
+/// What decides how a schema is checked and explained.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct SchemaComplexity {
+    /// Checking a small value could take for ever.
+    pub needs_step_budget: bool,
+    /// The library lists what is wrong with each alternative, as often as it is met.
+    pub has_alternatives: bool,
 }
 
-struct Visits<'a> {
+impl SchemaComplexity {
+    pub(super) fn measure(schema: &Json) -> SchemaComplexity {
+        let mut counter =
+            VisitCounter { root: schema, by_reference: HashMap::new(), has_alternatives: false };
+        let visits = counter.count_visits(schema, 0);
+        SchemaComplexity {
+            needs_step_budget: visits > MAX_UNCOUNTED_VISITS,
+            has_alternatives: counter.has_alternatives,
+        }
+    }
+}
+
+struct VisitCounter<'a> {
     root: &'a Json,
-    /// By reference; none while it is being counted.
-    known: HashMap<&'a str, Option<u64>>,
+    /// None while it is being counted.
+    by_reference: HashMap<&'a str, Option<u64>>,
+    has_alternatives: bool,
 }
 
-impl<'a> Visits<'a> {
+impl<'a> VisitCounter<'a> {
     /// How often a validator may look at this and what is below it, for a value with one
-    /// part at each level. Recursion counts once: how deep that goes is up to the value.
-    fn of(&mut self, schema: &'a Json, depth: usize) -> u64 {
+    /// part at each level. What refers to itself is without bound.
+    fn count_visits(&mut self, schema: &'a Json, depth: usize) -> u64 {
         let Json::Object(fields) = schema else { return 1 };
         // Deeper ones are refused elsewhere.
         if depth > 4 * crate::value::MAX_DEPTH {
             return u64::MAX;
         }
+        self.has_alternatives |= fields.contains_key("anyOf") || fields.contains_key("oneOf");
         let mut all: u64 = 1;
-        for keyword in SAME_VALUE {
+        for keyword in SAME_VALUE_KEYWORDS {
             let below = match fields.get(keyword) {
-                Some(Json::String(reference)) => self.of_reference(reference, depth),
-                Some(Json::Array(several)) => several
-                    .iter()
-                    .fold(0, |sum: u64, it| sum.saturating_add(self.of(it, depth + 1))),
-                Some(Json::Object(several)) if keyword == "dependentSchemas" => several
-                    .values()
-                    .fold(0, |sum: u64, it| sum.saturating_add(self.of(it, depth + 1))),
-                Some(one) => self.of(one, depth + 1),
+                Some(Json::String(reference)) => self.count_reference(reference, depth),
+                Some(Json::Array(several)) => self.count_sum(several.iter(), depth),
+                Some(Json::Object(several)) if NAMED_SCHEMAS_KEYWORDS.contains(&keyword) => {
+                    self.count_sum(several.values(), depth)
+                }
+                Some(one) => self.count_visits(one, depth + 1),
                 None => 0,
             };
             all = all.saturating_add(below);
         }
-        all.saturating_add(self.of_parts(fields, depth))
+        all.saturating_add(self.count_parts(fields, depth))
     }
 
-    fn of_parts(&mut self, fields: &'a Map<String, Json>, depth: usize) -> u64 {
+    fn count_sum(&mut self, schemas: impl Iterator<Item = &'a Json>, depth: usize) -> u64 {
+        schemas.fold(0, |sum, schema| sum.saturating_add(self.count_visits(schema, depth + 1)))
+    }
+
+    fn count_parts(&mut self, fields: &'a Map<String, Json>, depth: usize) -> u64 {
         let mut most = 0;
-        for keyword in PARTS {
+        for keyword in PART_KEYWORDS {
             let below = match fields.get(keyword) {
-                Some(Json::Object(several))
-                    if keyword.ends_with("roperties") && !is_schema_of_all(keyword) =>
-                {
-                    several.values().map(|it| self.of(it, depth + 1)).max().unwrap_or(0)
+                Some(Json::Object(several)) if NAMED_SCHEMAS_KEYWORDS.contains(&keyword) => {
+                    several.values().map(|it| self.count_visits(it, depth + 1)).max().unwrap_or(0)
                 }
                 Some(Json::Array(several)) => {
-                    several.iter().map(|it| self.of(it, depth + 1)).max().unwrap_or(0)
+                    several.iter().map(|it| self.count_visits(it, depth + 1)).max().unwrap_or(0)
                 }
-                Some(one) => self.of(one, depth + 1),
+                Some(one) => self.count_visits(one, depth + 1),
                 None => 0,
             };
             most = most.max(below);
@@ -87,22 +120,18 @@ impl<'a> Visits<'a> {
         most
     }
 
-    fn of_reference(&mut self, reference: &'a str, depth: usize) -> u64 {
-        if let Some(known) = self.known.get(reference) {
-            return known.unwrap_or(1);
+    fn count_reference(&mut self, reference: &'a str, depth: usize) -> u64 {
+        if let Some(known) = self.by_reference.get(reference) {
+            return known.unwrap_or(u64::MAX);
         }
         let target = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
-        let Some(target) = target else { return 1 };
-        self.known.insert(reference, None);
-        let visits = self.of(target, depth + 1);
-        self.known.insert(reference, Some(visits));
+        // An anchor, an address, an escaped pointer: it may lead anywhere.
+        let Some(target) = target else { return u64::MAX };
+        self.by_reference.insert(reference, None);
+        let visits = self.count_visits(target, depth + 1);
+        self.by_reference.insert(reference, Some(visits));
         visits
     }
-}
-
-/// `additionalProperties` is one schema for all of them, `properties` one for each.
-fn is_schema_of_all(keyword: &str) -> bool {
-    matches!(keyword, "additionalProperties" | "unevaluatedProperties")
 }
 
 #[cfg(test)]
@@ -122,26 +151,34 @@ mod tests {
     }
 
     #[test]
-    fn alternatives_that_multiply_are_too_complex_and_large_schemas_are_not() {
+    fn steps_are_counted_where_alternatives_multiply_or_a_schema_refers_to_itself() {
+        let needs_budget = |schema: &Json| SchemaComplexity::measure(schema).needs_step_budget;
         let thrice = |it: Json| json!({"anyOf": [it.clone(), it.clone(), it]});
-        assert!(is_too_complex(&chain(18, thrice)));
-        assert!(!is_too_complex(&chain(6, thrice)));
+        assert!(needs_budget(&chain(18, thrice)));
+        assert!(!needs_budget(&chain(2, thrice)));
         let in_parts = |it: Json| {
             let part = json!({"properties": {"p": it}});
             json!({"oneOf": [part.clone(), part.clone(), part]})
         };
-        assert!(is_too_complex(&chain(18, in_parts)));
+        assert!(needs_budget(&chain(18, in_parts)));
         // Many fields are as many values.
         let wide: Map<String, Json> =
             (0..5000).map(|n| (format!("f{n}"), json!({"$ref": "#/$defs/d0"}))).collect();
-        let mut large = chain(60, |it| json!({"properties": {"p": it.clone(), "q": it}}));
+        let mut large = chain(15, |it| json!({"properties": {"p": it.clone(), "q": it}}));
         large["properties"] = Json::Object(wide);
-        assert!(!is_too_complex(&large));
-        // What refers to itself goes as deep as the value.
-        let tree = json!({"$ref": "#/$defs/t", "$defs": {"t": {"anyOf": [
-            {"type": "null"},
-            {"properties": {"left": {"$ref": "#/$defs/t"}, "right": {"$ref": "#/$defs/t"}}},
-        ]}}});
-        assert!(!is_too_complex(&tree));
+        assert!(!needs_budget(&large));
+        let tree = json!({"$ref": "#/$defs/t", "$defs": {"t": {"properties": {
+            "left": {"$ref": "#/$defs/t"}, "right": {"$ref": "#/$defs/t"},
+        }}}});
+        assert!(needs_budget(&tree));
+        assert!(needs_budget(&json!({"$ref": "#anchor"})));
+    }
+
+    #[test]
+    fn alternatives_are_seen_wherever_they_stand() {
+        let has_alternatives = |schema: Json| SchemaComplexity::measure(&schema).has_alternatives;
+        assert!(has_alternatives(json!({"properties": {"a": {"items": {"oneOf": [true]}}}})));
+        assert!(has_alternatives(chain(1, |it| json!({"anyOf": [it]}))));
+        assert!(!has_alternatives(chain(3, |it| json!({"allOf": [it]}))));
     }
 }

@@ -1,0 +1,189 @@
+//! What is wrong with a value that does not fit its schema, in words.
+//!
+//! The library lists everything at once: a million wrong items are as many errors, and each
+//! alternative has its own. So a large value is explained by its first error, or, where
+//! there are alternatives, by the parameters that do not fit.
+
+use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind};
+use serde_json::{Map, Value as Json};
+
+use super::compiled::CompiledSchema;
+use super::error_work::count_error_work;
+use super::step_budget::{Verdict, allow_uncounted_steps, weigh};
+use super::{WHOLE, property_names};
+use crate::nearest::nearest;
+use crate::value::shorten;
+
+/// Errors in one message.
+const MAX_LISTED_ERRORS: usize = 5;
+/// Up to which weight of a value, and how much of the library's work, all errors are gathered.
+const MAX_LISTED_WEIGHT: u64 = 2_000;
+const MAX_LISTED_WORK: u64 = 20_000;
+
+/// The schema, compiled, and what its fields are called.
+pub(super) struct MisfitExplainer<'a> {
+    pub(super) schema: &'a Map<String, Json>,
+    pub(super) compiled: &'a CompiledSchema,
+    pub(super) noun: &'a str,
+}
+
+impl MisfitExplainer<'_> {
+    /// For a value that was found not to fit.
+    pub(super) fn explain(&self, json: &Json) -> String {
+        let validator = &self.compiled.validator;
+        if weigh(json) <= MAX_LISTED_WEIGHT
+            && count_error_work(self.schema, json) <= MAX_LISTED_WORK
+        {
+            allow_uncounted_steps();
+            let errors = validator.iter_errors(json).take(MAX_LISTED_ERRORS);
+            let described: Vec<String> = errors.map(|error| self.describe(&error)).collect();
+            return described.join("; ");
+        }
+        let complexity = self.compiled.complexity;
+        if !complexity.needs_step_budget
+            && !complexity.has_alternatives
+            && let Err(error) = validator.validate(json)
+        {
+            return self.describe(&error);
+        }
+        self.name_misfits(json)
+    }
+
+    /// Which fields do not fit, each looked at by itself.
+    fn name_misfits(&self, json: &Json) -> String {
+        let Json::Object(fields) = json else {
+            return format!("the {}s must be an object, got {}", self.noun, kind_of(json));
+        };
+        let noun = self.noun;
+        let mut wrong: Vec<String> = self
+            .required()
+            .filter(|name| !fields.contains_key(*name))
+            .map(|name| format!("missing required {noun}: {}", shorten(name)))
+            .collect();
+        if self.schema.get("additionalProperties") == Some(&Json::Bool(false)) {
+            let is_known = |name: &str| property_names(self.schema).any(|known| known == name);
+            let unknown = fields.keys().filter(|name| !is_known(name));
+            wrong.extend(unknown.map(|name| self.describe_unknown(name, name, true)));
+        }
+        if let Some(lenient) = self.compile_without_whole() {
+            let fits = |name: &String, value: &Json| {
+                let alone = Map::from_iter([(name.clone(), value.clone())]);
+                lenient.check(&Json::Object(alone)) == Verdict::Fits
+            };
+            let misfits = fields.iter().filter(|(name, value)| !fits(name, value));
+            wrong
+                .extend(misfits.map(|(name, _)| {
+                    format!("{noun} '{}' does not fit its schema", shorten(name))
+                }));
+        }
+        wrong.truncate(MAX_LISTED_ERRORS);
+        if wrong.is_empty() {
+            return format!("the {noun}s do not fit their schema");
+        }
+        wrong.join("; ")
+    }
+
+    fn required(&self) -> impl Iterator<Item = &str> {
+        let required = self.schema.get("required").and_then(Json::as_array);
+        required.into_iter().flatten().filter_map(Json::as_str)
+    }
+
+    /// The schema without what judges all fields together.
+    fn compile_without_whole(&self) -> Option<CompiledSchema> {
+        let mut lenient = self.schema.clone();
+        let together = ["additionalProperties", "unevaluatedProperties"];
+        lenient.retain(|keyword, _| {
+            !WHOLE.contains(&keyword.as_str()) && !together.contains(&keyword.as_str())
+        });
+        CompiledSchema::compile(&Json::Object(lenient), None).ok()
+    }
+
+    fn describe(&self, error: &ValidationError<'_>) -> String {
+        let noun = self.noun;
+        let path = dotted(error.instance_path().as_str());
+        let at = if path.is_empty() { format!("the {noun}s") } else { format!("{noun} '{path}'") };
+        let inside =
+            |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        match error.kind() {
+            ValidationErrorKind::Required { property } => {
+                format!("missing required {noun}: {}", inside(property.as_str().unwrap_or("?")))
+            }
+            ValidationErrorKind::AdditionalProperties { unexpected } => {
+                let names: Vec<String> = unexpected
+                    .iter()
+                    .take(MAX_LISTED_ERRORS)
+                    .map(|name| self.describe_unknown(&inside(name), name, path.is_empty()))
+                    .collect();
+                names.join("; ")
+            }
+            ValidationErrorKind::Type { kind } => {
+                let expected = match kind {
+                    TypeKind::Single(kind) => kind.to_string(),
+                    TypeKind::Multiple(kinds) => {
+                        let kinds: Vec<String> =
+                            kinds.iter().map(|kind| kind.to_string()).collect();
+                        kinds.join(" or ")
+                    }
+                };
+                format!("{at} must be {expected}, got {}", kind_of(error.instance()))
+            }
+            ValidationErrorKind::Enum { options } => {
+                let options: Vec<String> =
+                    options.as_array().into_iter().flatten().map(plain).collect();
+                format!(
+                    "{at} must be one of {}, got {}",
+                    options.join(", "),
+                    plain(error.instance())
+                )
+            }
+            ValidationErrorKind::Minimum { limit } => format!("{at} must be at least {limit}"),
+            ValidationErrorKind::Maximum { limit } => format!("{at} must be at most {limit}"),
+            ValidationErrorKind::Pattern { pattern } => format!("{at} must match {pattern}"),
+            _ => format!("{at}: {}", shorten(&error.to_string())),
+        }
+    }
+
+    fn describe_unknown(&self, full: &str, name: &str, top: bool) -> String {
+        let noun = self.noun;
+        let full = shorten(full);
+        match nearest(name, property_names(self.schema)) {
+            Some(known) if top => format!("unknown {noun}: {full} (did you mean {known}?)"),
+            _ => format!("unknown {noun}: {full}"),
+        }
+    }
+}
+
+/// `/items/0/name` as `items[0].name`.
+fn dotted(pointer: &str) -> String {
+    let mut path = String::new();
+    for part in pointer.split('/').skip(1) {
+        if part.bytes().all(|b| b.is_ascii_digit()) && !part.is_empty() {
+            path.push_str(&format!("[{part}]"));
+        } else {
+            if !path.is_empty() {
+                path.push('.');
+            }
+            path.push_str(&part.replace("~1", "/").replace("~0", "~"));
+        }
+    }
+    shorten(&path).into_owned()
+}
+
+fn kind_of(json: &Json) -> &'static str {
+    match json {
+        Json::Null => "null",
+        Json::Bool(_) => "boolean",
+        Json::Number(number) if number.is_f64() => "number",
+        Json::Number(_) => "integer",
+        Json::String(_) => "string",
+        Json::Array(_) => "array",
+        Json::Object(_) => "object",
+    }
+}
+
+fn plain(json: &Json) -> String {
+    match json {
+        Json::String(text) => shorten(text).into_owned(),
+        other => shorten(&other.to_string()).into_owned(),
+    }
+}
