@@ -32,6 +32,13 @@ impl World {
         self.0.keep(Handle::random().unwrap(), held, bytes, bytes, "test".into(), now).unwrap()
     }
 
+    fn put_for(&self, name: &str, bytes: usize) -> Handle {
+        let caller = Caller::new("rest").named(name);
+        let held = Held::Bytes { bytes: Vec::new(), mime: String::new() };
+        let maker = Maker("test", Some(&caller));
+        self.0.keep(Handle::random().unwrap(), held, bytes, bytes, maker, self.1).unwrap()
+    }
+
     fn has(&self, handle: &Handle, after: u64) -> bool {
         self.0.get_at(handle.as_str(), self.1 + Duration::from_secs(after)).is_some()
     }
@@ -51,6 +58,21 @@ fn what_is_put_can_be_read_by_its_handle_and_by_its_address() {
     let stored = artifacts.find(handle.as_str(), &Caller::new("rest")).unwrap();
     assert_eq!(stored.size, 3);
     assert_eq!(*stored.read(&Wanted::default()).unwrap(), Value::Bytes(bytes));
+}
+
+#[test]
+fn artifacts_of_one_caller_never_push_out_those_of_another_within_its_share() {
+    // By bytes, and by how many there are.
+    for (all, each, count) in [(8_000, 500, 100), (100_000_000, 1, 3 * MOST)] {
+        let world = World::new(all);
+        let of_ann: Vec<Handle> = (0..2).map(|_| world.put_for("ann", each)).collect();
+        let of_bob: Vec<Handle> = (0..count).map(|_| world.put_for("bob", each)).collect();
+        assert!(of_ann.iter().all(|handle| world.has(handle, 0)), "{all}");
+        assert!(!world.has(&of_bob[0], 0) && world.has(&of_bob[count - 1], 0), "{all}");
+        // Who comes later gets room from whoever has most.
+        let of_carol = world.put_for("carol", each);
+        assert!(world.has(&of_carol, 0) && of_ann.iter().all(|handle| world.has(handle, 0)));
+    }
 }
 
 #[test]

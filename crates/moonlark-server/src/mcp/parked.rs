@@ -42,13 +42,14 @@ pub(crate) fn id_of(state: &str) -> Option<&str> {
 /// Keep the call, and return the state that leads to it.
 pub(crate) fn put(parked: Parked) -> String {
     let id = uuid::Uuid::new_v4().simple().to_string();
-    let mut evicted = None;
+    let evicted;
     {
         let (count, table) = &mut *PARKED.lock();
         *count += 1;
-        if let Some(oldest) = to_evict(table, parked.request.caller()) {
-            evicted = table.remove(&oldest);
-        }
+        let waiting = table.iter().map(|(id, (age, it))| (id.as_str(), *age, it.request.caller()));
+        let waiting: Vec<_> = waiting.collect();
+        let oldest = find_call_to_evict(&waiting, parked.request.caller()).map(str::to_owned);
+        evicted = oldest.and_then(|oldest| table.remove(&oldest));
         table.insert(id.clone(), (*count, parked));
     }
     // Ending a call may take locks of its own.
@@ -62,24 +63,25 @@ pub(crate) fn put(parked: Parked) -> String {
     format!("{MARK}{id}")
 }
 
-/// The call that makes room for another of this caller, if one has to.
-fn to_evict(table: &Table, caller: &str) -> Option<String> {
+/// The call that makes room for another of this caller, if one has to: of those that
+/// wait by id, the number of their coming, and caller.
+fn find_call_to_evict<'a>(waiting: &[(&'a str, u64, &str)], caller: &str) -> Option<&'a str> {
     let mut shares: HashMap<&str, usize> = HashMap::new();
-    for (_, parked) in table.values() {
-        *shares.entry(parked.request.caller()).or_default() += 1;
+    for (_, _, owner) in waiting {
+        *shares.entry(owner).or_default() += 1;
     }
     let own = shares.get(caller).copied().unwrap_or_default();
     // Where nobody says who they are, all calls are of one caller.
     let share = if caller == ANONYMOUS { MAX_PARKED } else { MAX_PARKED_PER_CALLER };
     let from = if own >= share {
         caller
-    } else if table.len() >= MAX_PARKED {
+    } else if waiting.len() >= MAX_PARKED {
         shares.into_iter().max_by_key(|(_, count)| *count)?.0
     } else {
         return None;
     };
-    let theirs = table.iter().filter(|(_, (_, parked))| parked.request.caller() == from);
-    theirs.min_by_key(|(_, (age, _))| *age).map(|(id, _)| id.clone())
+    let theirs = waiting.iter().filter(|(_, _, owner)| *owner == from);
+    theirs.min_by_key(|(_, number, _)| *number).map(|(id, _, _)| *id)
 }
 
 /// The call, for whoever repeats its request.
@@ -102,4 +104,27 @@ fn unknown() -> Problem {
         data: Value::from_json(problem.to_json()).ok(),
     }));
     problem
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_waiting_call_makes_room_only_for_its_own_caller_or_where_its_caller_has_most() {
+        let ids: Vec<String> = (0..MAX_PARKED).map(|n| format!("call {n}")).collect();
+        let waiting_of = |owners: &[(&'static str, usize)]| {
+            let owners =
+                owners.iter().flat_map(|(owner, count)| std::iter::repeat_n(*owner, *count));
+            let numbered = ids.iter().enumerate().zip(owners);
+            numbered.map(|((n, id), owner)| (id.as_str(), n as u64, owner)).collect::<Vec<_>>()
+        };
+        let some = waiting_of(&[("ann", 1), ("bob", MAX_PARKED_PER_CALLER)]);
+        assert_eq!(find_call_to_evict(&some, "bob"), Some("call 1"));
+        assert_eq!(find_call_to_evict(&some, "ann"), None);
+        assert_eq!(find_call_to_evict(&some, ANONYMOUS), None);
+        let full = waiting_of(&[("ann", 1), ("bob", 2), (ANONYMOUS, MAX_PARKED - 3)]);
+        assert_eq!(find_call_to_evict(&full, "ann"), Some("call 3"));
+        assert_eq!(find_call_to_evict(&full, ANONYMOUS), Some("call 3"));
+    }
 }

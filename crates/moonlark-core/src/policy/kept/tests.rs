@@ -112,3 +112,19 @@ fn what_is_kept_is_bounded_in_number_and_bytes() {
     put("too long".to_owned(), "x".repeat(LARGEST));
     assert!(!kept.all.lock().slots.contains_key("too long"));
 }
+
+#[test]
+fn answers_of_one_caller_never_push_out_those_of_another_within_its_share() {
+    let (kept, tool) = (Kept::default(), tool());
+    let ask = |caller: &str, n: usize, says: &str| {
+        let asked =
+            kept.answer(format!("{caller} {n}"), caller, &tool, LONG, async { answer(says) });
+        asked.now_or_never().expect("it does not wait")
+    };
+    assert_eq!(ask("ann", 0, "first"), answer("first"));
+    for n in 0..2 * MOST {
+        assert_eq!(ask("bob", n, "bob's"), answer("bob's"));
+    }
+    assert_eq!(ask("ann", 0, "second"), answer("first"));
+    assert_eq!(ask("bob", 0, "asked again"), answer("asked again"));
+}
