@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use moonlark_core::limits::size;
 use moonlark_core::value::Object;
-use moonlark_core::{Call, Problem, Result, Value};
+use moonlark_core::{Call, Code, Problem, Result, Value};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error};
 
@@ -86,6 +86,14 @@ pub(crate) fn fits(call: &Call, bytes: usize) -> Result<()> {
             .hint("work on less at a time, or raise limits.value"));
     }
     Ok(())
+}
+
+/// That the call still has time: asked now and then by what computes for long.
+pub(crate) fn check_time_left(call: &Call) -> Result<()> {
+    if tokio::time::Instant::now() < call.deadline() {
+        return Ok(());
+    }
+    Err(Problem::new(Code::Timeout, "the time of the call is over"))
 }
 
 /// Where in a text, for messages: `line 2, column 5`. Both count from 1.

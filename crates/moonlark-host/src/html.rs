@@ -9,14 +9,14 @@ mod readable;
 mod select;
 
 use moonlark_core::value::{Object, shorten};
-use moonlark_core::{Call, Code, Module, Problem, Result, Value};
+use moonlark_core::{Call, Module, Problem, Result, Value};
 use schemars::JsonSchema;
 use scraper::ElementRef;
 use serde::Deserialize;
 use serde_json::json;
 use url::Url;
 
-use crate::args::fits;
+use crate::args::{check_time_left, fits};
 
 pub(crate) fn module() -> Module {
     Module::new("html", "Read web pages: their text, their links, and what a CSS selector finds.")
@@ -207,8 +207,7 @@ fn escape(call: &Call, args: Text) -> Result<String> {
 }
 
 fn unescape(call: &Call, args: Text) -> Result<String> {
-    let text = entities::unescape(&args.text, || tokio::time::Instant::now() < call.deadline());
-    let text = text.ok_or_else(|| Problem::new(Code::Timeout, "the time of the call is over"))?;
+    let text = entities::unescape(&args.text, || check_time_left(call))?;
     fits(call, text.len())?;
     Ok(text)
 }

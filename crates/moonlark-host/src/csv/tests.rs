@@ -134,3 +134,15 @@ async fn results_stay_within_the_limit() {
         );
     }
 }
+
+#[tokio::test]
+async fn as_many_columns_as_rows_end_with_the_time_of_the_call() {
+    let rows: Vec<Json> = (0..3000).map(|n| json!({ (format!("c{n}")): n })).collect();
+    let scope = limited(scope(Path::new("."), &[]), |limits| {
+        limits.timeout = std::time::Duration::from_millis(20)
+    });
+    assert_eq!(
+        problem(scope, "csv.encode", json!({ "rows": rows })).await,
+        "error[timeout]: csv.encode: the time of the call is over"
+    );
+}

@@ -3,7 +3,7 @@
 use moonlark_core::value::{Object, shorten};
 use moonlark_core::{Call, Problem, Result, Value};
 
-use crate::args::fits;
+use crate::args::{check_time_left, fits};
 
 pub(super) struct Writer<'a> {
     call: &'a Call,
@@ -72,6 +72,8 @@ impl<'a> Writer<'a> {
 
     fn end(&mut self) -> Result<()> {
         self.out.push('\n');
+        // Rows of few fields each can have as many columns as there are rows.
+        check_time_left(self.call)?;
         fits(self.call, self.out.len())
     }
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use html5ever::tokenizer::states::{RawData, RawKind};
 use html5ever::tokenizer::{Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
+use moonlark_core::Result;
 
 use super::document::feed;
 
@@ -39,17 +40,17 @@ const MAX_REMEMBERED: usize = 1024;
 /// References that are read between two looks at the clock.
 const REFERENCES_BETWEEN_CHECKS: usize = 256;
 
-/// As a browser reads them in text. None if that is stopped, which `goes_on` is
-/// asked for from time to time: there can be millions.
-pub(super) fn unescape(text: &str, goes_on: impl Fn() -> bool) -> Option<String> {
+/// As a browser reads them in text. Whether to go on is asked from time to time: there
+/// can be millions.
+pub(super) fn unescape(text: &str, go_on: impl Fn() -> Result<()>) -> Result<String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     let mut remembered: HashMap<&str, String> = HashMap::new();
     let mut seen = 0_usize;
     while let Some(start) = rest.find('&') {
         seen += 1;
-        if seen.is_multiple_of(REFERENCES_BETWEEN_CHECKS) && !goes_on() {
-            return None;
+        if seen.is_multiple_of(REFERENCES_BETWEEN_CHECKS) {
+            go_on()?;
         }
         out.push_str(&rest[..start]);
         let reference = &rest[start..start + reference(&rest[start..])];
@@ -74,7 +75,7 @@ pub(super) fn unescape(text: &str, goes_on: impl Fn() -> bool) -> Option<String>
         rest = &rest[start + reference.len()..];
     }
     out.push_str(rest);
-    Some(out)
+    Ok(out)
 }
 
 /// No name is longer, and what follows one is plain text.
