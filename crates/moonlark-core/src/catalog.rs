@@ -3,11 +3,12 @@
 //! A catalog is built aside and published whole; nothing changes one that
 //! somebody may be looking at.
 
+mod listed_names;
 mod per;
 mod seen;
 mod tool_names;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use crate::module::Module;
@@ -18,6 +19,8 @@ use crate::sdk::{Sdk, identifier};
 use crate::tool::{Expose, Shown, SourceKind, Tool};
 use crate::value::{Value, shorten};
 
+pub use listed_names::{ListedNameChange, ListedNameReason, MAX_LISTED_NAME_CHARS};
+use listed_names::{listed_names, listed_prefix, wanted_name};
 pub use per::PerCatalog;
 pub(crate) use per::run_aside;
 use seen::Seen;
@@ -65,12 +68,14 @@ pub struct Connecting {
     /// that is empty.
     pub prefix: String,
     pub expose: Expose,
+    /// Its tools are in the catalog as they were an earlier time.
+    pub is_remembered: bool,
 }
 
 impl Connecting {
     fn may_have(&self, name: &str) -> bool {
         let dotted = name.strip_prefix(&self.source).is_some_and(|rest| rest.starts_with('.'));
-        dotted || name.starts_with(&self.prefix)
+        dotted || name.starts_with(&self.prefix) || name.starts_with(&listed_prefix(&self.prefix))
     }
 }
 
@@ -141,36 +146,48 @@ impl Catalog {
         let connecting = self.connecting.iter().map(|it| it.expose);
         self.code_mode = (self.tools.iter().map(|it| resolved(it)).chain(connecting))
             .any(|expose| matches!(expose, Expose::Code | Expose::Both));
-        let mut shown = Vec::new();
-        let mut taken = HashSet::new();
+        let is_shown = |tool: &&Arc<Tool>| {
+            let exposed = matches!(resolved(tool), Expose::Direct | Expose::Both);
+            exposed
+                && match &tool.shown {
+                    Shown::ByName => !self.is_idle(tool),
+                    Shown::InCodeMode => self.code_mode || self.is_asked_for(tool),
+                    Shown::As(_) => true,
+                    Shown::Not => false,
+                }
+        };
+        let tools: Vec<&Arc<Tool>> = self.tools.iter().filter(is_shown).collect();
         // Callers who see less see it under the same names.
-        let whole = self.seen.as_ref().map(|seen| seen.whole.clone());
-        let whole = whole.as_deref().unwrap_or(self);
-        let known: HashMap<*const Tool, &String> =
-            whole.shown.iter().map(|(name, tool)| (Arc::as_ptr(tool), name)).collect();
-        for tool in &self.tools {
-            if !matches!(resolved(tool), Expose::Direct | Expose::Both) {
-                continue;
-            }
-            let name = match &tool.shown {
-                Shown::ByName if self.is_idle(tool) => continue,
-                Shown::ByName => tool.name.clone(),
-                Shown::InCodeMode if self.code_mode || self.is_asked_for(tool) => tool.name.clone(),
-                Shown::As(name) => match known.get(&Arc::as_ptr(tool)) {
-                    Some(name) => (*name).clone(),
-                    None => free(name, |name| {
-                        taken.contains(name)
-                            || whole.by_name.get(name).is_some_and(|it| !Arc::ptr_eq(it, tool))
-                    }),
-                },
-                Shown::InCodeMode | Shown::Not => continue,
-            };
-            taken.insert(name.clone());
-            shown.push((name, tool.clone()));
-        }
-        self.shown = shown;
+        let whole = self.seen.as_ref().map(|seen| &*seen.whole);
+        let known: HashMap<*const Tool, &String> = (whole.into_iter())
+            .flat_map(|whole| whole.shown.iter())
+            .map(|(name, tool)| (Arc::as_ptr(tool), name))
+            .collect();
+        let by_name = &whole.unwrap_or(self).by_name;
+        let unknown: Vec<&Arc<Tool>> =
+            tools.iter().filter(|tool| !known.contains_key(&Arc::as_ptr(tool))).copied().collect();
+        let mut made = listed_names(&unknown, |name, tool| {
+            by_name.get(name).is_some_and(|it| !Arc::ptr_eq(it, tool))
+        })
+        .into_iter();
+        let names: Vec<String> = (tools.iter())
+            .map(|tool| match known.get(&Arc::as_ptr(tool)) {
+                Some(name) => (*name).clone(),
+                None => made.next().unwrap_or_else(|| tool.name.clone()),
+            })
+            .collect();
+        self.shown = names.into_iter().zip(tools.into_iter().cloned()).collect();
         for (name, tool) in &self.shown {
             self.by_name.entry(name.clone()).or_insert_with(|| tool.clone());
+        }
+        // What a tool would be listed as leads to it as well; with a number, as before,
+        // if it is another's.
+        for (_, tool) in &self.shown {
+            let Some(wanted) = wanted_name(tool) else { continue };
+            let is_of_another =
+                |name: &str| self.by_name.get(name).is_some_and(|it| !Arc::ptr_eq(it, tool));
+            let name = numbered_until_free(wanted, is_of_another);
+            self.by_name.entry(name).or_insert_with(|| tool.clone());
         }
     }
 
@@ -350,6 +367,11 @@ impl Catalog {
         self.loading
     }
 
+    /// Whether there are sources whose tools are not known at all.
+    pub fn awaits_sources(&self) -> bool {
+        self.connecting.iter().any(|it| !it.is_remembered)
+    }
+
     /// Whether the tool may come from a script that is being loaded, or from a
     /// source that is still connecting.
     pub(crate) fn awaits(&self, name: &str) -> bool {
@@ -394,7 +416,7 @@ impl Catalog {
     }
 
     fn free_name(&self, name: &str) -> String {
-        free(name, |name| self.by_name.contains_key(name))
+        numbered_until_free(name, |name| self.by_name.contains_key(name))
     }
 }
 
@@ -420,7 +442,7 @@ fn listed_size(tool: &Tool) -> usize {
 }
 
 /// `name`, or with the first number behind it that makes it free.
-fn free(name: &str, taken: impl Fn(&str) -> bool) -> String {
+fn numbered_until_free(name: &str, taken: impl Fn(&str) -> bool) -> String {
     let numbered = (2..).map(|number| format!("{name}_{number}"));
     std::iter::once(name.to_owned())
         .chain(numbered)

@@ -27,6 +27,7 @@ pub mod offers;
 mod params;
 pub mod places;
 pub mod policy;
+pub mod portable_schema;
 pub mod problem;
 mod pulse;
 pub mod render;

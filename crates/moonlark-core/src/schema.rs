@@ -3,6 +3,7 @@
 //! A schema never fetches anything: a `$ref` that leaves the document is a
 //! Problem when the tool loads.
 
+mod absent_nulls;
 mod compiled;
 mod complexity;
 mod error_work;
@@ -13,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value as Json, json};
 
+use self::absent_nulls::{remove_absent_nulls, without_nullable};
 use self::compiled::CompiledSchema;
 use self::explanation::MisfitExplainer;
 use self::step_budget::Verdict;
@@ -49,8 +51,6 @@ struct Made {
     /// None for what the host checks by its own argument types.
     compiled: Option<CompiledSchema>,
     defaults: Arc<Defaults>,
-    /// Of somebody else's tool.
-    foreign: bool,
 }
 
 impl Schema {
@@ -65,7 +65,6 @@ impl Schema {
             json: Arc::new(json),
             compiled: Some(compiled),
             defaults: Arc::new(defaults),
-            foreign: false,
         }))
     }
 
@@ -142,14 +141,11 @@ impl Schema {
                 args.kind()
             )));
         }
+        // What a null stands in for has its default, as if nothing were given.
+        remove_absent_nulls(&made.json, args);
         made.defaults.fill(args);
-        match self.violations(args, "parameter") {
-            Ok(()) => Ok(()),
-            // Many agents write null for what they leave out, and many servers
-            // take it: one that does not will say so.
-            Err(_) if made.foreign && self.violations(&without_nulls(args), "").is_ok() => Ok(()),
-            Err(message) => Err(Problem::bad_request(message)),
-        }
+        let judged = without_nullable(&made.json, args);
+        self.violations(judged.as_ref().unwrap_or(args), "parameter").map_err(Problem::bad_request)
     }
 
     /// What is wrong with `value`, in words; `noun` is what its fields are called.
@@ -194,7 +190,7 @@ fn property_names(schema: &Map<String, Json>) -> impl Iterator<Item = &str> {
 
 impl Made {
     fn described(json: Map<String, Json>) -> Made {
-        Made { json: Arc::new(json), compiled: None, defaults: Arc::default(), foreign: false }
+        Made { json: Arc::new(json), compiled: None, defaults: Arc::default() }
     }
 
     fn foreign(json: Map<String, Json>) -> (Made, Option<Problem>) {
@@ -213,7 +209,7 @@ impl Made {
                 (None, Some(Problem::bad_script(message)))
             }
         };
-        (Made { json: Arc::new(json), compiled, defaults: Arc::default(), foreign: true }, problem)
+        (Made { json: Arc::new(json), compiled, defaults: Arc::default() }, problem)
     }
 }
 
@@ -266,12 +262,6 @@ impl Defaults {
             }
         }
     }
-}
-
-fn without_nulls(args: &Value) -> Value {
-    let Value::Object(fields) = args else { return args.clone() };
-    let set = fields.iter().filter(|(_, value)| **value != Value::Null);
-    Value::Object(set.map(|(key, value)| (key.clone(), value.clone())).collect())
 }
 
 /// Whether `json` nests deeper than `left` levels.

@@ -14,6 +14,7 @@ use crate::content::Answer;
 use crate::grant::Grants;
 use crate::limits::Limits;
 use crate::metrics::OfSource;
+use crate::portable_schema::PortableInput;
 use crate::problem::{Place, Problem, Result, Warning};
 use crate::schema::Schema;
 use crate::secret::Secrets;
@@ -43,6 +44,9 @@ pub struct Tool {
     /// All it does is call tools, and each of those calls goes by the rules
     /// itself. For rules it has no effects of its own.
     pub only_calls: bool,
+    /// It says what the sources have. In a server that has just started it waits until
+    /// they have connected.
+    pub describes_sources: bool,
     pub source: Arc<Source>,
     /// The name agents see it under, where it is not its own; none if they are
     /// not shown it.
@@ -61,6 +65,8 @@ pub struct Tool {
     pub scope: Arc<Scope>,
     /// How often it has answered, for whoever looks at some of the answers.
     pub(crate) answered: AtomicU32,
+    /// Its parameters as they are listed, once they were.
+    portable_input: OnceLock<PortableInput>,
     /// Where its calls are counted, once there was one.
     pub(crate) figures: OnceLock<Arc<OfSource>>,
     /// Only the gateway may reach it: validation, limits and the record would
@@ -221,6 +227,7 @@ impl Tool {
             output: None,
             effects: Effects::default(),
             only_calls: false,
+            describes_sources: false,
             source,
             shown: Shown::default(),
             expose: Expose::default(),
@@ -230,6 +237,7 @@ impl Tool {
             warnings: Vec::new(),
             scope: Arc::default(),
             answered: AtomicU32::new(0),
+            portable_input: OnceLock::new(),
             figures: OnceLock::new(),
             body,
         }
@@ -251,6 +259,18 @@ impl Tool {
         }
     }
 
+    /// Its parameters as every model and every framework takes them. What they are
+    /// checked by is `input`.
+    pub fn portable_input(&self) -> &PortableInput {
+        self.portable_input.get_or_init(|| {
+            let told = self.definition.as_ref().and_then(|told| told.get("inputSchema"));
+            match told.map(Value::to_json_lossy) {
+                Some(serde_json::Value::Object(told)) => PortableInput::from_schema(&told),
+                _ => PortableInput::from_schema(self.input.json()),
+            }
+        })
+    }
+
     /// The same tool under another name; the name its source uses stays known.
     #[must_use]
     pub fn renamed(&self, name: String) -> Tool {
@@ -266,6 +286,7 @@ impl Tool {
             output: self.output.clone(),
             effects: self.effects,
             only_calls: self.only_calls,
+            describes_sources: self.describes_sources,
             source: self.source.clone(),
             shown: self.shown.clone(),
             expose: self.expose,
@@ -275,6 +296,7 @@ impl Tool {
             warnings: self.warnings.clone(),
             scope: self.scope.clone(),
             answered: AtomicU32::new(0),
+            portable_input: OnceLock::new(),
             figures: OnceLock::new(),
             body: self.body.clone(),
         }

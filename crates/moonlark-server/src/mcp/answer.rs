@@ -3,24 +3,56 @@
 use moonlark_core::content::{Answer, Content};
 use moonlark_core::value::Object;
 use moonlark_core::{Code, Problem, Result, Value};
+use rmcp::RoleServer;
 use rmcp::model::{
     CallToolResponse, CallToolResult, ContentBlock, ErrorCode, ErrorData, MetaObject,
 };
+use rmcp::service::RequestContext;
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value as Json, json};
+
+use super::caller::{CAPABILITIES, is_modern};
+
+/// What `_meta` of an answer says about the run of a script, to whom it is of use:
+/// some clients hand all of `_meta` to their model.
+const RUN: &str = "moonlark/run";
+
+/// What a client can take, and what it asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AnswerForm {
+    /// Results that are no object.
+    pub(crate) any_structure: bool,
+    /// How a run went, in `_meta`.
+    pub(crate) run_details: bool,
+}
+
+impl AnswerForm {
+    /// A request asks by `"moonlark/run": true` in its own `_meta`; a client that
+    /// always wants it declares the experimental capability of that name.
+    pub(crate) fn for_request(context: &RequestContext<RoleServer>) -> Self {
+        let in_request = || context.meta.get(RUN) == Some(&Json::Bool(true));
+        let declared = || match context.meta.get(CAPABILITIES) {
+            Some(said) => said.get("experimental").is_some_and(|it| it.get(RUN).is_some()),
+            None => (context.client_capabilities())
+                .and_then(|said| said.experimental.clone())
+                .is_some_and(|it| it.contains_key(RUN)),
+        };
+        Self { any_structure: is_modern(context), run_details: in_request() || declared() }
+    }
+}
 
 /// The answer to `tools/call`.
 pub(crate) fn of_tool(
     ended: Result<Answer>,
-    any_structure: bool,
+    form: AnswerForm,
 ) -> Result<CallToolResponse, ErrorData> {
-    match ended.and_then(|answer| succeed(answer, any_structure)) {
+    match ended.and_then(|answer| succeed(answer, form)) {
         Ok(response) => Ok(response),
         Err(problem) => match problem.refusal {
             Some(_) => Err(refusal(problem)),
             // An unknown tool is a mistake in the request, not in the tool.
             None if problem.code == Code::NotFound => Err(refusal(problem)),
-            None => Ok(CallToolResponse::Complete(fail(&problem))),
+            None => Ok(CallToolResponse::Complete(fail(&problem, form))),
         },
     }
 }
@@ -55,11 +87,11 @@ pub(crate) fn refusal(problem: Problem) -> ErrorData {
 }
 
 /// The result as text, and as structure where the client can take it.
-fn succeed(answer: Answer, any_structure: bool) -> Result<CallToolResponse> {
+fn succeed(answer: Answer, form: AnswerForm) -> Result<CallToolResponse> {
     let value = match answer {
         Answer::Value(value) => value,
         Answer::Content(content) => {
-            return Ok(CallToolResponse::Complete(of_content(content, any_structure)?));
+            return Ok(CallToolResponse::Complete(of_content(content, form)?));
         }
         Answer::Raw(fields) => {
             return match fields.get("resultType").and_then(Value::as_str) {
@@ -73,28 +105,31 @@ fn succeed(answer: Answer, any_structure: bool) -> Result<CallToolResponse> {
         other => other.encode_json("result")?,
     };
     let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
-    if any_structure || matches!(value, Value::Object(_)) {
+    if form.any_structure || matches!(value, Value::Object(_)) {
         result.structured_content = Some(value.into_json("result")?);
     }
     Ok(CallToolResponse::Complete(result))
 }
 
-fn of_content(content: Content, any_structure: bool) -> Result<CallToolResult> {
+fn of_content(content: Content, form: AnswerForm) -> Result<CallToolResult> {
     let Content { blocks, structured, extra } = content;
     let mut result = CallToolResult::success(typed_blocks(blocks)?);
     if let Some(value) = structured
-        && (any_structure || matches!(value, Value::Object(_)))
+        && (form.any_structure || matches!(value, Value::Object(_)))
     {
         result.structured_content = Some(value.into_json("result.structuredContent")?);
     }
-    result.meta = meta(extra);
+    result.meta = meta(extra, form);
     Ok(result)
 }
 
 /// What a source said about its answer.
-fn meta(mut extra: Object) -> Option<MetaObject> {
-    let meta = extra.swap_remove("_meta").filter(|meta| matches!(meta, Value::Object(_)))?;
-    serde_json::from_value(meta.to_json_lossy()).ok()
+fn meta(mut extra: Object, form: AnswerForm) -> Option<MetaObject> {
+    let Some(Value::Object(mut meta)) = extra.swap_remove("_meta") else { return None };
+    if !form.run_details && meta.shift_remove(RUN).is_some() && meta.is_empty() {
+        return None;
+    }
+    serde_json::from_value(Value::Object(meta).to_json_lossy()).ok()
 }
 
 /// Content as the SDK has it. What it does not know goes on as text, so that
@@ -123,10 +158,11 @@ fn plain_text(block: &mut Value) -> Option<String> {
     }
 }
 
-fn fail(problem: &Problem) -> CallToolResult {
+fn fail(problem: &Problem, form: AnswerForm) -> CallToolResult {
     // A tool that says itself how it failed is passed on as it is.
     if let Some(content) = &problem.content
-        && let Ok(mut result) = of_content((**content).clone(), true)
+        && let Ok(mut result) =
+            of_content((**content).clone(), AnswerForm { any_structure: true, ..form })
     {
         result.is_error = Some(true);
         return result;

@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use moonlark_core::catalog::PerCatalog;
 use moonlark_core::offers::Offers;
+use moonlark_core::portable_schema::portable_output;
+use moonlark_core::server_identity::ListedSchemas;
 use moonlark_core::value::Object;
 use moonlark_core::{Catalog, Value};
 use rmcp::model::{
@@ -17,6 +20,23 @@ use super::owned;
 /// Entries on one page of a list.
 const PAGE: usize = 1000;
 
+/// What the catalogs in use have, made once for each and each form of schemas.
+#[derive(Default)]
+pub(super) struct ListingCache {
+    portable: PerCatalog<Listing>,
+    exact: PerCatalog<Listing>,
+}
+
+impl ListingCache {
+    pub(super) fn of(&self, catalog: &Arc<Catalog>, schemas: ListedSchemas) -> Arc<Listing> {
+        let cache = match schemas {
+            ListedSchemas::Portable => &self.portable,
+            ListedSchemas::Exact => &self.exact,
+        };
+        cache.of(catalog, || Listing::new(catalog, schemas))
+    }
+}
+
 /// What one catalog has, ready to send.
 pub(super) struct Listing {
     tools: Vec<Tool>,
@@ -28,9 +48,9 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    pub(super) fn new(catalog: &Catalog) -> Self {
+    fn new(catalog: &Catalog, schemas: ListedSchemas) -> Self {
         let tools: Vec<Tool> =
-            catalog.shown().iter().map(|(name, tool)| describe(name, tool)).collect();
+            catalog.shown().iter().map(|(name, tool)| describe(name, tool, schemas)).collect();
         let headers = tools
             .iter()
             .filter(|tool| uses_headers(&tool.input_schema))
@@ -95,7 +115,18 @@ fn typed<T: DeserializeOwned>(definition: &Object) -> Option<T> {
     serde_json::from_value(Value::Object(definition.clone()).to_json_lossy()).ok()
 }
 
-fn describe(name: &str, tool: &moonlark_core::Tool) -> Tool {
+fn describe(name: &str, tool: &moonlark_core::Tool, schemas: ListedSchemas) -> Tool {
+    let mut described = describe_exactly(name, tool);
+    if schemas == ListedSchemas::Portable {
+        described.input_schema = tool.portable_input().schema.clone();
+        let portable = described.output_schema.as_ref().and_then(|it| portable_output(it));
+        // A result that is no object is said as it is, to whom it is said at all.
+        described.output_schema = portable.map(Arc::new).or(described.output_schema);
+    }
+    described
+}
+
+fn describe_exactly(name: &str, tool: &moonlark_core::Tool) -> Tool {
     // A source that speaks MCP describes its tools better than we could.
     if let Some(mut described) = tool.definition.as_deref().and_then(typed::<Tool>) {
         described.name = owned(name);

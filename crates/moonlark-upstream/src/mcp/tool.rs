@@ -18,8 +18,6 @@ use super::watching;
 use crate::foreign_text::clean_definition;
 use crate::tool_config::{ToolConfig, hide_arguments};
 
-/// The longest name agents are shown.
-const LONGEST_NAME: usize = 128;
 const WATCH: &str = "resources/subscribe";
 
 /// What a definition becomes; the Problem says what is wrong with it.
@@ -90,7 +88,7 @@ pub(crate) fn build(
     tool.output = output;
     tool.effects = effects;
     tool.scope = shared.settings.scope.clone();
-    tool.shown = Shown::As(plain(&format!("{}{own_name}", shared.settings.tool_prefix())));
+    tool.shown = Shown::As(format!("{}{own_name}", shared.settings.tool_prefix()));
     tool.expose = match shared.settings.expose {
         // A client can show the app of a tool only if it is listed.
         Expose::Code | Expose::Auto if app_of(&definition).is_some() => Expose::Both,
@@ -271,12 +269,6 @@ fn effects(definition: &Object) -> Effects {
     }
 }
 
-/// A name with only the characters that clients take.
-fn plain(name: &str) -> String {
-    let known = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-' | '.');
-    name.chars().map(|it| if known(it) { it } else { '_' }).take(LONGEST_NAME).collect()
-}
-
 /// Whether what it says about its type can be true of arguments.
 fn takes_an_object(schema: &Object) -> bool {
     match schema.get("type") {
@@ -301,15 +293,4 @@ fn json(schema: &Value) -> Map<String, Json> {
 
 fn text(definition: &Object, key: &str) -> String {
     definition.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::plain;
-
-    #[test]
-    fn names_are_made_of_what_clients_take() {
-        assert_eq!(plain("docs__read file/ü"), "docs__read_file__");
-        assert_eq!(plain(&"a".repeat(200)).len(), 128);
-    }
 }

@@ -296,7 +296,7 @@ fn tool(
     let mut tool = make(format!("{name}.{own_name}"), false);
     let prefix = prefix.clone().unwrap_or_else(|| format!("{name}__"));
     let shown = if own_name == operation.id { &operation.original_id } else { own_name };
-    tool.shown = Shown::As(plain(&format!("{prefix}{shown}")));
+    tool.shown = Shown::As(format!("{prefix}{shown}"));
     tool.expose = *expose;
     tool.tags = tags.iter().map(|tag| clean_text(tag, MAX_TAG_BYTES).into_owned()).collect();
     let node = operation.node(&shared.document);
@@ -309,13 +309,6 @@ fn tool(
     };
     tool.raw = Some(Arc::new(raw));
     tool
-}
-
-/// A name that every client takes.
-fn plain(name: &str) -> String {
-    let allowed = |it: char| it.is_ascii_alphanumeric() || "_-".contains(it);
-    let name: String = name.chars().map(|it| if allowed(it) { it } else { '_' }).collect();
-    name.chars().take(128).collect()
 }
 
 impl Shared {

@@ -1,0 +1,312 @@
+//! One schema after the other, from the whole to its parts.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::Direction;
+use super::argument_keys::{ArgumentKeys, listed_keys};
+use super::flatten::{Collect, FlatSchema, is_annotation};
+use super::merge::{describe_both, merge_alternatives};
+use super::values::{
+    any_value, as_map, by_values, is_any_value, listed_values, number, of_type, string,
+    types_that_follow,
+};
+
+/// About what a schema takes beside its words.
+const SCHEMA_BYTES: usize = 24;
+
+/// The schema would have more bytes than it may.
+#[derive(Debug)]
+pub(super) struct TooLarge;
+
+pub(super) struct SchemaRewriter<'a> {
+    pub(super) root: &'a Map<String, Json>,
+    pub(super) direction: Direction,
+    max_levels: usize,
+    bytes_left: usize,
+    /// The references that lead to where we are.
+    pub(super) entered: Vec<&'a str>,
+}
+
+/// A schema that is done, and where the keys of its values come from.
+#[derive(Default)]
+pub(super) struct Rewritten {
+    pub(super) schema: Map<String, Json>,
+    pub(super) keys: ArgumentKeys,
+}
+
+impl<'a> SchemaRewriter<'a> {
+    pub(super) fn new(
+        root: &'a Map<String, Json>,
+        direction: Direction,
+        max_levels: usize,
+        max_bytes: usize,
+    ) -> Self {
+        Self { root, direction, max_levels, bytes_left: max_bytes, entered: Vec::new() }
+    }
+
+    /// The schema of an object that is a tool's arguments or its result: no other
+    /// type, and no alternatives beside its fields.
+    pub(super) fn rewrite_whole(mut self) -> Result<(Map<String, Json>, ArgumentKeys), TooLarge> {
+        let root = self.root;
+        let mut flat = FlatSchema::default();
+        self.collect_fields(root, Collect::Everything, &mut flat);
+        let Rewritten { mut schema, keys } = match self.direction {
+            Direction::Input => self.object_of_alternatives(&flat, 0)?,
+            Direction::Output => self.object(&flat, 0)?,
+        };
+        let said = self.annotations(&flat)?;
+        describe_both(&mut schema, said);
+        Ok((schema, keys))
+    }
+
+    /// What all of `schemas` say together; none if nothing fits them.
+    pub(super) fn rewrite(
+        &mut self,
+        schemas: &[&'a Json],
+        level: usize,
+    ) -> Result<Option<Rewritten>, TooLarge> {
+        self.spend(SCHEMA_BYTES)?;
+        let entered = self.entered.len();
+        let flat = self.flatten(schemas, Collect::Everything);
+        let rewritten = self.rewrite_flat(schemas, &flat, level);
+        self.entered.truncate(entered);
+        rewritten
+    }
+
+    fn rewrite_flat(
+        &mut self,
+        schemas: &[&'a Json],
+        flat: &FlatSchema<'a>,
+        level: usize,
+    ) -> Result<Option<Rewritten>, TooLarge> {
+        if flat.is_never {
+            return Ok(None);
+        }
+        // Clients send such a parameter as a header too, by what its schema says.
+        if flat.get("x-mcp-header").is_some()
+            && let [Json::Object(exact)] = schemas
+        {
+            return Ok(Some(Rewritten { schema: exact.clone(), ..Rewritten::default() }));
+        }
+        let said = self.annotations(flat)?;
+        let mut options = Vec::new();
+        if flat.alternatives.is_empty() || flat.is_recursive {
+            self.by_type(flat, level, &mut options)?;
+        } else if flat.is_object() && !flat.properties.is_empty() {
+            options.push(match self.direction {
+                Direction::Input => self.object_of_alternatives(flat, level)?,
+                Direction::Output => self.object(flat, level)?,
+            });
+        } else {
+            // More than one group is more than is worth saying: the first counts.
+            for option in flat.alternatives.first().into_iter().copied().flatten() {
+                let entered = self.entered.len();
+                self.spend(SCHEMA_BYTES)?;
+                let mut both = FlatSchema::default();
+                self.collect(option, Collect::Everything, &mut both);
+                both.add_conditions(flat);
+                let rewritten = self.rewrite_flat(&[option], &both, level);
+                self.entered.truncate(entered);
+                options.extend(rewritten?);
+            }
+        }
+        if flat.is_nullable {
+            options.push(Rewritten { schema: of_type("null"), ..Rewritten::default() });
+        }
+        let mut rewritten = merge_alternatives(options, self.direction);
+        describe_both(&mut rewritten.schema, said);
+        Ok(Some(rewritten))
+    }
+
+    fn by_type(
+        &mut self,
+        flat: &FlatSchema<'a>,
+        level: usize,
+        options: &mut Vec<Rewritten>,
+    ) -> Result<(), TooLarge> {
+        if let Some(values) = listed_values(flat) {
+            self.spend(values.iter().map(|it| it.as_str().map_or(8, str::len) + 3).sum())?;
+            let by_values = by_values(&values, flat.types.as_deref(), self.direction);
+            let of = |schema| Rewritten { schema, ..Rewritten::default() };
+            if !by_values.is_empty() {
+                options.extend(by_values.into_iter().map(of));
+                return Ok(());
+            }
+        }
+        let types = match &flat.types {
+            Some(types) => types.clone(),
+            None => types_that_follow(flat, self.direction),
+        };
+        let has_number = types.contains(&"number");
+        for kind in types.into_iter().filter(|kind| !(has_number && *kind == "integer")) {
+            let plain = |schema| Rewritten { schema, ..Rewritten::default() };
+            options.push(match kind {
+                "object" => self.object(flat, level)?,
+                "array" => self.array(flat, level)?,
+                "string" => plain(string(flat, self.direction)),
+                "number" | "integer" => plain(number(kind, flat)),
+                other => plain(of_type(other)),
+            });
+        }
+        Ok(())
+    }
+
+    fn object(&mut self, flat: &FlatSchema<'a>, level: usize) -> Result<Rewritten, TooLarge> {
+        let properties: Vec<(&'a str, Vec<Vec<&'a Json>>)> = (flat.properties.iter())
+            .map(|(name, schemas)| (*name, vec![schemas.clone()]))
+            .collect();
+        self.object_with(flat, &properties, &flat.required, level)
+    }
+
+    /// An object with these properties, each of which fits one of several schemas.
+    pub(super) fn object_with(
+        &mut self,
+        flat: &FlatSchema<'a>,
+        properties: &[(&'a str, Vec<Vec<&'a Json>>)],
+        required: &[&'a str],
+        level: usize,
+    ) -> Result<Rewritten, TooLarge> {
+        let mut made = Rewritten { schema: of_type("object"), ..Rewritten::default() };
+        if flat.is_recursive || level >= self.max_levels {
+            return Ok(made);
+        }
+        // A field that must be there and is not described may be anything.
+        let unknown = required.iter().filter(|name| properties.iter().all(|it| it.0 != **name));
+        let names = || properties.iter().map(|it| it.0).chain(unknown.clone().copied());
+        let keys: Vec<String> = match self.direction {
+            Direction::Input => listed_keys(names()),
+            Direction::Output => names().map(str::to_owned).collect(),
+        };
+        let mut fields = Map::new();
+        let mut must = Vec::new();
+        for (place, name) in names().enumerate() {
+            let key = &keys[place];
+            self.spend(key.len())?;
+            let mut options = Vec::new();
+            for schemas in properties.get(place).into_iter().flat_map(|it| &it.1) {
+                options.extend(self.rewrite(schemas, level + 1)?);
+            }
+            // Nothing fits: it cannot be given.
+            if options.is_empty() && place < properties.len() {
+                continue;
+            }
+            let field = merge_alternatives(options, self.direction);
+            made.keys.add_field(key, name, field.keys);
+            fields.insert(key.clone(), Json::Object(field.schema));
+            if required.contains(&name) {
+                must.push(json!(key));
+            }
+        }
+        if !fields.is_empty() || level == 0 {
+            made.schema.insert("properties".to_owned(), Json::Object(fields));
+        }
+        if !must.is_empty() {
+            made.schema.insert("required".to_owned(), Json::Array(must));
+        }
+        self.additional_properties(flat, level, &mut made)?;
+        for keyword in ["minProperties", "maxProperties"] {
+            if let Some(count) = flat.get(keyword).filter(|it| it.is_u64()) {
+                made.schema.insert(keyword.to_owned(), count.clone());
+            }
+        }
+        Ok(made)
+    }
+
+    fn additional_properties(
+        &mut self,
+        flat: &FlatSchema<'a>,
+        level: usize,
+        made: &mut Rewritten,
+    ) -> Result<(), TooLarge> {
+        let (closing, open): (Vec<&Json>, Vec<&Json>) =
+            flat.additional.iter().partition(|it| **it == &Json::Bool(false));
+        let said = if flat.has_patterns || (closing.is_empty() && open.is_empty()) {
+            return Ok(());
+        } else if !closing.is_empty() {
+            Json::Bool(false)
+        } else {
+            match self.rewrite(&open, level + 1)? {
+                Some(others) if !is_any_value(&others.schema, self.direction) => {
+                    made.keys.set_others(others.keys);
+                    Json::Object(others.schema)
+                }
+                _ => Json::Bool(true),
+            }
+        };
+        made.schema.insert("additionalProperties".to_owned(), said);
+        Ok(())
+    }
+
+    fn array(&mut self, flat: &FlatSchema<'a>, level: usize) -> Result<Rewritten, TooLarge> {
+        let mut made = Rewritten { schema: of_type("array"), ..Rewritten::default() };
+        let mut options = Vec::new();
+        // In a list with places, anything may follow after those; only what is given to
+        // a tool is checked again.
+        let is_said = flat.tuple.is_empty() || self.direction == Direction::Input;
+        if !flat.is_recursive && is_said {
+            for place in &flat.tuple {
+                options.extend(self.rewrite(&[*place], level + 1)?);
+            }
+            if !flat.items.is_empty() {
+                options.extend(self.rewrite(&flat.items, level + 1)?);
+            }
+        }
+        let items = merge_alternatives(options, self.direction);
+        if self.direction == Direction::Input || !items.schema.is_empty() {
+            made.schema.insert("items".to_owned(), Json::Object(items.schema));
+        }
+        made.keys = ArgumentKeys::of_items(items.keys);
+        for keyword in ["minItems", "maxItems", "uniqueItems"] {
+            if let Some(said) = flat.get(keyword).filter(|it| it.is_u64() || it.is_boolean()) {
+                made.schema.insert(keyword.to_owned(), said.clone());
+            }
+        }
+        Ok(made)
+    }
+
+    /// What is told about a value: words, and marks of one word.
+    fn annotations(&mut self, flat: &FlatSchema<'a>) -> Result<Map<String, Json>, TooLarge> {
+        let mut said = Map::new();
+        for (keyword, json) in &flat.keywords {
+            let is_mark = keyword.starts_with("x-") && !json.is_object() && !json.is_array();
+            if is_annotation(keyword) || is_mark {
+                self.spend(keyword.len() + json.as_str().map_or(8, str::len))?;
+                said.insert((*keyword).to_owned(), (*json).clone());
+            }
+        }
+        Ok(said)
+    }
+
+    pub(super) fn spend(&mut self, bytes: usize) -> Result<(), TooLarge> {
+        self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or(TooLarge)?;
+        Ok(())
+    }
+}
+
+/// The parameters by name and type alone, of a schema that is too large in every
+/// other form.
+pub(super) fn outline(exact: &Map<String, Json>) -> (Map<String, Json>, ArgumentKeys) {
+    let properties = exact.get("properties").and_then(Json::as_object);
+    let names = || properties.into_iter().flatten().map(|(name, _)| name.as_str());
+    let listed = listed_keys(names());
+    let (mut keys, mut fields) = (ArgumentKeys::default(), Map::new());
+    for (listed, (name, schema)) in listed.iter().zip(properties.into_iter().flatten()) {
+        let kind = schema.get("type").and_then(Json::as_str);
+        let mut field = match kind {
+            Some("array") => as_map(json!({"type": "array", "items": any_value(Direction::Input)})),
+            Some(kind @ ("string" | "number" | "integer" | "boolean" | "object")) => of_type(kind),
+            _ => any_value(Direction::Input),
+        };
+        if let Some(description) = schema.get("description").filter(|it| it.is_string()) {
+            field.insert("description".to_owned(), description.clone());
+        }
+        keys.add_field(listed, name, ArgumentKeys::default());
+        fields.insert(listed.clone(), Json::Object(field));
+    }
+    let required = exact.get("required").and_then(Json::as_array).into_iter().flatten();
+    let place = |name: &str| names().position(|it| it == name);
+    let must: Vec<Json> = (required.filter_map(Json::as_str))
+        .filter_map(|name| Some(json!(listed[place(name)?])))
+        .collect();
+    (as_map(json!({"type": "object", "properties": fields, "required": must})), keys)
+}

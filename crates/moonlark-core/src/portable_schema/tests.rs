@@ -1,0 +1,343 @@
+use serde_json::{Value as Json, json};
+
+use super::values::{any_value, as_map};
+use super::{Direction, MAX_SCHEMA_BYTES, PortableInput, portable_output, written_bytes};
+use crate::value::Value;
+
+fn input(exact: Json) -> Json {
+    Json::Object((*PortableInput::from_schema(&as_map(exact)).schema).clone())
+}
+
+/// One parameter, as it is listed.
+fn param(exact: Json) -> Json {
+    input(json!({"type": "object", "properties": {"p": exact}}))["properties"]["p"].clone()
+}
+
+fn any() -> Json {
+    Json::Object(any_value(Direction::Input))
+}
+
+#[test]
+fn a_schema_that_all_take_stays_as_it_is() {
+    let exact = json!({
+        "type": "object",
+        "title": "find",
+        "properties": {
+            "text": {"type": "string", "description": "What", "minLength": 1, "pattern": "^[a-z]+$"},
+            "mode": {"type": "string", "enum": ["a", "b"], "default": "a"},
+            "count": {"type": "integer", "minimum": 1, "maximum": 10, "format": "int32"},
+            "at": {"type": "string", "format": "date-time"},
+            "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 3},
+            "opts": {
+                "type": "object",
+                "properties": {"deep": {"type": "boolean"}},
+                "required": ["deep"],
+                "additionalProperties": false,
+            },
+            "either": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": null},
+            "map": {"type": "object", "additionalProperties": {"type": "number"}},
+        },
+        "required": ["text"],
+        "additionalProperties": false,
+    });
+    assert_eq!(input(exact.clone()), exact);
+    let made = PortableInput::from_schema(&as_map(exact));
+    assert!(made.keys.is_empty());
+}
+
+#[test]
+fn each_place_has_one_type() {
+    for (exact, expected) in [
+        (json!({"type": ["string"]}), json!({"type": "string"})),
+        (
+            json!({"type": ["string", "null"], "description": "d", "maxLength": 3}),
+            json!({"anyOf": [{"type": "string", "maxLength": 3}, {"type": "null"}], "description": "d"}),
+        ),
+        (
+            json!({"type": ["string", "array"], "items": {"type": "string"}}),
+            json!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+        ),
+        (json!({"type": ["integer", "number"]}), json!({"type": "number"})),
+        (
+            json!({"type": "string", "nullable": true}),
+            json!({"anyOf": [{"type": "string"}, {"type": "null"}]}),
+        ),
+        (json!({"enum": ["a", "b"]}), json!({"type": "string", "enum": ["a", "b"]})),
+        (
+            json!({"type": ["string", "null"], "enum": ["a", null]}),
+            json!({"anyOf": [{"type": "string", "enum": ["a"]}, {"type": "null"}]}),
+        ),
+        (json!({"const": "a"}), json!({"type": "string", "enum": ["a"]})),
+        (
+            json!({"properties": {"a": {"type": "string"}}}),
+            json!({"type": "object", "properties": {"a": {"type": "string"}}}),
+        ),
+        (
+            json!({"items": {"type": "string"}}),
+            json!({"type": "array", "items": {"type": "string"}}),
+        ),
+        (json!({"minLength": 1}), json!({"type": "string", "minLength": 1})),
+        (json!({"minimum": 1}), json!({"type": "number", "minimum": 1})),
+        (
+            json!({"additionalProperties": {}}),
+            json!({"type": "object", "additionalProperties": true}),
+        ),
+        (json!({"type": "array"}), json!({"type": "array", "items": any()})),
+        (json!({"type": "array", "items": {}}), json!({"type": "array", "items": any()})),
+        (json!(true), any()),
+        (json!({}), any()),
+        (json!({"type": "strange"}), any()),
+    ] {
+        assert_eq!(param(exact.clone()), expected, "{exact}");
+    }
+    let mut described = any();
+    described["description"] = json!("Anything");
+    assert_eq!(param(json!({"description": "Anything"})), described);
+}
+
+#[test]
+fn values_that_models_do_not_take_in_a_list_are_told() {
+    for (exact, expected) in [
+        (
+            json!({"type": "integer", "enum": [1, 2, 3]}),
+            json!({"type": "integer", "minimum": 1, "maximum": 3, "description": "One of 1, 2, 3."}),
+        ),
+        (
+            json!({"const": true, "description": "Yes"}),
+            json!({"type": "boolean", "description": "Yes. Always true."}),
+        ),
+        (json!({"enum": [true, false]}), json!({"type": "boolean"})),
+        (json!({"enum": [0.5, 1]}), json!({"type": "number", "description": "One of 1, 0.5."})),
+        (json!({"enum": ["", "asc", "asc"]}), json!({"type": "string", "enum": ["asc"]})),
+        (json!({"type": "string", "enum": [""]}), json!({"type": "string"})),
+        (json!({"type": "string", "enum": []}), json!({"type": "string"})),
+        (
+            json!({"type": "string", "format": "email", "description": "Whom"}),
+            json!({"type": "string", "description": "Whom. Format: email."}),
+        ),
+        (json!({"type": "integer", "format": "epoch"}), json!({"type": "integer"})),
+        (json!({"type": "string", "pattern": "^(?!x)"}), json!({"type": "string"})),
+        (
+            json!({"type": "number", "minimum": 0, "exclusiveMinimum": true}),
+            json!({"type": "number", "exclusiveMinimum": 0}),
+        ),
+    ] {
+        assert_eq!(param(exact.clone()), expected, "{exact}");
+    }
+}
+
+#[test]
+fn alternatives_are_one_flat_list() {
+    for (exact, expected) in [
+        (
+            json!({"oneOf": [{"type": "string"}, {"anyOf": [{"type": "integer"}, {"type": "string"}]}]}),
+            json!({"anyOf": [{"type": "string"}, {"type": "integer"}]}),
+        ),
+        (json!({"anyOf": [{"type": "string"}]}), json!({"type": "string"})),
+        (
+            json!({"type": "string", "anyOf": [{"const": "a"}, {"enum": ["b", "c"]}]}),
+            json!({"type": "string", "enum": ["a", "b", "c"]}),
+        ),
+        (
+            json!({"allOf": [{"type": "object", "properties": {"a": {"type": "string"}}},
+                             {"properties": {"b": {"type": "string"}}, "required": ["b"]}]}),
+            json!({"type": "object", "required": ["b"],
+                   "properties": {"a": {"type": "string"}, "b": {"type": "string"}}}),
+        ),
+        (
+            json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
+                   "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}),
+            json!({"type": "object", "description": "Give a, or b.",
+                   "properties": {"a": {"type": "string"}, "b": {"type": "string"}}}),
+        ),
+        (
+            json!({"type": "array", "prefixItems": [{"type": "string"}, {"type": "number"}]}),
+            json!({"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "number"}]}}),
+        ),
+        (
+            json!({"type": "array", "items": [{"type": "string"}, {"type": "string"}], "minItems": 2}),
+            json!({"type": "array", "items": {"type": "string"}, "minItems": 2}),
+        ),
+    ] {
+        assert_eq!(param(exact.clone()), expected, "{exact}");
+    }
+}
+
+#[test]
+fn alternatives_of_the_whole_become_one_object() {
+    let by_id = json!({
+        "type": "object",
+        "properties": {"kind": {"const": "id"}, "id": {"type": "string"}},
+        "required": ["kind", "id"],
+    });
+    let by_name = json!({
+        "type": "object",
+        "properties": {"kind": {"const": "name"}, "name": {"type": "string"}},
+        "required": ["kind", "name"],
+    });
+    let expected = json!({
+        "type": "object",
+        "description": "Give id, or name.",
+        "properties": {
+            "kind": {"type": "string", "enum": ["id", "name"]},
+            "id": {"type": "string"},
+            "name": {"type": "string"},
+        },
+        "required": ["kind"],
+    });
+    assert_eq!(input(json!({"oneOf": [by_id, by_name]})), expected);
+    let far = json!({"$ref": "#/$defs/all", "$defs": {"all": {"anyOf": [by_id, by_name]}}});
+    assert_eq!(input(far), expected);
+    // What judges the whole otherwise is left to the check.
+    let judged = json!({
+        "type": "object", "properties": {"a": {"type": "string"}},
+        "not": {"required": ["b"]}, "if": {"required": ["a"]}, "then": {"required": ["c"]},
+        "dependentRequired": {"a": ["b"]}, "patternProperties": {"^x": {}}, "additionalProperties": false,
+    });
+    assert_eq!(input(judged), json!({"type": "object", "properties": {"a": {"type": "string"}}}));
+    assert_eq!(input(json!({})), json!({"type": "object", "properties": {}}));
+}
+
+#[test]
+fn references_are_written_out_and_end() {
+    let tree = json!({
+        "type": "object",
+        "properties": {"tree": {"$ref": "#/$defs/node", "description": "All of it"}},
+        "$defs": {"node": {
+            "type": "object",
+            "description": "A node",
+            "properties": {
+                "name": {"type": "string"},
+                "children": {"type": "array", "items": {"$ref": "#/$defs/node"}},
+            },
+        }},
+    });
+    let node = |items: Json| {
+        json!({"type": "object", "description": "A node", "properties": {
+            "name": {"type": "string"}, "children": {"type": "array", "items": items},
+        }})
+    };
+    let mut expected = node(node(json!({"type": "object"})));
+    expected["description"] = json!("All of it");
+    assert_eq!(input(tree), json!({"type": "object", "properties": {"tree": expected}}));
+    assert_eq!(
+        input(json!({"type": "object", "properties": {"lost": {"$ref": "#/$defs/none"}}})),
+        json!({"type": "object", "properties": {"lost": any()}})
+    );
+}
+
+/// Every definition has all others as fields: written out it would be endless.
+fn knot(definitions: usize) -> Json {
+    let refs = |word: &str| -> Json {
+        let of = |n: usize| (format!("{word}{n}"), json!({"$ref": format!("#/$defs/d{n}")}));
+        (0..definitions).map(of).collect()
+    };
+    let one = json!({"type": "object", "properties": refs("f"), "anyOf": [{"$ref": "#/$defs/d0"}, {"$ref": "#/$defs/d1"}]});
+    let all: Json = (0..definitions).map(|n| (format!("d{n}"), one.clone())).collect();
+    json!({"type": "object", "properties": refs("p"), "$defs": all})
+}
+
+#[test]
+fn what_would_grow_beyond_all_bounds_is_cut() {
+    let started = std::time::Instant::now();
+    for definitions in [2, 8, 40] {
+        let exact = as_map(knot(definitions));
+        let most = MAX_SCHEMA_BYTES.max(written_bytes(&exact)) * 2;
+        let made = PortableInput::from_schema(&exact);
+        assert!(written_bytes(&made.schema) <= most, "{} bytes", written_bytes(&made.schema));
+        assert_eq!(made.schema["properties"].as_object().unwrap().len(), definitions);
+    }
+    // One that leads to the next a thousand times.
+    let of = |n: usize| {
+        (
+            format!("d{n}"),
+            json!({"anyOf": [{"$ref": format!("#/$defs/d{}", n + 1)}, {"type": "null"}]}),
+        )
+    };
+    let chain: Json = (0..1000).map(of).collect();
+    let exact =
+        json!({"type": "object", "properties": {"p": {"$ref": "#/$defs/d0"}}, "$defs": chain});
+    assert!(input(exact)["properties"]["p"]["anyOf"].is_array());
+    assert!(started.elapsed().as_secs() < 20);
+}
+
+#[test]
+fn keys_are_listed_as_models_take_them_and_put_back() {
+    let exact = json!({
+        "type": "object",
+        "properties": {
+            "page[size]": {"type": "integer"},
+            "$filter": {"type": "object", "properties": {"@type": {"type": "string"}}, "required": ["@type"]},
+            "steps": {"type": "array", "items": {"anyOf": [
+                {"type": "object", "properties": {"$match": {"type": "object"}}},
+                {"type": "object", "properties": {"plain": {"type": "string"}}},
+            ]}},
+            "by_name": {"type": "object", "additionalProperties": {
+                "type": "object", "properties": {"a.b": {"type": "string"}},
+            }},
+        },
+        "required": ["page[size]"],
+    });
+    let made = PortableInput::from_schema(&as_map(exact));
+    let listed: Vec<&String> = made.schema["properties"].as_object().unwrap().keys().collect();
+    assert_eq!(listed, ["page_size", "filter", "steps", "by_name"]);
+    assert_eq!(made.schema["required"], json!(["page_size"]));
+    assert_eq!(made.schema["properties"]["filter"]["required"], json!(["type"]));
+    let restored = |args: Json| {
+        let mut args = Value::from_json(args).unwrap();
+        made.keys.restore(&mut args);
+        args.to_json_lossy()
+    };
+    let original = json!({
+        "page[size]": 5,
+        "$filter": {"@type": "x", "type": "y"},
+        "steps": [{"$match": {"match": 1}}, {"plain": "z"}],
+        "by_name": {"any": {"a.b": "c"}},
+        "other": true,
+    });
+    // Whoever knows the original names is understood too.
+    assert_eq!(restored(original.clone()), original);
+    let mut listed = original.clone();
+    listed["$filter"] = json!({"type": "x"});
+    let mut expected = original;
+    expected["$filter"] = json!({"@type": "x"});
+    let listed = json!({
+        "page_size": 5, "filter": listed["$filter"], "steps": [{"match": {"match": 1}}, {"plain": "z"}],
+        "by_name": {"any": {"a_b": "c"}}, "other": true,
+    });
+    assert_eq!(restored(listed), expected);
+}
+
+#[test]
+fn a_parameter_that_travels_in_a_header_is_left_alone() {
+    let exact = json!({"type": ["string", "null"], "x-mcp-header": "Region", "format": "uri"});
+    assert_eq!(param(exact.clone()), exact);
+}
+
+#[test]
+fn a_result_that_fits_the_exact_schema_fits_the_listed_one() {
+    let exact = json!({
+        "type": "object",
+        "properties": {
+            "any": {}, "maybe": {"type": ["string", "null"]}, "level": {"enum": [1, 2]},
+            "pair": {"prefixItems": [{"type": "string"}]}, "loose": {"properties": {"a": {"type": "string"}}},
+            "node": {"$ref": "#/$defs/node"}, "$odd": {"type": "string", "format": "uri"},
+        },
+        "required": ["$odd"],
+        "oneOf": [{"required": ["any"]}, {"properties": {"loose": {"const": 1}}}],
+        "$defs": {"node": {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}}}},
+    });
+    let listed = Json::Object(portable_output(&as_map(exact.clone())).unwrap());
+    let (exact, listed) =
+        (jsonschema::validator_for(&exact).unwrap(), jsonschema::validator_for(&listed).unwrap());
+    let deep = (0..20).fold(json!(null), |next, _| json!({ "next": next }));
+    for value in [
+        json!({"$odd": "x", "any": null, "maybe": null, "level": 2, "pair": ["a", 1, {}], "loose": [1]}),
+        json!({"$odd": "", "any": [{}], "loose": "text", "node": deep}),
+        json!({"$odd": "x", "loose": 1, "more": {}}),
+    ] {
+        assert!(exact.is_valid(&value), "{value}");
+        assert!(listed.is_valid(&value), "{value}");
+    }
+    assert_eq!(portable_output(&as_map(json!({"type": "array"}))), None);
+}

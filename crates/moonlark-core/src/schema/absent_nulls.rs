@@ -1,0 +1,329 @@
+//! Nulls for parameters that are left out.
+//!
+//! Many agents and frameworks fill every optional parameter with null. Where the
+//! schema has no null, that can only mean that nothing is given: such nulls are
+//! taken out before arguments are checked, in nested objects too. A null that the
+//! schema allows is a value like any other, and one for a required parameter stays
+//! to be refused by name.
+
+use serde_json::{Map, Value as Json};
+
+use crate::value::{Object, Value};
+
+/// How many references and parts of a schema are followed to find out about one
+/// null. Beyond that it stays where it is.
+const MAX_FOLLOWED: usize = 64;
+
+/// Take out of `args` every null that `schema` does not allow and does not require.
+pub(super) fn remove_absent_nulls(schema: &Map<String, Json>, args: &mut Value) {
+    if has_null(args) {
+        Lookup { root: schema, nullable: Nullable::IsNoKeyword }.clean(&[Part::Root], args);
+    }
+}
+
+/// `args` without the nulls of fields that are `nullable: true`, which is a word of
+/// OpenAPI that JSON Schema does not know; none if there are none. They are
+/// somebody's values, but no validator takes them.
+pub(super) fn without_nullable(schema: &Map<String, Json>, args: &Value) -> Option<Value> {
+    if !has_null(args) {
+        return None;
+    }
+    let mut rest = args.clone();
+    Lookup { root: schema, nullable: Nullable::IsLookedFor }.clean(&[Part::Root], &mut rest);
+    (rest != *args).then_some(rest)
+}
+
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => {
+            fields.values().any(|field| *field == Value::Null || has_null(field))
+        }
+        Value::Array(items) => items.iter().any(has_null),
+        _ => false,
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Nullable {
+    /// A null of a field that says so stays.
+    IsNoKeyword,
+    /// Only nulls of such fields are taken out.
+    IsLookedFor,
+}
+
+/// A schema that a value has to fit, beside others.
+#[derive(Clone, Copy)]
+enum Part<'a> {
+    Root,
+    Inner(&'a Json),
+}
+
+struct Lookup<'a> {
+    root: &'a Map<String, Json>,
+    nullable: Nullable,
+}
+
+/// What the schemas of an object say that nulls are judged by.
+#[derive(Default)]
+struct ObjectParts<'a> {
+    objects: Vec<&'a Map<String, Json>>,
+}
+
+impl<'a> Lookup<'a> {
+    fn clean(&self, parts: &[Part<'a>], value: &mut Value) {
+        match value {
+            Value::Object(fields) => self.clean_object(parts, fields),
+            Value::Array(items) => {
+                let inner = self.items(parts);
+                if !inner.is_empty() {
+                    items.iter_mut().for_each(|item| self.clean(&inner, item));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn clean_object(&self, parts: &[Part<'a>], fields: &mut Object) {
+        let known = self.flatten(parts);
+        let absent: Vec<String> = (fields.iter())
+            .filter(|(name, value)| **value == Value::Null && self.is_absent(&known, name))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in absent {
+            fields.shift_remove(&name);
+        }
+        for (name, value) in fields.iter_mut() {
+            if matches!(value, Value::Object(_) | Value::Array(_)) {
+                let inner = known.of_field(name);
+                if !inner.is_empty() {
+                    self.clean(&inner, value);
+                }
+            }
+        }
+    }
+
+    /// Whether a null under this name stands for nothing.
+    fn is_absent(&self, known: &ObjectParts<'a>, name: &str) -> bool {
+        let schemas = known.of_field(name);
+        if schemas.is_empty() || known.requires(name) {
+            return false;
+        }
+        let says_nullable = || {
+            let flat = self.flatten(&schemas);
+            flat.objects.iter().any(|it| it.get("nullable") == Some(&Json::Bool(true)))
+        };
+        let mut left = MAX_FOLLOWED;
+        let refuses = schemas.iter().all(|part| !self.allows_null(part.json(), &mut left));
+        match self.nullable {
+            Nullable::IsLookedFor => refuses && says_nullable(),
+            Nullable::IsNoKeyword => refuses && !says_nullable(),
+        }
+    }
+
+    /// Every object schema among `parts`, their references, parts and alternatives.
+    fn flatten(&self, parts: &[Part<'a>]) -> ObjectParts<'a> {
+        let mut flat = ObjectParts::default();
+        let mut queue: Vec<&'a Map<String, Json>> = Vec::new();
+        for part in parts {
+            match part {
+                Part::Root => queue.push(self.root),
+                Part::Inner(json) => queue.extend(json.as_object()),
+            }
+        }
+        while let Some(schema) = queue.pop() {
+            if flat.objects.len() == MAX_FOLLOWED {
+                break;
+            }
+            if flat.objects.iter().any(|it| std::ptr::eq(*it, schema)) {
+                continue;
+            }
+            flat.objects.push(schema);
+            let target = schema.get("$ref").and_then(|it| self.resolve(it));
+            queue.extend(target.and_then(Json::as_object));
+            for keyword in ["allOf", "anyOf", "oneOf"] {
+                let all = schema.get(keyword).and_then(Json::as_array).into_iter().flatten();
+                queue.extend(all.filter_map(Json::as_object));
+            }
+        }
+        flat
+    }
+
+    fn items(&self, parts: &[Part<'a>]) -> Vec<Part<'a>> {
+        let flat = self.flatten(parts);
+        let items = flat.objects.iter().filter_map(|it| it.get("items"));
+        items.filter(|it| it.is_object()).map(Part::Inner).collect()
+    }
+
+    fn resolve(&self, reference: &Json) -> Option<&'a Json> {
+        let pointer = reference.as_str()?.strip_prefix("#/")?;
+        let mut parts = pointer.split('/').map(|it| it.replace("~1", "/").replace("~0", "~"));
+        let first = self.root.get(&parts.next()?)?;
+        parts.try_fold(first, |json, part| match json {
+            Json::Array(items) => items.get(part.parse::<usize>().ok()?),
+            _ => json.get(&part),
+        })
+    }
+
+    /// Whether null fits a schema, as far as that can be seen without checking.
+    fn allows_null(&self, schema: Option<&'a Json>, left: &mut usize) -> bool {
+        *left = left.saturating_sub(1);
+        let Some(schema) = schema.filter(|_| *left > 0) else { return true };
+        let Some(fields) = schema.as_object() else { return schema.as_bool() != Some(false) };
+        let by_type = match fields.get("type") {
+            Some(Json::String(kind)) => kind == "null",
+            Some(Json::Array(kinds)) => kinds.iter().any(|kind| kind == "null"),
+            _ => true,
+        };
+        let by_value = match (fields.get("enum"), fields.get("const")) {
+            (Some(Json::Array(options)), _) => options.contains(&Json::Null),
+            (_, Some(value)) => value.is_null(),
+            _ => true,
+        };
+        if !by_type || !by_value {
+            return false;
+        }
+        if let Some(reference) = fields.get("$ref") {
+            let target = self.resolve(reference);
+            if !self.allows_null(target, left) {
+                return false;
+            }
+        }
+        let list = |keyword: &str| fields.get(keyword).and_then(Json::as_array);
+        let all = list("allOf").into_iter().flatten().all(|it| self.allows_null(Some(it), left));
+        all && ["anyOf", "oneOf"].iter().all(|keyword| {
+            list(keyword).is_none_or(|some| some.iter().any(|it| self.allows_null(Some(it), left)))
+        })
+    }
+}
+
+impl<'a> Part<'a> {
+    fn json(self) -> Option<&'a Json> {
+        match self {
+            Part::Root => None,
+            Part::Inner(json) => Some(json),
+        }
+    }
+}
+
+impl<'a> ObjectParts<'a> {
+    /// The schemas of a field: what is said of it, or of all that nothing is said of.
+    fn of_field(&self, name: &str) -> Vec<Part<'a>> {
+        let named = |it: &&'a Map<String, Json>| it.get("properties")?.get(name);
+        let named: Vec<Part<'a>> = self.objects.iter().filter_map(named).map(Part::Inner).collect();
+        if !named.is_empty() {
+            return named;
+        }
+        let others = self.objects.iter().filter_map(|it| it.get("additionalProperties"));
+        others.filter(|it| it.is_object()).map(Part::Inner).collect()
+    }
+
+    fn requires(&self, name: &str) -> bool {
+        let lists = self.objects.iter().filter_map(|it| it.get("required")?.as_array());
+        lists.flatten().any(|it| it == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn cleaned(schema: Json, args: Json) -> Json {
+        let Json::Object(schema) = schema else { unreachable!("an object literal") };
+        let mut args = Value::from_json(args).unwrap();
+        remove_absent_nulls(&schema, &mut args);
+        args.to_json_lossy()
+    }
+
+    #[test]
+    fn a_null_stands_for_nothing_where_the_schema_has_none() {
+        let schema = || {
+            json!({
+                "type": "object",
+                "properties": {
+                    "must": {"type": "string"},
+                    "text": {"type": "string"},
+                    "word": {"enum": ["a", "b"]},
+                    "one": {"const": 1},
+                    "either": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+                    "all": {"allOf": [{}, {"type": "object"}]},
+                    "far": {"$ref": "#/$defs/far"},
+                    "free": {"description": "anything"},
+                    "or_null": {"type": ["string", "null"]},
+                    "any_null": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+                    "null_word": {"enum": ["a", null]},
+                    "openapi": {"type": "string", "nullable": true},
+                    "lost": {"$ref": "#/$defs/nowhere"},
+                },
+                "required": ["must"],
+                "$defs": {"far": {"type": "integer"}},
+            })
+        };
+        let Json::Object(properties) = schema()["properties"].clone() else { unreachable!() };
+        let all: Json = properties.keys().map(|name| (name.clone(), Json::Null)).collect();
+        let kept = cleaned(schema(), all);
+        let mut kept: Vec<&String> = kept.as_object().unwrap().keys().collect();
+        kept.sort();
+        assert_eq!(kept, ["any_null", "free", "lost", "must", "null_word", "openapi", "or_null"]);
+    }
+
+    #[test]
+    fn nested_nulls_are_looked_at_by_the_schema_of_their_place() {
+        let inner = json!({
+            "type": "object",
+            "properties": {"a": {"type": "string"}, "b": {"type": ["string", "null"]}},
+        });
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "one": inner,
+                "many": {"type": "array", "items": {"$ref": "#/$defs/inner"}},
+                "map": {"type": "object", "additionalProperties": {"type": "string"}},
+                "choice": {"oneOf": [inner, {"type": "string"}]},
+                "tree": {"$ref": "#/$defs/tree"},
+            },
+            "$defs": {
+                "inner": inner,
+                "tree": {"type": "object", "properties": {
+                    "left": {"$ref": "#/$defs/tree"}, "value": {"type": "integer"},
+                }},
+            },
+        });
+        let nulls = json!({"a": null, "b": null, "unknown": null});
+        let args = json!({
+            "one": nulls, "many": [nulls, null], "map": {"x": null, "y": "z"}, "choice": nulls,
+            "tree": {"left": {"left": null, "value": null}, "value": 1},
+        });
+        let rest = json!({"b": null, "unknown": null});
+        assert_eq!(
+            cleaned(schema, args),
+            json!({
+                "one": rest, "many": [rest, null], "map": {"y": "z"}, "choice": rest,
+                "tree": {"left": {}, "value": 1},
+            })
+        );
+    }
+
+    #[test]
+    fn a_schema_that_goes_round_in_circles_ends() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"a": {"$ref": "#/$defs/a"}},
+            "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}]}},
+        });
+        assert_eq!(cleaned(schema, json!({"a": null})), json!({"a": null}));
+    }
+
+    #[test]
+    fn what_openapi_calls_nullable_is_kept_and_not_shown_to_the_validator() {
+        let schema = json!({"type": "object", "properties": {
+            "due": {"type": "string", "nullable": true}, "done": {"type": "boolean"},
+        }});
+        let Json::Object(schema) = schema else { unreachable!("an object literal") };
+        let args = Value::from_json(json!({"due": null, "done": true})).unwrap();
+        let rest = without_nullable(&schema, &args).unwrap();
+        assert_eq!(rest.to_json_lossy(), json!({"done": true}));
+        assert_eq!(without_nullable(&schema, &rest), None);
+    }
+}
