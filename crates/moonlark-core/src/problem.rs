@@ -269,13 +269,17 @@ impl Problem {
     /// the file that the place names.
     pub fn with_source_line(&self, source: &str) -> String {
         let text = self.to_string();
-        let Some(Place { line: Some(line), .. }) = &self.place else { return text };
-        let Some(source) = source.lines().nth(line.saturating_sub(1) as usize) else {
-            return text;
-        };
+        let Some(line) = self.source_line(source) else { return text };
         let hint = self.hint.as_ref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
         let above = text.strip_suffix(&hint).unwrap_or(&text);
-        format!("{above}\n   {line} | {}{hint}", cut(source.trim_end()))
+        format!("{above}\n   {line}{hint}")
+    }
+
+    /// The line that it is about, with its number: `2 | return a.b.c`.
+    pub fn source_line(&self, source: &str) -> Option<String> {
+        let line = self.place.as_ref()?.line?;
+        let text = source.lines().nth(line.saturating_sub(1) as usize)?;
+        Some(format!("{line} | {}", cut(text.trim_end())))
     }
 
     /// The `error` object of REST, MCP structured content and `--json`.

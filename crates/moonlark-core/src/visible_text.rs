@@ -2,8 +2,10 @@
 //! terminal's cursor, change its colours, hide a part or turn its direction.
 //!
 //! Control characters, the marks that change the direction of text and characters
-//! without a width are written as `\u{…}`. Line ends and tabs stay, and so do the
-//! joiners that emoji and some scripts need.
+//! without a width are written as `\u{…}`. Line ends and tabs stay in a text that has
+//! lines of its own ([`visible_text`]). In a text that stands in a line with others
+//! ([`visible_in_line`]) they are written as `\n`, since what follows could pass for
+//! another line. The joiners that emoji and some scripts need stay everywhere.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -16,17 +18,29 @@ pub fn visible_text(text: &str) -> Cow<'_, str> {
     })
 }
 
+/// The same for a text that stands in a line with others: it stays in that line.
+pub fn visible_in_line(text: &str) -> Cow<'_, str> {
+    let visible = visible_text(text);
+    if !visible.contains(['\n', '\r', '\t']) {
+        return visible;
+    }
+    Cow::Owned(visible.replace('\r', "\\r").replace('\n', "\\n").replace('\t', " "))
+}
+
 /// Bytes of a name that is shown in a line with others.
 const MAX_LINE_BYTES: usize = 256;
 
-/// A name from outside for a place in one line: without line ends, with which it could
-/// pass for another line, and not longer than a line.
+/// A name from outside for a place in one line, and not longer than a line.
 pub fn visible_line(text: &str) -> String {
     let end = text.floor_char_boundary(MAX_LINE_BYTES);
     let cut = if end < text.len() { "…" } else { "" };
-    let shown = visible_text(&text[..end]);
-    let words: Vec<&str> = shown.split(['\r', '\n', '\t']).filter(|it| !it.is_empty()).collect();
-    format!("{}{cut}", words.join(" "))
+    format!("{}{cut}", visible_in_line(&text[..end]))
+}
+
+/// A text with lines of its own below a first line: the others are indented, so that
+/// none of them passes for a line of whoever shows it.
+pub fn indent_after_first(text: &str, indent: &str) -> String {
+    visible_text(text).replace('\n', &format!("\n{indent}"))
 }
 
 /// The same for a text that is JSON: what is written out is so as JSON does it, so
@@ -119,10 +133,25 @@ mod tests {
     }
 
     #[test]
-    fn a_name_in_a_line_stays_in_it() {
-        let forged = "good\n2026-11-18 02:00:00  ok  \u{1b}[2KFORGED";
-        assert_eq!(super::visible_line(forged), "good 2026-11-18 02:00:00  ok  \\u{1b}[2KFORGED");
-        assert_eq!(super::visible_line("1\r\n2"), "1 2");
-        assert_eq!(super::visible_line(&"ä".repeat(500)), format!("{}…", "ä".repeat(128)));
+    fn what_stands_in_a_line_stays_in_it() {
+        for (text, shown) in [
+            ("plain", "plain"),
+            ("good\n2026-11-18  ok  \u{1b}[2KFORGED", "good\\n2026-11-18  ok  \\u{1b}[2KFORGED"),
+            ("1\r\n2\r3", "1\\r\\n2\\u{d}3"),
+            ("a\tb", "a b"),
+            (
+                "1\u{b}2\u{c}3\u{85}4\u{2028}5\u{2029}6",
+                "1\\u{b}2\\u{c}3\\u{85}4\\u{2028}5\\u{2029}6",
+            ),
+        ] {
+            assert_eq!(visible_in_line(text), shown);
+            assert_eq!(visible_line(text), shown);
+        }
+        assert_eq!(visible_line(&"ä".repeat(500)), format!("{}…", "ä".repeat(128)));
+    }
+
+    #[test]
+    fn later_lines_of_a_text_are_indented() {
+        assert_eq!(indent_after_first("a\nhint: b\n\u{1b}", "    "), "a\n    hint: b\n    \\u{1b}");
     }
 }

@@ -17,7 +17,7 @@ use crate::problem::{Code, Problem, Result};
 use crate::run::Run;
 use crate::tool::Tool;
 use crate::value::Value;
-use crate::visible_text::{visible_json, visible_text};
+use crate::visible_text::{visible_in_line, visible_json};
 
 /// How long a wait is held at a time: less than a person may take to answer.
 const PART: Duration = Duration::from_secs(300);
@@ -118,7 +118,7 @@ fn question(ticket: &Ticket) -> Question {
     let effects: Vec<&str> = Effect::all_of(ticket.effects).map(Effect::as_str).collect();
     let message = format!(
         "Allow this call?\n\n{}({})\n\nIt is marked {}. Approval {}.",
-        visible_text(&ticket.tool),
+        visible_in_line(&ticket.tool),
         visible_json(&ticket.arguments.text),
         effects.join(", "),
         ticket.id

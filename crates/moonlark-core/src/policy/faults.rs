@@ -11,21 +11,28 @@ impl Policy {
     /// Rules that do nothing, and parts of rules that do: a deny with a slip in
     /// it denies nothing.
     pub fn faults(&self, catalog: &Catalog) -> Vec<Problem> {
-        let known = catalog.tool_names();
-        let tools: Vec<Subject> = catalog.tools().iter().map(|it| Subject::of(it, known)).collect();
-        let doors = catalog.offers().iter().map(|it| Subject::of(&it.door, known));
-        let all: Vec<Subject> = tools.into_iter().chain(doors).collect();
-        let unknown = unknown_sources(catalog);
+        let known = KnownSubjects::of(catalog);
+        let all = &known.subjects;
         let mut faults: Vec<Problem> =
-            self.limits.iter().flat_map(|limit| idle_patterns(limit, &all, &unknown)).collect();
+            self.limits.iter().flat_map(|limit| known.idle_patterns(limit)).collect();
         for (index, rule) in self.rules.iter().enumerate() {
-            // Which tools it is about is known when their source has connected.
-            let mut patterns = rule.terms.tools.iter().chain(&rule.terms.sources);
-            if patterns.any(|pattern| unknown.iter().any(|source| may_name(pattern, source))) {
+            let tools = known.strange_patterns(&rule.terms.tools, |it| &it.names);
+            let sources = known.strange_patterns(&rule.terms.sources, |it| &it.sources);
+            let (of_tools, of_sources) = (&rule.terms.tools, &rule.terms.sources);
+            let is_idle = |strange: &[StrangePattern], of: &[String]| {
+                !of.is_empty() && strange.len() == of.len()
+            };
+            if is_idle(&tools, of_tools) || is_idle(&sources, of_sources) {
+                faults.push(matches_nothing(rule, tools.iter().chain(&sources)));
                 continue;
             }
-            faults.extend(strangers(rule, "tools", &rule.terms.tools, |it| &it.names, &all));
-            faults.extend(strangers(rule, "sources", &rule.terms.sources, |it| &it.sources, &all));
+            for (key, strange) in [("tools", &tools), ("sources", &sources)] {
+                faults.extend(strange.iter().map(|it| it.problem(rule, key)));
+            }
+            // Which tools it is about is known when their source has connected.
+            if of_tools.iter().chain(of_sources).any(|pattern| known.may_come(pattern)) {
+                continue;
+            }
             let matched: Vec<&Subject> = all.iter().filter(|it| rule.matches(it)).collect();
             let earlier = &self.rules[..index];
             let decided: Vec<&&Subject> = matched
@@ -33,11 +40,7 @@ impl Policy {
                 .filter(|it| !earlier.iter().any(|was| was.covers(rule) && was.matches(it)))
                 .collect();
             faults.extend(match (matched.is_empty(), decided.is_empty()) {
-                (true, _) => Some(fault(rule, "matches no tool").hint(
-                    nearest_hint(&rule.terms.tools, &all).unwrap_or_else(|| {
-                        "loosen its conditions, or remove it; `moonlark policy explain TOOL` says which of them a tool misses".to_owned()
-                    }),
-                )),
+                (true, _) => Some(matches_nothing(rule, std::iter::empty())),
                 (false, true) => {
                     let decides = |was: &&std::sync::Arc<Rule>| {
                         was.covers(rule) && matched.iter().any(|it| was.matches(it))
@@ -64,30 +67,99 @@ impl Policy {
     }
 }
 
-/// Patterns of what a single caller may reach that match no tool.
-fn idle_patterns(limit: &Rule, all: &[Subject], unknown: &[&str]) -> Vec<Problem> {
-    let known = || all.iter().flat_map(|it| it.names.iter());
-    let idle = |pattern: &&String| {
-        !known().any(|name| matches_pattern(pattern, name))
-            && !unknown.iter().any(|source| may_name(pattern, source))
-    };
-    let problem = |pattern: &String| {
-        let near = nearest(pattern, known().map(String::as_str));
-        fault(limit, format!("has {pattern:?} in tools, which matches nothing"))
-            .maybe_hint(near.map(|near| format!("did you mean {near}?")))
-    };
-    limit.terms.except.iter().filter(idle).map(problem).collect()
+/// What rules can be about: all there is, and the sources that have not said yet what
+/// they offer.
+struct KnownSubjects<'a> {
+    subjects: Vec<Subject>,
+    unknown_sources: Vec<&'a str>,
 }
 
-/// What a slip in patterns that match nothing was to be.
-fn nearest_hint(patterns: &[String], all: &[Subject]) -> Option<String> {
-    let known = || all.iter().flat_map(|it| it.names.iter().map(String::as_str));
-    let near = |pattern: &String| {
-        let strange = !known().any(|name| matches_pattern(pattern, name));
-        let near = nearest(pattern, known()).filter(|_| strange)?;
-        Some(format!("did you mean {near}?"))
+/// A pattern that matches nothing, and what it was likely to be.
+struct StrangePattern<'a> {
+    pattern: &'a str,
+    near: Option<String>,
+}
+
+impl<'a> KnownSubjects<'a> {
+    fn of(catalog: &'a Catalog) -> Self {
+        let names = catalog.tool_names();
+        let tools = catalog.tools().iter().map(|it| Subject::of(it, names));
+        let doors = catalog.offers().iter().map(|it| Subject::of(&it.door, names));
+        let subjects = tools.chain(doors).collect();
+        KnownSubjects { subjects, unknown_sources: unknown_sources(catalog) }
+    }
+
+    /// Whether the pattern may be for what a source offers once it has connected.
+    fn may_come(&self, pattern: &str) -> bool {
+        self.unknown_sources.iter().any(|source| may_name(pattern, source))
+    }
+
+    fn strange_patterns<'p>(
+        &self,
+        patterns: &'p [String],
+        names: impl Fn(&Subject) -> &Vec<String>,
+    ) -> Vec<StrangePattern<'p>> {
+        let known: Vec<&str> =
+            self.subjects.iter().flat_map(|it| names(it).iter().map(String::as_str)).collect();
+        let strange = patterns.iter().filter(|pattern| {
+            !self.may_come(pattern) && !known.iter().any(|name| matches_pattern(pattern, name))
+        });
+        strange
+            .map(|pattern| StrangePattern {
+                pattern: pattern.as_str(),
+                near: nearest_pattern(pattern, &known, &self.unknown_sources),
+            })
+            .collect()
+    }
+
+    /// Patterns of what a single caller may reach that match no tool.
+    fn idle_patterns(&self, limit: &Rule) -> Vec<Problem> {
+        let strange = self.strange_patterns(&limit.terms.except, |it| &it.names);
+        strange.iter().map(|it| it.problem(limit, "tools")).collect()
+    }
+}
+
+impl StrangePattern<'_> {
+    fn problem(&self, rule: &Rule, key: &str) -> Problem {
+        fault(rule, format!("has {:?} in {key}, which matches nothing", self.pattern))
+            .maybe_hint(self.near.as_ref().map(|near| format!("did you mean {near}?")))
+    }
+}
+
+/// A rule that is about nothing at all, with what each of its patterns was likely to be.
+fn matches_nothing<'a>(
+    rule: &Rule,
+    strange: impl Iterator<Item = &'a StrangePattern<'a>>,
+) -> Problem {
+    let strange: Vec<&StrangePattern<'_>> = strange.collect();
+    let near: Vec<String> = (strange.iter())
+        .filter_map(|it| {
+            let near = it.near.as_ref()?;
+            // Whose it is has to be said only if there are others.
+            Some(match strange.len() {
+                1 => near.clone(),
+                _ => format!("{near} for {}", it.pattern),
+            })
+        })
+        .collect();
+    let hint = if near.is_empty() {
+        "loosen its conditions, or remove it; `moonlark policy explain TOOL` says which of them a tool misses".to_owned()
+    } else {
+        format!("did you mean {}?", near.join(", "))
     };
-    patterns.iter().find_map(near)
+    fault(rule, "matches no tool").hint(hint)
+}
+
+/// The name, or the pattern for tools of a source, that a pattern with a slip was
+/// likely to be.
+fn nearest_pattern(pattern: &str, known: &[&str], unknown_sources: &[&str]) -> Option<String> {
+    if let Some(near) = nearest(pattern, known.iter().copied()) {
+        return Some(near.to_owned());
+    }
+    let (source, rest) = pattern.split_once('.')?;
+    let sources = known.iter().filter_map(|name| Some(name.split_once('.')?.0));
+    let near = nearest(source, sources.chain(unknown_sources.iter().copied()))?;
+    (near != source).then(|| format!("{near}.{rest}"))
 }
 
 /// Patterns for names that match no tool there is, each with the name it was
@@ -97,14 +169,9 @@ pub fn patterns_without_tool(
     patterns: &[String],
     unknown: &[&str],
 ) -> Vec<(String, Option<String>)> {
-    let names = catalog.tool_names();
-    let all: Vec<Subject> = catalog.tools().iter().map(|it| Subject::of(it, names)).collect();
-    let known = || all.iter().flat_map(|it| it.names.iter().map(String::as_str));
-    let strange = patterns.iter().filter(|pattern| {
-        let expected = unknown.iter().any(|source| may_name(pattern, source));
-        !expected && !known().any(|name| matches_pattern(pattern, name))
-    });
-    strange.map(|pattern| (pattern.clone(), nearest(pattern, known()).map(str::to_owned))).collect()
+    let known = KnownSubjects { unknown_sources: unknown.to_vec(), ..KnownSubjects::of(catalog) };
+    let strange = known.strange_patterns(patterns, |it| &it.names);
+    strange.into_iter().map(|it| (it.pattern.to_owned(), it.near)).collect()
 }
 
 /// Sources that have not said yet what they offer.
@@ -124,29 +191,6 @@ fn may_name(pattern: &str, source: &str) -> bool {
 
 fn fault(rule: &Rule, what: impl std::fmt::Display) -> Problem {
     Problem::bad_config(format!("{} {what}", rule.place)).at(Place::file(rule.place.as_str()))
-}
-
-/// Patterns that match nothing at all, in a list where others do.
-fn strangers<'a>(
-    rule: &Rule,
-    key: &str,
-    patterns: &'a [String],
-    names: impl Fn(&Subject) -> &Vec<String> + Copy + 'a,
-    all: &'a [Subject],
-) -> Vec<Problem> {
-    let known = move || all.iter().flat_map(move |it| names(it).iter());
-    let strange = |pattern: &&String| !known().any(|name| matches_pattern(pattern, name));
-    let strange: Vec<&String> = patterns.iter().filter(strange).collect();
-    // That the whole rule matches nothing is said once.
-    if strange.len() == patterns.len() {
-        return Vec::new();
-    }
-    let problem = |pattern: &String| {
-        let near = nearest(pattern, known().map(String::as_str));
-        fault(rule, format!("has {pattern:?} in {key}, which matches nothing"))
-            .maybe_hint(near.map(|near| format!("did you mean {near}?")))
-    };
-    strange.into_iter().map(problem).collect()
 }
 
 impl Rule {

@@ -449,6 +449,20 @@ fn rules_that_do_nothing_are_reported() {
         faults(vec![deny(&["jira.*", "jira.serach"])]),
         [r#"policy.rules[0] has "jira.serach" in tools, which matches nothing"#]
     );
+    let hints = |rules: Vec<Terms>| -> Vec<Option<String>> {
+        policy(rules).faults(&gateway.catalog()).into_iter().map(|it| it.hint).collect()
+    };
+    let hint = |text: &str| Some(text.to_owned());
+    assert_eq!(hints(vec![deny(&["jria.*"])]), [hint("did you mean jira.*?")]);
+    // Every slip of a rule has its own suggestion.
+    assert_eq!(
+        hints(vec![deny(&["jria.*", "rpeort"])]),
+        [hint("did you mean jira.* for jria.*, report for rpeort?")]
+    );
+    assert_eq!(
+        hints(vec![deny(&["jira.*", "jira.serach", "rpeort"])]),
+        [hint("did you mean jira.search?"), hint("did you mean report?")]
+    );
     assert_eq!(
         faults(vec![
             deny(&["jira.*"]),
@@ -467,6 +481,29 @@ fn rules_that_do_nothing_are_reported() {
         faults(vec![cache]),
         ["policy.rules[0] caches nothing: none of its tools is known to only read"]
     );
+}
+
+#[test]
+fn a_source_that_is_down_hides_no_slip_in_the_rules_about_it() {
+    let down = Health { source: "tracker".to_owned(), state: "failed", ..Health::default() };
+    let tools = tools().into_iter().map(Arc::new).collect();
+    let catalog = Catalog::new(Arc::default(), tools, &[], Vec::new()).with_health(vec![down]);
+    let faults = |rules: Vec<Terms>| -> Vec<String> {
+        policy(rules).faults(&catalog).iter().map(|it| it.to_string()).collect()
+    };
+    let said = |message: &str, near: &str| {
+        format!("error[bad_config]: policy.rules[0] {message}\n  --> policy.rules[0]\nhint: did you mean {near}?")
+    };
+    assert_eq!(faults(vec![deny(&["tracker.wipe", "jira.search"])]), [""; 0]);
+    assert_eq!(
+        faults(vec![deny(&["tracker.wipe", "rpeort", "jria.*"])]),
+        [
+            said("has \"rpeort\" in tools, which matches nothing", "report"),
+            said("has \"jria.*\" in tools, which matches nothing", "jira.*"),
+        ]
+    );
+    // Its own name can be misspelt too.
+    assert_eq!(faults(vec![deny(&["trakcer.*"])]), [said("matches no tool", "tracker.*")]);
 }
 
 struct Unwatched;
@@ -516,6 +553,7 @@ async fn what_a_source_has_beside_tools_goes_with_it_as_a_whole() {
         kind: SourceKind::Upstream,
         prefix: "jira__".to_owned(),
         expose: Expose::Code,
+        is_remembered: false,
     };
     let health = || Health { source: "jira".to_owned(), resources: 1, ..Health::default() };
     let of = |rules: Vec<Terms>| {
