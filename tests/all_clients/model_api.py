@@ -44,16 +44,16 @@ class ModelRequest:
 class ScriptedCall:
     """The model's next step: call this tool with these arguments.
 
-    `tool` is a function that says whether a sent tool is the one. `arguments` may be a
-    function of that tool, which may also do what is to happen before the call.
+    `find_tool` finds it among the tools that were sent. `arguments` may be a function of
+    that tool, which may also do what is to happen before the call.
     """
 
-    tool: object
+    find_tool: object
     arguments: object
 
     def resolve(self, tools):
         """The sent tool that is meant, with its arguments."""
-        found = next((t for t in tools if self.tool(t)), None)
+        found = self.find_tool(tools)
         if found is None:
             return None
         return found, self.arguments(found) if callable(self.arguments) else self.arguments

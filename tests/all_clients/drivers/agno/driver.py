@@ -1,12 +1,11 @@
 """Agno: MCPTools, with the models of OpenAI, Anthropic and Google."""
 
-import shlex
-
 from agno.agent import Agent
 from agno.tools.function import FunctionCall
 from agno.tools.mcp import MCPTools
 from agno.tools.mcp.params import StreamableHTTPClientParams
 from contract import API_KEY, MODELS, PROMPT, Driver, bearer_headers, run_driver
+from mcp import StdioServerParameters
 
 
 class AgnoDriver(Driver):
@@ -14,7 +13,10 @@ class AgnoDriver(Driver):
 
     async def open(self, how):
         if how["transport"] == "stdio":
-            self.tools = MCPTools(command=shlex.join(how["command"]), env=how["env"], timeout_seconds=20)
+            command, *args = how["command"]
+            # Its `command` takes a few well-known programs only.
+            params = StdioServerParameters(command=command, args=args, env=how["env"])
+            self.tools = MCPTools(transport="stdio", server_params=params, timeout_seconds=20)
         else:
             params = StreamableHTTPClientParams(url=how["url"], headers=bearer_headers(how))
             self.tools = MCPTools(transport="streamable-http", server_params=params, timeout_seconds=20)
