@@ -67,7 +67,7 @@ struct Page {
 }
 
 fn text(call: &Call, args: Page) -> Result<String> {
-    let page = document::parse(call, &args.html)?;
+    let page = document::parse(call, args.html)?;
     let text = readable::text(page.tree.root());
     fits(call, text.len())?;
     Ok(text)
@@ -113,7 +113,7 @@ const ENTRY: usize = 128;
 
 fn select(call: &Call, args: Select) -> Result<Vec<Found>> {
     let selector = select::Selector::parse(&args.selector)?;
-    let page = document::parse(call, &args.html)?;
+    let page = document::parse(call, args.html)?;
     let (mut all, mut size) = (Vec::new(), 0usize);
     for element in selector.matches(&page)? {
         let found = found(element);
@@ -165,7 +165,7 @@ impl From<Link> for Value {
 
 fn links(call: &Call, args: Links) -> Result<Vec<Link>> {
     let base = args.base.as_deref().map(absolute).transpose()?;
-    let page = document::parse(call, &args.html)?;
+    let page = document::parse(call, args.html)?;
     let elements = || page.tree.root().descendants().filter_map(ElementRef::wrap);
     // A page may say itself what its links are relative to.
     let own = elements().find(|element| element.value().name() == "base");

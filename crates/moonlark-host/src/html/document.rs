@@ -26,7 +26,8 @@ const MOST_TIME: Duration = Duration::from_secs(2);
 /// Bytes between two looks at the clock.
 const PIECE: usize = 8 * 1024;
 
-pub(super) fn parse(call: &Call, html: &str) -> Result<Html> {
+/// The text is given away: it would be held beside the tree made of it.
+pub(super) fn parse(call: &Call, html: String) -> Result<Html> {
     let limit = call.limits().value;
     if html.len() > limit {
         return Err(too_large(limit));
@@ -41,13 +42,14 @@ pub(super) fn parse(call: &Call, html: &str) -> Result<Html> {
         stopped: RefCell::new(None),
     };
     let tokenizer = Tokenizer::new(guard, Default::default());
-    let mut rest = html;
+    let mut rest = html.as_str();
     while !rest.is_empty() && tokenizer.sink.goes_on() {
         let (piece, after) = rest.split_at(boundary(rest, PIECE));
         rest = after;
         feed(&tokenizer, piece);
         tokenizer.sink.look_at_clock();
     }
+    drop(html);
     if tokenizer.sink.goes_on() {
         tokenizer.end();
     }

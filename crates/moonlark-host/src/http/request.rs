@@ -2,6 +2,7 @@
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
+use moonlark_core::limits::size;
 use moonlark_core::secret::looks_secret;
 use moonlark_core::value::{Bytes, shorten};
 use moonlark_core::{Problem, Result, Value};
@@ -9,6 +10,12 @@ use url::Url;
 
 use crate::args::Table;
 use crate::url::query_string;
+
+/// Bytes of an address, and of a query that is added to one.
+const MAX_URL_BYTES: usize = 64 << 10;
+/// Headers of a request, and bytes of all their names and values: more than servers take.
+const MAX_HEADERS: usize = 1000;
+const MAX_HEADER_BYTES: usize = 256 << 10;
 
 /// What a script asked for, whichever function it called.
 #[derive(Default)]
@@ -103,12 +110,18 @@ pub(super) fn place(url: &Url) -> String {
 
 /// The text itself is not repeated in the Problem, for the same reason.
 fn address(text: &str, query: Option<Table>) -> Result<Url> {
+    if text.len() > MAX_URL_BYTES {
+        return Err(url_too_long());
+    }
     let mut url = Url::parse(text.trim()).map_err(|error| {
         Problem::bad_request(format!("the url is not an address: {error}"))
             .hint("give a whole address, such as https://api.example.com/items")
     })?;
     if let Some(query) = query {
         let added = query_string("query", &query.0)?;
+        if added.len() > MAX_URL_BYTES {
+            return Err(url_too_long());
+        }
         let whole = match url.query() {
             Some(given) if !given.is_empty() && !added.is_empty() => format!("{given}&{added}"),
             Some(given) if added.is_empty() => given.to_owned(),
@@ -118,6 +131,11 @@ fn address(text: &str, query: Option<Table>) -> Result<Url> {
     }
     url.set_fragment(None);
     Ok(url)
+}
+
+fn url_too_long() -> Problem {
+    Problem::limit(format!("the url is longer than {}", size(MAX_URL_BYTES)))
+        .hint("send what is long as the body of the request")
 }
 
 /// Headers that say how a message is carried. They follow from the request; a
@@ -134,6 +152,7 @@ const CARRIAGE: [HeaderName; 7] = [
 
 fn header_map(table: Table) -> Result<HeaderMap> {
     let mut map = HeaderMap::new();
+    let mut bytes = 0;
     for (key, value) in table.0 {
         let name = HeaderName::from_bytes(key.as_bytes()).map_err(|_| {
             Problem::bad_request(format!("{:?} is not a header name", shorten(&key)))
@@ -151,12 +170,23 @@ fn header_map(table: Table) -> Result<HeaderMap> {
             single => vec![single],
         };
         for value in values {
-            if let Some(value) = header_value(&name, value)? {
-                map.append(&name, value);
+            let Some(value) = header_value(&name, value)? else { continue };
+            bytes += name.as_str().len() + value.len();
+            if map.len() >= MAX_HEADERS || bytes > MAX_HEADER_BYTES {
+                return Err(too_many_headers());
             }
+            map.append(&name, value);
         }
     }
     Ok(map)
+}
+
+fn too_many_headers() -> Problem {
+    Problem::limit(format!(
+        "a request may have {MAX_HEADERS} headers, and {} of them",
+        size(MAX_HEADER_BYTES)
+    ))
+    .hint("send what is long as the body of the request")
 }
 
 fn header_value(name: &HeaderName, value: Value) -> Result<Option<HeaderValue>> {
@@ -186,6 +216,8 @@ fn header_value(name: &HeaderName, value: Value) -> Result<Option<HeaderValue>> 
 
 #[cfg(test)]
 mod tests {
+    use moonlark_core::value::Object;
+
     use super::*;
 
     fn request(method: Method) -> Request {
@@ -258,6 +290,30 @@ mod tests {
         assert_eq!(add("http://a/?x=1", r#"{"y": [1, "ä b"]}"#), "http://a/?x=1&y=1&y=%C3%A4%20b");
         assert_eq!(add("http://a/#f", r#"{"y": true}"#), "http://a/?y=true");
         assert_eq!(add("http://a/?x=1", "{}"), "http://a/?x=1");
+    }
+
+    #[test]
+    fn addresses_and_headers_have_bounds() {
+        let problem = |ask: Ask| Request::new(Method::GET, ask).unwrap_err().message;
+        let long = format!("https://example.com/{}", "x".repeat(MAX_URL_BYTES));
+        assert_eq!(problem(Ask { url: long, ..Ask::default() }), "the url is longer than 64 KB");
+        let url = || "https://example.com".to_owned();
+        let query = Table(Object::from_iter([("q".to_owned(), "x".repeat(MAX_URL_BYTES).into())]));
+        let ask = Ask { url: url(), query: Some(query), ..Ask::default() };
+        assert_eq!(problem(ask), "the url is longer than 64 KB");
+        let too_many = "a request may have 1000 headers, and 256 KB of them";
+        // The library's own table of headers ends at 32,768 with a panic.
+        let names = (0..40_000).map(|n| (format!("x-{n}"), Value::from("v")));
+        let same = Value::Array(vec!["v".into(); 40_000]);
+        let long = Value::from("v".repeat(MAX_HEADER_BYTES));
+        for headers in [
+            Object::from_iter(names),
+            Object::from_iter([("x".to_owned(), same)]),
+            Object::from_iter([("x".to_owned(), long)]),
+        ] {
+            let ask = Ask { url: url(), headers: Some(Table(headers)), ..Ask::default() };
+            assert_eq!(problem(ask), too_many);
+        }
     }
 
     #[test]
