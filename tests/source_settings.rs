@@ -8,7 +8,7 @@ mod moved;
 #[path = "source_settings/pages.rs"]
 mod pages;
 #[path = "source_settings/tiny.rs"]
-mod tiny;
+pub(crate) mod tiny;
 
 use serde_json::{Value, json};
 

@@ -58,7 +58,9 @@ impl World {
 
     /// Call a tool as an agent does.
     pub fn call(&self, era: Era, tool: &str, arguments: Value) -> Result<Value, Value> {
-        self.ask(era, "tools/call", json!({"name": tool, "arguments": arguments})).answer
+        let meta = json!({"moonlark/run": true});
+        let params = json!({"name": tool, "arguments": arguments, "_meta": meta});
+        self.ask(era, "tools/call", params).answer
     }
 
     /// The names of the tools that an agent is shown.

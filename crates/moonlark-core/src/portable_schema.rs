@@ -8,7 +8,7 @@
 //! Arguments are still checked by the schema as it was written. What is listed may
 //! allow more than that; what it says about a result never allows less, since
 //! clients check results by it. Which rules are behind each change is in
-//! `tests/model_apis.rs` and `tests/framework_converters.rs`.
+//! `tests/model_apis/`.
 
 mod argument_keys;
 mod flatten;

@@ -18,6 +18,21 @@ fn any() -> Json {
 }
 
 #[test]
+fn an_array_is_not_the_last_alternative_of_anything() {
+    let simple = json!([{"type": "string"}, {"type": "number"}, {"type": "boolean"}, {"type": "object"}]);
+    assert_eq!(
+        any(),
+        json!({"anyOf": [
+            {"type": "string"},
+            {"type": "number"},
+            {"type": "boolean"},
+            {"type": "array", "items": {"anyOf": simple}},
+            {"type": "object"},
+        ]})
+    );
+}
+
+#[test]
 fn a_schema_that_all_take_stays_as_it_is() {
     let exact = json!({
         "type": "object",

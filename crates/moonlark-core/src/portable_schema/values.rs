@@ -18,7 +18,9 @@ pub(super) fn any_value(direction: Direction) -> Map<String, Json> {
             let simple = ["string", "number", "boolean", "object"];
             let simple: Vec<Json> = simple.iter().map(|kind| json!({"type": kind})).collect();
             let mut all = simple.clone();
-            all.push(json!({"type": "array", "items": {"anyOf": simple}}));
+            // Not last: for the items of an array, LangChain gives Gemini the type of the last
+            // alternative alone (langchain-google issue 1965), and an array without items is refused.
+            all.insert(simple.len() - 1, json!({"type": "array", "items": {"anyOf": simple}}));
             json!({"anyOf": all})
         }
     };

@@ -67,6 +67,8 @@ struct Lookup<'a> {
 #[derive(Default)]
 struct ObjectParts<'a> {
     objects: Vec<&'a Map<String, Json>>,
+    /// How many of them hold in any case, and are no alternative.
+    unconditional: usize,
 }
 
 impl<'a> Lookup<'a> {
@@ -130,9 +132,24 @@ impl<'a> Lookup<'a> {
                 Part::Inner(json) => queue.extend(json.as_object()),
             }
         }
+        self.follow(queue, &["allOf"], &mut flat);
+        flat.unconditional = flat.objects.len();
+        let lists = flat.objects.iter().flat_map(|it| [it.get("anyOf"), it.get("oneOf")]).flatten();
+        let queue =
+            lists.filter_map(Json::as_array).flatten().filter_map(Json::as_object).collect();
+        self.follow(queue, &["allOf", "anyOf", "oneOf"], &mut flat);
+        flat
+    }
+
+    fn follow(
+        &self,
+        mut queue: Vec<&'a Map<String, Json>>,
+        keywords: &[&str],
+        flat: &mut ObjectParts<'a>,
+    ) {
         while let Some(schema) = queue.pop() {
             if flat.objects.len() == MAX_FOLLOWED {
-                break;
+                return;
             }
             if flat.objects.iter().any(|it| std::ptr::eq(*it, schema)) {
                 continue;
@@ -140,12 +157,11 @@ impl<'a> Lookup<'a> {
             flat.objects.push(schema);
             let target = schema.get("$ref").and_then(|it| self.resolve(it));
             queue.extend(target.and_then(Json::as_object));
-            for keyword in ["allOf", "anyOf", "oneOf"] {
-                let all = schema.get(keyword).and_then(Json::as_array).into_iter().flatten();
+            for keyword in keywords {
+                let all = schema.get(*keyword).and_then(Json::as_array).into_iter().flatten();
                 queue.extend(all.filter_map(Json::as_object));
             }
         }
-        flat
     }
 
     fn items(&self, parts: &[Part<'a>]) -> Vec<Part<'a>> {
@@ -218,7 +234,8 @@ impl<'a> ObjectParts<'a> {
     }
 
     fn requires(&self, name: &str) -> bool {
-        let lists = self.objects.iter().filter_map(|it| it.get("required")?.as_array());
+        let objects = &self.objects[..self.unconditional];
+        let lists = objects.iter().filter_map(|it| it.get("required")?.as_array());
         lists.flatten().any(|it| it == name)
     }
 }
@@ -303,6 +320,16 @@ mod tests {
                 "tree": {"left": {}, "value": 1},
             })
         );
+    }
+
+    #[test]
+    fn what_only_an_alternative_requires_can_be_left_out() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"id": {"type": "string"}, "name": {"type": "string"}},
+            "oneOf": [{"required": ["id"]}, {"required": ["name"]}],
+        });
+        assert_eq!(cleaned(schema, json!({"id": "a", "name": null})), json!({"id": "a"}));
     }
 
     #[test]

@@ -1,0 +1,221 @@
+//! The same by the real binary: a server with everything that was ever refused, and a
+//! script with a dot in its name.
+
+use serde_json::{Value as Json, json};
+
+use super::{map, refusals};
+use crate::harness::{Project, Server, modern};
+use crate::source_settings::source;
+use crate::source_settings::tiny::Tiny;
+
+const LONG: &str = "actions/get-github-actions-permissions-selected-repositories-enterprise";
+
+const CONFIG: &str = r#"
+[server]
+SWITCH
+[mcp_servers.odd]
+url = "URL"
+expose = "direct"
+"#;
+
+const MOVE: &str = r#"
+tool = {
+    name = "notes.move",
+    description = "Move a note.",
+    parameters = {
+        { name = "note", type = "string", required = true },
+        { name = "to", type = "string", default = "inbox" },
+        { name = "options", type = "object", properties = { { name = "quiet", type = "boolean" } } },
+    },
+}
+function tool.execute(params)
+    return { note = params.note, to = params.to, options = json.encode(params.options or {}) }
+end
+"#;
+
+fn tools() -> Json {
+    let schema = json!({
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "properties": {
+            "page[size]": {"type": "integer"},
+            "$filter": {"type": ["string", "null"]},
+            "tree": {"$ref": "#/$defs/node"},
+            "to": {"type": "string", "format": "email"},
+            "any": {"description": "Anything"},
+            "list": {"type": "array"},
+            "level": {"enum": [1, 2]},
+        },
+        "oneOf": [{"required": ["page[size]"]}, {"required": ["tree"]}],
+        "$defs": {"node": {"type": "object", "properties": {
+            "_id": {"type": "string"}, "next": {"$ref": "#/$defs/node"},
+        }}},
+    });
+    json!([
+        {"name": "files.read", "description": "Reads.", "inputSchema": schema},
+        {"name": LONG, "description": "Says.", "inputSchema": {"type": "object"}},
+    ])
+}
+
+fn project(tiny: &Tiny, switch: &str) -> Project {
+    let config = CONFIG.replace("URL", &tiny.url()).replace("SWITCH", switch);
+    Project::new(&[("moonlark.toml", &config), ("tools/move.luau", MOVE)])
+}
+
+fn listed(server: &Server) -> Vec<(String, Json)> {
+    source(server, "odd");
+    let answer = server.mcp("tools/list", json!({}));
+    let tools = answer["result"]["tools"].as_array().unwrap();
+    let named = |it: &Json| (it["name"].as_str().unwrap().to_owned(), it["inputSchema"].clone());
+    let mut named: Vec<(String, Json)> = tools.iter().map(named).collect();
+    named.sort_by(|a, b| a.0.cmp(&b.0));
+    named
+}
+
+fn call(server: &Server, name: &str, arguments: Json) -> Json {
+    server.mcp("tools/call", json!({"name": name, "arguments": arguments}))["result"].clone()
+}
+
+#[test]
+fn what_a_client_is_told_is_taken_by_all_and_what_it_sends_is_understood() {
+    let tiny = Tiny::open(tools(), json!([]));
+    let project = project(&tiny, "");
+    let server = project.serve();
+    let tools = listed(&server);
+    let names: Vec<&str> = tools.iter().map(|(name, _)| name.as_str()).collect();
+    let long = "odd__actions_get-github-actions-permissi_c3cd070b";
+    assert_eq!(names, ["notes_move", long, "odd__files_read"]);
+    for (name, schema) in &tools {
+        assert_eq!(refusals(name, &map(schema)), [""; 0]);
+    }
+    // By every name, with the keys that were listed or those of the server.
+    for name in ["odd__files_read", "odd__files.read", "odd.files.read"] {
+        for arguments in [
+            json!({"page_size": 2, "tree": {"id": "x", "next": {"id": "y"}}, "filter": null}),
+            json!({"page[size]": 2, "tree": {"_id": "x", "next": {"_id": "y"}}, "$filter": null}),
+        ] {
+            // Only one of the two may be given, which is what the exact schema says.
+            let both = call(&server, name, arguments.clone());
+            assert_eq!(both["isError"], true, "{both}");
+            let mut one = arguments;
+            one.as_object_mut().unwrap().shift_remove("page_size");
+            one.as_object_mut().unwrap().shift_remove("page[size]");
+            let ended = call(&server, name, one);
+            assert_ne!(ended["isError"], true, "{ended}");
+            let sent = tiny.last_call();
+            assert_eq!(sent["name"], "files.read");
+            let expected = json!({"tree": {"_id": "x", "next": {"_id": "y"}}, "$filter": null});
+            assert_eq!(sent["arguments"], expected);
+        }
+    }
+    assert_ne!(call(&server, long, json!({}))["isError"], true);
+    assert_eq!(tiny.last_call()["name"], LONG);
+}
+
+#[test]
+fn nulls_for_what_is_left_out_reach_no_tool() {
+    let tiny = Tiny::open(tools(), json!([]));
+    let project = project(&tiny, "");
+    let server = project.serve();
+    source(&server, "odd");
+    // As frameworks fill them in, at every way in.
+    let nulls = json!({"page_size": 1, "to": null, "list": null, "level": null, "filter": null,
+        "tree": null, "any": null});
+    call(&server, "odd__files_read", nulls);
+    assert_eq!(
+        tiny.last_call()["arguments"],
+        json!({"page[size]": 1, "$filter": null, "any": null})
+    );
+    let arguments = json!({"note": "a", "to": null, "options": {"quiet": null}});
+    let moved = json!({"note": "a", "to": "inbox", "options": "{}"});
+    let ended = call(&server, "notes_move", arguments.clone());
+    assert_eq!(ended["structuredContent"], moved);
+    let (status, answer) = server.post("notes.move", &arguments);
+    assert_eq!((status, &answer["result"]), (200, &moved), "{answer}");
+    let script = "return sdk.tools.notes_move({ note = 'a', to = json.null, options = { quiet = json.null } })";
+    let (status, answer) = server.post("execute", &json!({ "script": script }));
+    assert_eq!((status, &answer["result"]), (200, &moved), "{answer}");
+    let missing = call(&server, "notes_move", json!({"note": null}));
+    assert_eq!(
+        missing["structuredContent"]["error"]["message"],
+        "parameter 'note' must be string, got null"
+    );
+    let ended = call(
+        &server,
+        "execute",
+        json!({"script": "return 1", "timeout": null, "plan": null, "resume": null}),
+    );
+    assert_ne!(ended["isError"], true, "{ended}");
+}
+
+#[test]
+fn schemas_are_listed_as_they_were_written_where_the_operator_says_so() {
+    let tiny = Tiny::open(tools(), json!([]));
+    let project = project(&tiny, "schemas = \"exact\"");
+    let server = project.serve();
+    let exact = tools()[0]["inputSchema"].clone();
+    let find = |server: &Server| {
+        listed(server).into_iter().find(|(name, _)| name == "odd__files_read").unwrap().1
+    };
+    assert_eq!(find(&server), exact);
+    // It takes effect as any other setting does: with the file.
+    project.write("moonlark.toml", &CONFIG.replace("URL", &tiny.url()).replace("SWITCH", ""));
+    let started = std::time::Instant::now();
+    while find(&server) == exact {
+        assert!(started.elapsed() < crate::harness::PATIENCE, "it stays exact");
+    }
+}
+
+#[test]
+fn names_that_were_changed_are_said_and_known_to_rules_and_tokens() {
+    let tiny = Tiny::open(tools(), json!([]));
+    let project = project(&tiny, "");
+    let text = |args: &[&str]| {
+        let output = project.run(args);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let doctor = text(&["doctor", "--standalone"]);
+    let said = format!(
+        "  ✓ names: notes.move is listed to MCP clients as notes_move (characters that models refuse)\n  \
+         ✓ names: odd__files.read is listed to MCP clients as odd__files_read (characters that models refuse)\n  \
+         ✓ names: odd__{LONG} is listed to MCP clients as odd__actions_get-github-actions-permissi_c3cd070b (too long)\n"
+    );
+    assert!(doctor.contains(&said), "{doctor}");
+    let mut config = CONFIG.replace("URL", &tiny.url()).replace("SWITCH", "");
+    config.push_str("[[policy.rules]]\ntools = [\"odd__files_read\"]\naction = \"deny\"\n");
+    project.write("moonlark.toml", &config);
+    for name in ["odd__files_read", "odd.files.read", "odd__files.read"] {
+        let explained = text(&["policy", "explain", name, "--standalone"]);
+        assert!(explained.contains("policy rule 1 (line 7) decides: deny"), "{name}: {explained}");
+    }
+}
+
+#[test]
+fn how_a_run_went_is_in_meta_for_whoever_asks() {
+    let project = Project::new(&[("moonlark.toml", ""), ("tools/move.luau", MOVE)]);
+    let server = project.serve();
+    let ask = |more: Json, script: &str| {
+        let params = json!({"name": "execute", "arguments": {"script": script}});
+        let mut message = modern(1, "tools/call", params);
+        let meta = message["params"]["_meta"].as_object_mut().unwrap();
+        meta.extend(map(&more));
+        let headers = [
+            ("Content-Type", "application/json"),
+            ("Accept", "application/json, text/event-stream"),
+            ("MCP-Protocol-Version", "2026-07-28"),
+            ("Mcp-Method", "tools/call"),
+            ("Mcp-Name", "execute"),
+        ];
+        let answer = server.request("POST", "/mcp", &headers, message.to_string().as_bytes());
+        answer.json()["result"]["_meta"].clone()
+    };
+    for script in ["return 1", "error('no')"] {
+        assert_eq!(ask(json!({}), script)["moonlark/run"], json!(null));
+        assert_eq!(ask(json!({"moonlark/run": false}), script)["moonlark/run"], json!(null));
+        assert_eq!(ask(json!({"moonlark/run": true}), script)["moonlark/run"]["calls"], json!([]));
+        let declared = json!({"io.modelcontextprotocol/clientCapabilities": {
+            "experimental": {"moonlark/run": {}},
+        }});
+        assert_eq!(ask(declared, script)["moonlark/run"]["calls"], json!([]));
+    }
+}
