@@ -1,8 +1,10 @@
 //! `moonlark import`, with files as the clients write them. `moonlark install` is
-//! in `import/install.rs`, at the same desk; what a client of the desktop makes of it
-//! in `import/desktop_client.rs`.
+//! in `import/install.rs`, at the same desk, and one table over all clients in
+//! `import/every_client.rs`; what a client of the desktop makes of it is in
+//! `import/desktop_client.rs`.
 
 mod desktop_client;
+mod every_client;
 mod install;
 mod other_projects;
 
@@ -19,6 +21,20 @@ const CURSOR: &str = "home/.cursor/mcp.json";
 const VSCODE: &str = "home/.config/Code/User/mcp.json";
 const ZED: &str = "home/.config/zed/settings.json";
 const CLAUDE_CODE: &str = "home/.claude.json";
+
+/// Variables by which the clients of whoever runs the tests may keep files elsewhere.
+const MOVES_FILES: [&str; 10] = [
+    "CLAUDE_CONFIG_DIR",
+    "CLINE_DATA_DIR",
+    "CLINE_DIR",
+    "CLINE_MCP_SETTINGS_PATH",
+    "CODEX_HOME",
+    "CONTINUE_GLOBAL_DIR",
+    "GEMINI_CLI_HOME",
+    "GOOSE_PATH_ROOT",
+    "QWEN_HOME",
+    "XDG_CONFIG_HOME",
+];
 
 /// A user with a home folder and a project.
 struct Desk {
@@ -55,11 +71,14 @@ impl Desk {
     }
 
     fn run_with(&self, args: &[&str], env: &[(&str, &str)]) -> Output {
-        moonlark()
+        let mut command = moonlark();
+        for variable in MOVES_FILES {
+            command.env_remove(variable);
+        }
+        command
             .args(args)
             .env("HOME", self.path("home"))
             .env("PATH", "/usr/bin:/bin")
-            .env_remove("CLAUDE_CONFIG_DIR")
             .envs(env.iter().copied())
             .current_dir(self.path("project"))
             .stdin(Stdio::null())

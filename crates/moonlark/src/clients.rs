@@ -4,22 +4,26 @@
 //! `import` and `install` in `cli` use this. Nothing here prints, and only `file`
 //! touches the disk.
 
+pub(crate) mod config_text;
 pub(crate) mod diff;
-pub(crate) mod edit;
+pub(crate) mod entry;
 pub(crate) mod file;
 pub(crate) mod jsonc;
+pub(crate) mod jsonc_edit;
 pub(crate) mod other_project;
 pub(crate) mod places;
 pub(crate) mod plan;
+pub(crate) mod registration;
 pub(crate) mod secret;
 pub(crate) mod server;
+pub(crate) mod syntax_tree;
 pub(crate) mod table;
+pub(crate) mod toml_text;
 pub(crate) mod variables;
-
-use std::path::Path;
+pub(crate) mod yaml_edit;
+pub(crate) mod yaml_text;
 
 use clap::ValueEnum;
-use serde_json::{Map, Value as Json, json};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Client {
@@ -28,6 +32,16 @@ pub(crate) enum Client {
     Vscode,
     Zed,
     ClaudeCode,
+    Codex,
+    #[value(alias = "gemini-cli")]
+    Gemini,
+    Opencode,
+    #[value(alias = "qwen-code")]
+    Qwen,
+    Continue,
+    Windsurf,
+    Cline,
+    Goose,
 }
 
 impl Client {
@@ -39,6 +53,14 @@ impl Client {
             Client::Vscode => "VS Code",
             Client::Zed => "Zed",
             Client::ClaudeCode => "Claude Code",
+            Client::Codex => "Codex",
+            Client::Gemini => "Gemini CLI",
+            Client::Opencode => "opencode",
+            Client::Qwen => "Qwen Code",
+            Client::Continue => "Continue",
+            Client::Windsurf => "Windsurf",
+            Client::Cline => "Cline",
+            Client::Goose => "goose",
         }
     }
 
@@ -47,105 +69,37 @@ impl Client {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
+    /// The words of all of them.
+    pub(crate) fn words() -> String {
+        let words: Vec<String> = Client::value_variants().iter().map(|it| it.word()).collect();
+        words.join(", ")
+    }
+
     /// The key of its file that holds the servers.
     pub(crate) fn servers_key(self) -> &'static str {
         match self {
             Client::Vscode => "servers",
             Client::Zed => "context_servers",
-            Client::ClaudeDesktop | Client::Cursor | Client::ClaudeCode => "mcpServers",
+            Client::Codex => "mcp_servers",
+            Client::Opencode => "mcp",
+            Client::Goose => "extensions",
+            _ => "mcpServers",
         }
     }
 
-    /// How a server that it starts is written there. `path` is where the server finds
-    /// programs: a client of the desktop knows hardly any folder.
-    pub(crate) fn entry(
-        self,
-        command: &str,
-        args: &[String],
-        path: Option<&str>,
-    ) -> Map<String, Json> {
-        let mut entry = Map::new();
+    /// Its servers are a list, each with its name, instead of an object by names.
+    pub(crate) fn lists_servers(self) -> bool {
+        self == Client::Continue
+    }
+
+    /// What a new file of it has beside servers.
+    pub(crate) fn new_file(self) -> &'static str {
         match self {
-            Client::Cursor | Client::Vscode | Client::ClaudeCode => {
-                entry.insert("type".to_owned(), json!("stdio"));
-            }
-            // Versions before the end of 2025 ask for it, later ones ignore it.
-            Client::Zed => {
-                entry.insert("source".to_owned(), json!("custom"));
-            }
-            Client::ClaudeDesktop => {}
-        }
-        entry.insert("command".to_owned(), json!(command));
-        entry.insert("args".to_owned(), json!(args));
-        if let Some(path) = path {
-            entry.insert("env".to_owned(), json!({ "PATH": path }));
-        }
-        entry
-    }
-
-    /// How a server that runs is written there; none if it cannot be.
-    pub(crate) fn http_entry(self, url: &str, token: Option<&str>) -> Option<Map<String, Json>> {
-        let mut entry = Map::new();
-        match self {
-            // It starts its servers itself.
-            Client::ClaudeDesktop => return None,
-            Client::Vscode | Client::ClaudeCode => {
-                entry.insert("type".to_owned(), json!("http"));
-            }
-            Client::Cursor | Client::Zed => {}
-        }
-        entry.insert("url".to_owned(), json!(url));
-        if let Some(token) = token {
-            entry.insert(
-                "headers".to_owned(),
-                json!({ "Authorization": format!("Bearer {token}") }),
-            );
-        }
-        Some(entry)
-    }
-}
-
-/// Whether an entry of a client's file starts, or reaches, Moonlark itself.
-pub(crate) fn is_moonlark(entry: &Json) -> bool {
-    let command = match &entry["command"] {
-        Json::Object(command) => command.get("path").and_then(Json::as_str),
-        command => command.as_str(),
-    };
-    if let Some(command) = command {
-        // Paths of either system, whichever this is.
-        let name = command.rsplit(['/', '\\']).next().unwrap_or_default();
-        let stem = Path::new(name).file_stem();
-        return stem.is_some_and(|stem| stem.eq_ignore_ascii_case("moonlark"));
-    }
-    let url = entry["url"].as_str().unwrap_or_default();
-    let here = ["http://localhost:7331/", "http://127.0.0.1:7331/", "http://[::1]:7331/"];
-    here.iter().any(|here| url.starts_with(here))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn moonlark_knows_itself() {
-        for entry in [
-            json!({"command": "moonlark"}),
-            json!({"command": "/usr/local/bin/moonlark", "args": ["stdio"]}),
-            json!({"command": "C:\\Tools\\Moonlark.exe"}),
-            json!({"command": {"path": "/opt/moonlark"}}),
-            json!({"url": "http://localhost:7331/mcp"}),
-        ] {
-            assert!(is_moonlark(&entry), "{entry}");
-        }
-        for entry in [
-            json!({"command": "npx", "args": ["moonlark"]}),
-            json!({"command": "moonlark-other"}),
-            json!({"url": "http://localhost:8000/mcp"}),
-            json!({"url": "https://example.com/moonlark"}),
-            json!("moonlark"),
-            json!(null),
-        ] {
-            assert!(!is_moonlark(&entry), "{entry}");
+            // It would add this line itself at its next start.
+            Client::Opencode => "{\n  \"$schema\": \"https://opencode.ai/config.json\"\n}\n",
+            // It takes no file without.
+            Client::Continue => "name: Local Config\nversion: 1.0.0\nschema: v1\n",
+            _ => "",
         }
     }
 }

@@ -6,12 +6,13 @@ use clap::{Args, ValueEnum};
 use moonlark_core::{Code, Place, Problem};
 use serde_json::{Value as Json, json};
 
-use super::{Done, Failure, Global, here, print, print_json, shown};
-use crate::clients::file::Found;
-use crate::clients::places::{Places, project_of};
+use super::{Done, Failure, Global, here, print, print_json, print_text, shown};
+use crate::clients::config_text::ConfigSyntax;
+use crate::clients::file::{Found, files_in};
+use crate::clients::places::{Places, client_of};
 use crate::clients::plan::{self, Fate, Imported, Plan, Planned, Variable};
-use crate::clients::server::{self, Entry, Server};
-use crate::clients::{Client, diff, jsonc, other_project};
+use crate::clients::server::{self, Entry, FileOrigin, Server};
+use crate::clients::{Client, diff, other_project};
 use crate::config_file::{self, FILE_NAME};
 use crate::secrets_file::{self, SecretsFile};
 
@@ -20,7 +21,9 @@ const MOST: usize = 1000;
 
 #[derive(Args)]
 pub(crate) struct Import {
-    /// A file with servers, a ctx.toml or toolscript.toml, or claude-desktop, cursor, vscode, zed or claude-code for that client's.
+    /// A file with servers, a ctx.toml or toolscript.toml, or a client for all that it has:
+    /// claude-desktop, cursor, vscode, zed, claude-code, codex, gemini, opencode, qwen,
+    /// continue, windsurf, cline or goose.
     #[arg(value_name = "FILE|CLIENT")]
     from: String,
     /// Show what would be done, and do nothing.
@@ -36,12 +39,14 @@ impl Import {
         let cwd = here()?;
         let places = Places::find(&cwd, &environment)?;
         let mut found = Imported::default();
-        for file in self.files(&places, &cwd)? {
-            let path = config_path(global, &cwd);
-            if file.path.extension().is_some_and(|ending| ending == "toml") {
+        let client = Client::from_str(&self.from, false).ok();
+        for file in self.files(client, &places, &cwd)? {
+            let client = client.or_else(|| client_of(&file.path));
+            if file.syntax() == ConfigSyntax::Toml && client != Some(Client::Codex) {
+                let path = config_path(global, &cwd);
                 read_project(&file, path.parent().unwrap_or(&cwd), &mut found)?;
             } else {
-                found.servers.extend(servers(&file, &places)?);
+                found.servers.extend(servers(&file, client, &places)?);
             }
         }
         let import = PreparedImport::make(found, &self.from, self.keep_secrets, global, &cwd)?;
@@ -58,20 +63,28 @@ impl Import {
     }
 
     /// The files that are there, read.
-    fn files(&self, places: &Places, cwd: &Path) -> Result<Vec<Found>, Failure> {
-        let Ok(client) = Client::from_str(&self.from, false) else {
+    fn files(
+        &self,
+        client: Option<Client>,
+        places: &Places,
+        cwd: &Path,
+    ) -> Result<Vec<Found>, Failure> {
+        let Some(client) = client else {
             let file = Found::read(&cwd.join(&self.from), self.from.clone())?;
             if file.text.is_none() {
-                let clients: Vec<String> =
-                    Client::value_variants().iter().map(|client| client.word()).collect();
                 return Err(Problem::new(Code::NotFound, "there is no such file")
                     .at(Place::file(&self.from))
-                    .hint(format!("name a file, or one of {}", clients.join(", ")))
+                    .hint(format!("name a file, or one of {}", Client::words()))
                     .into());
             }
             return Ok(vec![file]);
         };
-        let paths = places.all_files(client);
+        let mut paths = places.all_files(client);
+        for path in places.all_folders(client).iter().flat_map(|folder| files_in(folder)) {
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
         let mut files = Vec::new();
         for path in &paths {
             let file = Found::read(path, label(path, cwd))?;
@@ -164,24 +177,27 @@ fn read_project(file: &Found, root: &Path, found: &mut Imported) -> Done {
 }
 
 /// The servers of one file, each with the file's name.
-fn servers(file: &Found, places: &Places) -> Result<Vec<(String, Entry)>, Failure> {
-    let root =
-        jsonc::parse(file.text()).map_err(|fault| fault.problem(file.text(), &file.label))?;
+fn servers(
+    file: &Found,
+    client: Option<Client>,
+    places: &Places,
+) -> Result<Vec<(String, Entry)>, Failure> {
+    let root = file.syntax().parse(file.text());
+    let root = root.map_err(|fault| fault.problem(file.text(), &file.label))?;
     let Some(root) = root else { return Ok(Vec::new()) };
-    // The user's own files lie in folders of the same name.
-    let project = project_of(&file.path).filter(|project| *project != places.home());
+    let project = places.project_of(&file.path);
+    let origin = FileOrigin { client, project, home: places.home() };
     let read_file = |path: &Path| Found::read(path, shown(path)).ok()?.text;
-    let entries = server::all(&root.to_json(), project, places.home(), &read_file);
-    let entries = match entries {
+    let entries = match server::all(&root.to_json(), origin, &read_file) {
         Some(entries) => entries,
         // Settings that have no servers are nothing wrong; another file is.
-        None if is_settings(&file.path) => Vec::new(),
+        None if client.is_some() || is_settings(&file.path) => Vec::new(),
         None => {
             return Err(Problem::bad_request(
                 "this is no configuration of MCP servers that is known",
             )
             .at(Place::file(&file.label))
-            .hint("it should have mcpServers, servers, mcp.servers or context_servers")
+            .hint("it should have mcpServers, servers, mcp.servers, context_servers, mcp_servers, mcp or extensions")
             .into());
         }
     };
@@ -217,7 +233,7 @@ pub(super) struct Report<'a> {
 impl Report<'_> {
     pub(super) fn say(&self) {
         if let Some(diff) = self.diff() {
-            print(format!("{diff}\n"));
+            print_text(format!("{diff}\n"));
         }
         let names = |planned: &Planned| match &planned.fate {
             Fate::Added { name, .. } if *name == planned.from => Some(name.clone()),

@@ -15,11 +15,11 @@ use moonlark_core::{Code, Place, Problem};
 use serde_json::{Map, Value as Json, json};
 
 use super::import::{config_path, environment, label};
-use super::{Done, Failure, Global, here, print, print_json, shown};
-use crate::clients::file::Found;
-use crate::clients::jsonc::{Fault, Kind, Node};
+use super::{Done, Failure, Global, here, print, print_json, print_text, shown};
+use crate::clients::file::{Found, first_there};
 use crate::clients::places::Places;
-use crate::clients::{Client, diff, edit, is_moonlark, jsonc, secret};
+use crate::clients::registration::Registration;
+use crate::clients::{Client, diff};
 use crate::config_file;
 use only::MovedServers;
 
@@ -36,6 +36,9 @@ pub(crate) struct Install {
     /// Make it the client's only server: the others go into moonlark.toml, if they are not there, and out of the client's file.
     #[arg(long)]
     only: bool,
+    /// With --only: take this Moonlark of another project out of the client's file as well. May be given more than once.
+    #[arg(long, value_name = "NAME", requires = "only")]
+    drop: Vec<String>,
     /// Let the client use `moonlark serve` by its address, instead of starting `moonlark stdio`. Where callers need a token, one is made for it.
     #[arg(long)]
     http: bool,
@@ -51,31 +54,36 @@ impl Install {
     pub(crate) async fn run(self, global: &Global) -> Done {
         let cwd = here()?;
         let places = Places::find(&cwd, &environment)?;
-        let path = match self.project {
-            false => places.user_file(self.client),
-            true => places.project_file(self.client).unwrap_or_else(|| {
-                let said = format!("{} has no file of a project", self.client.title());
-                super::command().error(ErrorKind::ArgumentConflict, said).exit()
-            }),
+        let paths = if self.project {
+            places.project_files(self.client)
+        } else {
+            places.user_files(self.client)
         };
-        let file = Found::read(&path, label(&path, &cwd))?;
-        let moved = match self.only {
-            true => Some(MovedServers::find(self.client, &file, &places, global)?),
-            false => None,
+        let Some(path) = first_there(&paths) else {
+            let said = format!("{} has no file of a project", self.client.title());
+            super::command().error(ErrorKind::ArgumentConflict, said).exit()
         };
-        let outcome = match self.undo {
-            true => self.take_out(&file)?,
-            false => {
-                let config = config_file::in_effect(global.config.as_deref(), &cwd, &environment);
-                // What is imported makes the file, if it is missing.
-                let made = || Some(config_path(global, &cwd)).filter(|_| moved.is_some());
-                let config = config.or_else(made);
-                let entry = match self.http {
-                    true => self.http_entry(&file, global).await?,
-                    false => self.stdio_entry(config.as_deref(), moved.is_some())?,
-                };
-                self.put_in(&file, &entry, config.is_some() || self.http, moved.as_ref())?
+        let file = Found::read(path, label(path, &cwd))?;
+        let mut moved = None;
+        if self.only {
+            moved = Some(MovedServers::find(&self, &file, &places, global)?);
+        }
+        let outcome = if self.undo {
+            self.take_out(&file)?
+        } else {
+            let config = config_file::in_effect(global.config.as_deref(), &cwd, &environment);
+            // What is imported makes the file, if it is missing.
+            let made = || Some(config_path(global, &cwd)).filter(|_| moved.is_some());
+            let config = config.or_else(made);
+            let entry = if self.http {
+                self.http_entry(&file, global).await?
+            } else {
+                self.stdio_entry(config.as_deref(), moved.is_some())?
+            };
+            if let Some(moved) = &mut moved {
+                moved.sort_others(&self, &entry, &file.label)?;
             }
+            self.put_in(&file, &entry, config.is_some() || self.http, moved.as_ref())?
         };
         if !self.dry_run {
             if let Some(moved) = &moved {
@@ -99,7 +107,7 @@ impl Install {
         will_be_made: bool,
     ) -> Result<Map<String, Json>, Failure> {
         let arguments = arguments(config, will_be_made)?;
-        Ok(self.client.entry(&this_binary()?, &arguments, program_folders().as_deref()))
+        Ok(self.client.entry(&self.name, &this_binary()?, &arguments, program_folders().as_deref()))
     }
 
     fn put_in(
@@ -109,65 +117,17 @@ impl Install {
         has_config: bool,
         moved: Option<&MovedServers>,
     ) -> Result<Outcome, Failure> {
-        let names = moved.map(|moved| moved.names.as_slice()).unwrap_or_default();
-        let text = self.without_others(file.text(), names, &file.label)?;
-        let text = self.with_entry(&text, entry, &file.label)?;
-        let did = match (text == file.text(), self.is_there(file.text())) {
+        let place = self.registration(file);
+        let names = moved.map(MovedServers::names).unwrap_or_default();
+        let text = place.without_servers(file.text(), &names)?;
+        let text = place.with_entry(&text, entry)?;
+        let did = match (text == file.text(), place.find(file.text())?.is_some()) {
             (true, _) => Did::Unchanged,
             (false, true) => Did::Updated,
             (false, false) => Did::Installed,
         };
         let keep = (did != Did::Unchanged).then_some(Copy::Keep);
         Ok(Outcome { did, text: Some(text), copy: keep, has_config, left_in_copy: Vec::new() })
-    }
-
-    /// The file without servers that are behind Moonlark from now on.
-    fn without_others(&self, text: &str, names: &[String], label: &str) -> Result<String, Failure> {
-        let mut text = text.to_owned();
-        for name in names {
-            let path = [self.client.servers_key(), name.as_str()];
-            text = edit::remove(&text, &path).map_err(|fault| fault.problem(&text, label))?;
-        }
-        Ok(text)
-    }
-
-    /// Key by key, so that an `env` that somebody added to our entry stays.
-    fn with_entry(
-        &self,
-        text: &str,
-        entry: &Map<String, Json>,
-        label: &str,
-    ) -> Result<String, Failure> {
-        let path = self.path();
-        let wrong = |text: &str, fault: Fault| fault.problem(text, label);
-        let root = jsonc::parse(text).map_err(|fault| wrong(text, fault))?;
-        let there = root.as_ref().and_then(|root| root.find(&path)).map(Node::to_json);
-        let put = |text: &str, path: &[&str], value: &Json| {
-            edit::put(text, path, value).map_err(|fault| wrong(text, fault))
-        };
-        let same_way = |there: &Json| {
-            ["command", "url"].iter().all(|key| there[key].is_string() == entry.contains_key(*key))
-        };
-        match there {
-            None | Some(Json::Null) => Ok(put(text, &path, &Json::Object(entry.clone()))?),
-            Some(there) if !self.is_ours(&there) => Err(self.not_ours(label).into()),
-            Some(there) if !same_way(&there) => Ok(put(text, &path, &Json::Object(entry.clone()))?),
-            Some(_) => {
-                let mut text = text.to_owned();
-                for (key, value) in entry {
-                    let path = [path[0], path[1], key.as_str()];
-                    match value {
-                        Json::Object(inner) => {
-                            for (key, value) in inner {
-                                text = put(&text, &[path[0], path[1], path[2], key], value)?;
-                            }
-                        }
-                        value => text = put(&text, &path, value)?,
-                    }
-                }
-                Ok(text)
-            }
-        }
     }
 
     fn take_out(&self, file: &Found) -> Result<Outcome, Failure> {
@@ -178,78 +138,37 @@ impl Install {
             has_config: true,
             left_in_copy: Vec::new(),
         };
-        let text = file.text();
-        let root = jsonc::parse(text).map_err(|fault| fault.problem(text, &file.label))?;
-        let Some(entry) = root.as_ref().and_then(|root| root.find(&self.path())) else {
+        let (text, place) = (file.text(), self.registration(file));
+        let Some(entry) = place.find(text)? else {
             return Ok(outcome(Did::Nothing, file.text.clone(), None));
         };
-        let entry = entry.to_json();
-        if !self.is_ours(&entry) {
-            return Err(self.not_ours(&file.label).into());
+        if !place.is_ours(&entry) {
+            return Err(place.not_ours().into());
         }
         let copy = file.backup()?;
-        let names = |text: &str| only::server_names(self.client, text);
-        let mut gone = names(copy.text());
-        let now = names(text);
+        let mut gone = place.server_names(copy.text());
+        let now = place.server_names(text);
         gone.retain(|name| *name != self.name && !now.contains(name));
         // Nothing but our entry, and servers that made room for it, differs from before:
         // that is what comes back.
         let again = match &entry {
-            Json::Object(entry) => self
-                .without_others(copy.text(), &gone, &copy.label)
-                .and_then(|text| self.with_entry(&text, entry, &copy.label))
+            Json::Object(entry) => place
+                .without_servers(copy.text(), &gone)
+                .and_then(|text| place.with_entry(&text, entry))
                 .ok(),
             _ => None,
         };
         if again.as_deref() == Some(text) {
             return Ok(outcome(Did::Undone, copy.text, Some(Copy::Drop)));
         }
-        let text =
-            self.without_entry(text, &copy).map_err(|fault| fault.problem(text, &file.label))?;
+        let text = place.without_entry(text, copy.text())?;
         Ok(Outcome { left_in_copy: gone, ..outcome(Did::Undone, Some(text), None) })
     }
 
-    /// Whether an entry of that name starts or reaches Moonlark.
-    fn is_ours(&self, entry: &Json) -> bool {
-        let by_name = || self.name.contains("moonlark") && http_address::is_local(entry);
-        is_moonlark(entry) || by_name()
-    }
-
-    /// The file as it is now, with what `copy` has in the place of our entry.
-    fn without_entry(&self, text: &str, copy: &Found) -> Result<String, Fault> {
-        let path = self.path();
-        let before = jsonc::parse(copy.text()).ok().flatten();
-        let before = before.as_ref();
-        if let Some(entry) = before.and_then(|before| before.find(&path)) {
-            let now = jsonc::parse(text)?;
-            let Some(ours) = now.as_ref().and_then(|now| now.find(&path)) else {
-                return Ok(text.to_owned());
-            };
-            let entry = &copy.text()[entry.span.clone()];
-            return Ok(format!("{}{entry}{}", &text[..ours.span.start], &text[ours.span.end..]));
-        }
-        let text = edit::remove(text, &path)?;
-        let left = jsonc::parse(&text)?;
-        let servers = left.as_ref().and_then(|root| root.find(&path[..1]));
-        let empty = servers
-            .is_some_and(|servers| matches!(&servers.kind, Kind::Object(all) if all.is_empty()));
-        let made_by_us = before.is_none_or(|before| before.get(path[0]).is_none());
-        if empty && made_by_us { edit::remove(&text, &path[..1]) } else { Ok(text) }
-    }
-
-    fn path(&self) -> [&str; 2] {
-        [self.client.servers_key(), &self.name]
-    }
-
-    fn is_there(&self, text: &str) -> bool {
-        jsonc::parse(text).ok().flatten().is_some_and(|root| root.find(&self.path()).is_some())
-    }
-
-    fn not_ours(&self, label: &str) -> Problem {
-        let message = format!("there is a server {} already, and it is not Moonlark", self.name);
-        Problem::bad_request(message)
-            .at(Place::file(label))
-            .hint("nothing was changed; choose another name with --name")
+    /// Our entry in that file.
+    fn registration<'a>(&'a self, file: &'a Found) -> Registration<'a> {
+        let Install { client, name, .. } = self;
+        Registration { client: *client, name, syntax: file.syntax(), label: &file.label }
     }
 }
 
@@ -313,7 +232,7 @@ impl Report<'_> {
         let Install { client, name, dry_run, .. } = self.install;
         let (title, label) = (client.title(), &self.file.label);
         if let Some(diff) = self.diff() {
-            print(format!("{diff}\n"));
+            print_text(format!("{diff}\n"));
         }
         let would = if *dry_run { "Would be: " } else { "" };
         print(&match self.outcome.did {
@@ -378,49 +297,10 @@ impl Report<'_> {
     }
 
     fn diff(&self) -> Option<String> {
-        let old = self.file.text.as_deref().map(without_secrets);
-        let new = self.outcome.text.as_deref().map(without_secrets);
+        let place = self.install.registration(self.file);
+        let old = self.file.text.as_deref().map(|text| place.without_secrets(text));
+        let new = self.outcome.text.as_deref().map(|text| place.without_secrets(text));
         diff::unified(old.as_deref(), new.as_deref(), &self.file.label, 3)
-    }
-}
-
-/// The lines around ours may be those of a server with a token.
-fn without_secrets(text: &str) -> String {
-    let mut spans = Vec::new();
-    if let Ok(Some(root)) = jsonc::parse(text) {
-        collect(&root, "", &mut spans);
-    }
-    let mut text = text.to_owned();
-    for span in spans.into_iter().rev() {
-        text.replace_range(span, "\"[redacted]\"");
-    }
-    text
-}
-
-/// The spans of secret texts under `key`, in order. As deep as the parser went.
-fn collect(node: &Node, key: &str, spans: &mut Vec<std::ops::Range<usize>>) {
-    match &node.kind {
-        Kind::Object(members) => {
-            members.iter().for_each(|member| collect(&member.value, &member.key, spans));
-        }
-        Kind::Array(items) => {
-            let mut before = "";
-            for item in items {
-                match &item.kind {
-                    Kind::Scalar(Json::String(text)) => {
-                        if secret::is_secret_argument(before, text) {
-                            spans.push(item.span.clone());
-                        }
-                        before = text;
-                    }
-                    _ => collect(item, key, spans),
-                }
-            }
-        }
-        Kind::Scalar(Json::String(text)) if secret::is_secret(key, text) => {
-            spans.push(node.span.clone());
-        }
-        Kind::Scalar(_) => {}
     }
 }
 

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use moonlark_core::{Place, Problem, Result};
 
+use super::config_text::ConfigSyntax;
+
 /// Claude Code keeps conversations in the same file as its servers. Nothing that
 /// a person wrote is larger.
 const LARGEST: u64 = 32 * 1024 * 1024;
@@ -43,6 +45,10 @@ impl Found {
             Some(rest) => found(Some(rest.to_owned()), true),
             None => found(Some(text), false),
         })
+    }
+
+    pub(crate) fn syntax(&self) -> ConfigSyntax {
+        ConfigSyntax::of_file(&self.path)
     }
 
     pub(crate) fn text(&self) -> &str {
@@ -124,6 +130,25 @@ impl Found {
     fn cannot(&self, what: &str, error: &io::Error) -> Problem {
         cannot(what, &self.label, error)
     }
+}
+
+/// The files of a folder that may have servers, by name; none if it is not there.
+pub(crate) fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let has_servers = |path: &PathBuf| {
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        matches!(ending, "yaml" | "yml" | "json") && path.is_file()
+    };
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut paths: Vec<PathBuf> = paths.filter(has_servers).collect();
+    paths.sort();
+    paths
+}
+
+/// The first path where there is something, or the first of all.
+pub(crate) fn first_there(paths: &[PathBuf]) -> Option<&PathBuf> {
+    let is_there = |path: &&PathBuf| fs::symlink_metadata(path).is_ok();
+    paths.iter().find(is_there).or_else(|| paths.first())
 }
 
 fn read(path: &Path, label: &str) -> Result<Option<Vec<u8>>> {

@@ -1,48 +1,18 @@
 //! JSON as people keep it in settings: comments, trailing commas, and where in
 //! the text everything is.
 //!
-//! This file only reads. What changes a text is in `edit`; what the keys mean is
-//! known to neither.
+//! This file only reads. What changes such a text is in `jsonc_edit`; what the keys
+//! mean is known to neither.
 
-use std::ops::Range;
+use serde_json::Value as Json;
 
-use moonlark_core::{Place, Problem};
-use serde_json::{Map, Value as Json};
+use super::syntax_tree::{NodeKind, SyntaxNode, TextFault, TreeMember};
 
 /// Deeper than any settings, and shallow enough for the stack.
 const DEEPEST: usize = 128;
 
-/// One value and the bytes it takes in the text.
-#[derive(Debug)]
-pub(crate) struct Node {
-    pub(crate) span: Range<usize>,
-    pub(crate) kind: Kind,
-}
-
-#[derive(Debug)]
-pub(crate) enum Kind {
-    Object(Vec<Member>),
-    Array(Vec<Node>),
-    Scalar(Json),
-}
-
-#[derive(Debug)]
-pub(crate) struct Member {
-    pub(crate) key: String,
-    pub(crate) key_span: Range<usize>,
-    pub(crate) value: Node,
-}
-
-/// What is wrong with a text, and where. It quotes nothing, since what is there
-/// may be secret.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Fault {
-    pub(crate) offset: usize,
-    pub(crate) message: String,
-}
-
 /// The value in `text`; none when there is nothing but space and comments.
-pub(crate) fn parse(text: &str) -> Result<Option<Node>, Fault> {
+pub(crate) fn parse(text: &str) -> Result<Option<SyntaxNode>, TextFault> {
     let mut parser = Parser { text, at: 0, depth: 0 };
     parser.skip_trivia()?;
     if parser.peek().is_none() {
@@ -56,52 +26,6 @@ pub(crate) fn parse(text: &str) -> Result<Option<Node>, Fault> {
     }
 }
 
-impl Node {
-    /// Of a key that is there twice, the last one counts.
-    pub(crate) fn get(&self, key: &str) -> Option<&Member> {
-        self.members().iter().rfind(|member| member.key == key)
-    }
-
-    pub(crate) fn find(&self, path: &[&str]) -> Option<&Node> {
-        path.iter().try_fold(self, |node, key| node.get(key).map(|member| &member.value))
-    }
-
-    pub(crate) fn members(&self) -> &[Member] {
-        match &self.kind {
-            Kind::Object(members) => members,
-            _ => &[],
-        }
-    }
-
-    pub(crate) fn to_json(&self) -> Json {
-        match &self.kind {
-            Kind::Scalar(value) => value.clone(),
-            Kind::Array(items) => items.iter().map(Node::to_json).collect(),
-            Kind::Object(members) => {
-                let member = |member: &Member| (member.key.clone(), member.value.to_json());
-                Json::Object(members.iter().map(member).collect::<Map<_, _>>())
-            }
-        }
-    }
-}
-
-impl Fault {
-    pub(crate) fn new(offset: usize, message: impl Into<String>) -> Fault {
-        Fault { offset, message: message.into() }
-    }
-
-    /// With line and column of `text`, which is in the file called `label`.
-    pub(crate) fn problem(&self, text: &str, label: &str) -> Problem {
-        let before = text.get(..self.offset).unwrap_or(text);
-        let line = before.matches('\n').count() + 1;
-        let column = before.chars().rev().take_while(|letter| *letter != '\n').count() + 1;
-        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        Problem::bad_config(&self.message)
-            .at(Place::column(label, number(line), number(column)))
-            .hint("nothing was changed; mend the file and run this again")
-    }
-}
-
 struct Parser<'a> {
     text: &'a str,
     at: usize,
@@ -109,21 +33,24 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn value(&mut self) -> Result<Node, Fault> {
+    fn value(&mut self) -> Result<SyntaxNode, TextFault> {
         self.skip_trivia()?;
         let start = self.at;
         let kind = match self.peek() {
             Some(b'{') => self.inside(Parser::object)?,
             Some(b'[') => self.inside(Parser::array)?,
-            Some(b'"') => Kind::Scalar(Json::String(self.quoted()?)),
-            Some(_) => Kind::Scalar(self.word()?),
+            Some(b'"') => NodeKind::Scalar(Json::String(self.quoted()?)),
+            Some(_) => NodeKind::Scalar(self.word()?),
             None => return Err(self.fault("a value is missing here")),
         };
-        Ok(Node { span: start..self.at, kind })
+        Ok(SyntaxNode { span: start..self.at, kind })
     }
 
     /// One level down, at the bracket that opens it.
-    fn inside(&mut self, read: fn(&mut Self) -> Result<Kind, Fault>) -> Result<Kind, Fault> {
+    fn inside(
+        &mut self,
+        read: fn(&mut Self) -> Result<NodeKind, TextFault>,
+    ) -> Result<NodeKind, TextFault> {
         self.depth += 1;
         if self.depth > DEEPEST {
             return Err(self.fault(format!("this is nested more than {DEEPEST} deep")));
@@ -133,7 +60,7 @@ impl Parser<'_> {
         Ok(kind)
     }
 
-    fn object(&mut self) -> Result<Kind, Fault> {
+    fn object(&mut self) -> Result<NodeKind, TextFault> {
         let open = self.at;
         self.at += 1;
         let mut members = Vec::new();
@@ -144,7 +71,7 @@ impl Parser<'_> {
                 Some(b'"') => {}
                 Some(b'}') => break,
                 Some(_) => return Err(self.fault("a name in quotes or } is missing here")),
-                None => return Err(Fault::new(open, "this { is never closed")),
+                None => return Err(TextFault::new(open, "this { is never closed")),
             }
             let key = self.quoted()?;
             let key_span = start..self.at;
@@ -154,14 +81,14 @@ impl Parser<'_> {
             }
             self.at += 1;
             let value = self.value()?;
-            members.push(Member { key, key_span, value });
+            members.push(TreeMember { key, key_span, value });
             self.separator(open, b'}')?;
         }
         self.at += 1;
-        Ok(Kind::Object(members))
+        Ok(NodeKind::Object(members))
     }
 
-    fn array(&mut self) -> Result<Kind, Fault> {
+    fn array(&mut self) -> Result<NodeKind, TextFault> {
         let open = self.at;
         self.at += 1;
         let mut items = Vec::new();
@@ -170,16 +97,16 @@ impl Parser<'_> {
             match self.peek() {
                 Some(b']') => break,
                 Some(_) => items.push(self.value()?),
-                None => return Err(Fault::new(open, "this [ is never closed")),
+                None => return Err(TextFault::new(open, "this [ is never closed")),
             }
             self.separator(open, b']')?;
         }
         self.at += 1;
-        Ok(Kind::Array(items))
+        Ok(NodeKind::Array(items))
     }
 
     /// Behind a member: a comma, or the end, which stays for the caller.
-    fn separator(&mut self, open: usize, close: u8) -> Result<(), Fault> {
+    fn separator(&mut self, open: usize, close: u8) -> Result<(), TextFault> {
         self.skip_trivia()?;
         match self.peek() {
             Some(b',') => self.at += 1,
@@ -189,13 +116,13 @@ impl Parser<'_> {
             }
             None => {
                 let open_bracket = if close == b'}' { '{' } else { '[' };
-                return Err(Fault::new(open, format!("this {open_bracket} is never closed")));
+                return Err(TextFault::new(open, format!("this {open_bracket} is never closed")));
             }
         }
         Ok(())
     }
 
-    fn quoted(&mut self) -> Result<String, Fault> {
+    fn quoted(&mut self) -> Result<String, TextFault> {
         let start = self.at;
         let bytes = self.text.as_bytes();
         let mut at = start + 1;
@@ -203,30 +130,32 @@ impl Parser<'_> {
             match bytes.get(at) {
                 Some(b'\\') => at += 2,
                 Some(b'"') => break,
-                Some(b'\n') | None => return Err(Fault::new(start, "this quote is never closed")),
+                Some(b'\n') | None => {
+                    return Err(TextFault::new(start, "this quote is never closed"));
+                }
                 Some(_) => at += 1,
             }
         }
         self.at = at + 1;
         let text = self.text.get(start..self.at).unwrap_or_default();
         serde_json::from_str(text)
-            .map_err(|_| Fault::new(start, "this text has an escape that JSON does not know"))
+            .map_err(|_| TextFault::new(start, "this text has an escape that JSON does not know"))
     }
 
     /// A number, `true`, `false` or `null`.
-    fn word(&mut self) -> Result<Json, Fault> {
+    fn word(&mut self) -> Result<Json, TextFault> {
         let start = self.at;
         let rest = &self.text[start..];
         let ends = |letter: char| letter.is_whitespace() || ",:]}[{\"/".contains(letter);
         self.at += rest.find(ends).unwrap_or(rest.len());
         match self.text.get(start..self.at) {
-            Some("") | None => Err(Fault::new(start, "a value is missing here")),
+            Some("") | None => Err(TextFault::new(start, "a value is missing here")),
             Some(word) => serde_json::from_str(word)
-                .map_err(|_| Fault::new(start, "this is no value; texts need double quotes")),
+                .map_err(|_| TextFault::new(start, "this is no value; texts need double quotes")),
         }
     }
 
-    fn skip_trivia(&mut self) -> Result<(), Fault> {
+    fn skip_trivia(&mut self) -> Result<(), TextFault> {
         self.at = after_trivia(self.text, self.at)?;
         Ok(())
     }
@@ -235,13 +164,13 @@ impl Parser<'_> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    fn fault(&self, message: impl Into<String>) -> Fault {
-        Fault::new(self.at, message)
+    fn fault(&self, message: impl Into<String>) -> TextFault {
+        TextFault::new(self.at, message)
     }
 }
 
 /// Where the next thing begins that is neither space nor comment.
-pub(super) fn after_trivia(text: &str, mut at: usize) -> Result<usize, Fault> {
+pub(super) fn after_trivia(text: &str, mut at: usize) -> Result<usize, TextFault> {
     loop {
         let rest = text.get(at..).unwrap_or_default();
         let space = rest.len() - rest.trim_start_matches([' ', '\t', '\r', '\n']).len();
@@ -251,7 +180,7 @@ pub(super) fn after_trivia(text: &str, mut at: usize) -> Result<usize, Fault> {
             at += rest.find('\n').unwrap_or(rest.len());
         } else if rest.starts_with("/*") {
             let end = rest.get(2..).and_then(|inside| inside.find("*/"));
-            at += end.ok_or_else(|| Fault::new(at, "this comment is never closed"))? + 4;
+            at += end.ok_or_else(|| TextFault::new(at, "this comment is never closed"))? + 4;
         } else {
             return Ok(at);
         }

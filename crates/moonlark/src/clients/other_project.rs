@@ -12,7 +12,7 @@ use moonlark_core::{Place, Problem, Result};
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
-use super::server::{self, Entry};
+use super::server::{self, Entry, FileOrigin};
 
 /// What such a file has for us.
 #[derive(Default)]
@@ -86,8 +86,8 @@ impl Reading<'_> {
             ("mcp_servers", Value::Table(servers)) => {
                 let json = serde_json::to_value(servers).unwrap_or_default();
                 let document = serde_json::json!({ "mcpServers": json });
-                let none = |_: &Path| None;
-                let entries = server::all(&document, None, Path::new("/"), &none);
+                let origin = FileOrigin { client: None, project: None, home: Path::new("/") };
+                let entries = server::all(&document, origin, &|_| None);
                 project.servers.extend(entries.unwrap_or_default());
             }
             ("apis", Value::Table(apis)) => project.tables.extend(self.tables(&["apis"], apis)),

@@ -1,11 +1,31 @@
 //! Where each client keeps its configuration, on each system.
+//!
+//! Some have two names for the same file, or moved it: the first that is there counts,
+//! and the first of all is made where none is.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use moonlark_core::{Problem, Result};
 
 use super::Client;
 use crate::config_file::Env;
+
+/// Variables by which clients are told to keep their files elsewhere.
+const MOVED_BY: [&str; 9] = [
+    "CLAUDE_CONFIG_DIR",
+    "CLINE_DATA_DIR",
+    "CLINE_DIR",
+    "CLINE_MCP_SETTINGS_PATH",
+    "CODEX_HOME",
+    "CONTINUE_GLOBAL_DIR",
+    "GEMINI_CLI_HOME",
+    "GOOSE_PATH_ROOT",
+    "QWEN_HOME",
+];
+
+const CLINE_FILE: &str = "cline_mcp_settings.json";
 
 /// The folders that the paths begin in.
 pub(crate) struct Places {
@@ -13,8 +33,10 @@ pub(crate) struct Places {
     home: PathBuf,
     /// Where applications keep their settings: `~/.config`, `%APPDATA%`, …
     settings: PathBuf,
-    /// Claude Code keeps its file here instead of in the home folder.
-    claude_code: Option<PathBuf>,
+    /// Where those keep them that do as on Linux, wherever they are.
+    xdg: PathBuf,
+    /// What the variables of `MOVED_BY` say.
+    moved: BTreeMap<&'static str, PathBuf>,
     project: PathBuf,
 }
 
@@ -45,54 +67,110 @@ impl Places {
         let home = home.ok_or_else(|| {
             Problem::unavailable("the home folder is not known").hint("set HOME to its path")
         })?;
+        let xdg = folder("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
         let settings = match system {
             System::Mac => home.join("Library/Application Support"),
             System::Windows => folder("APPDATA").unwrap_or_else(|| home.join("AppData/Roaming")),
-            System::Other => folder("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config")),
+            System::Other => xdg.clone(),
         };
-        let claude_code = folder("CLAUDE_CONFIG_DIR");
-        Ok(Places { system, home, settings, claude_code, project: project.to_owned() })
+        let moved = MOVED_BY.iter().filter_map(|name| Some((*name, folder(name)?))).collect();
+        Ok(Places { system, home, settings, xdg, moved, project: project.to_owned() })
     }
 
     pub(crate) fn home(&self) -> &Path {
         &self.home
     }
 
-    /// The file that holds for all of the user's projects.
-    pub(crate) fn user_file(&self, client: Client) -> PathBuf {
-        match client {
+    /// The file that holds for all of the user's projects: the first that is there, or
+    /// the first of all.
+    pub(crate) fn user_files(&self, client: Client) -> Vec<PathBuf> {
+        let file = match client {
             Client::ClaudeDesktop => self.settings.join("Claude/claude_desktop_config.json"),
             Client::Cursor => self.home.join(".cursor/mcp.json"),
             Client::Vscode => self.settings.join("Code/User/mcp.json"),
             Client::Zed => self.zed().join("settings.json"),
-            Client::ClaudeCode => {
-                self.claude_code.as_ref().unwrap_or(&self.home).join(".claude.json")
+            Client::ClaudeCode => self.moved_or("CLAUDE_CONFIG_DIR", "").join(".claude.json"),
+            Client::Codex => self.moved_or("CODEX_HOME", ".codex").join("config.toml"),
+            Client::Gemini => self.moved_or("GEMINI_CLI_HOME", "").join(".gemini/settings.json"),
+            Client::Qwen => self.moved_or("QWEN_HOME", ".qwen").join("settings.json"),
+            Client::Continue => self.continue_folder().join("config.yaml"),
+            Client::Windsurf => self.home.join(".codeium/windsurf/mcp_config.json"),
+            Client::Cline => return self.cline(),
+            Client::Goose => self.goose().join("config.yaml"),
+            Client::Opencode => {
+                let names = ["opencode.json", "opencode.jsonc", "config.json"];
+                return names.map(|name| self.xdg.join("opencode").join(name)).to_vec();
             }
-        }
+        };
+        vec![file]
     }
 
-    /// The file of one project, where the client has such.
-    pub(crate) fn project_file(&self, client: Client) -> Option<PathBuf> {
-        let file = match client {
-            Client::ClaudeDesktop => return None,
-            Client::Cursor => ".cursor/mcp.json",
-            Client::Vscode => ".vscode/mcp.json",
-            Client::Zed => ".zed/settings.json",
-            Client::ClaudeCode => ".mcp.json",
+    /// The file of one project, where the client has such: the first that is there, or
+    /// the first of all.
+    pub(crate) fn project_files(&self, client: Client) -> Vec<PathBuf> {
+        let files: &[&str] = match client {
+            Client::ClaudeDesktop | Client::Windsurf | Client::Cline | Client::Goose => &[],
+            Client::Cursor => &[".cursor/mcp.json"],
+            Client::Vscode => &[".vscode/mcp.json"],
+            Client::Zed => &[".zed/settings.json"],
+            Client::ClaudeCode => &[".mcp.json"],
+            Client::Codex => &[".codex/config.toml"],
+            Client::Gemini => &[".gemini/settings.json"],
+            Client::Qwen => &[".qwen/settings.json"],
+            Client::Continue => &[".continue/mcpServers/moonlark.yaml"],
+            Client::Opencode => &[
+                "opencode.json",
+                "opencode.jsonc",
+                ".opencode/opencode.json",
+                ".opencode/opencode.jsonc",
+            ],
         };
-        Some(self.project.join(file))
+        files.iter().map(|file| self.project.join(file)).collect()
     }
 
     /// Everywhere it may have servers, what holds for the project first.
     pub(crate) fn all_files(&self, client: Client) -> Vec<PathBuf> {
-        let mut files: Vec<PathBuf> = self.project_file(client).into_iter().collect();
-        files.push(self.user_file(client));
-        if client == Client::Vscode {
+        let mut files = self.project_files(client);
+        match client {
             // Where it kept them before it had a file for them.
-            files.insert(1, self.project.join(".vscode/settings.json"));
+            Client::Vscode => files.push(self.project.join(".vscode/settings.json")),
+            Client::Qwen => files.push(self.project.join(".qwen/settings.local.json")),
+            _ => {}
+        }
+        files.extend(self.user_files(client));
+        if client == Client::Vscode {
             files.push(self.settings.join("Code/User/settings.json"));
         }
         files
+    }
+
+    /// Folders in which every file has servers.
+    pub(crate) fn all_folders(&self, client: Client) -> Vec<PathBuf> {
+        match client {
+            Client::Continue => vec![
+                self.project.join(".continue/mcpServers"),
+                self.continue_folder().join("mcpServers"),
+            ],
+            _ => Vec::new(),
+        }
+    }
+
+    /// The project whose own file this is, going by where it lies.
+    pub(crate) fn project_of<'a>(&self, file: &'a Path) -> Option<&'a Path> {
+        let mut clients = Client::value_variants().iter();
+        // The user's own files lie in folders of the same names.
+        if clients.any(|client| self.user_files(*client).iter().any(|it| it == file)) {
+            return None;
+        }
+        project_of(file).filter(|project| *project != self.home)
+    }
+
+    fn moved_or(&self, variable: &str, below_home: &str) -> PathBuf {
+        self.moved.get(variable).cloned().unwrap_or_else(|| self.home.join(below_home))
+    }
+
+    fn continue_folder(&self) -> PathBuf {
+        self.moved_or("CONTINUE_GLOBAL_DIR", ".continue")
     }
 
     fn zed(&self) -> PathBuf {
@@ -102,32 +180,77 @@ impl Places {
             System::Other => self.settings.join("zed"),
         }
     }
+
+    fn goose(&self) -> PathBuf {
+        match (self.moved.get("GOOSE_PATH_ROOT"), self.system) {
+            (Some(root), _) => root.join("config"),
+            (None, System::Windows) => self.settings.join("Block/goose/config"),
+            (None, _) => self.xdg.join("goose"),
+        }
+    }
+
+    /// Its command line and, since version 4, its extension share a file; the extension
+    /// had its own before.
+    fn cline(&self) -> Vec<PathBuf> {
+        if let Some(file) = self.moved.get("CLINE_MCP_SETTINGS_PATH") {
+            return vec![file.clone()];
+        }
+        let data = self.moved.get("CLINE_DATA_DIR").cloned();
+        let data = data.unwrap_or_else(|| self.moved_or("CLINE_DIR", ".cline").join("data"));
+        let extension = self.settings.join("Code/User/globalStorage/saoudrizwan.claude-dev");
+        [data, extension].map(|folder| folder.join("settings").join(CLINE_FILE)).to_vec()
+    }
 }
 
-/// The project whose own file this is, going by where it lies.
-pub(crate) fn project_of(file: &Path) -> Option<&Path> {
+/// Folders in which clients keep the settings of a project.
+const SETTINGS_FOLDERS: [&str; 7] =
+    [".cursor", ".vscode", ".zed", ".codex", ".gemini", ".qwen", ".opencode"];
+
+fn project_of(file: &Path) -> Option<&Path> {
     let folder = file.parent()?;
-    if file.file_name()? == ".mcp.json" {
-        return Some(folder);
+    let name = file.file_name()?.to_str()?;
+    if SETTINGS_FOLDERS.iter().any(|settings| folder.ends_with(settings)) {
+        return folder.parent();
     }
-    let is_settings = [".cursor", ".vscode", ".zed"].iter().any(|name| folder.ends_with(name));
-    folder.parent().filter(|_| is_settings)
+    if folder.ends_with(".continue/mcpServers") {
+        return folder.parent()?.parent();
+    }
+    matches!(name, ".mcp.json" | "opencode.json" | "opencode.jsonc").then_some(folder)
+}
+
+/// The client that a file is of, going by its name and folder; for those whose files
+/// need another reading than they show by themselves.
+pub(crate) fn client_of(file: &Path) -> Option<Client> {
+    let folder = file.parent()?;
+    let name = file.file_name()?.to_str()?;
+    match name {
+        CLINE_FILE => Some(Client::Cline),
+        "config.toml" => Some(Client::Codex),
+        "opencode.json" | "opencode.jsonc" => Some(Client::Opencode),
+        _ if folder.ends_with(".gemini") => Some(Client::Gemini),
+        _ if folder.ends_with(".qwen") => Some(Client::Qwen),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::ValueEnum;
-
     use super::*;
 
-    fn check(system: System, env: &[(&str, &str)], expected: [&str; 5]) {
+    fn places(system: System, env: &[(&str, &str)]) -> Places {
         let look_up = |name: &str| {
             env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
         };
-        let places = Places::on(system, Path::new("/p"), &look_up).unwrap();
-        let files: Vec<PathBuf> =
-            Client::value_variants().iter().map(|client| places.user_file(*client)).collect();
-        assert_eq!(files, expected.map(PathBuf::from));
+        Places::on(system, Path::new("/p"), &look_up).unwrap()
+    }
+
+    fn check(system: System, env: &[(&str, &str)], expected: &[&str]) {
+        let places = places(system, env);
+        let files: Vec<PathBuf> = Client::value_variants()
+            .iter()
+            .filter_map(|client| places.user_files(*client).into_iter().next())
+            .collect();
+        assert_eq!(files, expected.iter().map(PathBuf::from).collect::<Vec<_>>());
     }
 
     #[test]
@@ -135,60 +258,125 @@ mod tests {
         check(
             System::Other,
             &[("HOME", "/home/a"), ("XDG_CONFIG_HOME", "relative")],
-            [
+            &[
                 "/home/a/.config/Claude/claude_desktop_config.json",
                 "/home/a/.cursor/mcp.json",
                 "/home/a/.config/Code/User/mcp.json",
                 "/home/a/.config/zed/settings.json",
                 "/home/a/.claude.json",
+                "/home/a/.codex/config.toml",
+                "/home/a/.gemini/settings.json",
+                "/home/a/.config/opencode/opencode.json",
+                "/home/a/.qwen/settings.json",
+                "/home/a/.continue/config.yaml",
+                "/home/a/.codeium/windsurf/mcp_config.json",
+                "/home/a/.cline/data/settings/cline_mcp_settings.json",
+                "/home/a/.config/goose/config.yaml",
             ],
         );
         check(
             System::Other,
-            &[("HOME", "/home/a"), ("XDG_CONFIG_HOME", "/x"), ("CLAUDE_CONFIG_DIR", "/c")],
-            [
+            &[
+                ("HOME", "/home/a"),
+                ("XDG_CONFIG_HOME", "/x"),
+                ("CLAUDE_CONFIG_DIR", "/c"),
+                ("CODEX_HOME", "/codex"),
+                ("GEMINI_CLI_HOME", "/gemini"),
+                ("QWEN_HOME", "/qwen"),
+                ("CONTINUE_GLOBAL_DIR", "/continue"),
+                ("CLINE_DIR", "/cline"),
+                ("GOOSE_PATH_ROOT", "/goose"),
+            ],
+            &[
                 "/x/Claude/claude_desktop_config.json",
                 "/home/a/.cursor/mcp.json",
                 "/x/Code/User/mcp.json",
                 "/x/zed/settings.json",
                 "/c/.claude.json",
+                "/codex/config.toml",
+                "/gemini/.gemini/settings.json",
+                "/x/opencode/opencode.json",
+                "/qwen/settings.json",
+                "/continue/config.yaml",
+                "/home/a/.codeium/windsurf/mcp_config.json",
+                "/cline/data/settings/cline_mcp_settings.json",
+                "/goose/config/config.yaml",
             ],
         );
         check(
             System::Mac,
             &[("HOME", "/Users/a"), ("XDG_CONFIG_HOME", "/x")],
-            [
+            &[
                 "/Users/a/Library/Application Support/Claude/claude_desktop_config.json",
                 "/Users/a/.cursor/mcp.json",
                 "/Users/a/Library/Application Support/Code/User/mcp.json",
                 "/Users/a/.config/zed/settings.json",
                 "/Users/a/.claude.json",
+                "/Users/a/.codex/config.toml",
+                "/Users/a/.gemini/settings.json",
+                "/x/opencode/opencode.json",
+                "/Users/a/.qwen/settings.json",
+                "/Users/a/.continue/config.yaml",
+                "/Users/a/.codeium/windsurf/mcp_config.json",
+                "/Users/a/.cline/data/settings/cline_mcp_settings.json",
+                "/x/goose/config.yaml",
             ],
         );
         check(
             System::Windows,
             &[("USERPROFILE", "/Users/a"), ("APPDATA", "/Users/a/AppData/Roaming")],
-            [
+            &[
                 "/Users/a/AppData/Roaming/Claude/claude_desktop_config.json",
                 "/Users/a/.cursor/mcp.json",
                 "/Users/a/AppData/Roaming/Code/User/mcp.json",
                 "/Users/a/AppData/Roaming/Zed/settings.json",
                 "/Users/a/.claude.json",
+                "/Users/a/.codex/config.toml",
+                "/Users/a/.gemini/settings.json",
+                "/Users/a/.config/opencode/opencode.json",
+                "/Users/a/.qwen/settings.json",
+                "/Users/a/.continue/config.yaml",
+                "/Users/a/.codeium/windsurf/mcp_config.json",
+                "/Users/a/.cline/data/settings/cline_mcp_settings.json",
+                "/Users/a/AppData/Roaming/Block/goose/config/config.yaml",
             ],
         );
         assert!(Places::on(System::Other, Path::new("/p"), &|_| None).is_err());
     }
 
     #[test]
+    fn files_that_moved_are_known_by_their_old_place_too() {
+        let mac = places(System::Mac, &[("HOME", "/Users/a")]);
+        assert_eq!(
+            mac.user_files(Client::Cline)[1],
+            Path::new(
+                "/Users/a/Library/Application Support/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"
+            )
+        );
+        let told = [("HOME", "/home/a"), ("CLINE_MCP_SETTINGS_PATH", "/m.json")];
+        assert_eq!(places(System::Other, &told).user_files(Client::Cline), [Path::new("/m.json")]);
+    }
+
+    #[test]
     fn a_file_of_a_project_says_which() {
+        let places = places(System::Other, &[("HOME", "/home/a")]);
         for (file, project) in [
             ("/p/.mcp.json", Some("/p")),
             ("/p/.cursor/mcp.json", Some("/p")),
             ("/p/.vscode/settings.json", Some("/p")),
             ("/p/.zed/settings.json", Some("/p")),
+            ("/p/.codex/config.toml", Some("/p")),
+            ("/p/.gemini/settings.json", Some("/p")),
+            ("/p/opencode.jsonc", Some("/p")),
+            ("/p/.opencode/opencode.json", Some("/p")),
+            ("/p/.continue/mcpServers/x.yaml", Some("/p")),
             ("/p/servers.json", None),
+            ("/home/a/.cursor/mcp.json", None),
+            ("/home/a/.config/opencode/opencode.json", None),
+            ("/home/a/.codex/config.toml", None),
+            ("/home/a/.continue/mcpServers/x.yaml", None),
         ] {
-            assert_eq!(project_of(Path::new(file)), project.map(Path::new), "{file}");
+            assert_eq!(places.project_of(Path::new(file)), project.map(Path::new), "{file}");
         }
     }
 }

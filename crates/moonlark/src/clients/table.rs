@@ -28,6 +28,17 @@ pub(crate) fn text(name: &str, server: &Server) -> String {
             lines.push_str(&format!("{key} = {}\n", quoted(path)));
         }
     }
+    for (key, seconds) in [("timeout", server.timeout), ("connect_timeout", server.connect_timeout)]
+    {
+        if let Some(seconds) = seconds {
+            lines.push_str(&format!("{key} = {seconds}\n"));
+        }
+    }
+    for (key, tools) in [("include", &server.include), ("exclude", &server.exclude)] {
+        if !tools.is_empty() {
+            lines.push_str(&list(key, tools));
+        }
+    }
     // Tables of their own come last, or the keys after them would be theirs.
     let mut below = String::new();
     for (key, pairs) in [("env", &server.env), ("headers", &server.headers)] {

@@ -18,14 +18,56 @@ pub(crate) struct Scope<'a> {
     pub(crate) inputs: Inputs,
 }
 
-/// Who expands the texts of a file.
-#[derive(Clone, Copy, PartialEq)]
+/// Whose file it is, as far as that changes what is in it.
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Dialect {
     /// Cursor, Claude Code and others that keep servers under `mcpServers`.
     Common,
     Vscode,
-    /// Zed takes every text as it is.
+    Zed,
+    Codex,
+    Gemini,
+    Qwen,
+    Opencode,
+    Continue,
+    Cline,
+    Goose,
+}
+
+/// How variables are written in a text.
+#[derive(Clone, Copy, PartialEq)]
+enum Notation {
+    /// `${NAME}` and what editors know.
+    Editor,
+    /// Every text is as it stands.
     Literal,
+    /// `$NAME`, `${NAME}`, `${NAME:-default}`
+    Shell,
+    /// `{env:NAME}`, `{file:PATH}`
+    Opencode,
+    /// `${{ secrets.NAME }}`
+    Continue,
+}
+
+impl Dialect {
+    /// Of commands, arguments and variables.
+    fn of_command(self) -> Notation {
+        match self {
+            Dialect::Common | Dialect::Vscode | Dialect::Cline => Notation::Editor,
+            Dialect::Zed | Dialect::Codex | Dialect::Goose => Notation::Literal,
+            Dialect::Gemini | Dialect::Qwen => Notation::Shell,
+            Dialect::Opencode => Notation::Opencode,
+            Dialect::Continue => Notation::Continue,
+        }
+    }
+
+    /// Of addresses and headers.
+    fn of_address(self) -> Notation {
+        match self {
+            Dialect::Goose => Notation::Shell,
+            other => other.of_command(),
+        }
+    }
 }
 
 /// What VS Code asks its user for, by id.
@@ -55,11 +97,27 @@ impl Inputs {
 }
 
 impl Scope<'_> {
-    /// The same text for our configuration, or why there is none.
+    /// A command, argument or variable for our configuration, or why there is none.
     pub(crate) fn translate(&self, text: &str) -> Result<String, String> {
-        if self.dialect == Dialect::Literal {
-            return Ok(text.replace("${", "$${"));
+        self.translate_from(self.dialect.of_command(), text)
+    }
+
+    /// The same for an address or a header.
+    pub(crate) fn translate_address(&self, text: &str) -> Result<String, String> {
+        self.translate_from(self.dialect.of_address(), text)
+    }
+
+    fn translate_from(&self, notation: Notation, text: &str) -> Result<String, String> {
+        match notation {
+            Notation::Literal => Ok(text.replace("${", "$${")),
+            Notation::Shell => Ok(from_shell(text)),
+            Notation::Opencode => from_braces(text),
+            Notation::Continue => from_templates(text),
+            Notation::Editor => self.from_editor(text),
         }
+    }
+
+    fn from_editor(&self, text: &str) -> Result<String, String> {
         let mut new = String::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("${") {
@@ -132,6 +190,82 @@ impl Scope<'_> {
     }
 }
 
+/// `$NAME` is a variable as well as `${NAME}`.
+fn from_shell(text: &str) -> String {
+    let mut new = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('$') {
+        new.push_str(before);
+        let braced = after.strip_prefix('{').and_then(|inside| inside.split_once('}'));
+        let name_end = after.find(|letter: char| !is_name_letter(letter)).unwrap_or(after.len());
+        let (bare, behind) = after.split_at(name_end);
+        match braced {
+            Some((inside, behind)) => {
+                let name = inside.split(":-").next().unwrap_or_default();
+                let default = inside[name.len()..].to_owned();
+                // goose allows space around the name.
+                let name = name.trim();
+                let is_plain = is_name(name) && !default.contains('$');
+                let sign = if is_plain { "$" } else { "$$" };
+                let inside = if is_plain { format!("{name}{default}") } else { inside.to_owned() };
+                new.push_str(&format!("{sign}{{{inside}}}"));
+                rest = behind;
+            }
+            None if is_name(bare) => {
+                new.push_str(&format!("${{{bare}}}"));
+                rest = behind;
+            }
+            None => {
+                new.push_str(if after.starts_with('{') { "$$" } else { "$" });
+                rest = after;
+            }
+        }
+    }
+    new.push_str(rest);
+    new
+}
+
+/// opencode's `{env:NAME}`.
+fn from_braces(text: &str) -> Result<String, String> {
+    let text = text.replace("${", "$${");
+    if text.contains("{file:") {
+        return Err("it needs {file:…}, a file whose content only opencode reads".to_owned());
+    }
+    let mut new = String::new();
+    let mut rest = text.as_str();
+    while let Some((before, after)) = rest.split_once("{env:") {
+        new.push_str(before);
+        match after.split_once('}') {
+            Some((name, after)) if is_name(name.trim()) => {
+                new.push_str(&format!("${{{}}}", name.trim()));
+                rest = after;
+            }
+            _ => {
+                new.push_str("{env:");
+                rest = after;
+            }
+        }
+    }
+    Ok(new + rest)
+}
+
+/// Continue's `${{ secrets.NAME }}`.
+fn from_templates(text: &str) -> Result<String, String> {
+    let mut new = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${{") {
+        new.push_str(&before.replace("${", "$${"));
+        let (inside, after) = after.split_once("}}").ok_or("its ${{ is never closed")?;
+        let inside = inside.trim();
+        let name = inside.strip_prefix("secrets.").map(|name| variable_name(&[name]));
+        let name =
+            name.ok_or_else(|| format!("it needs ${{{{ {inside} }}}}, which only Continue knows"))?;
+        new.push_str(&format!("${{{name}}}"));
+        rest = after;
+    }
+    Ok(new + &rest.replace("${", "$${"))
+}
+
 /// The variables that a text of ours needs: those without a default.
 pub(crate) fn needed(text: &str) -> Vec<&str> {
     let mut names = Vec::new();
@@ -171,7 +305,11 @@ pub(crate) fn variable_name(parts: &[&str]) -> String {
 fn is_name(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with(|letter: char| letter.is_ascii_digit())
-        && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+        && name.chars().all(is_name_letter)
+}
+
+fn is_name_letter(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_'
 }
 
 #[cfg(test)]
@@ -209,7 +347,44 @@ mod tests {
         }
         assert_eq!(scope(Dialect::Common).translate("${TOKEN}").unwrap(), "${TOKEN}");
         assert_eq!(scope(Dialect::Common).translate("${a b}").unwrap(), "$${a b}");
-        assert_eq!(scope(Dialect::Literal).translate("${TOKEN}").unwrap(), "$${TOKEN}");
+        assert_eq!(scope(Dialect::Zed).translate("${TOKEN}").unwrap(), "$${TOKEN}");
+    }
+
+    #[test]
+    fn each_client_writes_variables_its_own_way() {
+        for (dialect, text, expected) in [
+            (Dialect::Gemini, "Bearer $TOKEN", "Bearer ${TOKEN}"),
+            (Dialect::Gemini, "${A}-${B:-c}-$1 $$", "${A}-${B:-c}-$1 $$"),
+            (Dialect::Qwen, "${a b} ${", "$${a b} $${"),
+            (Dialect::Opencode, "Bearer {env:TOKEN} ${X}", "Bearer ${TOKEN} $${X}"),
+            (Dialect::Opencode, "{a} {env:}", "{a} {env:}"),
+            (
+                Dialect::Continue,
+                "Bearer ${{ secrets.api/my-key }} ${X}",
+                "Bearer ${API_MY_KEY} $${X}",
+            ),
+            (Dialect::Codex, "${TOKEN} $X", "$${TOKEN} $X"),
+            (Dialect::Goose, "$TOKEN", "$TOKEN"),
+            (Dialect::Cline, "${env:TOKEN}", "${TOKEN}"),
+        ] {
+            assert_eq!(scope(dialect).translate(text).as_deref(), Ok(expected), "{text}");
+        }
+        let goose = scope(Dialect::Goose).translate_address("Bearer ${ TOKEN } $B").unwrap();
+        assert_eq!(goose, "Bearer ${TOKEN} ${B}");
+        for (dialect, text, reason) in [
+            (
+                Dialect::Opencode,
+                "{file:~/.key}",
+                "it needs {file:…}, a file whose content only opencode reads",
+            ),
+            (
+                Dialect::Continue,
+                "${{ inputs.X }}",
+                "it needs ${{ inputs.X }}, which only Continue knows",
+            ),
+        ] {
+            assert_eq!(scope(dialect).translate(text).unwrap_err(), reason);
+        }
     }
 
     #[test]

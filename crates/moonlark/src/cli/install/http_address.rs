@@ -6,20 +6,17 @@ use std::net::SocketAddr;
 use moonlark_core::Problem;
 use moonlark_server::TokenFile;
 use serde_json::{Map, Value as Json};
-use url::{Host, Url};
 
 use super::Install;
 use crate::cli::served::find_server;
 use crate::cli::{Failure, Global, here};
+use crate::clients::entry::{reached_url, shown_token};
 use crate::clients::file::Found;
-use crate::clients::jsonc;
+use crate::clients::registration::MCP_PATH;
 use crate::config_file::{self, Loaded};
 use crate::local_server::{Purpose, Reached};
 use crate::state_folder::prepare_state_folder;
 use crate::who;
-
-/// Where a server answers MCP.
-const MCP_PATH: &str = "/mcp";
 
 impl Install {
     pub(super) async fn http_entry(
@@ -36,7 +33,7 @@ impl Install {
             (None, true) => needs_token(&loaded)?.then(|| "…".to_owned()),
             (None, false) => self.new_token(&loaded)?,
         };
-        self.client.http_entry(&url, token.as_deref()).ok_or_else(|| {
+        self.client.http_entry(&self.name, &url, token.as_deref()).ok_or_else(|| {
             let message =
                 format!("{} starts its servers itself, and takes no address", self.client.title());
             Problem::bad_request(message)
@@ -47,14 +44,13 @@ impl Install {
 
     /// The token that our entry has already, for the same address.
     fn known_token(&self, file: &Found, url: &str) -> Option<String> {
-        let entry = jsonc::parse(file.text()).ok()??.find(&self.path())?.to_json();
-        let header = entry["headers"]["Authorization"].as_str()?;
-        let token = header.strip_prefix("Bearer ")?;
-        (entry["url"].as_str() == Some(url)).then(|| token.to_owned())
+        let entry = self.registration(file).find(file.text()).ok()??;
+        let token = shown_token(&entry)?;
+        (reached_url(&entry) == Some(url)).then(|| token.to_owned())
     }
 
     fn new_token(&self, loaded: &Loaded) -> Result<Option<String>, Failure> {
-        if !needs_token(loaded)? || self.client.http_entry("", None).is_none() {
+        if !needs_token(loaded)? || self.client.http_entry("", "", None).is_none() {
             return Ok(None);
         }
         let file = TokenFile::new(who::file(&loaded.root));
@@ -112,39 +108,4 @@ fn address(loaded: &Loaded, running: Option<String>) -> Result<String, Failure> 
         _ => address,
     };
     Ok(format!("http://{address}{MCP_PATH}"))
-}
-
-/// Whether an entry reaches an MCP server of this machine, as ours are reached.
-pub(super) fn is_local(entry: &Json) -> bool {
-    let Some(url) = entry["url"].as_str().and_then(|url| Url::parse(url).ok()) else {
-        return false;
-    };
-    let local = match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback(),
-        None => false,
-    };
-    local && url.path() == MCP_PATH
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn an_address_of_this_machine_may_be_ours() {
-        for (url, expected) in [
-            ("http://127.0.0.1:7331/mcp", true),
-            ("http://localhost:40001/mcp", true),
-            ("http://[::1]:7331/mcp", true),
-            ("http://localhost:7331/sse", false),
-            ("https://example.com/mcp", false),
-            ("not an address", false),
-        ] {
-            assert_eq!(is_local(&json!({ "url": url })), expected, "{url}");
-        }
-    }
 }

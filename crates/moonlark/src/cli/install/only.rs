@@ -1,62 +1,150 @@
 //! `moonlark install --only`: the other servers of a client go behind Moonlark.
 //!
 //! A server leaves the client's file when the project has it, or gets it now. What
-//! cannot be taken over stays where it is, and is named.
+//! cannot be taken over stays where it is, and is named; so does a Moonlark of another
+//! project, which is the user's to decide about (`--drop`).
 
 use std::path::Path;
 
+use moonlark_core::{Place, Problem};
 use serde_json::{Map, Value as Json, json};
 
+use super::Install;
 use crate::cli::import::{PreparedImport, Report};
-use crate::cli::{Failure, Global, here, shown};
+use crate::cli::{Failure, Global, here, print, shown};
+use crate::clients::entry::{config_argument, reached_url};
 use crate::clients::file::Found;
-use crate::clients::places::{Places, project_of};
+use crate::clients::places::Places;
 use crate::clients::plan::{Fate, Imported, Planned};
-use crate::clients::{Client, jsonc, server};
+use crate::clients::registration::is_moonlark_named;
+use crate::clients::server::{self, FileOrigin};
 
 /// The other servers of a client's file.
 pub(super) struct MovedServers {
     pub(super) import: PreparedImport,
-    /// Those that leave the file.
-    pub(super) names: Vec<String>,
+    /// Those that are in our configuration now.
+    taken: Vec<String>,
+    /// Moonlark under other names.
+    others: Vec<OtherMoonlark>,
     secrets_label: String,
+}
+
+/// An entry that starts or reaches Moonlark under another name than the one to install.
+struct OtherMoonlark {
+    name: String,
+    entry: Json,
+    fate: OtherFate,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum OtherFate {
+    /// Another project, which stays.
+    Kept,
+    /// Another project, which the user wants out.
+    Dropped,
+    /// The same project once more.
+    Duplicate,
 }
 
 impl MovedServers {
     pub(super) fn find(
-        client: Client,
+        install: &Install,
         file: &Found,
         places: &Places,
         global: &Global,
     ) -> Result<MovedServers, Failure> {
-        let root =
-            jsonc::parse(file.text()).map_err(|fault| fault.problem(file.text(), &file.label))?;
+        let root = file.syntax().parse(file.text());
+        let root = root.map_err(|fault| fault.problem(file.text(), &file.label))?;
         let whole = root.map(|root| root.to_json()).unwrap_or_default();
         // Only what the client reads for every project: its other tables are not ours to empty.
         let mut document = Map::new();
-        for key in [client.servers_key(), "inputs"] {
+        for key in [install.client.servers_key(), "inputs"] {
             document.extend(whole.get(key).map(|value| (key.to_owned(), value.clone())));
         }
-        let project = project_of(&file.path).filter(|project| *project != places.home());
+        let mut others = take_moonlarks(document.get_mut(install.client.servers_key()));
+        others.retain(|other| other.name != install.name);
+        let project = places.project_of(&file.path);
+        let origin = FileOrigin { client: Some(install.client), project, home: places.home() };
         let read_file = |path: &Path| Found::read(path, shown(path)).ok()?.text;
-        let entries = server::all(&Json::Object(document), project, places.home(), &read_file);
+        let entries = server::all(&Json::Object(document), origin, &read_file);
         let entries = entries.unwrap_or_default().into_iter();
         let servers = entries.map(|entry| (file.label.clone(), entry)).collect();
         let found = Imported { servers, ..Imported::default() };
         let cwd = here()?;
         let import = PreparedImport::make(found, &file.label, false, global, &cwd)?;
-        let taken = |planned: &&Planned| !matches!(planned.fate, Fate::LeftOut { .. });
-        let names = import.plan.servers.iter().filter(taken).map(|it| it.from.clone()).collect();
+        let is_taken = |planned: &&Planned| !matches!(planned.fate, Fate::LeftOut { .. });
+        let taken = import.plan.servers.iter().filter(is_taken).map(|it| it.from.clone()).collect();
         let secrets_label = import.label(&cwd);
-        Ok(MovedServers { import, names, secrets_label })
+        Ok(MovedServers { import, taken, others, secrets_label })
+    }
+
+    /// Decide about other entries of Moonlark, now that ours is known.
+    pub(super) fn sort_others(
+        &mut self,
+        install: &Install,
+        ours: &Map<String, Json>,
+        label: &str,
+    ) -> Result<(), Failure> {
+        let ours = Json::Object(ours.clone());
+        for other in &mut self.others {
+            let same_config = config_argument(&ours).is_some()
+                && config_argument(&ours) == config_argument(&other.entry);
+            let same_url =
+                reached_url(&ours).is_some() && reached_url(&ours) == reached_url(&other.entry);
+            other.fate = if same_config || same_url {
+                OtherFate::Duplicate
+            } else if install.drop.contains(&other.name) {
+                OtherFate::Dropped
+            } else {
+                OtherFate::Kept
+            };
+        }
+        let is_other = |name: &&String| !self.others.iter().any(|other| other.name == **name);
+        if let Some(unknown) = install.drop.iter().find(is_other) {
+            let names: Vec<&str> = self.others.iter().map(|other| other.name.as_str()).collect();
+            let hint = match names.as_slice() {
+                [] => "it has no other Moonlark; leave --drop out".to_owned(),
+                names => format!("nothing was changed; it has {}", names.join(", ")),
+            };
+            let message = format!("{unknown} is no other Moonlark of {}", install.client.title());
+            return Err(Problem::bad_request(message).at(Place::file(label)).hint(hint).into());
+        }
+        Ok(())
+    }
+
+    /// Those that leave the file.
+    pub(super) fn names(&self) -> Vec<String> {
+        let others = self.others.iter().filter(|other| other.fate != OtherFate::Kept);
+        self.taken.iter().cloned().chain(others.map(|other| other.name.clone())).collect()
     }
 
     pub(super) fn say(&self, dry_run: bool) {
         self.report(dry_run).say();
+        let would = if dry_run { "Would be taken" } else { "Taken" };
+        for other in &self.others {
+            let (name, what) = (&other.name, other.project());
+            print(&match other.fate {
+                OtherFate::Kept => {
+                    format!("Left in: {name}, {what}; --drop {name} takes it out as well")
+                }
+                OtherFate::Dropped => format!("{would} out: {name}, {what}"),
+                OtherFate::Duplicate => format!("{would} out: {name}, the same Moonlark once more"),
+            });
+        }
     }
 
     pub(super) fn to_json(&self, dry_run: bool) -> Json {
-        json!({ "servers": self.names, "import": self.report(dry_run).to_json() })
+        let other = |other: &OtherMoonlark| {
+            let did = if other.fate == OtherFate::Kept { "kept" } else { "removed" };
+            let config = config_argument(&other.entry).map(|config| shown(&config));
+            let url = reached_url(&other.entry);
+            json!({ "name": other.name, "config": config, "url": url, "did": did })
+        };
+        json!({
+            "servers": self.names(),
+            "other_moonlarks": self.others.iter().map(other).collect::<Vec<_>>(),
+            "import": self.report(dry_run).to_json(),
+        })
     }
 
     fn report(&self, dry_run: bool) -> Report<'_> {
@@ -64,10 +152,35 @@ impl MovedServers {
     }
 }
 
-/// The servers of a client's file, in its order.
-pub(super) fn server_names(client: Client, text: &str) -> Vec<String> {
-    let root = jsonc::parse(text).ok().flatten();
-    let servers = root.as_ref().and_then(|root| root.find(&[client.servers_key()]));
-    let members = servers.map(|servers| servers.members()).unwrap_or_default();
-    members.iter().map(|member| member.key.clone()).collect()
+impl OtherMoonlark {
+    /// What it is, for people.
+    fn project(&self) -> String {
+        let config = config_argument(&self.entry).map(|config| shown(&config));
+        let place = config.or_else(|| reached_url(&self.entry).map(str::to_owned));
+        match place {
+            Some(place) => format!("Moonlark for {place}"),
+            None => "Moonlark for the folder that it is started in".to_owned(),
+        }
+    }
+}
+
+/// Take every entry of Moonlark out of `servers`: it is nothing to import.
+fn take_moonlarks(servers: Option<&mut Json>) -> Vec<OtherMoonlark> {
+    let kept = |name: String, entry: Json| OtherMoonlark { name, entry, fate: OtherFate::Kept };
+    let mut others = Vec::new();
+    match servers {
+        Some(Json::Object(servers)) => servers.retain(|name, entry| {
+            let is_other = is_moonlark_named(name, entry);
+            others.extend(is_other.then(|| kept(name.clone(), entry.clone())));
+            !is_other
+        }),
+        Some(Json::Array(servers)) => servers.retain(|entry| {
+            let name = entry["name"].as_str().unwrap_or_default();
+            let is_other = is_moonlark_named(name, entry);
+            others.extend(is_other.then(|| kept(name.to_owned(), entry.clone())));
+            !is_other
+        }),
+        _ => {}
+    }
+    others
 }

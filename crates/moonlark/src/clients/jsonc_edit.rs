@@ -5,11 +5,12 @@ use std::ops::Range;
 
 use serde_json::{Map, Value as Json};
 
-use super::jsonc::{self, Fault, Kind, Node, after_trivia};
+use super::jsonc::{self, after_trivia};
+use super::syntax_tree::{NodeKind, SyntaxNode, TextFault};
 
 /// `text` with `value` at `path`. Objects on the way are made where they are
 /// missing; the same text when the value is there already.
-pub(crate) fn put(text: &str, path: &[&str], value: &Json) -> Result<String, Fault> {
+pub(crate) fn put(text: &str, path: &[&str], value: &Json) -> Result<String, TextFault> {
     let style = Style::of(text);
     let Some(root) = jsonc::parse(text)? else {
         let before = if text.trim().is_empty() { "" } else { text.trim_end() };
@@ -21,7 +22,7 @@ pub(crate) fn put(text: &str, path: &[&str], value: &Json) -> Result<String, Fau
     for (depth, key) in path.iter().enumerate() {
         let rest = &path[depth + 1..];
         match &node.kind {
-            Kind::Object(_) => match node.get(key) {
+            NodeKind::Object(_) => match node.get(key) {
                 Some(member) => node = &member.value,
                 None => {
                     let root = depth == 0;
@@ -29,13 +30,13 @@ pub(crate) fn put(text: &str, path: &[&str], value: &Json) -> Result<String, Fau
                 }
             },
             // `"mcpServers": null` is how some write that there are none.
-            Kind::Scalar(Json::Null) if depth > 0 => {
+            NodeKind::Scalar(Json::Null) if depth > 0 => {
                 return Ok(replace(text, node, &nested(&path[depth..], value), &style));
             }
             _ => {
                 let what = if depth == 0 { "the whole file" } else { path[depth - 1] };
                 let fault = format!("{what} should be an object in braces here");
-                return Err(Fault::new(node.span.start, fault));
+                return Err(TextFault::new(node.span.start, fault));
             }
         }
     }
@@ -46,7 +47,7 @@ pub(crate) fn put(text: &str, path: &[&str], value: &Json) -> Result<String, Fau
 }
 
 /// `text` without the member at `path`; the same text when there is none.
-pub(crate) fn remove(text: &str, path: &[&str]) -> Result<String, Fault> {
+pub(crate) fn remove(text: &str, path: &[&str]) -> Result<String, TextFault> {
     let root = jsonc::parse(text)?;
     let Some((key, parents)) = path.split_last() else { return Ok(text.to_owned()) };
     let Some(object) = root.as_ref().and_then(|root| root.find(parents)) else {
@@ -149,7 +150,7 @@ fn nested(path: &[&str], value: &Json) -> Json {
     })
 }
 
-fn replace(text: &str, node: &Node, value: &Json, style: &Style) -> String {
+fn replace(text: &str, node: &SyntaxNode, value: &Json, style: &Style) -> String {
     let new = match style.one_line {
         true => line(value),
         false => style.block(value, leading_space(line_of(text, node.span.start))),
@@ -160,12 +161,12 @@ fn replace(text: &str, node: &Node, value: &Json, style: &Style) -> String {
 /// A new member at the end of `object`.
 fn insert(
     text: &str,
-    object: &Node,
+    object: &SyntaxNode,
     is_root: bool,
     key: &str,
     value: &Json,
     style: &Style,
-) -> Result<String, Fault> {
+) -> Result<String, TextFault> {
     let (open, close) = (object.span.start, object.span.end - 1);
     let outer = leading_space(line_of(text, open));
     let indent = format!("{outer}{}", style.unit);

@@ -1,0 +1,348 @@
+//! TOML as clients keep it: read as a tree, and changed without touching the rest.
+//!
+//! `toml_edit` keeps comments and layout. It keeps the comments above a table as a part
+//! of that table, though, so those of a table that goes are handed to the next one.
+
+use std::ops::Range;
+
+use serde_json::Value as Json;
+use toml_edit::{Array, Document, DocumentMut, InlineTable, Item, Table, TableLike, Value};
+
+use super::syntax_tree::{NodeKind, SyntaxNode, TextFault, TreeMember};
+
+/// The document in `text`; none when there is nothing but space and comments.
+pub(crate) fn parse(text: &str) -> Result<Option<SyntaxNode>, TextFault> {
+    let document = Document::parse(text).map_err(|error| broken(&error))?;
+    let table = document.as_table();
+    if table.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(SyntaxNode { span: 0..text.len(), kind: NodeKind::Object(members(table)) }))
+}
+
+/// `text` with `value` at `path`. Tables on the way are made where they are missing;
+/// the same text when the value is there already.
+pub(crate) fn put(text: &str, path: &[&str], value: &Json) -> Result<String, TextFault> {
+    let tree = parse(text)?;
+    let there = tree.as_ref().and_then(|root| root.find(path));
+    if there.is_some_and(|there| there.to_json() == *value) {
+        return Ok(text.to_owned());
+    }
+    let mut document = read(text)?;
+    let Some((key, parents)) = path.split_last() else { return Ok(text.to_owned()) };
+    let mut table: &mut dyn TableLike = document.as_table_mut();
+    for (depth, parent) in parents.iter().enumerate() {
+        let found = tree.as_ref().and_then(|root| root.find(&path[..=depth]));
+        let made = table.entry(parent).or_insert_with(|| {
+            let mut table = Table::new();
+            table.set_implicit(true);
+            Item::Table(table)
+        });
+        let fault = TextFault::new(
+            found.map_or(0, |node| node.span.start),
+            format!("{parent} should be a table here"),
+        );
+        table = made.as_table_like_mut().ok_or(fault)?;
+    }
+    let is_inline = table.get(key).map_or_else(
+        || tree.as_ref().and_then(|root| root.find(parents)).is_some_and(is_inline_table),
+        |item| item.is_inline_table(),
+    );
+    let new = match (value, is_inline || path.len() > SERVER_DEPTH) {
+        (Json::Object(_), false) => Item::Table(to_table(value)),
+        _ => Item::Value(to_value(value)),
+    };
+    match table.get_mut(key) {
+        Some(Item::Value(old)) => {
+            // A comment behind it stays.
+            let decor = old.decor().clone();
+            *old = to_value(value);
+            *old.decor_mut() = decor;
+        }
+        Some(old) => *old = new,
+        None => {
+            let new = if is_inline { behind_the_last(table, new) } else { new };
+            table.insert(key, new);
+        }
+    }
+    Ok(with_newlines(text, &document))
+}
+
+/// `text` without what is at `path`; the same text when there is nothing.
+pub(crate) fn remove(text: &str, path: &[&str]) -> Result<String, TextFault> {
+    let mut document = read(text)?;
+    let Some((key, parents)) = path.split_last() else { return Ok(text.to_owned()) };
+    let mut table: &mut dyn TableLike = document.as_table_mut();
+    for parent in parents {
+        let Some(inner) = table.get_mut(parent).and_then(Item::as_table_like_mut) else {
+            return Ok(text.to_owned());
+        };
+        table = inner;
+    }
+    let Some(gone) = table.remove(key) else { return Ok(text.to_owned()) };
+    let mut comments = Vec::new();
+    let last = collect_comments(&gone, &mut comments);
+    hand_over(&mut document, last, &comments);
+    Ok(with_newlines(text, &document))
+}
+
+/// `text` with what `copy` has at `path`, as it is written there.
+pub(crate) fn restore(text: &str, path: &[&str], copy: &str) -> Result<String, TextFault> {
+    let (mut document, copy) = (read(text)?, read(copy)?);
+    let Some((key, parents)) = path.split_last() else { return Ok(text.to_owned()) };
+    let mut table: &mut dyn TableLike = document.as_table_mut();
+    let mut old: &dyn TableLike = copy.as_table();
+    for parent in parents {
+        let inner = table.get_mut(parent).and_then(Item::as_table_like_mut);
+        let before = old.get(parent).and_then(Item::as_table_like);
+        let (Some(inner), Some(before)) = (inner, before) else { return Ok(text.to_owned()) };
+        (table, old) = (inner, before);
+    }
+    if let (Some(new), Some(old)) = (table.get_mut(key), old.get(key)) {
+        *new = old.clone();
+    }
+    Ok(with_newlines(text, &document))
+}
+
+/// Servers are tables of their own; what is in them is written on one line.
+const SERVER_DEPTH: usize = 2;
+
+fn read(text: &str) -> Result<DocumentMut, TextFault> {
+    text.parse::<DocumentMut>().map_err(|error| broken(&error))
+}
+
+/// Only its message: the rest quotes the line, which may hold a secret.
+fn broken(error: &toml_edit::TomlError) -> TextFault {
+    let offset = error.span().map_or(0, |span| span.start);
+    TextFault::new(offset, format!("not valid TOML: {}", error.message()))
+}
+
+fn members(table: &dyn TableLike) -> Vec<TreeMember> {
+    let spans = table.iter().map(|(key, _)| table.key(key).and_then(|key| key.span()));
+    let spans: Vec<Option<Range<usize>>> = spans.collect();
+    let member = |((key, item), span): ((&str, &Item), Option<Range<usize>>)| {
+        let node = node_of(item)?;
+        Some(TreeMember { key: key.to_owned(), key_span: span.unwrap_or_default(), value: node })
+    };
+    table.iter().zip(spans).filter_map(member).collect()
+}
+
+fn node_of(item: &Item) -> Option<SyntaxNode> {
+    let span = item.span().unwrap_or_default();
+    let kind = match item {
+        Item::None => return None,
+        Item::Value(value) => return Some(node_of_value(value)),
+        Item::Table(table) => NodeKind::Object(members(table)),
+        Item::ArrayOfTables(tables) => {
+            let table = |table: &Table| SyntaxNode {
+                span: table.span().unwrap_or_default(),
+                kind: NodeKind::Object(members(table)),
+            };
+            NodeKind::Array(tables.iter().map(table).collect())
+        }
+    };
+    Some(SyntaxNode { span, kind })
+}
+
+fn node_of_value(value: &Value) -> SyntaxNode {
+    let span = value.span().unwrap_or_default();
+    let kind = match value {
+        Value::String(text) => NodeKind::Scalar(Json::from(text.value().as_str())),
+        Value::Integer(number) => NodeKind::Scalar(Json::from(*number.value())),
+        Value::Float(number) => NodeKind::Scalar(Json::from(*number.value())),
+        Value::Boolean(flag) => NodeKind::Scalar(Json::from(*flag.value())),
+        Value::Datetime(time) => NodeKind::Scalar(Json::from(time.value().to_string())),
+        Value::Array(items) => NodeKind::Array(items.iter().map(node_of_value).collect()),
+        Value::InlineTable(table) => NodeKind::Object(members(table)),
+    };
+    SyntaxNode { span, kind }
+}
+
+/// Whether an object was written in braces: it has a span that is not a header's.
+fn is_inline_table(node: &SyntaxNode) -> bool {
+    let keys = node.members().iter().map(|member| member.key_span.start);
+    node.span.len() > 1
+        && !node.members().is_empty()
+        && keys.clone().all(|start| node.span.contains(&start))
+}
+
+/// In braces, the space in front of the closing one belongs to the last value.
+fn behind_the_last(table: &mut dyn TableLike, mut new: Item) -> Item {
+    let last = table.iter_mut().filter_map(|(_, item)| item.as_value_mut()).last();
+    if let (Some(last), Some(new)) = (last, new.as_value_mut()) {
+        let suffix = last.decor().suffix().and_then(|it| it.as_str()).unwrap_or_default();
+        new.decor_mut().set_suffix(suffix.to_owned());
+        last.decor_mut().set_suffix("");
+    }
+    new
+}
+
+fn to_table(value: &Json) -> Table {
+    let mut table = Table::new();
+    for (key, value) in value.as_object().into_iter().flatten() {
+        table.insert(key, Item::Value(to_value(value)));
+    }
+    table
+}
+
+fn to_value(value: &Json) -> Value {
+    match value {
+        // TOML has no null; nothing that is written here does.
+        Json::Null => Value::from(""),
+        Json::Bool(flag) => Value::from(*flag),
+        Json::Number(number) => match number.as_i64() {
+            Some(whole) => Value::from(whole),
+            None => Value::from(number.as_f64().unwrap_or_default()),
+        },
+        Json::String(text) => Value::from(text.as_str()),
+        Json::Array(items) => Value::Array(items.iter().map(to_value).collect::<Array>()),
+        Json::Object(members) => {
+            let members = members.iter().map(|(key, value)| (key.as_str(), to_value(value)));
+            Value::InlineTable(members.collect::<InlineTable>())
+        }
+    }
+}
+
+/// The comments above the tables in `item`; the position of the last of them.
+fn collect_comments(item: &Item, comments: &mut Vec<String>) -> Option<isize> {
+    let table = item.as_table()?;
+    let prefix = table.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
+    if prefix.contains('#') {
+        comments.push(format!("{}\n", prefix.trim_matches(['\r', '\n'])));
+    }
+    let inner = table.iter().filter_map(|(_, item)| collect_comments(item, comments)).max();
+    inner.max(table.position())
+}
+
+/// Put `comments` above the table behind `position`, or at the end.
+fn hand_over(document: &mut DocumentMut, position: Option<isize>, comments: &[String]) {
+    if comments.is_empty() {
+        return;
+    }
+    let comments = comments.concat();
+    let next = next_position(document.as_table(), position.unwrap_or_default());
+    if let Some(next) = next
+        && let Some(table) = table_at(document.as_table_mut(), next)
+    {
+        let old = table.decor().prefix().and_then(|it| it.as_str()).unwrap_or_default().to_owned();
+        table.decor_mut().set_prefix(format!("\n{comments}{old}"));
+        return;
+    }
+    let old = document.trailing().as_str().unwrap_or_default().to_owned();
+    document.set_trailing(format!("\n{comments}{old}"));
+}
+
+fn next_position(table: &Table, after: isize) -> Option<isize> {
+    let inner = table.iter().filter_map(|(_, item)| item.as_table());
+    let own = table.position().filter(|position| *position > after);
+    inner.filter_map(|table| next_position(table, after)).chain(own).min()
+}
+
+fn table_at(table: &mut Table, position: isize) -> Option<&mut Table> {
+    if table.position() == Some(position) {
+        return Some(table);
+    }
+    table
+        .iter_mut()
+        .filter_map(|(_, item)| item.as_table_mut())
+        .find_map(|it| table_at(it, position))
+}
+
+/// The document with the kind of newlines that `text` has.
+fn with_newlines(text: &str, document: &DocumentMut) -> String {
+    let new = document.to_string();
+    if !text.contains("\r\n") {
+        return new;
+    }
+    new.replace("\r\n", "\n").replace('\n', "\r\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const PATH: [&str; 2] = ["mcp_servers", "x"];
+
+    fn check(text: &str, expected: &str) {
+        let value = json!({"command": "c", "args": ["d", "e"], "env": {"PATH": "f"}});
+        let new = put(text, &PATH, &value).unwrap();
+        assert_eq!(new, expected);
+        assert_eq!(parse(&new).unwrap().unwrap().find(&PATH).unwrap().to_json(), value);
+        assert_eq!(put(&new, &PATH, &value).unwrap(), new, "a second time changes nothing");
+    }
+
+    const ENTRY: &str =
+        "[mcp_servers.x]\ncommand = \"c\"\nargs = [\"d\", \"e\"]\nenv = { PATH = \"f\" }\n";
+
+    #[test]
+    fn a_new_server_is_a_table_of_its_own_behind_the_others() {
+        check("", ENTRY);
+        check(
+            "# mine\nmodel = \"o\" # best\n",
+            &format!("# mine\nmodel = \"o\" # best\n\n{ENTRY}"),
+        );
+        check(
+            "[mcp_servers.a] # first\ncommand = \"b\"\n\n# projects\n[projects.\"/w\"]\ntrust_level = \"trusted\"\n",
+            &format!(
+                "[mcp_servers.a] # first\ncommand = \"b\"\n\n{ENTRY}\n# projects\n[projects.\"/w\"]\ntrust_level = \"trusted\"\n"
+            ),
+        );
+        check("a = 1\r\n", &format!("a = 1\n\n{ENTRY}").replace('\n', "\r\n"));
+        check(
+            "mcp_servers = { a = { command = \"b\" } } # all\n",
+            "mcp_servers = { a = { command = \"b\" }, x = { command = \"c\", args = [\"d\", \"e\"], env = { PATH = \"f\" } } } # all\n",
+        );
+    }
+
+    #[test]
+    fn a_value_is_replaced_where_it_is() {
+        let text = "[mcp_servers.x]\n# which\ncommand = \"a\" # this\nenv.B = \"1\"\n";
+        let path = |key: &'static str| ["mcp_servers", "x", key];
+        let new = put(text, &path("command"), &json!("b")).unwrap();
+        assert_eq!(new, text.replace("\"a\"", "\"b\""));
+        let new = put(&new, &["mcp_servers", "x", "env", "PATH"], &json!("/p")).unwrap();
+        assert_eq!(
+            parse(&new).unwrap().unwrap().find(&path("env")).unwrap().to_json(),
+            json!({"B": "1", "PATH": "/p"})
+        );
+        assert!(new.contains("# which") && new.contains("# this"), "{new}");
+    }
+
+    #[test]
+    fn a_server_is_taken_out_and_comments_stay() {
+        for (text, expected) in [
+            (
+                "# top\n[mcp_servers.a]\nb = 1\n\n# about x\n[mcp_servers.x]\ncommand = \"c\"\n# env\n[mcp_servers.x.env]\nD = \"e\"\n\n# last\n[other]\n",
+                "# top\n[mcp_servers.a]\nb = 1\n\n# about x\n# env\n\n# last\n[other]\n",
+            ),
+            ("# about x\n[mcp_servers.x]\ncommand = \"c\"\n# end\n", "\n# about x\n# end\n"),
+            ("[mcp_servers.y]\na = 1\n", "[mcp_servers.y]\na = 1\n"),
+            ("mcp_servers = { x = {}, y = {} }\n", "mcp_servers = { y = {} }\n"),
+            ("mcp_servers = 1\n", "mcp_servers = 1\n"),
+            ("", ""),
+        ] {
+            assert_eq!(remove(text, &PATH).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn what_was_there_before_comes_back_as_it_was_written() {
+        let copy = "[mcp_servers.x] # mine\n# this\ncommand = 'c'\n";
+        let now = "model = \"o\"\n\n[mcp_servers.x]\ncommand = \"d\"\nargs = []\n";
+        let back = restore(now, &PATH, copy).unwrap();
+        assert_eq!(back, "model = \"o\"\n[mcp_servers.x] # mine\n# this\ncommand = 'c'\n");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        let fault = |text: &str| parse(text).unwrap_err().problem(text, "f").line();
+        assert_eq!(fault("a = 1\nb = [1\n"), "f:2:7: not valid TOML: unclosed array, expected `]`");
+        let fault = put("mcp_servers = \"secret\"\n", &PATH, &json!({})).unwrap_err();
+        assert_eq!(
+            (fault.offset, fault.message.as_str()),
+            (14, "mcp_servers should be a table here")
+        );
+    }
+}

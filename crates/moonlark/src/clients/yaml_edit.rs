@@ -1,0 +1,481 @@
+//! One change to a YAML text that belongs to somebody else: everything around it,
+//! comments and layout included, stays as it is.
+//!
+//! Indentation is meaning in YAML, and the crates that edit it keep lists of documents
+//! that they break. So a change here is a few lines that go in or out, and it counts
+//! only if the new text, read again, says exactly what was meant; otherwise it is
+//! refused, and the user makes it by hand.
+
+use std::ops::Range;
+
+use serde_json::{Map, Value as Json};
+
+use super::syntax_tree::{NodeKind, SyntaxNode, TextFault};
+use super::yaml_text::{parse, plain_scalar};
+
+/// `text` with `value` at `path`; in a list, a key means the item with that `name`.
+/// Objects on the way are made where they are missing; the same text when the value is
+/// there already.
+pub(crate) fn put(text: &str, path: &[&str], value: &Json) -> Result<String, TextFault> {
+    let style = YamlStyle::of(text);
+    let Some(root) = parse(text)? else {
+        let gap = if text.is_empty() || text.ends_with('\n') { "" } else { style.newline };
+        let whole = style.block(&nested(path, value), 0);
+        return checked(text, &format!("{text}{gap}{whole}"), path, Some(value), 0);
+    };
+    let mut node = &root;
+    for (depth, key) in path.iter().enumerate() {
+        let rest = nested(&path[depth + 1..], value);
+        if let Some(next) = node.find(&[key]) {
+            node = next;
+            continue;
+        }
+        let new = match &node.kind {
+            _ if depth > 0
+                && node.is_empty()
+                && !is_in_brackets_of(text, &root, &path[..depth]) =>
+            {
+                let whole = match &node.kind {
+                    NodeKind::Array(_) => Json::Array(vec![rest]),
+                    _ => nested(&path[depth..], value),
+                };
+                fill(text, &root, &path[..depth], &whole, &style)
+            }
+            NodeKind::Object(_) => insert(text, node, Some(key), &rest, &style),
+            NodeKind::Array(_) if depth > 0 => insert(text, node, None, &rest, &style),
+            NodeKind::Array(_) | NodeKind::Scalar(_) => {
+                let what = if depth == 0 { "the whole file" } else { path[depth - 1] };
+                let message = format!("{what} should be a mapping here");
+                return Err(TextFault::new(node.span.start, message));
+            }
+        };
+        let new = new.ok_or_else(|| refusal(node.span.start))?;
+        return checked(text, &new, path, Some(value), node.span.start);
+    }
+    if node.to_json() == *value {
+        return Ok(text.to_owned());
+    }
+    let new = replace(text, &root, path, value, &style);
+    checked(text, &new.ok_or_else(|| refusal(node.span.start))?, path, Some(value), node.span.start)
+}
+
+/// `text` without what is at `path`; the same text when there is nothing.
+pub(crate) fn remove(text: &str, path: &[&str]) -> Result<String, TextFault> {
+    let Some(root) = parse(text)? else { return Ok(text.to_owned()) };
+    let Some(parents) = path.split_last().map(|(_, parents)| parents) else {
+        return Ok(text.to_owned());
+    };
+    let (Some(parent), Some(node)) = (root.find(parents), root.find(path)) else {
+        return Ok(text.to_owned());
+    };
+    let new = if parent.names().len() == 1 && children(parent) == 1 {
+        empty_out(text, &root, parents, parent)
+    } else if is_in_brackets(text, parent) {
+        let mut left = parent.to_json();
+        take_out(&mut left, &path[parents.len()..]);
+        Some(with(text, parent.span.clone(), &line(&left)))
+    } else {
+        let lines = lines_of(text, parent, node);
+        lines.map(|lines| with(text, lines, ""))
+    };
+    checked(text, &new.ok_or_else(|| refusal(node.span.start))?, path, None, node.span.start)
+}
+
+/// `text` with what `copy` has at `path`, as it is written there if it fits.
+pub(crate) fn restore(text: &str, path: &[&str], copy: &str) -> Result<String, TextFault> {
+    let (Some(root), Some(before)) = (parse(text)?, parse(copy)?) else {
+        return Ok(text.to_owned());
+    };
+    let (Some(now), Some(old)) = (root.find(path), before.find(path)) else {
+        return Ok(text.to_owned());
+    };
+    let column =
+        |text: &str, node: &SyntaxNode| node.span.start - line_start(text, node.span.start);
+    let value = old.to_json();
+    if column(text, now) == column(copy, old) {
+        let written = copy[old.span.clone()].trim_end();
+        let new = with(text, now.span.start..trimmed_end(text, now.span.clone()), written);
+        if let Ok(new) = checked(text, &new, path, Some(&value), now.span.start) {
+            return Ok(new);
+        }
+    }
+    put(text, path, &value)
+}
+
+/// `new`, if it says what `text` did, with `value` at `path`.
+fn checked(
+    text: &str,
+    new: &str,
+    path: &[&str],
+    value: Option<&Json>,
+    at: usize,
+) -> Result<String, TextFault> {
+    let json = |root: Option<SyntaxNode>| root.map_or(Json::Null, |root| root.to_json());
+    let mut meant = json(parse(text)?);
+    match value {
+        Some(value) => put_into(&mut meant, path, value),
+        None => take_out(&mut meant, path),
+    }
+    match parse(new).map(json) {
+        Ok(said) if same(&said, &meant) => Ok(new.to_owned()),
+        _ => Err(refusal(at)),
+    }
+}
+
+fn refusal(at: usize) -> TextFault {
+    let message = "this is written in a way that cannot be changed without touching more";
+    TextFault::about_edit(at, message)
+}
+
+/// What is empty counts as nothing: a mapping without entries may be written either way.
+fn same(said: &Json, meant: &Json) -> bool {
+    match (said, meant) {
+        (Json::Object(said), Json::Object(meant)) => {
+            said.len() == meant.len()
+                && meant.iter().all(|(key, meant)| said.get(key).is_some_and(|it| same(it, meant)))
+        }
+        (Json::Array(said), Json::Array(meant)) => {
+            said.len() == meant.len() && said.iter().zip(meant).all(|(said, it)| same(said, it))
+        }
+        (said, meant) => said == meant || (is_nothing(said) && is_nothing(meant)),
+    }
+}
+
+fn is_nothing(value: &Json) -> bool {
+    match value {
+        Json::Null => true,
+        Json::Object(members) => members.is_empty(),
+        Json::Array(items) => items.is_empty(),
+        _ => false,
+    }
+}
+
+/// The same change, on the value.
+fn put_into(whole: &mut Json, path: &[&str], value: &Json) {
+    let Some((key, rest)) = path.split_first() else {
+        *whole = value.clone();
+        return;
+    };
+    match whole {
+        Json::Array(items) => match items.iter_mut().find(|item| item["name"] == **key) {
+            Some(item) => put_into(item, rest, value),
+            None => items.push(nested(rest, value)),
+        },
+        Json::Object(members) => {
+            put_into(members.entry(*key).or_insert(Json::Null), rest, value);
+        }
+        _ => *whole = nested(path, value),
+    }
+}
+
+fn take_out(whole: &mut Json, path: &[&str]) {
+    let Some((key, rest)) = path.split_first() else { return };
+    match whole {
+        Json::Array(items) if rest.is_empty() => items.retain(|item| item["name"] != **key),
+        Json::Array(items) => {
+            if let Some(item) = items.iter_mut().find(|item| item["name"] == **key) {
+                take_out(item, rest);
+            }
+        }
+        Json::Object(members) if rest.is_empty() => {
+            members.shift_remove(*key);
+        }
+        Json::Object(members) => {
+            if let Some(inner) = members.get_mut(*key) {
+                take_out(inner, rest);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A new member, or item, at the end of `node`.
+fn insert(
+    text: &str,
+    node: &SyntaxNode,
+    key: Option<&str>,
+    value: &Json,
+    style: &YamlStyle,
+) -> Option<String> {
+    if is_in_brackets(text, node) {
+        let mut whole = node.to_json();
+        match (&mut whole, key) {
+            (Json::Array(items), _) => items.push(value.clone()),
+            (Json::Object(members), Some(key)) => {
+                members.insert(key.to_owned(), value.clone());
+            }
+            _ => return None,
+        }
+        // The brackets stay as they are: only the end is new.
+        let close = node.span.end - 1;
+        let inside = text[node.span.start + 1..close].trim_end();
+        let new =
+            key.map_or_else(|| line(value), |key| format!("{}: {}", quoted(key), line(value)));
+        let comma = if inside.trim().is_empty() || inside.ends_with(',') { "" } else { ", " };
+        let end = node.span.start + 1 + inside.len();
+        return Some(with(text, end..end, &format!("{comma}{new}")));
+    }
+    let column = column_of_entries(text, node)?;
+    let new = match key {
+        Some(key) => style.member(key, value, column),
+        None => style.item(value, column),
+    };
+    let at = end_of_lines(text, node.span.clone(), column);
+    let gap = if text[..at].ends_with('\n') { "" } else { style.newline };
+    Some(with(text, at..at, &format!("{gap}{new}")))
+}
+
+/// A value where there is only a key, or nothing in brackets.
+fn fill(
+    text: &str,
+    root: &SyntaxNode,
+    path: &[&str],
+    value: &Json,
+    style: &YamlStyle,
+) -> Option<String> {
+    let (key, parents) = path.split_last()?;
+    let parent = root.find(parents)?;
+    let member = parent.get(key)?;
+    let column = column_of_entries(text, parent)?;
+    let colon = member.key_span.end + text[member.key_span.end..].find(':')? + 1;
+    // A comment behind the key stays there.
+    let text = with(text, colon..member.value.span.end.max(colon), "");
+    let at = next_line(&text, colon);
+    let gap = if text[..at].ends_with('\n') { "" } else { style.newline };
+    let new = style.block(value, column + style.unit);
+    Some(with(&text, at..at, &format!("{gap}{new}")))
+}
+
+fn replace(
+    text: &str,
+    root: &SyntaxNode,
+    path: &[&str],
+    value: &Json,
+    style: &YamlStyle,
+) -> Option<String> {
+    let (key, parents) = path.split_last()?;
+    let (parent, node) = (root.find(parents)?, root.find(path)?);
+    let old = node.span.start..trimmed_end(text, node.span.clone());
+    let is_one_line = !text[old.clone()].contains('\n') && !old.is_empty();
+    let is_scalar = |value: &Json| !matches!(value, Json::Array(_) | Json::Object(_));
+    if is_in_brackets(text, parent) {
+        return Some(with(text, old, &line(value)));
+    }
+    if node.is_empty() && !is_scalar(value) && matches!(parent.kind, NodeKind::Object(_)) {
+        return fill(text, root, path, value, style);
+    }
+    if is_in_brackets(text, node) {
+        return Some(with(text, old, &line(value)));
+    }
+    if is_one_line && is_scalar(value) && matches!(node.kind, NodeKind::Scalar(_)) {
+        return Some(with(text, old, &scalar(value)));
+    }
+    let column = column_of_entries(text, parent)?;
+    if matches!(parent.kind, NodeKind::Array(_)) {
+        let lines = lines_of(text, parent, node)?;
+        return Some(with(text, lines, &style.item(value, column)));
+    }
+    let key_start = parent.get(key)?.key_span.start;
+    let member = style.member(key, value, column);
+    // It may stand behind a dash, and what follows it keeps its line.
+    let member = member.trim_start().trim_end_matches(['\r', '\n']);
+    Some(with(text, key_start..old.end, member))
+}
+
+/// The last of a mapping or list goes: what is left is an empty one.
+fn empty_out(
+    text: &str,
+    root: &SyntaxNode,
+    parents: &[&str],
+    parent: &SyntaxNode,
+) -> Option<String> {
+    let empty = if matches!(parent.kind, NodeKind::Array(_)) { "[]" } else { "{}" };
+    let old = parent.span.start..trimmed_end(text, parent.span.clone());
+    if is_in_brackets(text, parent) {
+        return Some(with(text, old, empty));
+    }
+    let lines = line_start(text, old.start)..next_line(text, old.end);
+    let Some((key, above)) = parents.split_last() else {
+        return Some(with(text, lines, ""));
+    };
+    let key_end = root.find(above)?.get(key)?.key_span.end;
+    let colon = key_end + text[key_end..].find(':')? + 1;
+    let text = with(text, lines, "");
+    Some(with(&text, colon..colon, &format!(" {empty}")))
+}
+
+/// The lines of one member or item of `parent`, if nothing else is on them.
+fn lines_of(text: &str, parent: &SyntaxNode, node: &SyntaxNode) -> Option<Range<usize>> {
+    let start = match &parent.kind {
+        NodeKind::Array(_) => {
+            let start = line_start(text, node.span.start);
+            let before = text[start..node.span.start].trim();
+            (before == "-").then_some(start)?
+        }
+        _ => {
+            let member = parent.members().iter().find(|it| it.value.span == node.span)?;
+            let start = line_start(text, member.key_span.start);
+            text[start..member.key_span.start].trim().is_empty().then_some(start)?
+        }
+    };
+    Some(start..next_line(text, trimmed_end(text, node.span.clone())))
+}
+
+fn children(node: &SyntaxNode) -> usize {
+    match &node.kind {
+        NodeKind::Object(members) => members.len(),
+        NodeKind::Array(items) => items.len(),
+        NodeKind::Scalar(_) => 0,
+    }
+}
+
+fn is_in_brackets(text: &str, node: &SyntaxNode) -> bool {
+    let is_open = text[node.span.start..].starts_with(['{', '[']);
+    is_open && !matches!(node.kind, NodeKind::Scalar(_))
+}
+
+/// Whether the value at `path` is written inside of other brackets.
+fn is_in_brackets_of(text: &str, root: &SyntaxNode, path: &[&str]) -> bool {
+    let parents = path.split_last().map_or(path, |(_, parents)| parents);
+    root.find(parents).is_some_and(|parent| is_in_brackets(text, parent))
+}
+
+/// The column in which the entries of a mapping, or the dashes of a list, begin.
+fn column_of_entries(text: &str, node: &SyntaxNode) -> Option<usize> {
+    let first = match &node.kind {
+        NodeKind::Object(members) => members.first()?.key_span.start,
+        NodeKind::Array(items) => {
+            let start = items.first()?.span.start;
+            line_start(text, start) + text[line_start(text, start)..start].find('-')?
+        }
+        NodeKind::Scalar(_) => return None,
+    };
+    Some(first - line_start(text, first))
+}
+
+/// Behind the last line of what is at `span`, with comments that are as far in.
+fn end_of_lines(text: &str, span: Range<usize>, column: usize) -> usize {
+    let mut at = next_line(text, trimmed_end(text, span));
+    loop {
+        let next = next_line(text, at);
+        let line = &text[at..next];
+        let inner = line.trim_start_matches(' ');
+        // At the left edge a comment is about what follows.
+        if column == 0 || line.len() - inner.len() < column || !inner.starts_with('#') {
+            return at;
+        }
+        at = next;
+    }
+}
+
+fn trimmed_end(text: &str, span: Range<usize>) -> usize {
+    span.start + text[span].trim_end().len()
+}
+
+fn line_start(text: &str, at: usize) -> usize {
+    text[..at].rfind('\n').map_or(0, |newline| newline + 1)
+}
+
+/// The beginning of the next line, or the end of the text.
+fn next_line(text: &str, at: usize) -> usize {
+    text[at..].find('\n').map_or(text.len(), |newline| at + newline + 1)
+}
+
+fn with(text: &str, range: Range<usize>, new: &str) -> String {
+    format!("{}{new}{}", &text[..range.start], &text[range.end..])
+}
+
+/// `value` under the keys of `path`.
+fn nested(path: &[&str], value: &Json) -> Json {
+    path.iter().rev().fold(value.clone(), |value, key| {
+        Json::Object(Map::from_iter([((*key).to_owned(), value)]))
+    })
+}
+
+/// How a text is laid out.
+struct YamlStyle {
+    newline: &'static str,
+    /// Spaces of one level.
+    unit: usize,
+}
+
+impl YamlStyle {
+    fn of(text: &str) -> YamlStyle {
+        let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
+        let is_content = |line: &&str| !line.trim().is_empty() && !line.trim().starts_with('#');
+        let spaces = |line: &str| line.len() - line.trim_start_matches(' ').len();
+        let lines: Vec<&str> = text.lines().filter(is_content).collect();
+        // What stands below a dash is as far in as the dash is wide, whatever the unit.
+        let deeper = |pair: &[&str]| {
+            let is_item = pair[0].trim_start().starts_with('-');
+            spaces(pair[1]).checked_sub(spaces(pair[0])).filter(|more| *more > 0 && !is_item)
+        };
+        YamlStyle { newline, unit: lines.windows(2).find_map(deeper).unwrap_or(2).min(8) }
+    }
+
+    /// The lines of a value, each with its end.
+    fn block(&self, value: &Json, column: usize) -> String {
+        match value {
+            Json::Object(members) => {
+                members.iter().map(|(key, value)| self.member(key, value, column)).collect()
+            }
+            Json::Array(items) => items.iter().map(|item| self.item(item, column)).collect(),
+            value => format!("{}{}{}", " ".repeat(column), scalar(value), self.newline),
+        }
+    }
+
+    fn member(&self, key: &str, value: &Json, column: usize) -> String {
+        let (indent, key) = (" ".repeat(column), quoted(key));
+        match value {
+            Json::Object(_) | Json::Array(_) if !is_nothing(value) => {
+                let inner = self.block(value, column + self.unit);
+                format!("{indent}{key}:{}{inner}", self.newline)
+            }
+            value => format!("{indent}{key}: {}{}", line(value), self.newline),
+        }
+    }
+
+    fn item(&self, value: &Json, column: usize) -> String {
+        let indent = " ".repeat(column);
+        let inner = self.block(value, column + 2);
+        format!("{indent}- {}", inner.trim_start_matches(' '))
+    }
+}
+
+/// A value on one line: JSON, which is YAML too.
+pub(super) fn line(value: &Json) -> String {
+    match value {
+        Json::Array(items) => {
+            format!("[{}]", items.iter().map(line).collect::<Vec<_>>().join(", "))
+        }
+        Json::Object(members) => {
+            let member =
+                |(key, value): (&String, &Json)| format!("{}: {}", quoted(key), line(value));
+            format!("{{{}}}", members.iter().map(member).collect::<Vec<_>>().join(", "))
+        }
+        value => scalar(value),
+    }
+}
+
+fn scalar(value: &Json) -> String {
+    match value {
+        Json::String(text) => quoted(text),
+        other => other.to_string(),
+    }
+}
+
+/// Words that some version of YAML takes for something else.
+const WORDS: [&str; 8] = ["yes", "no", "on", "off", "y", "n", "true", "false"];
+
+fn quoted(text: &str) -> String {
+    let begins = text.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '/');
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./".contains(letter);
+    let is_text = plain_scalar(text).is_string() && !WORDS.contains(&text.to_lowercase().as_str());
+    if begins && is_text && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    Json::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests;
