@@ -19,7 +19,8 @@ fn any() -> Json {
 
 #[test]
 fn an_array_is_not_the_last_alternative_of_anything() {
-    let simple = json!([{"type": "string"}, {"type": "number"}, {"type": "boolean"}, {"type": "object"}]);
+    let simple =
+        json!([{"type": "string"}, {"type": "number"}, {"type": "boolean"}, {"type": "object"}]);
     assert_eq!(
         any(),
         json!({"anyOf": [
