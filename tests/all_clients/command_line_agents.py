@@ -33,7 +33,8 @@ class CommandLineAgent:
         """Write the settings into the workplace: (command, environment)."""
         raise NotImplementedError
 
-    def run(self, installation, how, base_url, timeout_s=RUN_TIMEOUT_S):
+    def run(self, installation, how, base_url, when_ended=lambda: None):
+        """Run it to its end; `when_ended` looks at what it has left before that is ended too."""
         with tempfile.TemporaryDirectory(prefix="all-clients-") as folder:
             workplace = Path(folder)
             (workplace / "home").mkdir()
@@ -49,27 +50,34 @@ class CommandLineAgent:
                 TOKEN_VARIABLE: how.get("token") or "",
                 **environment,
             }
-            process = subprocess.Popen(
-                [str(part) for part in command],
-                cwd=workplace / "work",
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            try:
-                output, _ = process.communicate(timeout=timeout_s)
-                status = process.returncode
-            except subprocess.TimeoutExpired:
-                status = None
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            if status is None:
-                output, _ = process.communicate()
-            return AgentRun(status, output.decode(errors="replace"))
+            # A file, since the end of a pipe would also wait for what the agent has left.
+            with open(workplace / "output", "w+b") as output:
+                process = subprocess.Popen(
+                    [str(part) for part in command],
+                    cwd=workplace / "work",
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+                try:
+                    status = process.wait(RUN_TIMEOUT_S)
+                    when_ended()
+                except subprocess.TimeoutExpired:
+                    status = None
+                finally:
+                    end_group(process)
+                output.seek(0)
+                return AgentRun(status, output.read().decode(errors="replace"))
+
+
+def end_group(process):
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
 
 
 def server_entry(how):
@@ -119,6 +127,8 @@ class Codex(CommandLineAgent):
             'wire_api = "responses"',
             "[mcp_servers.moonlark]",
             'default_tools_approval_mode = "approve"',
+            # Otherwise 0.169 does not wait for a server that it starts, and its first request, which
+            # is the only one of `exec`, has none of its tools.
             'required = true',
         ]
         if how["transport"] == "stdio":

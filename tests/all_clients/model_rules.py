@@ -21,7 +21,7 @@ REFUSED_AT_TOP = {
 GEMINI_SCHEMA_KEYS = set(
     "type format title description nullable enum maxItems minItems properties required minProperties "
     "maxProperties minLength maxLength pattern example anyOf propertyOrdering default items minimum "
-    "maximum additionalProperties".split()
+    "maximum".split()
 )
 GEMINI_STRING_FORMATS = {"enum", "date-time"}
 

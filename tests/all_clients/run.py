@@ -14,12 +14,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from checks import APIS, AgentChecks, FrameworkChecks, find_listed, listed_tools
+from agent_checks import AgentChecks
+from checks import APIS, find_listed, listed_tools
 from clients import FRAMEWORKS
 from command_line_agents import AGENTS
 from driver_process import DriverProcess
+from framework_checks import FrameworkChecks
 from install import TARGET, Installation
-from model_api import ModelApi, SentTool
+from model_api import ModelApi
+from model_formats import SentTool
 from model_rules import broken_rules
 from moonlark_project import TOKEN, ApiServer, MoonlarkProject, MoonlarkServer
 from report import Report, fail

@@ -19,7 +19,7 @@ class CrewAiDriver(Driver):
             server = StdioServerParameters(command=command, args=args, env=how["env"])
         else:
             server = {"url": how["url"], "transport": "streamable-http", "headers": bearer_headers(how)}
-        self.adapter = await asyncio.to_thread(MCPServerAdapter, server)
+        self.adapter = await asyncio.to_thread(MCPServerAdapter, server, connect_timeout=15)
 
     async def list(self):
         return [tool.name for tool in self.adapter.tools]
