@@ -170,7 +170,7 @@ impl World {
             let address = listener.local_addr().unwrap().to_string();
             let stop = CancellationToken::new();
             let options =
-                Options { allowed_hosts: vec![], allowed_origins: vec![], request_body: 1 << 20, callers: moonlark_server::Callers::Anybody };
+                Options { allowed_hosts: vec![], allowed_origins: vec![], request_body: 1 << 20, callers: moonlark_server::Callers::Anybody, sessions: moonlark_server::SessionVault::passing() };
             let app = router(project.gateway.clone(), options, stop.clone());
             let app = App::new(Router::new().fallback_service(app).layer(from_fn(who)));
             tokio::spawn(moonlark_server::serve(listener, app, stop.clone()));

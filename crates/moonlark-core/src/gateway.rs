@@ -68,6 +68,8 @@ struct Inner {
     identity: ArcSwap<ServerIdentity>,
     /// Who takes what is seen of calls, if anybody does.
     tracer: OnceLock<Arc<dyn Tracer>>,
+    /// Until when first answers wait for sources; none once they no longer do.
+    settling: watch::Sender<Option<Instant>>,
 }
 
 /// A call that is done, or one to wait for.
@@ -91,6 +93,7 @@ impl Gateway {
             metrics: Metrics::default(),
             identity: ArcSwap::default(),
             tracer: OnceLock::new(),
+            settling: watch::Sender::new(None),
         }))
     }
 
@@ -300,6 +303,14 @@ impl Gateway {
             true => parent.catalog().find_for_agents(name)?,
             false => parent.catalog().find(name)?,
         };
+        let mut args = args;
+        if from_agent && parent.caller().surface == "mcp" {
+            tool.portable_input().keys.restore(&mut args);
+        }
+        if tool.describes_sources && self.is_settling() {
+            let parent = self.when_settled(parent).await;
+            return self.ask_tool(&parent, tool, args).await;
+        }
         self.ask_tool(parent, tool, args).await
     }
 

@@ -143,6 +143,8 @@ pub struct Health {
     pub tools: usize,
     pub resources: usize,
     pub prompts: usize,
+    /// What it has is known from an earlier time only.
+    pub is_remembered: bool,
     /// Why it is not connected.
     pub problem: Option<Problem>,
     /// What it offers that cannot be used as it is.

@@ -98,6 +98,7 @@ fn tool(name: &str, description: &str, input: Json, body: Body) -> Result<Tool> 
     tool.description = description.to_owned();
     tool.effects = Effects::READ;
     tool.shown = Shown::InCodeMode;
+    tool.describes_sources = true;
     if let Value::Object(definition) = Value::from_json(described)? {
         tool.definition = Some(Arc::new(definition));
     }

@@ -34,7 +34,7 @@ use issuer::{Doubt, Issuer};
 use jwt::Refused;
 use tokens::Table;
 
-pub(crate) use challenge::{WELL_KNOWN, metadata};
+pub(crate) use challenge::{LOGIN_PATHS, WELL_KNOWN, explain_tokens, metadata};
 pub use issuer::{Fetch, IssuerSettings, is_safe};
 pub use jwt::Expected;
 pub use tokens::{Hash, Held, TokenFile, check_name};

@@ -7,7 +7,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use moonlark_core::{Code, Gateway, Problem};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -16,7 +16,7 @@ use tower::util::BoxCloneSyncService;
 
 use crate::access::{self, Access};
 use crate::auth::{self, Auth};
-use crate::mcp::{Mcp, Sessions, Straight};
+use crate::mcp::{Mcp, SessionVault, Sessions, Straight};
 use crate::who::Who;
 use crate::{VERSION, mcp, metrics, record, rest, status};
 
@@ -37,6 +37,8 @@ pub struct Options {
     pub request_body: usize,
     /// Who may call.
     pub callers: Callers,
+    /// What is kept of sessions beyond this process.
+    pub sessions: Arc<SessionVault>,
 }
 
 /// How it is found out who is calling.
@@ -71,7 +73,7 @@ pub fn router(gateway: Gateway, options: Options, stop: CancellationToken) -> Ap
         .route("/approvals/{id}/{decision}", post(record::decide))
         .route("/openapi.json", get(rest::openapi))
         .with_state(state)
-        .nest_service(MCP, by_sdk(mcp.clone(), options.request_body, stop))
+        .nest_service(MCP, by_sdk(mcp.clone(), &options, stop))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method);
     let routes = match &options.callers {
@@ -79,7 +81,6 @@ pub fn router(gateway: Gateway, options: Options, stop: CancellationToken) -> Ap
         Callers::Anybody | Callers::Owner => routes,
     };
     let front = Front {
-        gateway,
         access: Access { hosts: options.allowed_hosts, origins: options.allowed_origins },
         callers: options.callers,
         straight: Straight::new(mcp, options.request_body),
@@ -89,7 +90,6 @@ pub fn router(gateway: Gateway, options: Options, stop: CancellationToken) -> Ap
 
 /// What every request passes before it is looked up what it is for.
 struct Front {
-    gateway: Gateway,
     access: Access,
     callers: Callers,
     straight: Straight,
@@ -120,35 +120,35 @@ impl Front {
         }
         match self.straight.serve(request).await {
             Ok(response) => response,
-            Err(request) => {
-                // Clients ask once what there is, so a server that has just started
-                // answers when it knows.
-                if self.gateway.catalog().is_loading() {
-                    self.gateway.loaded(&Who::of(request.extensions()).caller("mcp")).await;
-                }
-                next.run(request).await
-            }
+            Err(request) => next.run(request).await,
         }
     }
 }
 
-/// Whether anybody may ask for it.
+/// Whether anybody may ask for it. Clients without a token look for an authorization
+/// server below `.well-known`; that there is none is no secret.
 fn is_open(path: &str) -> bool {
-    let described = path.strip_prefix(auth::WELL_KNOWN).is_some_and(|of| matches!(of, "" | MCP));
-    described || matches!(path, "/health" | "/ready")
+    let below = |folder: &str| path.strip_prefix(folder).is_some_and(|it| it.starts_with('/'));
+    below("/.well-known")
+        || below("/mcp/.well-known")
+        || auth::LOGIN_PATHS.contains(&path)
+        || matches!(path, "/health" | "/ready")
 }
 
-/// What clients read to find out where to get a token.
+/// What clients read, and where they ask, to find out how to get a token.
 fn well_known(auth: Arc<Auth>) -> Router {
-    Router::new()
+    let mut routes = Router::new()
         .route(auth::WELL_KNOWN, get(auth::metadata))
-        .route(&format!("{}{MCP}", auth::WELL_KNOWN), get(auth::metadata))
-        .with_state(auth)
+        .route(&format!("{}{MCP}", auth::WELL_KNOWN), get(auth::metadata));
+    for path in auth::LOGIN_PATHS {
+        routes = routes.route(path, any(auth::explain_tokens));
+    }
+    routes.with_state(auth)
 }
 
 /// MCP as the SDK serves it. It says that it took the end of a session in hand,
 /// of which clients then warn; but it is over by then.
-fn by_sdk(mcp: Mcp, request_body: usize, stop: CancellationToken) -> Router {
+fn by_sdk(mcp: Mcp, options: &Options, stop: CancellationToken) -> Router {
     let ended = async |request: Request, next: Next| {
         let is_end = request.method() == http::Method::DELETE;
         let mut response = next.run(request).await;
@@ -157,18 +157,13 @@ fn by_sdk(mcp: Mcp, request_body: usize, stop: CancellationToken) -> Router {
         }
         response
     };
-    let sessions = Arc::new(Sessions::new());
+    let sessions = Arc::new(Sessions::new(options.sessions.clone()));
     let own = async |State(sessions): State<Arc<Sessions>>, request: Request, next: Next| {
-        let who = Who::of(request.extensions());
-        let session = request.headers().get("mcp-session-id").and_then(|id| id.to_str().ok());
-        if session.is_some_and(|id| sessions.is_of_another(id, &who)) {
-            // As the SDK says it of one that is not there.
-            return (http::StatusCode::NOT_FOUND, "Not Found: Session not found").into_response();
-        }
-        sessions.serving(who.during(next.run(request))).await
+        sessions.serve(request, |request| next.run(request)).await
     };
+    let service = mcp::http_service(mcp, sessions.clone(), options.request_body, stop);
     Router::new()
-        .fallback_service(mcp::http_service(mcp, sessions.clone(), request_body, stop))
+        .fallback_service(service)
         .layer(axum::middleware::from_fn(ended))
         .layer(from_fn_with_state(sessions, own))
 }

@@ -26,11 +26,12 @@ pub use auth::{
     Auth, AuthSettings, Expected, Fetch, Hash, Held, IssuerSettings, TokenFile, check_name, is_safe,
 };
 pub use http::{App, Callers, Options, router};
+pub use mcp::SessionVault;
 pub use metrics::figures;
 pub use rest::health;
 pub use serving::{serve, serve_connection};
 pub use status::status;
-pub use stdio::{serve_lines, serve_stdio};
+pub use stdio::{ClientPresence, ClosedInput, serve_lines, serve_stdio};
 pub use who::Who;
 
 /// What every surface calls itself.

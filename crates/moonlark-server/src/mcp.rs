@@ -18,6 +18,7 @@ mod caching;
 mod call;
 mod caller;
 mod changes;
+mod content_kinds;
 mod notify;
 mod offers;
 mod parked;
@@ -29,20 +30,24 @@ mod wishes;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use moonlark_core::catalog::PerCatalog;
+use http::request::Parts;
 use moonlark_core::content::Answer;
 use moonlark_core::offers::{Offers, of_prompt, of_uri};
+use moonlark_core::tool::SourceKind;
 use moonlark_core::{Caller, Catalog, Code, Gateway, Problem, Value};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
     CompleteResult, DiscoverResult, ErrorData, GetPromptRequestParams, GetPromptResponse,
-    GetTaskParams, GetTaskResult, Implementation, ListPromptsResult, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, LoggingLevel, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ServerConfig, SetLevelRequestParams,
-    SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams, UpdateTaskParams,
+    GetTaskParams, GetTaskResult, Implementation, InitializeRequestParams, InitializeResult,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    LoggingLevel, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+    ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter,
+    UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
+use rmcp::transport::streamable_http_server::session::SessionRestoreMarker;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{RoleServer, ServerHandler};
 use serde::Serialize;
@@ -51,17 +56,23 @@ use tokio_util::sync::CancellationToken;
 
 use crate::VERSION;
 use crate::who::Who;
-use answer::{asks, of_request, of_tool, refusal};
+use answer::{AnswerForm, asks, of_request, of_tool, refusal};
 use caching::ListCaching;
 use call::Callee;
 use caller::{Sequel, Session, caller_of, is_modern};
 use changes::BegunSubscriptions;
+use content_kinds::ContentKinds;
 use notify::Wants;
-use tools::{Listing, page};
+use sessions::OpenedSession;
+use tools::{Listing, ListingCache, page};
 use wishes::Wishes;
 
+pub use sessions::SessionVault;
 pub(crate) use sessions::Sessions;
 pub(crate) use straight::{PlainCall, Straight, plain_call};
+
+/// How long a client waits for scripts before it is told what this server is.
+const MAX_INTRODUCTION_WAIT: Duration = Duration::from_secs(1);
 
 /// The service behind `/mcp`.
 pub(crate) fn http_service(
@@ -70,20 +81,24 @@ pub(crate) fn http_service(
     request_body: usize,
     stop: CancellationToken,
 ) -> StreamableHttpService<Mcp, Sessions> {
-    let config = StreamableHttpServerConfig::default()
+    let mut config = StreamableHttpServerConfig::default()
         .with_json_response(true)
+        // Whether a stream begins with an event without data depends on the version
+        // that the session speaks.
+        .with_sse_retry(None)
         .with_max_request_body_bytes(request_body)
         .with_cancellation_token(stop)
         // Host and Origin are checked in front of every route; see `access`.
         .disable_allowed_hosts()
         .disable_allowed_origins();
+    config.session_store = Some(sessions.store());
     StreamableHttpService::new(move || Ok(mcp.for_client()), sessions, config)
 }
 
 #[derive(Clone)]
 pub(crate) struct Mcp {
     gateway: Gateway,
-    listings: Arc<PerCatalog<Listing>>,
+    listings: Arc<ListingCache>,
     /// What an old client asked to be told.
     wishes: Arc<Wishes>,
     session: Arc<Session>,
@@ -91,6 +106,8 @@ pub(crate) struct Mcp {
     begun: Arc<BegunSubscriptions>,
     /// The client will ask nothing more.
     pub(crate) gone: CancellationToken,
+    /// The client waits for nothing more either.
+    pub(crate) left: CancellationToken,
 }
 
 impl Mcp {
@@ -102,6 +119,7 @@ impl Mcp {
             session: Arc::new(Session::new(next_owner(), who)),
             begun: Arc::default(),
             gone: CancellationToken::new(),
+            left: CancellationToken::new(),
         }
     }
 
@@ -123,16 +141,43 @@ impl Mcp {
 
     /// The tools as MCP shows them to a caller, made once per catalog.
     fn listing(&self, caller: &Caller) -> Arc<Listing> {
-        let catalog = self.gateway.catalog_for(caller);
-        self.listings.of(&catalog, || Listing::new(&catalog))
+        self.listing_of(&self.gateway.catalog_for(caller))
     }
 
-    fn listing_for(&self, context: &RequestContext<RoleServer>) -> Arc<Listing> {
-        self.listing(&caller_of(context, &self.session))
+    fn listing_of(&self, catalog: &Arc<Catalog>) -> Arc<Listing> {
+        self.listings.of(catalog, self.gateway.identity().schemas)
+    }
+
+    /// The same for one request. Clients ask once what there is, so a server that has
+    /// just started answers when it knows.
+    async fn listing_for(&self, context: &RequestContext<RoleServer>) -> Arc<Listing> {
+        self.listing_of(&self.settled_catalog_for(context).await)
+    }
+
+    async fn settled_catalog_for(&self, context: &RequestContext<RoleServer>) -> Arc<Catalog> {
+        self.gateway.settled_catalog(&caller_of(context, &self.session)).await
+    }
+
+    /// The catalog for a request about something that `is_known` finds, or does not
+    /// find because its source has not connected yet.
+    async fn catalog_with(
+        &self,
+        context: &RequestContext<RoleServer>,
+        is_known: impl Fn(&Catalog) -> bool + Send,
+    ) -> Arc<Catalog> {
+        let catalog = self.gateway.catalog_for(&caller_of(context, &self.session));
+        if is_known(&catalog) { catalog } else { self.settled_catalog_for(context).await }
     }
 
     fn catalog_for(&self, context: &RequestContext<RoleServer>) -> Arc<Catalog> {
         self.gateway.catalog_for(&caller_of(context, &self.session))
+    }
+
+    /// Let scripts that load in a moment be part of what a client is told first.
+    async fn await_scripts(&self) {
+        let caller = self.first_caller();
+        let loaded = self.gateway.loaded(&caller);
+        let _ = tokio::time::timeout(MAX_INTRODUCTION_WAIT, loaded).await;
     }
 
     fn caching(&self, context: &RequestContext<RoleServer>) -> ListCaching {
@@ -156,12 +201,12 @@ impl Mcp {
         sequel: Sequel,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let any_structure = is_modern(&context);
+        let form = AnswerForm::for_request(&context);
         let ended = match args {
             Ok(args) => self.run(Callee::Named(name), args, sequel, context).await,
             Err(problem) => Err(problem),
         };
-        of_tool(ended, any_structure)
+        of_tool(ended, form)
     }
 
     async fn run(
@@ -172,7 +217,14 @@ impl Mcp {
         context: RequestContext<RoleServer>,
     ) -> Result<Answer, Problem> {
         let wants = self.wants(&context);
-        call::call(&self.gateway, callee, args, sequel, context, wants, &self.session).await
+        let called = call::call(&self.gateway, callee, args, sequel, context, wants, &self.session);
+        tokio::select! {
+            ended = called => ended,
+            // Dropping the call stops everything it started.
+            () = self.left.cancelled() => {
+                Err(Problem::new(Code::Cancelled, "the client has left"))
+            }
+        }
     }
 
     /// Pass a request on to the source it is for.
@@ -210,10 +262,27 @@ impl ServerHandler for Mcp {
         info
     }
 
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        self.await_scripts().await;
+        context.peer.set_peer_info(request.clone());
+        let opened = context.extensions.get::<Parts>();
+        let opened = opened.and_then(|parts| parts.extensions.get::<OpenedSession>());
+        if let Some(level) = opened.and_then(OpenedSession::earlier_level) {
+            let caller = caller_of(&context, &self.session);
+            self.wishes.hear(&self.gateway, &caller, level, &context.peer);
+        }
+        self.negotiate_initialize(&request)
+    }
+
     async fn discover(
         &self,
         context: RequestContext<RoleServer>,
     ) -> Result<DiscoverResult, ErrorData> {
+        self.await_scripts().await;
         let versions = self.supported_protocol_versions().into_owned();
         let ListCaching { ttl_ms, scope } = self.caching(&context);
         let discovered = DiscoverResult::from_server_info(versions, self.get_info());
@@ -225,7 +294,7 @@ impl ServerHandler for Mcp {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let listing = self.listing_for(&context);
+        let listing = self.listing_for(&context).await;
         let (tools, next) = page(listing.tools(), request)?;
         let mut page = ListToolsResult::with_all_items(tools);
         page.next_cursor = next;
@@ -255,7 +324,7 @@ impl ServerHandler for Mcp {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let (resources, next) = page(self.listing_for(&context).resources(), request)?;
+        let (resources, next) = page(self.listing_for(&context).await.resources(), request)?;
         let mut page = ListResourcesResult::with_all_items(resources);
         page.next_cursor = next;
         if is_modern(&context) {
@@ -270,7 +339,7 @@ impl ServerHandler for Mcp {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let (templates, next) = page(self.listing_for(&context).templates(), request)?;
+        let (templates, next) = page(self.listing_for(&context).await.templates(), request)?;
         let mut page = ListResourceTemplatesResult::with_all_items(templates);
         page.next_cursor = next;
         if is_modern(&context) {
@@ -285,7 +354,7 @@ impl ServerHandler for Mcp {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let (prompts, next) = page(self.listing_for(&context).prompts(), request)?;
+        let (prompts, next) = page(self.listing_for(&context).await.prompts(), request)?;
         let mut page = ListPromptsResult::with_all_items(prompts);
         page.next_cursor = next;
         if is_modern(&context) {
@@ -300,7 +369,12 @@ impl ServerHandler for Mcp {
         mut request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let catalog = self.catalog_for(&context);
+        // What Moonlark offers itself says what there is.
+        let is_known = |catalog: &Catalog| {
+            let offers = of_uri(catalog.offers(), &request.uri);
+            offers.is_some_and(|it| it.source.kind != SourceKind::Builtin)
+        };
+        let catalog = self.catalog_with(&context, is_known).await;
         let Some(offers) = of_uri(catalog.offers(), &request.uri) else {
             let data = Some(json!({"uri": request.uri}));
             return Err(ErrorData::resource_not_found("no source has this resource", data));
@@ -321,7 +395,8 @@ impl ServerHandler for Mcp {
         mut request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        let catalog = self.catalog_for(&context);
+        let is_known = |catalog: &Catalog| of_prompt(catalog.offers(), &request.name).is_some();
+        let catalog = self.catalog_with(&context, is_known).await;
         let Some(offers) = of_prompt(catalog.offers(), &request.name) else {
             let problem = Problem::new(Code::NotFound, "no source has a prompt of this name");
             return Err(refusal(problem));
@@ -330,7 +405,11 @@ impl ServerHandler for Mcp {
             state: request.request_state.take(),
             responses: request.input_responses.take(),
         };
-        let ended = self.pass_on(offers, "prompts/get", request, sequel, context).await;
+        let kinds = ContentKinds::known_to_client(&context);
+        let mut ended = self.pass_on(offers, "prompts/get", request, sequel, context).await;
+        if let Ok(Answer::Raw(result)) = &mut ended {
+            kinds.adapt_messages(result);
+        }
         match asks(&ended) {
             true => of_request(ended).map(GetPromptResponse::InputRequired),
             false => of_request(ended).map(GetPromptResponse::Complete),
@@ -342,7 +421,8 @@ impl ServerHandler for Mcp {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        let catalog = self.catalog_for(&context);
+        let is_known = |catalog: &Catalog| offers::of_reference(catalog, &request.r#ref).is_some();
+        let catalog = self.catalog_with(&context, is_known).await;
         match offers::of_reference(&catalog, &request.r#ref) {
             Some(offers) => of_request(
                 self.pass_on(offers, "completion/complete", request, Sequel::default(), context)
@@ -397,6 +477,11 @@ impl ServerHandler for Mcp {
         if !is_modern(&context) {
             let caller = caller_of(&context, &self.session);
             self.wishes.hear(&self.gateway, &caller, request.level, &context.peer);
+            let opened = context.extensions.get::<Parts>();
+            let opened = opened.and_then(|parts| parts.extensions.get::<OpenedSession>());
+            if let Some(opened) = opened {
+                opened.keep_level(request.level).await;
+            }
         }
         let catalog = self.catalog_for(&context);
         for offers in catalog.offers().iter().filter(|it| it.capabilities.contains_key("logging")) {
@@ -420,6 +505,8 @@ impl ServerHandler for Mcp {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let caller = caller_of(&context, &self.session);
+        let is_known = |catalog: &Catalog| of_uri(catalog.offers(), &request.uri).is_some();
+        self.catalog_with(&context, is_known).await;
         let call = self.gateway.open_in_turn(caller, None, None).await.map_err(refusal)?;
         self.wishes.watch(&call, request.uri, &context.peer).await
     }
@@ -436,7 +523,9 @@ impl ServerHandler for Mcp {
     /// An old client has connected: tell it from now on when something changes.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let caller = self.session.who(&context.extensions).caller("mcp");
-        tokio::spawn(changes::tell(self.gateway.clone(), caller, context.peer));
+        // A session that was taken up may know lists that another process had.
+        let taken_up = context.extensions.get::<SessionRestoreMarker>().is_some();
+        tokio::spawn(changes::tell(self.gateway.clone(), caller, context.peer, taken_up));
     }
 
     fn accepted_subscription_filter(

@@ -73,7 +73,7 @@ pub(crate) struct StartProgress {
 }
 
 pub(crate) async fn list(Extract(State(shared)): Extract<State>, who: Who) -> Response {
-    let catalog = shared.gateway.loaded(&who.caller("rest")).await;
+    let catalog = shared.gateway.settled_catalog(&who.caller("rest")).await;
     let body = shared.listings.of(&catalog, || {
         let tools: Vec<Json> = catalog.listed().map(|tool| describe(tool)).collect();
         Bytes::from(json!({ "tools": tools }).to_string())
@@ -95,7 +95,7 @@ fn describe(tool: &Tool) -> Json {
 }
 
 pub(crate) async fn openapi(Extract(State(shared)): Extract<State>, who: Who) -> Response {
-    let catalog = shared.gateway.loaded(&who.caller("rest")).await;
+    let catalog = shared.gateway.settled_catalog(&who.caller("rest")).await;
     axum::Json(openapi::document(&catalog)).into_response()
 }
 
@@ -273,6 +273,7 @@ pub fn health(health: &Health) -> Json {
         "tools": health.tools,
         "resources": health.resources,
         "prompts": health.prompts,
+        "remembered": health.is_remembered,
         "error": health.problem.as_ref().map(Problem::to_json),
         "flaws": health.flaws.iter().map(Problem::to_json).collect::<Vec<_>>(),
     })

@@ -250,6 +250,7 @@ mod tests {
             allowed_origins,
             request_body: 1 << 30,
             callers: Callers::Anybody,
+            sessions: crate::SessionVault::passing(),
         };
         let app = crate::router(Gateway::new(catalog, 10), options, CancellationToken::new());
         let body = Pace { pause, rate };

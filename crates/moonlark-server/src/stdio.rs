@@ -1,7 +1,12 @@
 //! MCP as lines: over stdin and stdout, or over any other pair of streams, until
 //! the client closes them.
+//!
+//! A client that closes its end has left: calls in progress are cancelled, and nothing
+//! more is written ([`presence`] has who counts as a client). A server that stops lets
+//! them finish.
 
 mod output;
+mod presence;
 mod short;
 
 use std::sync::Arc;
@@ -19,15 +24,23 @@ use tokio_util::sync::CancellationToken;
 use crate::mcp::Mcp;
 use crate::who::Who;
 use output::{Output, Writer};
+
+pub use presence::{ClientPresence, ClosedInput};
 use short::{Short, Sieve};
 
 pub async fn serve_stdio(gateway: Gateway) -> Result<(), Problem> {
     let (input, output) = stdio_pipes();
-    serve_lines(gateway, input, output).await
+    serve_lines(gateway, input, output, CancellationToken::new()).await
 }
 
-/// Serve one client that is at this machine, message by message in lines.
-pub async fn serve_lines<R, W>(gateway: Gateway, input: R, output: W) -> Result<(), Problem>
+/// Serve one client that is at this machine, message by message in lines, until it
+/// leaves or `stop` is cancelled.
+pub async fn serve_lines<R, W>(
+    gateway: Gateway,
+    input: R,
+    output: W,
+    stop: CancellationToken,
+) -> Result<(), Problem>
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
@@ -35,16 +48,21 @@ where
     let stopped = |error: &dyn std::fmt::Display| {
         Problem::unavailable(format!("the MCP client went away: {error}"))
     };
-    // Clients ask once what there is, so nothing is read before scripts are loaded.
-    gateway.loaded(&Who::local().caller("mcp")).await;
     let mcp = Mcp::new(gateway, Who::local());
-    let output = Output::new(output);
+    let (gone, left) = (mcp.gone.clone(), mcp.left.clone());
+    let presence = Arc::<ClientPresence>::default();
+    let output = Output::new(output, presence.clone());
     let writer = output.writer();
     let short = Short::new(mcp.clone(), output);
     let inner = AsyncRwTransport::new(Sieve::new(input, short.clone()), writer);
-    let transport = Patient { inner, short: short.clone(), gone: mcp.gone.clone() };
+    let transport =
+        Patient { inner, short: short.clone(), presence, stop, gone, left: left.clone() };
     let ended = match mcp.serve(transport).await {
-        Ok(running) => running.waiting().await.map(drop).map_err(|error| stopped(&error)),
+        Ok(running) => tokio::select! {
+            ended = running.waiting() => ended.map(drop).map_err(|error| stopped(&error)),
+            // The SDK would wait for what is in progress, which nobody wants any more.
+            () = left.cancelled() => Ok(()),
+        },
         // A client that closes before it asked anything has done nothing wrong.
         Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => Ok(()),
         Err(error) => Err(stopped(&error)),
@@ -64,9 +82,14 @@ where
     inner: AsyncRwTransport<RoleServer, Sieve<R, W>, Writer<W>>,
     /// Open once a session has begun, or a request that stands by itself was made.
     short: Arc<Short<W>>,
-    /// Set at the end of the input. Calls in progress are still answered, but an
-    /// open subscription has nobody to tell, and would hold up the end.
+    presence: Arc<ClientPresence>,
+    /// The server is to stop: what was asked before is answered.
+    stop: CancellationToken,
+    /// Set at the end of the input. An open subscription has nobody to tell, and would
+    /// hold up the end.
     gone: CancellationToken,
+    /// The client has left, and waits for nothing.
+    left: CancellationToken,
 }
 
 impl<R, W> Transport<RoleServer> for Patient<R, W>
@@ -85,7 +108,17 @@ where
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            let Some(message) = self.inner.receive().await else {
+            let received = tokio::select! {
+                received = self.inner.receive() => received,
+                () = self.stop.cancelled() => {
+                    self.gone.cancel();
+                    return None;
+                }
+            };
+            let Some(message) = received else {
+                if self.presence.close_input() == ClosedInput::Left {
+                    self.left.cancel();
+                }
                 self.gone.cancel();
                 return None;
             };

@@ -66,6 +66,11 @@ impl Who {
         self.operator
     }
 
+    /// Its name, if it has shown who it is.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
     /// Whether it has shown who it is.
     pub(crate) fn is_named(&self) -> bool {
         self.name.is_some()

@@ -42,6 +42,7 @@ pub(crate) mod wire;
 pub use authorize::Authorize;
 pub use kept::listing_file;
 pub(crate) use kept::write as write_private_file;
+pub use link::ClosePace;
 pub use pins::Difference;
 pub use settings::Settings;
 pub use target::{LinkLimits, SecretText, Target, Way};

@@ -42,6 +42,8 @@ struct Running {
     limits: Limits,
     frozen: BTreeMap<String, Value>,
     state: Arc<Mutex<State>>,
+    /// Its document is a file of this machine.
+    is_local: bool,
     tried: watch::Receiver<bool>,
     /// When its files were last written, as far as they are files.
     seen: Vec<(PathBuf, Option<SystemTime>)>,
@@ -105,6 +107,7 @@ impl Apis {
                     kind: SourceKind::Api,
                     prefix,
                     expose,
+                    is_remembered: false,
                 });
             }
             offered.problems.extend(state.problem.clone());
@@ -133,10 +136,27 @@ impl Apis {
 
     /// Wait until each has been tried once.
     pub(crate) async fn settled(&self) {
-        let all: Vec<_> = self.running.lock().values().map(|it| it.tried.clone()).collect();
-        for mut tried in all {
+        self.settled_of(|_| true).await;
+    }
+
+    /// The same for those whose documents are files.
+    pub(crate) async fn files_settled(&self) {
+        self.settled_of(|it| it.is_local).await;
+    }
+
+    async fn settled_of(&self, which: impl Fn(&Running) -> bool) {
+        let running: Vec<_> = {
+            let running = self.running.lock();
+            running.values().filter(|it| which(it)).map(|it| it.tried.clone()).collect()
+        };
+        for mut tried in running {
             let _ = tried.wait_for(|tried| *tried).await;
         }
+    }
+
+    /// Whether a document that is a file has not been read yet.
+    pub(crate) fn is_reading_files(&self) -> bool {
+        self.running.lock().values().any(|it| it.is_local && !*it.tried.borrow())
     }
 }
 
@@ -184,6 +204,7 @@ fn start(
     if let Ok(Spec::File(file)) = &spec {
         state.lock().files = vec![file.clone()];
     }
+    let is_local = matches!(spec, Ok(Spec::File(_)));
     let seen = state.lock().files.iter().map(|file| (file.clone(), written(file))).collect();
     let (shared, wake, refresh) = (state.clone(), again.clone(), config.refresh.duration());
     let api = name.to_owned();
@@ -206,7 +227,10 @@ fn start(
                     }
                     // The old document goes on working.
                     Err(problem) => {
-                        tracing::warn!("{api}: {problem}");
+                        // Once, however often it is tried.
+                        if state.problem.as_ref() != Some(&problem) {
+                            tracing::warn!(target: "upstream", "{api}: {problem}");
+                        }
                         state.problem = Some(problem);
                     }
                 }
@@ -238,6 +262,7 @@ fn start(
         limits,
         frozen,
         state,
+        is_local,
         tried,
         seen,
         again,

@@ -26,10 +26,11 @@ mod store;
 mod telemetry;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use moonlark_core::limits::Limits;
 use moonlark_core::places::PlaceLimits;
-use moonlark_core::server_identity::ServerIdentity;
+use moonlark_core::server_identity::{ListedSchemas, ServerIdentity};
 use moonlark_core::tool::Expose;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -123,6 +124,16 @@ pub struct Server {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1), example = &"Tools of the support team. Ask before you answer a customer.")]
     pub instructions: Option<String>,
+    /// Seconds that the first lists (of tools, functions, resources and prompts) wait
+    /// for sources that are still connecting when the server starts; 0 to answer with
+    /// what is there. Calls wait for the source of their tool in any case.
+    #[serde(serialize_with = "seconds::serialize_plainly")]
+    #[schemars(range(min = 0, max = 60))]
+    pub settle: f64,
+    /// How the schemas of tools are listed over MCP: `"portable"` as every model and
+    /// every framework takes them, or `"exact"` as they were written. Arguments are
+    /// checked by the exact ones in any case.
+    pub schemas: ListedSchemas,
     pub auth: ServerAuth,
 }
 
@@ -327,15 +338,26 @@ impl Default for Server {
             allowed_origins: Vec::new(),
             name: "moonlark".to_owned(),
             instructions: None,
+            schemas: ListedSchemas::default(),
+            settle: 4.0,
             auth: ServerAuth::default(),
         }
     }
 }
 
 impl Server {
+    /// How long first lists wait for sources.
+    pub(crate) fn settle_time(&self) -> Duration {
+        Duration::try_from_secs_f64(self.settle).unwrap_or_default()
+    }
+
     /// How it introduces itself to MCP clients.
     pub(crate) fn identity(&self) -> ServerIdentity {
-        ServerIdentity { name: self.name.clone(), instructions: self.instructions.clone() }
+        ServerIdentity {
+            name: self.name.clone(),
+            instructions: self.instructions.clone(),
+            schemas: self.schemas,
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 //! there.
 
 use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -117,11 +118,16 @@ fn write(gateway: &Gateway, file: &Path) -> Result<(), String> {
     let folder = file.parent().unwrap_or(Path::new("."));
     let written = || -> std::io::Result<()> {
         create_state_folder(folder)?;
-        let mut partial = tempfile::NamedTempFile::new_in(folder)?;
-        partial.write_all(gateway.learned().export().to_string().as_bytes())?;
-        partial.as_file().sync_all()?;
-        partial.persist(file)?;
-        Ok(())
+        let partial = file.with_extension(format!("{}.partial", std::process::id()));
+        let mut options = std::fs::OpenOptions::new();
+        let mut text =
+            options.write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
+        let whole = text
+            .write_all(gateway.learned().export().to_string().as_bytes())
+            .and_then(|()| text.sync_all());
+        whole.and_then(|()| std::fs::rename(&partial, file)).inspect_err(|_| {
+            let _ = std::fs::remove_file(&partial);
+        })
     };
     written().map_err(|error| format!("{}: {error}", file.display()))
 }

@@ -14,12 +14,14 @@ mod watch_list;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use moonlark_core::{Caller, Catalog, Gateway, Module, Place, Problem, Result, Tool};
 use moonlark_luau::Luau;
-use moonlark_server::Auth;
+use moonlark_server::{Auth, SessionVault};
 use moonlark_starlark::Starlark;
+use moonlark_upstream::mcp::ClosePace;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
@@ -28,7 +30,7 @@ use crate::agents;
 use crate::apis::Apis;
 use crate::builtin;
 use crate::config::{Api, ApiAuth, Config, Hidden, McpServer};
-use crate::config_file::{self, Loaded, ValuesNeeded};
+use crate::config_file::{self, Loaded, RejectedConfig, ValuesNeeded};
 use crate::connectors;
 use crate::journal::{self, Journaling};
 use crate::knowledge::KnowledgeBase;
@@ -37,7 +39,7 @@ use crate::policy;
 use crate::scripts::{Entries, shown};
 use crate::source_names;
 use crate::source_start::SourceStart;
-use crate::state_folder::prepare_state_folder;
+use crate::state_folder::{create_state_folder, prepare_state_folder, remove_leftovers};
 use crate::telemetry::Telemetry;
 use crate::upstreams::Upstreams;
 use crate::who;
@@ -69,6 +71,9 @@ pub struct Project {
     state: Mutex<State>,
     /// Loads under way; whoever has it sees to them.
     jobs: tokio::sync::Mutex<LoadJobs>,
+    session_vault: OnceLock<Arc<SessionVault>>,
+    /// Callers of a server that starts wait until the documents that are files are read.
+    awaits_documents: AtomicBool,
     /// Something may have changed on disk.
     look_again: Notify,
     lua_turns: Arc<LoadTurns>,
@@ -153,7 +158,7 @@ impl Report {
 
 impl Project {
     /// Read the configuration and load everything it leads to.
-    pub async fn open(explicit: Option<&Path>, cwd: &Path) -> Result<Project, Vec<Problem>> {
+    pub async fn open(explicit: Option<&Path>, cwd: &Path) -> Result<Project, RejectedConfig> {
         Self::open_with(explicit, cwd, More::default()).await
     }
 
@@ -162,7 +167,7 @@ impl Project {
         explicit: Option<&Path>,
         cwd: &Path,
         more: More,
-    ) -> Result<Project, Vec<Problem>> {
+    ) -> Result<Project, RejectedConfig> {
         let project = Self::prepare(explicit, cwd, more)?;
         project.finish_loading().await;
         Ok(project)
@@ -174,7 +179,7 @@ impl Project {
         explicit: Option<&Path>,
         cwd: &Path,
         more: More,
-    ) -> Result<Project, Vec<Problem>> {
+    ) -> Result<Project, RejectedConfig> {
         let mut loaded = read_config(explicit, cwd, &more)?;
         let passing_state = match more.state_kept {
             StateKept::UntilTheEnd if !loaded.is_project() => tempfile::tempdir().ok(),
@@ -184,12 +189,12 @@ impl Project {
             loaded.state = folder.path().to_owned();
         }
         let modules = Arc::new(moonlark_host::all());
-        let luau = Luau::new(&modules).map_err(|problem| vec![problem])?;
+        let luau = Luau::new(&modules)?;
         let starlark = Starlark::new(own_binary(), &modules);
         let empty = Catalog::new(modules.clone(), Vec::new(), &[], Vec::new());
         let gateway = Gateway::new(empty, loaded.config.limits.runs as usize);
         let knowledge = KnowledgeBase::default();
-        let builtin = builtin::tools(&knowledge).map_err(|problem| vec![problem])?;
+        let builtin = builtin::tools(&knowledge)?;
         let project = Project {
             auth: who::auth(&loaded, &gateway),
             gateway,
@@ -221,6 +226,8 @@ impl Project {
                 problems: Vec::new(),
             }),
             jobs: tokio::sync::Mutex::default(),
+            session_vault: OnceLock::new(),
+            awaits_documents: AtomicBool::new(false),
             look_again: Notify::new(),
             lua_turns: Arc::new(LoadTurns::for_lua()),
             starlark_turns: Arc::new(LoadTurns::for_starlark()),
@@ -271,7 +278,7 @@ impl Project {
                 state.config_problems.clear();
                 state.broken_config = None;
             }
-            Err(problems) => {
+            Err(RejectedConfig { errors: problems, .. }) => {
                 // Once for each version of the file, whatever else changes meanwhile.
                 let text = self.config_text();
                 if state.broken_config.as_ref() != Some(&text) || state.config_problems != problems
@@ -297,9 +304,33 @@ impl Project {
         file.and_then(|file| std::fs::read(file).ok()).unwrap_or_default()
     }
 
-    /// Begin to connect to the upstream servers, and follow what they offer.
+    /// Begin to connect to the upstream servers, and follow what they offer. Clients
+    /// that ask meanwhile what there is wait, but not for long.
     pub async fn connect(self: &Arc<Self>) {
+        let config = self.config().await;
+        remove_leftovers(&self.current().state);
+        let settle = config.server.settle_time();
+        self.awaits_documents.store(true, Ordering::Release);
+        self.gateway.begin_settling(settle);
         self.connect_to(&SourceStart::All).await;
+        let (project, load) = (self.clone(), config.limits.load.duration());
+        tokio::spawn(async move {
+            let settled = async { tokio::join!(project.upstreams.settled(), project.apis.settled()) };
+            let documents = async {
+                let _ = tokio::time::timeout(load, project.apis.files_settled()).await;
+                project.awaits_documents.store(false, Ordering::Release);
+                project.refresh().await;
+            };
+            let sources = async {
+                let _ = tokio::time::timeout(settle, settled).await;
+                if !settle.is_zero() {
+                    project.upstreams.stop_waiting_for_start();
+                }
+                project.refresh().await;
+                project.gateway.end_settling();
+            };
+            tokio::join!(documents, sources);
+        });
     }
 
     /// The same, for a command that needs only some of them.
@@ -343,12 +374,14 @@ impl Project {
         }
     }
 
-    /// Go on with runs that waited when their process ended, for as long as this
-    /// is held.
-    pub(crate) async fn take_up_runs(&self) -> AbortOnDropHandle<()> {
-        let loaded = self.loaded().await;
-        let taking_up = journal::take_up(loaded, self.gateway.clone());
-        AbortOnDropHandle::new(tokio::spawn(taking_up))
+    /// Count the runs that were interrupted, and go on with those that waited when their
+    /// process ended, for as long as this is held.
+    pub(crate) async fn take_up_runs(&self) -> Option<AbortOnDropHandle<()>> {
+        let journal = self.journaling.journal()?;
+        let interrupted = journal::count_interrupted(journal.clone()).await;
+        let (loaded, gateway) = (self.loaded().await, self.gateway.clone());
+        let taking_up = journal::take_up(loaded, gateway, journal, interrupted);
+        Some(AbortOnDropHandle::new(tokio::spawn(taking_up)))
     }
 
     /// Keep the knowledge base up to date, from when its connectors are loaded, for as
@@ -369,10 +402,19 @@ impl Project {
         self.apis.settled().await;
     }
 
-    /// End the upstream servers as they like to be ended, and the journal; send
-    /// the last of what is to be seen of all this.
+    /// End the upstream servers as they like to be ended, and the journal; send the
+    /// last of what is to be seen of all this.
+    pub(crate) async fn disconnect_gently(&self) {
+        self.disconnect_at(ClosePace::Gentle).await;
+    }
+
+    /// The same where somebody waits for the end of this process.
     pub async fn disconnect(&self) {
-        self.upstreams.stop().await;
+        self.disconnect_at(ClosePace::Quick).await;
+    }
+
+    async fn disconnect_at(&self, pace: ClosePace) {
+        self.upstreams.stop(pace).await;
         tokio::join!(self.journaling.end(), self.telemetry.end());
     }
 
@@ -383,6 +425,20 @@ impl Project {
     /// The configuration as loaded, with where it came from.
     pub async fn loaded(&self) -> Loaded {
         Loaded::clone(&self.current())
+    }
+
+    /// What is kept of MCP sessions beyond this process, made when it is first needed.
+    pub(crate) fn session_vault(&self) -> Arc<SessionVault> {
+        let open = || {
+            let state = self.current().state.clone();
+            let opened = create_state_folder(&state).and_then(|()| SessionVault::open(&state));
+            opened.unwrap_or_else(|error| {
+                tracing::warn!("MCP sessions will end with this process: {error}");
+                SessionVault::passing()
+            })
+        };
+        let vault = || if self.passing_state.is_some() { SessionVault::passing() } else { open() };
+        self.session_vault.get_or_init(vault).clone()
     }
 
     /// Files beside the configuration whose content is part of it.
@@ -462,6 +518,18 @@ impl Project {
         self.publish(state);
     }
 
+    /// What is wrong with this project, but for what upstream servers and APIs have: how
+    /// those are doing is logged where it is found out.
+    pub(crate) fn problems_of_its_own(&self) -> Vec<Problem> {
+        let catalog = self.gateway.catalog();
+        let offered = [self.upstreams.offered().problems, self.apis.offered().problems].concat();
+        let of_sources = |problem: &Problem| {
+            let mut down = catalog.health().iter().filter_map(|it| it.problem.as_ref());
+            offered.contains(problem) || down.any(|it| it == problem)
+        };
+        catalog.problems().iter().filter(|it| !of_sources(it)).cloned().collect()
+    }
+
     /// Put the next catalog together, and publish it if it says anything new.
     fn publish(&self, state: &State) {
         let (mut tools, mut problems) = (state.tools.clone(), state.problems.clone());
@@ -485,7 +553,9 @@ impl Project {
             false => catalog,
         };
         let catalog = catalog.with_own_offers(moonlark_discovery::offers).with_health(health);
-        let catalog = catalog.while_loading(state.loading);
+        let reads_documents =
+            self.awaits_documents.load(Ordering::Acquire) && self.apis.is_reading_files();
+        let catalog = catalog.while_loading(state.loading || reads_documents);
         let before = self.gateway.catalog();
         let same_tools = before.tools().len() == catalog.tools().len()
             && before.tools().iter().zip(catalog.tools()).all(|(a, b)| Arc::ptr_eq(a, b))
@@ -521,7 +591,11 @@ fn own_binary() -> PathBuf {
     std::env::current_exe().unwrap_or_else(|_| PathBuf::from("moonlark"))
 }
 
-fn read_config(explicit: Option<&Path>, cwd: &Path, more: &More) -> Result<Loaded, Vec<Problem>> {
+fn read_config(
+    explicit: Option<&Path>,
+    cwd: &Path,
+    more: &More,
+) -> Result<Loaded, RejectedConfig> {
     let env = |name: &str| std::env::var(name).ok();
     let mut loaded = config_file::load_for(more.values_needed, explicit, cwd, &env)?;
     loaded.config.mcp_servers.extend(more.servers.clone());
@@ -529,7 +603,7 @@ fn read_config(explicit: Option<&Path>, cwd: &Path, more: &More) -> Result<Loade
         let api = Api { spec: spec.clone(), ..Api::default() };
         if let Some((_, fault)) = api.faults(name).into_iter().next() {
             let message = format!("the API {}: {fault}", moonlark_core::value::shorten(name));
-            return Err(vec![Problem::bad_config(message)]);
+            return Err(Problem::bad_config(message).into());
         }
         loaded.config.apis.insert(name.clone(), api);
     }
@@ -543,7 +617,7 @@ fn read_config(explicit: Option<&Path>, cwd: &Path, more: &More) -> Result<Loade
                 let message = format!("--auth names the API {name}, which is not there");
                 let hint =
                     format!("name its document too: --api {name}=SPEC, or spec in [apis.{name}]");
-                return Err(vec![Problem::bad_config(message).hint(hint)]);
+                return Err(Problem::bad_config(message).hint(hint).into());
             }
         }
     }

@@ -7,12 +7,16 @@ use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Its name below the project.
 pub(crate) const STATE_FOLDER: &str = ".moonlark";
 
 /// The journal's key, tokens and logins are in there.
 const IGNORE_EVERYTHING: &str = "# Made by Moonlark: nothing in this folder belongs into git.\n*\n";
+
+/// Nobody takes longer to write a file.
+const MAX_WRITING_TIME: Duration = Duration::from_secs(60 * 60);
 
 /// The bits that let others than the owner in.
 const OTHERS: u32 = 0o077;
@@ -54,6 +58,42 @@ pub(crate) fn prepare_state_folder(folder: &Path) {
     }
 }
 
+/// Remove what processes that were killed have left behind: files that were being
+/// written. Their names say whose they are, `learned.1234.partial`.
+pub(crate) fn remove_leftovers(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let Ok(kind) = entry.file_type() else { continue };
+        if kind.is_dir() {
+            // No folder in it has folders with such files.
+            let inside = fs::read_dir(entry.path()).into_iter().flatten().flatten();
+            inside.filter(is_leftover).for_each(|it| drop(fs::remove_file(it.path())));
+        } else if is_leftover(&entry) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn is_leftover(entry: &fs::DirEntry) -> bool {
+    let name = entry.file_name();
+    let Some(name) = name.to_str() else { return false };
+    if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+        return false;
+    }
+    let is_old = || {
+        let written = entry.metadata().and_then(|it| it.modified()).ok();
+        written.and_then(|it| it.elapsed().ok()).is_some_and(|age| age > MAX_WRITING_TIME)
+    };
+    // Earlier versions wrote `.tmpAbCdEf`, of whichever process.
+    if name.len() == ".tmpAbCdEf".len() && name.starts_with(".tmp") {
+        return is_old();
+    }
+    let Some(rest) = name.strip_suffix(".partial") else { return false };
+    let writer = rest.rsplit('.').next().and_then(|it| it.split('-').next()?.parse::<i32>().ok());
+    let Some(writer) = writer.and_then(rustix::process::Pid::from_raw) else { return false };
+    let is_gone = rustix::process::test_kill_process(writer) == Err(rustix::io::Errno::SRCH);
+    is_gone || is_old()
+}
+
 /// Files that were made while the folder was open to others.
 fn close_files(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -86,6 +126,39 @@ mod tests {
         fs::write(folder.join(".gitignore"), "!types\n").unwrap();
         create_state_folder(&folder).unwrap();
         assert_eq!(fs::read_to_string(folder.join(".gitignore")).unwrap(), "!types\n");
+    }
+
+    #[test]
+    fn what_a_killed_process_was_writing_is_removed_and_nothing_else() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = state_folder(root.path());
+        fs::create_dir_all(folder.join("upstreams")).unwrap();
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let (gone, here) = (ended.id(), std::process::id());
+        let leftovers =
+            [format!("learned.{gone}.partial"), format!("upstreams/git.{gone}-0f.partial")];
+        let others = [
+            "learned.json".to_owned(),
+            format!("learned.{here}.partial"),
+            "upstreams/my.partial".to_owned(),
+            "upstreams/git.json".to_owned(),
+            ".tmpAbCdEf".to_owned(),
+        ];
+        for name in leftovers.iter().chain(&others) {
+            fs::write(folder.join(name), "").unwrap();
+        }
+        remove_leftovers(&folder);
+        for name in &leftovers {
+            assert!(!folder.join(name).exists(), "{name}");
+        }
+        for name in &others {
+            assert!(folder.join(name).exists(), "{name}");
+        }
+        let old = fs::File::options().write(true).open(folder.join(".tmpAbCdEf")).unwrap();
+        old.set_modified(std::time::SystemTime::now() - 2 * MAX_WRITING_TIME).unwrap();
+        remove_leftovers(&folder);
+        assert!(!folder.join(".tmpAbCdEf").exists());
     }
 
     #[test]

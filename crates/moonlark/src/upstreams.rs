@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use moonlark_core::catalog::Connecting;
 use moonlark_core::limits::Limits;
@@ -13,13 +14,18 @@ use moonlark_core::secret::{Secret, Secrets};
 use moonlark_core::tool::Scope;
 use moonlark_core::{Gateway, Problem, Result, Tool};
 use moonlark_upstream::auth::{self, Account, Auth, Bearer};
-use moonlark_upstream::mcp::{Difference, LinkLimits, SecretText, Settings, Target, Upstream, Way};
+use moonlark_upstream::mcp::{
+    ClosePace, Difference, LinkLimits, SecretText, Settings, Target, Upstream, Way,
+};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use url::Url;
 
 use crate::config::{Hidden, McpServer, Transport, tool_configs};
 use crate::config_file::Loaded;
+
+/// How long all servers together may take to end when nobody waits for them.
+const QUICK_STOP_TIMEOUT: Duration = Duration::from_millis(700);
 
 #[derive(Default)]
 pub(crate) struct Upstreams {
@@ -108,7 +114,7 @@ impl Upstreams {
         }
         drop(running);
         for upstream in old.into_values().filter_map(|gone| gone.upstream) {
-            tokio::spawn(upstream.stop());
+            tokio::spawn(upstream.stop(ClosePace::Gentle));
         }
     }
 
@@ -142,6 +148,14 @@ impl Upstreams {
         futures::future::join_all(all).await;
     }
 
+    /// Clients wait no longer for those that have not connected yet.
+    pub(crate) fn stop_waiting_for_start(&self) {
+        let running = self.running.lock();
+        for upstream in running.values().filter_map(|it| it.upstream.as_ref()) {
+            upstream.stop_waiting_for_start();
+        }
+    }
+
     /// How the tools of one differ from what was approved; approve them if so
     /// asked. None if there is no such server.
     pub(crate) fn pinned(&self, name: &str, approve: bool) -> Option<Result<Vec<Difference>>> {
@@ -158,10 +172,15 @@ impl Upstreams {
         }))
     }
 
-    pub(crate) async fn stop(&self) {
+    pub(crate) async fn stop(&self, pace: ClosePace) {
         let all = std::mem::take(&mut *self.running.lock());
         let all = all.into_values().filter_map(|running| running.upstream);
-        futures::future::join_all(all.map(Upstream::stop)).await;
+        let stopped = futures::future::join_all(all.map(|upstream| upstream.stop(pace)));
+        match pace {
+            ClosePace::Gentle => drop(stopped.await),
+            // What hangs on is dropped, and ends with that.
+            ClosePace::Quick => drop(tokio::time::timeout(QUICK_STOP_TIMEOUT, stopped).await),
+        }
     }
 }
 

@@ -1,5 +1,10 @@
 //! What is asked of a server that has just started: it waits for scripts that are
 //! being loaded for the first time, and for sources that connect.
+//!
+//! Lists, and tools that say what there is, wait for all sources at once: clients ask
+//! once and keep the answer. That wait is bounded, and only a server that serves begins
+//! one ([`Gateway::begin_settling`]). A call of a tool waits for the source of that
+//! tool alone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +21,54 @@ use crate::tool::SourceKind;
 const CONNECTING: Duration = Duration::from_secs(30);
 
 impl Gateway {
+    /// From now on and for at most this long, lists wait until no source is connecting
+    /// for the first time.
+    pub fn begin_settling(&self, time: Duration) {
+        self.0.settling.send_replace(Some(Instant::now() + time));
+    }
+
+    /// Lists no longer wait for sources.
+    pub fn end_settling(&self) {
+        self.0.settling.send_replace(None);
+    }
+
+    /// Whether lists may have to wait for sources.
+    pub fn is_settling(&self) -> bool {
+        self.0.settling.borrow().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// The caller's catalog once its sources have connected, or the time for that has
+    /// passed. Whoever lists what there is asks here.
+    pub async fn settled_catalog(&self, caller: &Caller) -> Arc<Catalog> {
+        let catalog = self.loaded(caller).await;
+        if !self.is_settling() || !catalog.awaits_sources() {
+            return catalog;
+        }
+        let mut changes = self.subscribe();
+        let mut settling = self.0.settling.subscribe();
+        loop {
+            changes.mark_unchanged();
+            let until = *settling.borrow_and_update();
+            let catalog = self.catalog_for(caller);
+            let Some(until) = until.filter(|_| catalog.awaits_sources()) else { return catalog };
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return catalog },
+                _ = settling.changed() => {}
+                () = tokio::time::sleep_until(until) => return self.catalog_for(caller),
+            }
+        }
+    }
+
+    /// The call on the catalog as it is once sources have connected, or its own time or
+    /// that for settling has passed.
+    pub(super) async fn when_settled(&self, parent: &Call) -> Call {
+        let settled = self.settled_catalog(parent.caller());
+        let settled = tokio::time::timeout_at(parent.deadline(), settled).await;
+        parent.with_catalog(settled.unwrap_or_else(|_| self.catalog_for(parent.caller())))
+    }
+
     /// The caller's catalog once all scripts have been loaded for the first time, or
-    /// their time for that has passed. Whoever lists what there is asks here.
+    /// their time for that has passed.
     pub async fn loaded(&self, caller: &Caller) -> Arc<Catalog> {
         let catalog = self.catalog_for(caller);
         if !catalog.is_loading() {
@@ -80,9 +131,10 @@ impl Gateway {
         let settled = self.settled(caller, name);
         let settled = tokio::time::timeout_at(parent.deadline(), settled).await;
         let catalog = settled.unwrap_or_else(|_| self.catalog_for(caller));
-        match catalog.awaits(name) {
-            true => Err(catalog.still_connecting(name)),
-            false => Ok(parent.with_catalog(catalog)),
+        if catalog.awaits(name) {
+            Err(catalog.still_connecting(name))
+        } else {
+            Ok(parent.with_catalog(catalog))
         }
     }
 }
@@ -93,9 +145,10 @@ mod tests {
     use std::task::Poll;
 
     use super::*;
+    use crate::catalog::Connecting;
     use crate::problem::Code;
     use crate::schema::Schema;
-    use crate::tool::{Body, Source, Tool};
+    use crate::tool::{Body, Expose, Source, Tool};
     use crate::value::Value;
 
     fn tool(kind: SourceKind, name: &str) -> Arc<Tool> {
@@ -108,6 +161,74 @@ mod tests {
         let scripts = scripts.iter().map(|name| tool(SourceKind::Script, name));
         let tools = std::iter::once(tool(SourceKind::Builtin, "list")).chain(scripts).collect();
         Catalog::new(Arc::default(), tools, &[], Vec::new()).while_loading(loading)
+    }
+
+    /// The same with a source that is still connecting, and whether its tools are known
+    /// from an earlier time.
+    fn connecting(is_remembered: bool) -> Catalog {
+        let connecting = Connecting {
+            source: "slow".to_owned(),
+            kind: SourceKind::Upstream,
+            prefix: "slow__".to_owned(),
+            expose: Expose::Direct,
+            is_remembered,
+        };
+        catalog(&["first"], false).with_offers(Vec::new(), vec![connecting])
+    }
+
+    #[tokio::test]
+    async fn lists_wait_for_sources_until_they_are_there_or_the_time_has_passed() {
+        let caller = Caller::new("test");
+        let gateway = Gateway::new(connecting(false), 10);
+        // Nobody waits where nobody said so.
+        assert_eq!(gateway.settled_catalog(&caller).await.tools().len(), 2);
+
+        gateway.begin_settling(Duration::from_secs(600));
+        let mut list = pin!(gateway.settled_catalog(&caller));
+        assert!(futures::poll!(&mut list).is_pending());
+        gateway.publish(catalog(&["first", "second"], false));
+        assert_eq!(list.await.tools().len(), 3);
+
+        // A source whose tools are known already holds nobody up.
+        gateway.publish(connecting(true));
+        let remembered = pin!(gateway.settled_catalog(&caller));
+        assert!(futures::poll!(remembered).is_ready());
+
+        gateway.publish(connecting(false));
+        let mut list = pin!(gateway.settled_catalog(&caller));
+        assert!(futures::poll!(&mut list).is_pending());
+        gateway.end_settling();
+        assert!(futures::poll!(&mut list).is_ready());
+
+        gateway.begin_settling(Duration::from_millis(20));
+        let began = Instant::now();
+        gateway.settled_catalog(&caller).await;
+        assert!(began.elapsed() >= Duration::from_millis(20));
+        assert!(!gateway.is_settling());
+    }
+
+    #[tokio::test]
+    async fn only_tools_that_say_what_there_is_wait_for_all_sources() {
+        let listing = |names: &[&str]| {
+            let source = Arc::new(Source { kind: SourceKind::Builtin, name: "own".to_owned() });
+            let body = Body::now(|call, _| Ok(Value::Int(call.catalog().tools().len() as i64)));
+            let schema = Schema::described(Default::default());
+            let mut lists = Tool::new("search_docs", source, schema, body);
+            lists.describes_sources = true;
+            let scripts = names.iter().map(|name| tool(SourceKind::Script, name));
+            let tools = std::iter::once(Arc::new(lists)).chain(scripts).collect();
+            Catalog::new(Arc::default(), tools, &[], Vec::new())
+        };
+        let awaited = connecting(false).connecting().to_vec();
+        let gateway = Gateway::new(listing(&["first"]).with_offers(Vec::new(), awaited), 10);
+        gateway.begin_settling(Duration::from_secs(600));
+        let call = gateway.open(Caller::new("test"), None).unwrap();
+        let nothing = || Value::Object(Default::default());
+        assert_eq!(gateway.call(&call, "first", nothing()).await, Ok(Value::Int(2)));
+        let mut search = pin!(gateway.call(&call, "search_docs", nothing()));
+        assert!(futures::poll!(&mut search).is_pending());
+        gateway.publish(listing(&["first", "second"]));
+        assert_eq!(search.await, Ok(Value::Int(3)));
     }
 
     #[tokio::test]

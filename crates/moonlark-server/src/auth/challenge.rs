@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderValue, Uri, header};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use moonlark_core::{Code, Problem};
 use serde_json::json;
 
@@ -16,6 +16,10 @@ use crate::status;
 /// Where the metadata is, for the server as a whole; for MCP, its path follows.
 pub(crate) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 const MCP: &str = "/mcp";
+
+/// Where clients register and log in with a server that is its own authorization server,
+/// which this one is not.
+pub(crate) const LOGIN_PATHS: [&str; 3] = ["/register", "/authorize", "/token"];
 
 /// Why a request is not let through.
 pub(super) struct Refusal {
@@ -101,6 +105,22 @@ pub(crate) async fn metadata(
         metadata["scopes_supported"] = json!(expected.scopes);
     }
     axum::Json(metadata).into_response()
+}
+
+/// The answer to a client that tries to log in here. What several clients show of all
+/// that a server without a login answers is the description of this error (RFC 6749), so
+/// it says what to do instead.
+pub(crate) async fn explain_tokens(State(auth): State<Arc<Auth>>) -> Response {
+    let configured = auth.configured.load_full();
+    let description = match &configured.issuer {
+        Some(issuer) => format!(
+            "tokens for this server come from {}: log in there, and send the header Authorization: Bearer TOKEN",
+            issuer.settings.expected.issuer
+        ),
+        None => "this server has no login: its operator makes a token with `moonlark token add NAME`, and clients send it in the header Authorization: Bearer TOKEN".to_owned(),
+    };
+    let error = json!({ "error": "access_denied", "error_description": description });
+    (StatusCode::NOT_FOUND, axum::Json(error)).into_response()
 }
 
 /// Where clients reach this server. What they say themselves is one of the names

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
 use super::caller::{CAPABILITIES, is_modern};
+use super::content_kinds::ContentKinds;
 
 /// What `_meta` of an answer says about the run of a script, to whom it is of use:
 /// some clients hand all of `_meta` to their model.
@@ -24,6 +25,7 @@ pub(crate) struct AnswerForm {
     pub(crate) any_structure: bool,
     /// How a run went, in `_meta`.
     pub(crate) run_details: bool,
+    kinds: ContentKinds,
 }
 
 impl AnswerForm {
@@ -37,7 +39,11 @@ impl AnswerForm {
                 .and_then(|said| said.experimental.clone())
                 .is_some_and(|it| it.contains_key(RUN)),
         };
-        Self { any_structure: is_modern(context), run_details: in_request() || declared() }
+        Self {
+            any_structure: is_modern(context),
+            run_details: in_request() || declared(),
+            kinds: ContentKinds::known_to_client(context),
+        }
     }
 }
 
@@ -113,7 +119,7 @@ fn succeed(answer: Answer, form: AnswerForm) -> Result<CallToolResponse> {
 
 fn of_content(content: Content, form: AnswerForm) -> Result<CallToolResult> {
     let Content { blocks, structured, extra } = content;
-    let mut result = CallToolResult::success(typed_blocks(blocks)?);
+    let mut result = CallToolResult::success(typed_blocks(form.kinds.adapt_all(blocks))?);
     if let Some(value) = structured
         && (form.any_structure || matches!(value, Value::Object(_)))
     {

@@ -8,11 +8,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use moonlark_core::offers::{Lease, News, of_uri};
+use moonlark_core::offers::{Lease, News, Offers, of_uri};
+use moonlark_core::tool::SourceKind;
+use moonlark_core::value::Object;
 use moonlark_core::{Call, Caller, Catalog, Gateway, Value};
 use parking_lot::Mutex;
 use rmcp::model::{ErrorData, SubscriptionFilter};
-use rmcp::service::SubscriptionContext;
+use rmcp::service::{ServiceError, SubscriptionContext};
 use rmcp::{Peer, RoleServer};
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
@@ -30,10 +32,15 @@ const WATCH_TIMEOUT: Duration = Duration::from_secs(10);
 /// acknowledged.
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Tell an old client of every list that changes.
-pub(super) async fn tell(gateway: Gateway, caller: Caller, peer: Peer<RoleServer>) {
+/// Tell an old client of every list that changes, from when the first list that it can
+/// get is known; at once if it was `taken_up` with lists that another process had.
+pub(super) async fn tell(gateway: Gateway, caller: Caller, peer: Peer<RoleServer>, taken_up: bool) {
     let mut changes = gateway.subscribe();
-    let mut known = gateway.catalog_for(&caller);
+    let mut known = gateway.settled_catalog(&caller).await;
+    let nothing = Catalog::default();
+    if taken_up && notify_changed(&peer, Changed::between(&nothing, &known)).await.is_err() {
+        return;
+    }
     while !peer.is_transport_closed() {
         match tokio::time::timeout(IDLE, changes.changed()).await {
             Ok(Ok(())) => {}
@@ -43,22 +50,23 @@ pub(super) async fn tell(gateway: Gateway, caller: Caller, peer: Peer<RoleServer
         let current = gateway.catalog_for(&caller);
         let changed = Changed::between(&known, &current);
         known = current;
-        let told = async {
-            if changed.tools {
-                peer.notify_tool_list_changed().await?;
-            }
-            if changed.resources {
-                peer.notify_resource_list_changed().await?;
-            }
-            if changed.prompts {
-                peer.notify_prompt_list_changed().await?;
-            }
-            Ok::<_, rmcp::ServiceError>(())
-        };
-        if told.await.is_err() {
+        if notify_changed(&peer, changed).await.is_err() {
             return;
         }
     }
+}
+
+async fn notify_changed(peer: &Peer<RoleServer>, changed: Changed) -> Result<(), ServiceError> {
+    if changed.tools {
+        peer.notify_tool_list_changed().await?;
+    }
+    if changed.resources {
+        peer.notify_resource_list_changed().await?;
+    }
+    if changed.prompts {
+        peer.notify_prompt_list_changed().await?;
+    }
+    Ok(())
 }
 
 /// The subscriptions of one client that were begun before their request was
@@ -135,7 +143,9 @@ pub(super) async fn listen(
 ) {
     let mut changes = gateway.subscribe();
     let mut news = gateway.news();
-    let mut known = gateway.catalog_for(caller);
+    // What is listed before the sources have connected is listed when they have.
+    let mut settled = Box::pin(gateway.settled_catalog(caller));
+    let mut known: Option<Arc<Catalog>> = None;
     let accepted = context.sink().accepted().resource_subscriptions.iter();
     let uris: HashSet<String> = accepted.flatten().cloned().collect();
     let mut begun = begun.take(&uris);
@@ -164,13 +174,17 @@ pub(super) async fn listen(
                     Ok(())
                 }.await
             }
-            changed = changes.changed() => {
+            first = &mut settled, if known.is_none() => {
+                known = Some(first);
+                Ok(())
+            }
+            changed = changes.changed(), if known.is_some() => {
                 if changed.is_err() {
                     return;
                 }
                 let current = gateway.catalog_for(caller);
-                let changed = Changed::between(&known, &current);
-                known = current;
+                let before = known.replace(current.clone());
+                let changed = Changed::between(before.as_ref().unwrap_or(&current), &current);
                 async {
                     let wanted = sink.accepted();
                     if changed.tools && wanted.tools_list_changed == Some(true) {
@@ -187,7 +201,8 @@ pub(super) async fn listen(
             }
             news = news.recv() => match news {
                 Ok(News::Updated(uri))
-                    if uris.contains(&*uri) && of_uri(known.offers(), &uri).is_some() =>
+                    if uris.contains(&*uri)
+                        && of_uri(gateway.catalog_for(caller).offers(), &uri).is_some() =>
                 {
                     sink.notify_resource_updated(uri.to_string()).await
                 }
@@ -235,7 +250,8 @@ pub(super) async fn watch(call: &Call, uri: &str) -> Result<Lease, ErrorData> {
     Ok(lease)
 }
 
-/// Which lists differ. What a source listed anew counts, even if it is the same.
+/// Which lists differ. What a source listed anew counts, even if it is the same; a
+/// source that has nothing does not.
 struct Changed {
     tools: bool,
     resources: bool,
@@ -247,14 +263,28 @@ impl Changed {
         let tools = old.shown().len() != new.shown().len()
             || old.shown().iter().zip(new.shown()).any(|(a, b)| !Arc::ptr_eq(&a.1, &b.1));
         let (old, new) = (old.offers(), new.offers());
-        let mut changed =
-            Changed { tools, resources: old.len() != new.len(), prompts: old.len() != new.len() };
-        for (a, b) in old.iter().zip(new) {
-            changed.resources |= !Arc::ptr_eq(&a.resources, &b.resources)
-                || !Arc::ptr_eq(&a.templates, &b.templates);
-            changed.prompts |= !Arc::ptr_eq(&a.prompts, &b.prompts);
+        let differ = |list: fn(&Offers) -> &Arc<Vec<Object>>| {
+            let has_any = |offers: &&Arc<Offers>| !list(offers).is_empty();
+            let (mut old, mut new) = (old.iter().filter(has_any), new.iter().filter(has_any));
+            loop {
+                let (a, b) = match (old.next(), new.next()) {
+                    (Some(a), Some(b)) => (a, b),
+                    (None, None) => return false,
+                    _ => return true,
+                };
+                // Our own lists are made anew with every catalog.
+                let is_own = a.source.kind == SourceKind::Builtin && a.source == b.source;
+                let same = Arc::ptr_eq(list(a), list(b)) || (is_own && list(a) == list(b));
+                if !same {
+                    return true;
+                }
+            }
+        };
+        Changed {
+            tools,
+            resources: differ(|it| &it.resources) || differ(|it| &it.templates),
+            prompts: differ(|it| &it.prompts),
         }
-        changed
     }
 }
 
@@ -263,10 +293,9 @@ mod tests {
     use std::sync::Arc;
 
     use moonlark_core::content::Answer;
-    use moonlark_core::offers::{Offers, Watcher};
+    use moonlark_core::offers::Watcher;
     use moonlark_core::schema::Schema;
     use moonlark_core::tool::{Body, Source, SourceKind};
-    use moonlark_core::value::Object;
     use moonlark_core::{Code, Problem, Tool};
     use parking_lot::Mutex;
 

@@ -10,10 +10,12 @@ use rmcp::model::{ErrorData, Reference, ServerCapabilities};
 use serde_json::{Map, Value as Json, json};
 
 /// What this server can do: what Moonlark does, and what the sources add. A
-/// source that is still connecting may add anything it is usual to have.
+/// source that is still connecting, or a script that is being loaded, may add anything
+/// that is usual to have.
 pub(super) fn capabilities(catalog: &Catalog) -> ServerCapabilities {
     let mut all = json!({"tools": {"listChanged": true}, "logging": {}});
-    if !(catalog.offers().is_empty() && catalog.connecting().is_empty()) {
+    let is_growing = catalog.is_loading() || !catalog.connecting().is_empty();
+    if is_growing || !catalog.offers().is_empty() {
         all["resources"] = json!({"subscribe": true, "listChanged": true});
         all["prompts"] = json!({"listChanged": true});
         all["completions"] = json!({});

@@ -5,27 +5,46 @@
 //! without a result, which is how the SDK ends a cancelled call: it would ask
 //! every three seconds for as long as it is connected.
 //!
+//! What a session needs to go on is sealed in its id ([`session_id`]), so that it can be
+//! taken up where it is not known: after a restart, or when it was idle for long. What
+//! it watched, and what was in progress, ended with the process; a client that opens
+//! its stream again is told once that lists may have changed.
+//!
 //! Every caller has a share of the sessions, and makes room with its own. Requests
 //! of one session must differ in their ids while they are in flight: the SDK keeps
 //! one place for each id, so that all but one would never be answered.
 
+mod session_id;
 mod session_table;
+mod session_vault;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use axum::extract::Request;
 use axum::response::Response;
 use futures::{Stream, StreamExt};
+use http::{HeaderName, HeaderValue};
 use moonlark_core::{Code, Problem};
-use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, InitializeRequestParams,
+    LoggingLevel, ProtocolVersion, RequestId, ServerJsonRpcMessage, ServerResult,
+};
 use rmcp::transport::streamable_http_server::session::local::{
     LocalSessionManager, LocalSessionManagerError, SessionConfig,
 };
 use rmcp::transport::streamable_http_server::session::{
-    ServerSseMessage, SessionId, SessionManager,
+    RestoreOutcome, ServerSseMessage, SessionId, SessionManager, SessionState, SessionStore,
+    SessionStoreError,
 };
 
-use session_table::{Admission, SessionTable, SessionUse};
+use session_id::SessionIdContent;
+use session_table::{Admission, Opening, SessionTable, SessionUse};
+use session_vault::{RecordedSession, now};
+
+pub use session_vault::SessionVault;
 
 use crate::status;
 use crate::who::Who;
@@ -36,9 +55,46 @@ pub(crate) const IDLE: std::time::Duration = std::time::Duration::from_secs(30 *
 /// When to try again where there are too many sessions.
 const RETRY_AFTER_SECONDS: u32 = 30;
 
+/// When to open a stream again that broke off.
+const STREAM_RETRY: Duration = Duration::from_secs(3);
+
+const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
+/// A name that no session has.
+const NO_SESSION: HeaderValue = HeaderValue::from_static("none");
+
 pub(crate) struct Sessions {
     inner: LocalSessionManager,
     table: Arc<SessionTable>,
+    vault: Arc<SessionVault>,
+}
+
+/// The session of a request, for whoever serves it.
+#[derive(Clone)]
+pub(crate) struct OpenedSession {
+    content: Arc<SessionIdContent>,
+    vault: Arc<SessionVault>,
+    /// It is not known here yet, and what it wanted to be told.
+    taken_up: Option<TakenUp>,
+}
+
+#[derive(Clone)]
+struct TakenUp {
+    level: Option<String>,
+}
+
+impl OpenedSession {
+    /// The least severe message that the session wanted before it was taken up.
+    pub(crate) fn earlier_level(&self) -> Option<LoggingLevel> {
+        let level = self.taken_up.as_ref()?.level.clone()?;
+        serde_json::from_value(level.into()).ok()
+    }
+
+    /// Remember which messages it wants, beyond this process.
+    pub(crate) async fn keep_level(&self, level: LoggingLevel) {
+        if let Ok(serde_json::Value::String(level)) = serde_json::to_value(level) {
+            self.vault.note_level(&self.content, &level).await;
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -47,9 +103,16 @@ pub(crate) enum SessionProblem {
     Session(LocalSessionManagerError),
 }
 
+/// What the SDK is to know, or has found out, about the request that a task serves.
+#[derive(Default)]
+struct ServedRequest {
+    /// It was refused a session.
+    refused: AtomicBool,
+    session: Option<OpenedSession>,
+}
+
 tokio::task_local! {
-    /// Whether the request that this task serves was refused a session.
-    static REFUSED: AtomicBool;
+    static SERVED: ServedRequest;
 }
 
 impl std::fmt::Display for SessionProblem {
@@ -70,31 +133,88 @@ impl From<LocalSessionManagerError> for SessionProblem {
 }
 
 impl Sessions {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(vault: Arc<SessionVault>) -> Self {
         let mut config = SessionConfig::default();
         config.keep_alive = Some(IDLE);
         config.sse_retry = None;
         let mut sessions = LocalSessionManager::default();
         sessions.session_config = config;
-        Self { inner: sessions, table: Arc::default() }
+        Self { inner: sessions, table: Arc::default(), vault }
     }
 
-    /// Whether somebody else began the session of this name.
-    pub(crate) fn is_of_another(&self, id: &str, who: &Who) -> bool {
-        self.table.owner(id).is_some_and(|owner| !owner.is(who))
+    /// Where the SDK asks for sessions that are not known here.
+    pub(crate) fn store(&self) -> Arc<dyn SessionStore> {
+        Arc::new(SealedSessions(self.vault.clone()))
     }
 
-    /// Serve a request. The SDK answers 500 when there is no session for it, which
-    /// says nothing to a client.
-    pub(crate) async fn serving(&self, answer: impl Future<Output = Response>) -> Response {
+    /// Serve a request: the SDK knows sessions by names that clients never see.
+    pub(crate) async fn serve<F: Future<Output = Response>>(
+        &self,
+        mut request: Request,
+        answer: impl FnOnce(Request) -> F,
+    ) -> Response {
+        let who = Who::of(request.extensions());
+        let session = match request.headers().get(SESSION_HEADER) {
+            Some(id) => {
+                let session = self.open(id, &who).await;
+                let name = session.as_ref().and_then(|it| it.content.name.parse().ok());
+                request.headers_mut().insert(SESSION_HEADER, name.unwrap_or(NO_SESSION));
+                session
+            }
+            None => None,
+        };
+        if let Some(session) = &session {
+            request.extensions_mut().insert(session.clone());
+        }
+        let answer = who.clone().during(answer(request));
         let serving = async {
             let response = answer.await;
-            (REFUSED.with(|refused| refused.load(Ordering::Relaxed)), response)
+            (SERVED.with(|served| served.refused.load(Ordering::Relaxed)), response)
         };
-        match REFUSED.scope(AtomicBool::new(false), serving).await {
-            (true, _) => status::problem(&too_many()),
-            (false, response) => response,
+        let served = ServedRequest { session, ..ServedRequest::default() };
+        let (refused, mut response) = SERVED.scope(served, serving).await;
+        if refused {
+            // The SDK answers 500 then, which says nothing to a client.
+            return status::problem(&too_many());
         }
+        if let Some(name) = response.headers().get(SESSION_HEADER) {
+            match self.seal(name, &who) {
+                Some(id) => drop(response.headers_mut().insert(SESSION_HEADER, id)),
+                None => return status::problem(&Problem::internal("no session could be begun")),
+            }
+        }
+        response
+    }
+
+    /// The session of this id, if it is the caller's and not over.
+    async fn open(&self, id: &HeaderValue, who: &Who) -> Option<OpenedSession> {
+        let content = self.vault.open_id(id.to_str().ok()?)?;
+        if content.caller.as_deref() != who.name() {
+            return None;
+        }
+        let is_here = self.inner.has_session(&content.name.as_str().into()).await.ok()?;
+        let taken_up = if is_here {
+            None
+        } else {
+            match self.vault.find(&content).await {
+                RecordedSession::Open(level) => Some(TakenUp { level }),
+                RecordedSession::Ended => return None,
+            }
+        };
+        let vault = self.vault.clone();
+        Some(OpenedSession { content: Arc::new(content), vault, taken_up })
+    }
+
+    /// The id for a session that was just begun.
+    fn seal(&self, name: &HeaderValue, who: &Who) -> Option<HeaderValue> {
+        let name = name.to_str().ok()?;
+        let content = SessionIdContent {
+            name: name.to_owned(),
+            issued: now(),
+            caller: who.name().map(str::to_owned),
+            initialize: self.table.take_initialize(name),
+        };
+        self.vault.seal(content)?.parse().ok()
     }
 
     /// Make room for one more session of this caller, with its own if it has many.
@@ -107,10 +227,68 @@ impl Sessions {
                 Ok(self.inner.close_session(&idle).await?)
             }
             Admission::Full => {
-                let _ = REFUSED.try_with(|refused| refused.store(true, Ordering::Relaxed));
+                let _ = SERVED.try_with(|served| served.refused.store(true, Ordering::Relaxed));
                 Err(SessionProblem::Full)
             }
         }
+    }
+}
+
+/// What the SDK knows as a store of sessions: what is sealed in the id of the request.
+struct SealedSessions(Arc<SessionVault>);
+
+type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, SessionStoreError>> + Send + 'a>>;
+
+impl SealedSessions {
+    /// The session of the request that this task serves.
+    fn served(name: &str) -> Option<OpenedSession> {
+        let session = SERVED.try_with(|served| served.session.clone()).ok()?;
+        session.filter(|it| it.content.name == name)
+    }
+}
+
+impl SessionStore for SealedSessions {
+    fn load<'a, 'b, 'c>(&'a self, name: &'b str) -> StoreFuture<'c, Option<SessionState>>
+    where
+        'a: 'c,
+        'b: 'c,
+        Self: 'c,
+    {
+        let session = Self::served(name);
+        Box::pin(async move {
+            let Some(session) = session else { return Ok(None) };
+            // It was here a moment ago where it is not taken up.
+            let is_open = session.taken_up.is_some()
+                || self.0.find(&session.content).await != RecordedSession::Ended;
+            let params = session.content.initialize.clone().filter(|_| is_open);
+            Ok(params.map(SessionState::new))
+        })
+    }
+
+    /// It is in the id.
+    fn store<'a, 'b, 'c, 'd>(&'a self, _: &'b str, _: &'c SessionState) -> StoreFuture<'d, ()>
+    where
+        'a: 'd,
+        'b: 'd,
+        'c: 'd,
+        Self: 'd,
+    {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn delete<'a, 'b, 'c>(&'a self, name: &'b str) -> StoreFuture<'c, ()>
+    where
+        'a: 'c,
+        'b: 'c,
+        Self: 'c,
+    {
+        let session = Self::served(name);
+        Box::pin(async move {
+            if let Some(session) = session {
+                self.0.note_end(&session.content).await;
+            }
+            Ok(())
+        })
     }
 }
 
@@ -130,8 +308,21 @@ impl SessionManager for Sessions {
         let who = Who::now().unwrap_or_default();
         self.admit(&who).await?;
         let (id, transport) = self.inner.create_session().await?;
-        self.table.insert(id.clone(), who);
+        self.table.insert(id.clone(), who, Opening::New);
         Ok((id, transport))
+    }
+
+    async fn restore_session(
+        &self,
+        id: SessionId,
+    ) -> Result<RestoreOutcome<Self::Transport>, Self::Error> {
+        let who = Who::now().unwrap_or_default();
+        self.admit(&who).await?;
+        let outcome = self.inner.restore_session(id.clone()).await?;
+        if let RestoreOutcome::Restored(_) = outcome {
+            self.table.insert(id, who, Opening::TakenUp);
+        }
+        Ok(outcome)
     }
 
     async fn initialize_session(
@@ -139,7 +330,12 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<ServerJsonRpcMessage, Self::Error> {
-        Ok(self.inner.initialize_session(id, message).await?)
+        let params = initialize_params(&message);
+        let answer = self.inner.initialize_session(id, message).await?;
+        if let (Some(params), Some(version)) = (params, negotiated_version(&answer)) {
+            self.table.note_initialized(id, params, version);
+        }
+        Ok(answer)
     }
 
     async fn has_session(&self, id: &SessionId) -> Result<bool, Self::Error> {
@@ -181,8 +377,12 @@ impl SessionManager for Sessions {
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
         let used = self.table.begin_request(id, None);
+        self.table.note_stream(id);
         let stream = self.inner.create_standalone_stream(id).await?;
-        Ok(stream.map(move |event| {
+        // What clients of earlier versions make of an event without data is an error.
+        let primed = self.table.version(id) >= Some(ProtocolVersion::V_2025_11_25);
+        let first = primed.then(|| ServerSseMessage::priming("0", STREAM_RETRY));
+        Ok(futures::stream::iter(first).chain(stream).map(move |event| {
             let _ = &used;
             event
         }))
@@ -193,7 +393,42 @@ impl SessionManager for Sessions {
         id: &SessionId,
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        Ok(self.inner.resume(id, last_event_id).await?)
+        let used = self.table.begin_request(id, None);
+        // The numbers of the stream that does not belong to a request have one part. A
+        // session that was taken up counts anew, so there all it has to say is new.
+        let is_own_stream = last_event_id.parse::<u64>().is_ok();
+        let resumed = if is_own_stream && self.table.note_stream(id) == Opening::TakenUp {
+            None
+        } else {
+            Some(self.inner.resume(id, last_event_id).await)
+        };
+        let stream = match resumed {
+            Some(Ok(stream)) => stream.left_stream(),
+            Some(Err(error)) if !is_own_stream => return Err(error.into()),
+            _ => self.inner.create_standalone_stream(id).await?.right_stream(),
+        };
+        Ok(stream.map(move |event| {
+            let _ = &used;
+            event
+        }))
+    }
+}
+
+/// What a client says of itself first.
+fn initialize_params(message: &ClientJsonRpcMessage) -> Option<InitializeRequestParams> {
+    let ClientJsonRpcMessage::Request(request) = message else { return None };
+    match &request.request {
+        ClientRequest::InitializeRequest(initialize) => Some(initialize.params.clone()),
+        _ => None,
+    }
+}
+
+/// The version that a session speaks.
+fn negotiated_version(answer: &ServerJsonRpcMessage) -> Option<ProtocolVersion> {
+    let ServerJsonRpcMessage::Response(response) = answer else { return None };
+    match &response.result {
+        ServerResult::InitializeResult(result) => Some(result.protocol_version.clone()),
+        _ => None,
     }
 }
 

@@ -266,6 +266,7 @@ mod tests {
             allowed_origins: vec![],
             request_body: 500,
             callers: crate::http::Callers::Anybody,
+            sessions: crate::SessionVault::passing(),
         };
         router(gateway(), options, CancellationToken::new())
     }

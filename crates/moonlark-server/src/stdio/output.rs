@@ -1,4 +1,5 @@
-//! One output for several writers: messages come out whole, one after the other.
+//! One output for several writers: messages come out whole, one after the other, for
+//! as long as the client is there.
 
 use std::io;
 use std::pin::Pin;
@@ -9,11 +10,17 @@ use futures::future::BoxFuture;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-pub(crate) struct Output<W>(Arc<Mutex<W>>);
+use super::presence::ClientPresence;
+
+pub(crate) struct Output<W> {
+    pipe: Arc<Mutex<W>>,
+    presence: Arc<ClientPresence>,
+}
 
 /// Somebody who writes bytes and flushes after each message.
 pub(crate) struct Writer<W> {
     pipe: Arc<Mutex<W>>,
+    presence: Arc<ClientPresence>,
     turn: Turn<W>,
 }
 
@@ -25,20 +32,29 @@ enum Turn<W> {
 }
 
 impl<W: AsyncWrite + Send + Unpin + 'static> Output<W> {
-    pub(crate) fn new(pipe: W) -> Self {
-        Self(Arc::new(Mutex::new(pipe)))
+    pub(super) fn new(pipe: W, presence: Arc<ClientPresence>) -> Self {
+        Self { pipe: Arc::new(Mutex::new(pipe)), presence }
+    }
+
+    pub(super) fn presence(&self) -> &ClientPresence {
+        &self.presence
     }
 
     pub(crate) fn writer(&self) -> Writer<W> {
-        Writer { pipe: self.0.clone(), turn: Turn::Others }
+        Writer { pipe: self.pipe.clone(), presence: self.presence.clone(), turn: Turn::Others }
     }
 
     /// Write a message that is a whole line but for its end.
     pub(crate) async fn send(&self, mut message: Vec<u8>) -> io::Result<()> {
         message.push(b'\n');
-        let mut pipe = self.0.lock().await;
+        let mut pipe = self.pipe.lock().await;
+        if self.presence.has_left() {
+            return Ok(());
+        }
         pipe.write_all(&message).await?;
-        pipe.flush().await
+        pipe.flush().await?;
+        self.presence.note_output();
+        Ok(())
     }
 }
 
@@ -66,14 +82,22 @@ impl<W: AsyncWrite + Send + Unpin + 'static> AsyncWrite for Writer<W> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        if self.presence.has_left() {
+            return Poll::Ready(Ok(bytes.len()));
+        }
         let pipe = ready!(self.poll_turn(context));
         Pin::new(&mut **pipe).poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.presence.has_left() {
+            self.turn = Turn::Others;
+            return Poll::Ready(Ok(()));
+        }
         let pipe = ready!(self.poll_turn(context));
         let flushed = ready!(Pin::new(&mut **pipe).poll_flush(context));
         self.turn = Turn::Others;
+        self.presence.note_output();
         Poll::Ready(flushed)
     }
 
@@ -92,7 +116,7 @@ mod tests {
     #[tokio::test]
     async fn messages_of_two_writers_come_out_whole() {
         let (ours, mut theirs) = tokio::io::duplex(16);
-        let one = Output::new(ours);
+        let one = Output::new(ours, Arc::default());
         let mut other = one.writer();
         let written = async {
             let first = one.send(vec![b'a'; 100]);

@@ -51,9 +51,15 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Short<W> {
         Arc::new(Self { mcp, straight, output, open, running, tasks })
     }
 
-    /// All calls are answered, or have had their time.
+    /// All calls are answered, or have had their time, which is none if the client has
+    /// left.
     pub(super) async fn finished(&self) {
         self.tasks.close();
+        if self.output.presence().has_left() {
+            // Dropping a call stops everything it started.
+            self.running.lock().drain().for_each(|(_, task)| task.abort());
+            return;
+        }
         let _ = tokio::time::timeout(LAST_WORDS, self.tasks.wait()).await;
     }
 
@@ -178,6 +184,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> AsyncRead for
                 }
                 continue;
             }
+            this.short.output.presence().note_input(more.filled());
             this.buffer.extend_from_slice(more.filled());
         }
     }

@@ -75,7 +75,8 @@ impl Store {
     fn write(&self, path: &Path, record: &Record) -> io::Result<()> {
         self.prepare()?;
         let text = serde_json::to_vec_pretty(record)?;
-        let aside = self.path(&format!("{:016x}.tmp", random()?));
+        // Says whose it is, so that what a killed process leaves behind can be removed.
+        let aside = self.path(&format!("{}-{:016x}.partial", std::process::id(), random()?));
         let write = || {
             let mut file = create(&aside, OpenOptions::new().create_new(true))?;
             file.write_all(&text)?;

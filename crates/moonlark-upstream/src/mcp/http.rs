@@ -13,7 +13,7 @@ use moonlark_core::{Code, Problem, Value};
 use reqwest::Response;
 
 use super::conversation::{Conversation, Reply};
-use super::link::{About, Era};
+use super::link::{About, ClosePace, Era};
 use super::param_headers::header_safe;
 use super::pending::Answer;
 use super::site::{Site, Trouble, content_type};
@@ -28,6 +28,7 @@ const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
 /// For what is sent without anybody waiting for it.
 const PATIENCE: Duration = Duration::from_secs(2);
+const QUICK_CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
 pub(super) struct Http {
     conversation: Arc<Conversation>,
@@ -90,11 +91,15 @@ impl Http {
     }
 
     /// Give the session back.
-    pub(super) async fn close(&self) {
+    pub(super) async fn close(&self, pace: ClosePace) {
         if self.session.get().is_some() && self.conversation.is_open() {
             let request = self.site.ask(Method::DELETE, self.common(), Bytes::new());
             // Servers need not know this, and it makes no difference to us.
-            let _ = tokio::time::timeout(PATIENCE, request).await;
+            let patience = match pace {
+                ClosePace::Gentle => PATIENCE,
+                ClosePace::Quick => QUICK_CLOSE_TIMEOUT,
+            };
+            let _ = tokio::time::timeout(patience, request).await;
         }
         let name = self.conversation.name();
         self.conversation

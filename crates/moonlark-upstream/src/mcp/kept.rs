@@ -1,5 +1,5 @@
 //! What is known of a server from an earlier time: which era it speaks, and what it
-//! offers, for when it is started only if it is needed.
+//! offers, for when it is started only if it is needed, or takes long to start.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +22,13 @@ pub(crate) struct Kept {
     fingerprint: String,
 }
 
+/// What a server offered an earlier time.
+pub(crate) struct RememberedLists {
+    pub(crate) lists: Lists,
+    /// It took so long to connect that clients did not wait for it.
+    pub(crate) was_slow: bool,
+}
+
 impl Kept {
     pub(crate) fn open(settings: &Settings) -> Self {
         Self {
@@ -40,27 +47,36 @@ impl Kept {
     }
 
     /// The lists, if they are of the same server.
-    pub(crate) fn lists(&self) -> Option<Lists> {
-        let text = std::fs::read(&self.file).ok()?;
-        let Value::Object(mut kept) = Value::parse_json(&text).ok()? else { return None };
-        if kept.get("fingerprint").and_then(Value::as_str) != Some(&self.fingerprint) {
-            return None;
-        }
+    pub(crate) fn lists(&self) -> Option<RememberedLists> {
+        let mut kept = read_listing(&self.file, &self.fingerprint)?;
+        let was_slow = kept.get(SLOW) == Some(&Value::Bool(true));
         let mut list = |key: &str| match kept.swap_remove(key) {
             Some(Value::Array(entries)) => Some(Arc::new(objects(entries))),
             _ => None,
         };
-        Some(Lists {
+        let lists = Lists {
             tools: list("tools"),
             resources: list("resources"),
             templates: list("templates"),
             prompts: list("prompts"),
             problems: Vec::new(),
-        })
+        };
+        Some(RememberedLists { lists, was_slow })
     }
 
-    /// Keep them for the next time. Failing that, it is started once more.
-    pub(crate) fn note_lists(&self, offered: &Offered) {
+    /// From the next start on nobody waits for it: what it offered is known.
+    pub(crate) fn note_slow(&self) {
+        let (file, fingerprint) = (self.file.clone(), self.fingerprint.clone());
+        tokio::task::spawn_blocking(move || {
+            let Some(mut kept) = read_listing(&file, &fingerprint) else { return };
+            kept.insert(SLOW.to_owned(), Value::Bool(true));
+            log_failure(&file, write(&file, &Value::Object(kept).to_json_lossy().to_string()));
+        });
+    }
+
+    /// Keep them for the next time, and whether clients had to do without them this
+    /// time. Failing that, it is started once more.
+    pub(crate) fn note_lists(&self, offered: &Offered, was_slow: bool) {
         let file = self.file.clone();
         let lists = offered.lists.clone();
         let fingerprint = self.fingerprint.clone();
@@ -70,16 +86,32 @@ impl Kept {
                 Value::Array(entries.map(Value::Object).collect()).to_json_lossy()
             };
             let kept = json!({
-                "fingerprint": fingerprint,
+                FINGERPRINT: fingerprint,
+                SLOW: was_slow,
                 "tools": list(&lists.tools),
                 "resources": list(&lists.resources),
                 "templates": list(&lists.templates),
                 "prompts": list(&lists.prompts),
             });
-            if let Err(error) = write(&file, &kept.to_string()) {
-                tracing::warn!(target: "upstream", "{}: {error}", file.display());
-            }
+            log_failure(&file, write(&file, &kept.to_string()));
         });
+    }
+}
+
+const FINGERPRINT: &str = "fingerprint";
+const SLOW: &str = "slow";
+
+/// What is in the file, if it is of the same server.
+fn read_listing(file: &Path, fingerprint: &str) -> Option<Object> {
+    let text = std::fs::read(file).ok()?;
+    let Value::Object(kept) = Value::parse_json(&text).ok()? else { return None };
+    let same = kept.get(FINGERPRINT).and_then(Value::as_str) == Some(fingerprint);
+    same.then_some(kept)
+}
+
+fn log_failure(file: &Path, written: std::io::Result<()>) {
+    if let Err(error) = written {
+        tracing::warn!(target: "upstream", "{}: {error}", file.display());
     }
 }
 
@@ -97,9 +129,10 @@ pub(crate) fn write(file: &Path, text: &str) -> std::io::Result<()> {
     let partial = file.with_extension(format!("{}.partial", std::process::id()));
     let mut options = std::fs::OpenOptions::new();
     let mut written = options.write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
-    written.write_all(text.as_bytes())?;
-    written.sync_all()?;
-    std::fs::rename(&partial, file)
+    let whole = written.write_all(text.as_bytes()).and_then(|()| written.sync_all());
+    whole.and_then(|()| std::fs::rename(&partial, file)).inspect_err(|_| {
+        let _ = std::fs::remove_file(&partial);
+    })
 }
 
 /// Tells one server from another, without telling its secrets.

@@ -34,6 +34,15 @@ struct Ends {
     server: Server,
 }
 
+/// How much time a connection has to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClosePace {
+    /// As the other side likes it.
+    Gentle,
+    /// Moonlark itself is to be gone in a moment.
+    Quick,
+}
+
 /// What carries the messages.
 pub(super) enum Carrier {
     Stdio(Stdio),
@@ -142,8 +151,8 @@ impl Link {
     }
 
     /// End it in the way the transport has for that, and then for certain.
-    pub(crate) async fn close(&self) {
-        self.0.carrier.close().await;
+    pub(crate) async fn close(&self, pace: ClosePace) {
+        self.0.carrier.close(pace).await;
     }
 }
 
@@ -169,10 +178,10 @@ impl Carrier {
         }
     }
 
-    pub(super) async fn close(&self) {
+    pub(super) async fn close(&self, pace: ClosePace) {
         match self {
-            Carrier::Stdio(stdio) => stdio.close().await,
-            Carrier::Http(http) => http.close().await,
+            Carrier::Stdio(stdio) => stdio.close(pace).await,
+            Carrier::Http(http) => http.close(pace).await,
             Carrier::Sse(sse) => sse.close(),
         }
     }

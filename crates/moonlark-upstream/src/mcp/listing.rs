@@ -39,6 +39,8 @@ pub(crate) struct Offered {
     pub(crate) problems: Vec<Problem>,
     /// As the server listed them, to compare and to keep.
     pub(crate) lists: Lists,
+    /// All of it is known from an earlier time only.
+    pub(crate) is_remembered: bool,
 }
 
 type List = Option<Arc<Vec<Object>>>;
@@ -159,7 +161,8 @@ async fn all(
     Ok(Arc::new(entries))
 }
 
-/// Make what was read into what callers see. What was not read stays as it was,
+/// Make what was read into what callers see; without a `peer`, it was read an earlier
+/// time. What was not read stays as it was,
 /// and so does what is the same as before, unless the server `said` it changed.
 pub(crate) fn offer(
     shared: &Arc<Shared>,
@@ -230,7 +233,8 @@ pub(crate) fn offer(
         prompts: read.prompts.or(old.lists.prompts.clone()),
         problems: Vec::new(),
     };
-    Offered { tools, offers: Some(Arc::new(offers)), problems, lists }
+    let is_remembered = peer.is_none();
+    Offered { tools, offers: Some(Arc::new(offers)), problems, lists, is_remembered }
 }
 
 /// The pages of apps: those that are listed, and those that tools name.

@@ -5,7 +5,7 @@
 //! they wait for the task, and wake it when it rests.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
 use moonlark_core::offers::Health;
@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::kept::Kept;
-use super::link::Link;
+use super::link::{ClosePace, Link};
 use super::listing::Offered;
 use super::names::Names;
 use super::saying::Pace;
@@ -37,6 +37,10 @@ pub(crate) struct Shared {
     pub(super) wanted: Notify,
     /// Attempts to connect that have ended, well or not.
     pub(super) attempts: AtomicU64,
+    /// Clients did not wait for it when the server started: it took too long.
+    pub(super) missed_start: AtomicBool,
+    /// The whole process ends, and nobody waits for it.
+    pub(super) is_leaving: AtomicBool,
     pub(super) offered: ArcSwap<Offered>,
     pub(super) busy: AtomicUsize,
     pub(super) used: Mutex<Instant>,
@@ -135,6 +139,11 @@ impl Shared {
         self.offered.load_full()
     }
 
+    /// How its connection is closed now.
+    pub(super) fn close_pace(&self) -> ClosePace {
+        if self.is_leaving.load(Ordering::Acquire) { ClosePace::Quick } else { ClosePace::Gentle }
+    }
+
     pub(super) fn still_connecting(&self) -> Problem {
         let name = self.settings.name();
         Problem::new(Code::Timeout, format!("upstream '{name}' is still connecting"))
@@ -156,6 +165,7 @@ impl Shared {
             resources: count(offers.map(|it| it.resources.len())),
             prompts: count(offers.map(|it| it.prompts.len())),
             flaws: offered.problems.clone(),
+            is_remembered: offered.is_remembered,
             ..Health::default()
         };
         let slot = self.slot.borrow();

@@ -13,25 +13,28 @@ use moonlark_core::value::Object;
 use tokio::io::AsyncRead;
 #[cfg(test)]
 use tokio::io::AsyncWrite;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::child::{self, Child};
 use super::conversation::{Conversation, Reply};
 use super::lines::{self, Line};
-use super::link::About;
+use super::link::{About, ClosePace};
 use super::outgoing::{Closed, Outgoing};
 use super::wire::{self, Failure, Odd};
 
 /// How long each step of ending a process gently may take.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The same where Moonlark itself is to be gone in a moment: its client may kill it
+/// within two seconds, and waits for as long as it takes.
+const QUICK_EXIT_TIMEOUT: Duration = Duration::from_millis(200);
 
 pub(super) struct Stdio {
     conversation: Arc<Conversation>,
     outgoing: Arc<Outgoing>,
-    /// Asks whoever keeps the process to end it gently.
-    farewell: Arc<Notify>,
+    /// Asks whoever keeps the process to end it.
+    farewell: Farewell,
     /// Closed when nothing is left of it.
     gone: watch::Receiver<()>,
 }
@@ -49,11 +52,11 @@ impl Stdio {
         let keeper = Keeper {
             conversation: Arc::clone(&conversation),
             outgoing: Arc::clone(&outgoing),
-            farewell: Arc::default(),
+            farewell: Farewell::default(),
             said,
             shown,
         };
-        let farewell = Arc::clone(&keeper.farewell);
+        let farewell = keeper.farewell.clone();
         let gone = background(async move {
             // Read to its end, whatever becomes of the rest.
             let listening = tokio::spawn(listening);
@@ -72,14 +75,14 @@ impl Stdio {
         let outgoing = Outgoing::new(to);
         let reading = read(Arc::clone(&conversation), Arc::clone(&outgoing), from);
         let writing = write(Arc::clone(&outgoing));
-        let farewell: Arc<Notify> = Arc::default();
+        let farewell = Farewell::default();
         let gone = background({
             let (conversation, outgoing) = (Arc::clone(&conversation), Arc::clone(&outgoing));
-            let farewell = Arc::clone(&farewell);
+            let farewell = farewell.clone();
             async move {
                 tokio::select! {
                     () = hung_up(reading, writing) => {}
-                    () = farewell.notified() => {}
+                    _ = farewell.wait() => {}
                     _ = conversation.closed() => {}
                 }
                 outgoing.close();
@@ -129,8 +132,8 @@ impl Stdio {
     }
 
     /// Close its input, wait, ask it to end, wait, end it.
-    pub(super) async fn close(&self) {
-        self.farewell.notify_one();
+    pub(super) async fn close(&self, pace: ClosePace) {
+        self.farewell.0.send_replace(Some(pace));
         // An error is what it waits for: the other side is gone.
         while self.gone.clone().changed().await.is_ok() {}
     }
@@ -147,6 +150,23 @@ impl Stdio {
         match timeout(3 * PATIENCE, self.conversation.closed()).await {
             Ok(why) => why,
             Err(_) => self.conversation.reason(),
+        }
+    }
+}
+
+/// That the process is to be ended, once somebody has asked for it.
+#[derive(Clone, Default)]
+struct Farewell(Arc<watch::Sender<Option<ClosePace>>>);
+
+impl Farewell {
+    /// How long each step of ending it may take, as soon as it is to be ended.
+    async fn wait(&self) -> Duration {
+        let mut asked = self.0.subscribe();
+        // The sender is here, so it is not closed.
+        let pace = asked.wait_for(Option::is_some).await.ok().and_then(|pace| *pace);
+        match pace {
+            Some(ClosePace::Quick) => QUICK_EXIT_TIMEOUT,
+            Some(ClosePace::Gentle) | None => PATIENCE,
         }
     }
 }
@@ -222,7 +242,7 @@ async fn hung_up(reading: impl Future<Output = ()>, writing: impl Future<Output 
 struct Keeper {
     conversation: Arc<Conversation>,
     outgoing: Arc<Outgoing>,
-    farewell: Arc<Notify>,
+    farewell: Farewell,
     said: child::Said,
     shown: String,
 }
@@ -264,7 +284,7 @@ impl Keeper {
                 let _ = timeout(PATIENCE, reading).await;
                 Some(ending)
             }
-            () = self.farewell.notified() => {
+            patience = self.farewell.wait() => {
                 self.outgoing.close();
                 // Its answers are still read, so that it is not stuck in one.
                 let reading = pin!(async {
@@ -272,9 +292,9 @@ impl Keeper {
                     std::future::pending::<()>().await;
                 });
                 let gently = futures::future::select(reading, ended);
-                if timeout(PATIENCE, gently).await.is_err() {
+                if timeout(patience, gently).await.is_err() {
                     status.terminate();
-                    let _ = timeout(PATIENCE, status.ended()).await;
+                    let _ = timeout(patience, status.ended()).await;
                 }
                 self.conversation.end(closed(&self.conversation));
                 None

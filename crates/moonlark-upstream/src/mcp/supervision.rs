@@ -29,6 +29,8 @@ const LASTING: Duration = Duration::from_secs(30);
 
 pub(super) async fn supervise(shared: Arc<Shared>, stop: CancellationToken) {
     let mut wait = SHORTEST_WAIT;
+    // Why it is down, as far as it was said.
+    let mut said = None;
     loop {
         if matches!(*shared.slot.borrow(), Slot::Resting) {
             tokio::select! {
@@ -42,12 +44,15 @@ pub(super) async fn supervise(shared: Arc<Shared>, stop: CancellationToken) {
             opened = connect_in_turn(&shared) => opened,
             () = stop.cancelled() => return,
         };
+        if opened.is_ok() {
+            said = None;
+        }
         let (mut problem, end) = match opened {
             Ok(link) => match keep(&shared, &link, &stop).await {
-                End::Stopped => return link.close().await,
+                End::Stopped => return link.close(shared.close_pace()).await,
                 End::Idle => {
                     shared.set(Slot::Resting);
-                    link.close().await;
+                    link.close(shared.close_pace()).await;
                     tracing::info!(target: "upstream", "{}: stopped, not needed", shared.settings.name());
                     continue;
                 }
@@ -62,7 +67,13 @@ pub(super) async fn supervise(shared: Arc<Shared>, stop: CancellationToken) {
             wait = SHORTEST_WAIT;
         }
         shared.settings.scope.secrets.redact_problem(&mut problem);
-        tracing::warn!(target: "upstream", "{}", problem.line());
+        // However often it is tried, what is wrong is said once.
+        if said.as_ref() == Some(&problem) {
+            tracing::debug!(target: "upstream", "{}", problem.line());
+        } else {
+            tracing::warn!(target: "upstream", "{}", problem.line());
+            said = Some(problem.clone());
+        }
         shared.gateway.metrics().disconnected(shared.settings.name());
         shared.set(Slot::Down { problem: problem.clone(), since: Instant::now(), end });
         // Whoever needs it need not wait, but one that dies at once is not
@@ -126,7 +137,7 @@ async fn connect(shared: &Arc<Shared>) -> Result<Link> {
     };
     let offered = listing::offer(shared, lists, Some(link.peer()), false);
     log_flaws(shared, &offered.problems);
-    shared.kept.note_lists(&offered);
+    shared.kept.note_lists(&offered, shared.missed_start.load(Ordering::Acquire));
     shared.offered.store(Arc::new(offered));
     shared.attempts.fetch_add(1, Ordering::AcqRel);
     shared.gateway.metrics().connected(settings.name());
@@ -166,7 +177,7 @@ async fn refresh(shared: &Arc<Shared>, link: &Link, lists: u8) {
         Ok(read) => {
             let offered = listing::offer(shared, read, Some(link.peer()), true);
             log_flaws(shared, &offered.problems);
-            shared.kept.note_lists(&offered);
+            shared.kept.note_lists(&offered, shared.missed_start.load(Ordering::Acquire));
             shared.offered.store(Arc::new(offered));
             (shared.tell)();
         }

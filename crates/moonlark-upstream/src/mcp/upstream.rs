@@ -3,7 +3,7 @@
 //! A task of its own keeps it connected; see [`supervision`](super::supervision).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
 use moonlark_core::catalog::Connecting;
@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::kept::Kept;
+use super::link::ClosePace;
 use super::listing::{self, Offered};
 use super::pins::{self, Difference};
 use super::saying::Pace;
@@ -51,6 +52,8 @@ impl Upstream {
             slot: watch::Sender::new(Slot::Connecting(None)),
             wanted: Notify::new(),
             attempts: AtomicU64::new(0),
+            missed_start: AtomicBool::new(false),
+            is_leaving: AtomicBool::new(false),
             offered: ArcSwap::from_pointee(Offered::default()),
             busy: AtomicUsize::new(0),
             used: Mutex::new(Instant::now()),
@@ -58,12 +61,15 @@ impl Upstream {
             kept,
             settings,
         });
-        // A server that waits to be needed is known from an earlier time.
-        if shared.settings.lazy
-            && let Some(lists) = shared.kept.lists()
+        // A server that waits to be needed is known from an earlier time, and so is one
+        // that clients would wait for in vain.
+        if let Some(known) = shared.kept.lists()
+            && (shared.settings.lazy || known.was_slow)
         {
-            shared.offered.store(Arc::new(listing::offer(&shared, lists, None, false)));
-            shared.slot.send_replace(Slot::Resting);
+            shared.offered.store(Arc::new(listing::offer(&shared, known.lists, None, false)));
+            if shared.settings.lazy {
+                shared.slot.send_replace(Slot::Resting);
+            }
         }
         let stop = CancellationToken::new();
         let task = tokio::spawn(supervise(shared.clone(), stop.clone()));
@@ -102,7 +108,27 @@ impl Upstream {
             kind: SourceKind::Upstream,
             prefix: settings.tool_prefix(),
             expose: settings.expose,
+            is_remembered: self.shared.offered.load().is_remembered,
         })
+    }
+
+    /// Clients wait for it no longer: until it has connected, it offers what it did an
+    /// earlier time.
+    pub fn stop_waiting_for_start(&self) {
+        let shared = &self.shared;
+        if self.connecting().is_none() {
+            return;
+        }
+        shared.missed_start.store(true, Ordering::Release);
+        shared.kept.note_slow();
+        if shared.offered.load().is_remembered {
+            return;
+        }
+        let Some(known) = shared.kept.lists() else { return };
+        let before = shared.offered.load_full();
+        let offered = Arc::new(listing::offer(shared, known.lists, None, false));
+        // It may have connected in this very moment.
+        shared.offered.compare_and_swap(&before, offered);
     }
 
     pub fn health(&self) -> Health {
@@ -134,8 +160,10 @@ impl Upstream {
         }
     }
 
-    /// End it as it likes to be ended, and then for certain.
-    pub async fn stop(self) {
+    /// End it as it likes to be ended, and then for certain; in little time if the whole
+    /// process ends and nobody waits for it.
+    pub async fn stop(self, pace: ClosePace) {
+        self.shared.is_leaving.store(pace == ClosePace::Quick, Ordering::Release);
         self.stop.cancel();
         // It can only fail by a panic, and then there is nothing left either.
         let _ = self.task.await;

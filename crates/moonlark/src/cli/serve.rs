@@ -55,16 +55,14 @@ impl Serve {
         let (stop, asked_to_stop) = (CancellationToken::new(), until_asked_to_stop());
         let address = listener.local_addr()?;
         tracing::info!("listening on http://{address} (MCP at /mcp, REST at /tools)");
-        for problem in &project.loaded().await.warnings {
-            tracing::warn!("{}", super::warning(problem).trim_start_matches("warning: "));
-        }
+        super::log_doubts(&project.loaded().await);
         let keeping = project.keep_learned().await;
         project.keep_journal().await;
+        let runs = project.take_up_runs().await;
         // From here on requests are answered. Those about scripts wait for them.
         let server = tokio::spawn(serve(project.clone(), listener, stop.clone()).await);
         project.connect().await;
         let watcher = tokio::spawn(reload::load_and_watch(project.clone(), announce));
-        let runs = project.take_up_runs().await;
         let following = project.follow_knowledge();
         let address = Some(address.to_string());
         let local =
@@ -78,7 +76,7 @@ impl Serve {
         watcher.abort();
         drop((following, runs));
         keeping.stop().await;
-        project.disconnect().await;
+        project.disconnect_gently().await;
         Ok(())
     }
 }
@@ -113,6 +111,7 @@ pub(super) async fn serve(
         allowed_origins: config.server.allowed_origins,
         request_body: usize::try_from(config.limits.request_body.bytes()).unwrap_or(usize::MAX),
         callers: Callers::Authenticated(project.auth.clone()),
+        sessions: project.session_vault(),
     };
     let router = moonlark_server::router(project.gateway.clone(), options, stop.clone());
     moonlark_server::serve(listener, router, stop)
@@ -149,10 +148,11 @@ pub(super) async fn listen(host: &str, port: u16, auth: &Auth) -> Result<TcpList
 fn announce(project: &Project) {
     tracing::info!("serving {}", Inventory::of(project).describe());
     let catalog = project.gateway.catalog();
-    for problem in catalog.problems().iter().take(MAX_ANNOUNCED_PROBLEMS) {
+    let problems = project.problems_of_its_own();
+    for problem in problems.iter().take(MAX_ANNOUNCED_PROBLEMS) {
         tracing::warn!("{problem}");
     }
-    let more = catalog.problems().len().saturating_sub(MAX_ANNOUNCED_PROBLEMS);
+    let more = problems.len().saturating_sub(MAX_ANNOUNCED_PROBLEMS);
     if more > 0 {
         tracing::warn!("{more} more problems: `moonlark doctor` has all of them");
     }

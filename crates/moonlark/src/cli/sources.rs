@@ -9,9 +9,10 @@ use moonlark_core::offers::Health;
 use moonlark_core::value::Value;
 use serde_json::{Value as Json, json};
 
+use super::problem_lines::error_lines;
 use super::served::ServedCommand;
 use super::servers::Servers;
-use super::{Done, Failure, Global, counted, print, print_json, say, settle};
+use super::{Done, Failure, Global, StyledText, counted, print, print_json, say, settle};
 use crate::knowledge::Known;
 use crate::project::Project;
 
@@ -56,13 +57,15 @@ pub(crate) async fn run_in(project: &Arc<Project>, global: &Global) -> Done {
             print(format!("{source}: {}", counted(*tools, "tool")));
         }
         for health in &health {
-            print(format!("{}{}", line(health), flaws(health)));
+            print(line(health));
+            print_troubles(health);
         }
         for known in &known {
             print(knowledge(known));
+            known.problem.iter().for_each(|problem| print(format!("  {problem}")));
         }
         for problem in &problems {
-            print(problem.to_string());
+            error_lines(problem).into_iter().for_each(print);
         }
         if scripts.is_empty() && health.is_empty() && known.is_empty() && problems.is_empty() {
             say(
@@ -98,28 +101,28 @@ pub(super) fn line(health: &Health) -> String {
             line.push_str(&format!(", {}", super::counted(count, what)));
         }
     }
+    if health.is_remembered && health.tools + health.resources + health.prompts > 0 {
+        line.push_str(" (as listed the last time)");
+    }
     match (&health.server, &health.protocol) {
         (Some(server), Some(protocol)) => line.push_str(&format!(", {server} ({protocol})")),
         (None, Some(protocol)) => line.push_str(&format!(" ({protocol})")),
         _ => {}
     }
-    if let Some(problem) = &health.problem {
-        line.push_str(&format!("\n  {}", problem.to_string().replace('\n', "\n  ")));
-    }
     line
 }
 
-/// What a source offers that cannot be used as it is.
-fn flaws(health: &Health) -> String {
-    let mut text = String::new();
-    for flaw in health.flaws.iter().take(MAX_SHOWN_FLAWS) {
-        text.push_str(&format!("\n  {}", flaw.to_string().replace('\n', "\n  ")));
+/// Why a source does not work, and what it offers that cannot be used as it is.
+fn print_troubles(health: &Health) {
+    for problem in health.problem.iter().chain(health.flaws.iter().take(MAX_SHOWN_FLAWS)) {
+        for line in error_lines(problem) {
+            print(StyledText::from("  ").then(line));
+        }
     }
     if health.flaws.len() > MAX_SHOWN_FLAWS {
         let more = health.flaws.len() - MAX_SHOWN_FLAWS;
-        text.push_str(&format!("\n  and {more} more: see `moonlark doctor`"));
+        print(format!("  and {more} more: see `moonlark doctor`"));
     }
-    text
 }
 
 /// `docs: filesystem, 12 documents, 80 chunks, synced 2026-01-31T12:00:00Z`.
@@ -135,6 +138,5 @@ pub(super) fn knowledge(known: &Known) -> String {
         None => "never synced".to_owned(),
     };
     let left = if known.configured { "" } else { ", no longer configured" };
-    let problem = known.problem.as_ref().map(|it| format!("\n  {it}")).unwrap_or_default();
-    format!("{}: {}, {synced}{left}{problem}", stats.name, stats.kind)
+    format!("{}: {}, {synced}{left}", stats.name, stats.kind)
 }

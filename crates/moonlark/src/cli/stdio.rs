@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use moonlark_core::Problem;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::serve::until_asked_to_stop;
@@ -109,9 +110,9 @@ async fn attached(first: Backend, global: &Global) -> Done {
     let mut own = None;
     let next = async || {
         tracing::info!("the server has ended");
-        next_backend(global, &mut own).await.map_err(|failure| match failure {
-            Failure::Problems(mut problems) if !problems.is_empty() => problems.remove(0),
-            _ => Problem::unavailable("the server has ended"),
+        next_backend(global, &mut own).await.map_err(|failure| {
+            let gone = || Problem::unavailable("the server has ended");
+            failure.first_problem().unwrap_or_else(gone)
         })
     };
     let done = tokio::select! {
@@ -140,7 +141,8 @@ async fn next_backend(global: &Global, own: &mut Option<OwnBackend>) -> Result<B
     let gateway = server.project.gateway.clone();
     let serving = tokio::spawn(async move {
         // It ends with the client, whose session this is.
-        let _ = moonlark_server::serve_lines(gateway, read, write).await;
+        let stop = CancellationToken::new();
+        let _ = moonlark_server::serve_lines(gateway, read, write, stop).await;
     });
     *own = Some((server, AbortOnDropHandle::new(serving)));
     let (read, write) = tokio::io::split(ours);
@@ -159,14 +161,12 @@ struct OwnServer {
 impl OwnServer {
     async fn start(project: Arc<Project>, claim: Option<SocketClaim>) -> Result<Self, Failure> {
         require_tools(&project).await?;
-        for problem in &project.loaded().await.warnings {
-            tracing::warn!("{}", super::warning(problem).trim_start_matches("warning: "));
-        }
+        super::log_doubts(&project.loaded().await);
         let keeping = project.keep_learned().await;
         project.keep_journal().await;
         project.connect().await;
         let loaded = |project: &Project| {
-            for problem in project.gateway.catalog().problems() {
+            for problem in project.problems_of_its_own() {
                 tracing::warn!("{problem}");
             }
         };

@@ -52,11 +52,19 @@ impl std::error::Error for BadSeconds {}
 /// `30`, not `30.0`, as a person would write it.
 impl Serialize for Seconds {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if self.0.fract() == 0.0 {
-            serializer.serialize_u32(self.0 as u32)
-        } else {
-            serializer.serialize_f64(self.0)
-        }
+        serialize_plainly(&self.0, serializer)
+    }
+}
+
+/// A number of seconds that has been checked to be a small one.
+pub(super) fn serialize_plainly<S: Serializer>(
+    seconds: &f64,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    if seconds.fract() == 0.0 {
+        serializer.serialize_u32(*seconds as u32)
+    } else {
+        serializer.serialize_f64(*seconds)
     }
 }
 

@@ -12,6 +12,7 @@ mod session_memory;
 use std::io;
 
 use moonlark_core::Result;
+use moonlark_server::{ClientPresence, ClosedInput};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
@@ -54,12 +55,13 @@ async fn bridge(
     mut next: impl AsyncFnMut() -> Result<Backend>,
 ) -> Result<()> {
     // Reading a line cannot be given up half-way, so it is a task's only work.
-    let (sender, mut messages) = mpsc::channel(MAX_WAITING_MESSAGES);
+    let (sender, messages) = mpsc::channel(MAX_WAITING_MESSAGES);
     let _reading = AbortOnDropHandle::new(tokio::spawn(read_messages(input, sender)));
+    let mut client = ClientSide { messages, presence: ClientPresence::default() };
     let mut memory = SessionMemory::default();
     let mut backend = first;
     loop {
-        match pump(&mut messages, &mut output, backend, &mut memory).await {
+        match pump(&mut client, &mut output, backend, &mut memory).await {
             // A client that does not read is gone as well.
             Ok(Ended::Client) | Err(_) => return Ok(()),
             Ok(Ended::Server) => {}
@@ -82,6 +84,12 @@ async fn bridge(
     }
 }
 
+/// What comes from the client, and whether it is still there.
+struct ClientSide {
+    messages: mpsc::Receiver<Vec<u8>>,
+    presence: ClientPresence,
+}
+
 enum Ended {
     Client,
     Server,
@@ -89,7 +97,7 @@ enum Ended {
 
 /// Carry messages in both directions until one end closes. An error is the client's.
 async fn pump(
-    messages: &mut mpsc::Receiver<Vec<u8>>,
+    client: &mut ClientSide,
     output: &mut (impl AsyncWrite + Unpin),
     backend: Backend,
     memory: &mut SessionMemory,
@@ -100,8 +108,9 @@ async fn pump(
     let mut client_is_there = true;
     loop {
         tokio::select! {
-            message = messages.recv(), if client_is_there => match message {
+            message = client.messages.recv(), if client_is_there => match message {
                 Some(message) => {
+                    client.presence.note_lines(1);
                     if let Some(message) = memory.note_from_client(message)
                         && write_message(&mut write, &message).await.is_err()
                     {
@@ -110,15 +119,19 @@ async fn pump(
                     }
                 }
                 None => {
-                    // Calls in progress are still answered.
                     client_is_there = false;
-                    if write.shutdown().await.is_err() {
+                    let closed = client.presence.close_input();
+                    // A script that piped all its requests in still gets its answers.
+                    if closed == ClosedInput::Left || write.shutdown().await.is_err() {
                         return Ok(Ended::Client);
                     }
                 }
             },
             answer = answers.recv() => match answer {
-                Some(answer) => pass_back(answer, output, memory).await?,
+                Some(answer) => {
+                    pass_back(answer, output, memory).await?;
+                    client.presence.note_output();
+                }
                 None if client_is_there => return Ok(Ended::Server),
                 None => return Ok(Ended::Client),
             },

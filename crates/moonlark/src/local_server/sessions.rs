@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use moonlark_server::{App, Callers, Options};
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, ReadBuf};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::greeting::{
@@ -27,6 +27,9 @@ const MAX_SESSIONS: usize = 512;
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long calls may still take when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// The same when the client that a `stdio` was started for has left: it waits for the end
+/// of the process. Calls of others are rare then.
+const STDIO_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often a server whose place is taken looks whether it is free.
 const CLAIM_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -41,6 +44,7 @@ pub(crate) enum ServingCommand {
 pub(crate) struct LocalServer {
     stop: CancellationToken,
     serving: JoinHandle<()>,
+    command: ServingCommand,
 }
 
 impl LocalServer {
@@ -60,6 +64,7 @@ impl LocalServer {
             allowed_origins: config.server.allowed_origins.clone(),
             request_body: usize::try_from(config.limits.request_body.bytes()).unwrap_or(usize::MAX),
             callers: Callers::Owner,
+            sessions: project.session_vault(),
         };
         let summary = ServerSummary {
             moonlark: env!("CARGO_PKG_VERSION").to_owned(),
@@ -84,14 +89,18 @@ impl LocalServer {
                 accept(claim, served).await;
             }
         });
-        LocalServer { stop, serving }
+        LocalServer { stop, serving, command }
     }
 
     /// Stop, and let calls in progress finish.
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         // Whoever hangs on is cut off.
-        let _ = timeout(DRAIN_TIMEOUT, self.serving).await;
+        let drain = match self.command {
+            ServingCommand::Serve => DRAIN_TIMEOUT,
+            ServingCommand::Stdio => STDIO_DRAIN_TIMEOUT,
+        };
+        let _ = timeout(drain, self.serving).await;
     }
 }
 
@@ -176,31 +185,10 @@ async fn session(stream: UnixStream, served: Arc<Served>) -> io::Result<()> {
     write_line(&mut write, &served.summary).await?;
     match greeting.wants {
         Purpose::Mcp => {
-            let read =
-                UntilStopped { read, stopped: Box::pin(served.stop.clone().cancelled_owned()) };
             let gateway = served.project.gateway.clone();
-            let _ = moonlark_server::serve_lines(gateway, read, write).await;
+            let _ = moonlark_server::serve_lines(gateway, read, write, served.stop.clone()).await;
             Ok(())
         }
         Purpose::Command => served::carry_out(&served.project, &served.summary, read, write).await,
-    }
-}
-
-/// An input that ends when the server stops: what was asked before is answered.
-struct UntilStopped<R> {
-    read: R,
-    stopped: std::pin::Pin<Box<WaitForCancellationFutureOwned>>,
-}
-
-impl<R: AsyncRead + Unpin> AsyncRead for UntilStopped<R> {
-    fn poll_read(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> std::task::Poll<io::Result<()>> {
-        if self.stopped.as_mut().poll(context).is_ready() {
-            return std::task::Poll::Ready(Ok(()));
-        }
-        std::pin::Pin::new(&mut self.read).poll_read(context, buffer)
     }
 }

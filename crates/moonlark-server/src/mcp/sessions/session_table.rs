@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rmcp::model::RequestId;
+use rmcp::model::{InitializeRequestParams, ProtocolVersion, RequestId};
 use rmcp::transport::streamable_http_server::session::SessionId;
 
 use crate::who::Who;
@@ -31,6 +31,19 @@ struct SessionEntry {
     /// Requests and streams that are open.
     open: usize,
     requests: HashSet<RequestId>,
+    opening: Opening,
+    /// What its client said at the beginning, until that is sealed in its id.
+    initialize: Option<InitializeRequestParams>,
+    /// The version it speaks, once that is known.
+    version: Option<ProtocolVersion>,
+}
+
+/// How a session came to be known here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Opening {
+    New,
+    /// It was begun in another process, and has not opened its stream since.
+    TakenUp,
 }
 
 /// Whether there may be one more session.
@@ -50,19 +63,43 @@ pub(super) struct SessionUse {
 }
 
 impl SessionTable {
-    pub(super) fn insert(&self, id: SessionId, who: Who) {
+    pub(super) fn insert(&self, id: SessionId, who: Who, opening: Opening) {
         let mut entries = self.0.lock();
         let used = entries.tick();
-        let entry = SessionEntry { who, used, open: 0, requests: HashSet::new() };
+        let (open, requests) = (0, HashSet::new());
+        let (initialize, version) = (None, None);
+        let entry = SessionEntry { who, used, open, requests, opening, initialize, version };
         entries.sessions.insert(id, entry);
+    }
+
+    pub(super) fn note_initialized(
+        &self,
+        id: &str,
+        params: InitializeRequestParams,
+        version: ProtocolVersion,
+    ) {
+        if let Some(entry) = self.0.lock().sessions.get_mut(id) {
+            (entry.initialize, entry.version) = (Some(params), Some(version));
+        }
+    }
+
+    pub(super) fn take_initialize(&self, id: &str) -> Option<InitializeRequestParams> {
+        self.0.lock().sessions.get_mut(id)?.initialize.take()
+    }
+
+    pub(super) fn version(&self, id: &str) -> Option<ProtocolVersion> {
+        self.0.lock().sessions.get(id)?.version.clone()
+    }
+
+    /// The session opens its stream; what it was until then.
+    pub(super) fn note_stream(&self, id: &str) -> Opening {
+        let mut entries = self.0.lock();
+        let entry = entries.sessions.get_mut(id);
+        entry.map_or(Opening::New, |it| std::mem::replace(&mut it.opening, Opening::New))
     }
 
     pub(super) fn remove(&self, id: &str) {
         self.0.lock().sessions.remove(id);
-    }
-
-    pub(super) fn owner(&self, id: &str) -> Option<Who> {
-        self.0.lock().sessions.get(id).map(|entry| entry.who.clone())
     }
 
     /// The session was used.
@@ -175,10 +212,10 @@ mod tests {
     fn a_caller_makes_room_with_its_own_oldest_and_never_with_anothers() {
         let table = Arc::new(SessionTable::default());
         let (alice, bob) = (Who::named("alice"), Who::named("bob"));
-        table.insert(id("alice"), alice.clone());
+        table.insert(id("alice"), alice.clone(), Opening::New);
         for number in 0..MAX_SESSIONS_PER_CALLER {
             assert_eq!(table.admit(&bob, &all(&table)), Admission::Free);
-            table.insert(id(number), bob.clone());
+            table.insert(id(number), bob.clone(), Opening::New);
         }
         assert_eq!(table.admit(&bob, &all(&table)), Admission::After(id(0)));
         table.touch("0");
@@ -199,9 +236,9 @@ mod tests {
     fn when_there_are_too_many_whoever_has_most_makes_room() {
         let table = Arc::new(SessionTable::default());
         for number in 0..MAX_SESSIONS {
-            table.insert(id(number), Who::named(format!("caller {}", number / 99)));
+            table.insert(id(number), Who::named(format!("caller {}", number / 99)), Opening::New);
         }
-        table.insert(id("more"), Who::named("caller 3"));
+        table.insert(id("more"), Who::named("caller 3"), Opening::New);
         let late = Who::named("late");
         assert_eq!(table.admit(&late, &all(&table)), Admission::After(id(3 * 99)));
     }
@@ -209,7 +246,7 @@ mod tests {
     #[test]
     fn an_id_is_taken_for_as_long_as_its_request_is_open() {
         let table = Arc::new(SessionTable::default());
-        table.insert(id("s"), Who::default());
+        table.insert(id("s"), Who::default(), Opening::New);
         let number = || Some(RequestId::Number(7));
         let first = table.begin_request(&id("s"), number());
         assert!(first.is_some());

@@ -30,7 +30,7 @@ struct Scene {
 fn scene() -> Scene {
     let (client, input) = duplex(1 << 20);
     let (output, answers) = duplex(1 << 20);
-    let short = Short::new(Mcp::new(gateway(), Who::local()), Output::new(output));
+    let short = Short::new(Mcp::new(gateway(), Who::local()), Output::new(output, Arc::default()));
     short.open.store(true, Ordering::Release);
     let sdk = BufReader::new(Sieve::new(input, short.clone()));
     Scene { client, answers: BufReader::new(answers), sdk, short }

@@ -264,7 +264,7 @@ async fn an_answer_on_the_servers_own_stream_counts_too() {
     assert_eq!(soon(asked).await.unwrap(), Ok(Object::new()));
     assert_eq!(ear.heard(), ["- notifications/message {}"]);
     // It ends with the connection.
-    soon(scene.http.close()).await;
+    soon(scene.http.close(crate::mcp::ClosePace::Gentle)).await;
     soon(sender.closed()).await;
 }
 

@@ -319,7 +319,7 @@ async fn whatever_else_is_answered_is_followed_by_a_handshake() {
             assert_eq!(later.header("mcp-session-id"), "s1");
             assert_eq!(later.header("mcp-protocol-version"), "2025-06-18");
         }
-        soon(carrier.close()).await;
+        soon(carrier.close(crate::mcp::ClosePace::Gentle)).await;
         let last = server.asked().pop().unwrap();
         assert_eq!((last.method.as_str(), last.header("mcp-session-id")), ("DELETE", "s1"));
     }

@@ -361,7 +361,7 @@ async fn closing_it_tells_those_who_wait() {
     let (stdio, mut fake, _) = connect();
     let asked = ask(&stdio, "a", About::default());
     fake.next().await;
-    soon(stdio.close()).await;
+    soon(stdio.close(crate::mcp::ClosePace::Gentle)).await;
     lost(soon(asked).await.unwrap());
     assert_eq!(fake.next().await, json!(null));
 }

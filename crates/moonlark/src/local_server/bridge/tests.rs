@@ -68,20 +68,37 @@ fn notification(method: &str) -> Json {
 }
 
 #[tokio::test]
-async fn messages_go_both_ways_and_the_end_of_the_client_ends_it() {
+async fn messages_go_both_ways_and_a_client_that_leaves_hears_nothing_more() {
     let (mut client, mut servers, task) = scene(1);
     client.says(request(1, "ping")).await;
     assert_eq!(servers[0].hears().await, request(1, "ping"));
     servers[0].says(answer(1, json!({}))).await;
     assert_eq!(client.hears().await, answer(1, json!({})));
-    // What was asked before is still answered.
+    client.says(request(2, "tools/call")).await;
+    assert_eq!(servers[0].hears().await, request(2, "tools/call"));
+    client.write.shutdown().await.unwrap();
+    // The server still has the connection, and an answer: nobody reads it.
+    task.await.unwrap().unwrap();
+    servers[0].hears_nothing_more().await;
+    let late = format!("{}\n", answer(2, json!(1)));
+    let _ = servers[0].write.write_all(late.as_bytes()).await;
+    client.hears_nothing_more().await;
+}
+
+#[tokio::test]
+async fn a_script_that_pipes_all_its_requests_in_gets_all_answers() {
+    let (mut client, mut servers, task) = scene(1);
+    client.says(request(1, "initialize")).await;
     client.says(request(2, "tools/call")).await;
     client.write.shutdown().await.unwrap();
+    assert_eq!(servers[0].hears().await, request(1, "initialize"));
     assert_eq!(servers[0].hears().await, request(2, "tools/call"));
     servers[0].hears_nothing_more().await;
-    servers[0].says(answer(2, json!(1))).await;
+    for id in [1, 2] {
+        servers[0].says(answer(id, json!(id))).await;
+        assert_eq!(client.hears().await, answer(id, json!(id)));
+    }
     drop(servers);
-    assert_eq!(client.hears().await, answer(2, json!(1)));
     client.hears_nothing_more().await;
     task.await.unwrap().unwrap();
 }
