@@ -1015,6 +1015,8 @@ fn every_client_that_takes_an_address_gets_it_with_a_token() {
         let (token, after) = rest.split_once('"').unwrap();
         assert!(token.len() > 20, "{token}");
         assert_eq!(format!("{before}Bearer TOKEN\"{after}"), case.http, "{}", case.word);
+        let mode = desk.path(case.file).metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", case.word);
         let again = desk.run(&["install", case.word, "--http"]);
         assert!(again.starts_with("Nothing to do: "), "{}: {again}", case.word);
         // From the address to a command: nothing of the other way is left.
@@ -1047,6 +1049,15 @@ fn a_project_has_its_file_where_the_client_looks_for_it() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(said.contains("has no file of a project"), "{said}");
     }
+}
+
+#[test]
+fn a_token_in_a_file_of_a_project_is_warned_about() {
+    let desk = Desk::new(&[("project/moonlark.toml", "")]);
+    desk.run(&["token", "add", "ci"]);
+    let said = desk.run(&["install", "codex", "--project", "--http"]);
+    let warned = ".codex/config.toml holds a token: keep it out of what you commit\n";
+    assert!(said.ends_with(warned), "{said}");
 }
 
 #[test]

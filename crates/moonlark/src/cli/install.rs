@@ -16,6 +16,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::import::{config_path, environment, label};
 use super::{Done, Failure, Global, here, print, print_json, print_text, shown};
+use crate::clients::entry::shown_token;
 use crate::clients::file::{Found, first_there};
 use crate::clients::places::Places;
 use crate::clients::registration::Registration;
@@ -127,7 +128,15 @@ impl Install {
             (false, false) => Did::Installed,
         };
         let keep = (did != Did::Unchanged).then_some(Copy::Keep);
-        Ok(Outcome { did, text: Some(text), copy: keep, has_config, left_in_copy: Vec::new() })
+        let has_token = shown_token(&Json::Object(entry.clone())).is_some();
+        Ok(Outcome {
+            did,
+            text: Some(text),
+            copy: keep,
+            has_config,
+            has_token,
+            left_in_copy: Vec::new(),
+        })
     }
 
     fn take_out(&self, file: &Found) -> Result<Outcome, Failure> {
@@ -136,6 +145,7 @@ impl Install {
             text,
             copy,
             has_config: true,
+            has_token: false,
             left_in_copy: Vec::new(),
         };
         let (text, place) = (file.text(), self.registration(file));
@@ -179,6 +189,8 @@ struct Outcome {
     text: Option<String>,
     copy: Option<Copy>,
     has_config: bool,
+    /// Our entry shows a token, so that a new file is its owner's alone.
+    has_token: bool,
     /// Servers of the copy that were not put back, since more has changed.
     left_in_copy: Vec<String>,
 }
@@ -210,7 +222,7 @@ impl Outcome {
             file.back_up()?;
         }
         match &self.text {
-            Some(text) => file.replace(text, false)?,
+            Some(text) => file.replace(text, self.has_token)?,
             None => file.remove()?,
         }
         if self.copy == Some(Copy::Drop) {
@@ -259,6 +271,9 @@ impl Report<'_> {
                 "Not put back, since more has changed: {}; the copy has them",
                 self.outcome.left_in_copy.join(", ")
             ));
+        }
+        if self.outcome.has_token && self.install.project {
+            print(format!("{label} holds a token: keep it out of what you commit"));
         }
         if !self.outcome.has_config {
             print(

@@ -6,12 +6,16 @@
 //! only if the new text, read again, says exactly what was meant; otherwise it is
 //! refused, and the user makes it by hand.
 
+mod style;
+
 use std::ops::Range;
 
 use serde_json::{Map, Value as Json};
 
 use super::syntax_tree::{NodeKind, SyntaxNode, TextFault};
-use super::yaml_text::{parse, plain_scalar};
+use super::yaml_text::parse;
+pub(super) use style::line;
+use style::{YamlStyle, quoted, scalar};
 
 /// `text` with `value` at `path`; in a list, a key means the item with that `name`.
 /// Objects on the way are made where they are missing; the same text when the value is
@@ -390,91 +394,6 @@ fn nested(path: &[&str], value: &Json) -> Json {
     path.iter().rev().fold(value.clone(), |value, key| {
         Json::Object(Map::from_iter([((*key).to_owned(), value)]))
     })
-}
-
-/// How a text is laid out.
-struct YamlStyle {
-    newline: &'static str,
-    /// Spaces of one level.
-    unit: usize,
-}
-
-impl YamlStyle {
-    fn of(text: &str) -> YamlStyle {
-        let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
-        let is_content = |line: &&str| !line.trim().is_empty() && !line.trim().starts_with('#');
-        let spaces = |line: &str| line.len() - line.trim_start_matches(' ').len();
-        let lines: Vec<&str> = text.lines().filter(is_content).collect();
-        // What stands below a dash is as far in as the dash is wide, whatever the unit.
-        let deeper = |pair: &[&str]| {
-            let is_item = pair[0].trim_start().starts_with('-');
-            spaces(pair[1]).checked_sub(spaces(pair[0])).filter(|more| *more > 0 && !is_item)
-        };
-        YamlStyle { newline, unit: lines.windows(2).find_map(deeper).unwrap_or(2).min(8) }
-    }
-
-    /// The lines of a value, each with its end.
-    fn block(&self, value: &Json, column: usize) -> String {
-        match value {
-            Json::Object(members) => {
-                members.iter().map(|(key, value)| self.member(key, value, column)).collect()
-            }
-            Json::Array(items) => items.iter().map(|item| self.item(item, column)).collect(),
-            value => format!("{}{}{}", " ".repeat(column), scalar(value), self.newline),
-        }
-    }
-
-    fn member(&self, key: &str, value: &Json, column: usize) -> String {
-        let (indent, key) = (" ".repeat(column), quoted(key));
-        match value {
-            Json::Object(_) | Json::Array(_) if !is_nothing(value) => {
-                let inner = self.block(value, column + self.unit);
-                format!("{indent}{key}:{}{inner}", self.newline)
-            }
-            value => format!("{indent}{key}: {}{}", line(value), self.newline),
-        }
-    }
-
-    fn item(&self, value: &Json, column: usize) -> String {
-        let indent = " ".repeat(column);
-        let inner = self.block(value, column + 2);
-        format!("{indent}- {}", inner.trim_start_matches(' '))
-    }
-}
-
-/// A value on one line: JSON, which is YAML too.
-pub(super) fn line(value: &Json) -> String {
-    match value {
-        Json::Array(items) => {
-            format!("[{}]", items.iter().map(line).collect::<Vec<_>>().join(", "))
-        }
-        Json::Object(members) => {
-            let member =
-                |(key, value): (&String, &Json)| format!("{}: {}", quoted(key), line(value));
-            format!("{{{}}}", members.iter().map(member).collect::<Vec<_>>().join(", "))
-        }
-        value => scalar(value),
-    }
-}
-
-fn scalar(value: &Json) -> String {
-    match value {
-        Json::String(text) => quoted(text),
-        other => other.to_string(),
-    }
-}
-
-/// Words that some version of YAML takes for something else.
-const WORDS: [&str; 8] = ["yes", "no", "on", "off", "y", "n", "true", "false"];
-
-fn quoted(text: &str) -> String {
-    let begins = text.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '/');
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./".contains(letter);
-    let is_text = plain_scalar(text).is_string() && !WORDS.contains(&text.to_lowercase().as_str());
-    if begins && is_text && text.chars().all(plain) {
-        return text.to_owned();
-    }
-    Json::from(text).to_string()
 }
 
 #[cfg(test)]

@@ -1,0 +1,91 @@
+//! Values as lines of YAML, laid out as the text that they go into.
+
+use serde_json::Value as Json;
+
+use super::is_nothing;
+use crate::clients::yaml_text::plain_scalar;
+
+/// How a text is laid out.
+pub(super) struct YamlStyle {
+    pub(super) newline: &'static str,
+    /// Spaces of one level.
+    pub(super) unit: usize,
+}
+
+impl YamlStyle {
+    pub(super) fn of(text: &str) -> YamlStyle {
+        let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
+        let is_content = |line: &&str| !line.trim().is_empty() && !line.trim().starts_with('#');
+        let spaces = |line: &str| line.len() - line.trim_start_matches(' ').len();
+        let lines: Vec<&str> = text.lines().filter(is_content).collect();
+        // What stands below a dash is as far in as the dash is wide, whatever the unit.
+        let deeper = |pair: &[&str]| {
+            let is_item = pair[0].trim_start().starts_with('-');
+            spaces(pair[1]).checked_sub(spaces(pair[0])).filter(|more| *more > 0 && !is_item)
+        };
+        YamlStyle { newline, unit: lines.windows(2).find_map(deeper).unwrap_or(2).min(8) }
+    }
+
+    /// The lines of a value, each with its end.
+    pub(super) fn block(&self, value: &Json, column: usize) -> String {
+        match value {
+            Json::Object(members) => {
+                members.iter().map(|(key, value)| self.member(key, value, column)).collect()
+            }
+            Json::Array(items) => items.iter().map(|item| self.item(item, column)).collect(),
+            value => format!("{}{}{}", " ".repeat(column), scalar(value), self.newline),
+        }
+    }
+
+    pub(super) fn member(&self, key: &str, value: &Json, column: usize) -> String {
+        let (indent, key) = (" ".repeat(column), quoted(key));
+        match value {
+            Json::Object(_) | Json::Array(_) if !is_nothing(value) => {
+                let inner = self.block(value, column + self.unit);
+                format!("{indent}{key}:{}{inner}", self.newline)
+            }
+            value => format!("{indent}{key}: {}{}", line(value), self.newline),
+        }
+    }
+
+    pub(super) fn item(&self, value: &Json, column: usize) -> String {
+        let indent = " ".repeat(column);
+        let inner = self.block(value, column + 2);
+        format!("{indent}- {}", inner.trim_start_matches(' '))
+    }
+}
+
+/// A value on one line: JSON, which is YAML too.
+pub(crate) fn line(value: &Json) -> String {
+    match value {
+        Json::Array(items) => {
+            format!("[{}]", items.iter().map(line).collect::<Vec<_>>().join(", "))
+        }
+        Json::Object(members) => {
+            let member =
+                |(key, value): (&String, &Json)| format!("{}: {}", quoted(key), line(value));
+            format!("{{{}}}", members.iter().map(member).collect::<Vec<_>>().join(", "))
+        }
+        value => scalar(value),
+    }
+}
+
+pub(super) fn scalar(value: &Json) -> String {
+    match value {
+        Json::String(text) => quoted(text),
+        other => other.to_string(),
+    }
+}
+
+/// Words that some version of YAML takes for something else.
+const WORDS: [&str; 8] = ["yes", "no", "on", "off", "y", "n", "true", "false"];
+
+pub(super) fn quoted(text: &str) -> String {
+    let begins = text.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '/');
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./".contains(letter);
+    let is_text = plain_scalar(text).is_string() && !WORDS.contains(&text.to_lowercase().as_str());
+    if begins && is_text && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    Json::from(text).to_string()
+}
