@@ -99,7 +99,7 @@ impl World {
         std::fs::remove_dir_all(&data).unwrap();
         make_files(&data);
 
-        let mut config = "[tools.script.both]\npath = \"tools/both.luau\"\n\
+        let mut config = "[server]\nschemas = \"exact\"\n\n[tools.script.both]\npath = \"tools/both.luau\"\n\
             allow = [\"tool:calculator.*\", \"tool:everything_sse.echo\"]\n\n"
             .to_owned();
         let mut running = Vec::new();

@@ -72,8 +72,11 @@ impl Transparent {
     }
 }
 
+/// The fixture as if it were reached directly: its schemas have all that the suite
+/// looks for in them.
 pub fn config(upstream: &str) -> String {
-    format!("[mcp_servers.fixture]\n{upstream}\nexpose = \"direct\"\nprefix = \"\"\n")
+    let server = "[server]\nschemas = \"exact\"\n\n";
+    format!("{server}[mcp_servers.fixture]\n{upstream}\nexpose = \"direct\"\nprefix = \"\"\n")
 }
 
 pub fn program() -> PathBuf {

@@ -180,13 +180,21 @@ impl Catalog {
         for (name, tool) in &self.shown {
             self.by_name.entry(name.clone()).or_insert_with(|| tool.clone());
         }
-        // What a tool would be listed as leads to it as well; with a number, as before,
-        // if it is another's.
+        // What a tool would be listed as leads to it as well; with the next number, as
+        // before, if it is another's.
+        let mut numbers: HashMap<&str, usize> = HashMap::new();
         for (_, tool) in &self.shown {
             let Some(wanted) = wanted_name(tool) else { continue };
+            let number = numbers.entry(wanted).or_insert(1);
             let is_of_another =
                 |name: &str| self.by_name.get(name).is_some_and(|it| !Arc::ptr_eq(it, tool));
-            let name = numbered_until_free(wanted, is_of_another);
+            let name = loop {
+                let name = if *number == 1 { wanted.to_owned() } else { format!("{wanted}_{number}") };
+                if !is_of_another(&name) {
+                    break name;
+                }
+                *number += 1;
+            };
             self.by_name.entry(name).or_insert_with(|| tool.clone());
         }
     }
