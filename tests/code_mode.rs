@@ -5,6 +5,7 @@
 //! what an agent is answered, and what the servers behind it notice.
 
 mod artifacts;
+mod check_worker;
 mod checked;
 mod discovery;
 mod early;

@@ -11,6 +11,8 @@
 
 #[cfg(feature = "check")]
 mod calls;
+#[cfg(feature = "check")]
+mod clock;
 #[cfg_attr(not(feature = "check"), allow(dead_code))]
 pub(crate) mod facts;
 #[cfg(feature = "check")]
@@ -31,10 +33,20 @@ mod pool;
 mod preamble;
 #[cfg(feature = "check")]
 mod process;
+#[cfg(feature = "check")]
+mod scopes;
+#[cfg(feature = "check")]
+mod templates;
 #[cfg(all(test, feature = "check"))]
 mod tests;
 #[cfg(feature = "check")]
+mod texts;
+#[cfg(feature = "check")]
+mod traced_fields;
+#[cfg(feature = "check")]
 mod typing;
+#[cfg(feature = "check")]
+mod unknown_names;
 #[cfg(feature = "check")]
 mod walk;
 #[cfg(feature = "check")]
@@ -46,6 +58,8 @@ use std::sync::Arc;
 
 use moonlark_core::{Catalog, Place, Problem};
 
+#[cfg(all(test, feature = "check"))]
+pub(crate) use globals::libraries;
 #[cfg(feature = "check")]
 pub use walk::Checker;
 #[cfg(feature = "check")]
@@ -67,6 +81,8 @@ pub struct Finding {
 #[derive(Debug, Clone, Default)]
 pub struct CheckedScript {
     pub findings: Vec<Finding>,
+    /// What runs, and most likely does something else than is meant.
+    pub advice: Vec<Finding>,
     /// Why the script, or its types, could not be checked. That is no fault of
     /// the script; one that cannot be followed is a finding.
     pub unchecked: Option<String>,
@@ -80,6 +96,7 @@ pub async fn run(script: &str, catalog: &Arc<Catalog>) -> Vec<Finding> {
 /// The same, with what could not be checked. Callers have their turns.
 #[cfg(feature = "check")]
 pub async fn check_script(script: &str, catalog: &Arc<Catalog>, caller: &str) -> CheckedScript {
+    use pool::PooledCheck;
     use process::CheckFailure;
 
     if script.len() > crate::unit::MAX_SOURCE {
@@ -89,28 +106,33 @@ pub async fn check_script(script: &str, catalog: &Arc<Catalog>, caller: &str) ->
         return known;
     }
     let checked = match worker::worker_program() {
-        Some(program) => {
-            let checked = pool::check_in_worker(program, script, catalog, caller).await;
-            checked.map(|report| (report.findings, report.untyped))
-        }
+        Some(program) => pool::check_in_worker(program, script, catalog, caller).await,
         None => in_process::check_here(script, catalog)
             .await
             .ok_or_else(|| CheckFailure::Lost("the check failed".to_owned())),
     };
-    let (findings, untyped) = match checked {
-        Ok((mut findings, untyped)) => {
+    let (checked, repeatable) = match checked {
+        Ok(PooledCheck { report, repeatable }) => {
+            let mut findings = report.findings;
             findings.iter_mut().for_each(|finding| finding.name_tool(catalog));
-            (findings, untyped)
+            let unchecked = report.untyped.then(|| {
+                let beside = if repeatable { "" } else { " while others wait" };
+                format!("its types take too much to check{beside}")
+            });
+            (CheckedScript { findings, advice: report.advice, unchecked }, repeatable)
         }
-        Err(CheckFailure::Stopped(why)) => (vec![Finding::not_checkable(&why)], false),
-        Err(CheckFailure::Lost(why)) => {
-            return CheckedScript { findings: Vec::new(), unchecked: Some(why) };
+        Err(CheckFailure::Stopped(why)) => {
+            let findings = vec![Finding::not_checkable(&why)];
+            (CheckedScript { findings, ..CheckedScript::default() }, true)
+        }
+        Err(CheckFailure::Lost(why) | CheckFailure::OutOfTime(why)) => {
+            (CheckedScript { unchecked: Some(why), ..CheckedScript::default() }, false)
         }
     };
     // Also kept where it took too long, which it would again.
-    let unchecked = untyped.then(|| "its types take too long to check".to_owned());
-    let checked = CheckedScript { findings, unchecked };
-    kept::keep(script, catalog, &checked);
+    if repeatable {
+        kept::keep(script, catalog, &checked);
+    }
     checked
 }
 
@@ -172,9 +194,7 @@ impl Finding {
             line: 1,
             column: 1,
             message: format!("the script cannot be checked: {why}"),
-            hint: Some(
-                "leave out type functions and large or deeply nested types and tables".to_owned(),
-            ),
+            hint: Some("leave out large or deeply nested types, tables and expressions".to_owned()),
         }
     }
 

@@ -53,9 +53,7 @@ pub(crate) fn syntax(message: &str, code: &Code) -> Problem {
     let message = first_line(message);
     let mut problem = match code.split_place(&message) {
         Some((line, message)) => {
-            // A block that begins in another language's way is noticed on its next line.
-            let before = || foreign::hint_for_block(code.line(line.saturating_sub(1)));
-            let hint = syntax_hint(message, code.line(line), code.name() == SCRIPT).or_else(before);
+            let hint = syntax_hint(message, line, |line| code.line(line), code.name() == SCRIPT);
             let place = Place::line(code.name(), line);
             Problem::tool_error(cut(message)).maybe_hint(hint.map(str::to_owned)).at(place)
         }
@@ -66,8 +64,14 @@ pub(crate) fn syntax(message: &str, code: &Code) -> Problem {
 }
 
 /// How a line is written here that the parser does not take.
-pub(crate) fn syntax_hint(message: &str, line: &str, for_agents: bool) -> Option<&'static str> {
-    foreign::hint_for_syntax(message, line).or_else(|| luau_way(message, line, for_agents))
+pub(crate) fn syntax_hint<'a>(
+    message: &str,
+    at: u32,
+    line: impl Fn(u32) -> &'a str,
+    for_agents: bool,
+) -> Option<&'static str> {
+    let text = line(at);
+    foreign::hint_for_syntax(message, at, line).or_else(|| luau_way(message, text, for_agents))
 }
 
 fn from_text(text: &str, unit: &Unit, limits: &Limits) -> Problem {

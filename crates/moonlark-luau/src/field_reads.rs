@@ -1,19 +1,19 @@
 //! The fields of results that a script reads, by its text.
 //!
-//! Only what is plain to see is found: a field of what a call gave, of one of its
-//! fields, of the items of its lists, through locals that are never changed. Whether
-//! such a field is there is for the run to say, which has the answers.
+//! Only what is plain to see is found, see [`crate::result_flow`]. Whether such a field
+//! is there is for the run to say, which has the answers.
 
 use std::sync::Arc;
 
-use luau_syntax::ast::{AstVisitor, Block, Expression, ExpressionKind, IndexNameOp};
+use luau_syntax::ast::{AstVisitor, Expression, ExpressionKind, IndexNameOp};
 use luau_syntax::parser::{ParseOptions, ParsedSource};
 use moonlark_core::sdk::Sdk;
 
-use crate::check::facts::{Facts, Origin};
+use crate::check::facts::Facts;
+use crate::result_flow::{ResultFlow, ResultPath, text};
 
-/// Steps that are followed from a field back to the call.
-const MAX_STEPS: usize = 12;
+/// Fields of one script that are looked at.
+const MAX_READS: usize = 2000;
 /// Stack of the thread that parses: trees nest as deep as the compiler allows.
 const PARSER_STACK_BYTES: usize = 64 << 20;
 
@@ -21,25 +21,9 @@ const PARSER_STACK_BYTES: usize = 64 << 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ResultFieldRead {
     pub(crate) line: u32,
-    /// As the script names them; the source may be known under another name.
-    pub(crate) source: String,
-    pub(crate) function: String,
-    /// From the result to the table that is read.
-    pub(crate) path: Vec<ResultStep>,
+    /// The calls that may have given it, and the table in their results.
+    pub(crate) origins: Vec<ResultPath>,
     pub(crate) field: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ResultStep {
-    Field(String),
-    Item,
-}
-
-/// A call, and the way from its result to some value.
-struct ResultPath {
-    source: String,
-    function: String,
-    path: Vec<ResultStep>,
 }
 
 /// The fields of results that `script` reads as if they were there.
@@ -82,195 +66,70 @@ const LIBRARIES: [&str; 12] = [
 ];
 
 fn parse(script: &str) -> Vec<ResultFieldRead> {
-    let Ok(parsed) = ParsedSource::parse(script, ParseOptions::default()) else {
+    // Line 0 is for what the check declares.
+    let text = format!("\n{script}");
+    let Ok(parsed) = ParsedSource::parse(&text, ParseOptions::default()) else {
         return Vec::new();
     };
     let facts = Facts::of(parsed.root());
-    let mut visitor = FieldVisitor { facts: &facts, reads: Vec::new() };
+    let mut visitor =
+        FieldVisitor { facts: &facts, flow: ResultFlow::new(&facts), reads: Vec::new() };
     parsed.root().visit(&mut visitor);
     visitor.reads
 }
 
 struct FieldVisitor<'x, 'a> {
     facts: &'x Facts<'a>,
+    flow: ResultFlow<'x, 'a>,
     reads: Vec<ResultFieldRead>,
 }
 
 impl<'a> FieldVisitor<'_, 'a> {
-    /// The call that a value comes from, if that is plain to see.
-    fn trace(&self, expression: Expression<'a>, left: usize) -> Option<ResultPath> {
-        let left = left.checked_sub(1)?;
-        match expression.kind() {
-            ExpressionKind::Grouped(inner) => self.trace(inner, left),
-            ExpressionKind::Local { local, .. } => match self.facts.origin(local) {
-                Origin::Value(value) => self.trace(value, left),
-                Origin::Each(over) => self.trace_items(over, left),
-                _ => None,
-            },
-            ExpressionKind::IndexName { expr, index, op: IndexNameOp::Dot, .. } => {
-                let mut traced = self.trace(expr, left)?;
-                traced.path.push(ResultStep::Field(text(index.bytes())?));
-                Some(traced)
-            }
-            ExpressionKind::IndexExpr { expr, index } => {
-                let mut traced = self.trace(expr, left)?;
-                traced.path.push(match index.kind() {
-                    ExpressionKind::String { value, .. } => {
-                        ResultStep::Field(text(value.into_bytes())?)
-                    }
-                    ExpressionKind::Number { .. } => ResultStep::Item,
-                    ExpressionKind::Local { local, .. }
-                        if matches!(self.facts.origin(local), Origin::Counter) =>
-                    {
-                        ResultStep::Item
-                    }
-                    _ => return None,
-                });
-                Some(traced)
-            }
-            ExpressionKind::Call { func, args, .. } => self.trace_call(func, args, left),
-            _ => None,
+    fn read(
+        &mut self,
+        expression: Expression<'a>,
+        base: Expression<'a>,
+        name: &'a [u8],
+        line: u32,
+    ) {
+        let is_set = self.facts.assigned.contains(name);
+        if is_set || self.facts.is_tested(expression) || self.reads.len() == MAX_READS {
+            return;
         }
-    }
-
-    fn trace_call(
-        &self,
-        func: Expression<'a>,
-        args: &[Expression<'a>],
-        left: usize,
-    ) -> Option<ResultPath> {
-        // `source.fn(…):await()`
-        if let ExpressionKind::IndexName { expr, index, op: IndexNameOp::Colon, .. } = func.kind()
-            && index.bytes() == b"await"
+        if let Some(origins) = self.flow.results(base)
+            && let Some(field) = text(name)
         {
-            let promise = self.seen_through(expr);
-            let ExpressionKind::Call { func, .. } = promise.kind() else { return None };
-            return self.named(func, false);
+            self.reads.push(ResultFieldRead { line, origins, field });
         }
-        if let ExpressionKind::Global(name) = func.kind()
-            && name.bytes() == b"map_parallel"
-        {
-            return self.trace_each(args.get(1).copied()?, left);
-        }
-        self.named(func, true)
-    }
-
-    /// What a function gives for each item, as one of a list.
-    fn trace_each(&self, function: Expression<'a>, left: usize) -> Option<ResultPath> {
-        let literal = self.seen_through(function);
-        let ExpressionKind::FunctionLiteral(function) = literal.kind() else { return None };
-        let returned = last_return(function.body)?;
-        let mut traced = self.trace(returned, left)?;
-        // The list is not the tool's: from here on it is as if it were its item.
-        traced.path.push(ResultStep::Field(String::new()));
-        Some(traced)
-    }
-
-    fn trace_items(&self, over: Expression<'a>, left: usize) -> Option<ResultPath> {
-        let list = match over.kind() {
-            ExpressionKind::Call { func, args, .. } if matches!(func.kind(), ExpressionKind::Global(name) if matches!(name.bytes(), b"ipairs" | b"pairs")) => {
-                args.first().copied()?
-            }
-            _ => over,
-        };
-        let mut traced = self.trace(list, left)?;
-        if traced.path.last() == Some(&ResultStep::Field(String::new())) {
-            traced.path.pop();
-        } else {
-            traced.path.push(ResultStep::Item);
-        }
-        Some(traced)
-    }
-
-    /// `sdk.source.function`, or without `sdk`.
-    fn named(&self, func: Expression<'a>, under_sdk: bool) -> Option<ResultPath> {
-        let (base, function) = field_of(self.seen_through(func))?;
-        let base = self.seen_through(base);
-        let source = if under_sdk {
-            let (sdk, source) = field_of(base)?;
-            let is_sdk = matches!(self.seen_through(sdk).kind(), ExpressionKind::Global(name) if name.bytes() == b"sdk");
-            is_sdk.then_some(source)?
-        } else {
-            let ExpressionKind::Global(name) = base.kind() else { return None };
-            text(name.bytes())?
-        };
-        Some(ResultPath { source, function, path: Vec::new() })
-    }
-
-    fn seen_through(&self, mut expression: Expression<'a>) -> Expression<'a> {
-        for _ in 0..MAX_STEPS {
-            expression = match expression.kind() {
-                ExpressionKind::Grouped(inner) => inner,
-                ExpressionKind::Local { local, .. } => match self.facts.origin(local) {
-                    Origin::Value(value) => value,
-                    _ => return expression,
-                },
-                _ => return expression,
-            };
-        }
-        expression
     }
 }
 
 impl<'a> AstVisitor<'a> for FieldVisitor<'_, 'a> {
     fn visit_index_name_expression(&mut self, expression: Expression<'a>) -> bool {
-        let ExpressionKind::IndexName { expr, index, index_location, op, .. } = expression.kind()
-        else {
-            return true;
-        };
-        let is_set = self.facts.assigned.contains(index.bytes());
-        if op == IndexNameOp::Colon || is_set || self.facts.is_tested(expression) {
-            return true;
-        }
-        if let Some(ResultPath { source, function, path }) = self.trace(expr, MAX_STEPS)
-            && let Some(field) = text(index.bytes())
+        if let ExpressionKind::IndexName { expr, index, index_location, op, .. } = expression.kind()
+            && op == IndexNameOp::Dot
         {
-            let line = index_location.begin.line + 1;
-            self.reads.push(ResultFieldRead { line, source, function, path, field });
+            self.read(expression, expr, index.bytes(), index_location.begin.line);
+        }
+        true
+    }
+
+    fn visit_index_expression(&mut self, expression: Expression<'a>) -> bool {
+        if let ExpressionKind::IndexExpr { expr, index } = expression.kind()
+            && let ExpressionKind::String { value, .. } = index.kind()
+        {
+            self.read(expression, expr, value.into_bytes(), index.location().begin.line);
         }
         true
     }
 }
 
-fn field_of(expression: Expression<'_>) -> Option<(Expression<'_>, String)> {
-    match expression.kind() {
-        ExpressionKind::IndexName { expr, index, .. } => Some((expr, text(index.bytes())?)),
-        ExpressionKind::IndexExpr { expr, index } => match index.kind() {
-            ExpressionKind::String { value, .. } => Some((expr, text(value.into_bytes())?)),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-fn last_return(body: Block<'_>) -> Option<Expression<'_>> {
-    let last = body.as_slice().last().copied()?;
-    last.as_return()?.expressions.first().copied()
-}
-
-fn text(bytes: &[u8]) -> Option<String> {
-    std::str::from_utf8(bytes).ok().map(str::to_owned)
-}
-
-impl ResultFieldRead {
-    /// The tool that is called, by its full name, and the path as messages show it.
+impl ResultPath {
+    /// The tool that is called, and its path as messages show it.
     pub(crate) fn tool<'c>(&self, sdk: &'c Sdk) -> Option<(&'c Arc<moonlark_core::Tool>, String)> {
         let source = sdk.source(&self.source)?;
         let function = source.function(&self.function)?;
         Some((&function.tool, format!("sdk.{}.{}", source.name, function.name)))
-    }
-
-    /// `items[].user`, for messages; empty at the top.
-    pub(crate) fn place(&self) -> String {
-        let mut place = String::new();
-        for step in &self.path {
-            match step {
-                ResultStep::Item => place.push_str("[]"),
-                ResultStep::Field(name) if place.is_empty() => place.push_str(name),
-                ResultStep::Field(name) => place.push_str(&format!(".{name}")),
-            }
-        }
-        place
     }
 }
 
@@ -280,7 +139,11 @@ mod tests {
 
     fn reads(script: &str) -> Vec<String> {
         let shown = |it: ResultFieldRead| {
-            format!("{} {}.{} {}/{}", it.line, it.source, it.function, it.place(), it.field)
+            let origins = it
+                .origins
+                .iter()
+                .map(|at| format!("{}.{} {}/{}", at.source, at.function, at.place(), it.field));
+            format!("{} {}", it.line, origins.collect::<Vec<_>>().join(" or "))
         };
         read_fields(script).into_iter().map(shown).collect()
     }
@@ -308,12 +171,77 @@ mod tests {
                 vec!["1 fs.read /content"],
             ),
             ("return sdk.gh.issues({})[1].title", vec!["1 gh.issues []/title"]),
+            // Through helpers.
+            (
+                "local function f(r) return r.text end\nreturn f(sdk.fs.read({}))",
+                vec!["1 fs.read /text"],
+            ),
+            (
+                "local function f(r) return r.items[1] end\nreturn f(sdk.a.b({})).x",
+                vec!["1 a.b /items", "2 a.b items[]/x"],
+            ),
+            (
+                "local function f(r) return r.x end return f(sdk.a.b({})), f(sdk.c.d({}))",
+                vec!["1 a.b /x or c.d /x"],
+            ),
+            (
+                "local function get(n) return sdk.a.b({ n = n }) end\nreturn get(1).x",
+                vec!["2 a.b /x"],
+            ),
+            (
+                "local function get(n) if n then return nil end return sdk.a.b({}) end return get(1).x",
+                vec!["1 a.b /x"],
+            ),
+            // Several at once.
+            (
+                "local rs = map_parallel({ 1 }, function(i) return sdk.fs.read({ n = i }) end)\nreturn rs[1].x",
+                vec!["2 fs.read /x"],
+            ),
+            (
+                "local rs, errors = map_parallel({ 1 }, function(i) return sdk.fs.read({}) end)\nfor i = 1, #rs do print(rs[i].x) end",
+                vec!["2 fs.read /x"],
+            ),
+            (
+                "map_parallel(sdk.a.b({}).list, function(it) return it.x end)",
+                vec!["1 a.b /list", "1 a.b list[]/x"],
+            ),
+            (
+                "local rs = await_all({ fs.read({}), gh.issues({}) })\nreturn rs[1].x, rs[2].y",
+                vec!["2 fs.read /x", "2 gh.issues /y"],
+            ),
+            (
+                "local r = await_all({ a = fs.read({}), b = gh.issues({}) })\nreturn r.a.x, r.b.y",
+                vec!["2 fs.read /x", "2 gh.issues /y"],
+            ),
+            (
+                "local ps = {}\nfor i = 1, 3 do table.insert(ps, fs.read({ n = i })) end\nfor _, r in await_all(ps) do print(r.x) end",
+                vec!["3 fs.read /x"],
+            ),
+            (
+                "local ps = {}\nfor i = 1, 3 do ps[i] = fs.read({ n = i }) end\nlocal rs = await_all(ps)\nreturn rs[2].x",
+                vec!["4 fs.read /x"],
+            ),
+            (
+                "local all = {}\nfor i = 1, 3 do table.insert(all, sdk.fs.read({})) end\nfor _, r in all do print(r.x) end",
+                vec!["3 fs.read /x"],
+            ),
+            ("for _, r in sdk.a.b({}).items or {} do print(r['x']) end", vec!["1 a.b items[]/x"]),
+            // Not plain to see.
+            ("local function f(r) return r.x end return f(sdk.a.b({})), f({ x = 1 })", vec![]),
+            ("local function f(r) return r.x end print(f) return f(sdk.a.b({}))", vec![]),
+            ("local function f(r) r = r or {} return r.x end return f(sdk.a.b({}))", vec![]),
+            ("local function f(r) return r.x end return pcall(f, sdk.a.b({}))", vec![]),
+            (
+                "local all = {} table.insert(all, sdk.a.b({})) table.insert(all, { x = 1 }) return all[1].x",
+                vec![],
+            ),
+            ("local all = {} fill(all) table.insert(all, sdk.a.b({})) return all[1].x", vec![]),
+            ("local function f(r) return f(r.x) end return f(sdk.a.b({}))", vec![]),
             // Only looked for, set by the script itself, or not plain to see.
             ("local r = sdk.fs.read({}) if r.text then return 1 end", vec![]),
             ("return sdk.fs.read({}).text or ''", vec![]),
             ("local r = sdk.fs.read({}) r.text = 1 return r.text", vec![]),
             ("local r = sdk.fs.read({}) r = {} return r.text", vec![]),
-            ("local function f(r) return r.text end return f(sdk.fs.read({}))", vec![]),
             ("return json.decode(sdk.fs.read({})).text", vec![]),
             ("return r:upper()", vec![]),
         ] {

@@ -148,7 +148,8 @@ impl Shared {
             (run.result_fields.clone(), run.call.clone(), run.unit.clone())
         };
         let Some((call, unit)) = call.zip(unit) else { return };
-        for line in fields.missing(unit.main().text(), &call) {
+        let relies_on = |line, name: &str| unit.result_uses().relies_on_field(line, name);
+        for line in fields.missing(unit.main().text(), relies_on, &call) {
             // Too much may have been said already; then this is not said.
             let _ = call.log(Level::Warn, &line, None);
         }

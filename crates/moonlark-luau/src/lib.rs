@@ -20,6 +20,7 @@ mod printed;
 mod promises;
 mod prompt_script;
 mod result_fields;
+mod result_flow;
 mod result_uses;
 mod run;
 mod script;

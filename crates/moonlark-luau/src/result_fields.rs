@@ -13,7 +13,9 @@ use moonlark_core::{Call, Tool};
 use parking_lot::Mutex;
 use serde_json::Value as Json;
 
-use crate::field_reads::{ResultFieldRead, ResultStep, may_read_others, read_fields};
+use crate::field_reads::{ResultFieldRead, may_read_others, read_fields};
+use crate::foreign::{Receiver, hint_for_field};
+use crate::result_flow::{ResultPath, ResultStep};
 
 /// Names that are held of one tool; with more, nothing is said of it.
 const MAX_FIELD_NAMES: usize = 2000;
@@ -24,6 +26,8 @@ const MIN_LEARNED_CALLS: u32 = 3;
 /// Lines about missing fields in one run, and names that a line lists.
 const MAX_LINES: usize = 5;
 const MAX_LISTED_NAMES: usize = 10;
+/// Fields of texts that are noted in one run.
+const MAX_NOTED_TEXT_FIELDS: usize = 20;
 /// The longest text that is tried as JSON.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
 
@@ -31,6 +35,8 @@ const MAX_TEXT_BYTES: usize = 64 * 1024;
 pub(crate) struct ResultFields {
     /// By the names of the tools.
     tools: Mutex<HashMap<String, AnsweredFields>>,
+    /// Fields of texts that the script read, with their lines.
+    of_texts: Mutex<Vec<(u32, String)>>,
 }
 
 #[derive(Default)]
@@ -71,8 +77,40 @@ impl ResultFields {
         fields.add_names(answer);
     }
 
-    /// A sentence for each field that the script reads and no answer had.
-    pub(crate) fn missing(&self, script: &str, call: &Call) -> Vec<String> {
+    /// A script read a field of a text that no text has.
+    pub(crate) fn note_text_field(&self, line: u32, name: &str) {
+        let mut noted = self.of_texts.lock();
+        let is_known = noted.iter().any(|(at, known)| *at == line && known == name);
+        if noted.len() < MAX_NOTED_TEXT_FIELDS && !is_known {
+            noted.push((line, shorten(name).into_owned()));
+        }
+    }
+
+    /// A sentence for each field that the script reads and no answer and no text had.
+    /// `relies_on` says whether a field of that name is read on a line as if it were there.
+    pub(crate) fn missing(
+        &self,
+        script: &str,
+        relies_on: impl Fn(u32, &str) -> bool,
+        call: &Call,
+    ) -> Vec<String> {
+        let of_texts = self.of_texts.lock();
+        let mut lines = self.missing_in_results(script, !of_texts.is_empty(), call);
+        for (line, name) in of_texts.iter() {
+            let start = format!("script:{line}: ");
+            let is_said = |it: &String| it.starts_with(&start) && it.contains(name.as_str());
+            if lines.len() == MAX_LINES || lines.iter().any(is_said) || !relies_on(*line, name) {
+                continue;
+            }
+            let hint = hint_for_field(Receiver::Text, name);
+            let hint = hint.map_or_else(String::new, |hint| format!(": {hint}"));
+            lines.push(format!("{start}a text has no field {name}{hint}"));
+        }
+        lines
+    }
+
+    /// `surely` something is missing, so that the script has to be read.
+    fn missing_in_results(&self, script: &str, surely: bool, call: &Call) -> Vec<String> {
         let tools = self.tools.lock();
         if tools.is_empty() {
             return Vec::new();
@@ -82,15 +120,12 @@ impl ResultFields {
         let is_known = |name: &str| {
             functions.contains(name) || tools.values().any(|it| it.names.contains(name))
         };
-        if !may_read_others(script, is_known) {
+        if !surely && !may_read_others(script, is_known) {
             return Vec::new();
         }
         let mut lines: Vec<String> = Vec::new();
         for read in read_fields(script) {
-            let Some((tool, path)) = read.tool(call.catalog().sdk()) else { continue };
-            let Some(fields) = tools.get(&tool.name) else { continue };
-            let Some(why) = fields.lack(&read, tool, call) else { continue };
-            let line = format!("script:{}: the result of {path} {why}", read.line);
+            let Some(line) = lacking(&tools, &read, call) else { continue };
             if !lines.contains(&line) {
                 lines.push(line);
             }
@@ -100,6 +135,24 @@ impl ResultFields {
         }
         lines
     }
+}
+
+/// Why a field was not there, if none of the calls that may have given it had it. Those that
+/// were not made say nothing.
+fn lacking(
+    tools: &HashMap<String, AnsweredFields>,
+    read: &ResultFieldRead,
+    call: &Call,
+) -> Option<String> {
+    let mut first = None;
+    for origin in &read.origins {
+        let (tool, path) = origin.tool(call.catalog().sdk())?;
+        let Some(fields) = tools.get(&tool.name) else { continue };
+        let why = fields.lack(origin, &read.field, tool, call)?;
+        let line = read.line;
+        first.get_or_insert_with(|| format!("script:{line}: the result of {path} {why}"));
+    }
+    first
 }
 
 impl AnsweredFields {
@@ -132,9 +185,12 @@ impl AnsweredFields {
     }
 
     /// Why the field that is read was not there, if it surely was not.
-    fn lack(&self, read: &ResultFieldRead, tool: &Tool, call: &Call) -> Option<String> {
-        let field = shorten(&read.field);
-        if self.tables == 0 && self.texts > 0 && read.path.is_empty() && read.field != "length" {
+    fn lack(&self, at: &ResultPath, name: &str, tool: &Tool, call: &Call) -> Option<String> {
+        let field = shorten(name);
+        if self.tables == 0 && self.texts > 0 && at.path.is_empty() {
+            if let Some(hint) = hint_for_field(Receiver::Text, name) {
+                return Some(format!("is a text, which has no field {field}: {hint}"));
+            }
             let names = self.first.as_ref().map(|first| listed(first, &[]));
             let decode = match names {
                 Some(names) => format!("; json.decode gives {names}"),
@@ -149,25 +205,21 @@ impl AnsweredFields {
         let surely_not = self.tables > 0
             && self.texts == 0
             && !self.incomplete
-            && !self.names.contains(&read.field)
+            && !self.names.contains(name)
             // Where something is missing on the way there, that was said.
-            && read.path.iter().all(is_reached);
-        if !surely_not || self.may_be_there(&read.field, tool, call) {
+            && at.path.iter().all(is_reached);
+        if !surely_not || self.may_be_there(name, tool, call) {
             return None;
         }
-        let place = read.place();
+        let place = at.place();
         let inside = if place.is_empty() { String::new() } else { format!(" in {place}") };
         let first = self.first.as_ref()?;
-        if kind_at(first, &read.path) == Some("array") {
-            let hint = if matches!(&*read.field, "length" | "size" | "count") {
-                ": #list is its length"
-            } else {
-                ": its items have fields"
-            };
+        if kind_at(first, &at.path) == Some("array") {
+            let hint = hint_for_field(Receiver::List, name).unwrap_or("its items have fields");
             let what = if place.is_empty() { "is a list" } else { "has a list" };
-            return Some(format!("{what}{inside}, which has no field {field}{hint}"));
+            return Some(format!("{what}{inside}, which has no field {field}: {hint}"));
         }
-        Some(format!("has no field {field}{inside}; it has {}", listed(first, &read.path)))
+        Some(format!("has no field {field}{inside}; it has {}", listed(first, &at.path)))
     }
 
     /// Whether the field is declared, or was there before. Where nothing is declared and

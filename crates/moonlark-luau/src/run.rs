@@ -243,6 +243,11 @@ async fn checked(mode: Check, script: &str, call: &Call) -> Result<()> {
     {
         return Err(problem);
     }
+    for it in &checked.advice {
+        let hint = it.hint.as_deref().unwrap_or_default();
+        let said = format!("{SCRIPT}:{}: {}; {hint}", it.line, it.message);
+        call.log(Level::Warn, &said, None)?;
+    }
     if let Some(why) = &checked.unchecked {
         call.log(Level::Warn, &format!("{SCRIPT}: runs without a full check: {why}"), None)?;
     }

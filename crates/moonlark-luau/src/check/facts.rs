@@ -22,6 +22,24 @@ pub(crate) struct Facts<'a> {
     read: HashMap<&'a [u8], usize>,
     /// Expressions that are only looked at to see whether they are there.
     tested: HashSet<*const ()>,
+    /// What comes after `and` or `or`: it is the value where the first decides nothing.
+    second: HashSet<*const ()>,
+    /// Functions that are never handed on, by their locals: the calls of each.
+    calls: HashMap<*const (), Vec<&'a [Expression<'a>]>>,
+    /// The parameters of functions that locals hold: the local, and which one it is.
+    parameters: HashMap<*const (), (*const (), usize)>,
+    /// Tables may have methods.
+    pub(crate) sets_metatables: bool,
+    /// What is put into the tables that locals hold.
+    added: HashMap<*const (), AddedValues<'a>>,
+}
+
+/// What a script puts into a table, one after the other.
+#[derive(Default)]
+struct AddedValues<'a> {
+    values: Vec<Expression<'a>>,
+    /// Uses of the table that put nothing else into it.
+    plain_uses: usize,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -42,8 +60,10 @@ pub(crate) enum Origin<'a> {
     OneOf(Expression<'a>),
     /// The counter of a loop.
     Counter,
-    /// A loop goes over this.
+    /// A loop goes over this: the value.
     Each(Expression<'a>),
+    /// The same: the key.
+    Key(Expression<'a>),
 }
 
 impl<'a> Facts<'a> {
@@ -76,6 +96,47 @@ impl<'a> Facts<'a> {
         self.tested.contains(&expression.as_ptr())
     }
 
+    /// Whether it stands after `and` or `or`.
+    pub(crate) fn is_second(&self, expression: Expression<'a>) -> bool {
+        self.second.contains(&expression.as_ptr())
+    }
+
+    /// What is handed over for a parameter, in all calls that there can be. None where
+    /// somebody else may call the function.
+    pub(crate) fn arguments(
+        &self,
+        parameter: &Local<'a>,
+    ) -> Option<impl Iterator<Item = Option<Expression<'a>>>> {
+        let (function, nth) = self.parameters.get(&id(parameter))?;
+        let changed = self.locals.get(&id(parameter)).is_some_and(|life| life.reassigned);
+        let life = self.locals.get(function)?;
+        let calls = self.calls.get(function).filter(|calls| calls.len() == life.uses)?;
+        let known = !changed && !life.reassigned && !calls.is_empty();
+        known.then(|| calls.iter().map(|args| args.get(*nth).copied()))
+    }
+
+    /// What a local list holds, beside what it was made with, if that is all to be seen:
+    /// nobody else is given the list.
+    pub(crate) fn added_values(&self, list: &Local<'a>) -> Option<&[Expression<'a>]> {
+        let life = self.locals.get(&id(list)).filter(|life| !life.reassigned)?;
+        let added = self.added.get(&id(list))?;
+        (added.plain_uses == life.uses).then_some(added.values.as_slice())
+    }
+
+    /// Whether items are put into a list one after the other, and nothing under a name.
+    pub(crate) fn is_inserted_into(&self, list: &Local<'a>) -> bool {
+        let added = self.added.get(&id(list));
+        added.is_some_and(|it| !it.values.is_empty()) && !self.is_filled(list)
+    }
+
+    /// Whether something is assigned under a computed key.
+    fn is_filled(&self, list: &Local<'a>) -> bool {
+        self.filled.iter().any(|table| match table.kind() {
+            ExpressionKind::Local { local, .. } => id(local) == id(list),
+            _ => false,
+        })
+    }
+
     /// Whether some field of that name is read.
     pub(crate) fn reads(&self, field: &[u8]) -> bool {
         self.read.contains_key(field)
@@ -90,6 +151,59 @@ impl<'a> Facts<'a> {
         while let ExpressionKind::Grouped(inner) = expression.kind() {
             expression = inner;
             self.tested.insert(expression.as_ptr());
+        }
+    }
+
+    /// Uses of a table that put nothing into it but, maybe, `value`.
+    fn use_plainly(&mut self, table: Expression<'a>, value: Option<Expression<'a>>) {
+        if let ExpressionKind::Local { local, .. } = table.kind() {
+            let added = self.added.entry(id(local)).or_default();
+            added.plain_uses += 1;
+            added.values.extend(value);
+        }
+    }
+
+    /// What calls of known functions say about their arguments.
+    fn note_known_call(&mut self, func: Expression<'a>, args: &'a [Expression<'a>]) {
+        match (global_name(func), args) {
+            (Some("setmetatable"), _) => self.sets_metatables = true,
+            (Some("map_parallel"), [list, function, ..]) => {
+                self.use_plainly(*list, None);
+                if let ExpressionKind::FunctionLiteral(function) = function.kind() {
+                    for (nth, parameter) in function.args.iter().enumerate() {
+                        self.life(parameter).origin =
+                            if nth == 0 { Origin::Each(*list) } else { Origin::Counter };
+                    }
+                }
+            }
+            (
+                Some("await_all" | "await_any" | "ipairs" | "pairs" | "print" | "result"),
+                [table],
+            ) => {
+                self.use_plainly(*table, None);
+            }
+            _ => {}
+        }
+        let ExpressionKind::IndexName { expr, index, .. } = func.kind() else { return };
+        match (global_name(expr), index.bytes(), args) {
+            (Some("table"), b"insert", [list, value] | [list, _, value]) => {
+                self.use_plainly(*list, Some(*value));
+                if !matches!(list.kind(), ExpressionKind::Local { .. }) {
+                    self.filled.push(*list);
+                }
+            }
+            (Some("table"), b"concat" | b"sort" | b"remove", [list, ..]) => {
+                self.use_plainly(*list, None);
+            }
+            _ => {}
+        }
+    }
+
+    fn note_parameters(&mut self, local: &Local<'a>, value: Expression<'a>) {
+        if let ExpressionKind::FunctionLiteral(function) = value.kind() {
+            for (nth, parameter) in function.args.iter().enumerate() {
+                self.parameters.insert(id(parameter), (id(local), nth));
+            }
         }
     }
 
@@ -113,6 +227,17 @@ impl<'a> Facts<'a> {
     }
 }
 
+/// The name of a global. Those that the check declares are locals of the line before the
+/// script, so a script has to begin on the line after the first.
+pub(crate) fn global_name<'a>(expression: Expression<'a>) -> Option<&'a str> {
+    let name = match expression.kind() {
+        ExpressionKind::Global(name) => name.bytes(),
+        ExpressionKind::Local { local, .. } if local.location.begin.line == 0 => local.name.bytes(),
+        _ => return None,
+    };
+    std::str::from_utf8(name).ok()
+}
+
 fn id(local: &Local<'_>) -> *const () {
     std::ptr::from_ref(local).cast()
 }
@@ -127,6 +252,9 @@ impl<'a> AstVisitor<'a> for Facts<'a> {
                 (None, Some(last)) => Origin::OneOf(*last),
                 (None, None) => Origin::Unknown,
             };
+            if let Some(value) = it.values.get(index) {
+                self.note_parameters(local, *value);
+            }
         }
         true
     }
@@ -134,6 +262,7 @@ impl<'a> AstVisitor<'a> for Facts<'a> {
     fn visit_local_function_statement(&mut self, statement: Statement<'a>) -> bool {
         if let Some(it) = statement.as_local_function() {
             self.life(it.name).origin = Origin::Value(it.function);
+            self.note_parameters(it.name, it.function);
         }
         true
     }
@@ -149,8 +278,11 @@ impl<'a> AstVisitor<'a> for Facts<'a> {
         if let Some(it) = statement.as_generic_for()
             && let [over] = it.values
         {
-            for local in it.names {
-                self.life(local).origin = Origin::Each(*over);
+            self.use_plainly(*over, None);
+            for (nth, local) in it.names.iter().enumerate() {
+                let is_key = nth == 0;
+                self.life(local).origin =
+                    if is_key { Origin::Key(*over) } else { Origin::Each(*over) };
             }
         }
         true
@@ -158,7 +290,17 @@ impl<'a> AstVisitor<'a> for Facts<'a> {
 
     fn visit_assign_statement(&mut self, statement: Statement<'a>) -> bool {
         if let Some(it) = statement.as_assign() {
-            it.vars.iter().for_each(|target| self.assign(*target));
+            for (nth, target) in it.vars.iter().enumerate() {
+                self.assign(*target);
+                if let ExpressionKind::IndexExpr { expr, index } = target.kind()
+                    && !matches!(index.kind(), ExpressionKind::String { .. })
+                    && let ExpressionKind::Local { local, .. } = expr.kind()
+                    && let Some(value) = it.values.get(nth)
+                {
+                    // The target itself is counted where it is visited.
+                    self.added.entry(id(local)).or_default().values.push(*value);
+                }
+            }
         }
         true
     }
@@ -173,6 +315,13 @@ impl<'a> AstVisitor<'a> for Facts<'a> {
     fn visit_function_declaration_statement(&mut self, statement: Statement<'a>) -> bool {
         if let Some(it) = statement.as_function_declaration() {
             self.assign(it.name);
+        }
+        true
+    }
+
+    fn visit_return_statement(&mut self, statement: Statement<'a>) -> bool {
+        if let Some(it) = statement.as_return() {
+            it.expressions.iter().for_each(|value| self.use_plainly(*value, None));
         }
         true
     }
@@ -206,8 +355,10 @@ impl<'a> AstVisitor<'a> for Facts<'a> {
     }
 
     fn visit_unary_expression(&mut self, expression: Expression<'a>) -> bool {
-        if let ExpressionKind::Unary { op: UnaryOp::Not, rhs } = expression.kind() {
-            self.test(rhs);
+        match expression.kind() {
+            ExpressionKind::Unary { op: UnaryOp::Not, rhs } => self.test(rhs),
+            ExpressionKind::Unary { op: UnaryOp::Length, rhs } => self.use_plainly(rhs, None),
+            _ => {}
         }
         true
     }
@@ -219,6 +370,7 @@ impl<'a> AstVisitor<'a> for Facts<'a> {
             BinaryOp::And | BinaryOp::Or => {
                 self.test(lhs);
                 self.test(rhs);
+                self.second.insert(rhs.as_ptr());
             }
             BinaryOp::Equal | BinaryOp::NotEqual if is_nil(lhs) || is_nil(rhs) => {
                 self.test(lhs);
@@ -236,6 +388,14 @@ impl<'a> AstVisitor<'a> for Facts<'a> {
         {
             args.iter().for_each(|arg| self.test(*arg));
         }
+        if let ExpressionKind::Call { func, args, .. } = expression.kind()
+            && let ExpressionKind::Local { local, .. } = func.kind()
+        {
+            self.calls.entry(id(local)).or_default().push(args);
+        }
+        if let ExpressionKind::Call { func, args, .. } = expression.kind() {
+            self.note_known_call(func, args);
+        }
         true
     }
 
@@ -249,6 +409,13 @@ impl<'a> AstVisitor<'a> for Facts<'a> {
     fn visit_index_name_expression(&mut self, expression: Expression<'a>) -> bool {
         if let ExpressionKind::IndexName { index, .. } = expression.kind() {
             *self.read.entry(index.bytes()).or_default() += 1;
+        }
+        true
+    }
+
+    fn visit_index_expression(&mut self, expression: Expression<'a>) -> bool {
+        if let ExpressionKind::IndexExpr { expr, .. } = expression.kind() {
+            self.use_plainly(expr, None);
         }
         true
     }

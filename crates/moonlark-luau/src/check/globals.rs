@@ -42,6 +42,93 @@ const LANGUAGE: [&str; 31] = [
     "xpcall",
 ];
 
+/// The libraries of the language, with what an agent's script finds in each.
+const LIBRARIES: [(&str, &[&str]); 7] = [
+    (
+        "bit32",
+        &[
+            "arshift", "band", "bnot", "bor", "btest", "bxor", "byteswap", "countlz", "countrz",
+            "extract", "lrotate", "lshift", "replace", "rrotate", "rshift",
+        ],
+    ),
+    (
+        "coroutine",
+        &["close", "create", "isyieldable", "resume", "running", "status", "wrap", "yield"],
+    ),
+    (
+        "math",
+        &[
+            "abs",
+            "acos",
+            "asin",
+            "atan",
+            "atan2",
+            "ceil",
+            "clamp",
+            "cos",
+            "cosh",
+            "deg",
+            "e",
+            "exp",
+            "floor",
+            "fmod",
+            "frexp",
+            "huge",
+            "isfinite",
+            "isinf",
+            "isnan",
+            "ldexp",
+            "lerp",
+            "log",
+            "log10",
+            "map",
+            "max",
+            "min",
+            "modf",
+            "nan",
+            "noise",
+            "phi",
+            "pi",
+            "pow",
+            "rad",
+            "random",
+            "randomseed",
+            "round",
+            "sign",
+            "sin",
+            "sinh",
+            "sqrt",
+            "sqrt2",
+            "tan",
+            "tanh",
+            "tau",
+            "tointeger",
+            "type",
+        ],
+    ),
+    ("os", &["clock", "date", "difftime", "time"]),
+    (
+        "string",
+        &[
+            "byte", "char", "find", "format", "gmatch", "gsub", "len", "lower", "match", "pack",
+            "packsize", "rep", "reverse", "split", "sub", "unpack", "upper",
+        ],
+    ),
+    (
+        "table",
+        &[
+            "clear", "clone", "concat", "create", "find", "foreach", "foreachi", "freeze", "getn",
+            "insert", "isfrozen", "maxn", "move", "pack", "remove", "sort", "unpack",
+        ],
+    ),
+    ("utf8", &["char", "charpattern", "codepoint", "codes", "len", "offset"]),
+];
+
+/// A library of the language, and what is in it.
+pub(super) fn library(name: &str) -> Option<(&'static str, &'static [&'static str])> {
+    LIBRARIES.into_iter().find(|(library, _)| *library == name)
+}
+
 /// What code mode brings beside its helpers.
 const CODE_MODE: [&str; 2] = ["require", "sdk"];
 
@@ -94,4 +181,9 @@ pub(super) fn path_of_tool(catalog: &Catalog, name: &str) -> Option<String> {
     };
     let (source, function) = functions.into_iter().find(is_it)?;
     Some(format!("sdk.{}.{}", source.name, function.name))
+}
+
+#[cfg(test)]
+pub(crate) fn libraries() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
+    LIBRARIES.into_iter()
 }

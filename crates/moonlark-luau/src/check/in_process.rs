@@ -1,6 +1,7 @@
 //! Checks in this very process, for tests and benchmarks of parts: a thread with
 //! a deep stack. Nothing bounds them; the binary has worker processes.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, LazyLock};
 
@@ -8,14 +9,14 @@ use moonlark_core::Catalog;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::Finding;
-use super::walk::Checker;
+use super::pool::PooledCheck;
+use super::walk::{Checker, TypingBound};
 use super::worker::STACK_BYTES;
 
 struct CheckJob {
     script: String,
     catalog: Arc<Catalog>,
-    answer: oneshot::Sender<(Vec<Finding>, bool)>,
+    answer: oneshot::Sender<PooledCheck>,
 }
 
 static JOBS: LazyLock<Mutex<Sender<CheckJob>>> = LazyLock::new(|| {
@@ -28,10 +29,7 @@ static JOBS: LazyLock<Mutex<Sender<CheckJob>>> = LazyLock::new(|| {
 });
 
 /// None if the check failed.
-pub(super) async fn check_here(
-    script: &str,
-    catalog: &Arc<Catalog>,
-) -> Option<(Vec<Finding>, bool)> {
+pub(super) async fn check_here(script: &str, catalog: &Arc<Catalog>) -> Option<PooledCheck> {
     let (answer, checked) = oneshot::channel();
     let job = CheckJob { script: script.to_owned(), catalog: catalog.clone(), answer };
     JOBS.lock().send(job).ok()?;
@@ -43,8 +41,11 @@ fn work(jobs: &Receiver<CheckJob>) {
     for job in jobs {
         let kept = checker.take().filter(|it| it.is_for(job.catalog.modules()));
         let mut using = kept.unwrap_or_else(|| Checker::new(job.catalog.modules()));
-        if let Some(checked) = using.check_with(&job.script, |_| Some(job.catalog.clone())) {
-            let _ = job.answer.send(checked);
+        let find = |_: &BTreeSet<&str>| Some(job.catalog.clone());
+        let checked = using.check_with(&job.script, TypingBound::default(), find);
+        if let Some(judged) = checked {
+            let report = judged.report(true);
+            let _ = job.answer.send(PooledCheck { report, repeatable: true });
         }
         checker = Some(using);
     }

@@ -127,7 +127,7 @@ impl<'a> Oracle<'_, 'a, '_> {
             ExpressionKind::Local { local, .. } => match self.names.facts.origin(local) {
                 Origin::Value(value) | Origin::OneOf(value) => self.is_certain(value, left),
                 Origin::Counter => true,
-                Origin::Each(over) => self.is_certain(over, left),
+                Origin::Each(over) | Origin::Key(over) => self.is_certain(over, left),
                 Origin::Unknown => false,
             },
             ExpressionKind::Call { func, .. } => self.is_known_function(func, left),

@@ -6,6 +6,7 @@ use luau_syntax::location::Location;
 use moonlark_core::Catalog;
 use moonlark_core::sdk::{SdkFunction, SdkSource};
 
+pub(super) use super::facts::global_name as global;
 use super::facts::{Facts, Origin};
 use super::globals;
 
@@ -61,17 +62,6 @@ pub(super) fn access<'a>(expression: Expression<'a>) -> Option<Access<'a>> {
         },
         _ => None,
     }
-}
-
-/// The name of a global. Those that the check declares are locals of the line
-/// before the script.
-pub(super) fn global<'a>(expression: Expression<'a>) -> Option<&'a str> {
-    let name = match expression.kind() {
-        ExpressionKind::Global(name) => name.bytes(),
-        ExpressionKind::Local { local, .. } if local.location.begin.line == 0 => local.name.bytes(),
-        _ => return None,
-    };
-    std::str::from_utf8(name).ok()
 }
 
 impl<'a, 'c> Names<'_, 'a, 'c> {

@@ -1,7 +1,10 @@
 //! Worker processes for checks: a few, kept ready, and fair to all callers.
 //!
 //! A check that is stopped costs its process, which is replaced. However many
-//! scripts one caller sends, another's wait for one of them at most.
+//! scripts one caller sends, another's wait for one of them at most. Those of one
+//! caller wait for each other: the more of them do, the less time each has for its
+//! types, so that slow ones do not keep the others waiting. Callers without a token
+//! count as one.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -20,6 +23,13 @@ use super::wire::CheckedReport;
 const MAX_WAITING_CHECKS: usize = 1024;
 /// How long a script waits for a worker.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(if cfg!(debug_assertions) { 30 } else { 5 });
+/// Processor time of one check. An honest script takes a few milliseconds, and several times
+/// as many without optimisation.
+const MAX_CHECK_TIME: Duration =
+    Duration::from_millis(if cfg!(debug_assertions) { 1000 } else { 500 });
+/// The same while others wait, at least.
+const MIN_CHECK_TIME: Duration =
+    Duration::from_millis(if cfg!(debug_assertions) { 100 } else { 60 });
 /// After this long without a check, one worker is left.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -43,19 +53,31 @@ struct PoolState {
     turns: CheckTurns,
 }
 
+/// What a worker found, and whether it would be the same another time: not where
+/// others who waited left it too little time.
+pub(super) struct PooledCheck {
+    pub(super) report: CheckedReport,
+    pub(super) repeatable: bool,
+}
+
 /// Check a script in a worker process. `caller` is whose turn it is.
 pub(super) async fn check_in_worker(
     program: &'static Path,
     script: &str,
     catalog: &Arc<Catalog>,
     caller: &str,
-) -> Result<CheckedReport, CheckFailure> {
+) -> Result<PooledCheck, CheckFailure> {
     let turn = tokio::time::timeout(QUEUE_TIMEOUT, POOL.turn(caller)).await;
     let Ok(Some(_turn)) = turn else {
         let time = seconds(QUEUE_TIMEOUT);
         return Err(CheckFailure::Lost(format!("no checker was free within {time}")));
     };
-    let worker = match POOL.state.lock().idle.pop() {
+    let (idle, limit) = {
+        let mut state = POOL.state.lock();
+        let waiting = state.turns.waiting_of(caller);
+        (state.idle.pop(), check_time(waiting))
+    };
+    let worker = match idle {
         Some(worker) => worker,
         None => CheckWorker::start(program).map_err(|error| {
             CheckFailure::Lost(format!(
@@ -63,18 +85,32 @@ pub(super) async fn check_in_worker(
             ))
         })?,
     };
-    let checked = worker.check(script, catalog).await;
-    match checked {
+    let had_all_time = limit == MAX_CHECK_TIME;
+    match worker.check(script, catalog, limit).await {
         Ok((report, again)) => {
             POOL.keep(again.or_else(|| CheckWorker::start(program).ok()));
-            Ok(report)
+            let repeatable = had_all_time || !report.untyped;
+            Ok(PooledCheck { report, repeatable })
         }
         Err(failure) => {
             // Warm before the next script comes.
             POOL.keep(CheckWorker::start(program).ok());
-            Err(failure)
+            Err(match failure {
+                CheckFailure::OutOfTime(why) if had_all_time => CheckFailure::Stopped(why),
+                CheckFailure::OutOfTime(why) => {
+                    CheckFailure::Lost(format!("{why}, and others wait"))
+                }
+                other => other,
+            })
         }
     }
+}
+
+/// The processor time for a check while so many others of its caller wait: they wait for
+/// all that come before them.
+fn check_time(waiting: usize) -> Duration {
+    let sharing = u32::try_from(waiting).unwrap_or(u32::MAX).saturating_add(1);
+    (MAX_CHECK_TIME / sharing).max(MIN_CHECK_TIME)
 }
 
 impl CheckPool {
@@ -192,6 +228,11 @@ impl CheckTurns {
         all < workers && self.running.get(caller).copied().unwrap_or(0) + 1 < workers.max(2)
     }
 
+    fn waiting_of(&self, caller: &str) -> usize {
+        let theirs = self.waiting.iter().filter(|it| &*it.caller == caller);
+        theirs.filter(|it| !it.begin.is_closed()).count()
+    }
+
     fn begin(&mut self, caller: &str) {
         self.count += 1;
         *self.running.entry(caller.into()).or_default() += 1;
@@ -268,6 +309,17 @@ mod tests {
             ["bob", "alice", "carol", "bob", "alice", "bob", "bob", "bob", "bob"]
         );
         assert_eq!(order(&["a", "a", "b", "b"], 4), ["a", "a", "b", "b"]);
+    }
+
+    #[test]
+    fn however_slow_the_scripts_before_it_are_a_script_waits_seconds_at_most() {
+        assert_eq!(check_time(0), MAX_CHECK_TIME);
+        assert_eq!(check_time(usize::MAX), MIN_CHECK_TIME);
+        // Each takes all the time it has, and two work for one caller.
+        let before_the_last =
+            |count: usize| -> Duration { (1..=count).map(check_time).sum::<Duration>() / 2 };
+        assert!(before_the_last(24) <= Duration::from_secs(2), "{:?}", before_the_last(24));
+        assert!(before_the_last(80) <= QUEUE_TIMEOUT, "{:?}", before_the_last(80));
     }
 
     #[test]

@@ -12,12 +12,13 @@ use moonlark_core::sdk::Sdk;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
+use super::clock::OUT_OF_TIME_EXIT_CODE;
 use super::wire::{
     CatalogNames, CheckOrder, CheckReport, CheckRequest, CheckedReport, FunctionSchemas,
     MAX_FRAME_BYTES, SourceFunctions, ToolDefinitions, WantedDefinitions, decode_frame,
     encode_frame,
 };
-use super::worker::{self, MAX_CHECK_SECONDS};
+use super::worker;
 
 /// Catalogs that a worker remembers: callers who see different tools have
 /// different ones.
@@ -46,6 +47,8 @@ struct ToldCatalog(Weak<Catalog>);
 pub(super) enum CheckFailure {
     /// Because of the script: what to say of it.
     Stopped(String),
+    /// Reading the script alone took all the time that there was.
+    OutOfTime(String),
     /// For some other reason.
     Lost(String),
 }
@@ -75,13 +78,14 @@ impl CheckWorker {
         mut self,
         script: &str,
         catalog: &Arc<Catalog>,
+        limit: Duration,
     ) -> Result<(CheckedReport, Option<CheckWorker>), CheckFailure> {
-        match tokio::time::timeout(CHECK_TIMEOUT, self.converse(script, catalog)).await {
+        match tokio::time::timeout(CHECK_TIMEOUT, self.converse(script, catalog, limit)).await {
             Ok(Ok(report)) => {
                 let again = report.reusable.then_some(self);
                 Ok((report, again))
             }
-            Ok(Err(_)) => Err(self.explain_end().await),
+            Ok(Err(_)) => Err(self.explain_end(limit).await),
             Err(_) => {
                 let time = seconds(CHECK_TIMEOUT);
                 Err(CheckFailure::Lost(format!("the check had not ended after {time}")))
@@ -93,8 +97,9 @@ impl CheckWorker {
         &mut self,
         script: &str,
         catalog: &Arc<Catalog>,
+        limit: Duration,
     ) -> std::io::Result<CheckedReport> {
-        let request = self.request(script, catalog);
+        let request = self.request(script, catalog, limit);
         self.send(&CheckOrder::Check(request)).await?;
         loop {
             match self.receive().await? {
@@ -108,21 +113,28 @@ impl CheckWorker {
     }
 
     /// The catalog is named, and described only when it is new to this worker.
-    fn request(&mut self, script: &str, catalog: &Arc<Catalog>) -> CheckRequest {
-        let script = script.to_owned();
+    fn request(&mut self, script: &str, catalog: &Arc<Catalog>, limit: Duration) -> CheckRequest {
+        let request = CheckRequest {
+            catalog: 0,
+            names: None,
+            forget: None,
+            script: script.to_owned(),
+            limit,
+            run_type_functions: false,
+        };
         let known = self.told.iter().position(|(_, told)| told.is(catalog));
         if let Some(known) = known {
             let told = self.told.remove(known);
             let number = told.0;
             self.told.push(told);
-            return CheckRequest { catalog: number, names: None, forget: None, script };
+            return CheckRequest { catalog: number, ..request };
         }
         let full = self.told.len() >= MAX_KNOWN_CATALOGS;
         let forget = full.then(|| self.told.remove(0).0);
         self.next_catalog += 1;
         self.told.push((self.next_catalog, ToldCatalog(Arc::downgrade(catalog))));
         let names = Some(catalog_names(catalog));
-        CheckRequest { catalog: self.next_catalog, names, forget, script }
+        CheckRequest { catalog: self.next_catalog, names, forget, ..request }
     }
 
     async fn send(&mut self, order: &CheckOrder) -> std::io::Result<()> {
@@ -144,7 +156,7 @@ impl CheckWorker {
         decode_frame(&body)
     }
 
-    async fn explain_end(mut self) -> CheckFailure {
+    async fn explain_end(mut self, limit: Duration) -> CheckFailure {
         let ended = tokio::time::timeout(END_TIMEOUT, self.child.wait()).await;
         let status = ended.ok().and_then(Result::ok);
         let mut words = Vec::new();
@@ -156,12 +168,12 @@ impl CheckWorker {
                 _ => Vec::new(),
             };
         }
-        explain(status, &String::from_utf8_lossy(&words))
+        explain(status, &String::from_utf8_lossy(&words), limit)
     }
 }
 
 /// What the kernel and the Rust runtime say last; nothing of the script gets there.
-fn explain(status: Option<ExitStatus>, words: &str) -> CheckFailure {
+fn explain(status: Option<ExitStatus>, words: &str, limit: Duration) -> CheckFailure {
     if words.contains("overflowed its stack") {
         return CheckFailure::Stopped(
             "it nests deeper or grows larger than the check can follow".to_owned(),
@@ -172,16 +184,24 @@ fn explain(status: Option<ExitStatus>, words: &str) -> CheckFailure {
             "checking it takes more memory than there is for it".to_owned(),
         );
     }
-    #[cfg(unix)]
-    if status.and_then(|it| std::os::unix::process::ExitStatusExt::signal(&it)) == Some(SIGXCPU) {
-        let time = seconds(Duration::from_secs(MAX_CHECK_SECONDS));
-        return CheckFailure::Stopped(format!(
+    if is_out_of_time(status) {
+        let time = seconds(limit);
+        return CheckFailure::OutOfTime(format!(
             "checking it takes more than {time} of processor time"
         ));
     }
     let status = status.map_or_else(|| "it closed its output".to_owned(), |it| it.to_string());
     tracing::error!("a process that checks scripts ended: {status}: {words}");
     CheckFailure::Lost(format!("the process that checks scripts ended: {status}"))
+}
+
+/// By its own clock or, should that have failed, by the kernel's.
+fn is_out_of_time(status: Option<ExitStatus>) -> bool {
+    #[cfg(unix)]
+    if status.and_then(|it| std::os::unix::process::ExitStatusExt::signal(&it)) == Some(SIGXCPU) {
+        return true;
+    }
+    status.and_then(|it| it.code()) == Some(OUT_OF_TIME_EXIT_CODE)
 }
 
 #[cfg(unix)]

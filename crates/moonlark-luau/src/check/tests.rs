@@ -7,6 +7,7 @@ use moonlark_core::tool::{Body, Source, SourceKind};
 use moonlark_core::{Catalog, Tool, Value};
 use serde_json::{Value as Json, json};
 
+use super::walk::TypingBound;
 use super::{Checker, Finding, problem};
 
 fn tool(source: &str, name: &str, input: Json, output: Option<Json>) -> Arc<Tool> {
@@ -30,7 +31,8 @@ fn check(script: &str, catalog: Catalog) -> Vec<Finding> {
         .stack_size(super::worker::STACK_BYTES)
         .spawn(move || {
             let mut checker = Checker::new(catalog.modules());
-            checker.check_with(&script, |_| Some(catalog.clone())).unwrap().0
+            let bound = TypingBound::default();
+            checker.check_with(&script, bound, |_| Some(catalog.clone())).unwrap().findings
         })
         .unwrap()
         .join()
@@ -69,6 +71,7 @@ fn a_source_that_is_still_connecting_may_have_anything() {
         kind: moonlark_core::tool::SourceKind::Upstream,
         prefix: "my-mail__".to_owned(),
         expose: moonlark_core::tool::Expose::Code,
+        is_remembered: false,
     };
     let catalog = files().with_offers(Vec::new(), vec![connecting]);
     let script =

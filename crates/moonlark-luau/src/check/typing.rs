@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use luau_analysis::{
-    DefinitionEnvironment, FileResolver, Frontend, FrontendOptions, ModuleName, NullConfigResolver,
-    SemanticModel, SourceCode, SourceCodeType,
+    DefinitionEnvironment, FileResolver, Frontend, FrontendCancellationToken, FrontendOptions,
+    ModuleName, NullConfigResolver, SemanticModel, SourceCode, SourceCodeType,
 };
 use luau_common::BString;
 use luau_config::{Config, Mode};
@@ -16,9 +16,6 @@ use moonlark_core::render::luau::module_definitions;
 
 use super::globals;
 
-/// Longer than any honest script takes by far; without optimisation, all of it
-/// takes ten times as long.
-const SECONDS: f64 = if cfg!(debug_assertions) { 5.0 } else { 0.5 };
 /// The one module that there is.
 const SCRIPT: &str = "script";
 
@@ -26,6 +23,7 @@ pub(super) struct Typing {
     frontend: Frontend<Text, NullConfigResolver>,
     /// The modules it was made with.
     modules: Arc<Vec<Module>>,
+    options: FrontendOptions,
 }
 
 struct Text(BString);
@@ -42,13 +40,10 @@ impl Typing {
         // Anything less is content with not knowing.
         let mut config = Config::default();
         config.mode = Mode::Strict;
-        let options = FrontendOptions {
-            retain_full_type_graphs: true,
-            module_time_limit_sec: Some(SECONDS),
-            ..FrontendOptions::default()
-        };
+        let options =
+            FrontendOptions { retain_full_type_graphs: true, ..FrontendOptions::default() };
         let resolver = NullConfigResolver { default_config: config };
-        let mut frontend = Frontend::new(Text(BString::default()), resolver, options);
+        let mut frontend = Frontend::new(Text(BString::default()), resolver, options.clone());
         frontend.register_builtin_globals(DefinitionEnvironment::Globals).ok()?;
         let scope = frontend.global_scope(DefinitionEnvironment::Globals);
         let found: Vec<Module> =
@@ -60,25 +55,29 @@ impl Typing {
                 tracing::debug!("the type checker does not take the definitions of host modules");
             }
         }
-        Some(Typing { frontend, modules })
+        Some(Typing { frontend, modules, options })
     }
 
     pub(super) fn is_for(&self, modules: &Arc<Vec<Module>>) -> bool {
         Arc::ptr_eq(&self.modules, modules)
     }
 
-    /// Look at a script. None if it takes too long, or is too much.
+    /// Look at a script. None if that was stopped, or is too much.
     pub(super) fn look<R>(
         &mut self,
         text: String,
+        stop: &Arc<FrontendCancellationToken>,
         with: impl FnOnce(&SemanticModel<'_>) -> R,
     ) -> Option<R> {
         let name = ModuleName::from(SCRIPT);
         self.frontend.file_resolver_mut().0 = BString::from(text);
-        let checked = self.frontend.check(&name, None).ok()?;
-        let found = match checked.timeout_hits.is_empty() {
-            true => self.frontend.semantic_model(&name).map(|model| with(&model)),
-            false => None,
+        let options =
+            FrontendOptions { cancellation_token: Some(stop.clone()), ..self.options.clone() };
+        let checked = self.frontend.check(&name, Some(options));
+        let found = if checked.is_ok() && !stop.requested() {
+            self.frontend.semantic_model(&name).map(|model| with(&model))
+        } else {
+            None
         };
         self.frontend.clear();
         found
@@ -86,7 +85,7 @@ impl Typing {
 
     /// All that Luau has to say about a text.
     pub(super) fn mistakes(&mut self, text: String) -> Vec<String> {
-        self.look(text, |model| {
+        self.look(text, &Arc::default(), |model| {
             let errors = model.module();
             errors.errors().iter().map(|error| model.error_message(error).to_string()).collect()
         })

@@ -1,34 +1,74 @@
 //! One script, from its text to what is wrong with it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use luau_analysis::SemanticModel;
+use luau_analysis::{FrontendCancellationToken, SemanticModel};
 use luau_syntax::ast::{AstVisitor, Block, Expression, ExpressionKind, Statement};
 use luau_syntax::location::Location;
 use luau_syntax::parser::{ParseOptions, ParsedSource};
-use moonlark_core::nearest::nearest;
 use moonlark_core::render::luau::sdk::signature;
 use moonlark_core::sdk::{SdkFunction, SdkSource};
 use moonlark_core::value::shorten;
 use moonlark_core::{Catalog, Module};
 
 use super::calls::Arguments;
+use super::clock::CheckClock;
 use super::facts::{Facts, Origin};
 use super::fields::Fields;
 use super::kinds::Oracle;
 use super::names::{Access, Named, Names, Way, access, global};
 use super::preamble::{Preamble, Used};
+use super::scopes::LocalScopes;
+use super::templates::find_templates;
+use super::traced_fields::TracedFields;
 use super::typing::Typing;
-use super::{Finding, NOTHING_CALLED, globals};
-use crate::errors::{luau_way, syntax_hint};
+use super::unknown_names::UnknownNames;
+use super::wire::CheckedReport;
+use super::{Finding, globals, texts};
+use crate::errors::syntax_hint;
 use crate::fences::strip_fences;
-use crate::foreign;
+use crate::result_flow::ResultFlow;
 
 /// More would not be read.
-const MOST: usize = 20;
+const MAX_FINDINGS: usize = 20;
+/// The types of a longer script are not looked at: they would take more memory and time than
+/// is worth it, and what is that long is data.
+const MAX_TYPED_BYTES: usize = 128 * 1024;
 /// How long a signature may be as a hint.
-const LONGEST: usize = 600;
+const MAX_SIGNATURE_BYTES: usize = 600;
+
+/// What bounds the types of one check.
+#[derive(Default)]
+pub(super) struct TypingBound<'x> {
+    /// Set when they have taken too long.
+    pub(super) stop: Arc<FrontendCancellationToken>,
+    /// Is told what was found before types are looked at, which may not end.
+    pub(super) clock: Option<&'x CheckClock>,
+    /// See [`super::wire::CheckRequest`].
+    pub(super) run_type_functions: bool,
+}
+
+/// What is said of one script.
+#[derive(Debug, Clone, Default)]
+pub(super) struct JudgedScript {
+    pub(super) findings: Vec<Finding>,
+    pub(super) advice: Vec<Finding>,
+    /// Its types were left out.
+    pub(super) is_untyped: bool,
+}
+
+impl JudgedScript {
+    pub(super) fn report(self, reusable: bool) -> CheckedReport {
+        let JudgedScript { findings, advice, is_untyped } = self.in_order();
+        CheckedReport { findings, advice, untyped: is_untyped, reusable }
+    }
+
+    fn in_order(self) -> JudgedScript {
+        let [findings, advice] = [self.findings, self.advice].map(in_order);
+        JudgedScript { findings, advice, ..self }
+    }
+}
 
 /// Checks scripts on the thread it was made on.
 pub struct Checker {
@@ -53,9 +93,10 @@ impl Checker {
     pub(super) fn check_with(
         &mut self,
         script: &str,
+        bound: TypingBound<'_>,
         find: impl FnOnce(&BTreeSet<&str>) -> Option<Arc<Catalog>>,
-    ) -> Option<(Vec<Finding>, bool)> {
-        look(script, find, self.typing.as_mut())
+    ) -> Option<JudgedScript> {
+        look(script, find, self.typing.as_mut(), bound)
     }
 
     /// What Luau itself says about a text, for tests of what is drawn for it.
@@ -69,34 +110,71 @@ fn look(
     script: &str,
     find: impl FnOnce(&BTreeSet<&str>) -> Option<Arc<Catalog>>,
     typing: Option<&mut Typing>,
-) -> Option<(Vec<Finding>, bool)> {
+    bound: TypingBound<'_>,
+) -> Option<JudgedScript> {
     let script = &strip_fences(script.to_owned());
     // The declarations of tools will be on a line before it.
     let text = format!("\n{script}");
     let parsed = match ParsedSource::parse(&text, ParseOptions::default()) {
         Ok(parsed) if parsed.metadata().errors.is_empty() => parsed,
-        _ => return Some((syntax(script), false)),
+        _ => return Some(JudgedScript { findings: syntax(script), ..JudgedScript::default() }),
     };
     let root = parsed.root();
     let mut mentioned = MentionedNames::default();
     root.visit(&mut mentioned);
     let catalog = &*find(&mentioned.0)?;
     let used = uses(root, catalog);
+    let mut untyped = judge(root, script, catalog, None);
+    // The type checker would run them.
+    if !bound.run_type_functions
+        && let Some(refused) = find_type_function(root)
+    {
+        untyped.findings.push(refused);
+        return Some(untyped.in_order());
+    }
+    untyped.is_untyped = true;
+    if script.len() > MAX_TYPED_BYTES {
+        return Some(untyped.in_order());
+    }
+    if let Some(clock) = bound.clock {
+        clock.keep_untyped(&untyped);
+    }
     let typed = typing.and_then(|typing| {
         let preamble = Preamble::new(&used);
         let text = format!("{}{script}", preamble.text);
-        typing.look(text, |model| {
+        typing.look(text, &bound.stop, |model| {
             let root = model.module().root()?;
             Some(judge(root, script, catalog, Some((model, &preamble))))
         })
     });
-    let typed = typed.flatten();
-    let untyped = typed.is_none();
-    let mut found = typed.unwrap_or_else(|| judge(root, script, catalog, None));
+    Some(typed.flatten().unwrap_or(untyped).in_order())
+}
+
+fn in_order(mut found: Vec<Finding>) -> Vec<Finding> {
     found.sort();
     found.dedup();
-    found.truncate(MOST);
-    Some((found, untyped))
+    found.truncate(MAX_FINDINGS);
+    found
+}
+
+/// A `type function` anywhere in a script. It is code that the type checker runs, without
+/// the limits that scripts have.
+fn find_type_function(root: Block<'_>) -> Option<Finding> {
+    let mut visitor = TypeFunctionVisitor(None);
+    root.visit(&mut visitor);
+    let place = visitor.0?;
+    let message = "type functions are not allowed here: the check would have to run them";
+    let hint = "leave it out, or write the type itself: types change nothing in what a script does";
+    Some(Finding::new(place, message).hint(hint))
+}
+
+struct TypeFunctionVisitor(Option<Location>);
+
+impl<'a> AstVisitor<'a> for TypeFunctionVisitor {
+    fn visit_type_function_statement(&mut self, statement: Statement<'a>) -> bool {
+        self.0.get_or_insert(statement.location());
+        false
+    }
 }
 
 /// The names that may be those of sources and functions.
@@ -132,8 +210,8 @@ fn syntax(script: &str) -> Vec<Finding> {
     let message = error.message.to_string();
     let mut finding = Finding::new(error.location, format!("syntax: {}", shorten(&message)));
     finding.line += 1;
-    let line = script.lines().nth(error.location.begin.line as usize).unwrap_or_default();
-    finding.hint = syntax_hint(&message, line, true).map(str::to_owned);
+    let line = |at: u32| script.lines().nth(at.saturating_sub(1) as usize).unwrap_or_default();
+    finding.hint = syntax_hint(&message, finding.line, line, true).map(str::to_owned);
     vec![finding]
 }
 
@@ -177,20 +255,30 @@ fn judge<'a>(
     script: &str,
     catalog: &Catalog,
     typed: Option<(&SemanticModel<'a>, &Preamble<'_>)>,
-) -> Vec<Finding> {
+) -> JudgedScript {
     let facts = Facts::of(root);
     let names = Names { facts: &facts, catalog };
     let oracle = Oracle { names: &names, model: typed.map(|(model, _)| model) };
     let fields = typed.map(|(model, preamble)| Fields::new(model, &facts, preamble));
-    let mut judge = Judge { script, oracle: &oracle, fields: fields.as_ref(), found: Vec::new() };
+    let scopes = LocalScopes::of(root);
+    let unknown = UnknownNames { names: &names, scopes: &scopes, script };
+    let traced = TracedFields { names: &names, flow: ResultFlow::new(&facts) };
+    let (fields, found) = (fields.as_ref(), Vec::new());
+    let called = HashMap::new();
+    let mut judge = Judge { oracle: &oracle, fields, unknown, traced, called, found };
     root.visit(&mut judge);
-    judge.found
+    let findings = judge.found;
+    let advice = find_templates(root, &oracle, &scopes);
+    JudgedScript { findings, advice, is_untyped: false }
 }
 
 struct Judge<'x, 'a, 'c> {
-    script: &'x str,
     oracle: &'x Oracle<'x, 'a, 'c>,
     fields: Option<&'x Fields<'x, 'a, 'c>>,
+    unknown: UnknownNames<'x, 'a, 'c>,
+    traced: TracedFields<'x, 'a, 'c>,
+    /// What is called, with its arguments.
+    called: HashMap<*const (), &'a [Expression<'a>]>,
     found: Vec<Finding>,
 }
 
@@ -213,44 +301,21 @@ impl<'a> Judge<'_, 'a, '_> {
             }
             Some(_) => {}
             None => {
-                let found = self.fields.and_then(|fields| {
+                let typed = || {
+                    let fields = self.fields.filter(|_| !self.traced.is_changed(base))?;
                     fields.check(expression, |used| signed(used.source, used.function))
+                };
+                let traced = || self.traced.check_field(expression, signed);
+                let own = || texts::check_field(self.oracle, expression);
+                let called = self.called.get(&expression.as_ptr()).and_then(|args| {
+                    let on_text = || texts::check_call(self.oracle, expression, args);
+                    self.traced.check_call(expression, args).or_else(on_text)
                 });
+                let found = called.or_else(typed).or_else(traced).or_else(own);
                 self.found.extend(found);
-                self.module(base, name, location);
+                self.found.extend(self.unknown.check_member(base, name, expression, location));
             }
         }
-    }
-
-    /// `json.decod`
-    fn module(&mut self, base: Expression<'a>, name: &str, place: Location) {
-        let catalog = self.oracle.names.catalog;
-        let Some(module) = global(base).and_then(|base| globals::module(catalog, base)) else {
-            return;
-        };
-        let functions = module.functions.iter().map(|function| function.name);
-        let known = || functions.clone().chain(module.constants.iter().map(|it| it.name));
-        if module.callable || known().any(|known| known == name) {
-            return;
-        }
-        // A source of the same name is there too, under sdk.
-        let source = catalog.sdk().source(module.name);
-        let of_source = |name: &str| {
-            let function = source?.function(name)?;
-            Some(format!("did you mean sdk.{}.{}?", source?.name, function.name))
-        };
-        let near_of_source = || {
-            let names = source?.functions.iter().map(|it| it.name.as_str());
-            of_source(nearest(name, names)?)
-        };
-        let near =
-            || nearest(name, known()).map(|near| format!("did you mean {}.{near}?", module.name));
-        let hint = of_source(name).or_else(near).or_else(near_of_source).unwrap_or_else(|| {
-            let also = source.map(|it| format!("; the source of that name is sdk.{}", it.name));
-            let has = known().collect::<Vec<_>>().join(", ");
-            format!("it has {has}{}", also.unwrap_or_default())
-        });
-        self.say(place, format!("{} has no function {}", module.name, shorten(name)), Some(hint));
     }
 
     fn call(&mut self, expression: Expression<'a>) {
@@ -275,6 +340,7 @@ impl<'a> Judge<'_, 'a, '_> {
         if global(func) == Some("require") && !names.facts.made.contains(b"require".as_slice()) {
             return self.require(args, func.location());
         }
+        self.called.insert(func.as_ptr(), args);
         self.waits_twice(func);
     }
 
@@ -331,31 +397,6 @@ impl<'a> Judge<'_, 'a, '_> {
         }
     }
 
-    fn global(&mut self, expression: Expression<'a>) {
-        let names = self.oracle.names;
-        let Some(name) = global(expression) else { return };
-        let known = globals::is_taken(names.catalog, name)
-            || names.catalog.sdk().source(name).is_some_and(|source| source.name == name)
-            || names.facts.made.contains(name.as_bytes())
-            || names.facts.is_tested(expression)
-            || names.is_awaited(name);
-        if known || expression.location().begin.line == 0 {
-            return;
-        }
-        let place = expression.location();
-        let line = self.script.lines().nth(place.begin.line.saturating_sub(1) as usize);
-        let elsewhere = globals::ELSEWHERE.contains(&name);
-        let line = line.unwrap_or_default();
-        let in_lua = luau_way("", line, true).filter(|_| elsewhere);
-        let elsewhere = in_lua.or_else(|| foreign::hint_for_global(name, line));
-        let near = || nearest(name, globals::all(names.catalog)).map(str::to_owned);
-        let hint = match elsewhere {
-            Some(hint) => Some(hint.to_owned()),
-            None => near().map(|near| format!("did you mean {near}?")),
-        };
-        self.say(place, format!("{NOTHING_CALLED}{}", shorten(name)), hint);
-    }
-
     fn say(&mut self, place: Location, message: String, hint: Option<String>) {
         let mut finding = Finding::new(place, message);
         finding.hint = hint;
@@ -376,6 +417,7 @@ impl<'a> AstVisitor<'a> for Judge<'_, 'a, '_> {
 
     fn visit_index_expression(&mut self, expression: Expression<'a>) -> bool {
         self.field(expression);
+        self.found.extend(self.traced.check_index(expression));
         true
     }
 
@@ -385,7 +427,7 @@ impl<'a> AstVisitor<'a> for Judge<'_, 'a, '_> {
     }
 
     fn visit_global_expression(&mut self, expression: Expression<'a>) -> bool {
-        self.global(expression);
+        self.found.extend(self.unknown.check_global(expression));
         true
     }
 }
@@ -393,8 +435,9 @@ impl<'a> AstVisitor<'a> for Judge<'_, 'a, '_> {
 /// The signature, for a hint.
 fn signed(source: &SdkSource, function: &SdkFunction) -> String {
     let mut text = signature(source, function, None).signature;
-    if text.len() > LONGEST {
-        let end = (0..=LONGEST).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    if text.len() > MAX_SIGNATURE_BYTES {
+        let end =
+            (0..=MAX_SIGNATURE_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
         text.truncate(end);
         text.push('…');
     }

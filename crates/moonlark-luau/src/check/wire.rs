@@ -5,6 +5,7 @@
 //! of all sources once, and everything else, once, when the first script names it.
 
 use std::io::{Read, Write};
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,12 @@ pub(super) struct CheckRequest {
     /// A catalog that is not spoken of again.
     pub(super) forget: Option<u64>,
     pub(super) script: String,
+    /// Processor time that the check may take.
+    pub(super) limit: Duration,
+    /// Let the type checker run the script's type functions instead of refusing them. Only
+    /// tests of the process's bounds say so.
+    #[serde(default)]
+    pub(super) run_type_functions: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -81,7 +88,8 @@ pub(super) struct FunctionSchemas {
 #[derive(Serialize, Deserialize)]
 pub(super) struct CheckedReport {
     pub(super) findings: Vec<Finding>,
-    /// Why types were not looked at, where they were not.
+    pub(super) advice: Vec<Finding>,
+    /// Types took too much, and were left out.
     pub(super) untyped: bool,
     /// Whether the worker may have another script.
     pub(super) reusable: bool,

@@ -1,8 +1,8 @@
 //! The process that checks scripts: this binary in another role.
 //!
-//! Reading a script, and running the type functions in it, is native work on
-//! text that a stranger wrote. Here it may overflow the stack, never end, or take
-//! all memory it can get: the kernel ends this process, and nothing else.
+//! Reading a script, and finding the types in it, is native work on text that a
+//! stranger wrote. Here it may overflow the stack, never end, or take all memory
+//! it can get: the kernel or the clock ends this process, and nothing else.
 //!
 //! It has an empty environment, opens nothing, and ends when its input does.
 
@@ -12,6 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use luau_analysis::FrontendCancellationToken;
 use moonlark_core::catalog::Connecting;
 use moonlark_core::schema::Schema;
 use moonlark_core::sdk::{Sdk, SdkFunction, SdkSource};
@@ -19,10 +20,11 @@ use moonlark_core::tool::{Body, Expose, Source, SourceKind};
 use moonlark_core::{Catalog, Module, Tool, Value};
 use serde_json::Map;
 
-use super::walk::Checker;
+use super::clock::{CheckClock, used_processor_time};
+use super::walk::{Checker, JudgedScript, TypingBound};
 use super::wire::{
-    CatalogNames, CheckOrder, CheckReport, CheckRequest, CheckedReport, FunctionSchemas,
-    ToolDefinitions, WantedDefinitions, read_frame, write_frame,
+    CatalogNames, CheckOrder, CheckReport, CheckRequest, FunctionSchemas, ToolDefinitions,
+    WantedDefinitions, read_frame, write_frame,
 };
 
 /// The first argument that asks for this mode.
@@ -34,8 +36,8 @@ pub(super) const STACK_BYTES: usize = 128 << 20;
 const MAX_GROWTH_BYTES: u64 = 256 << 20;
 /// A worker that keeps more than this beyond that is replaced.
 const MAX_KEPT_BYTES: u64 = 48 << 20;
-/// Processor time of one check, after which the kernel ends the process.
-pub(super) const MAX_CHECK_SECONDS: u64 = if cfg!(debug_assertions) { 3 } else { 1 };
+/// How long after the clock the kernel ends the process, should that have failed.
+const KERNEL_GRACE_SECONDS: u64 = 1;
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
@@ -83,6 +85,7 @@ struct Worker {
     modules: Arc<Vec<Module>>,
     catalogs: HashMap<u64, KnownCatalog>,
     link: WorkerLink,
+    clock: CheckClock,
     /// Private memory after the start.
     fresh_bytes: u64,
 }
@@ -99,23 +102,26 @@ impl Worker {
         let checker = Checker::new(&modules);
         let link =
             WorkerLink { input: BufReader::new(std::io::stdin()), output: std::io::stdout() };
+        let clock = CheckClock::start();
         let fresh_bytes = bounds::private_bytes();
         bounds::limit_memory(fresh_bytes.map(|fresh| fresh + MAX_GROWTH_BYTES));
         let fresh_bytes = fresh_bytes.unwrap_or(0);
-        Worker { checker, modules, catalogs: HashMap::new(), link, fresh_bytes }
+        Worker { checker, modules, catalogs: HashMap::new(), link, clock, fresh_bytes }
     }
 
     fn serve(mut self) {
         while let Ok(CheckOrder::Check(request)) = read_frame(&mut self.link.input) {
-            bounds::limit_processor_time(MAX_CHECK_SECONDS);
+            bounds::limit_processor_time(request.limit.as_secs() + 1 + KERNEL_GRACE_SECONDS);
+            let stop = self.clock.begin(request.limit);
             // A defect of the checker costs the check, not the script.
-            let checked = catch_unwind(AssertUnwindSafe(|| self.check(request)));
+            let checked = catch_unwind(AssertUnwindSafe(|| self.check(request, stop)));
+            self.clock.end();
             let report = match checked {
-                Ok(Some((findings, untyped))) => {
-                    CheckedReport { findings, untyped, reusable: self.is_small() }
-                }
+                Ok(Some(judged)) => judged.report(self.is_small()),
                 Ok(None) => return,
-                Err(_) => CheckedReport { findings: Vec::new(), untyped: true, reusable: false },
+                Err(_) => {
+                    JudgedScript { is_untyped: true, ..JudgedScript::default() }.report(false)
+                }
             };
             let reusable = report.reusable;
             let told = write_frame(&mut self.link.output, &CheckReport::Checked(report));
@@ -126,8 +132,12 @@ impl Worker {
     }
 
     /// None when there is nobody to ask.
-    fn check(&mut self, request: CheckRequest) -> Option<(Vec<super::Finding>, bool)> {
-        let Worker { checker, modules, catalogs, link, .. } = self;
+    fn check(
+        &mut self,
+        request: CheckRequest,
+        stop: Arc<FrontendCancellationToken>,
+    ) -> Option<JudgedScript> {
+        let Worker { checker, modules, catalogs, link, clock, .. } = self;
         if let Some(gone) = request.forget {
             catalogs.remove(&gone);
         }
@@ -135,7 +145,10 @@ impl Worker {
             catalogs.insert(request.catalog, KnownCatalog::new(names));
         }
         let known = catalogs.get_mut(&request.catalog)?;
-        checker.check_with(&request.script, |names| known.with_definitions(names, modules, link))
+        let run_type_functions = request.run_type_functions;
+        let bound = TypingBound { stop, clock: Some(clock), run_type_functions };
+        let find = |names: &BTreeSet<&str>| known.with_definitions(names, modules, link);
+        checker.check_with(&request.script, bound, find)
     }
 
     fn is_small(&self) -> bool {
@@ -236,6 +249,7 @@ impl KnownCatalog {
             kind: SourceKind::Upstream,
             prefix: String::new(),
             expose: Expose::Code,
+            is_remembered: false,
         });
         Catalog::from_sdk(modules.clone(), sdk, awaited.collect())
     }
@@ -275,19 +289,9 @@ mod bounds {
 
     /// From now on. The kernel counts whole seconds since the process began.
     pub(super) fn limit_processor_time(seconds: u64) {
-        let Some(used) = used_seconds() else { return };
-        let most = Rlimit { current: Some(used + 1 + seconds), maximum: None };
+        let Some(used) = super::used_processor_time() else { return };
+        let most = Rlimit { current: Some(used.as_secs() + seconds), maximum: None };
         let _ = setrlimit(Resource::Cpu, most);
-    }
-
-    fn used_seconds() -> Option<u64> {
-        /// What the kernel counts in for everybody, on every machine.
-        const TICKS_PER_SECOND: u64 = 100;
-        let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-        // The name before it may have any character.
-        let mut fields = stat.rsplit(')').next()?.split_whitespace().skip(11);
-        let mut field = || fields.next()?.parse::<u64>().ok();
-        Some((field()? + field()?) / TICKS_PER_SECOND)
     }
 }
 

@@ -157,9 +157,10 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
 
     let shared_ = shared.clone();
     add(
-        "relies_on_field",
-        lua.create_function(move |_, (line, name): (u32, String)| {
-            Ok(shared_.unit()?.result_uses().relies_on_field(line, &name))
+        "note_text_field",
+        lua.create_function(move |_, (line, name): (u32, mlua::LuaString)| {
+            shared_.result_fields().note_text_field(line, &name.to_string_lossy());
+            Ok(())
         })?,
     )?;
 

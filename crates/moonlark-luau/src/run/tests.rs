@@ -6,6 +6,7 @@ mod ending;
 mod failures;
 mod interrupted;
 mod notebook;
+mod other_languages;
 mod plans;
 mod promises;
 mod resumed;

@@ -311,7 +311,7 @@ async fn slips_at_run_time_have_a_hint() {
         ("local l = { { t = 1 } } return l[0].t", "lists count from 1: the first item is list[1]"),
         (
             "local l = { 1 } return l:filter(print)",
-            "lists have no methods: use a loop, for _, item in list do … end",
+            "build it in a loop: for _, item in list do table.insert(out, item) end",
         ),
         (
             "local r = {} return 'n: ' .. r.count",

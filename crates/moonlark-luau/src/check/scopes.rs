@@ -1,0 +1,165 @@
+//! Which locals a script has where, for names that are none of them: most are
+//! misspelt, or used outside of the block that declares them.
+
+use std::collections::HashMap;
+
+use luau_syntax::ast::{AstVisitor, Block, Expression, ExpressionKind, Local, Statement};
+use luau_syntax::location::{Location, Position};
+
+#[derive(Default)]
+pub(super) struct LocalScopes<'a> {
+    locals: Vec<ScopedLocal<'a>>,
+    /// Blocks whose locals live longer than they do: the condition of `until` sees those of
+    /// its loop.
+    extended: HashMap<*const (), Position>,
+}
+
+struct ScopedLocal<'a> {
+    name: &'a str,
+    /// Where it is declared; the line before the script is not part of it.
+    line: u32,
+    scope: Location,
+}
+
+/// A local of a certain name that is not known where the name is used.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum UnreachableLocal {
+    /// Its block has ended. The line declares it.
+    Ended(u32),
+    /// It is declared further down, in this line.
+    Later(u32),
+}
+
+impl<'a> LocalScopes<'a> {
+    pub(super) fn of(root: Block<'a>) -> LocalScopes<'a> {
+        let mut scopes = LocalScopes::default();
+        scopes.extended.insert(root.as_statement().as_ptr(), Position::missing());
+        root.visit(&mut scopes);
+        scopes
+    }
+
+    /// The names of the locals that are known at a place.
+    pub(super) fn names_at(&self, place: Position) -> impl Iterator<Item = &'a str> {
+        let known = self.locals.iter().filter(move |local| local.is_known_at(place));
+        known.map(|local| local.name)
+    }
+
+    /// The local of this name that is meant by somebody who cannot reach it.
+    pub(super) fn find_unreachable(&self, name: &str, place: Position) -> Option<UnreachableLocal> {
+        let mut named = self.locals.iter().filter(|local| local.name == name);
+        let before = named.clone().rfind(|local| local.scope.begin <= place);
+        match before {
+            Some(local) => Some(UnreachableLocal::Ended(local.line)),
+            None => named.next().map(|local| UnreachableLocal::Later(local.line)),
+        }
+    }
+
+    fn add(&mut self, local: &Local<'a>, begin: Position, end: Position) {
+        if local.location.begin.line == 0 {
+            return;
+        }
+        if let Ok(name) = std::str::from_utf8(local.name.bytes()) {
+            let line = local.location.begin.line;
+            self.locals.push(ScopedLocal { name, line, scope: Location::new(begin, end) });
+        }
+    }
+
+    fn add_all(&mut self, locals: &[&'a Local<'a>], scope: Location) {
+        locals.iter().for_each(|local| self.add(local, scope.begin, scope.end));
+    }
+}
+
+impl ScopedLocal<'_> {
+    fn is_known_at(&self, place: Position) -> bool {
+        self.scope.begin <= place && place < self.scope.end
+    }
+}
+
+impl<'a> AstVisitor<'a> for LocalScopes<'a> {
+    fn visit_block(&mut self, block: Block<'a>) -> bool {
+        let extended = self.extended.get(&block.as_statement().as_ptr());
+        let end = extended.copied().unwrap_or(block.location().end);
+        for statement in block.as_slice() {
+            if let Some(it) = statement.as_local() {
+                self.add_all(it.bindings, Location::new(statement.location().end, end));
+            } else if let Some(it) = statement.as_local_function() {
+                self.add(it.name, statement.location().begin, end);
+            }
+        }
+        true
+    }
+
+    fn visit_repeat_statement(&mut self, statement: Statement<'a>) -> bool {
+        if let Some(it) = statement.as_repeat() {
+            let body = it.body.as_statement().as_ptr();
+            self.extended.insert(body, statement.location().end);
+        }
+        true
+    }
+
+    fn visit_numeric_for_statement(&mut self, statement: Statement<'a>) -> bool {
+        if let Some(it) = statement.as_numeric_for() {
+            self.add_all(&[it.name], it.body.location());
+        }
+        true
+    }
+
+    fn visit_generic_for_statement(&mut self, statement: Statement<'a>) -> bool {
+        if let Some(it) = statement.as_generic_for() {
+            self.add_all(it.names, it.body.location());
+        }
+        true
+    }
+
+    fn visit_function_literal_expression(&mut self, expression: Expression<'a>) -> bool {
+        if let ExpressionKind::FunctionLiteral(function) = expression.kind() {
+            self.add_all(function.args, function.body.location());
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use luau_syntax::parser::{ParseOptions, ParsedSource};
+
+    use super::*;
+
+    /// The locals that are known where `HERE` stands, as the script has it.
+    fn known(script: &str) -> (Vec<String>, Option<UnreachableLocal>) {
+        let text = format!("\n{script}");
+        let parsed = ParsedSource::parse(&text, ParseOptions::default()).unwrap();
+        let scopes = LocalScopes::of(parsed.root());
+        let before = &text[..text.find("HERE").unwrap()];
+        let line = before.matches('\n').count();
+        let column = before.len() - before.rfind('\n').map_or(0, |at| at + 1);
+        let here = Position::new(line as u32, column as u32);
+        let names = scopes.names_at(here).map(str::to_owned).collect();
+        (names, scopes.find_unreachable("x", here))
+    }
+
+    #[test]
+    fn a_local_is_known_from_its_declaration_to_the_end_of_its_block() {
+        use UnreachableLocal::{Ended, Later};
+        for (script, names, unreachable) in [
+            ("local a = 1\nreturn HERE", vec!["a"], None),
+            ("local a = HERE", vec![], None),
+            ("do\n  local x = 1\nend\nreturn HERE", vec![], Some(Ended(2))),
+            ("return HERE, function() local x = 1 end", vec![], Some(Later(1))),
+            ("local y = HERE\nlocal function x() end", vec![], Some(Later(2))),
+            ("local function f(a, b) return HERE end", vec!["f", "a", "b"], None),
+            ("for i = 1, 2 do print(HERE) end", vec!["i"], None),
+            ("for k, v in t do print(HERE) end", vec!["k", "v"], None),
+            ("for k, x in t do end print(HERE)", vec![], Some(Ended(1))),
+            ("repeat local x = 1 until HERE", vec!["x"], Some(Ended(1))),
+            ("if a then local x = 1 else print(HERE) end", vec![], Some(Ended(1))),
+        ] {
+            let mut expected: Vec<String> = names.into_iter().map(str::to_owned).collect();
+            let (mut found, found_unreachable) = known(script);
+            found.sort();
+            expected.sort();
+            assert_eq!(found, expected, "{script}");
+            assert_eq!(found_unreachable, unreachable, "{script}");
+        }
+    }
+}

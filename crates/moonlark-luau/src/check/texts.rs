@@ -1,0 +1,77 @@
+//! Fields and methods of texts and lists, as other languages have them.
+
+use luau_syntax::ast::{Expression, ExpressionKind, TableItem};
+use moonlark_core::value::shorten;
+
+use super::facts::Origin;
+use super::kinds::{Kinds, Oracle};
+use super::names::{Access, access};
+use super::{Finding, globals};
+use crate::foreign::{Receiver, hint_for_field};
+
+/// What is wrong with reading a field of what is surely a text or a list.
+pub(super) fn check_field<'a>(
+    oracle: &Oracle<'_, 'a, '_>,
+    expression: Expression<'a>,
+) -> Option<Finding> {
+    let Access { base, name, location, colon } = access(expression)?;
+    let facts = oracle.names.facts;
+    if facts.is_tested(expression) || facts.assigned.contains(name.as_bytes()) {
+        return None;
+    }
+    if oracle.kinds(base) == Kinds::STRING {
+        let (_, members) = globals::library("string")?;
+        if members.contains(&name) {
+            return None;
+        }
+        let what = if colon { "method" } else { "field" };
+        let message = format!("a text has no {what} {}", shorten(name));
+        let mut finding = Finding::new(location, message);
+        finding.hint = hint_for_field(Receiver::Text, name).map(str::to_owned);
+        return Some(finding);
+    }
+    let hint = hint_for_field(Receiver::List, name).filter(|_| is_own_list(oracle, base))?;
+    Some(Finding::new(location, format!("a list has no {}", shorten(name))).hint(hint))
+}
+
+/// `text.split(",")`: the text itself is not handed over.
+pub(super) fn check_call<'a>(
+    oracle: &Oracle<'_, 'a, '_>,
+    func: Expression<'a>,
+    args: &[Expression<'a>],
+) -> Option<Finding> {
+    let Access { base, name, location, colon } = access(func)?;
+    let (_, members) = globals::library("string")?;
+    // Those take anything first.
+    let takes_text = members.contains(&name) && !matches!(name, "char" | "format");
+    if colon || !takes_text || oracle.kinds(base) != Kinds::STRING {
+        return None;
+    }
+    if args.first().is_some_and(|first| is_same_local(base, *first)) {
+        return None;
+    }
+    let message = format!("with a dot, {name} is not given the text");
+    Some(Finding::new(location, message).hint(format!("write a colon: text:{name}(…)")))
+}
+
+/// Whether both are one variable.
+pub(super) fn is_same_local(one: Expression<'_>, other: Expression<'_>) -> bool {
+    match (one.kind(), other.kind()) {
+        (ExpressionKind::Local { local, .. }, ExpressionKind::Local { local: other, .. }) => {
+            std::ptr::eq(local, other)
+        }
+        _ => false,
+    }
+}
+
+/// A list that the script wrote down, and that nothing gives methods to.
+fn is_own_list<'a>(oracle: &Oracle<'_, 'a, '_>, base: Expression<'a>) -> bool {
+    let facts = oracle.names.facts;
+    let ExpressionKind::Local { local, .. } = base.kind() else { return false };
+    let Origin::Value(value) = facts.origin(local) else { return false };
+    let ExpressionKind::Table { items } = value.kind() else { return false };
+    let is_item = |item: &TableItem<'_>| matches!(item, TableItem::List { .. });
+    let has_items = !items.is_empty() && items.iter().all(is_item);
+    let is_filled = items.is_empty() && facts.is_inserted_into(local);
+    (has_items || is_filled) && !facts.sets_metatables
+}

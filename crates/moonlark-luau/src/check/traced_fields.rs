@@ -1,0 +1,279 @@
+//! Fields of results that the type checker loses sight of: through helper functions,
+//! `map_parallel` and `await_all`. The value is followed to its call, and the field held
+//! to what the tool declares there.
+//!
+//! Also what is surely nil because results are JSON: items below the first, and fields
+//! of lists and texts.
+
+use luau_syntax::ast::{Expression, ExpressionKind, UnaryOp};
+use luau_syntax::location::Location;
+use moonlark_core::nearest::nearest;
+use moonlark_core::sdk::{SdkFunction, SdkSource};
+use moonlark_core::value::shorten;
+use serde_json::{Map, Value as Json};
+
+use super::Finding;
+use super::facts::{Facts, Origin};
+use super::names::{Access, Names, access};
+use super::texts::is_same_local;
+use crate::foreign::{Receiver, hint_for_field};
+use crate::result_flow::{ResultFlow, ResultPath, ResultStep, TracedValue};
+
+/// Levels of references and alternatives in a schema.
+const MAX_SCHEMA_DEPTH: usize = 16;
+
+pub(super) struct TracedFields<'x, 'a, 'c> {
+    pub(super) names: &'x Names<'x, 'a, 'c>,
+    pub(super) flow: ResultFlow<'x, 'a>,
+}
+
+/// What a tool declares somewhere in its result.
+#[derive(Debug, PartialEq, Eq)]
+enum DeclaredPart {
+    Table(Vec<String>),
+    List,
+    Text,
+}
+
+impl<'a, 'c> TracedFields<'_, 'a, 'c> {
+    /// What is wrong with reading this field, if anything surely is.
+    pub(super) fn check_field(
+        &self,
+        expression: Expression<'a>,
+        signature: impl Fn(&SdkSource, &SdkFunction) -> String,
+    ) -> Option<Finding> {
+        let Access { base, name, location, colon } = access(expression)?;
+        let facts = self.names.facts;
+        if facts.assigned.contains(name.as_bytes()) || colon {
+            return None;
+        }
+        if let Some(finding) = check_loop_key(facts, base, name, location) {
+            return Some(finding);
+        }
+        let origins = self.flow.results(base)?;
+        let mut parts = Vec::new();
+        for origin in &origins {
+            let (_, function) = self.function(origin)?;
+            let output = function.tool.output.as_ref()?;
+            parts.push(declared_part(output.json(), &origin.path)?);
+        }
+        let (source, function) = self.function(origins.first()?)?;
+        let whose = format!("the result of sdk.{}.{}", source.name, function.name);
+        let inside = origins.first().map(ResultPath::place).unwrap_or_default();
+        let inside = if inside.is_empty() { String::new() } else { format!(" in {inside}") };
+        if let Some((what, receiver)) = all_of_one_kind(&parts) {
+            // What is only looked for may well not be there.
+            if facts.is_tested(expression) {
+                return None;
+            }
+            let verb = if inside.is_empty() { "is" } else { "has" };
+            let field = shorten(name);
+            let message = format!("{whose} {verb} {what}{inside}, which has no field {field}");
+            let finding = Finding::new(location, message);
+            let hint = hint_for_field(receiver, name).map(str::to_owned);
+            return Some(finding.hint(hint.unwrap_or_else(|| signature(source, function))));
+        }
+        let known: Vec<&str> = parts
+            .iter()
+            .map(|part| match part {
+                DeclaredPart::Table(names) => Some(names.iter().map(String::as_str)),
+                _ => None,
+            })
+            .collect::<Option<Vec<_>>>()?
+            .into_iter()
+            .flatten()
+            .collect();
+        if known.contains(&name) {
+            return None;
+        }
+        // A server may answer with more than it declares: what is like nothing that it does
+        // declare may well be there.
+        let near = nearest(name, known.iter().copied())?;
+        if facts.is_tested(expression) && facts.reads(near.as_bytes()) {
+            return None;
+        }
+        let message = format!("{whose} has no field {name} here; did you mean {near}?");
+        Some(Finding::new(location, message).hint(signature(source, function)))
+    }
+
+    /// `list[0]`, `list[-1]`
+    pub(super) fn check_index(&self, expression: Expression<'a>) -> Option<Finding> {
+        let ExpressionKind::IndexExpr { expr, index } = expression.kind() else { return None };
+        let number = literal_number(index)?;
+        let facts = self.names.facts;
+        if number > 0.0 || facts.is_tested(expression) {
+            return None;
+        }
+        let is_list = match self.flow.trace(expr)? {
+            TracedValue::Results(_) => self.flow.results(expr).is_some(),
+            TracedValue::ListOf(_) => true,
+            TracedValue::Written(items) => {
+                let is_item = |it: &_| matches!(it, luau_syntax::ast::TableItem::List { .. });
+                !items.is_empty() && items.iter().all(is_item)
+            }
+        };
+        let hint = if number == 0.0 {
+            "the first item is list[1]"
+        } else {
+            "the last item is list[#list]"
+        };
+        let message = format!("lists count from 1: there is nothing at [{number}]");
+        is_list.then(|| Finding::new(index.location(), message).hint(hint))
+    }
+
+    /// `r.items.map(…)`, `r.name.split(…)`: results have no functions.
+    pub(super) fn check_call(
+        &self,
+        func: Expression<'a>,
+        args: &[Expression<'a>],
+    ) -> Option<Finding> {
+        let Access { base, name, location, colon } = access(func)?;
+        let facts = self.names.facts;
+        // `text.sub(text, 1, 2)` is a way to write it.
+        let is_handed_over = args.first().is_some_and(|first| is_same_local(base, *first));
+        if colon || is_handed_over || facts.assigned.contains(name.as_bytes()) {
+            return None;
+        }
+        let origins = self.flow.results(base)?;
+        let (source, function) = self.function(origins.first()?)?;
+        let path = format!("sdk.{}.{}", source.name, function.name);
+        let hint = hint_for_field(Receiver::Unknown, name).map(str::to_owned);
+        let is_of_text = super::globals::library("string").is_some_and(|it| it.1.contains(&name));
+        let as_method = is_of_text.then(|| format!("for a text, write text:{name}(…)"));
+        let message =
+            format!("the result of {path} has no function {}: results are data", shorten(name));
+        let mut finding = Finding::new(location, message);
+        finding.hint = as_method.or(hint);
+        Some(finding)
+    }
+
+    /// Whether the script puts something of its own into the result that a value is of.
+    pub(super) fn is_changed(&self, value: Expression<'a>) -> bool {
+        matches!(self.flow.trace(value), Some(TracedValue::Results(_)))
+            && self.flow.results(value).is_none()
+    }
+
+    fn function(&self, origin: &ResultPath) -> Option<(&'c SdkSource, &'c SdkFunction)> {
+        let source = self.names.catalog.sdk().source(&origin.source)?;
+        Some((source, source.function(&origin.function)?))
+    }
+}
+
+/// `for item in list do item.title`: the first of a loop's names is the place.
+fn check_loop_key(
+    facts: &Facts<'_>,
+    base: Expression<'_>,
+    name: &str,
+    place: Location,
+) -> Option<Finding> {
+    let ExpressionKind::Local { local, .. } = base.kind() else { return None };
+    let Origin::Key(over) = facts.origin(local) else { return None };
+    // What a function goes through may be anything.
+    let is_table = match over.kind() {
+        ExpressionKind::Call { .. } => false,
+        ExpressionKind::Local { local, .. } => {
+            matches!(facts.origin(local), Origin::Value(value) if matches!(value.kind(), ExpressionKind::Table { .. }))
+        }
+        ExpressionKind::Table { .. } => true,
+        _ => false,
+    };
+    let local = std::str::from_utf8(local.name.bytes()).ok()?;
+    let message =
+        format!("{local} is the place of the item, a number, which has no field {}", shorten(name));
+    let hint = format!("the item comes second: for _, {local} in list do … end");
+    is_table.then(|| Finding::new(place, message).hint(hint))
+}
+
+fn all_of_one_kind(parts: &[DeclaredPart]) -> Option<(&'static str, Receiver)> {
+    let all = |kind: &DeclaredPart| parts.iter().all(|part| part == kind);
+    if all(&DeclaredPart::List) {
+        Some(("a list", Receiver::List))
+    } else if all(&DeclaredPart::Text) {
+        Some(("a text", Receiver::Text))
+    } else {
+        None
+    }
+}
+
+fn literal_number(index: Expression<'_>) -> Option<f64> {
+    match index.kind() {
+        ExpressionKind::Number { value, .. } => Some(value),
+        ExpressionKind::Unary { op: UnaryOp::Negate, rhs } => Some(-literal_number(rhs)?),
+        _ => None,
+    }
+}
+
+/// What a schema says is at a path; None where that may be several things.
+fn declared_part(root: &Map<String, Json>, path: &[ResultStep]) -> Option<DeclaredPart> {
+    let mut schema = resolve(root, root, MAX_SCHEMA_DEPTH)?;
+    for step in path {
+        let inner = match step {
+            ResultStep::Field(name) => fields_of(schema)?.get(name)?,
+            ResultStep::Item => is_kind(schema, "array").then(|| schema.get("items"))??,
+        };
+        schema = resolve(root, inner.as_object()?, MAX_SCHEMA_DEPTH)?;
+    }
+    if is_kind(schema, "array") {
+        return Some(DeclaredPart::List);
+    }
+    if is_kind(schema, "string") {
+        return Some(DeclaredPart::Text);
+    }
+    Some(DeclaredPart::Table(fields_of(schema)?.keys().cloned().collect()))
+}
+
+/// The fields of a table that has no others.
+fn fields_of(schema: &Map<String, Json>) -> Option<&Map<String, Json>> {
+    let open = match schema.get("additionalProperties") {
+        None | Some(Json::Bool(false)) => schema.contains_key("patternProperties"),
+        Some(_) => true,
+    };
+    if open {
+        return None;
+    }
+    schema.get("properties")?.as_object().filter(|fields| !fields.is_empty())
+}
+
+/// Follow references, and the one alternative that is not null.
+fn resolve<'s>(
+    root: &'s Map<String, Json>,
+    schema: &'s Map<String, Json>,
+    left: usize,
+) -> Option<&'s Map<String, Json>> {
+    let left = left.checked_sub(1)?;
+    if ["allOf", "if", "not", "enum", "const"].iter().any(|key| schema.contains_key(*key)) {
+        return None;
+    }
+    if let Some(reference) = schema.get("$ref") {
+        let mut found: Option<&Json> = None;
+        for part in reference.as_str()?.strip_prefix("#/")?.split('/') {
+            let part = part.replace("~1", "/").replace("~0", "~");
+            found = Some(match found {
+                None => root.get(&part)?,
+                Some(inner) => inner.get(&part)?,
+            });
+        }
+        return resolve(root, found?.as_object()?, left);
+    }
+    for key in ["anyOf", "oneOf"] {
+        if let Some(alternatives) = schema.get(key) {
+            let is_null = |it: &&Json| it.get("type").is_some_and(|kind| kind == "null");
+            let mut others = alternatives.as_array()?.iter().filter(|it| !is_null(it));
+            let only = others.next()?.as_object()?;
+            return if others.next().is_none() { resolve(root, only, left) } else { None };
+        }
+    }
+    Some(schema)
+}
+
+/// Whether it is of this kind, or nothing.
+fn is_kind(schema: &Map<String, Json>, kind: &str) -> bool {
+    match schema.get("type") {
+        Some(Json::String(it)) => it == kind,
+        Some(Json::Array(kinds)) => {
+            let mut others = kinds.iter().filter(|it| *it != "null");
+            others.next().is_some_and(|it| it == kind) && others.next().is_none()
+        }
+        _ => false,
+    }
+}

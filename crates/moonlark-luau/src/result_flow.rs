@@ -1,0 +1,408 @@
+//! Which call a value of a script comes from, by its syntax tree.
+//!
+//! A value is followed through locals that are never changed, fields, items of lists,
+//! helper functions that are only called, `map_parallel` and `await_all`. What is not
+//! plain to see comes from nowhere.
+
+use std::cell::{Cell, OnceCell};
+
+use luau_syntax::ast::{
+    AstVisitor, BinaryOp, Block, Expression, ExpressionKind, Function, IndexNameOp, Local,
+    Statement, TableItem, UnaryOp,
+};
+
+use crate::check::facts::{Facts, Origin, global_name};
+
+/// Steps that are followed from one value back to its calls.
+const MAX_DEPTH: usize = 16;
+/// The same for all values of a script together, each way through a helper for itself.
+const MAX_STEPS: usize = 200_000;
+/// Calls that one value may come from.
+const MAX_ORIGINS: usize = 16;
+
+/// A call, and the way from its result to some value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ResultPath {
+    /// As the script names them; the source may be known under another name.
+    pub(crate) source: String,
+    pub(crate) function: String,
+    pub(crate) path: Vec<ResultStep>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ResultStep {
+    Field(String),
+    Item,
+}
+
+/// What a value is that comes from calls.
+pub(crate) enum TracedValue<'a> {
+    /// A part of the result of one of these.
+    Results(Vec<ResultPath>),
+    /// A list of the script's own, with such parts as its items.
+    ListOf(Vec<ResultPath>),
+    /// A table of the script's own, as it was written.
+    Written(&'a [TableItem<'a>]),
+}
+
+pub(crate) struct ResultFlow<'x, 'a> {
+    facts: &'x Facts<'a>,
+    steps_left: Cell<usize>,
+    /// Calls whose results the script puts something into, under computed keys.
+    filled: OnceCell<Vec<ResultPath>>,
+}
+
+impl<'x, 'a> ResultFlow<'x, 'a> {
+    pub(crate) fn new(facts: &'x Facts<'a>) -> ResultFlow<'x, 'a> {
+        ResultFlow { facts, steps_left: Cell::new(MAX_STEPS), filled: OnceCell::new() }
+    }
+
+    pub(crate) fn trace(&self, expression: Expression<'a>) -> Option<TracedValue<'a>> {
+        self.follow(expression, MAX_DEPTH)
+    }
+
+    /// The calls that a value comes from, whole or in part, if all of it does.
+    pub(crate) fn results(&self, expression: Expression<'a>) -> Option<Vec<ResultPath>> {
+        let TracedValue::Results(paths) = self.trace(expression)? else { return None };
+        let is_filled = |path: &ResultPath| {
+            let mut filled = self.filled().iter();
+            filled.any(|it| it.source == path.source && it.function == path.function)
+        };
+        (!paths.iter().any(is_filled)).then_some(paths)
+    }
+
+    fn filled(&self) -> &[ResultPath] {
+        self.filled.get_or_init(|| {
+            let traced = self.facts.filled.iter().filter_map(|table| self.trace(*table));
+            let paths = traced.map(|traced| match traced {
+                TracedValue::Results(paths) => paths,
+                _ => Vec::new(),
+            });
+            paths.flatten().collect()
+        })
+    }
+
+    fn follow(&self, expression: Expression<'a>, depth: usize) -> Option<TracedValue<'a>> {
+        let depth = self.step(depth)?;
+        match expression.kind() {
+            ExpressionKind::Grouped(inner) => self.follow(inner, depth),
+            ExpressionKind::Local { local, .. } => self.follow_local(local, depth),
+            ExpressionKind::IndexName { expr, index, op: IndexNameOp::Dot, .. } => {
+                self.field(self.follow(expr, depth)?, index.bytes(), depth)
+            }
+            ExpressionKind::IndexExpr { expr, index } => match index.kind() {
+                ExpressionKind::String { value, .. } => {
+                    self.field(self.follow(expr, depth)?, value.into_bytes(), depth)
+                }
+                _ => self.item(self.follow(expr, depth)?, index, depth),
+            },
+            ExpressionKind::Call { func, args, .. } => self.follow_call(func, args, depth),
+            ExpressionKind::Table { items } => Some(TracedValue::Written(items)),
+            // `list or {}`
+            ExpressionKind::Binary { lhs, op: BinaryOp::Or, rhs }
+                if matches!(rhs.kind(), ExpressionKind::Table { items: [] }) =>
+            {
+                self.follow(lhs, depth)
+            }
+            _ => None,
+        }
+    }
+
+    fn follow_local(&self, local: &'a Local<'a>, depth: usize) -> Option<TracedValue<'a>> {
+        match self.facts.origin(local) {
+            Origin::Value(value) => match value.kind() {
+                ExpressionKind::Table { items } => self.written_list(local, items, depth),
+                _ => self.follow(value, depth),
+            },
+            Origin::Each(over) => self.each(over, depth),
+            Origin::Unknown => {
+                let mut paths = Vec::new();
+                for argument in self.facts.arguments(local)? {
+                    match self.follow(argument?, depth)? {
+                        TracedValue::Results(found) => add_paths(&mut paths, found)?,
+                        _ => return None,
+                    }
+                }
+                Some(TracedValue::Results(paths))
+            }
+            Origin::OneOf(_) | Origin::Counter | Origin::Key(_) => None,
+        }
+    }
+
+    /// A table that a local holds: as it was written, or a list of what is put into it.
+    fn written_list(
+        &self,
+        local: &Local<'a>,
+        items: &'a [TableItem<'a>],
+        depth: usize,
+    ) -> Option<TracedValue<'a>> {
+        let added = self.facts.added_values(local)?;
+        if added.is_empty() {
+            return Some(TracedValue::Written(items));
+        }
+        let written = items.iter().map(|item| match item {
+            TableItem::List { value } => Some(*value),
+            _ => None,
+        });
+        let mut paths = Vec::new();
+        for value in written.chain(added.iter().copied().map(Some)) {
+            add_paths(&mut paths, self.result_or_promise(value?, depth)?)?;
+        }
+        Some(TracedValue::ListOf(paths))
+    }
+
+    fn field(&self, of: TracedValue<'a>, name: &[u8], depth: usize) -> Option<TracedValue<'a>> {
+        if self.facts.assigned.contains(name) {
+            return None;
+        }
+        match of {
+            TracedValue::Results(mut paths) => {
+                let name = text(name)?;
+                paths.iter_mut().for_each(|it| it.path.push(ResultStep::Field(name.clone())));
+                Some(TracedValue::Results(paths))
+            }
+            TracedValue::ListOf(_) => None,
+            TracedValue::Written(items) => {
+                let mut named = items.iter().filter_map(|item| match item {
+                    TableItem::Record { key, value } => match key.kind() {
+                        ExpressionKind::String { value: key, .. } => {
+                            (key.into_bytes() == name).then_some(*value)
+                        }
+                        _ => None,
+                    },
+                    _ => None,
+                });
+                let value = named.next()?;
+                Some(TracedValue::Results(self.result_or_promise(value, depth)?))
+            }
+        }
+    }
+
+    fn item(
+        &self,
+        of: TracedValue<'a>,
+        index: Expression<'a>,
+        depth: usize,
+    ) -> Option<TracedValue<'a>> {
+        match of {
+            TracedValue::Results(mut paths) if self.is_place(index) => {
+                paths.iter_mut().for_each(|it| it.path.push(ResultStep::Item));
+                Some(TracedValue::Results(paths))
+            }
+            TracedValue::Results(_) => None,
+            TracedValue::ListOf(paths) => Some(TracedValue::Results(paths)),
+            TracedValue::Written(items) => match index.kind() {
+                ExpressionKind::Number { value, .. } if value >= 1.0 => {
+                    let listed = items.iter().filter_map(|item| match item {
+                        TableItem::List { value } => Some(*value),
+                        _ => None,
+                    });
+                    let value = listed.into_iter().nth(value as usize - 1)?;
+                    Some(TracedValue::Results(self.result_or_promise(value, depth)?))
+                }
+                _ => self.any_item(items, depth),
+            },
+        }
+    }
+
+    /// Any item of a list as it was written.
+    fn any_item(&self, items: &'a [TableItem<'a>], depth: usize) -> Option<TracedValue<'a>> {
+        let mut paths = Vec::new();
+        for item in items {
+            let (TableItem::List { value }
+            | TableItem::Record { value, .. }
+            | TableItem::General { value, .. }) = item;
+            add_paths(&mut paths, self.result_or_promise(*value, depth)?)?;
+        }
+        (!paths.is_empty()).then_some(TracedValue::Results(paths))
+    }
+
+    /// Whether an index is the place of an item, and not a name.
+    fn is_place(&self, index: Expression<'a>) -> bool {
+        match index.kind() {
+            ExpressionKind::Number { .. } => true,
+            ExpressionKind::Unary { op, .. } => op == UnaryOp::Length,
+            ExpressionKind::Local { local, .. } => {
+                matches!(self.facts.origin(local), Origin::Counter)
+            }
+            _ => false,
+        }
+    }
+
+    /// What a loop is given of a list.
+    fn each(&self, over: Expression<'a>, depth: usize) -> Option<TracedValue<'a>> {
+        let depth = self.step(depth)?;
+        let list = match over.kind() {
+            ExpressionKind::Call { func, args, .. }
+                if matches!(global_name(func), Some("ipairs" | "pairs")) =>
+            {
+                args.first().copied()?
+            }
+            _ => over,
+        };
+        match self.follow(list, depth)? {
+            TracedValue::Results(mut paths) => {
+                paths.iter_mut().for_each(|it| it.path.push(ResultStep::Item));
+                Some(TracedValue::Results(paths))
+            }
+            TracedValue::ListOf(paths) => Some(TracedValue::Results(paths)),
+            TracedValue::Written(items) => self.any_item(items, depth),
+        }
+    }
+
+    fn follow_call(
+        &self,
+        func: Expression<'a>,
+        args: &'a [Expression<'a>],
+        depth: usize,
+    ) -> Option<TracedValue<'a>> {
+        // `promise:await()`
+        if let ExpressionKind::IndexName { expr, index, op: IndexNameOp::Colon, .. } = func.kind()
+            && index.bytes() == b"await"
+        {
+            return Some(TracedValue::Results(self.result_or_promise(expr, depth)?));
+        }
+        match global_name(func) {
+            Some("map_parallel") => {
+                let paths = self.returned(args.get(1).copied()?, depth)?;
+                return Some(TracedValue::ListOf(paths));
+            }
+            Some("await_all") => return self.follow(args.first().copied()?, depth),
+            _ => {}
+        }
+        if let Some(path) = self.named(func, true) {
+            return Some(TracedValue::Results(vec![path]));
+        }
+        Some(TracedValue::Results(self.returned(func, depth)?))
+    }
+
+    /// What a function of the script gives.
+    fn returned(&self, function: Expression<'a>, depth: usize) -> Option<Vec<ResultPath>> {
+        let literal = self.seen_through(function);
+        let ExpressionKind::FunctionLiteral(function) = literal.kind() else { return None };
+        let mut returns = ReturnVisitor { values: Vec::new() };
+        returns.read(function);
+        let mut paths = Vec::new();
+        for value in returns.values {
+            match value {
+                Some(value) if matches!(value.kind(), ExpressionKind::Nil) => {}
+                Some(value) => add_paths(&mut paths, self.result_or_promise(value, depth)?)?,
+                None => {}
+            }
+        }
+        (!paths.is_empty()).then_some(paths)
+    }
+
+    /// The calls behind a value, or behind a promise of one.
+    fn result_or_promise(&self, value: Expression<'a>, depth: usize) -> Option<Vec<ResultPath>> {
+        let depth = self.step(depth)?;
+        if let ExpressionKind::Call { func, .. } = self.seen_through(value).kind()
+            && let Some(path) = self.named(func, false)
+        {
+            return Some(vec![path]);
+        }
+        match self.follow(value, depth)? {
+            TracedValue::Results(paths) => Some(paths),
+            _ => None,
+        }
+    }
+
+    /// `sdk.source.function`, or without `sdk`.
+    fn named(&self, func: Expression<'a>, under_sdk: bool) -> Option<ResultPath> {
+        let (base, function) = field_of(self.seen_through(func))?;
+        let base = self.seen_through(base);
+        let source = if under_sdk {
+            let (sdk, source) = field_of(base)?;
+            (global_name(self.seen_through(sdk)) == Some("sdk")).then_some(source)?
+        } else {
+            global_name(base)?.to_owned()
+        };
+        Some(ResultPath { source, function, path: Vec::new() })
+    }
+
+    fn seen_through(&self, mut expression: Expression<'a>) -> Expression<'a> {
+        for _ in 0..MAX_DEPTH {
+            expression = match expression.kind() {
+                ExpressionKind::Grouped(inner) => inner,
+                ExpressionKind::Local { local, .. } if global_name(expression).is_none() => {
+                    match self.facts.origin(local) {
+                        Origin::Value(value) => value,
+                        _ => return expression,
+                    }
+                }
+                _ => return expression,
+            };
+        }
+        expression
+    }
+
+    fn step(&self, depth: usize) -> Option<usize> {
+        self.steps_left.set(self.steps_left.get().checked_sub(1)?);
+        depth.checked_sub(1)
+    }
+}
+
+/// The values that a function returns, without those of functions inside of it.
+struct ReturnVisitor<'a> {
+    values: Vec<Option<Expression<'a>>>,
+}
+
+impl<'a> ReturnVisitor<'a> {
+    fn read(&mut self, function: &'a Function<'a>) {
+        let body: Block<'a> = function.body;
+        body.visit(self);
+    }
+}
+
+impl<'a> AstVisitor<'a> for ReturnVisitor<'a> {
+    fn visit_return_statement(&mut self, statement: Statement<'a>) -> bool {
+        if let Some(it) = statement.as_return() {
+            self.values.push(it.expressions.first().copied());
+        }
+        true
+    }
+
+    fn visit_function_literal_expression(&mut self, _: Expression<'a>) -> bool {
+        false
+    }
+}
+
+/// None where there are too many.
+fn add_paths(paths: &mut Vec<ResultPath>, more: Vec<ResultPath>) -> Option<()> {
+    for path in more {
+        if !paths.contains(&path) {
+            paths.push(path);
+        }
+    }
+    (paths.len() <= MAX_ORIGINS).then_some(())
+}
+
+fn field_of(expression: Expression<'_>) -> Option<(Expression<'_>, String)> {
+    match expression.kind() {
+        ExpressionKind::IndexName { expr, index, .. } => Some((expr, text(index.bytes())?)),
+        ExpressionKind::IndexExpr { expr, index } => match index.kind() {
+            ExpressionKind::String { value, .. } => Some((expr, text(value.into_bytes())?)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+pub(crate) fn text(bytes: &[u8]) -> Option<String> {
+    std::str::from_utf8(bytes).ok().map(str::to_owned)
+}
+
+impl ResultPath {
+    /// `items[].user`, for messages; empty at the top.
+    pub(crate) fn place(&self) -> String {
+        let mut place = String::new();
+        for step in &self.path {
+            match step {
+                ResultStep::Item => place.push_str("[]"),
+                ResultStep::Field(name) if place.is_empty() => place.push_str(name),
+                ResultStep::Field(name) => place.push_str(&format!(".{name}")),
+            }
+        }
+        place
+    }
+}
