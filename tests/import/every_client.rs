@@ -1,8 +1,9 @@
 //! One table over all clients: what `install` makes of an empty file and of one with
 //! servers and comments, what `--undo`, `--only` and `--http` leave, and what `import`
-//! reads back. Whole files are compared.
+//! reads back. Whole files are compared: those in `import/clients`.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 
 use super::Desk;
 
@@ -11,15 +12,15 @@ struct ClientCase {
     word: &'static str,
     file: &'static str,
     /// What `install` writes where nothing is.
-    new: &'static str,
+    new: String,
     /// What `install --http` writes where nothing is, with a token.
-    http: &'static str,
+    http: Option<String>,
     /// A file with two servers, secrets, comments and other settings.
-    before: &'static str,
+    before: String,
     /// That file with Moonlark in it.
-    after: &'static str,
+    after: String,
     /// That file with nothing but Moonlark.
-    only: &'static str,
+    only: String,
 }
 
 /// The two servers of every `before`, as our configuration has them.
@@ -33,902 +34,47 @@ url = "https://example.com/mcp"
 headers = { Authorization = "Bearer ${WEB_AUTHORIZATION}" }
 "#;
 
-const CASES: [ClientCase; 13] = [
-    ClientCase {
-        word: "claude-desktop",
-        file: "home/.config/Claude/claude_desktop_config.json",
-        new: r#"{
-  "mcpServers": {
-    "moonlark": {
-      "command": "MOONLARK",
-      "args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-      "env": {
-        "PATH": "/usr/bin:/bin"
-      }
-    }
-  }
-}
-"#,
-        // It starts its servers itself.
-        http: "",
-        before: r#"{
-  "globalShortcut": "",
-  "mcpServers": {
-    "files": { "command": "npx", "args": ["-y", "files"], "env": { "API_KEY": "hunter2" } },
-    "web": { "url": "https://example.com/mcp", "headers": { "Authorization": "Bearer hunter3" } }
-  }
-}
-"#,
-        after: r#"{
-  "globalShortcut": "",
-  "mcpServers": {
-    "files": { "command": "npx", "args": ["-y", "files"], "env": { "API_KEY": "hunter2" } },
-    "web": { "url": "https://example.com/mcp", "headers": { "Authorization": "Bearer hunter3" } },
-    "moonlark": {
-      "command": "MOONLARK",
-      "args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-      "env": {
-        "PATH": "/usr/bin:/bin"
-      }
-    }
-  }
-}
-"#,
-        only: r#"{
-  "globalShortcut": "",
-  "mcpServers": {
-    "moonlark": {
-      "command": "MOONLARK",
-      "args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-      "env": {
-        "PATH": "/usr/bin:/bin"
-      }
-    }
-  }
-}
-"#,
-    },
-    ClientCase {
-        word: "cursor",
-        file: "home/.cursor/mcp.json",
-        new: r#"{
-  "mcpServers": {
-    "moonlark": {
-      "type": "stdio",
-      "command": "MOONLARK",
-      "args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-      "env": {
-        "PATH": "/usr/bin:/bin"
-      }
-    }
-  }
-}
-"#,
-        http: r#"{
-  "mcpServers": {
-    "moonlark": {
-      "url": "http://127.0.0.1:7331/mcp",
-      "headers": {
-        "Authorization": "Bearer TOKEN"
-      }
-    }
-  }
-}
-"#,
-        before: r#"{
-	// mine
-	"mcpServers": {
-		"files": {"command": "npx", "args": ["-y", "files"], "env": {"API_KEY": "hunter2"}},
-		"web": {"url": "https://example.com/mcp", "headers": {"Authorization": "Bearer hunter3"}}, // web
-	},
-}
-"#,
-        after: r#"{
-	// mine
-	"mcpServers": {
-		"files": {"command": "npx", "args": ["-y", "files"], "env": {"API_KEY": "hunter2"}},
-		"web": {"url": "https://example.com/mcp", "headers": {"Authorization": "Bearer hunter3"}}, // web
-		"moonlark": {
-			"type": "stdio",
-			"command": "MOONLARK",
-			"args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-			"env": {
-				"PATH": "/usr/bin:/bin"
-			}
-		},
-	},
-}
-"#,
-        only: r#"{
-	// mine
-	"mcpServers": {
-		 // web
-		"moonlark": {
-			"type": "stdio",
-			"command": "MOONLARK",
-			"args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-			"env": {
-				"PATH": "/usr/bin:/bin"
-			}
-		}
-	},
-}
-"#,
-    },
-    ClientCase {
-        word: "vscode",
-        file: "home/.config/Code/User/mcp.json",
-        new: r#"{
-  "servers": {
-    "moonlark": {
-      "type": "stdio",
-      "command": "MOONLARK",
-      "args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-      "env": {
-        "PATH": "/usr/bin:/bin"
-      }
-    }
-  }
-}
-"#,
-        http: r#"{
-  "servers": {
-    "moonlark": {
-      "type": "http",
-      "url": "http://127.0.0.1:7331/mcp",
-      "headers": {
-        "Authorization": "Bearer TOKEN"
-      }
-    }
-  }
-}
-"#,
-        before: r#"{
-  "servers": {
-    "files": { "type": "stdio", "command": "npx", "args": ["-y", "files"], "env": { "API_KEY": "hunter2" } },
-    "web": { "type": "http", "url": "https://example.com/mcp", "headers": { "Authorization": "Bearer hunter3" } }
-  },
-  "inputs": [] // none
-}
-"#,
-        after: r#"{
-  "servers": {
-    "files": { "type": "stdio", "command": "npx", "args": ["-y", "files"], "env": { "API_KEY": "hunter2" } },
-    "web": { "type": "http", "url": "https://example.com/mcp", "headers": { "Authorization": "Bearer hunter3" } },
-    "moonlark": {
-      "type": "stdio",
-      "command": "MOONLARK",
-      "args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-      "env": {
-        "PATH": "/usr/bin:/bin"
-      }
-    }
-  },
-  "inputs": [] // none
-}
-"#,
-        only: r#"{
-  "servers": {
-    "moonlark": {
-      "type": "stdio",
-      "command": "MOONLARK",
-      "args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-      "env": {
-        "PATH": "/usr/bin:/bin"
-      }
-    }
-  },
-  "inputs": [] // none
-}
-"#,
-    },
-    ClientCase {
-        word: "zed",
-        file: "home/.config/zed/settings.json",
-        new: r#"{
-  "context_servers": {
-    "moonlark": {
-      "source": "custom",
-      "command": "MOONLARK",
-      "args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-      "env": {
-        "PATH": "/usr/bin:/bin"
-      }
-    }
-  }
-}
-"#,
-        http: r#"{
-  "context_servers": {
-    "moonlark": {
-      "url": "http://127.0.0.1:7331/mcp",
-      "headers": {
-        "Authorization": "Bearer TOKEN"
-      }
-    }
-  }
-}
-"#,
-        before: r#"// Zed settings
-{
-  "context_servers": {
-    // for notes
-    "files": { "source": "custom", "command": "npx", "args": ["-y", "files"], "env": { "API_KEY": "hunter2" } },
-    "web": { "url": "https://example.com/mcp", "headers": { "Authorization": "Bearer hunter3" } }
-  },
-  "theme": "One Dark"
-}
-"#,
-        after: r#"// Zed settings
-{
-  "context_servers": {
-    // for notes
-    "files": { "source": "custom", "command": "npx", "args": ["-y", "files"], "env": { "API_KEY": "hunter2" } },
-    "web": { "url": "https://example.com/mcp", "headers": { "Authorization": "Bearer hunter3" } },
-    "moonlark": {
-      "source": "custom",
-      "command": "MOONLARK",
-      "args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-      "env": {
-        "PATH": "/usr/bin:/bin"
-      }
-    }
-  },
-  "theme": "One Dark"
-}
-"#,
-        only: r#"// Zed settings
-{
-  "context_servers": {
-    // for notes
-    "moonlark": {
-      "source": "custom",
-      "command": "MOONLARK",
-      "args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-      "env": {
-        "PATH": "/usr/bin:/bin"
-      }
-    }
-  },
-  "theme": "One Dark"
-}
-"#,
-    },
-    ClientCase {
-        word: "claude-code",
-        file: "home/.claude.json",
-        new: r#"{
-  "mcpServers": {
-    "moonlark": {
-      "type": "stdio",
-      "command": "MOONLARK",
-      "args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-      "env": {
-        "PATH": "/usr/bin:/bin"
-      }
-    }
-  }
-}
-"#,
-        http: r#"{
-  "mcpServers": {
-    "moonlark": {
-      "type": "http",
-      "url": "http://127.0.0.1:7331/mcp",
-      "headers": {
-        "Authorization": "Bearer TOKEN"
-      }
-    }
-  }
-}
-"#,
-        before: r#"{"numStartups":7,"mcpServers":{"files":{"type":"stdio","command":"npx","args":["-y","files"],"env":{"API_KEY":"hunter2"}},"web":{"type":"http","url":"https://example.com/mcp","headers":{"Authorization":"Bearer hunter3"}}},"projects":{}}"#,
-        after: r#"{"numStartups":7,"mcpServers":{"files":{"type":"stdio","command":"npx","args":["-y","files"],"env":{"API_KEY":"hunter2"}},"web":{"type":"http","url":"https://example.com/mcp","headers":{"Authorization":"Bearer hunter3"}}, "moonlark": {"type": "stdio", "command": "MOONLARK", "args": ["stdio", "--config", "DESK/project/moonlark.toml"], "env": {"PATH": "/usr/bin:/bin"}}},"projects":{}}"#,
-        only: r#"{"numStartups":7,"mcpServers":{"moonlark": {"type": "stdio", "command": "MOONLARK", "args": ["stdio", "--config", "DESK/project/moonlark.toml"], "env": {"PATH": "/usr/bin:/bin"}}},"projects":{}}"#,
-    },
-    ClientCase {
-        word: "codex",
-        file: "home/.codex/config.toml",
-        new: r#"[mcp_servers.moonlark]
-command = "MOONLARK"
-args = ["stdio", "--config", "DESK/project/moonlark.toml"]
-env = { PATH = "/usr/bin:/bin" }
-"#,
-        http: r#"[mcp_servers.moonlark]
-url = "http://127.0.0.1:7331/mcp"
-http_headers = { Authorization = "Bearer TOKEN" }
-"#,
-        before: r#"# my Codex
-model = "gpt-5" # the big one
-
-# files of notes
-[mcp_servers.files]
-command = "npx"
-args = ["-y", "files"] # yes
-
-[mcp_servers.files.env]
-API_KEY = "hunter2"
-
-[mcp_servers.web]
-url = "https://example.com/mcp"
-http_headers = { Authorization = "Bearer hunter3" }
-
-# what I trust
-[projects."/work"]
-trust_level = "trusted"
-"#,
-        after: r#"# my Codex
-model = "gpt-5" # the big one
-
-# files of notes
-[mcp_servers.files]
-command = "npx"
-args = ["-y", "files"] # yes
-
-[mcp_servers.files.env]
-API_KEY = "hunter2"
-
-[mcp_servers.web]
-url = "https://example.com/mcp"
-http_headers = { Authorization = "Bearer hunter3" }
-
-[mcp_servers.moonlark]
-command = "MOONLARK"
-args = ["stdio", "--config", "DESK/project/moonlark.toml"]
-env = { PATH = "/usr/bin:/bin" }
-
-# what I trust
-[projects."/work"]
-trust_level = "trusted"
-"#,
-        only: r#"# my Codex
-model = "gpt-5" # the big one
-
-# files of notes
-
-# what I trust
-[projects."/work"]
-trust_level = "trusted"
-
-[mcp_servers.moonlark]
-command = "MOONLARK"
-args = ["stdio", "--config", "DESK/project/moonlark.toml"]
-env = { PATH = "/usr/bin:/bin" }
-"#,
-    },
-    ClientCase {
-        word: "gemini",
-        file: "home/.gemini/settings.json",
-        new: r#"{
-  "mcpServers": {
-    "moonlark": {
-      "command": "MOONLARK",
-      "args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-      "env": {
-        "PATH": "/usr/bin:/bin"
-      }
-    }
-  }
-}
-"#,
-        http: r#"{
-  "mcpServers": {
-    "moonlark": {
-      "httpUrl": "http://127.0.0.1:7331/mcp",
-      "headers": {
-        "Authorization": "Bearer TOKEN"
-      }
-    }
-  }
-}
-"#,
-        before: r#"{
-  "mcpServers": {
-    "files": { "command": "npx", "args": ["-y", "files"], "env": { "API_KEY": "hunter2" } },
-    "web": { "httpUrl": "https://example.com/mcp", "headers": { "Authorization": "Bearer hunter3" } }
-  },
-  // dark
-  "ui": { "theme": "Dracula" }
-}
-"#,
-        after: r#"{
-  "mcpServers": {
-    "files": { "command": "npx", "args": ["-y", "files"], "env": { "API_KEY": "hunter2" } },
-    "web": { "httpUrl": "https://example.com/mcp", "headers": { "Authorization": "Bearer hunter3" } },
-    "moonlark": {
-      "command": "MOONLARK",
-      "args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-      "env": {
-        "PATH": "/usr/bin:/bin"
-      }
-    }
-  },
-  // dark
-  "ui": { "theme": "Dracula" }
-}
-"#,
-        only: r#"{
-  "mcpServers": {
-    "moonlark": {
-      "command": "MOONLARK",
-      "args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-      "env": {
-        "PATH": "/usr/bin:/bin"
-      }
-    }
-  },
-  // dark
-  "ui": { "theme": "Dracula" }
-}
-"#,
-    },
-    ClientCase {
-        word: "opencode",
-        file: "home/.config/opencode/opencode.json",
-        new: r#"{
-  "$schema": "https://opencode.ai/config.json",
-  "mcp": {
-    "moonlark": {
-      "type": "local",
-      "command": ["MOONLARK", "stdio", "--config", "DESK/project/moonlark.toml"],
-      "environment": {
-        "PATH": "/usr/bin:/bin"
-      },
-      "enabled": true
-    }
-  }
-}
-"#,
-        http: r#"{
-  "$schema": "https://opencode.ai/config.json",
-  "mcp": {
-    "moonlark": {
-      "type": "remote",
-      "url": "http://127.0.0.1:7331/mcp",
-      "headers": {
-        "Authorization": "Bearer TOKEN"
-      },
-      "enabled": true
-    }
-  }
-}
-"#,
-        before: r#"{
-  "$schema": "https://opencode.ai/config.json",
-  "mcp": {
-    // mine
-    "files": { "type": "local", "command": ["npx", "-y", "files"], "environment": { "API_KEY": "hunter2" } },
-    "web": { "type": "remote", "url": "https://example.com/mcp", "headers": { "Authorization": "Bearer hunter3" } },
-  },
-}
-"#,
-        after: r#"{
-  "$schema": "https://opencode.ai/config.json",
-  "mcp": {
-    // mine
-    "files": { "type": "local", "command": ["npx", "-y", "files"], "environment": { "API_KEY": "hunter2" } },
-    "web": { "type": "remote", "url": "https://example.com/mcp", "headers": { "Authorization": "Bearer hunter3" } },
-    "moonlark": {
-      "type": "local",
-      "command": ["MOONLARK", "stdio", "--config", "DESK/project/moonlark.toml"],
-      "environment": {
-        "PATH": "/usr/bin:/bin"
-      },
-      "enabled": true
-    },
-  },
-}
-"#,
-        only: r#"{
-  "$schema": "https://opencode.ai/config.json",
-  "mcp": {
-    // mine
-    "moonlark": {
-      "type": "local",
-      "command": ["MOONLARK", "stdio", "--config", "DESK/project/moonlark.toml"],
-      "environment": {
-        "PATH": "/usr/bin:/bin"
-      },
-      "enabled": true
-    }
-  },
-}
-"#,
-    },
-    ClientCase {
-        word: "qwen",
-        file: "home/.qwen/settings.json",
-        new: r#"{
-  "mcpServers": {
-    "moonlark": {
-      "command": "MOONLARK",
-      "args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-      "env": {
-        "PATH": "/usr/bin:/bin"
-      }
-    }
-  }
-}
-"#,
-        http: r#"{
-  "mcpServers": {
-    "moonlark": {
-      "httpUrl": "http://127.0.0.1:7331/mcp",
-      "headers": {
-        "Authorization": "Bearer TOKEN"
-      }
-    }
-  }
-}
-"#,
-        before: r#"{
-  "$version": 3,
-  "mcpServers": {
-    "files": { "command": "npx", "args": ["-y", "files"], "env": { "API_KEY": "hunter2" } },
-    "web": { "httpUrl": "https://example.com/mcp", "headers": { "Authorization": "Bearer hunter3" } }
-  }
-}
-"#,
-        after: r#"{
-  "$version": 3,
-  "mcpServers": {
-    "files": { "command": "npx", "args": ["-y", "files"], "env": { "API_KEY": "hunter2" } },
-    "web": { "httpUrl": "https://example.com/mcp", "headers": { "Authorization": "Bearer hunter3" } },
-    "moonlark": {
-      "command": "MOONLARK",
-      "args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-      "env": {
-        "PATH": "/usr/bin:/bin"
-      }
-    }
-  }
-}
-"#,
-        only: r#"{
-  "$version": 3,
-  "mcpServers": {
-    "moonlark": {
-      "command": "MOONLARK",
-      "args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-      "env": {
-        "PATH": "/usr/bin:/bin"
-      }
-    }
-  }
-}
-"#,
-    },
-    ClientCase {
-        word: "continue",
-        file: "home/.continue/config.yaml",
-        new: r#"name: Local Config
-version: 1.0.0
-schema: v1
-mcpServers:
-  - name: moonlark
-    type: stdio
-    command: MOONLARK
-    args:
-      - stdio
-      - "--config"
-      - DESK/project/moonlark.toml
-    env:
-      PATH: "/usr/bin:/bin"
-"#,
-        http: r#"name: Local Config
-version: 1.0.0
-schema: v1
-mcpServers:
-  - name: moonlark
-    type: streamable-http
-    url: "http://127.0.0.1:7331/mcp"
-    requestOptions:
-      headers:
-        Authorization: "Bearer TOKEN"
-"#,
-        before: r#"name: My assistant # mine
-version: 0.0.1
-schema: v1
-mcpServers:
-  # notes
-  - name: files
-    command: npx
-    args: ["-y", files]
-    env:
-      API_KEY: hunter2
-  - name: web
-    type: streamable-http
-    url: https://example.com/mcp
-    requestOptions:
-      headers:
-        Authorization: Bearer hunter3 # secret
-
-# models
-models:
-  - name: Big
-    provider: openai
-"#,
-        after: r#"name: My assistant # mine
-version: 0.0.1
-schema: v1
-mcpServers:
-  # notes
-  - name: files
-    command: npx
-    args: ["-y", files]
-    env:
-      API_KEY: hunter2
-  - name: web
-    type: streamable-http
-    url: https://example.com/mcp
-    requestOptions:
-      headers:
-        Authorization: Bearer hunter3 # secret
-  - name: moonlark
-    type: stdio
-    command: MOONLARK
-    args:
-      - stdio
-      - "--config"
-      - DESK/project/moonlark.toml
-    env:
-      PATH: "/usr/bin:/bin"
-
-# models
-models:
-  - name: Big
-    provider: openai
-"#,
-        only: r#"name: My assistant # mine
-version: 0.0.1
-schema: v1
-mcpServers:
-  - name: moonlark
-    type: stdio
-    command: MOONLARK
-    args:
-      - stdio
-      - "--config"
-      - DESK/project/moonlark.toml
-    env:
-      PATH: "/usr/bin:/bin"
-  # notes
-
-# models
-models:
-  - name: Big
-    provider: openai
-"#,
-    },
-    ClientCase {
-        word: "windsurf",
-        file: "home/.codeium/windsurf/mcp_config.json",
-        new: r#"{
-  "mcpServers": {
-    "moonlark": {
-      "command": "MOONLARK",
-      "args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-      "env": {
-        "PATH": "/usr/bin:/bin"
-      }
-    }
-  }
-}
-"#,
-        http: r#"{
-  "mcpServers": {
-    "moonlark": {
-      "serverUrl": "http://127.0.0.1:7331/mcp",
-      "headers": {
-        "Authorization": "Bearer TOKEN"
-      }
-    }
-  }
-}
-"#,
-        before: r#"{
-  "mcpServers": {
-    "files": { "command": "npx", "args": ["-y", "files"], "env": { "API_KEY": "hunter2" } },
-    "web": { "serverUrl": "https://example.com/mcp", "headers": { "Authorization": "Bearer hunter3" } }
-  }
-}
-"#,
-        after: r#"{
-  "mcpServers": {
-    "files": { "command": "npx", "args": ["-y", "files"], "env": { "API_KEY": "hunter2" } },
-    "web": { "serverUrl": "https://example.com/mcp", "headers": { "Authorization": "Bearer hunter3" } },
-    "moonlark": {
-      "command": "MOONLARK",
-      "args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-      "env": {
-        "PATH": "/usr/bin:/bin"
-      }
-    }
-  }
-}
-"#,
-        only: r#"{
-  "mcpServers": {
-    "moonlark": {
-      "command": "MOONLARK",
-      "args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-      "env": {
-        "PATH": "/usr/bin:/bin"
-      }
-    }
-  }
-}
-"#,
-    },
-    ClientCase {
-        word: "cline",
-        file: "home/.cline/data/settings/cline_mcp_settings.json",
-        new: r#"{
-  "mcpServers": {
-    "moonlark": {
-      "type": "stdio",
-      "command": "MOONLARK",
-      "args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-      "env": {
-        "PATH": "/usr/bin:/bin"
-      }
-    }
-  }
-}
-"#,
-        http: r#"{
-  "mcpServers": {
-    "moonlark": {
-      "type": "streamableHttp",
-      "url": "http://127.0.0.1:7331/mcp",
-      "headers": {
-        "Authorization": "Bearer TOKEN"
-      }
-    }
-  }
-}
-"#,
-        before: r#"{
-  "mcpServers": {
-    "files": { "command": "npx", "args": ["-y", "files"], "env": { "API_KEY": "hunter2" }, "disabled": false, "autoApprove": [] },
-    "web": { "transport": { "type": "streamableHttp", "url": "https://example.com/mcp", "headers": { "Authorization": "Bearer hunter3" } } }
-  }
-}
-"#,
-        after: r#"{
-  "mcpServers": {
-    "files": { "command": "npx", "args": ["-y", "files"], "env": { "API_KEY": "hunter2" }, "disabled": false, "autoApprove": [] },
-    "web": { "transport": { "type": "streamableHttp", "url": "https://example.com/mcp", "headers": { "Authorization": "Bearer hunter3" } } },
-    "moonlark": {
-      "type": "stdio",
-      "command": "MOONLARK",
-      "args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-      "env": {
-        "PATH": "/usr/bin:/bin"
-      }
-    }
-  }
-}
-"#,
-        only: r#"{
-  "mcpServers": {
-    "moonlark": {
-      "type": "stdio",
-      "command": "MOONLARK",
-      "args": ["stdio", "--config", "DESK/project/moonlark.toml"],
-      "env": {
-        "PATH": "/usr/bin:/bin"
-      }
-    }
-  }
-}
-"#,
-    },
-    ClientCase {
-        word: "goose",
-        file: "home/.config/goose/config.yaml",
-        new: r#"extensions:
-  moonlark:
-    enabled: true
-    type: stdio
-    name: moonlark
-    cmd: MOONLARK
-    args:
-      - stdio
-      - "--config"
-      - DESK/project/moonlark.toml
-    timeout: 300
-"#,
-        http: r#"extensions:
-  moonlark:
-    enabled: true
-    type: streamable_http
-    name: moonlark
-    uri: "http://127.0.0.1:7331/mcp"
-    headers:
-      Authorization: "Bearer TOKEN"
-    timeout: 300
-"#,
-        before: r#"GOOSE_MODEL: big # mine
-extensions:
-  files:
-    enabled: true
-    type: stdio
-    name: files
-    cmd: npx
-    args:
-    - -y
-    - files
-    envs:
-      API_KEY: hunter2
-    env_keys: []
-    bundled: null
-  # the web
-  web:
-    enabled: true
-    type: streamable_http
-    name: web
-    uri: https://example.com/mcp
-    headers:
-      Authorization: Bearer ${TOKEN}
-    envs: {TOKEN: hunter3}
-
-GOOSE_MODE: auto
-"#,
-        after: r#"GOOSE_MODEL: big # mine
-extensions:
-  files:
-    enabled: true
-    type: stdio
-    name: files
-    cmd: npx
-    args:
-    - -y
-    - files
-    envs:
-      API_KEY: hunter2
-    env_keys: []
-    bundled: null
-  # the web
-  web:
-    enabled: true
-    type: streamable_http
-    name: web
-    uri: https://example.com/mcp
-    headers:
-      Authorization: Bearer ${TOKEN}
-    envs: {TOKEN: hunter3}
-  moonlark:
-    enabled: true
-    type: stdio
-    name: moonlark
-    cmd: MOONLARK
-    args:
-      - stdio
-      - "--config"
-      - DESK/project/moonlark.toml
-    timeout: 300
-
-GOOSE_MODE: auto
-"#,
-        only: r#"GOOSE_MODEL: big # mine
-extensions:
-  moonlark:
-    enabled: true
-    type: stdio
-    name: moonlark
-    cmd: MOONLARK
-    args:
-      - stdio
-      - "--config"
-      - DESK/project/moonlark.toml
-    timeout: 300
-  # the web
-
-GOOSE_MODE: auto
-"#,
-    },
+/// Every client, and where its file is.
+const CLIENTS: [(&str, &str); 13] = [
+    ("claude-desktop", "home/.config/Claude/claude_desktop_config.json"),
+    ("cursor", "home/.cursor/mcp.json"),
+    ("vscode", "home/.config/Code/User/mcp.json"),
+    ("zed", "home/.config/zed/settings.json"),
+    ("claude-code", "home/.claude.json"),
+    ("codex", "home/.codex/config.toml"),
+    ("gemini", "home/.gemini/settings.json"),
+    ("opencode", "home/.config/opencode/opencode.json"),
+    ("qwen", "home/.qwen/settings.json"),
+    ("continue", "home/.continue/config.yaml"),
+    ("windsurf", "home/.codeium/windsurf/mcp_config.json"),
+    ("cline", "home/.cline/data/settings/cline_mcp_settings.json"),
+    ("goose", "home/.config/goose/config.yaml"),
 ];
+
+impl ClientCase {
+    fn all() -> Vec<ClientCase> {
+        CLIENTS.iter().map(|(word, file)| ClientCase::read(word, file)).collect()
+    }
+
+    fn of(word: &str) -> ClientCase {
+        let (word, file) = CLIENTS.iter().find(|(other, _)| *other == word).unwrap();
+        ClientCase::read(word, file)
+    }
+
+    /// The files of `import/clients/WORD`.
+    fn read(word: &'static str, file: &'static str) -> ClientCase {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/import/clients");
+        let ending = Path::new(file).extension().unwrap().to_str().unwrap();
+        let text = |name: &str| {
+            let path = root.join(word).join(format!("{name}.{ending}"));
+            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"))
+        };
+        let (new, before, after, only) = (text("new"), text("before"), text("after"), text("only"));
+        // It starts its servers itself.
+        let http = (word != "claude-desktop").then(|| text("http"));
+        ClientCase { word, file, new, http, before, after, only }
+    }
+}
 
 /// What `command` leaves in the client's file.
 fn left_by(desk: &Desk, case: &ClientCase, options: &[&str]) -> String {
@@ -938,7 +84,7 @@ fn left_by(desk: &Desk, case: &ClientCase, options: &[&str]) -> String {
 
 #[test]
 fn every_client_gets_a_file_of_its_own_where_it_has_none() {
-    for case in &CASES {
+    for case in &ClientCase::all() {
         let desk = Desk::new(&[("project/moonlark.toml", "")]);
         let shown = desk.run(&["install", case.word, "--dry-run"]);
         let diff: String = case.new.lines().map(|line| format!("\n+{line}")).collect();
@@ -954,8 +100,8 @@ fn every_client_gets_a_file_of_its_own_where_it_has_none() {
 
 #[test]
 fn every_client_keeps_its_servers_comments_and_layout() {
-    for case in &CASES {
-        let desk = Desk::new(&[("project/moonlark.toml", ""), (case.file, case.before)]);
+    for case in &ClientCase::all() {
+        let desk = Desk::new(&[("project/moonlark.toml", ""), (case.file, &case.before)]);
         let shown = desk.run(&["install", case.word, "--dry-run"]);
         assert!(!shown.contains("hunter"), "{}: {shown}", case.word);
         assert_eq!(left_by(&desk, case, &[]), case.after, "{}", case.word);
@@ -973,8 +119,8 @@ fn every_client_keeps_its_servers_comments_and_layout() {
 
 #[test]
 fn every_client_gives_its_servers_and_keeps_its_secrets_from_our_configuration() {
-    for case in &CASES {
-        let desk = Desk::new(&[(case.file, case.before)]);
+    for case in &ClientCase::all() {
+        let desk = Desk::new(&[(case.file, &case.before)]);
         let said = desk.run(&["import", case.word]);
         assert!(!said.contains("hunter"), "{}: {said}", case.word);
         assert_eq!(desk.read("project/moonlark.toml"), IMPORTED, "{}", case.word);
@@ -993,8 +139,8 @@ fn every_client_gives_its_servers_and_keeps_its_secrets_from_our_configuration()
 
 #[test]
 fn every_client_can_have_moonlark_alone_and_get_the_others_back() {
-    for case in &CASES {
-        let desk = Desk::new(&[(case.file, case.before)]);
+    for case in &ClientCase::all() {
+        let desk = Desk::new(&[(case.file, &case.before)]);
         let said = desk.run(&["install", case.word, "--only"]);
         assert!(!said.contains("hunter"), "{}: {said}", case.word);
         assert!(said.contains("\nAdded to moonlark.toml: files, web\n"), "{said}");
@@ -1007,14 +153,15 @@ fn every_client_can_have_moonlark_alone_and_get_the_others_back() {
 
 #[test]
 fn every_client_that_takes_an_address_gets_it_with_a_token() {
-    for case in CASES.iter().filter(|case| !case.http.is_empty()) {
+    for case in &ClientCase::all() {
+        let Some(http) = &case.http else { continue };
         let desk = Desk::new(&[("project/moonlark.toml", "")]);
         desk.run(&["token", "add", "ci"]);
         let written = left_by(&desk, case, &["--http"]);
         let (before, rest) = written.split_once("Bearer ").unwrap();
         let (token, after) = rest.split_once('"').unwrap();
         assert!(token.len() > 20, "{token}");
-        assert_eq!(format!("{before}Bearer TOKEN\"{after}"), case.http, "{}", case.word);
+        assert_eq!(format!("{before}Bearer TOKEN\"{after}"), *http, "{}", case.word);
         let mode = desk.path(case.file).metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{}", case.word);
         let again = desk.run(&["install", case.word, "--http"]);
@@ -1037,7 +184,7 @@ fn a_project_has_its_file_where_the_client_looks_for_it() {
         ("qwen", "project/.qwen/settings.json"),
         ("continue", "project/.continue/mcpServers/moonlark.yaml"),
     ] {
-        let case = CASES.iter().find(|case| case.word == word).unwrap();
+        let case = ClientCase::of(word);
         let desk = Desk::new(&[("project/moonlark.toml", "")]);
         desk.run(&["install", word, "--project"]);
         assert_eq!(desk.plain(&desk.read(file)), case.new, "{word}");
@@ -1083,8 +230,8 @@ fn the_file_that_is_there_is_the_one_that_changes() {
 #[test]
 fn links_and_permissions_stay_whatever_the_syntax() {
     for word in ["codex", "goose"] {
-        let case = CASES.iter().find(|case| case.word == word).unwrap();
-        let desk = Desk::new(&[("home/dotfiles/it", case.before)]);
+        let case = ClientCase::of(word);
+        let desk = Desk::new(&[("home/dotfiles/it", &case.before)]);
         let (target, link) = (desk.path("home/dotfiles/it"), desk.path(case.file));
         std::fs::set_permissions(&target, PermissionsExt::from_mode(0o600)).unwrap();
         std::fs::create_dir_all(link.parent().unwrap()).unwrap();
@@ -1234,6 +381,6 @@ fn only_takes_out_the_same_moonlark_under_another_name() {
     desk.run(&["install", "codex", "--name", "ml"]);
     let said = desk.run(&["install", "codex", "--only"]);
     assert!(said.contains("Taken out: ml, the same Moonlark once more\n"), "{said}");
-    let case = CASES.iter().find(|case| case.word == "codex").unwrap();
+    let case = ClientCase::of("codex");
     assert_eq!(desk.plain(&desk.read(file)), case.new);
 }
