@@ -482,6 +482,83 @@ fn a_run_that_waits_survives_the_death_of_its_server() {
     assert_eq!((project.deleted().len(), project.looked()), (2, 1), "nothing is made twice");
 }
 
+fn shown_run(project: &Project, run: &str) -> String {
+    String::from_utf8(project.run(&["runs", run]).stdout).unwrap()
+}
+
+#[test]
+fn a_run_says_how_the_approval_it_waits_for_stands() {
+    let script = "return sdk.tools.delete({ id = 7 })";
+    for (decision, word, said) in [
+        ("approve", "approved", "local (operator) has approved the call it waited for"),
+        (
+            "deny",
+            "denied",
+            "local (operator) has denied the call it waited for, which its script is told",
+        ),
+    ] {
+        let project = project("");
+        let mut server = project.serve();
+        let (status, told) = call(&server, "execute", json!({ "script": script }), None);
+        assert_eq!(status, 202, "{told}");
+        let run = told["approval"]["run"].as_str().unwrap().to_owned();
+        let approval = told["approval"]["id"].as_str().unwrap().to_owned();
+        server.kill();
+        let shown = shown_run(&project, &run);
+        assert!(shown.contains(": waiting\n  it waits for a decision: "), "{shown}");
+        assert!(shown.contains(&format!("`moonlark approvals deny {approval}`")), "{shown}");
+        // By the beginning of its id, as runs are.
+        let decided = project.run(&["approvals", decision, &approval[..13]]);
+        let decided = String::from_utf8(decided.stdout).unwrap();
+        let goes_on =
+            format!("the process of the run is gone: `moonlark runs resume {run}` goes on with it");
+        assert!(decided.contains(&goes_on), "{decided}");
+        let shown = shown_run(&project, &run);
+        assert!(
+            shown.contains(&format!(
+                ": {word}\n  {said}; its process is gone:\n  `moonlark runs resume {run}` goes on"
+            )),
+            "{shown}"
+        );
+        let listed = project.run(&["runs", "--json"]);
+        let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+        let line = &listed["runs"][0];
+        assert_eq!((&line["state"], &line["approval_state"]), (&json!("waiting"), &json!(word)));
+        // And the command it names is the one that goes on.
+        let resumed = project.run(&["runs", "resume", &run]);
+        assert_eq!(resumed.status.success(), decision == "approve");
+        assert_eq!(project.deleted().len(), usize::from(decision == "approve"));
+    }
+}
+
+#[test]
+fn a_run_that_nobody_decided_on_in_time_says_so_and_asks_again_when_resumed() {
+    let project = project("[approvals]\nexpiry = \"1s\"\n");
+    let mut server = project.serve();
+    let script = "return sdk.tools.delete({ id = 7 })";
+    let (status, told) = call(&server, "execute", json!({ "script": script }), None);
+    assert_eq!(status, 202, "{told}");
+    let run = told["approval"]["run"].as_str().unwrap().to_owned();
+    server.kill();
+    let began = Instant::now();
+    let shown = loop {
+        let shown = shown_run(&project, &run);
+        if !shown.contains("it waits for a decision") {
+            break shown;
+        }
+        assert!(began.elapsed() < PATIENCE, "{shown}");
+    };
+    let said = format!(
+        "in time, and its process is gone:\n  `moonlark runs resume {run}` goes on, and asks again\n"
+    );
+    assert!(shown.contains(": expired\n  nobody decided on approval "), "{shown}");
+    assert!(shown.contains(&said), "{shown}");
+    let resumed = project.run(&["runs", "resume", &run]);
+    let said = String::from_utf8(resumed.stderr).unwrap();
+    assert!(said.contains("error[approval_required]"), "{said}");
+    assert!(project.deleted().is_empty());
+}
+
 #[test]
 fn a_server_goes_on_with_runs_that_another_left_waiting() {
     let project = project("");

@@ -218,7 +218,7 @@ fn a_broken_script_is_reported_and_the_others_work() {
         "error[bad_script]: tools/echo.lua and tools/echo_again.lua both define a tool named echo; the second is echo_2\n  --> tools/echo_again.lua\nhint: rename one of them",
         "error[bad_script]: the script is not UTF-8 text\n  --> tools/j_bytes.lua:2",
         "error[bad_script]: the script is larger than 256 KB\n  --> tools/k_huge.lua",
-        "13 scripts checked, 12 problems",
+        "13 scripts checked, 12 errors",
     ] {
         assert!(text.contains(expected), "not there: {expected}\n{text}");
     }

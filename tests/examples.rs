@@ -138,7 +138,7 @@ fn one_tool_of_several_is_chosen_and_broken_files_are_found() {
         "must return Extension(…), got int",
         "there is no such file\n  --> elsewhere/b.star",
         "tools/x_test.luau",
-        "4 scripts checked, 3 problems",
+        "4 scripts checked, 3 errors",
     ] {
         assert!(broken.contains(part), "{part}: {broken}");
     }

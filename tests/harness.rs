@@ -129,6 +129,18 @@ impl Log {
         self.lines.lock().unwrap().recv_timeout(PATIENCE).expect("a line of output")
     }
 
+    /// All lines that are left of an output that has ended.
+    pub fn rest(&self) -> Vec<String> {
+        let lines = self.lines.lock().unwrap();
+        let next = || lines.recv_timeout(PATIENCE);
+        let rest = std::iter::from_fn(|| match next() {
+            Ok(line) => Some(line),
+            Err(mpsc::RecvTimeoutError::Disconnected) => None,
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("the output never ended"),
+        });
+        rest.collect()
+    }
+
     /// The next line that contains `text`.
     pub fn wait_for(&self, text: &str) -> String {
         let started = Instant::now();
@@ -173,6 +185,12 @@ impl Server {
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// End it. Everything that it has logged and nobody has read yet.
+    pub fn stop_and_read_log(mut self) -> String {
+        self.kill();
+        self.log.rest().join("\n")
     }
 
     pub fn is_alive(&mut self) -> bool {

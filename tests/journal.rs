@@ -159,9 +159,19 @@ fn a_run_that_was_killed_is_interrupted_and_can_be_resumed_once_somebody_says_ho
         "{shown}"
     );
     let drawn = text(&project.run(&["runs", id]));
-    assert!(drawn.contains("hang at 2 had no answer, and may have happened: {}"), "{drawn}");
+    let ways = format!(
+        "  hang at 2 had no answer, and may have happened: {{}}
+    if it has not: `moonlark runs resume {id} --retry=2` makes the call
+    if it has: `moonlark runs resume {id} --answer 2=JSON` with what it answered,
+      or `moonlark runs resume {id} --assume-done=2` where the script does without
+"
+    );
+    assert!(drawn.contains(&ways), "{drawn}");
     let doctor = text(&project.run(&["doctor"]));
-    assert!(doctor.contains("runs: 1 run was interrupted when its process ended"), "{doctor}");
+    assert!(
+        doctor.contains("! runs: warning: 1 run was interrupted when its process ended"),
+        "{doctor}"
+    );
     let next = project.serve();
     assert_eq!(next.get("/health").json()["interrupted_runs"], 1);
     drop(next);
@@ -170,6 +180,8 @@ fn a_run_that_was_killed_is_interrupted_and_can_be_resumed_once_somebody_says_ho
     let said = String::from_utf8_lossy(&asked.stderr).into_owned();
     assert!(!asked.status.success() && said.contains("may_have_happened"), "{said}");
     assert!(said.contains("hang at 2 with {}"), "{said}");
+    // What is asked about names the ways on, and not the command that asked.
+    assert!(text(&asked).contains(&ways), "{}", text(&asked));
     // By the beginning of its id.
     let resumed = project.run(&["runs", "resume", &id[..18], "--assume-done", "--json"]);
     let said = String::from_utf8_lossy(&resumed.stderr).into_owned();

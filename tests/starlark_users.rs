@@ -188,7 +188,7 @@ fn a_file_that_makes_tools_and_describes_none_is_told() {
         "error[bad_script]: the file makes tools, but defines no function describe_extension: it gives none\n  \
          --> extensions/lost.star\n\
          hint: end it with: def describe_extension(): return Extension(name = \"…\", tools = […])\n\n\
-         1 script checked, 1 problem\n"
+         1 script checked, 1 error\n"
     );
 }
 

@@ -53,6 +53,7 @@ mod observability;
 mod openapi_corpus;
 mod openapi_judged;
 mod openapi_search;
+mod operator_reports;
 #[cfg(target_os = "linux")]
 mod policy;
 #[cfg(unix)]

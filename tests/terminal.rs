@@ -1,4 +1,7 @@
-//! What commands print: nothing from outside can act on the terminal.
+//! What commands print: nothing from outside can act on the terminal, or pass for a
+//! line of ours.
+
+mod forged_lines;
 
 use serde_json::json;
 

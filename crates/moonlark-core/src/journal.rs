@@ -67,9 +67,10 @@ pub trait Recorder: Send + Sync {
         None
     }
 
-    /// How many runs of processes that are gone were interrupted, and can go on.
-    fn interrupted(&self) -> BoxFuture<Result<usize>> {
-        Box::pin(std::future::ready(Ok(0)))
+    /// How many runs of processes that are gone were interrupted, and can go on, when they
+    /// were last counted. None if they could not be.
+    fn interrupted(&self) -> Option<usize> {
+        Some(0)
     }
 
     /// How far behind it is.

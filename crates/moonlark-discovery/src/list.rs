@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use moonlark_core::sdk::{SdkFunction, SdkSource};
 use moonlark_core::tool::SourceKind;
+use moonlark_core::visible_text::visible_in_line;
 use moonlark_core::{Call, Catalog, Problem, Result, Value};
 
 use crate::functions;
@@ -95,7 +96,12 @@ pub(crate) fn heading(catalog: &Catalog, source: &SdkSource) -> String {
         text = format!("sdk.{} ({}): {}\n", source.name, source.original, count(source));
     }
     if let Some(theirs) = instructions(catalog, source) {
-        text.push_str(&format!("{}\n\n", shorten_instructions(theirs)));
+        // Further to the right than what is listed: none of it passes for a function.
+        for line in shorten_instructions(theirs).lines() {
+            text.push_str(format!("    {line}").trim_end());
+            text.push('\n');
+        }
+        text.push('\n');
     }
     text.push_str(&tags_of(source));
     text
@@ -131,8 +137,11 @@ fn tags_of(source: &SdkSource) -> String {
     if counts.is_empty() {
         return String::new();
     }
-    let shown: Vec<String> =
-        counts.iter().take(SOME).map(|(tag, count)| format!("{tag} ({count})")).collect();
+    let shown: Vec<String> = counts
+        .iter()
+        .take(SOME)
+        .map(|(tag, count)| format!("{} ({count})", visible_in_line(tag)))
+        .collect();
     let more = if counts.len() > SOME { ", …" } else { "" };
     format!("Tags (functions): {}{more}\n", shown.join(", "))
 }
@@ -178,7 +187,10 @@ fn no_such_tag(catalog: &Catalog, source: Option<&SdkSource>) -> String {
     tags.truncate(SOME);
     match tags.is_empty() {
         true => "No function has a tag.\n".to_owned(),
-        false => format!("No function has this tag. There are {}.\n", tags.join(", ")),
+        false => {
+            let tags: Vec<_> = tags.into_iter().map(visible_in_line).collect();
+            format!("No function has this tag. There are {}.\n", tags.join(", "))
+        }
     }
 }
 

@@ -31,6 +31,7 @@ use row::{COLUMNS, Row};
 use words::{refused, unknown};
 
 use crate::failure::problem;
+use crate::id_search::{HAS_PART, MAX_CANDIDATES, ambiguous, hex_digits};
 use crate::packed::{pack, unpack};
 use crate::rows::{Key, micros};
 use crate::schema;
@@ -101,29 +102,33 @@ impl ApprovalStore {
         })
     }
 
-    /// The request that `text` names: its id, or the beginning or end of one.
+    /// The request that `text` names: its id, or the beginning or end of one. Where several
+    /// fit, the only one that waits for a decision is meant.
     pub fn find(&self, text: &str) -> Result<Id> {
         if let Ok(id) = text.parse() {
             return Ok(id);
         }
-        let plain = text.to_lowercase().replace('-', "");
-        let hex = plain.len() >= 4 && plain.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if !hex || !self.0.file.exists() {
-            return Err(unknown(text));
-        }
-        let found: Vec<Id> = self.0.with(|open| {
-            let mut statement = open.connection.prepare(
-                "SELECT id FROM approval_requests WHERE lower(hex(id)) LIKE '%' || ?1 \
-                 OR lower(hex(id)) LIKE ?1 || '%' LIMIT 2",
-            )?;
-            let ids = statement.query_map([plain], |row| row.get::<_, [u8; 16]>(0))?;
-            Ok(ids.map(|id| id.map(Id::from_bytes)).collect::<rusqlite::Result<_>>()?)
+        let digits = hex_digits(text).filter(|_| self.0.file.exists());
+        let digits = digits.ok_or_else(|| unknown(text))?;
+        let found: Vec<(Id, bool)> = self.0.with(|open| {
+            // Those that wait come first.
+            let mut statement = open.connection.prepare(&format!(
+                "SELECT id, state = 'waiting' AND expires > ?2 AS waits FROM approval_requests \
+                 WHERE {HAS_PART} ORDER BY waits DESC, id DESC LIMIT {MAX_CANDIDATES}"
+            ))?;
+            let params = params![digits, micros(SystemTime::now())];
+            let found = statement.query_map(params, |row| {
+                Ok((Id::from_bytes(row.get::<_, [u8; 16]>(0)?), row.get(1)?))
+            })?;
+            Ok(found.collect::<rusqlite::Result<_>>()?)
         })?;
         match found.as_slice() {
-            [one] => Ok(*one),
             [] => Err(unknown(text)),
-            _ => Err(Problem::bad_request(format!("several approvals begin or end with {text}"))
-                .hint("write more of the id")),
+            [(one, _)] | [(one, true), (_, false), ..] => Ok(*one),
+            several => {
+                let ids: Vec<Id> = several.iter().map(|(id, _)| *id).collect();
+                Err(ambiguous("approvals", text, &ids))
+            }
         }
     }
 

@@ -24,6 +24,8 @@ const CLOSING: Duration = Duration::from_secs(10);
 pub struct Journal {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Runs that were interrupted, as they were last counted.
+    interrupted: Mutex<Option<usize>>,
 }
 
 /// How the journal is doing.
@@ -53,7 +55,8 @@ impl Journal {
         let thread = thread.spawn(move || writer.run()).map_err(|error| {
             Problem::unavailable(format!("the thread of the journal cannot be started: {error}"))
         })?;
-        Ok(Arc::new(Journal { shared, thread: Mutex::new(Some(thread)) }))
+        let thread = Mutex::new(Some(thread));
+        Ok(Arc::new(Journal { shared, thread, interrupted: Mutex::default() }))
     }
 
     /// Other settings from now on; the file stays the same.
@@ -71,6 +74,14 @@ impl Journal {
     /// Look at what is in it.
     pub fn reader(&self) -> Reader {
         Reader::of(&self.shared.settings.lock().file)
+    }
+
+    /// Count the runs that were interrupted, for whoever asks until the next time. Blocks,
+    /// as files do.
+    pub fn count_interrupted(&self) -> Result<usize> {
+        let counted = self.reader().interrupted();
+        *self.interrupted.lock() = counted.as_ref().ok().copied();
+        counted
     }
 
     /// Everything that was taken so far is in the file, or a Problem says why
@@ -164,12 +175,8 @@ impl Recorder for Journal {
         Backlog { waiting: waiting as u64, bytes: bytes as u64, written, lost }
     }
 
-    fn interrupted(&self) -> BoxFuture<Result<usize>> {
-        let reader = self.reader();
-        Box::pin(async move {
-            let counted = tokio::task::spawn_blocking(move || reader.interrupted()).await;
-            counted.unwrap_or_else(|_| Err(Problem::internal("the journal could not be read")))
-        })
+    fn interrupted(&self) -> Option<usize> {
+        *self.interrupted.lock()
     }
 
     fn look(&self, look: Look) -> BoxFuture<Result<Json>> {

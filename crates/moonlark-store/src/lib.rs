@@ -10,6 +10,7 @@
 
 mod approvals;
 mod failure;
+mod id_search;
 mod journal;
 mod packed;
 mod process;
@@ -26,5 +27,5 @@ mod tests;
 
 pub use approvals::{ApprovalSettings, ApprovalShown, ApprovalStore};
 pub use journal::{Health, Journal};
-pub use reading::{CallShown, CallerShown, Reader, RunLine, RunShown, State, Watched};
+pub use reading::{AwaitedState, CallShown, CallerShown, Reader, RunLine, RunShown, State, Watched};
 pub use schema::Settings;

@@ -4,9 +4,10 @@ pub(crate) mod replay;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
+use moonlark_core::approval::State as ApprovalState;
 use moonlark_core::content::Answer;
 use moonlark_core::journal::{Id, Look, Looked};
 use moonlark_core::secret::{Secrets, literals};
@@ -17,10 +18,11 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
 use crate::failure::problem;
+use crate::id_search::{HAS_PART, MAX_CANDIDATES, ambiguous, hex_digits};
 use crate::packed::{unpack, unpack_answer};
 use crate::process;
-use crate::rows::{Key, effects};
-use crate::schema::open_to_read;
+use crate::rows::{Key, effects, micros};
+use crate::schema::open_if_begun;
 use crate::sealing::{Seal, Spot};
 
 /// Reads one database, from any thread; blocks, as files do.
@@ -39,6 +41,28 @@ pub enum State {
     /// Its process is gone.
     Interrupted,
     Ended,
+}
+
+/// How the approval stands that a run waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AwaitedState {
+    Waiting,
+    Approved,
+    Denied,
+    /// Nobody decided in time, or the call was not made in time.
+    Expired,
+}
+
+impl AwaitedState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            AwaitedState::Waiting => "waiting",
+            AwaitedState::Approved => "approved",
+            AwaitedState::Denied => "denied",
+            AwaitedState::Expired => "expired",
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -68,6 +92,15 @@ pub struct RunLine {
     /// What it waits for.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text_if_any")]
     pub approval: Option<Id>,
+    /// How that stands by now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval_state: Option<AwaitedState>,
+    /// Who has decided on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decided_by: Option<String>,
+    /// Whether the process that runs it is alive.
+    #[serde(skip)]
+    pub is_alive: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     pub script: String,
@@ -216,22 +249,21 @@ impl Reader {
         Ok(RunShown { line, calls, answer })
     }
 
-    /// The run that `text` names: its id, or the end of one.
+    /// The run that `text` names: its id, or the beginning or end of one.
     pub fn find(&self, text: &str) -> Result<Id> {
         if let Ok(id) = text.parse() {
             return Ok(id);
         }
-        let plain = text.to_lowercase().replace('-', "");
-        let hex = plain.len() >= 4 && plain.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let Some(connection) = self.open()?.filter(|_| hex) else { return Err(no_run(text)) };
-        let sql = "SELECT id FROM journal_runs WHERE lower(hex(id)) LIKE '%' || ?1 \
-                   OR lower(hex(id)) LIKE ?1 || '%' LIMIT 2";
-        let found = self.query(&connection, sql, params![plain], |row, _| id(row, 0))?;
+        let digits = hex_digits(text).ok_or_else(|| no_run(text))?;
+        let Some(connection) = self.open()? else { return Err(no_run(text)) };
+        let sql = format!(
+            "SELECT id FROM journal_runs WHERE {HAS_PART} ORDER BY id DESC LIMIT {MAX_CANDIDATES}"
+        );
+        let found = self.query(&connection, &sql, params![digits], |row, _| id(row, 0))?;
         match found.as_slice() {
             [one] => Ok(*one),
             [] => Err(no_run(text)),
-            _ => Err(Problem::bad_request(format!("several runs begin or end with {text}"))
-                .hint("write more of the id")),
+            several => Err(ambiguous("runs", text, several)),
         }
     }
 
@@ -258,7 +290,9 @@ impl Reader {
         let Some(connection) = self.open()? else { return Ok(0) };
         let sql = "SELECT process.lock FROM journal_runs AS run \
              LEFT JOIN journal_processes AS process ON process.number = run.process \
-             WHERE run.outcome IS NULL AND run.approval IS NULL AND NOT run.plan";
+             LEFT JOIN approval_requests AS asked ON asked.id = run.approval \
+             WHERE run.outcome IS NULL AND NOT run.plan \
+             AND (run.approval IS NULL OR asked.state = 'used')";
         let alive = self.query(&connection, sql, params![], |row, alive| {
             let lock: Option<String> = row.get(0)?;
             Ok(alive.is(lock.as_deref()))
@@ -293,10 +327,7 @@ impl Reader {
     }
 
     fn open(&self) -> Result<Option<Connection>> {
-        if !self.file.exists() {
-            return Ok(None);
-        }
-        open_to_read(&self.file).map(Some)
+        open_if_begun(&self.file)
     }
 
     fn query<T>(
@@ -373,20 +404,29 @@ impl RunShown {
 
 const RUN: &str = "SELECT run.id, run.at, run.took, run.outcome, run.message, run.surface, \
     run.caller, run.client, run.script, run.plan, run.approval, process.lock, \
-    (SELECT count(*) FROM journal_calls WHERE journal_calls.run = run.id AND place IS NOT NULL) \
-    FROM journal_runs AS run LEFT JOIN journal_processes AS process ON process.number = run.process";
+    (SELECT count(*) FROM journal_calls WHERE journal_calls.run = run.id AND place IS NOT NULL), \
+    asked.state, asked.expires, asked.decided_by \
+    FROM journal_runs AS run LEFT JOIN journal_processes AS process ON process.number = run.process \
+    LEFT JOIN approval_requests AS asked ON asked.id = run.approval";
 
 fn run_line(row: &Row<'_>, alive: &mut Alive<'_>) -> rusqlite::Result<RunLine> {
     let outcome: Option<String> = row.get(3)?;
     let approval: Option<[u8; 16]> = row.get(10)?;
     let lock: Option<String> = row.get(11)?;
+    let is_alive = alive.is(lock.as_deref());
+    let asked: Option<String> = row.get(13)?;
+    // The call was made, and how it went was not written down.
+    let is_used = asked.as_deref() == Some(ApprovalState::Used.as_str());
     let state = match (&outcome, approval) {
         (Some(_), _) => State::Ended,
         // It waits in no process, if need be.
-        (None, Some(_)) => State::Waiting,
-        (None, None) if alive.is(lock.as_deref()) => State::Running,
-        (None, None) => State::Interrupted,
+        (None, Some(_)) if !is_used => State::Waiting,
+        (None, _) if is_alive => State::Running,
+        (None, _) => State::Interrupted,
     };
+    let approval = approval.filter(|_| state == State::Waiting);
+    let expires: Option<i64> = row.get(14)?;
+    let approval_state = approval.map(|_| awaited_state(asked.as_deref(), expires));
     Ok(RunLine {
         id: id(row, 0)?,
         at: time(row, 1)?,
@@ -398,8 +438,26 @@ fn run_line(row: &Row<'_>, alive: &mut Alive<'_>) -> rusqlite::Result<RunLine> {
         script: row.get(8)?,
         plan: row.get(9)?,
         approval: approval.map(Id::from_bytes),
+        approval_state,
+        decided_by: row.get::<_, Option<String>>(15)?.filter(|_| approval.is_some()),
+        is_alive,
         calls: row.get::<_, i64>(12)?.try_into().unwrap_or(0),
     })
+}
+
+/// A request that is no longer on record is over as well.
+fn awaited_state(state: Option<&str>, expires: Option<i64>) -> AwaitedState {
+    let is_over = expires.is_none_or(|expires| micros(SystemTime::now()) >= expires);
+    let is = |word: ApprovalState| state == Some(word.as_str());
+    if is_over {
+        AwaitedState::Expired
+    } else if is(ApprovalState::Approved) {
+        AwaitedState::Approved
+    } else if is(ApprovalState::Denied) {
+        AwaitedState::Denied
+    } else {
+        AwaitedState::Waiting
+    }
 }
 
 const CALL: &str = "SELECT call.id, call.at, call.took, call.outcome, call.message, call.surface, \

@@ -158,6 +158,18 @@ fn open_once(path: &Path) -> Result<Connection> {
     Ok(connection)
 }
 
+/// Open it to look; none if there is no journal yet, or one that somebody is just
+/// beginning.
+pub(crate) fn open_if_begun(path: &Path) -> Result<Option<Connection>> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let connection = open_to_read(path)?;
+    // Tables and version come into the file at once.
+    let is_begun = version(&connection, path)? > 0;
+    Ok(is_begun.then_some(connection))
+}
+
 /// Open it to look; a Problem if there is none.
 pub(crate) fn open_to_read(path: &Path) -> Result<Connection> {
     let fail = |error: rusqlite::Error| problem(path, &error);

@@ -213,6 +213,28 @@ async fn a_run_is_running_waiting_interrupted_or_ended() {
 }
 
 #[tokio::test]
+async fn a_journal_that_is_just_begun_has_nothing_in_it() {
+    let place = Place::new();
+    let connection = Connection::open(place.file()).unwrap();
+    connection.pragma_update(None, "journal_mode", "WAL").unwrap();
+    assert_eq!(place.reader().runs(10, None).unwrap(), []);
+    assert_eq!(place.reader().interrupted().unwrap(), 0);
+}
+
+#[tokio::test]
+async fn interrupted_runs_are_those_of_the_last_count() {
+    let place = Place::new();
+    let journal = place.journal();
+    assert_eq!(journal.interrupted(), None, "nobody has counted yet");
+    assert_eq!(journal.count_interrupted().unwrap(), 0);
+    assert_eq!(journal.interrupted(), Some(0));
+    journal.close().await;
+    std::fs::write(place.file(), "no database").unwrap();
+    assert!(journal.count_interrupted().is_err());
+    assert_eq!(journal.interrupted(), None, "what cannot be counted is not known");
+}
+
+#[tokio::test]
 async fn only_a_run_that_has_stopped_can_be_taken_over_and_only_by_one() {
     let place = Place::new();
     let first = place.journal();

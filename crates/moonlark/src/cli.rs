@@ -24,6 +24,7 @@ mod logout;
 mod named;
 mod pin;
 mod policy;
+mod problem_lines;
 mod repl;
 mod run;
 mod runs;
@@ -40,6 +41,7 @@ pub(crate) mod terminal;
 mod test;
 mod token;
 mod tool;
+mod tool_options;
 mod tool_test;
 mod types;
 
@@ -52,10 +54,12 @@ use moonlark_core::tool::SourceKind;
 use moonlark_core::{Caller, Catalog, Problem, Tool, Value};
 
 use crate::config::LogFormat;
-use crate::config_file::{Loaded, ValuesNeeded};
+use crate::config_file::{Loaded, RejectedConfig, ValuesNeeded};
 use crate::project::{More, Project};
+use problem_lines::doubt_lines;
 
-pub(crate) use terminal::{StyledText, print, print_json, say};
+pub(crate) use problem_lines::say_problem;
+pub(crate) use terminal::{StyledText, print, print_json, print_text, say, say_text};
 pub use types::{Definitions, definitions};
 
 /// One binary between AI agents and everything they may call.
@@ -154,9 +158,9 @@ enum Command {
     Sources(sources::Sources),
     /// Look for what is wrong with this set-up.
     Doctor,
-    /// Take over the MCP servers of Claude Desktop, Cursor, VS Code, Zed or Claude Code.
+    /// Take over the MCP servers of Claude, Cursor, VS Code, Codex, Gemini CLI or another client.
     Import(import::Import),
-    /// Register Moonlark with Claude Desktop, Cursor, VS Code, Zed or Claude Code.
+    /// Register Moonlark with Claude, Cursor, VS Code, Codex, Gemini CLI or another client.
     Install(install::Install),
     /// Print a completion script for a shell.
     Completions(completions::Completions),
@@ -166,8 +170,33 @@ enum Command {
 pub(crate) enum Failure {
     /// Problems to print.
     Problems(Vec<Problem>),
+    /// The configuration is wrong.
+    Config(RejectedConfig),
     /// Everything was said already.
     Said,
+}
+
+impl Failure {
+    /// Print what was not said yet.
+    pub(crate) fn say(&self) {
+        match self {
+            Failure::Problems(problems) => problems.iter().for_each(say_problem),
+            Failure::Config(rejected) => {
+                say_doubts(&rejected.warnings);
+                rejected.errors.iter().for_each(say_problem);
+            }
+            Failure::Said => {}
+        }
+    }
+
+    /// The first thing that is wrong.
+    pub(crate) fn first_problem(self) -> Option<Problem> {
+        match self {
+            Failure::Problems(problems) => problems.into_iter().next(),
+            Failure::Config(rejected) => rejected.errors.into_iter().next(),
+            Failure::Said => None,
+        }
+    }
 }
 
 impl From<Problem> for Failure {
@@ -176,9 +205,9 @@ impl From<Problem> for Failure {
     }
 }
 
-impl From<Vec<Problem>> for Failure {
-    fn from(problems: Vec<Problem>) -> Self {
-        Failure::Problems(problems)
+impl From<RejectedConfig> for Failure {
+    fn from(rejected: RejectedConfig) -> Self {
+        Failure::Config(rejected)
     }
 }
 
@@ -200,7 +229,13 @@ pub fn command() -> clap::Command {
 const STACK: usize = 16 << 20;
 
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let (line, options) = tool_options::split_tool_options(std::env::args_os(), command());
+    let mut cli = Cli::parse_from(line);
+    match &mut cli.command {
+        Command::Call(call) => call.take_options(options),
+        Command::Tool(tool::Tool::Test(test)) => test.take_options(options),
+        _ => {}
+    }
     log::start(&cli.global, &cli.command);
     let mut threads = tokio::runtime::Builder::new_multi_thread();
     let runtime = match threads.thread_stack_size(STACK).enable_all().build() {
@@ -215,11 +250,8 @@ pub fn main() -> ExitCode {
     runtime.shutdown_timeout(std::time::Duration::from_millis(100));
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Said) => ExitCode::FAILURE,
-        Err(Failure::Problems(problems)) => {
-            for problem in problems {
-                say(paint(&problem.to_string()));
-            }
+        Err(failure) => {
+            failure.say();
             ExitCode::FAILURE
         }
     }
@@ -275,20 +307,36 @@ pub(crate) async fn open_without_values(global: &Global) -> Result<Project, Fail
     Ok(Project::open_with(global.config.as_deref(), &here()?, more).await?)
 }
 
-/// A Problem that does not keep anything from working.
-pub(crate) fn warning(problem: &Problem) -> String {
-    let text = problem.to_string();
-    let after = text.split_once("]: ").map_or(text.as_str(), |(_, after)| after);
-    format!("warning: {after}")
-}
-
 /// What the configuration says oddly, and which variables it would need to run.
 pub(crate) fn say_about(loaded: &Loaded) {
-    for problem in &loaded.warnings {
-        say(format!("{}\n", warning(problem)));
+    say_doubts(&loaded.warnings);
+    say_unset(&loaded.unset);
+}
+
+/// Variables and files that are not there, where none is needed.
+pub(crate) fn say_unset(unset: &[Problem]) {
+    unset.iter().for_each(|problem| say(format!("note: {}", problem.line())));
+}
+
+/// `nothing wrong`, `nothing wrong, 1 warning`, `2 errors, 1 warning`
+pub(crate) fn counted_findings(errors: usize, warnings: usize) -> String {
+    let errors = if errors == 0 { "nothing wrong".to_owned() } else { counted(errors, "error") };
+    if warnings == 0 { errors } else { format!("{errors}, {}", counted(warnings, "warning")) }
+}
+
+/// What the configuration says that is hardly meant.
+pub(crate) fn say_doubts(doubts: &[Problem]) {
+    for problem in doubts {
+        doubt_lines(problem).into_iter().for_each(say);
+        say("");
     }
-    for problem in &loaded.unset {
-        say(format!("note: {}", problem.line()));
+}
+
+/// The same, in the log of a command that serves.
+pub(crate) fn log_doubts(loaded: &Loaded) {
+    for problem in &loaded.warnings {
+        let lines = doubt_lines(problem).iter().map(StyledText::plain).collect::<Vec<_>>();
+        tracing::warn!("{}", lines.join("\n").trim_start_matches("warning: "));
     }
 }
 
@@ -331,11 +379,6 @@ pub(crate) fn authored(catalog: &Catalog) -> impl Iterator<Item = &Arc<Tool>> {
     let by_script =
         |tool: &&Arc<Tool>| matches!(tool.source.kind, SourceKind::Script | SourceKind::Extension);
     catalog.tools().iter().filter(by_script)
-}
-
-/// The text of a Problem, as a terminal shows it.
-pub(crate) fn paint(text: &str) -> StyledText {
-    StyledText::of_problem(text)
 }
 
 pub(crate) fn key_value(text: &str) -> Result<(String, String), String> {

@@ -106,9 +106,30 @@ impl Loaded {
     }
 }
 
+/// Why there is no configuration: everything that was found in the file, in line order.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RejectedConfig {
+    pub errors: Vec<Problem>,
+    /// What is allowed and hardly meant, as in [`Loaded`].
+    pub warnings: Vec<Problem>,
+    /// Variables and files that are not there, where none is needed.
+    pub unset: Vec<Problem>,
+}
+
+impl From<Problem> for RejectedConfig {
+    fn from(problem: Problem) -> Self {
+        vec![problem].into()
+    }
+}
+
+impl From<Vec<Problem>> for RejectedConfig {
+    fn from(errors: Vec<Problem>) -> Self {
+        RejectedConfig { errors, ..RejectedConfig::default() }
+    }
+}
+
 /// Load `explicit`, else the first file of the search order, else the defaults.
-/// The error is every problem of that file, in line order.
-pub fn load(explicit: Option<&Path>, cwd: &Path, env: Env<'_>) -> Result<Loaded, Vec<Problem>> {
+pub fn load(explicit: Option<&Path>, cwd: &Path, env: Env<'_>) -> Result<Loaded, RejectedConfig> {
     load_for(ValuesNeeded::ToRun, explicit, cwd, env)
 }
 
@@ -118,19 +139,25 @@ pub fn load_for(
     explicit: Option<&Path>,
     cwd: &Path,
     env: Env<'_>,
-) -> Result<Loaded, Vec<Problem>> {
+) -> Result<Loaded, RejectedConfig> {
     let Some(found) = find(explicit, cwd, env) else {
         let (secrets, warnings) = SecretsFile::read(cwd);
         return Ok(Loaded { secrets, warnings, ..Loaded::new(Config::default(), None, cwd) });
     };
-    let bytes = read(&found).map_err(|problem| vec![problem])?;
+    let bytes = read(&found)?;
     let text = decode(&bytes, &found.label)?;
     let root = found.path.parent().unwrap_or(cwd).to_owned();
     let (secrets, mut warnings) = SecretsFile::read(&root);
     let values = ValueSources::new(env, secrets.clone(), &root);
     let place = |findings| finding::place(findings, &found.label, text);
-    let read = parse(text, &found.label, &values, needed);
-    let parsed = read.map_err(place)?;
+    let parsed = match parse(text, &found.label, &values, needed) {
+        Ok(parsed) => parsed,
+        Err(rejected) => {
+            warnings.extend(place(rejected.warnings));
+            let (errors, unset) = (place(rejected.errors), place(rejected.unset));
+            return Err(RejectedConfig { errors, warnings, unset });
+        }
+    };
     warnings.extend(place(parsed.warnings));
     let mut loaded = Loaded::new(parsed.config, Some(found.path.clone()), &root);
     loaded.value_files.extend(values.files());
@@ -193,23 +220,38 @@ struct Parsed {
     absent_texts: BTreeSet<String>,
 }
 
+/// A text that is none.
+#[derive(Default)]
+struct Rejected {
+    errors: Vec<Finding>,
+    warnings: Vec<Finding>,
+    unset: Vec<Finding>,
+}
+
 fn parse(
     text: &str,
     label: &str,
     values: &ValueSources<'_>,
     needed: ValuesNeeded,
-) -> Result<Parsed, Vec<Finding>> {
-    let document = DeTable::parse(text).map_err(|error| vec![syntax(&error, text)])?;
+) -> Result<Parsed, Rejected> {
+    let document = DeTable::parse(text).map_err(|error| {
+        let errors = vec![syntax(&error, text)];
+        Rejected { errors, ..Rejected::default() }
+    })?;
     let schema = schema();
     let mut checked = check::check(&schema, document.get_ref(), text, values);
-    let mut findings = std::mem::take(&mut checked.findings);
+    let mut errors = std::mem::take(&mut checked.findings);
     let Built { mut config, faults, absent } = match build::build(&schema, &checked, values) {
         Ok(built) => built,
-        // What is wrong with the text is why.
-        Err(_) if !findings.is_empty() => return Err(findings),
-        Err(problem) => return Err(vec![Finding { offset: None, problem }]),
+        Err(problem) => {
+            // What is wrong with the text is why, if anything is.
+            if errors.is_empty() {
+                errors.push(Finding { offset: None, problem });
+            }
+            return Err(Rejected { errors, warnings: checked.warnings, unset: Vec::new() });
+        }
     };
-    findings.extend(faults);
+    errors.extend(faults);
     let mut absent: Vec<AbsentValue> = checked.absent.into_iter().chain(absent).collect();
     absent.sort_by_key(|it| it.finding.offset);
     let mut sources = Vec::new();
@@ -217,15 +259,16 @@ fn parse(
     let absent_texts = absent.iter().map(|it| it.text.clone()).collect();
     for AbsentValue { key, finding, .. } in absent {
         match (needed, key.source_table()) {
-            (ValuesNeeded::ToRun, None) => findings.push(finding),
+            (ValuesNeeded::ToRun, None) => errors.push(finding),
             (_, source) => {
                 sources.push(source);
                 of_sources.push(finding);
             }
         }
     }
-    if !findings.is_empty() {
-        return Err(findings);
+    if !errors.is_empty() {
+        let unset = if needed == ValuesNeeded::Never { of_sources } else { Vec::new() };
+        return Err(Rejected { errors, warnings: checked.warnings, unset });
     }
     let outages = finding::place(of_sources, label, text);
     if needed == ValuesNeeded::Never {

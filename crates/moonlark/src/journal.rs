@@ -14,7 +14,9 @@ use crate::config::{ApproverWord, Durability};
 use crate::config_file::Loaded;
 
 /// How often a server looks for runs that it can go on with.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// After so many looks it counts the interrupted ones, whether there is news or not.
+const LOOKS_UNTIL_COUNT: u32 = 10;
 
 /// Kept by the commands that call tools, from when they begin to.
 #[derive(Default)]
@@ -45,6 +47,11 @@ impl Journaling {
         }
     }
 
+    /// To count the runs that were interrupted; none if none is kept.
+    pub(crate) fn journal(&self) -> Option<Arc<Journal>> {
+        self.0.get().map(|(journal, _)| journal.clone())
+    }
+
     /// Write the rest.
     pub(crate) async fn end(&self) {
         if let Some((journal, _)) = self.0.get() {
@@ -53,18 +60,29 @@ impl Journaling {
     }
 }
 
+/// How many runs a crash has left behind; none if that cannot be found out.
+pub(crate) async fn count_interrupted(journal: Arc<Journal>) -> Option<usize> {
+    let counted = tokio::task::spawn_blocking(move || journal.count_interrupted()).await;
+    counted.ok()?.inspect_err(|problem| tracing::warn!("{problem}")).ok()
+}
+
 /// Go on with runs that waited for a decision when their process ended, as soon
-/// as somebody has decided. Until it is aborted.
-pub(crate) async fn take_up(loaded: Loaded, gateway: Gateway) {
-    if !loaded.config.journal.enabled {
-        return;
-    }
+/// as somebody has decided. Until it is aborted. `interrupted` is how many runs were
+/// interrupted at the start.
+pub(crate) async fn take_up(
+    loaded: Loaded,
+    gateway: Gateway,
+    journal: Arc<Journal>,
+    interrupted: Option<usize>,
+) {
     gateway.loaded(&Caller::new("resume")).await;
-    warn_of_interrupted_runs(&loaded).await;
-    let mut left = Left { loaded, watched: None };
+    if let Some(count @ 1..) = interrupted {
+        tracing::warn!("{}", interrupted_runs(count));
+    }
+    let mut left = LeftRuns { loaded, journal, watched: None, looks_since_count: 0 };
     let mut tried = HashSet::new();
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(LOOK_INTERVAL).await;
         let looked = tokio::task::spawn_blocking(move || (left.decided(), left)).await;
         let Ok((decided, back)) = looked else { return };
         left = back;
@@ -83,15 +101,6 @@ pub(crate) async fn take_up(loaded: Loaded, gateway: Gateway) {
     }
 }
 
-/// Say at the start what a crash left behind.
-async fn warn_of_interrupted_runs(loaded: &Loaded) {
-    let reader = reader(loaded);
-    let counted = tokio::task::spawn_blocking(move || reader.interrupted()).await;
-    if let Ok(Ok(count @ 1..)) = counted {
-        tracing::warn!("{}", interrupted_runs(count));
-    }
-}
-
 /// What is said of runs that were interrupted.
 pub(crate) fn interrupted_runs(count: usize) -> String {
     let runs = match count {
@@ -103,20 +112,29 @@ pub(crate) fn interrupted_runs(count: usize) -> String {
     )
 }
 
-/// Runs that were left waiting.
-struct Left {
+/// Runs that processes have left: waiting, or interrupted.
+struct LeftRuns {
     loaded: Loaded,
+    journal: Arc<Journal>,
     watched: Option<Watched>,
+    looks_since_count: u32,
 }
 
-impl Left {
-    /// Those that somebody has decided on, if anything is new at all.
+impl LeftRuns {
+    /// Those that wait and that somebody has decided on, if anything is new at all.
     fn decided(&mut self) -> Vec<(Id, Caller, Id)> {
         let reader = reader(&self.loaded);
         if self.watched.is_none() {
             self.watched = reader.watch().ok().flatten();
         }
-        if !self.watched.as_mut().is_some_and(|it| it.changed().unwrap_or(false)) {
+        let is_news = self.watched.as_mut().is_some_and(|it| it.changed().unwrap_or(false));
+        self.looks_since_count += 1;
+        // That a process was killed is written by nobody.
+        if is_news || self.looks_since_count >= LOOKS_UNTIL_COUNT {
+            self.looks_since_count = 0;
+            let _ = self.journal.count_interrupted();
+        }
+        if !is_news {
             return Vec::new();
         }
         let approvals = approvals(&self.loaded);

@@ -260,3 +260,32 @@ async fn a_caller_with_many_requests_does_not_keep_others_from_asking() {
     let other = Request { caller: Caller::new("rest").named("carol"), ..request(100) };
     waits(&store, other).await;
 }
+
+#[tokio::test]
+async fn a_part_of_an_id_names_the_only_one_that_waits_or_says_that_several_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder, false, HOUR);
+    let (first, second) = (waits(&store, request(1)).await.id, waits(&store, request(2)).await.id);
+    let beginning = |id: Id| id.to_string()[..8].to_owned();
+    let end = |id: Id| id.to_string()[28..].to_owned();
+    assert_eq!(store.find(&end(first)).unwrap(), first);
+    assert_eq!(store.find(&end(second).to_uppercase()).unwrap(), second);
+    // Ids begin with the time: those of the same minute are alike, unless it just ends.
+    if beginning(first) == beginning(second) {
+        let problem = store.find(&beginning(first)).unwrap_err();
+        assert_eq!(
+            problem.to_string(),
+            format!(
+                "error[bad_request]: several approvals have an id that begins or ends with {}: those that end with {}, {}\nhint: name one of them by its end, or write more of its id",
+                beginning(first),
+                end(second),
+                end(first)
+            )
+        );
+        store.decide_now(second, Decision::Deny, operator()).unwrap();
+        assert_eq!(store.find(&beginning(second)).unwrap(), first, "the other is decided");
+    }
+    for text in ["", "abc", "zzzz", "0000000000"] {
+        assert_eq!(store.find(text).unwrap_err().code, Code::NotFound, "{text}");
+    }
+}

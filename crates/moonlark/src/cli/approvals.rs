@@ -3,11 +3,11 @@
 use clap::{Args, Subcommand};
 use moonlark_core::approval::{Decider, Decision};
 use moonlark_core::call::LOCAL;
-use moonlark_store::{ApprovalShown, ApprovalStore};
+use moonlark_store::{ApprovalShown, ApprovalStore, Reader, State};
 use serde_json::json;
 
 use super::runs::{caller, load, short, when};
-use super::{Done, Global, pretty, print, print_json};
+use super::{Done, Global, pretty, print, print_json, print_text};
 use crate::journal;
 
 #[derive(Args)]
@@ -49,12 +49,15 @@ struct List {
 
 impl Approvals {
     pub(crate) fn run(self, global: &Global) -> Done {
-        let store = journal::approvals(&load(global)?);
+        let loaded = load(global)?;
+        let (store, reader) = (journal::approvals(&loaded), journal::reader(&loaded));
         match self.command.unwrap_or(ApprovalsCommand::List(self.list)) {
             ApprovalsCommand::List(List { all }) => list(&store, all, global),
             ApprovalsCommand::Show { id } => show(&store, &id, global),
-            ApprovalsCommand::Approve { id } => decide(&store, &id, Decision::Approve, global),
-            ApprovalsCommand::Deny { id } => decide(&store, &id, Decision::Deny, global),
+            ApprovalsCommand::Approve { id } => {
+                decide(&store, &reader, &id, Decision::Approve, global)
+            }
+            ApprovalsCommand::Deny { id } => decide(&store, &reader, &id, Decision::Deny, global),
         }
     }
 }
@@ -109,12 +112,19 @@ fn show(store: &ApprovalStore, id: &str, global: &Global) -> Done {
     if let Some(run) = approval.run {
         print(format!("  part of a run: `moonlark runs {run}`"));
     }
-    print(format!("\n{}, which is marked {}", approval.tool, approval.effects.join(", ")));
-    print(pretty(&exact).unwrap_or_else(|_| exact.to_json_lossy().to_string()));
+    print("");
+    print(format!("{}, which is marked {}", approval.tool, approval.effects.join(", ")));
+    print_text(pretty(&exact).unwrap_or_else(|_| exact.to_json_lossy().to_string()));
     Ok(())
 }
 
-fn decide(store: &ApprovalStore, id: &str, decision: Decision, global: &Global) -> Done {
+fn decide(
+    store: &ApprovalStore,
+    reader: &Reader,
+    id: &str,
+    decision: Decision,
+    global: &Global,
+) -> Done {
     let id = store.find(id)?;
     store.decide_now(id, decision, Decider::Operator(LOCAL.to_owned()))?;
     let approval = store.show(id)?;
@@ -123,14 +133,18 @@ fn decide(store: &ApprovalStore, id: &str, decision: Decision, global: &Global) 
         return Ok(());
     }
     let next = match (decision, approval.run) {
-        (Decision::Deny, _) => "it will not be made".to_owned(),
-        (Decision::Approve, None) => "made again, the same call goes through, once".to_owned(),
-        (Decision::Approve, Some(run)) => {
-            format!(
-                "its run goes on; `moonlark runs {run}` shows it, and `moonlark runs resume {run}` takes it up if its process has ended"
-            )
-        }
+        (Decision::Deny, _) => "it will not be made",
+        (Decision::Approve, None) => "made again, the same call goes through, once",
+        (Decision::Approve, Some(_)) => "it is made when its run goes on",
     };
     print(format!("{} {}: {next}", approval.tool, approval.state));
+    if let Some(run) = approval.run {
+        print(match reader.run(run) {
+            Ok(shown) if !shown.line.is_alive && shown.line.state != State::Ended => format!(
+                "the process of the run is gone: `moonlark runs resume {run}` goes on with it, and so does the project's server, if one runs"
+            ),
+            _ => format!("the run goes on by itself: `moonlark runs {run}` shows it"),
+        });
+    }
     Ok(())
 }

@@ -1,50 +1,193 @@
-//! A tool's parameters as people write them on the command line: `name=value`, one
-//! JSON object, or `--param name=value`.
+//! A tool's parameters as people write them on the command line: `name=value`,
+//! `--name value`, one JSON object, or `--param name=value`.
 
 use clap::Args;
+use moonlark_core::nearest::nearest;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, Result, Tool, Value};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::key_value;
+use super::tool_options::ToolOption;
 
-/// `--param NAME=VALUE`, as often as there are parameters.
+/// Parameters, in every form that a command takes them in.
 #[derive(Args, Serialize, Deserialize)]
 pub(crate) struct Params {
+    /// Parameters of the tool: NAME=VALUE or --NAME VALUE, or all of them as one JSON object. Values that are not text are written as JSON; `target.env=x` is a field of an object.
+    #[arg(value_name = "NAME=VALUE")]
+    words: Vec<String>,
     /// One parameter; values that are not text are written as JSON.
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = key_value)]
     params: Vec<(String, String)>,
+    /// Options that the command does not have itself.
+    #[arg(skip)]
+    options: Vec<ToolOption>,
 }
 
 impl Params {
-    /// Put the parameters into `args`, each read as the tool's schema says.
-    pub(crate) fn add_to(&self, args: &mut Object, tool: Option<&Tool>) -> Result<()> {
-        let mut given = Vec::new();
-        for (name, text) in &self.params {
-            set(args, &mut given, name, text, tool)?;
+    pub(crate) fn take_options(&mut self, options: Vec<ToolOption>) {
+        self.options = options;
+    }
+
+    /// The arguments for a call, each read as the tool's schema says. `args` are those
+    /// that were given as an object.
+    pub(crate) fn read(&self, args: Object, tool: Option<&Tool>) -> Result<Object> {
+        let mut reading = ArgumentReader { tool, args, given: Vec::new() };
+        for option in &self.options {
+            reading.add_option(option)?;
         }
-        Ok(())
+        for word in &self.words {
+            reading.add_word(word)?;
+        }
+        for (name, text) in &self.params {
+            reading.set(name, text)?;
+        }
+        Ok(reading.args)
     }
 }
 
-/// Put what stands after the tool's name into `args`: `name=value`, or an object.
-pub(crate) fn add_words(words: &[String], args: &mut Object, tool: Option<&Tool>) -> Result<()> {
-    let mut given = Vec::new();
-    for word in words {
+/// Arguments of one call, while they are read.
+struct ArgumentReader<'a> {
+    tool: Option<&'a Tool>,
+    args: Object,
+    /// The names that have a value.
+    given: Vec<String>,
+}
+
+impl ArgumentReader<'_> {
+    /// What stands after the tool's name: `name=value`, or an object.
+    fn add_word(&mut self, word: &str) -> Result<()> {
         if word.trim_start().starts_with('{') {
-            args.extend(object(word)?);
-            continue;
+            self.args.extend(object(word)?);
+            return Ok(());
         }
         let Ok((name, text)) = key_value(word) else {
             return Err(Problem::bad_request(format!(
                 "{word:?} is no parameter: parameters are written name=value, or as one JSON object"
             ))
-            .hint(example(tool)));
+            .hint(example(self.tool)));
         };
-        set(args, &mut given, &name, &text, tool)?;
+        self.set(&name, &text)
     }
-    Ok(())
+
+    /// `--name value`, `--name=value`, or `--flag`.
+    fn add_option(&mut self, option: &ToolOption) -> Result<()> {
+        let name = self.named_by(&option.name)?;
+        let schema = self.schema();
+        let is_flag = property(&schema, &name).map(kinds) == Some(vec!["boolean"]);
+        match &option.value {
+            None if is_flag => self.set(&name, "true"),
+            // It stands behind the flag and is a parameter of its own.
+            Some(word) if is_flag && !option.is_attached && !is_truth(word) => {
+                self.set(&name, "true")?;
+                self.add_word(word)
+            }
+            Some(text) => self.set(&name, text),
+            None => {
+                let command = self.tool.map_or("TOOL", |tool| tool.name.as_str());
+                Err(Problem::bad_request(format!("--{} has no value", option.name))
+                    .hint(format!("write `moonlark call {command} {name}=VALUE`")))
+            }
+        }
+    }
+
+    /// The parameter that an option names; dashes may stand for underscores. A tool that
+    /// does not say which parameters it has is given the name as it is.
+    fn named_by(&self, option: &str) -> Result<String> {
+        let schema = self.schema();
+        let Some(known) = schema["properties"].as_object().filter(|it| !it.is_empty()) else {
+            return Ok(option.to_owned());
+        };
+        let first = option.split('.').next().unwrap_or(option);
+        if known.contains_key(option) || known.contains_key(first) {
+            return Ok(option.to_owned());
+        }
+        let plain = |name: &str| name.replace('-', "_");
+        if let Some(name) = known.keys().find(|name| plain(name) == plain(option)) {
+            return Ok(name.clone());
+        }
+        let command = self.tool.map_or("the tool", |tool| tool.name.as_str());
+        let hint = match nearest(option, known.keys().map(String::as_str)) {
+            Some(near) => format!("did you mean --{near}?"),
+            None => match nearest(option, OWN_OPTIONS) {
+                Some(near) => format!("did you mean --{near}?"),
+                None => format!("`moonlark docs {command}` lists its parameters"),
+            },
+        };
+        Err(Problem::bad_request(format!(
+            "--{option} is no option of this command, and {command} has no such parameter"
+        ))
+        .hint(hint))
+    }
+
+    fn set(&mut self, name: &str, text: &str) -> Result<()> {
+        let schema = self.schema();
+        let path = path(name, &schema);
+        let wanted = path.iter().try_fold(&schema, |at, key| at.get("properties")?.get(key));
+        if self.given.iter().any(|it| it == name) {
+            let kinds = wanted.map(kinds).unwrap_or_default();
+            let is_list = kinds.is_empty() || kinds.contains(&"array");
+            let hint = if is_list {
+                format!(r#"a list is written as JSON: {name}='["a", "b"]'"#)
+            } else {
+                format!("it takes one value ({}): leave one of the two out", kinds.join(" or "))
+            };
+            return Err(
+                Problem::bad_request(format!("the parameter {name} is given twice")).hint(hint)
+            );
+        }
+        self.given.push(name.to_owned());
+        let value = read(name, text, wanted)?;
+        let (last, above) = match path.split_last() {
+            Some(split) => split,
+            None => return Ok(()),
+        };
+        let mut fields = &mut self.args;
+        for key in above {
+            let field =
+                fields.entry((*key).to_owned()).or_insert_with(|| Value::Object(Object::new()));
+            match field {
+                Value::Object(inner) => fields = inner,
+                other => {
+                    return Err(Problem::bad_request(format!(
+                        "the parameter {name}: {key} is {} already, and has no fields",
+                        other.kind()
+                    )));
+                }
+            }
+        }
+        fields.insert((*last).to_owned(), value);
+        Ok(())
+    }
+
+    fn schema(&self) -> Json {
+        self.tool.map(|tool| Json::Object((**tool.input.json()).clone())).unwrap_or_default()
+    }
+}
+
+/// Options of the commands that take parameters, for whoever has misspelt one.
+const OWN_OPTIONS: [&str; 12] = [
+    "api",
+    "args",
+    "auth",
+    "config",
+    "help",
+    "json",
+    "log-format",
+    "mcp",
+    "param",
+    "quiet",
+    "standalone",
+    "verbose",
+];
+
+fn property<'a>(schema: &'a Json, name: &str) -> Option<&'a Json> {
+    schema.get("properties")?.get(name)
+}
+
+fn is_truth(word: &str) -> bool {
+    matches!(word, "true" | "false")
 }
 
 /// All parameters as one JSON object.
@@ -70,43 +213,6 @@ fn example(tool: Option<&Tool>) -> String {
         tool.and_then(|tool| tool.input.json().get("properties")?.as_object()?.keys().next());
     let first = first.map_or("name", |it| it.as_str());
     format!("for example `moonlark call {name} {first}=value`; `moonlark docs {name}` lists them")
-}
-
-fn set(
-    args: &mut Object,
-    given: &mut Vec<String>,
-    name: &str,
-    text: &str,
-    tool: Option<&Tool>,
-) -> Result<()> {
-    if given.iter().any(|it| it == name) {
-        return Err(Problem::bad_request(format!("the parameter {name} is given twice"))
-            .hint(format!(r#"a list is written as JSON: {name}='["a", "b"]'"#)));
-    }
-    given.push(name.to_owned());
-    let schema = tool.map(|tool| Json::Object((**tool.input.json()).clone())).unwrap_or_default();
-    let path = path(name, &schema);
-    let wanted = path.iter().try_fold(&schema, |at, key| at.get("properties")?.get(key));
-    let value = read(name, text, wanted)?;
-    let (last, above) = match path.split_last() {
-        Some(split) => split,
-        None => return Ok(()),
-    };
-    let mut fields = args;
-    for key in above {
-        let field = fields.entry((*key).to_owned()).or_insert_with(|| Value::Object(Object::new()));
-        match field {
-            Value::Object(inner) => fields = inner,
-            other => {
-                return Err(Problem::bad_request(format!(
-                    "the parameter {name}: {key} is {} already, and has no fields",
-                    other.kind()
-                )));
-            }
-        }
-    }
-    fields.insert((*last).to_owned(), value);
-    Ok(())
 }
 
 /// Where a parameter goes: `target.env` is the field `env` of `target`, unless the
@@ -174,19 +280,84 @@ mod tests {
             "tags": {"type": "array"},
             "either": {"type": ["integer", "null"]},
             "a.b": {"type": "boolean"},
+            "dry_run": {"type": "boolean"},
         }});
         let source = Arc::new(Source { kind: SourceKind::Script, name: "a".to_owned() });
         let Json::Object(fields) = fields else { unreachable!() };
         Tool::new("greet", source, Schema::described(fields), Body::now(|_, args| Ok(args)))
     }
 
-    fn read(words: &[&str]) -> String {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let mut args = Object::new();
-        match add_words(&words, &mut args, Some(&tool())) {
-            Ok(()) => Value::Object(args).to_json_lossy().to_string(),
+    fn read_all(words: &[&str], options: &[(&str, Option<&str>, bool)]) -> String {
+        let words = words.iter().map(|word| (*word).to_owned()).collect();
+        let option = |(name, value, is_attached): &(&str, Option<&str>, bool)| ToolOption {
+            name: (*name).to_owned(),
+            value: value.map(str::to_owned),
+            is_attached: *is_attached,
+        };
+        let options = options.iter().map(option).collect();
+        let params = Params { words, params: Vec::new(), options };
+        match params.read(Object::new(), Some(&tool())) {
+            Ok(args) => Value::Object(args).to_json_lossy().to_string(),
             Err(problem) => problem.to_string(),
         }
+    }
+
+    fn read(words: &[&str]) -> String {
+        read_all(words, &[])
+    }
+
+    #[test]
+    fn options_are_parameters() {
+        for (options, words, args) in [
+            (&[("name", Some("Ann"), false)][..], &[][..], r#"{"name":"Ann"}"#),
+            (
+                &[("name", Some("Ann"), true), ("count", Some("-2"), false)],
+                &[],
+                r#"{"name":"Ann","count":-2}"#,
+            ),
+            (&[("dry-run", None, false)], &["name=x"], r#"{"dry_run":true,"name":"x"}"#),
+            (&[("dry-run", Some("false"), false)], &[], r#"{"dry_run":false}"#),
+            // A flag, and a parameter behind it.
+            (&[("dry_run", Some("name=x"), false)], &[], r#"{"dry_run":true,"name":"x"}"#),
+            (&[("target.env", Some("x"), false)], &[], r#"{"target":{"env":"x"}}"#),
+            (&[("tags", Some("[1]"), false)], &[], r#"{"tags":[1]}"#),
+        ] {
+            assert_eq!(read_all(words, options), args);
+        }
+        for (option, problem) in [
+            (
+                ("nmae", Some("Ann"), false),
+                "error[bad_request]: --nmae is no option of this command, and greet has no such parameter\nhint: did you mean --name?",
+            ),
+            (
+                ("standalon", None, false),
+                "error[bad_request]: --standalon is no option of this command, and greet has no such parameter\nhint: did you mean --standalone?",
+            ),
+            (
+                ("zzz", None, false),
+                "error[bad_request]: --zzz is no option of this command, and greet has no such parameter\nhint: `moonlark docs greet` lists its parameters",
+            ),
+            (
+                ("name", None, false),
+                "error[bad_request]: --name has no value\nhint: write `moonlark call greet name=VALUE`",
+            ),
+        ] {
+            assert_eq!(read_all(&[], &[option]), problem);
+        }
+        assert_eq!(
+            read_all(&["name=b"], &[("name", Some("a"), true)]),
+            "error[bad_request]: the parameter name is given twice\nhint: it takes one value (string): leave one of the two out"
+        );
+    }
+
+    #[test]
+    fn the_options_of_the_commands_are_known() {
+        let mut command = super::super::command();
+        command.build();
+        let call = command.find_subcommand("call").unwrap();
+        let mut names: Vec<&str> = call.get_arguments().filter_map(|arg| arg.get_long()).collect();
+        names.sort_unstable();
+        assert_eq!(names, OWN_OPTIONS);
     }
 
     #[test]
@@ -214,8 +385,12 @@ mod tests {
             "error[bad_request]: \"Ann\" is no parameter: parameters are written name=value, or as one JSON object\nhint: for example `moonlark call greet name=value`; `moonlark docs greet` lists them"
         );
         assert_eq!(
+            read(&["tags=[1]", "tags=[2]"]),
+            "error[bad_request]: the parameter tags is given twice\nhint: a list is written as JSON: tags='[\"a\", \"b\"]'"
+        );
+        assert_eq!(
             read(&["name=a", "name=b"]),
-            "error[bad_request]: the parameter name is given twice\nhint: a list is written as JSON: name='[\"a\", \"b\"]'"
+            "error[bad_request]: the parameter name is given twice\nhint: it takes one value (string): leave one of the two out"
         );
         let bad = read(&["target={env:1}"]);
         assert!(

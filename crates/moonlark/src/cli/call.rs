@@ -13,7 +13,8 @@ use super::arguments::{self, Params};
 use super::served::ServedCommand;
 use super::servers::Servers;
 use super::terminal::Console;
-use super::{Done, Failure, Global, pretty, print, print_json, settle};
+use super::tool_options::ToolOption;
+use super::{Done, Failure, Global, pretty, print_json, print_text, settle};
 use crate::project::Project;
 
 /// Why a name is not known where nothing is.
@@ -23,9 +24,6 @@ const NO_PROJECT: &str = "there is no moonlark.toml in this folder or above, and
 pub(crate) struct Call {
     /// The tool's name.
     tool: String,
-    /// Its parameters: NAME=VALUE, or all of them as one JSON object. Values that are not text are written as JSON; `target.env=x` is a field of an object.
-    #[arg(value_name = "NAME=VALUE")]
-    words: Vec<String>,
     #[command(flatten)]
     params: Params,
     /// All parameters as one JSON object; `-` reads it from stdin.
@@ -46,6 +44,10 @@ impl Call {
         }
         let servers = std::mem::take(&mut self.servers);
         ServedCommand::Call(self).run(servers, global).await
+    }
+
+    pub(crate) fn take_options(&mut self, options: Vec<ToolOption>) {
+        self.params.take_options(options);
     }
 
     pub(crate) fn tool_name(&self) -> &str {
@@ -72,7 +74,7 @@ impl Call {
             print_json(&answer);
             return result.map(|_| ()).map_err(|_| Failure::Said);
         }
-        print(&pretty(&result?)?);
+        print_text(&pretty(&result?)?);
         Ok(())
     }
 
@@ -80,12 +82,11 @@ impl Call {
         let caller = Caller::new("cli");
         let catalog = gateway.settled(&caller, &self.tool).await;
         let tool = catalog.find(&self.tool).ok().map(|tool| &**tool);
-        let mut args = match &self.args {
+        let args = match &self.args {
             Some(text) => arguments::object(text)?,
             None => Object::new(),
         };
-        arguments::add_words(&self.words, &mut args, tool)?;
-        self.params.add_to(&mut args, tool)?;
+        let args = self.params.read(args, tool)?;
         let call = gateway.open(caller, Some(told(global)))?;
         let value = gateway.call(&call, &self.tool, Value::Object(args)).await?;
         // Found out here, so that it is reported like any other Problem.
@@ -113,7 +114,8 @@ fn told(global: &Global) -> Events {
             if shown {
                 let word = if level == Level::Info { "log" } else { level.as_str() };
                 let fields = fields.map(|it| format!(" {}", it.to_json_lossy()));
-                console.say(format!("{word}: {message}{}", fields.unwrap_or_default()));
+                let text = format!("{word}: {message}{}", fields.unwrap_or_default());
+                console.say_continued(&text);
             }
         }
         Event::Relayed { level, logger, data } if verbose => {

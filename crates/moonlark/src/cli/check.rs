@@ -4,9 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use moonlark_core::{Problem, Warning};
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
-use super::{Done, Failure, Global, named, open_without_values, print, print_json, say, say_about};
+use super::problem_lines::warning_lines;
+use super::{
+    Done, Failure, Global, counted, counted_findings, named, open_without_values, print,
+    print_json, say, say_doubts, say_problem, say_unset,
+};
 use crate::project::Project;
 
 #[derive(Args)]
@@ -15,57 +19,49 @@ pub(crate) struct Check {
     paths: Vec<PathBuf>,
 }
 
+/// What was looked at, and what was found.
+#[derive(Default)]
+struct CheckReport {
+    scripts: usize,
+    /// Of the configuration.
+    doubts: Vec<Problem>,
+    warnings: Vec<Warning>,
+    unset: Vec<Problem>,
+    problems: Vec<Problem>,
+}
+
 impl Check {
     pub(crate) async fn run(self, global: &Global) -> Done {
-        let mut loaded = None;
-        let (checked, problems, warnings) = match open_without_values(global).await {
-            Ok(project) if self.paths.is_empty() => {
-                loaded = Some(project.loaded().await);
-                let catalog = project.gateway.catalog();
-                let warnings = catalog.warnings().cloned().collect();
-                (project.script_count().await, catalog.problems().to_vec(), warnings)
-            }
-            Ok(project) => {
-                loaded = Some(project.loaded().await);
-                let (problems, warnings) = self.check_paths(&project).await?;
-                (self.paths.len(), problems, warnings)
-            }
-            Err(Failure::Problems(problems)) => (0, problems, Vec::new()),
-            Err(said) => return Err(said),
+        let report = match open_without_values(global).await {
+            Ok(project) => self.check(&project).await?,
+            Err(Failure::Config(rejected)) => CheckReport {
+                doubts: rejected.warnings,
+                unset: rejected.unset,
+                problems: rejected.errors,
+                ..CheckReport::default()
+            },
+            Err(failure) => return Err(failure),
         };
         if global.json {
-            let to_json = |all: &[Problem]| all.iter().map(Problem::to_json).collect::<Vec<_>>();
-            let mut said: Vec<_> = warnings.iter().map(Warning::to_json).collect();
-            let mut report = json!({ "checked": checked, "problems": to_json(&problems) });
-            if let Some(loaded) = &loaded {
-                said.splice(..0, to_json(&loaded.warnings));
-                report["warnings"] = json!(said);
-                report["unset"] = json!(to_json(&loaded.unset));
-            }
-            print_json(&report);
+            print_json(&report.to_json());
         } else {
-            loaded.iter().for_each(say_about);
-            for warning in &warnings {
-                say(format!("{warning}\n"));
-            }
-            for problem in &problems {
-                say(format!("{problem}\n"));
-            }
-            let scripts = if checked == 1 { "script" } else { "scripts" };
-            match problems.len() {
-                0 if warnings.len() == 1 => {
-                    print(format!("{checked} {scripts} checked, nothing wrong, 1 warning"));
-                }
-                0 if !warnings.is_empty() => print(format!(
-                    "{checked} {scripts} checked, nothing wrong, {} warnings",
-                    warnings.len()
-                )),
-                0 => print(format!("{checked} {scripts} checked, nothing wrong")),
-                1 => say(format!("{checked} {scripts} checked, 1 problem")),
-                count => say(format!("{checked} {scripts} checked, {count} problems")),
-            }
+            report.say();
         }
-        if problems.is_empty() { Ok(()) } else { Err(Failure::Said) }
+        if report.problems.is_empty() { Ok(()) } else { Err(Failure::Said) }
+    }
+
+    async fn check(&self, project: &Project) -> Result<CheckReport, Failure> {
+        let loaded = project.loaded().await;
+        let (scripts, problems, warnings) = if self.paths.is_empty() {
+            let catalog = project.gateway.catalog();
+            let warnings = catalog.warnings().cloned().collect();
+            (project.script_count().await, catalog.problems().to_vec(), warnings)
+        } else {
+            let (problems, warnings) = self.check_paths(project).await?;
+            (self.paths.len(), problems, warnings)
+        };
+        let (doubts, unset) = (loaded.warnings.clone(), loaded.unset.clone());
+        Ok(CheckReport { scripts, doubts, warnings, unset, problems })
     }
 
     async fn check_paths(
@@ -88,5 +84,37 @@ impl Check {
             problems.extend(checked.err());
         }
         Ok((problems, warnings))
+    }
+}
+
+impl CheckReport {
+    fn to_json(&self) -> Json {
+        let to_json = |all: &[Problem]| all.iter().map(Problem::to_json).collect::<Vec<_>>();
+        let mut warnings = to_json(&self.doubts);
+        warnings.extend(self.warnings.iter().map(Warning::to_json));
+        json!({
+            "checked": self.scripts,
+            "problems": to_json(&self.problems),
+            "warnings": warnings,
+            "unset": to_json(&self.unset),
+        })
+    }
+
+    fn say(&self) {
+        say_doubts(&self.doubts);
+        say_unset(&self.unset);
+        for warning in &self.warnings {
+            warning_lines(warning).into_iter().for_each(say);
+            say("");
+        }
+        for problem in &self.problems {
+            say_problem(problem);
+            say("");
+        }
+        let warnings = self.doubts.len() + self.warnings.len();
+        let found = counted_findings(self.problems.len(), warnings);
+        let summary = format!("{} checked, {found}", counted(self.scripts, "script"));
+        // What was asked for is whether all is well.
+        if self.problems.is_empty() { print(summary) } else { say(summary) }
     }
 }

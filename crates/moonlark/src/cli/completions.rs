@@ -13,6 +13,6 @@ impl Completions {
     pub(crate) fn run(self, command: &mut clap::Command) {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, command, "moonlark", &mut script);
-        super::print(String::from_utf8_lossy(&script).trim_end());
+        super::print_text(String::from_utf8_lossy(&script).trim_end());
     }
 }

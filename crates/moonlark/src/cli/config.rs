@@ -2,9 +2,11 @@
 
 use clap::Subcommand;
 use moonlark_core::Problem;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
-use super::{Done, Failure, Global, here, print, print_json, say_about, shown};
+use super::{
+    Done, Failure, Global, here, print, print_json, print_text, say, say_about, say_unset, shown,
+};
 use crate::config_file::{self, ValuesNeeded};
 
 #[derive(Subcommand)]
@@ -20,38 +22,45 @@ pub(crate) enum Config {
 impl Config {
     pub(crate) fn run(self, global: &Global) -> Done {
         if let Config::Schema = self {
-            print(format!("{:#}", crate::config::schema()));
+            print_text(format!("{:#}", crate::config::schema()));
             return Ok(());
         }
         let (needed, env) = (ValuesNeeded::Never, |key: &str| std::env::var(key).ok());
         let loaded = config_file::load_for(needed, global.config.as_deref(), &here()?, &env);
         let loaded = match loaded {
             Ok(loaded) => loaded,
-            Err(problems) if global.json => {
-                let problems: Vec<_> = problems.iter().map(Problem::to_json).collect();
-                print_json(&json!({ "problems": problems }));
+            Err(rejected) if global.json => {
+                print_json(&json!({
+                    "problems": to_json(&rejected.errors),
+                    "warnings": to_json(&rejected.warnings),
+                    "unset": to_json(&rejected.unset),
+                }));
                 return Err(Failure::Said);
             }
-            Err(problems) => return Err(problems.into()),
+            Err(rejected) => {
+                say_unset(&rejected.unset);
+                let counts =
+                    super::counted_findings(rejected.errors.len(), rejected.warnings.len());
+                Failure::Config(rejected).say();
+                say("");
+                say(counts);
+                return Err(Failure::Said);
+            }
         };
         let origin = match &loaded.path {
             Some(path) => shown(path.strip_prefix(here()?).unwrap_or(path)),
             None => "no configuration file; everything is default".to_owned(),
         };
         match self {
-            Config::Check if global.json => {
-                let to_json =
-                    |all: &[Problem]| all.iter().map(Problem::to_json).collect::<Vec<_>>();
-                print_json(&json!({
-                    "problems": [],
-                    "warnings": to_json(&loaded.warnings),
-                    "unset": to_json(&loaded.unset),
-                    "file": loaded.path,
-                }))
-            }
+            Config::Check if global.json => print_json(&json!({
+                "problems": [],
+                "warnings": to_json(&loaded.warnings),
+                "unset": to_json(&loaded.unset),
+                "file": loaded.path,
+            })),
             Config::Check => {
                 say_about(&loaded);
-                print(format!("{origin}: nothing wrong"));
+                print(format!("{origin}: {}", super::counted_findings(0, loaded.warnings.len())));
             }
             Config::Show if global.json => {
                 let text = config_file::show(&loaded);
@@ -63,8 +72,15 @@ impl Config {
                         .map_err(|error| Problem::internal(error.to_string()))?,
                 );
             }
-            _ => print(format!("# {origin}\n{}", config_file::show(&loaded).trim_end())),
+            _ => {
+                print(format!("# {origin}"));
+                print_text(config_file::show(&loaded).trim_end());
+            }
         }
         Ok(())
     }
+}
+
+fn to_json(problems: &[Problem]) -> Vec<Json> {
+    problems.iter().map(Problem::to_json).collect()
 }

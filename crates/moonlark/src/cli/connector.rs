@@ -6,7 +6,8 @@ use clap::Subcommand;
 use moonlark_core::{Place, Problem};
 use serde_json::json;
 
-use super::{Done, Global, here, open, print, print_json, say, shown, template};
+use super::problem_lines::error_lines;
+use super::{Done, Global, StyledText, here, open, print, print_json, say, shown, template};
 use crate::config_file;
 
 #[derive(Subcommand)]
@@ -97,7 +98,9 @@ async fn list(global: &Global) -> Done {
         let line = format!("{:<name$}  {:<kind$}  {}", source.name, source.kind(), source.place());
         print(format!("{line}{about}"));
         if let Some(problem) = &source.problem {
-            say(format!("  {}", problem.to_string().replace('\n', "\n  ")));
+            error_lines(problem)
+                .into_iter()
+                .for_each(|line| say(StyledText::from("  ").then(line)));
         }
     }
     Ok(())

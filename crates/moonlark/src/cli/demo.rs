@@ -21,7 +21,7 @@ use super::run::script::{self, Given};
 use super::run::timeline;
 use super::serve::{serve, until_asked_to_stop};
 use super::terminal::{StyledText, TextStyle, terminal_width, wrap_words};
-use super::{Done, Global, print};
+use super::{Done, Global, print, print_text};
 use crate::config::McpServer;
 use crate::project::{More, Project};
 use crate::reload;
@@ -125,7 +125,8 @@ impl Demo {
         next_steps(&address, folder);
         let stay = !self.once && std::io::stdin().is_terminal();
         if stay {
-            print("\nServing until Ctrl-C.");
+            print("");
+            print("Serving until Ctrl-C.");
             until_asked_to_stop().await;
         }
         watcher.abort();
@@ -225,7 +226,7 @@ async fn agent_script(project: &Project, global: &Global) -> Done {
     let ran = script::run(&project.gateway, given, &quiet).await;
     timeline::draw(&ran.steps, ran.took).into_iter().for_each(print);
     print(StyledText::from("All that reaches the agent:"));
-    ran.outcome?.lines()?.iter().for_each(print);
+    ran.outcome?.texts()?.iter().for_each(print_text);
     Ok(())
 }
 
@@ -254,7 +255,7 @@ fn row(name: &str, text: &str) {
 
 fn next_steps(address: &str, folder: &Path) {
     title("Try next, in another terminal");
-    print(format!(
+    print_text(format!(
         r#"  curl -s http://{address}/tools/echo \
     -H 'Content-Type: application/json' -d '{{"message": "hello"}}'
   cd {0}
@@ -267,7 +268,7 @@ fn next_steps(address: &str, folder: &Path) {
     let client = json!({"mcpServers": {"moonlark": {"url": format!("http://{address}/mcp")}}});
     print(format!("  {client}"));
     title("A project of your own");
-    print(
-        "  moonlark tool init hello\n  moonlark tool test tools/hello.lua --param name=World\n  moonlark serve",
-    );
+    print("  moonlark tool init hello");
+    print("  moonlark tool test tools/hello.lua --param name=World");
+    print("  moonlark serve");
 }

@@ -11,13 +11,14 @@ use moonlark_core::render::luau::sdk::Docs as Signature;
 use moonlark_core::render::{Row, Sheet, luau, starlark};
 use moonlark_core::script_functions::{ScriptFunction, find_script_function};
 use moonlark_core::tool::{Effects, SourceKind};
+use moonlark_core::visible_text::visible_in_line;
 use moonlark_core::{Catalog, Code, Problem, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use super::served::ServedCommand;
 use super::servers::Servers;
-use super::{Done, Global, caller, print, print_json, settle};
+use super::{Done, Global, caller, print_json, print_text, settle};
 use crate::project::Project;
 
 #[derive(Args, Serialize, Deserialize)]
@@ -94,15 +95,19 @@ impl<'a> Topic<'a> {
 
     fn print(&self, as_json: bool) {
         match (self, as_json) {
-            (Topic::Module(module), false) => print(module_text(module)),
+            (Topic::Module(module), false) => print_text(module_text(module)),
             (Topic::Module(module), true) => print_json(&module_json(module)),
-            (Topic::Function(module, function), false) => print(function_text(module, function)),
+            (Topic::Function(module, function), false) => {
+                print_text(function_text(module, function))
+            }
             (Topic::Function(module, function), true) => {
                 print_json(&function_json(module, function));
             }
-            (Topic::Tool(tool, docs), false) => print(wrap_lines(&tool_text(tool, docs.as_ref()))),
+            (Topic::Tool(tool, docs), false) => {
+                print_text(wrap_lines(&tool_text(tool, docs.as_ref())))
+            }
             (Topic::Helper(helper), false) => {
-                print(wrap_lines(&format!("In agent scripts:\n{}", helper.page())));
+                print_text(wrap_lines(&format!("In agent scripts:\n{}", helper.page())));
             }
             (Topic::Helper(helper), true) => print_json(&json!({
                 "kind": "helper",
@@ -134,7 +139,7 @@ fn print_overview(modules: &[Module], catalog: &Catalog, as_json: bool) {
     let modules = modules.iter().map(|module| vec![module.name.to_owned(), first(module.doc)]);
     let tools = tools.iter().map(|tool| vec![tool.name.clone(), first(&tool.description)]);
     let (modules, tools) = (table(modules.collect()), table(tools.collect()));
-    print(format!("Modules:\n{modules}\n\nTools:\n{tools}"));
+    print_text(format!("Modules:\n{modules}\n\nTools:\n{tools}"));
 }
 
 fn module_text(module: &Module) -> String {
@@ -281,9 +286,10 @@ fn tool_text(tool: &Tool, docs: Option<&Signature>) -> String {
 
 /// Its name, and beside it the one for people.
 fn heading(tool: &Tool) -> String {
+    let name = visible_in_line(&tool.name);
     match &tool.title {
-        Some(title) => format!("{} ({title})", tool.name),
-        None => tool.name.clone(),
+        Some(title) => format!("{name} ({})", visible_in_line(title)),
+        None => name.into_owned(),
     }
 }
 
@@ -374,6 +380,7 @@ fn table(rows: Vec<Vec<String>>) -> String {
     let line = |row: &Vec<String>| {
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate() {
+            let cell = visible_in_line(cell);
             line.push_str(&format!("  {cell:<width$}", width = width(column)));
         }
         line.trim_end().to_owned()

@@ -6,23 +6,34 @@ use std::time::Duration;
 
 use moonlark_core::nearest::nearest;
 use moonlark_core::tool::SourceKind;
-use moonlark_core::{Catalog, Code, Place, Problem, Result};
-use serde_json::json;
+use moonlark_core::{Catalog, Code, Place, Problem, Result, Warning};
+use serde_json::{Value as Json, json};
 
+use super::problem_lines::{error_lines, warning_lines};
 use super::served::{ServedCommand, Surroundings};
 use super::servers::Servers;
 use super::terminal::{StyledText, TextStyle};
-use super::{Done, Failure, Global, counted, print, print_json, settle, shown};
+use super::{Done, Failure, Global, counted, counted_findings, print, print_json, settle, shown};
 use crate::config::ApproverWord;
-use crate::config_file::Loaded;
+use crate::config_file::{Loaded, RejectedConfig};
 
 /// How long whoever listens at our address may take to say what it is.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Names that were changed, of which there may be thousands.
+const MAX_SHOWN_NAMES: usize = 10;
+
 /// One thing that was looked at.
 struct Finding {
     what: &'static str,
-    outcome: Result<String>,
+    outcome: Outcome,
+}
+
+enum Outcome {
+    Fine(String),
+    /// It works, and is hardly meant so.
+    Doubtful(Warning),
+    Wrong(Problem),
 }
 
 pub(crate) async fn run(global: &Global) -> Done {
@@ -34,45 +45,86 @@ pub(crate) async fn run_in(around: &Surroundings<'_>, global: &Global) -> Done {
 }
 
 /// The project cannot even be opened.
-pub(crate) fn tell_broken(problems: Vec<Problem>, global: &Global) -> Done {
-    let found = |problem| Finding { what: "configuration", outcome: Err(problem) };
-    tell(&problems.into_iter().map(found).collect::<Vec<_>>(), global)
+pub(crate) fn tell_rejected(rejected: RejectedConfig, global: &Global) -> Done {
+    let doubts = rejected.warnings.iter().map(Finding::doubt);
+    let errors = rejected.errors.into_iter().map(|it| Finding::wrong("configuration", it));
+    tell(&doubts.chain(errors).collect::<Vec<_>>(), global)
 }
 
 fn tell(findings: &[Finding], global: &Global) -> Done {
-    let bad = findings.iter().filter(|finding| finding.outcome.is_err()).count();
+    let count = |is_one: fn(&Outcome) -> bool| {
+        findings.iter().filter(|finding| is_one(&finding.outcome)).count()
+    };
+    let errors = count(|outcome| matches!(outcome, Outcome::Wrong(_)));
+    let warnings = count(|outcome| matches!(outcome, Outcome::Doubtful(_)));
     if global.json {
-        let findings: Vec<_> = findings
-            .iter()
-            .map(|finding| match &finding.outcome {
-                Ok(text) => json!({ "what": finding.what, "ok": true, "text": text }),
-                Err(problem) => {
-                    json!({ "what": finding.what, "ok": false, "error": problem.to_json() })
-                }
-            })
-            .collect();
-        print_json(&json!({ "version": env!("CARGO_PKG_VERSION"), "findings": findings }));
+        let findings: Vec<_> = findings.iter().map(Finding::to_json).collect();
+        print_json(&json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "findings": findings,
+            "errors": errors,
+            "warnings": warnings,
+        }));
     } else {
         print(format!("Moonlark {}", env!("CARGO_PKG_VERSION")));
-        for finding in findings {
-            print(finding.line());
-        }
+        findings.iter().flat_map(Finding::lines).for_each(print);
+        print(counted_findings(errors, warnings));
     }
-    if bad == 0 { Ok(()) } else { Err(Failure::Said) }
+    if errors == 0 { Ok(()) } else { Err(Failure::Said) }
 }
 
 impl Finding {
-    fn line(&self) -> StyledText {
-        let (style, mark, text) = match &self.outcome {
-            Ok(text) if self.what == "warning" => {
-                (TextStyle::Yellow, "!", text.replace('\n', "\n    "))
+    fn fine(what: &'static str, text: impl Into<String>) -> Finding {
+        Finding { what, outcome: Outcome::Fine(text.into()) }
+    }
+
+    fn wrong(what: &'static str, problem: Problem) -> Finding {
+        Finding { what, outcome: Outcome::Wrong(problem) }
+    }
+
+    fn doubtful(what: &'static str, warning: Warning) -> Finding {
+        Finding { what, outcome: Outcome::Doubtful(warning) }
+    }
+
+    /// A warning about the configuration.
+    fn doubt(problem: &Problem) -> Finding {
+        let Problem { message, place, hint, .. } = problem.clone();
+        Finding::doubtful("configuration", Warning { message, place, hint })
+    }
+
+    fn of(what: &'static str, outcome: Result<String>) -> Finding {
+        match outcome {
+            Ok(text) => Finding::fine(what, text),
+            Err(problem) => Finding::wrong(what, problem),
+        }
+    }
+
+    fn to_json(&self) -> Json {
+        let what = self.what;
+        match &self.outcome {
+            Outcome::Fine(text) => json!({ "what": what, "ok": true, "text": text }),
+            Outcome::Doubtful(warning) => {
+                json!({ "what": what, "ok": true, "warning": warning.to_json() })
             }
-            Ok(text) => (TextStyle::Green, "✓", text.clone()),
-            Err(problem) => (TextStyle::Red, "✗", problem.to_string().replace('\n', "\n    ")),
+            Outcome::Wrong(problem) => {
+                json!({ "what": what, "ok": false, "error": problem.to_json() })
+            }
+        }
+    }
+
+    fn lines(&self) -> Vec<StyledText> {
+        let (style, mark, texts) = match &self.outcome {
+            Outcome::Fine(text) => (TextStyle::Green, "✓", vec![StyledText::from(text)]),
+            Outcome::Doubtful(warning) => (TextStyle::Yellow, "!", warning_lines(warning)),
+            Outcome::Wrong(problem) => (TextStyle::Red, "✗", error_lines(problem)),
         };
-        StyledText::from("  ")
-            .with(style, mark)
-            .with(TextStyle::Plain, format!(" {}: {text}", self.what))
+        let what = format!(" {}: ", self.what);
+        let mut head = StyledText::from("  ").with(style, mark).with(TextStyle::Plain, what);
+        let mut lines = Vec::new();
+        for text in texts {
+            lines.push(std::mem::replace(&mut head, "    ".into()).then(text));
+        }
+        lines
     }
 }
 
@@ -86,11 +138,8 @@ async fn look(around: &Surroundings<'_>) -> Result<Vec<Finding>, Failure> {
         Some(path) => shown(path.strip_prefix(&loaded.root).unwrap_or(path)),
         None => "none, defaults".to_owned(),
     };
-    findings.push(Finding { what: "configuration", outcome: Ok(origin) });
-    findings.extend(loaded.warnings.iter().map(|problem| Finding {
-        what: "warning",
-        outcome: Ok(super::warning(problem).trim_start_matches("warning: ").to_owned()),
-    }));
+    findings.push(Finding::fine("configuration", origin));
+    findings.extend(loaded.warnings.iter().map(Finding::doubt));
 
     settle(project).await;
     let upstreams = project.upstreams.offered();
@@ -100,32 +149,32 @@ async fn look(around: &Surroundings<'_>) -> Result<Vec<Finding>, Failure> {
     let scripts: HashSet<&str> =
         super::authored(&catalog).map(|tool| tool.source.name.as_str()).collect();
     let outcome = match super::require_tools(project).await {
-        Err(Failure::Problems(mut problems)) if !problems.is_empty() => Err(problems.remove(0)),
-        _ if tools == 0
-            && upstreams.health.is_empty()
-            && apis.health.is_empty()
-            && !project.knowledge.is_configured() =>
+        Err(failure) => Err(failure.first_problem().unwrap_or_else(no_tool_loads)),
+        Ok(())
+            if tools == 0
+                && upstreams.health.is_empty()
+                && apis.health.is_empty()
+                && !project.knowledge.is_configured() =>
         {
-            Err(Problem::bad_script("no tool script loads").hint("fix the errors below"))
+            Err(no_tool_loads())
         }
-        _ if tools == 0 => Ok("none from scripts".to_owned()),
-        _ => Ok(format!("{} from {}", counted(tools, "tool"), counted(scripts.len(), "script"))),
+        Ok(()) if tools == 0 => Ok("none from scripts".to_owned()),
+        Ok(()) => {
+            Ok(format!("{} from {}", counted(tools, "tool"), counted(scripts.len(), "script")))
+        }
     };
-    findings.push(Finding { what: "tools", outcome });
+    findings.push(Finding::of("tools", outcome));
+    findings.extend(changed_names(&catalog).into_iter().map(|it| Finding::fine("names", it)));
     let prompts = catalog.offers().iter().filter(|it| it.source.kind == SourceKind::Script);
     let prompts = prompts.map(|it| it.prompts.len()).sum();
     if prompts > 0 {
-        findings.push(Finding { what: "prompts", outcome: Ok(counted(prompts, "prompt")) });
+        findings.push(Finding::fine("prompts", counted(prompts, "prompt")));
     }
-    let warnings = catalog.warnings().count();
-    if warnings > 0 {
-        let said = format!("{}: `moonlark check` shows them", counted(warnings, "warning"));
-        findings.push(Finding { what: "scripts", outcome: Ok(said) });
-    }
+    findings.extend(catalog.warnings().map(|it| Finding::doubtful("script", it.clone())));
     let elsewhere = |it: &&Problem| upstreams.problems.contains(it) || apis.problems.contains(it);
     for problem in catalog.problems().iter().filter(|it| !elsewhere(it)) {
         let what = if problem.code == Code::BadConfig { "configuration" } else { "script" };
-        findings.push(Finding { what, outcome: Err(problem.clone()) });
+        findings.push(Finding::wrong(what, problem.clone()));
     }
     let upstreams = ("upstream", upstreams.health, upstreams.problems);
     for (what, health, problems) in [upstreams, ("API", apis.health, apis.problems)] {
@@ -134,68 +183,88 @@ async fn look(around: &Surroundings<'_>) -> Result<Vec<Finding>, Failure> {
                 Some(problem) => Err(problem),
                 None => Ok(super::sources::line(&health)),
             };
-            findings.push(Finding { what, outcome });
+            findings.push(Finding::of(what, outcome));
         }
         for problem in problems {
             // That it does not connect was said.
-            if !findings.iter().any(|it| it.outcome.as_ref().err() == Some(&problem)) {
-                findings.push(Finding { what, outcome: Err(problem) });
+            let is_it = |it: &Finding| matches!(&it.outcome, Outcome::Wrong(it) if *it == problem);
+            if !findings.iter().any(is_it) {
+                findings.push(Finding::wrong(what, problem));
             }
         }
     }
 
     match project.knowledge.known().await {
         Ok(known) => findings.extend(known.iter().map(|known| {
-            Finding {
-                what: "knowledge",
-                outcome: match &known.problem {
-                    Some(why) => Err(Problem::unavailable(format!("{}: {why}", known.stats.name))
-                        .maybe_hint(known.hint.clone())),
-                    None => Ok(super::sources::knowledge(known)),
-                },
-            }
+            let outcome = match &known.problem {
+                Some(why) => Err(Problem::unavailable(format!("{}: {why}", known.stats.name))
+                    .maybe_hint(known.hint.clone())),
+                None => Ok(super::sources::knowledge(known)),
+            };
+            Finding::of("knowledge", outcome)
         })),
-        Err(problem) => findings.push(Finding { what: "knowledge", outcome: Err(problem) }),
+        Err(problem) => findings.push(Finding::wrong("knowledge", problem)),
     }
 
-    let outcome = match loaded.config.journal.enabled {
-        true => crate::journal::reader(&loaded).summary(),
-        false => Ok("not kept".to_owned()),
-    };
-    findings.push(Finding { what: "journal", outcome });
+    let is_kept = loaded.config.journal.enabled;
+    findings.push(if is_kept {
+        Finding::of("journal", crate::journal::reader(&loaded).summary())
+    } else {
+        Finding::fine("journal", "not kept")
+    });
     // Reads the tokens, whose limits are rules too.
     let callers = project.auth.summary().await;
-    if loaded.config.journal.enabled
-        && let Ok(count @ 1..) = crate::journal::reader(&loaded).interrupted()
-    {
+    if is_kept && let Ok(count @ 1..) = crate::journal::reader(&loaded).interrupted() {
         let said = crate::journal::interrupted_runs(count);
-        findings.push(Finding { what: "runs", outcome: Ok(said) });
+        findings.push(Finding::doubtful("runs", Warning::new(said)));
     }
     if project.gateway.policy().has_approvals()
         && loaded.config.approvals.by == ApproverWord::Caller
     {
-        let said = "warning: rules let a person decide, and approvals.by = \"caller\" lets \
-                    whoever asks approve; \"operator\" does not";
-        findings.push(Finding { what: "approvals", outcome: Ok(said.to_owned()) });
+        let said = "rules want a person's approval, and approvals.by = \"caller\" lets the caller \
+                    that asks approve its own call";
+        let hint = "set approvals.by = \"operator\"";
+        findings.push(Finding::doubtful("approvals", Warning::new(said).hint(hint)));
     }
     let policy = project.gateway.policy();
     for problem in policy.faults(&catalog) {
-        findings.push(Finding { what: "policy", outcome: Err(problem) });
+        findings.push(Finding::wrong("policy", problem));
     }
     for problem in idle_limits(&loaded, &catalog) {
-        findings.push(Finding { what: "limits", outcome: Err(problem) });
+        findings.push(Finding::wrong("limits", problem));
     }
 
-    findings.push(Finding { what: "callers", outcome: callers });
-    findings.extend(around.server.map(|server| Finding {
-        what: "server",
-        outcome: Ok(match &server.address {
+    findings.push(Finding::of("callers", callers));
+    findings.extend(around.server.map(|server| {
+        let text = match &server.address {
             Some(address) => format!("serving on http://{address}, process {}", server.pid),
             None => format!("moonlark {} serves, process {}", server.command, server.pid),
-        }),
+        };
+        Finding::fine("server", text)
     }));
-    findings.push(Finding { what: "address", outcome: address(around, &loaded).await });
+    findings.push(Finding::of("address", address(around, &loaded).await));
     Ok(findings)
+}
+
+fn no_tool_loads() -> Problem {
+    Problem::bad_script("no tool script loads").hint("fix the errors below")
+}
+
+/// The tools that clients see under other names than those of their sources, which
+/// lead to them as well.
+fn changed_names(catalog: &Catalog) -> Vec<String> {
+    let mut changes: Vec<String> = (catalog.listed_name_changes())
+        .map(|it| {
+            let (wanted, listed, reason) = (it.wanted, it.listed, it.reason.as_str());
+            format!("{wanted} is listed to MCP clients as {listed} ({reason})")
+        })
+        .collect();
+    let more = changes.len().saturating_sub(MAX_SHOWN_NAMES);
+    if more > 0 {
+        changes.truncate(MAX_SHOWN_NAMES);
+        changes.push(format!("and {} under another name", counted(more, "more tool")));
+    }
+    changes
 }
 
 /// Tables of `[limits.tools]` whose name nothing has.
@@ -236,10 +305,10 @@ async fn address(around: &Surroundings<'_>, loaded: &Loaded) -> Result<String> {
         Ok(_) => Ok(format!("{address} is free")),
         Err(failure) => match ask_who_serves(&address).await {
             Some(version) => Ok(format!("Moonlark {version} is serving on {address}")),
-            None => Err(match failure {
-                Failure::Problems(mut problems) if !problems.is_empty() => problems.remove(0),
-                _ => Problem::unavailable("cannot listen"),
-            }),
+            None => {
+                let cannot = || Problem::unavailable("cannot listen");
+                Err(failure.first_problem().unwrap_or_else(cannot))
+            }
         },
     }
 }

@@ -10,7 +10,7 @@ use moonlark_core::sdk::SdkSource;
 use moonlark_core::{Catalog, Place, Problem};
 use serde_json::{Value as Json, json};
 
-use super::{Done, Failure, Global, counted, here, print, print_json, say, shown};
+use super::{Done, Failure, Global, counted, here, print, print_json, say, say_problem, shown};
 use crate::apis;
 
 #[derive(Args)]
@@ -32,7 +32,8 @@ impl Generate {
         for (name, spec) in &self.specs {
             let (tools, flaws) = apis::look(name, spec, &here).await?;
             for flaw in &flaws {
-                say(format!("{flaw}\n"));
+                say_problem(flaw);
+                say("");
             }
             let catalog = Catalog::new(Default::default(), tools, &[], Vec::new());
             let path = out.join(format!("{name}.d.luau"));

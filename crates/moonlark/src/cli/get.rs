@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::served::ServedCommand;
 use super::servers::Servers;
-use super::{Done, Failure, Global, print, print_json, say};
+use super::{Done, Failure, Global, print_json, print_text, say};
 use crate::project::Project;
 
 #[derive(Args, Serialize, Deserialize)]
@@ -62,7 +62,7 @@ impl Get {
             }
             say("");
         }
-        print(text("body").trim_end());
+        print_text(text("body").trim_end());
         if !text("rest").is_empty() {
             say(text("rest"));
         }

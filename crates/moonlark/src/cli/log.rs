@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use moonlark_core::visible_text::{visible_json, visible_text};
+use moonlark_core::visible_text::{indent_after_first, visible_json};
 use serde_json::{Map, Value as Json};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -11,7 +11,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::terminal::stderr_has_colours;
+use super::terminal::{CONTINUED, stderr_has_colours};
 use super::{Command, Global, here};
 use crate::config::{LogConfig, LogFormat};
 use crate::config_file;
@@ -114,12 +114,12 @@ where
             line.fields.iter().map(|(key, value)| format!(" {key}={value}")).collect();
         let now = jiff::Timestamp::now();
         let text = format!("{}{fields}", line.message);
-        let text = visible_text(text.trim_start());
-        match self.colours {
-            true => {
-                writeln!(writer, "\x1b[2m{now:.0}\x1b[0m \x1b[{colour}m{level:>5}\x1b[0m {text}")
-            }
-            false => writeln!(writer, "{now:.0} {level:>5} {text}"),
+        // What is logged may come from outside: only we begin a line with a time.
+        let text = indent_after_first(text.trim(), CONTINUED);
+        if self.colours {
+            writeln!(writer, "\x1b[2m{now:.0}\x1b[0m \x1b[{colour}m{level:>5}\x1b[0m {text}")
+        } else {
+            writeln!(writer, "{now:.0} {level:>5} {text}")
         }
     }
 }

@@ -27,7 +27,10 @@ impl Login {
         let account = account(&self.name, global)?;
         let open = !self.no_browser;
         let show = move |url: &Url| {
-            say(format!("To log in, open this address in a browser of this machine:\n\n  {url}\n"));
+            say("To log in, open this address in a browser of this machine:");
+            say("");
+            say(format!("  {url}"));
+            say("");
             if open && !auth::open_browser(url) {
                 say("It was not opened for you: there is no xdg-open.");
             }
@@ -36,7 +39,7 @@ impl Login {
         let done = auth::login(&account, &Ask::Person(&show)).await?;
         match global.json {
             true => print_json(&json!({ "upstream": self.name, "login": done })),
-            false => print(said(&self.name, &done)),
+            false => said(&self.name, &done).into_iter().for_each(print),
         }
         Ok(())
     }
@@ -69,7 +72,7 @@ pub(super) fn account(name: &str, global: &Global) -> Result<Account, Failure> {
     Ok(upstreams::account(name, server, url, &loaded))
 }
 
-fn said(name: &str, done: &LoggedIn) -> String {
+fn said(name: &str, done: &LoggedIn) -> Vec<String> {
     let mut lines = vec![format!("logged in to {name} at {}", done.issuer)];
     if !done.scopes.is_empty() {
         lines.push(format!("it allows: {}", done.scopes.join(", ")));
@@ -82,5 +85,5 @@ fn said(name: &str, done: &LoggedIn) -> String {
         }
         (false, None) => "it lasts until the server ends it".to_owned(),
     });
-    lines.join("\n")
+    lines
 }

@@ -8,7 +8,7 @@ use moonlark_core::{Code, Problem};
 use moonlark_upstream::mcp::Difference;
 use serde_json::{Value as Json, json};
 
-use super::{Done, Failure, Global, counted, open, print, print_json};
+use super::{Done, Failure, Global, counted, open, print, print_json, print_text};
 use crate::clients::diff;
 
 #[derive(Args)]
@@ -38,7 +38,7 @@ impl Pin {
             print_json(&json!({ "differences": list, "approved": self.approve }));
         } else {
             for difference in &differences {
-                print(text_of(difference));
+                print_text(text_of(difference));
             }
             let tools = counted(differences.len(), "tool");
             match (differences.is_empty(), self.approve) {

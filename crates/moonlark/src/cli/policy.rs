@@ -55,7 +55,7 @@ impl Explain {
         let explained = project.gateway.policy().explain(&catalog, tool, &self.caller);
         match global.json {
             true => print_json(&as_json(tool, &self.caller, &explained)),
-            false => print(as_text(tool, &self.caller, &explained)),
+            false => as_lines(tool, &self.caller, &explained).iter().for_each(print),
         }
         Ok(())
     }
@@ -69,30 +69,30 @@ fn find<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a Arc<Tool>> {
     }
 }
 
-fn as_text(tool: &Tool, caller: &str, explained: &Explanation) -> String {
+fn as_lines(tool: &Tool, caller: &str, explained: &Explanation) -> Vec<String> {
     let effects = match tool.only_calls {
         true => "no effects but those of its calls".to_owned(),
         false => Effect::seen_in(tool).map(Effect::as_str).collect::<Vec<_>>().join(" "),
     };
-    let mut text = format!(
-        "{}, {} {}, {}, called by {caller}\n",
+    let mut lines = vec![format!(
+        "{}, {} {}, {}, called by {caller}",
         tool.name,
         tool.source.kind.as_str(),
         tool.source.name,
         effects
-    );
+    )];
     let own = tool.original_name();
     if !tool.name.ends_with(own) {
-        text.push_str(&format!("  its source calls it {own}: rules for that name hold as well\n"));
+        lines.push(format!("  its source calls it {own}: rules for that name hold as well"));
     }
     for (place, terms, miss) in &explained.looked_at {
         let why = match miss {
             Some(miss) => format!("does not match: {}", because(*miss, terms, tool, caller)),
             None => format!("decides: {}", says(terms, tool)),
         };
-        text.push_str(&format!("  {place} {why}\n"));
+        lines.push(format!("  {place} {why}"));
     }
-    text.push_str(match explained.decides() {
+    let verdict = match explained.decides() {
         None if explained.looked_at.is_empty() => "There are no rules: the call is allowed.",
         None => "No rule matches: the call is allowed.",
         Some((_, terms)) => match terms.action {
@@ -100,8 +100,9 @@ fn as_text(tool: &Tool, caller: &str, explained: &Explanation) -> String {
             Action::Deny => "The tool does not exist for this caller.",
             Action::Approve => "A person decides on the call.",
         },
-    });
-    text
+    };
+    lines.push(verdict.to_owned());
+    lines
 }
 
 fn because(miss: Miss, terms: &Terms, tool: &Tool, caller: &str) -> String {

@@ -26,7 +26,7 @@ use self::variables::SessionVariables;
 use super::run::script::{self, Given, Ran};
 use super::run::{Named, timeline};
 use super::servers::Servers;
-use super::{Done, Global, caller, paint, print, print_json, say};
+use super::{Done, Global, caller, print_json, print_text, say, say_text};
 
 #[derive(Args)]
 pub(crate) struct Repl {
@@ -51,7 +51,7 @@ impl Repl {
         let project = self.servers.open(global).await?;
         project.connect().await;
         if std::io::stdin().is_terminal() && !global.quiet {
-            say(GREETING);
+            say_text(GREETING);
         }
         let history = project.loaded().await.state.join("history");
         let variables = SessionVariables::default();
@@ -62,7 +62,7 @@ impl Repl {
         while let Some(entry) = prompt.next().await? {
             match entry.trim() {
                 "exit" | "quit" | "exit()" | "quit()" => break,
-                "help" | "help()" | "?help" => print(HELP),
+                "help" | "help()" | "?help" => print_text(HELP),
                 entry => session.enter(entry, global).await,
             }
         }
@@ -87,7 +87,9 @@ impl Session {
             return;
         }
         let done = match entry.strip_prefix('?') {
-            Some(words) => explain(&self.gateway, words).await.map(|text| print(text.trim_end())),
+            Some(words) => {
+                explain(&self.gateway, words).await.map(|text| print_text(text.trim_end()))
+            }
             None => self.run(entry, global).await,
         };
         if let Err(problem) = done {
@@ -95,7 +97,7 @@ impl Session {
                 true => print_json(&json!({ "error": problem.to_json() })),
                 false => {
                     let named = Named { file: script::NAME.to_owned(), text: entry };
-                    say(paint(&named.explain(&problem)));
+                    named.explain(&problem).into_iter().for_each(say);
                 }
             }
         }
@@ -124,7 +126,7 @@ impl Session {
             };
             (value, vec![line])
         } else {
-            let lines = outcome.lines()?;
+            let lines = outcome.texts()?;
             (outcome.plain(), lines)
         };
         let nothing = value == Value::Null;
@@ -132,7 +134,7 @@ impl Session {
             let result = value.clone().into_json("result")?;
             print_json(&json!({ "result": result }));
         } else if !nothing {
-            lines.iter().for_each(print);
+            lines.iter().for_each(print_text);
         }
         if !nothing {
             self.last = Some(value);

@@ -18,9 +18,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use self::script::{Given, Ran};
+use super::problem_lines::error_lines_in;
 use super::served::ServedCommand;
 use super::servers::Servers;
-use super::{Done, Failure, Global, caller, paint, print, print_json, say, settle, shown};
+use super::{
+    Done, Failure, Global, StyledText, caller, print, print_json, print_text, say, settle, shown,
+};
 use crate::project::Project;
 
 #[derive(Args)]
@@ -107,7 +110,7 @@ fn tell(ran: Ran, named: &Named<'_>, global: &Global) -> Done {
             Ok(())
         }
         Ok(outcome) => {
-            outcome.lines()?.iter().for_each(print);
+            outcome.texts()?.iter().for_each(print_text);
             Ok(())
         }
         Err(problem) => {
@@ -117,7 +120,7 @@ fn tell(ran: Ran, named: &Named<'_>, global: &Global) -> Done {
                 let report = json!({ "error": error, "logs": ran.logs, "calls": calls, "ms": ms });
                 print_json(&report);
             } else {
-                say(paint(&named.explain(&problem)));
+                named.explain(&problem).into_iter().for_each(say);
             }
             Err(Failure::Said)
         }
@@ -147,7 +150,7 @@ fn tell_checked(found: Vec<Problem>, named: &Named<'_>, global: &Global) -> Done
         print_json(&json!({ "problems": problems }));
     } else {
         for problem in &found {
-            say(paint(&named.explain(problem)));
+            named.explain(problem).into_iter().for_each(say);
         }
         if found.is_empty() && !global.quiet {
             print("nothing wrong");
@@ -166,11 +169,9 @@ impl Named<'_> {
     }
 
     /// The Problem as every command prints it, with the line it is about.
-    pub(super) fn explain(&self, problem: &Problem) -> String {
-        match &problem.place {
-            Some(place) if *place.file == *self.file => problem.with_source_line(self.text),
-            _ => problem.to_string(),
-        }
+    pub(super) fn explain(&self, problem: &Problem) -> Vec<StyledText> {
+        let is_here = problem.place.as_ref().is_some_and(|place| *place.file == *self.file);
+        error_lines_in(problem, is_here.then_some(self.text))
     }
 }
 
@@ -213,11 +214,15 @@ mod tests {
         let named = Named { file: "a.luau".to_owned(), text: "local a = 1\nreturn a.b.c  \n" };
         let raised = Problem::tool_error("attempt to index nil").at(Place::line("script", 2));
         let problem = named.place(raised.hint("look"));
+        let explain = |problem: &Problem| {
+            let lines = named.explain(problem);
+            lines.iter().map(StyledText::plain).collect::<Vec<_>>().join("\n")
+        };
         assert_eq!(
-            named.explain(&problem),
+            explain(&problem),
             "error[tool_error]: attempt to index nil\n  --> a.luau:2\n   2 | return a.b.c\nhint: look"
         );
         let elsewhere = named.place(Problem::tool_error("no").at(Place::line("tools/x.lua", 2)));
-        assert_eq!(named.explain(&elsewhere), "error[tool_error]: no\n  --> tools/x.lua:2");
+        assert_eq!(explain(&elsewhere), "error[tool_error]: no\n  --> tools/x.lua:2");
     }
 }

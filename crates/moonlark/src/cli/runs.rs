@@ -7,7 +7,7 @@ mod show;
 
 use clap::{Args, Subcommand};
 use moonlark_core::journal::Id;
-use moonlark_store::{Reader, RunLine, State};
+use moonlark_store::{AwaitedState, Reader, RunLine, State};
 use serde_json::json;
 
 pub(super) use list::{caller, short, when};
@@ -61,7 +61,7 @@ impl Runs {
         let run = reader.run(id)?;
         match global.json {
             true => print_json(&run.to_json()),
-            false => show::lines(&run).iter().for_each(print),
+            false => show::print_run(&run),
         }
         Ok(())
     }
@@ -98,7 +98,7 @@ pub(super) fn load(global: &Global) -> Result<Loaded, Failure> {
 fn word(run: &RunLine) -> &str {
     match run.state {
         State::Running => "running",
-        State::Waiting => "waiting",
+        State::Waiting => run.approval_state.map_or("waiting", AwaitedState::as_str),
         State::Interrupted => "interrupted",
         State::Ended => run.outcome.as_deref().unwrap_or("ended"),
     }

@@ -71,8 +71,10 @@ impl Search {
             say(format!("note: {note}"));
         }
         for (index, hit) in results.iter().enumerate() {
-            let gap = if index > 0 { "\n" } else { "" };
-            print(StyledText::from(gap).then(shown(index + 1, hit)));
+            if index > 0 {
+                print("");
+            }
+            shown(index + 1, hit).into_iter().for_each(print);
         }
         if results.is_empty() {
             say("Nothing found.");
@@ -124,7 +126,7 @@ fn wanted(pairs: Vec<(String, String)>) -> Value {
     Value::Object(fields)
 }
 
-fn shown(number: usize, hit: &Value) -> StyledText {
+fn shown(number: usize, hit: &Value) -> Vec<StyledText> {
     let text = |key: &str| hit.get(key).and_then(Value::as_str).unwrap_or_default();
     let score = match hit.get("score") {
         Some(Value::Float(score)) => format!("  {score:.2}"),
@@ -137,11 +139,9 @@ fn shown(number: usize, hit: &Value) -> StyledText {
     let below = below.chain(text("snippet").lines().map(marked));
     let below = below.chain(address.map(StyledText::from)).chain(explained(hit).map(Into::into));
     let title = StyledText::from(format!("{number}. ")).with(TextStyle::Bold, text("title"));
-    below
-        .filter(|line| !line.plain().is_empty())
-        .fold(title.with(TextStyle::Plain, score), |all, line| {
-            all.with(TextStyle::Plain, "\n   ").then(line)
-        })
+    let below = below.filter(|line| !line.plain().is_empty());
+    let below = below.map(|line| StyledText::from("   ").then(line));
+    std::iter::once(title.with(TextStyle::Plain, score)).chain(below).collect()
 }
 
 /// `keyword 0.81, semantic 0.64, weight 0.50; terms: deploi, stage`

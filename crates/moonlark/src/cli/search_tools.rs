@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::served::ServedCommand;
 use super::servers::Servers;
-use super::{Done, Failure, Global, pretty, print, print_json, settle};
+use super::{Done, Failure, Global, pretty, print_json, print_text, settle};
 use crate::project::Project;
 
 /// Functions in an answer if nothing is said.
@@ -53,8 +53,8 @@ impl SearchTools {
             return found.map(drop).map_err(|_| Failure::Said);
         }
         match self.search(&project.gateway).await? {
-            Value::Str(text) => print(text.trim_end()),
-            other => print(&pretty(&other)?),
+            Value::Str(text) => print_text(text.trim_end()),
+            other => print_text(&pretty(&other)?),
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use super::servers::Servers;
 use super::terminal::{Console, ConsoleWrite};
-use super::{Done, Failure, Global, here, paint, say};
+use super::{Done, Failure, Global, here, say};
 use super::{call, docs, doctor, get, policy, run, search, search_tools, sources, tool};
 use crate::config::Config;
 use crate::config_file;
@@ -131,8 +131,8 @@ impl ServedCommand {
     async fn run_here(self, servers: Servers, global: &Global) -> Done {
         let project = match servers.open(global).await {
             Ok(project) => project,
-            Err(Failure::Problems(problems)) if matches!(self, ServedCommand::Doctor) => {
-                return doctor::tell_broken(problems, global);
+            Err(Failure::Config(rejected)) if matches!(self, ServedCommand::Doctor) => {
+                return doctor::tell_rejected(rejected, global);
             }
             Err(failure) => return Err(failure),
         };
@@ -244,8 +244,8 @@ pub(crate) async fn carry_out(
         project.gateway.loaded(&super::caller()).await;
         let around = Surroundings { project, server: Some(server) };
         let done = command.run_in(&around, &global).await;
-        if let Err(Failure::Problems(problems)) = &done {
-            problems.iter().for_each(|problem| say(paint(&problem.to_string())));
+        if let Err(failure) = &done {
+            failure.say();
         }
         done.is_err()
     });

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use moonlark_core::visible_text::visible_text;
+use moonlark_core::visible_text::visible_in_line;
 use moonlark_core::{Problem, Result};
 use moonlark_knowledge::{Advance, ItemReading, Progress, Summary, SyncOptions};
 use parking_lot::Mutex;
@@ -143,7 +143,7 @@ impl SyncProgress {
             parts.push(format!("{} failed", HumanCount(failed)));
         }
         if !self.item.is_empty() {
-            parts.push(format!("reading {}", visible_text(&self.item)));
+            parts.push(format!("reading {}", visible_in_line(&self.item)));
         }
         parts.join(", ")
     }

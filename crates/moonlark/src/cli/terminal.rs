@@ -2,19 +2,29 @@
 //!
 //! Data goes to stdout, everything said about it to stderr. Both may contain text
 //! from outside: names, results, errors of servers and agents. So every text is
-//! written with its control characters shown ([`visible_text`]), and colours are no
-//! part of the text: they are added here, and only for a terminal. `clippy.toml`
-//! of this crate forbids the macros and functions that would write around this.
+//! written with its control characters shown, and colours are no part of the text:
+//! they are added here, and only for a terminal. What [`print`] and [`say`] are given
+//! is one line, whatever is in it; only what has lines of its own, such as a result or
+//! a page of documentation, goes through [`print_text`] and [`say_text`].
+//! `clippy.toml` of this crate forbids the macros and functions that would write
+//! around this.
 //!
 //! A command that a running server carries out writes to the terminal of whoever
 //! asked for it: [`Console`] says where that is.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 
-use moonlark_core::visible_text::{visible_json, visible_text};
+use moonlark_core::visible_text::{
+    indent_after_first, visible_in_line, visible_json, visible_text,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use tokio::sync::mpsc;
+
+/// Before the further lines of a text from outside that has some: further to the right
+/// than any line of ours begins.
+pub(crate) const CONTINUED: &str = "    ";
 
 tokio::task_local! {
     static CONSOLE: Console;
@@ -34,8 +44,12 @@ pub(crate) enum Console {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ConsoleWrite {
     Print(StyledText),
+    /// With lines of its own.
+    PrintText(StyledText),
     PrintJson(String),
     Say(StyledText),
+    /// With lines of its own.
+    SayText(StyledText),
     /// A line that is written over by the next.
     Status(String),
     ClearStatus,
@@ -92,32 +106,12 @@ impl StyledText {
         self
     }
 
-    /// The text of a Problem: its code and the word `hint` stand out.
-    pub(crate) fn of_problem(text: &str) -> Self {
-        let mut styled = StyledText::default();
-        let code = text.starts_with("error[").then(|| text.find("]:")).flatten();
-        let rest = match code {
-            Some(end) => {
-                styled = styled.with(TextStyle::BoldRed, &text[..=end]);
-                &text[end + 1..]
-            }
-            None => text,
-        };
-        match rest.rsplit_once("\nhint:") {
-            Some((above, hint)) => styled
-                .with(TextStyle::Plain, format!("{above}\n"))
-                .with(TextStyle::BoldCyan, "hint")
-                .with(TextStyle::Plain, format!(":{hint}")),
-            None => styled.with(TextStyle::Plain, rest),
-        }
-    }
-
     /// As it is written, with everything from outside made visible.
-    fn rendered(&self, colours: bool) -> String {
+    fn rendered(&self, colours: bool, visible: fn(&str) -> Cow<'_, str>) -> String {
         let part = |(style, text): &(TextStyle, String)| match (colours, style) {
-            (false, TextStyle::Found) => format!("**{}**", visible_text(text)),
-            (false, _) | (true, TextStyle::Plain) => visible_text(text).into_owned(),
-            (true, style) => format!("\x1b[{}m{}\x1b[0m", style.code(), visible_text(text)),
+            (false, TextStyle::Found) => format!("**{}**", visible(text)),
+            (false, _) | (true, TextStyle::Plain) => visible(text).into_owned(),
+            (true, style) => format!("\x1b[{}m{}\x1b[0m", style.code(), visible(text)),
         };
         self.0.iter().map(part).collect()
     }
@@ -157,8 +151,17 @@ impl Console {
         CONSOLE.scope(self, command).await
     }
 
-    pub(crate) fn say(&self, text: impl Into<StyledText>) {
-        self.write(ConsoleWrite::Say(text.into()));
+    pub(crate) fn say(&self, line: impl Into<StyledText>) {
+        self.write(ConsoleWrite::Say(line.into()));
+    }
+
+    pub(crate) fn say_text(&self, text: impl Into<StyledText>) {
+        self.write(ConsoleWrite::SayText(text.into()));
+    }
+
+    /// A line, whose text may go on in further ones.
+    pub(crate) fn say_continued(&self, text: &str) {
+        self.say_text(indent_after_first(text, CONTINUED));
     }
 
     /// For people who look at it while they wait; elsewhere nothing is written.
@@ -180,8 +183,13 @@ impl Console {
 }
 
 /// A line of data, for stdout.
-pub(crate) fn print(text: impl Into<StyledText>) {
-    Console::current().write(ConsoleWrite::Print(text.into()));
+pub(crate) fn print(line: impl Into<StyledText>) {
+    Console::current().write(ConsoleWrite::Print(line.into()));
+}
+
+/// Data with lines of its own, for stdout.
+pub(crate) fn print_text(text: impl Into<StyledText>) {
+    Console::current().write(ConsoleWrite::PrintText(text.into()));
 }
 
 /// Data as JSON in one line, for stdout.
@@ -190,8 +198,13 @@ pub(crate) fn print_json(json: &Json) {
 }
 
 /// A line about the data, for stderr.
-pub(crate) fn say(text: impl Into<StyledText>) {
-    Console::current().say(text);
+pub(crate) fn say(line: impl Into<StyledText>) {
+    Console::current().say(line);
+}
+
+/// Lines about the data, for stderr.
+pub(crate) fn say_text(text: impl Into<StyledText>) {
+    Console::current().say_text(text);
 }
 
 #[expect(clippy::disallowed_methods, reason = "what writes is here")]
@@ -200,12 +213,23 @@ impl ConsoleWrite {
     fn to_terminal(&self) {
         let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
         let attended = stderr_has_colours();
+        let coloured = stdout_has_colours();
         let _ = match self {
-            ConsoleWrite::Print(text) => writeln!(out, "{}", text.rendered(stdout_has_colours())),
+            ConsoleWrite::Print(line) => {
+                writeln!(out, "{}", line.rendered(coloured, visible_in_line))
+            }
+            ConsoleWrite::PrintText(text) => {
+                writeln!(out, "{}", text.rendered(coloured, visible_text))
+            }
             ConsoleWrite::PrintJson(text) => writeln!(out, "{}", visible_json(text)),
-            ConsoleWrite::Say(text) => writeln!(err, "{}", text.rendered(attended)),
+            ConsoleWrite::Say(line) => {
+                writeln!(err, "{}", line.rendered(attended, visible_in_line))
+            }
+            ConsoleWrite::SayText(text) => {
+                writeln!(err, "{}", text.rendered(attended, visible_text))
+            }
             ConsoleWrite::Status(text) if attended => {
-                write!(err, "\r\x1b[2K\x1b[2m{}\x1b[0m", one_line(text))
+                write!(err, "\r\x1b[2K\x1b[2m{}\x1b[0m", cut_status(text))
             }
             ConsoleWrite::ClearStatus if attended => write!(err, "\r\x1b[2K"),
             ConsoleWrite::Status(_) | ConsoleWrite::ClearStatus => Ok(()),
@@ -215,13 +239,9 @@ impl ConsoleWrite {
 }
 
 /// A status that wraps could not be written over.
-fn one_line(text: &str) -> String {
+fn cut_status(text: &str) -> String {
     const MAX_STATUS_COLUMNS: usize = 78;
-    let text = visible_text(text);
-    text.chars()
-        .map(|it| if it == '\n' || it == '\t' { ' ' } else { it })
-        .take(MAX_STATUS_COLUMNS)
-        .collect()
+    visible_in_line(text).chars().take(MAX_STATUS_COLUMNS).collect()
 }
 
 /// Colours for what is printed as a result.
@@ -275,20 +295,13 @@ mod tests {
     #[test]
     fn colours_are_ours_and_escapes_from_outside_are_shown() {
         let text = StyledText::styled(TextStyle::Bold, "na\x1b[8mme")
-            .with(TextStyle::Plain, ": \u{202e}x");
-        assert_eq!(text.rendered(true), "\x1b[1mna\\u{1b}[8mme\x1b[0m: \\u{202e}x");
-        assert_eq!(text.rendered(false), "na\\u{1b}[8mme: \\u{202e}x");
-    }
-
-    #[test]
-    fn the_code_and_the_hint_of_a_problem_stand_out() {
-        let text = StyledText::of_problem("error[denied]: no\n  --> a.lua:1\nhint: do this");
+            .with(TextStyle::Plain, ": \u{202e}x\ny");
         assert_eq!(
-            text.rendered(true),
-            "\x1b[1;31merror[denied]\x1b[0m: no\n  --> a.lua:1\n\x1b[1;36mhint\x1b[0m: do this"
+            text.rendered(true, visible_in_line),
+            "\x1b[1mna\\u{1b}[8mme\x1b[0m: \\u{202e}x\\ny"
         );
-        assert_eq!(text.rendered(false), "error[denied]: no\n  --> a.lua:1\nhint: do this");
-        assert_eq!(StyledText::of_problem("docs: failed").rendered(true), "docs: failed");
+        assert_eq!(text.rendered(false, visible_in_line), "na\\u{1b}[8mme: \\u{202e}x\\ny");
+        assert_eq!(text.rendered(false, visible_text), "na\\u{1b}[8mme: \\u{202e}x\ny");
     }
 
     #[test]

@@ -55,13 +55,11 @@ impl Test {
         loop {
             // Before the run, so that an edit during it is not missed.
             let mut changes = Changes::below(&self.roots()?)?;
-            match self.once(global).await {
-                Err(Failure::Problems(problems)) => {
-                    problems.iter().for_each(|problem| say(format!("{problem}")));
-                }
-                Ok(()) | Err(Failure::Said) => {}
+            if let Err(failure) = self.once(global).await {
+                failure.say();
             }
-            say("\nwaiting for changes (Ctrl-C ends)");
+            say("");
+            say("waiting for changes (Ctrl-C ends)");
             changes.next().await;
         }
     }

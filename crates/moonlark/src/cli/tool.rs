@@ -11,7 +11,9 @@ use serde_json::json;
 use super::served::ServedCommand;
 use super::servers::Servers;
 use super::tool_test::Test;
-use super::{Done, Global, caller, here, print, print_json, say, settle, shown, template};
+use super::{
+    Done, Global, caller, here, print, print_json, say, say_problem, settle, shown, template,
+};
 use crate::config_file;
 use crate::project::Project;
 
@@ -133,26 +135,32 @@ pub(crate) async fn list_in(project: &Arc<Project>, global: &Global) -> Done {
                 format!("  {:<width$} {title}{first}", tool.name).trim_end().to_owned()
             })
             .collect();
-        lines.join("\n")
+        lines
     };
-    print(format!("Built-in tools:\n{}", group(SourceKind::Builtin, 16)));
+    let print_group = |title: &str, lines: &[String]| {
+        print(title);
+        lines.iter().for_each(print);
+    };
+    print_group("Built-in tools:", &group(SourceKind::Builtin, 16));
     let scripts = group(SourceKind::Script, 20);
     let extensions = group(SourceKind::Extension, 20);
-    if !scripts.is_empty() {
-        print(format!("\nLua tools:\n{scripts}"));
-    }
-    if !extensions.is_empty() {
-        print(format!("\nStarlark extensions:\n{extensions}"));
-    }
     let upstreams = group(SourceKind::Upstream, 20);
-    if !upstreams.is_empty() {
-        print(format!("\nTools of upstream servers:\n{upstreams}"));
+    let groups = [
+        ("Lua tools:", &scripts),
+        ("Starlark extensions:", &extensions),
+        ("Tools of upstream servers:", &upstreams),
+    ];
+    for (title, lines) in groups.into_iter().filter(|(_, lines)| !lines.is_empty()) {
+        print("");
+        print_group(title, lines);
     }
     if scripts.is_empty() && extensions.is_empty() && upstreams.is_empty() {
-        print("\nLua tools: none yet; `moonlark tool init hello` writes one");
+        print("");
+        print("Lua tools: none yet; `moonlark tool init hello` writes one");
     }
     for problem in catalog.problems() {
-        say(format!("\n{problem}"));
+        say("");
+        say_problem(problem);
     }
     Ok(())
 }

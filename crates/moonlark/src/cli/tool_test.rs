@@ -11,7 +11,8 @@ use moonlark_core::value::Object;
 use moonlark_core::{Caller, Catalog, Problem, Result, Tool, Value};
 
 use super::arguments::Params;
-use super::{Done, Failure, Global, caller, named, open, pretty, print, shown};
+use super::tool_options::ToolOption;
+use super::{Done, Failure, Global, caller, named, open, pretty, print, print_text, shown};
 use crate::project::Project;
 use crate::scripts;
 
@@ -53,25 +54,30 @@ impl Test {
         let count = tool.input.properties().count();
         say(&format!("  ✓ {count} parameter{} declared", if count == 1 { "" } else { "s" }));
 
-        let mut args = Object::new();
-        self.params.add_to(&mut args, Some(&tool))?;
+        let args = self.params.read(Object::new(), Some(&tool))?;
         say(&format!("  ✓ Calling {function}({})...", outline(&args)));
         let started = Instant::now();
         let result = call(&project, &tool, args).await;
         let took = started.elapsed().as_secs_f64();
         match result {
-            Ok(text) if global.json => print(&text),
+            Ok(text) if global.json => print_text(&text),
             Ok(text) => {
                 say(&format!("  ✓ Returned result in {took:.1}s"));
-                print("\nResult:");
-                print(indented(&text));
+                print("");
+                print("Result:");
+                text.lines().for_each(|line| print(format!("  {line}")));
             }
             Err(problem) => {
-                say(&format!("  ✗ Failed after {took:.1}s\n"));
+                say(&format!("  ✗ Failed after {took:.1}s"));
+                say("");
                 return Err(problem.into());
             }
         }
         Ok(())
+    }
+
+    pub(crate) fn take_options(&mut self, options: Vec<ToolOption>) {
+        self.params.take_options(options);
     }
 
     async fn load(&self, project: &Project) -> Result<Tool, Failure> {
@@ -143,9 +149,4 @@ fn outline(args: &Object) -> String {
     let fields: Vec<String> =
         args.iter().map(|(name, value)| format!("{name}: {}", value.to_json_lossy())).collect();
     format!("{{{}}}", fields.join(", "))
-}
-
-fn indented(text: &str) -> String {
-    let lines: Vec<String> = text.lines().map(|line| format!("  {line}")).collect();
-    lines.join("\n")
 }

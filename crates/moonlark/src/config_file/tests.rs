@@ -32,7 +32,7 @@ fn env(name: &str) -> Option<String> {
 fn load_bytes(content: &[u8]) -> Result<Loaded, Vec<Problem>> {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join(FILE_NAME), content).unwrap();
-    load(None, dir.path(), &env)
+    load(None, dir.path(), &env).map_err(|rejected| rejected.errors)
 }
 
 fn config(content: &str) -> Config {

@@ -159,7 +159,7 @@ impl Outcome {
     }
 
     /// For people: a value as JSON, a text as it is, the rest by name.
-    pub(crate) fn lines(&self) -> Result<Vec<String>> {
+    pub(crate) fn texts(&self) -> Result<Vec<String>> {
         let content = match self {
             Outcome::Value(Value::Str(text)) => return Ok(vec![text.clone()]),
             Outcome::Value(value) => return Ok(vec![pretty(value)?]),
@@ -307,7 +307,7 @@ impl Watching {
     fn say(&self, shown: bool, line: &str) {
         if shown {
             self.done();
-            self.console.say(line);
+            self.console.say_continued(line);
         }
     }
 

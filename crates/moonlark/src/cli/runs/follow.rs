@@ -20,7 +20,7 @@ const RECENT: usize = 200;
 pub(super) async fn all(reader: &Reader, first: Vec<RunLine>, global: &Global) -> Done {
     let mut known = HashMap::new();
     let mut say = |run: &RunLine| {
-        let now = (run.state, run.outcome.clone());
+        let now = (run.state, run.approval_state, run.outcome.clone());
         if known.insert(run.id, now.clone()) == Some(now) {
             return;
         }

@@ -8,7 +8,7 @@ use moonlark_core::{Gateway, Problem, Result, Value};
 use moonlark_store::RunShown;
 
 use super::super::servers::Servers;
-use super::super::{Done, Failure, Global, caller, print, print_json, say};
+use super::super::{Done, Failure, Global, caller, print_json, say};
 use super::{load, show};
 use crate::journal;
 
@@ -63,7 +63,7 @@ impl Resume {
         let run = reader.run(ran_as(&answer).unwrap_or(id))?;
         match global.json {
             true => print_json(&run.to_json()),
-            false => show::lines(&run).iter().for_each(print),
+            false => show::print_run(&run),
         }
         match (answer, run.answer) {
             (Ok(_), _) => Ok(()),

@@ -6,93 +6,147 @@ use std::time::Duration;
 use moonlark_core::journal::Id;
 use moonlark_core::run::Step;
 use moonlark_core::{Code, Value};
-use moonlark_store::{CallShown, RunShown, State};
+use moonlark_store::{AwaitedState, CallShown, RunLine, RunShown, State};
 
+use super::super::problem_lines::error_lines;
 use super::super::run::timeline;
-use super::super::{StyledText, pretty};
+use super::super::{StyledText, pretty, print};
 use super::{list, word};
 
 /// Lines of the script that are shown.
 const SCRIPT: usize = 40;
 
-pub(super) fn lines(run: &RunShown) -> Vec<String> {
+pub(super) fn print_run(run: &RunShown) {
     let line = &run.line;
-    let mut lines = vec![
-        format!("run {}", line.id),
-        format!("  {} by {}: {}", list::when(line.at), list::caller(&line.caller), word(line)),
-    ];
-    lines.extend(what_next(run));
-    lines.push(String::new());
-    lines.extend(line.script.lines().take(SCRIPT).map(|line| format!("  {line}")));
+    print(format!("run {}", line.id));
+    print(format!("  {} by {}: {}", list::when(line.at), list::caller(&line.caller), word(line)));
+    what_next(run).iter().for_each(print);
+    print("");
+    // With numbers, so that no line of it passes for one of ours.
+    for (index, text) in line.script.lines().take(SCRIPT).enumerate() {
+        print(format!("{:>4} | {text}", index + 1).trim_end());
+    }
     if line.script.lines().count() > SCRIPT {
-        lines.push("  …".to_owned());
+        print("     …");
     }
     let drawn = draw(run);
     if !drawn.is_empty() {
-        lines.push(String::new());
-        lines.extend(drawn);
+        print("");
+        drawn.iter().for_each(print);
     }
     match &run.answer {
         Some(Ok(answer)) => {
-            lines.push(String::new());
-            lines.push(match answer.clone().into_plain() {
+            print("");
+            print("result:");
+            let text = match answer.clone().into_plain() {
                 Value::Str(text) => text,
                 value => pretty(&value).unwrap_or_else(|_| value.to_json_lossy().to_string()),
-            });
+            };
+            text.lines().for_each(|line| print(format!("    {line}")));
         }
         Some(Err(problem)) => {
-            lines.push(String::new());
-            lines.push(problem.to_string());
+            print("");
+            error_lines(problem).into_iter().for_each(print);
         }
         None => {}
     }
-    lines
 }
 
 /// For a run that has not ended: why, and what can be done.
 fn what_next(run: &RunShown) -> Vec<String> {
-    let id = run.line.id;
     match (run.line.state, run.line.approval) {
-        (State::Waiting, Some(approval)) => vec![format!(
-            "  it waits for a decision: `moonlark approvals show {approval}`, then approve or deny it"
-        )],
+        (State::Waiting, Some(approval)) => awaiting(&run.line, approval),
         (State::Interrupted, _) => {
-            let mut lines = in_doubt(run);
-            lines.push(format!(
-                "  its process is gone: `moonlark runs resume {id}` goes on with it"
-            ));
+            let mut lines = vec!["  its process is gone".to_owned()];
+            lines.extend(ways_on(run));
             lines
         }
         (State::Ended, _) if run.answer.is_none() => {
-            let mut lines = Vec::from_iter(run.line.message.as_ref().map(|it| format!("  {it}")));
-            lines.extend(in_doubt(run));
-            lines.extend(assumed(run).map(|call| {
-                let place = call.place.as_deref().unwrap_or_default();
-                format!(
-                    "  {} at {place} was assumed to be done: `moonlark runs resume {id} --answer {place}=JSON` gives it another answer, and --retry={place} makes the call",
-                    call.tool
-                )
-            }));
-            if lines.len() > 1 {
-                lines.push(format!("  it can go on: `moonlark runs resume {id}`"));
+            // What is said of calls in doubt says why, too.
+            if calls_in_doubt(run).chain(assumed(run)).next().is_some() {
+                return ways_on(run);
             }
-            lines
+            Vec::from_iter(run.line.message.as_ref().map(|it| format!("  {it}")))
         }
         _ => Vec::new(),
     }
 }
 
-/// Calls of the script that may have happened, with what to look for.
-fn in_doubt(run: &RunShown) -> Vec<String> {
-    let lines = calls_in_doubt(run).map(|call| {
+/// What a run waits for, or has waited for, and how it goes on.
+fn awaiting(run: &RunLine, approval: Id) -> Vec<String> {
+    let id = run.id;
+    let by = run.decided_by.as_deref().unwrap_or("somebody");
+    let decided = match run.approval_state.unwrap_or(AwaitedState::Waiting) {
+        AwaitedState::Waiting => {
+            return vec![
+                format!("  it waits for a decision: `moonlark approvals show {approval}`, then"),
+                format!(
+                    "  `moonlark approvals approve {approval}` or `moonlark approvals deny {approval}`"
+                ),
+            ];
+        }
+        AwaitedState::Expired if run.is_alive => {
+            return vec![format!(
+                "  nobody decided on approval {approval} in time: its script is told so"
+            )];
+        }
+        AwaitedState::Expired => {
+            return vec![
+                format!(
+                    "  nobody decided on approval {approval} in time, and its process is gone:"
+                ),
+                format!("  `moonlark runs resume {id}` goes on, and asks again"),
+            ];
+        }
+        AwaitedState::Approved => format!("  {by} has approved the call it waited for"),
+        AwaitedState::Denied => {
+            format!("  {by} has denied the call it waited for, which its script is told")
+        }
+    };
+    if run.is_alive {
+        return vec![format!("{decided}: it goes on by itself")];
+    }
+    vec![
+        format!("{decided}; its process is gone:"),
         format!(
-            "  {} at {} had no answer, and may have happened: {}",
-            call.tool,
-            call.place.as_deref().unwrap_or_default(),
-            call.arguments
-        )
-    });
-    lines.collect()
+            "  `moonlark runs resume {id}` goes on with it, and so does the project's server, if one runs"
+        ),
+    ]
+}
+
+/// The commands with which a run goes on: for each call that may have happened, what
+/// can be said about it.
+fn ways_on(run: &RunShown) -> Vec<String> {
+    let id = run.line.id;
+    let mut lines = Vec::new();
+    for call in calls_in_doubt(run) {
+        let place = call.place.as_deref().unwrap_or_default();
+        let resume = format!("moonlark runs resume {id}");
+        lines.push(format!(
+            "  {} at {place} had no answer, and may have happened: {}",
+            call.tool, call.arguments
+        ));
+        lines.push(format!("    if it has not: `{resume} --retry={place}` makes the call"));
+        lines.push(format!(
+            "    if it has: `{resume} --answer {place}=JSON` with what it answered,"
+        ));
+        lines.push(format!(
+            "      or `{resume} --assume-done={place}` where the script does without"
+        ));
+    }
+    for call in assumed(run) {
+        let place = call.place.as_deref().unwrap_or_default();
+        lines.push(format!(
+            "  {} at {place} was assumed to be done: `moonlark runs resume {id} --answer {place}=JSON` gives it another answer, and --retry={place} makes the call",
+            call.tool
+        ));
+    }
+    match calls_in_doubt(run).count() {
+        0 => lines.push(format!("  `moonlark runs resume {id}` goes on with it")),
+        1 => {}
+        _ => lines.push("  what is said of several calls goes into one command".to_owned()),
+    }
+    lines
 }
 
 /// Calls of the script that were begun and never answered. One that was made again

@@ -5,7 +5,8 @@ use moonlark_knowledge::{Named, SkippedItem, SourceStats, Summary};
 use serde_json::{Value as Json, json};
 
 use super::Synced;
-use crate::cli::{self, Global, StyledText, counted, paint, say};
+use crate::cli::problem_lines::error_lines;
+use crate::cli::{self, Global, StyledText, counted, say, say_problem};
 
 /// Items that are named for each source; `-v` names all that are known.
 const SOME: usize = 10;
@@ -36,12 +37,15 @@ pub(super) fn print(synced: &[Synced], forgotten: &[SourceStats], global: &Globa
                 }
                 details(&source.name, "failed", &summary.failed, most, Problem::line);
                 if let Some(problem) = &summary.embedding {
-                    say(format!("{}: not all is found by meaning yet\n{problem}", source.name));
+                    say(format!("{}: not all is found by meaning yet", source.name));
+                    say_problem(problem);
                 }
             }
             Err(problem) => {
-                say(StyledText::from(format!("{}: ", source.name))
-                    .then(paint(&problem.to_string())))
+                let mut head = StyledText::from(format!("{}: ", source.name));
+                for line in error_lines(problem) {
+                    say(std::mem::take(&mut head).then(line));
+                }
             }
         }
     }

@@ -41,28 +41,26 @@ pub(super) fn print_file(file: &TestFile, outcomes: &[Outcome]) {
     for outcome in outcomes {
         match &outcome.problem {
             None => print(format!("  ✓ {} ({})", outcome.name, duration(outcome.took))),
-            Some(problem) => print(failure(file, outcome, problem).trim_end()),
+            Some(problem) => failure(file, outcome, problem).into_iter().for_each(print),
         }
     }
     print("");
 }
 
-fn failure(file: &TestFile, outcome: &Outcome, problem: &Problem) -> String {
+fn failure(file: &TestFile, outcome: &Outcome, problem: &Problem) -> Vec<String> {
     let name = if outcome.name.is_empty() { "the file does not load" } else { &outcome.name };
-    let mut text = format!("  ✗ {name}\n");
-    for line in problem.to_string().lines() {
-        let _ = writeln!(text, "      {line}");
-    }
+    let mut lines = vec![format!("  ✗ {name}")];
+    // Further to the right than any line of ours, as it is.
+    lines.extend(problem.to_string().lines().map(|line| format!("      {line}")));
     let place = problem.place.as_ref().filter(|place| *place.file == *file.label());
     if let Some(number) = place.and_then(|place| place.line)
         && let Some(line) = file.line(number)
     {
-        let _ = writeln!(text, "      {number} | {line}");
+        lines.push(format!("      {number} | {line}").trim_end().to_owned());
     }
-    for line in outcome.output.iter().flat_map(|said| said.lines()) {
-        let _ = writeln!(text, "      said: {line}");
-    }
-    text
+    let said = outcome.output.iter().flat_map(|said| said.lines());
+    lines.extend(said.map(|line| format!("      said: {line}").trim_end().to_owned()));
+    lines
 }
 
 pub(super) fn summary(outcomes: &[Outcome], took: Duration) -> String {

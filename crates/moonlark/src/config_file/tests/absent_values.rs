@@ -97,7 +97,7 @@ fn a_check_needs_no_value() {
     let text = format!("{SIX_SOURCES}\n[server.auth.tokens]\nci = \"${{CI}}\"\n");
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join(FILE_NAME), &text).unwrap();
-    let problems = load(None, dir.path(), &env).unwrap_err();
+    let problems = load(None, dir.path(), &env).unwrap_err().errors;
     assert_eq!(
         names(&problems),
         [

@@ -41,7 +41,7 @@ fn a_file_of_a_folder_above_is_found_and_the_nearest_counts() {
     check_found(load(None, &deep, &nothing).unwrap(), 2, &nearer);
     // Paths in messages are seen from where the user is.
     fs::write(&nearer, "x = 1").unwrap();
-    let problems = load(None, &deep, &nothing).unwrap_err();
+    let problems = load(None, &deep, &nothing).unwrap_err().errors;
     assert_eq!(problems[0].line(), "../../moonlark.toml:1:1: unknown key x");
 }
 
@@ -89,7 +89,7 @@ fn the_explicit_file_comes_first_then_the_local_then_the_users() {
 
 #[track_caller]
 fn check_unreadable(explicit: Option<&str>, dir: &TempDir, expected: &str) {
-    let problems = load(explicit.map(Path::new), dir.path(), &nothing).unwrap_err();
+    let problems = load(explicit.map(Path::new), dir.path(), &nothing).unwrap_err().errors;
     let shown: Vec<String> = problems.iter().map(Problem::to_string).collect();
     assert_eq!(shown, [expected]);
 }

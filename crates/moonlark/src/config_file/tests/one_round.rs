@@ -89,6 +89,26 @@ hint: for example: rate = \"10/min\"",
     );
 }
 
+#[test]
+fn what_is_odd_is_said_beside_what_is_wrong() {
+    let dir = TempDir::new().unwrap();
+    let text = "[server]\nprot = 1\n[tools.script.a]\npath = 'x'\nalow = []\nkey = '${NOT_SET}'\n";
+    fs::write(dir.path().join(FILE_NAME), text).unwrap();
+    let rejected = load_for(ValuesNeeded::Never, None, dir.path(), &env).unwrap_err();
+    let lines = |problems: &[Problem]| problems.iter().map(Problem::line).collect::<Vec<_>>();
+    assert_eq!(lines(&rejected.errors), ["moonlark.toml:2:1: unknown key server.prot"]);
+    assert_eq!(
+        lines(&rejected.warnings),
+        [
+            "moonlark.toml:5:1: alow in [tools.script.a] is the script's own key, and looks like allow"
+        ]
+    );
+    assert_eq!(rejected.unset.len(), 1, "{rejected:?}");
+    // To run, what is not there costs the script that needs it, and is said there.
+    let rejected = load(None, dir.path(), &env).unwrap_err();
+    assert_eq!((rejected.errors.len(), rejected.warnings.len(), rejected.unset.len()), (1, 1, 0));
+}
+
 fn warnings(table: &str) -> Vec<String> {
     let loaded = load_bytes(table.as_bytes()).unwrap();
     loaded.warnings.iter().map(Problem::to_string).collect()
