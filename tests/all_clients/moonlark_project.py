@@ -146,8 +146,9 @@ class MoonlarkProject:
                     state = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0]
                 except OSError:
                     continue
-                ours = command[0] == str(self.moonlark).encode() or b"upstream_server.py" in b" ".join(command[:3])
-                named = any(str(self.folder).encode() in argument for argument in command)
+                folder = str(self.folder).encode()
+                ours = command[0] == str(self.moonlark).encode() or folder + b"/upstream_server.py" in command
+                named = any(folder in argument for argument in command)
                 if ours and named and state != "Z":
                     found.append(int(entry.name))
         return found
