@@ -4,7 +4,7 @@
 use serde_json::{Value as Json, json};
 
 use super::{map, refusals};
-use crate::harness::{Project, Server, modern};
+use crate::harness::{PATIENCE, Project, Server, mcp, modern};
 use crate::source_settings::source;
 use crate::source_settings::tiny::Tiny;
 
@@ -162,12 +162,12 @@ fn schemas_are_listed_as_they_were_written_where_the_operator_says_so() {
     project.write("moonlark.toml", &CONFIG.replace("URL", &tiny.url()).replace("SWITCH", ""));
     let started = std::time::Instant::now();
     while find(&server) == exact {
-        assert!(started.elapsed() < crate::harness::PATIENCE, "it stays exact");
+        assert!(started.elapsed() < PATIENCE, "it stays exact");
     }
 }
 
 #[test]
-fn names_that_were_changed_are_said_and_known_to_rules_and_tokens() {
+fn names_that_were_changed_are_said_and_known_to_rules() {
     let tiny = Tiny::open(tools(), json!([]));
     let project = project(&tiny, "");
     let text = |args: &[&str]| {
@@ -188,6 +188,44 @@ fn names_that_were_changed_are_said_and_known_to_rules_and_tokens() {
         let explained = text(&["policy", "explain", name, "--standalone"]);
         assert!(explained.contains("policy rule 1 (line 7) decides: deny"), "{name}: {explained}");
     }
+}
+
+#[test]
+fn a_token_and_a_question_for_docs_may_use_the_name_that_is_listed() {
+    let tiny = Tiny::open(tools(), json!([]));
+    let project = project(&tiny, "");
+    let output = project.run(&["token", "add", "ci", "--tools", "odd__files_read", "--quiet"]);
+    let bearer = format!("Bearer {}", String::from_utf8_lossy(&output.stdout).trim());
+    let server = project.serve();
+    let address = server.url("").trim_start_matches("http://").to_owned();
+    let ask = |method: &str, params: Json| {
+        mcp(address.trim_end_matches('/'), &[("Authorization", &bearer)], method, params)["result"]
+            .clone()
+    };
+    let started = std::time::Instant::now();
+    while server.get("/ready").status != 200 {
+        assert!(started.elapsed() < PATIENCE, "never ready");
+    }
+    let listed = ask("tools/list", json!({}));
+    let names: Vec<&str> =
+        listed["tools"].as_array().unwrap().iter().filter_map(|it| it["name"].as_str()).collect();
+    assert_eq!(names, ["odd__files_read"]);
+    let called =
+        ask("tools/call", json!({"name": "odd.files.read", "arguments": {"page_size": 1}}));
+    assert_ne!(called["isError"], true, "{called}");
+    assert_eq!(tiny.last_call()["arguments"], json!({"page[size]": 1}));
+    assert!(ask("tools/call", json!({"name": "notes_move", "arguments": {}})).is_null());
+
+    let free = self::project(&tiny, "");
+    let server = free.serve();
+    source(&server, "odd");
+    let docs =
+        call(&server, "get_function_docs", json!({"names": ["odd__files_read", "notes_move"]}));
+    let text = docs["content"][0]["text"].as_str().unwrap();
+    assert!(
+        text.contains("sdk.odd.files_read(") && text.contains("sdk.tools.notes_move("),
+        "{text}"
+    );
 }
 
 #[test]

@@ -20,6 +20,7 @@ use crate::tool::{Expose, Shown, SourceKind, Tool};
 use crate::value::{Value, shorten};
 
 pub use listed_names::{ListedNameChange, ListedNameReason, MAX_LISTED_NAME_CHARS};
+pub(crate) use listed_names::names_made_of;
 use listed_names::{listed_names, listed_prefix, wanted_name};
 pub use per::PerCatalog;
 pub(crate) use per::run_aside;
@@ -189,13 +190,19 @@ impl Catalog {
             let is_of_another =
                 |name: &str| self.by_name.get(name).is_some_and(|it| !Arc::ptr_eq(it, tool));
             let name = loop {
-                let name = if *number == 1 { wanted.to_owned() } else { format!("{wanted}_{number}") };
+                let name =
+                    if *number == 1 { wanted.to_owned() } else { format!("{wanted}_{number}") };
                 if !is_of_another(&name) {
                     break name;
                 }
                 *number += 1;
             };
             self.by_name.entry(name).or_insert_with(|| tool.clone());
+        }
+        for (_, tool) in &self.shown {
+            for name in wanted_name(tool).into_iter().flat_map(names_made_of) {
+                self.by_name.entry(name).or_insert_with(|| tool.clone());
+            }
         }
     }
 

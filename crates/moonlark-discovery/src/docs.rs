@@ -1,5 +1,7 @@
 //! `get_function_docs`: everything about functions.
 
+use std::sync::Arc;
+
 use moonlark_core::render::luau::sdk::{Docs, Observed, together};
 use moonlark_core::script_functions::{ScriptFunction, find_script_function};
 use moonlark_core::sdk::{SdkFunction, SdkSource, identifier};
@@ -52,13 +54,28 @@ pub(crate) fn get_function_docs(call: &Call, args: &Value) -> Result<String> {
 /// A function by name; a source that is configured and out of reach says why.
 fn find_function<'c>(call: &'c Call, name: &str) -> Result<(&'c SdkSource, &'c SdkFunction)> {
     let catalog = call.catalog();
-    catalog.sdk().find(name).map_err(|problem| {
+    let found = catalog.sdk().find(name);
+    let found = found.or_else(|problem| find_by_listed_name(catalog, name).ok_or(problem));
+    found.map_err(|problem| {
         let plain = name.strip_prefix(crate::SDK).unwrap_or(name);
         let source = plain.split_once('.').map_or(plain, |(source, _)| source);
         if catalog.sdk().source(source).is_some() {
             return problem;
         }
         out_of_reach(catalog, source).unwrap_or(problem)
+    })
+}
+
+/// A function by a name that its tool has elsewhere, such as in the list of tools.
+fn find_by_listed_name<'c>(
+    catalog: &'c Catalog,
+    name: &str,
+) -> Option<(&'c SdkSource, &'c SdkFunction)> {
+    let tool = catalog.find_for_agents(name).ok()?;
+    let mut sources = catalog.sdk().sources().iter();
+    sources.find_map(|source| {
+        let is_it = |function: &&SdkFunction| Arc::ptr_eq(&function.tool, tool);
+        Some((source, source.functions.iter().find(is_it)?))
     })
 }
 

@@ -60,6 +60,12 @@ impl ListedNameReason {
     }
 }
 
+/// The names that a tool whose source would have it listed as `wanted` may be known
+/// by: as it is listed, and as it would be if names could have any length.
+pub(crate) fn names_made_of(wanted: &str) -> [String; 2] {
+    [listed_name(wanted), plain_name(wanted)]
+}
+
 /// `name` as every model takes it.
 pub(super) fn listed_name(name: &str) -> String {
     let plain = plain_name(name);
@@ -249,7 +255,7 @@ mod tests {
         let catalog = catalog(&tools);
         for (tool, (listed, _)) in tools.iter().zip(catalog.shown()) {
             let Shown::As(wanted) = &tool.shown else { unreachable!("set above") };
-            for name in [&tool.name, wanted, listed] {
+            for name in [&tool.name, wanted, listed, &plain_name(wanted)] {
                 assert!(Arc::ptr_eq(catalog.find(name).unwrap(), tool), "{name}");
             }
         }

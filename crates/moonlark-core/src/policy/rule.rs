@@ -8,7 +8,7 @@ use super::kept::Kept;
 use super::meter::{Meter, Rate};
 use super::turns::Turns;
 use crate::call::Caller;
-use crate::catalog::ToolNames;
+use crate::catalog::{ToolNames, names_made_of};
 use crate::grant::matches_pattern;
 use crate::sdk::{home, identifier};
 use crate::tool::{Effects, RAW, Scope, Shown, SourceKind, Tool};
@@ -208,6 +208,8 @@ impl Subject {
         names.extend(tool.aliases.iter().cloned());
         if let Shown::As(name) = &tool.shown {
             names.push(name.clone());
+            // What it is listed as where it is listed, which a rule may name before.
+            names.extend(names_made_of(name));
         }
         let original = tool.original_name();
         if let Some((source, name)) = home(tool) {

@@ -65,6 +65,20 @@ async fn identifiers_that_scripts_see_are_names_of_rules() {
 }
 
 #[tokio::test]
+async fn a_tool_that_only_scripts_call_is_denied_by_the_name_it_would_be_listed_under() {
+    let operation = || {
+        let mut tool = tool(SourceKind::Api, "hub", "hub.issues/create.now", Effects::default());
+        tool.shown = Shown::As("hub__issues/create.now".to_owned());
+        tool.expose = Expose::Code;
+        vec![tool]
+    };
+    for pattern in ["hub__issues/create.now", "hub__issues_create_now", "hub.issues_create_now"] {
+        let gateway = gateway(operation(), vec![deny(&[pattern])]);
+        assert_eq!(names(&gateway, &nobody()), [""; 0], "{pattern}");
+    }
+}
+
+#[tokio::test]
 async fn rates_are_counted_under_the_name_of_the_source() {
     let once = Terms { tools: list(&["x.wipe"]), rate: "1/day".parse().ok(), ..Terms::default() };
     let gateway = gateway(twins(), vec![once]);
