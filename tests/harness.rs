@@ -193,6 +193,14 @@ impl Server {
         self.log.rest().join("\n")
     }
 
+    /// Ask it to stop, and wait until it has.
+    #[cfg(unix)]
+    pub fn stop(&mut self) {
+        // SAFETY: the process is our child and was not waited for.
+        assert_eq!(unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) }, 0);
+        self.child.wait().unwrap();
+    }
+
     pub fn is_alive(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }

@@ -55,6 +55,33 @@ fn doctor_marks_warnings_as_such_and_counts_what_it_found() {
 }
 
 #[test]
+fn doctor_says_who_has_the_address() {
+    let stranger = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = stranger.local_addr().unwrap();
+    let config = |port: u16| format!("[server]\nport = {port}\n");
+    let project =
+        Project::new(&[("moonlark.toml", &config(taken.port())), ("tools/greet.lua", GREET)]);
+    // It takes connections and says nothing.
+    let doctor = project.run(&["doctor"]);
+    let said = format!("  ✗ address: error[unavailable]: cannot listen on {taken}: ");
+    assert!(out(&doctor).contains(&said), "{}{}", out(&doctor), err(&doctor));
+    assert!(out(&doctor).ends_with("\n1 error\n") && !doctor.status.success());
+
+    let other = Project::new(&[("tools/greet.lua", GREET)]);
+    let server = other.serve();
+    let port = server.address.rsplit(':').next().unwrap().parse().unwrap();
+    project.write("moonlark.toml", &config(port));
+    let doctor = project.run(&["doctor"]);
+    let said = format!(
+        "  ✓ address: Moonlark {} is serving on {}\n",
+        env!("CARGO_PKG_VERSION"),
+        server.address
+    );
+    assert!(out(&doctor).contains(&said), "{}{}", out(&doctor), err(&doctor));
+    assert!(doctor.status.success());
+}
+
+#[test]
 fn what_is_wrong_and_what_is_odd_in_a_configuration_is_said_in_one_round() {
     let config = "[server]\nprot = 1\n[tools.script.greet]\npath = 'tools/greet.lua'\nalow = ['net:x']\ntoken = '${NOT_SET_ANYWHERE}'\n";
     let project = Project::new(&[("moonlark.toml", config), ("tools/greet.lua", GREET)]);

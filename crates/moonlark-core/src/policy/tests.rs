@@ -492,7 +492,9 @@ fn a_source_that_is_down_hides_no_slip_in_the_rules_about_it() {
         policy(rules).faults(&catalog).iter().map(|it| it.to_string()).collect()
     };
     let said = |message: &str, near: &str| {
-        format!("error[bad_config]: policy.rules[0] {message}\n  --> policy.rules[0]\nhint: did you mean {near}?")
+        format!(
+            "error[bad_config]: policy.rules[0] {message}\n  --> policy.rules[0]\nhint: did you mean {near}?"
+        )
     };
     assert_eq!(faults(vec![deny(&["tracker.wipe", "jira.search"])]), [""; 0]);
     assert_eq!(

@@ -8,6 +8,8 @@ use moonlark_core::nearest::nearest;
 use moonlark_core::tool::SourceKind;
 use moonlark_core::{Catalog, Code, Place, Problem, Result, Warning};
 use serde_json::{Value as Json, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use super::problem_lines::{error_lines, warning_lines};
 use super::served::{ServedCommand, Surroundings};
@@ -22,6 +24,9 @@ const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Names that were changed, of which there may be thousands.
 const MAX_SHOWN_NAMES: usize = 10;
+
+/// What it may say about itself.
+const MAX_HEALTH_BYTES: u64 = 16 * 1024;
 
 /// One thing that was looked at.
 struct Finding {
@@ -315,10 +320,20 @@ async fn address(around: &Surroundings<'_>, loaded: &Loaded) -> Result<String> {
 
 /// The version of Moonlark that answers at an address, if one does.
 async fn ask_who_serves(address: &str) -> Option<String> {
-    let client = reqwest::Client::builder().no_proxy().timeout(HEALTH_TIMEOUT).build().ok()?;
-    let answer = client.get(format!("http://{address}/health")).send().await.ok()?;
-    let bytes = answer.bytes().await.ok()?;
-    let health: serde_json::Value = serde_json::from_slice(&bytes).ok()?;
+    let asked = tokio::time::timeout(HEALTH_TIMEOUT, ask_for_health(address)).await;
+    let answer = asked.ok()?.ok()?;
+    let (_, body) = answer.split_once("\r\n\r\n")?;
+    let health: Json = serde_json::from_str(body).ok()?;
     health["status"].as_str()?;
     Some(health["version"].as_str()?.to_owned())
+}
+
+/// What whoever listens there answers, as far as it is no longer than our own answer.
+async fn ask_for_health(address: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address).await?;
+    let request = format!("GET /health HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = Vec::new();
+    stream.take(MAX_HEALTH_BYTES).read_to_end(&mut answer).await?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
