@@ -19,8 +19,8 @@ use crate::sdk::{Sdk, identifier};
 use crate::tool::{Expose, Shown, SourceKind, Tool};
 use crate::value::{Value, shorten};
 
-pub use listed_names::{ListedNameChange, ListedNameReason, MAX_LISTED_NAME_CHARS};
 pub(crate) use listed_names::names_made_of;
+pub use listed_names::{ListedNameChange, ListedNameReason, MAX_LISTED_NAME_CHARS};
 use listed_names::{listed_names, listed_prefix, wanted_name};
 pub use per::PerCatalog;
 pub(crate) use per::run_aside;

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json, json};
 
 pub use argument_keys::ArgumentKeys;
-use rewrite::{SchemaRewriter, TooLarge};
+use rewrite::SchemaRewriter;
 
 /// What one schema may have, unless it was larger before. References are written
 /// out, so that a small document can stand for an endless one.
@@ -75,10 +75,7 @@ fn rewrite_within_bounds(
 ) -> Option<(Map<String, Json>, ArgumentKeys)> {
     let max_bytes = MAX_SCHEMA_BYTES.max(written_bytes(exact));
     NESTING_LEVELS.into_iter().find_map(|levels| {
-        match SchemaRewriter::new(exact, direction, levels, max_bytes).rewrite_whole() {
-            Ok(made) => Some(made),
-            Err(TooLarge) => None,
-        }
+        SchemaRewriter::new(exact, direction, levels, max_bytes).rewrite_whole().ok()
     })
 }
 

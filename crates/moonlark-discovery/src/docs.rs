@@ -300,6 +300,7 @@ local value = sdk.git_hub.create_issue({ repo = \"…\", title = \"…\" })"
         let health = moonlark_core::offers::Health {
             source: "sql".to_owned(),
             state: "failed",
+            is_remembered: false,
             protocol: None,
             server: None,
             tools: 0,

@@ -128,17 +128,18 @@ impl<'a> FlatSchema<'a> {
             ("patternProperties", Json::Object(patterns)) => {
                 self.has_patterns |= !patterns.is_empty();
             }
-            ("anyOf" | "oneOf", Json::Array(some)) => {
-                if collect == Collect::Everything && !some.is_empty() {
-                    self.alternatives.push(some);
-                }
+            ("anyOf" | "oneOf", Json::Array(some))
+                if collect == Collect::Everything && !some.is_empty() =>
+            {
+                self.alternatives.push(some);
             }
             ("nullable", Json::Bool(true)) => self.is_nullable = true,
             ("$ref" | "allOf" | "properties" | "required" | "anyOf" | "oneOf", _) => {}
-            (keyword, json) if collect == Collect::Everything || !is_annotation(keyword) => {
-                if self.get(keyword).is_none() {
-                    self.keywords.push((keyword, json));
-                }
+            (keyword, json)
+                if (collect == Collect::Everything || !is_annotation(keyword))
+                    && self.get(keyword).is_none() =>
+            {
+                self.keywords.push((keyword, json));
             }
             _ => {}
         }
