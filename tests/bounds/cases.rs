@@ -90,6 +90,12 @@ impl Target {
         let count = self.params.len().max(1);
         let first = turn % count;
         let second = (numbers.below(3) == 0).then(|| numbers.below(count));
+        // Both together are as large as one alone.
+        let sizes = if second.is_some_and(|second| second != first) {
+            Sizes { largest: sizes.largest / 2 }
+        } else {
+            sizes
+        };
         let mut case = Case {
             name: self.name.clone(),
             places: Vec::new(),

@@ -4,6 +4,7 @@ mod escape;
 
 use std::net::Ipv6Addr;
 
+use moonlark_core::limits::size;
 use moonlark_core::value::{Bytes, Object};
 use moonlark_core::{Call, Module, Problem, Result, Value};
 use schemars::JsonSchema;
@@ -13,6 +14,9 @@ use url::Url;
 
 use crate::args::{Table, fits};
 pub(crate) use escape::query_string;
+
+/// Bytes of an address that is taken apart: data in one can be long.
+const MAX_URL_BYTES: usize = 1 << 20;
 
 pub(crate) fn module() -> Module {
     Module::new("url", "Take web addresses apart and put them together.")
@@ -195,6 +199,7 @@ struct Join {
 }
 
 fn join(call: &Call, args: Join) -> Result<String> {
+    check_length(&args.reference)?;
     let joined = address(&args.base)?.join(&args.reference);
     let joined = joined.map_err(|error| {
         Problem::bad_request(format!("the reference does not fit the base: {error}"))
@@ -239,8 +244,17 @@ fn encode_query(call: &Call, args: EncodeQuery) -> Result<String> {
     Ok(query)
 }
 
+/// Escaping makes an address three times as long, more than once.
+fn check_length(text: &str) -> Result<()> {
+    if text.len() > MAX_URL_BYTES {
+        return Err(Problem::limit(format!("the address is longer than {}", size(MAX_URL_BYTES))));
+    }
+    Ok(())
+}
+
 /// The text itself is not repeated: it may hold a password.
 fn address(text: &str) -> Result<Url> {
+    check_length(text)?;
     Url::parse(text).map_err(|error| {
         Problem::bad_request(format!("this is not an address: {error}"))
             .hint("addresses look like https://example.com/path")

@@ -68,6 +68,39 @@ impl Value {
         serde_json::to_string(self)
             .map_err(|error| Problem::internal(format!("cannot encode {what} as JSON: {error}")))
     }
+
+    /// The same of at most so many bytes: what has to be escaped is six times its length.
+    pub fn encode_json_within(&self, what: &str, max_bytes: usize) -> Result<String> {
+        check_json(self, &mut Path::new(what))?;
+        let mut text = BoundedText { bytes: Vec::new(), max_bytes };
+        let too_large = || {
+            Problem::limit(format!("{what} as JSON is larger than {}", size(max_bytes)))
+                .hint("work on less at a time, or raise limits.value")
+        };
+        serde_json::to_writer(&mut text, self).map_err(|_| too_large())?;
+        String::from_utf8(text.bytes)
+            .map_err(|error| Problem::internal(format!("cannot encode {what} as JSON: {error}")))
+    }
+}
+
+/// Text in the making that ends with an error when it is too long.
+struct BoundedText {
+    bytes: Vec<u8>,
+    max_bytes: usize,
+}
+
+impl std::io::Write for BoundedText {
+    fn write(&mut self, piece: &[u8]) -> std::io::Result<usize> {
+        if self.bytes.len() + piece.len() > self.max_bytes {
+            return Err(std::io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(piece);
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// What a text may take in memory once it is read. A list of small objects takes

@@ -33,7 +33,7 @@ pub(super) async fn send(
         return Err(Problem::bad_request(format!("retries must be at most {MOST_RETRIES}")));
     }
     let retries = ask.retries;
-    let request = Request::new(method, ask)?;
+    let request = Request::new(method, ask, call.limits().value)?;
     let target = request.place();
     let mut exchange = Exchange { call, what, retries, tried: 0, until };
     let Some(until) = until else { return exchange.run(request, follow).await };

@@ -53,7 +53,8 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub(super) fn new(method: Method, ask: Ask) -> Result<Request> {
+    /// `max_json_bytes` is how long JSON for its body may become.
+    pub(super) fn new(method: Method, ask: Ask, max_json_bytes: usize) -> Result<Request> {
         let url = address(&ask.url, ask.query)?;
         let mut headers = header_map(ask.headers.unwrap_or_default())?;
         let body = match (ask.body, ask.json) {
@@ -62,7 +63,7 @@ impl Request {
             (None, Some(json)) => {
                 let kind = HeaderValue::from_static("application/json");
                 headers.entry(header::CONTENT_TYPE).or_insert(kind);
-                Some(json.encode_json("json")?.into())
+                Some(json.encode_json_within("json", max_json_bytes)?.into())
             }
             (None, None) => None,
         };
@@ -294,13 +295,15 @@ mod tests {
 
     #[test]
     fn addresses_and_headers_have_bounds() {
-        let problem = |ask: Ask| Request::new(Method::GET, ask).unwrap_err().message;
+        let problem = |ask: Ask| Request::new(Method::GET, ask, 100).unwrap_err().message;
         let long = format!("https://example.com/{}", "x".repeat(MAX_URL_BYTES));
         assert_eq!(problem(Ask { url: long, ..Ask::default() }), "the url is longer than 64 KB");
         let url = || "https://example.com".to_owned();
         let query = Table(Object::from_iter([("q".to_owned(), "x".repeat(MAX_URL_BYTES).into())]));
         let ask = Ask { url: url(), query: Some(query), ..Ask::default() };
         assert_eq!(problem(ask), "the url is longer than 64 KB");
+        let escaped = Ask { url: url(), json: Some("\0".repeat(20).into()), ..Ask::default() };
+        assert_eq!(problem(escaped), "json as JSON is larger than 100 bytes");
         let too_many = "a request may have 1000 headers, and 256 KB of them";
         // The library's own table of headers ends at 32,768 with a panic.
         let names = (0..40_000).map(|n| (format!("x-{n}"), Value::from("v")));
