@@ -16,6 +16,8 @@ use crate::status;
 /// Where the metadata is, for the server as a whole; for MCP, its path follows.
 pub(crate) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 const MCP: &str = "/mcp";
+/// A number for errors of servers' own, as the protocol leaves them.
+const RPC_NOT_LET_IN: i64 = -32001;
 
 /// Where clients register and log in with a server that is its own authorization server,
 /// which this one is not.
@@ -56,6 +58,10 @@ impl Refusal {
 
     pub(super) fn response(self, auth: &Auth, request: &Request) -> Response {
         let mut response = status::problem(&self.problem);
+        if request.uri().path().starts_with(MCP) {
+            response.headers_mut().remove(header::CONTENT_LENGTH);
+            *response.body_mut() = self.rpc_error().to_string().into();
+        }
         if matches!(self.problem.code, Code::Unauthorized | Code::Forbidden) {
             let challenge = self.challenge(&auth.configured.load(), request);
             if let Ok(challenge) = HeaderValue::from_str(&challenge) {
@@ -63,6 +69,18 @@ impl Refusal {
             }
         }
         response
+    }
+
+    /// The same in the form of the protocol: what else a body says, clients keep to themselves.
+    fn rpc_error(&self) -> serde_json::Value {
+        let Problem { message, hint, .. } = &*self.problem;
+        let message = match hint {
+            Some(hint) => format!("{message}: {hint}"),
+            None => message.clone(),
+        };
+        json!({"jsonrpc": "2.0", "id": null, "error": {
+            "code": RPC_NOT_LET_IN, "message": message, "data": self.problem.to_json(),
+        }})
     }
 
     fn challenge(&self, configured: &Configured, request: &Request) -> String {
