@@ -45,6 +45,16 @@ fn a_check_that_only_warns_refuses_nothing() {
     // Without a check, it is said when the answer has come, and only once.
     let said = "logs:\nscript:2: the result of sdk.here.get has no field titel; it has title";
     assert_eq!(ran.said().as_deref(), Some(said));
+    // Also where the value has gone through other hands.
+    for script in [
+        "local function title(it) return it.titel end\nreturn { title(sdk.here.get()) == nil }",
+        "local all = map_parallel({ 1 }, function() return sdk.here.get() end)\nreturn { tostring(all[1].titel) }",
+        "local all = await_all({ a = here.get() })\nfor _, it in all do print(it.titel) end return {}",
+    ] {
+        let said = world.run(script).said().unwrap_or_default();
+        let expected = ": the result of sdk.here.get has no field titel; it has title";
+        assert!(said.contains(expected), "{script}: {said}");
+    }
 }
 
 /// A script whose types grow without end. Each number makes another of it.

@@ -5,6 +5,7 @@
 //! plain to see comes from nowhere.
 
 use std::cell::{Cell, OnceCell};
+use std::collections::HashSet;
 
 use luau_syntax::ast::{
     AstVisitor, BinaryOp, Block, Expression, ExpressionKind, Function, IndexNameOp, Local,
@@ -16,7 +17,7 @@ use crate::check::facts::{Facts, Origin, global_name};
 /// Steps that are followed from one value back to its calls.
 const MAX_DEPTH: usize = 16;
 /// The same for all values of a script together, each way through a helper for itself.
-const MAX_STEPS: usize = 200_000;
+const MAX_STEPS: usize = 50_000;
 /// Calls that one value may come from.
 const MAX_ORIGINS: usize = 16;
 
@@ -49,7 +50,7 @@ pub(crate) struct ResultFlow<'x, 'a> {
     facts: &'x Facts<'a>,
     steps_left: Cell<usize>,
     /// Calls whose results the script puts something into, under computed keys.
-    filled: OnceCell<Vec<ResultPath>>,
+    filled: OnceCell<HashSet<(String, String)>>,
 }
 
 impl<'x, 'a> ResultFlow<'x, 'a> {
@@ -64,21 +65,21 @@ impl<'x, 'a> ResultFlow<'x, 'a> {
     /// The calls that a value comes from, whole or in part, if all of it does.
     pub(crate) fn results(&self, expression: Expression<'a>) -> Option<Vec<ResultPath>> {
         let TracedValue::Results(paths) = self.trace(expression)? else { return None };
+        let filled = self.filled();
         let is_filled = |path: &ResultPath| {
-            let mut filled = self.filled().iter();
-            filled.any(|it| it.source == path.source && it.function == path.function)
+            !filled.is_empty() && filled.contains(&(path.source.clone(), path.function.clone()))
         };
         (!paths.iter().any(is_filled)).then_some(paths)
     }
 
-    fn filled(&self) -> &[ResultPath] {
+    fn filled(&self) -> &HashSet<(String, String)> {
         self.filled.get_or_init(|| {
             let traced = self.facts.filled.iter().filter_map(|table| self.trace(*table));
-            let paths = traced.map(|traced| match traced {
+            let paths = traced.flat_map(|traced| match traced {
                 TracedValue::Results(paths) => paths,
                 _ => Vec::new(),
             });
-            paths.flatten().collect()
+            paths.map(|path| (path.source, path.function)).collect()
         })
     }
 

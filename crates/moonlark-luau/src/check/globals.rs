@@ -129,6 +129,11 @@ pub(super) fn library(name: &str) -> Option<(&'static str, &'static [&'static st
     LIBRARIES.into_iter().find(|(library, _)| *library == name)
 }
 
+/// Whether texts have a function of this name.
+pub(super) fn is_text_function(name: &str) -> bool {
+    library("string").is_some_and(|(_, members)| members.contains(&name))
+}
+
 /// What code mode brings beside its helpers.
 const CODE_MODE: [&str; 2] = ["require", "sdk"];
 

@@ -20,8 +20,7 @@ pub(super) fn check_field<'a>(
         return None;
     }
     if oracle.kinds(base) == Kinds::STRING {
-        let (_, members) = globals::library("string")?;
-        if members.contains(&name) {
+        if globals::is_text_function(name) {
             return None;
         }
         let what = if colon { "method" } else { "field" };
@@ -41,9 +40,8 @@ pub(super) fn check_call<'a>(
     args: &[Expression<'a>],
 ) -> Option<Finding> {
     let Access { base, name, location, colon } = access(func)?;
-    let (_, members) = globals::library("string")?;
     // Those take anything first.
-    let takes_text = members.contains(&name) && !matches!(name, "char" | "format");
+    let takes_text = globals::is_text_function(name) && !matches!(name, "char" | "format");
     if colon || !takes_text || oracle.kinds(base) != Kinds::STRING {
         return None;
     }

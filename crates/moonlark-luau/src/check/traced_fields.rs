@@ -12,10 +12,10 @@ use moonlark_core::sdk::{SdkFunction, SdkSource};
 use moonlark_core::value::shorten;
 use serde_json::{Map, Value as Json};
 
-use super::Finding;
-use super::facts::{Facts, Origin};
+use super::facts::Origin;
 use super::names::{Access, Names, access};
 use super::texts::is_same_local;
+use super::{Finding, globals};
 use crate::foreign::{Receiver, hint_for_field};
 use crate::result_flow::{ResultFlow, ResultPath, ResultStep, TracedValue};
 
@@ -47,7 +47,7 @@ impl<'a, 'c> TracedFields<'_, 'a, 'c> {
         if facts.assigned.contains(name.as_bytes()) || colon {
             return None;
         }
-        if let Some(finding) = check_loop_key(facts, base, name, location) {
+        if let Some(finding) = self.check_loop_key(base, name, location) {
             return Some(finding);
         }
         let origins = self.flow.results(base)?;
@@ -62,8 +62,9 @@ impl<'a, 'c> TracedFields<'_, 'a, 'c> {
         let inside = origins.first().map(ResultPath::place).unwrap_or_default();
         let inside = if inside.is_empty() { String::new() } else { format!(" in {inside}") };
         if let Some((what, receiver)) = all_of_one_kind(&parts) {
-            // What is only looked for may well not be there.
-            if facts.is_tested(expression) {
+            // What is only looked for may well not be there, and texts have functions.
+            let is_of_text = receiver == Receiver::Text && globals::is_text_function(name);
+            if facts.is_tested(expression) || is_of_text {
                 return None;
             }
             let verb = if inside.is_empty() { "is" } else { "has" };
@@ -94,6 +95,30 @@ impl<'a, 'c> TracedFields<'_, 'a, 'c> {
         }
         let message = format!("{whose} has no field {name} here; did you mean {near}?");
         Some(Finding::new(location, message).hint(signature(source, function)))
+    }
+
+    /// `for item in list do item.title`: the first of a loop's names is the place.
+    fn check_loop_key(&self, base: Expression<'a>, name: &str, place: Location) -> Option<Finding> {
+        let facts = self.names.facts;
+        let ExpressionKind::Local { local, .. } = base.kind() else { return None };
+        let Origin::Key(over) = facts.origin(local) else { return None };
+        // What a function goes through may be anything.
+        let is_written = match over.kind() {
+            ExpressionKind::Local { local, .. } => match facts.origin(local) {
+                Origin::Value(value) => matches!(value.kind(), ExpressionKind::Table { .. }),
+                _ => false,
+            },
+            ExpressionKind::Table { .. } => true,
+            _ => false,
+        };
+        if !is_written && self.flow.results(over).is_none() {
+            return None;
+        }
+        let local = std::str::from_utf8(local.name.bytes()).ok()?;
+        let name = shorten(name);
+        let message = format!("{local} is the place or name of the item, and has no field {name}");
+        let hint = format!("the item comes second: for _, {local} in list do … end");
+        Some(Finding::new(place, message).hint(hint))
     }
 
     /// `list[0]`, `list[-1]`
@@ -138,8 +163,8 @@ impl<'a, 'c> TracedFields<'_, 'a, 'c> {
         let (source, function) = self.function(origins.first()?)?;
         let path = format!("sdk.{}.{}", source.name, function.name);
         let hint = hint_for_field(Receiver::Unknown, name).map(str::to_owned);
-        let is_of_text = super::globals::library("string").is_some_and(|it| it.1.contains(&name));
-        let as_method = is_of_text.then(|| format!("for a text, write text:{name}(…)"));
+        let as_method =
+            globals::is_text_function(name).then(|| format!("for a text, write text:{name}(…)"));
         let message =
             format!("the result of {path} has no function {}: results are data", shorten(name));
         let mut finding = Finding::new(location, message);
@@ -157,31 +182,6 @@ impl<'a, 'c> TracedFields<'_, 'a, 'c> {
         let source = self.names.catalog.sdk().source(&origin.source)?;
         Some((source, source.function(&origin.function)?))
     }
-}
-
-/// `for item in list do item.title`: the first of a loop's names is the place.
-fn check_loop_key(
-    facts: &Facts<'_>,
-    base: Expression<'_>,
-    name: &str,
-    place: Location,
-) -> Option<Finding> {
-    let ExpressionKind::Local { local, .. } = base.kind() else { return None };
-    let Origin::Key(over) = facts.origin(local) else { return None };
-    // What a function goes through may be anything.
-    let is_table = match over.kind() {
-        ExpressionKind::Call { .. } => false,
-        ExpressionKind::Local { local, .. } => {
-            matches!(facts.origin(local), Origin::Value(value) if matches!(value.kind(), ExpressionKind::Table { .. }))
-        }
-        ExpressionKind::Table { .. } => true,
-        _ => false,
-    };
-    let local = std::str::from_utf8(local.name.bytes()).ok()?;
-    let message =
-        format!("{local} is the place of the item, a number, which has no field {}", shorten(name));
-    let hint = format!("the item comes second: for _, {local} in list do … end");
-    is_table.then(|| Finding::new(place, message).hint(hint))
 }
 
 fn all_of_one_kind(parts: &[DeclaredPart]) -> Option<(&'static str, Receiver)> {

@@ -32,6 +32,8 @@ use crate::result_flow::ResultFlow;
 
 /// More would not be read.
 const MAX_FINDINGS: usize = 20;
+/// Nor are more looked for.
+const MAX_COLLECTED: usize = 10 * MAX_FINDINGS;
 /// The types of a longer script are not looked at: they would take more memory and time than
 /// is worth it, and what is that long is data.
 const MAX_TYPED_BYTES: usize = 128 * 1024;
@@ -405,6 +407,10 @@ impl<'a> Judge<'_, 'a, '_> {
 }
 
 impl<'a> AstVisitor<'a> for Judge<'_, 'a, '_> {
+    fn visit_statement(&mut self, _: Statement<'a>) -> bool {
+        self.found.len() < MAX_COLLECTED
+    }
+
     /// What is in there runs during the check, with other globals.
     fn visit_type_function_statement(&mut self, _: Statement<'a>) -> bool {
         false

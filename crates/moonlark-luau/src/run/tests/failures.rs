@@ -335,6 +335,50 @@ async fn slips_at_run_time_have_a_hint() {
 }
 
 #[tokio::test]
+async fn a_field_of_a_text_is_said_when_the_script_has_ended() {
+    let of_result = |why: &str| format!("script:1: the result of sdk.content.text {why}");
+    for (script, answer, log) in [
+        (
+            "return ('abc').length",
+            "null",
+            "script:1: a text has no field length: #text is its length".to_owned(),
+        ),
+        (
+            "local s = tostring(5)\nreturn { s.foo, s.foo }",
+            "{}",
+            "script:2: a text has no field foo".to_owned(),
+        ),
+        (
+            "return sdk.content.text({}).text",
+            "null",
+            of_result("is a text, which has no field text"),
+        ),
+        (
+            "local function show(s) return s.length end return show(sdk.content.text({}))",
+            "null",
+            of_result("is a text, which has no field length: #text is its length"),
+        ),
+        (
+            "local rs = map_parallel({ 1 }, function() return sdk.content.text({}) end) return rs[1].text",
+            "null",
+            of_result("is a text, which has no field text"),
+        ),
+        (
+            "local rs = await_all({ content.text({}) }) return rs[1].text",
+            "null",
+            of_result("is a text, which has no field text"),
+        ),
+        // Looked for, or there.
+        ("local s = 'abc' if s.foo then return 1 end return 2", "2", String::new()),
+        ("local s = 'abc' return s.foo or 2", "2", String::new()),
+        ("local s = 'abc' return s:upper() .. s.lower(s)", r#""ABCabc""#, String::new()),
+        ("return string.foo == nil", "true", String::new()),
+    ] {
+        assert_eq!(logged(script).await, (answer.to_owned(), log), "{script}");
+    }
+}
+
+#[tokio::test]
 async fn the_line_is_shown_to_agents_and_a_fence_is_no_part_of_it() {
     let world = World::new();
     let ended = world.execute("```lua\nlocal a = {}\nreturn a.b.c\n```").await.unwrap_err();
