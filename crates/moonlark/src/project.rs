@@ -8,6 +8,7 @@
 //! are read, and scripts are loaded beside everything else ([`script_loading`]). The
 //! state is locked to look at it and to swap a part, never while something loads.
 
+mod effective_config;
 mod load_turns;
 mod script_loading;
 mod watch_list;
@@ -29,7 +30,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::agents;
 use crate::apis::Apis;
 use crate::builtin;
-use crate::config::{Api, ApiAuth, Config, Hidden, McpServer};
+use crate::config::{Config, McpServer};
 use crate::config_file::{self, Loaded, RejectedConfig, ValuesNeeded};
 use crate::connectors;
 use crate::journal::{self, Journaling};
@@ -44,6 +45,7 @@ use crate::telemetry::Telemetry;
 use crate::upstreams::Upstreams;
 use crate::who;
 
+use effective_config::read_config;
 use load_turns::LoadTurns;
 use script_loading::{LoadJobs, LoadedFiles, ScriptKey};
 
@@ -589,43 +591,4 @@ fn own_binary() -> PathBuf {
         return PathBuf::from("/proc/self/exe");
     }
     std::env::current_exe().unwrap_or_else(|_| PathBuf::from("moonlark"))
-}
-
-fn read_config(
-    explicit: Option<&Path>,
-    cwd: &Path,
-    more: &More,
-) -> Result<Loaded, RejectedConfig> {
-    let env = |name: &str| std::env::var(name).ok();
-    let mut loaded = config_file::load_for(more.values_needed, explicit, cwd, &env)?;
-    loaded.config.mcp_servers.extend(more.servers.clone());
-    for (name, spec) in &more.specs {
-        let api = Api { spec: spec.clone(), ..Api::default() };
-        if let Some((_, fault)) = api.faults(name).into_iter().next() {
-            let message = format!("the API {}: {fault}", moonlark_core::value::shorten(name));
-            return Err(Problem::bad_config(message).into());
-        }
-        loaded.config.apis.insert(name.clone(), api);
-    }
-    for (name, variable) in &more.logins {
-        match loaded.config.apis.get_mut(name) {
-            Some(api) => {
-                api.auth = ApiAuth::None;
-                api.auth_env = Some(variable.clone());
-            }
-            None => {
-                let message = format!("--auth names the API {name}, which is not there");
-                let hint =
-                    format!("name its document too: --api {name}=SPEC, or spec in [apis.{name}]");
-                return Err(Problem::bad_config(message).hint(hint).into());
-            }
-        }
-    }
-    for api in loaded.config.apis.values_mut() {
-        let variable = api.auth_env.as_deref();
-        let value =
-            variable.and_then(|it| env(it).or_else(|| Some(loaded.secrets.get(it)?.into())));
-        api.auth_value = value.map(Hidden);
-    }
-    Ok(loaded)
 }
