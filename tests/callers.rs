@@ -113,6 +113,35 @@ fn a_token_counts_from_when_it_is_handed_out_until_it_is_taken_back() {
 }
 
 #[test]
+fn a_client_without_a_token_finds_no_login_and_is_told_what_to_do() {
+    let project = project("");
+    let _token = token(&project, "ci", &[]);
+    let server = project.serve();
+    for path in [
+        "/.well-known/oauth-authorization-server",
+        "/.well-known/oauth-authorization-server/mcp",
+        "/.well-known/openid-configuration",
+        "/.well-known/openid-configuration/mcp",
+        "/.well-known/oauth-protected-resource",
+        "/.well-known/oauth-protected-resource/mcp",
+        "/mcp/.well-known/openid-configuration",
+    ] {
+        assert_eq!(ask(&server, "GET", path, None).status, 404, "{path}");
+    }
+    // Clients try to register next, and what some of them show is the description.
+    let description = "this server has no login: its operator makes a token with `moonlark token add NAME`, and clients send it in the header Authorization: Bearer TOKEN";
+    for (method, path) in [("POST", "/register"), ("GET", "/authorize"), ("POST", "/token")] {
+        let answer = ask(&server, method, path, None);
+        assert_eq!(answer.status, 404, "{path}");
+        let expected = json!({"error": "access_denied", "error_description": description});
+        assert_eq!(answer.json(), expected, "{path}");
+    }
+    for path in ["/.well-known-not", "/register/more", "/mcp/more"] {
+        assert_eq!(ask(&server, "POST", path, None).status, 401, "{path}");
+    }
+}
+
+#[test]
 fn every_route_asks_who_is_calling_but_those_for_everybody() {
     let project = project("");
     let ci = token(&project, "ci", &[]);
@@ -128,6 +157,13 @@ fn every_route_asks_who_is_calling_but_those_for_everybody() {
             assert_eq!(challenge, Some("Bearer realm=\"moonlark\""), "{method} {path}");
         }
     }
+    // Clients show of it what the protocol calls an error.
+    let error = &ask(&server, "POST", "/mcp", None).json()["error"];
+    assert_eq!(
+        error["message"],
+        "callers have to show who they are: send the header Authorization: Bearer TOKEN; the operator hands out tokens with `moonlark token add NAME`"
+    );
+    assert_eq!((&error["code"], &error["data"]["code"]), (&json!(-32001), &json!("unauthorized")));
     // A plain call, which is answered before its route is looked up, is asked too.
     let plain = |more: &[(&str, &str)]| {
         mcp(&server.address, more, "tools/call", json!({"name": "whoami"})).to_string()

@@ -34,6 +34,8 @@ mod examples;
 mod exec;
 #[cfg(target_os = "linux")]
 mod extensions;
+#[cfg(unix)]
+mod first_answer;
 mod harness;
 mod hostile;
 mod hostile_server;
@@ -49,7 +51,13 @@ mod knowledge;
 #[cfg(target_os = "linux")]
 mod learned;
 #[cfg(target_os = "linux")]
+mod leaving;
+mod mcp_sessions;
+mod model_apis;
+#[cfg(target_os = "linux")]
 mod observability;
+#[cfg(unix)]
+mod old_clients;
 mod openapi_corpus;
 mod openapi_judged;
 mod openapi_search;

@@ -59,7 +59,8 @@ fn a_caller_who_opens_many_sessions_closes_its_own() {
         session_of(&begin(&server, &bob));
     }
     let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
-    assert_eq!(send(&server, &bob, Some(&first), &ping).status, 404, "his oldest made room");
+    // His oldest made room. It is taken up again when he uses it, and another one goes.
+    assert_eq!(send(&server, &bob, Some(&first), &ping).status, 200);
     assert_eq!(send(&server, &alice, Some(&hers), &ping).status, 200);
     session_of(&begin(&server, &alice));
 }

@@ -115,7 +115,12 @@ impl Front {
     }
 
     async fn answer(&self, request: Request, next: Next) -> Response {
-        if request.uri().path() != MCP {
+        let path = request.uri().path();
+        // The SDK takes everything below its own path for MCP.
+        if path.starts_with("/mcp/.well-known/") {
+            return no_route(request.uri().clone()).await;
+        }
+        if path != MCP {
             return next.run(request).await;
         }
         match self.straight.serve(request).await {

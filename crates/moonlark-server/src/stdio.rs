@@ -55,8 +55,15 @@ where
     let writer = output.writer();
     let short = Short::new(mcp.clone(), output);
     let inner = AsyncRwTransport::new(Sieve::new(input, short.clone()), writer);
-    let transport =
-        Patient { inner, short: short.clone(), presence, stop, gone, left: left.clone() };
+    let transport = Patient {
+        inner,
+        short: short.clone(),
+        presence: presence.clone(),
+        stop,
+        gone,
+        left: left.clone(),
+    };
+    let _leaving = LeavesWhenDropped { presence: presence.clone(), left: left.clone() };
     let ended = match mcp.serve(transport).await {
         Ok(running) => tokio::select! {
             ended = running.waiting() => ended.map(drop).map_err(|error| stopped(&error)),
@@ -69,6 +76,20 @@ where
     };
     short.finished().await;
     ended
+}
+
+/// Whoever gives up serving a client says nothing more to it: the SDK would still answer
+/// the calls that end with that.
+struct LeavesWhenDropped {
+    presence: Arc<ClientPresence>,
+    left: CancellationToken,
+}
+
+impl Drop for LeavesWhenDropped {
+    fn drop(&mut self) {
+        self.presence.leave();
+        self.left.cancel();
+    }
 }
 
 /// The SDK gives up on a client whose first words are not a request. A stray

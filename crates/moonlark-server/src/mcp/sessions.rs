@@ -24,9 +24,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::extract::Request;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt};
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
 use moonlark_core::{Code, Problem};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, InitializeRequestParams,
@@ -163,8 +163,15 @@ impl Sessions {
             }
             None => None,
         };
-        if let Some(session) = &session {
-            request.extensions_mut().insert(session.clone());
+        match &session {
+            Some(session) => drop(request.extensions_mut().insert(session.clone())),
+            // The SDK would say that it has ended what is not there.
+            None if request.method() == Method::DELETE
+                && request.headers().contains_key(SESSION_HEADER) =>
+            {
+                return (StatusCode::NOT_FOUND, "Not Found: Session not found").into_response();
+            }
+            None => {}
         }
         let answer = who.clone().during(answer(request));
         let serving = async {

@@ -32,14 +32,8 @@ impl ClientPresence {
     /// These bytes came from the client.
     pub fn note_input(&self, bytes: &[u8]) {
         if self.first_answer.get().is_none() {
-            self.note_lines(bytes.iter().filter(|byte| **byte == b'\n').count());
-        }
-    }
-
-    /// So many whole lines came from the client.
-    pub fn note_lines(&self, count: usize) {
-        if self.first_answer.get().is_none() {
-            self.lines_ahead.fetch_add(count, Ordering::Relaxed);
+            let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
+            self.lines_ahead.fetch_add(lines, Ordering::Relaxed);
         }
     }
 
@@ -60,8 +54,13 @@ impl ClientPresence {
         if is_batch {
             return ClosedInput::Batch;
         }
-        self.has_left.store(true, Ordering::Release);
+        self.leave();
         ClosedInput::Left
+    }
+
+    /// Nothing is to be written to the client any more.
+    pub fn leave(&self) {
+        self.has_left.store(true, Ordering::Release);
     }
 
     /// Whether nothing is to be written any more.

@@ -10,17 +10,26 @@
 mod session_memory;
 
 use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use moonlark_core::Result;
 use moonlark_server::{ClientPresence, ClosedInput};
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{
+    AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, ReadBuf,
+};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use session_memory::{FromServer, SessionMemory};
 
 /// One message. A longer one ends the session.
 const MAX_MESSAGE_BYTES: u64 = 256 << 20;
+/// How long a script that has asked everything waits for its answers.
+const BATCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Messages of the client that wait to be sent on.
 const MAX_WAITING_MESSAGES: usize = 64;
 
@@ -56,8 +65,10 @@ async fn bridge(
 ) -> Result<()> {
     // Reading a line cannot be given up half-way, so it is a task's only work.
     let (sender, messages) = mpsc::channel(MAX_WAITING_MESSAGES);
+    let presence = Arc::new(ClientPresence::default());
+    let input = NotedInput { input, presence: presence.clone() };
     let _reading = AbortOnDropHandle::new(tokio::spawn(read_messages(input, sender)));
-    let mut client = ClientSide { messages, presence: ClientPresence::default() };
+    let mut client = ClientSide { messages, presence };
     let mut memory = SessionMemory::default();
     let mut backend = first;
     loop {
@@ -87,7 +98,26 @@ async fn bridge(
 /// What comes from the client, and whether it is still there.
 struct ClientSide {
     messages: mpsc::Receiver<Vec<u8>>,
-    presence: ClientPresence,
+    presence: Arc<ClientPresence>,
+}
+
+/// The input of the client, which is noted as it comes.
+struct NotedInput<R> {
+    input: R,
+    presence: Arc<ClientPresence>,
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for NotedInput<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.input).poll_read(context, buffer);
+        self.presence.note_input(&buffer.filled()[before..]);
+        read
+    }
 }
 
 enum Ended {
@@ -106,11 +136,18 @@ async fn pump(
     let (sender, mut answers) = mpsc::channel(MAX_WAITING_MESSAGES);
     let _reading = AbortOnDropHandle::new(tokio::spawn(read_messages(read, sender)));
     let mut client_is_there = true;
+    let mut given_up = Instant::now();
     loop {
+        // Without a client there is nothing but answers to what it has asked.
+        if !client_is_there && memory.has_no_open_requests() {
+            return Ok(Ended::Client);
+        }
         tokio::select! {
+            () = tokio::time::sleep_until(given_up), if !client_is_there => {
+                return Ok(Ended::Client);
+            }
             message = client.messages.recv(), if client_is_there => match message {
                 Some(message) => {
-                    client.presence.note_lines(1);
                     if let Some(message) = memory.note_from_client(message)
                         && write_message(&mut write, &message).await.is_err()
                     {
@@ -120,11 +157,11 @@ async fn pump(
                 }
                 None => {
                     client_is_there = false;
-                    let closed = client.presence.close_input();
-                    // A script that piped all its requests in still gets its answers.
-                    if closed == ClosedInput::Left || write.shutdown().await.is_err() {
+                    if client.presence.close_input() == ClosedInput::Left {
                         return Ok(Ended::Client);
                     }
+                    // A script that piped all its requests in still gets its answers.
+                    given_up = Instant::now() + BATCH_TIMEOUT;
                 }
             },
             answer = answers.recv() => match answer {

@@ -81,6 +81,11 @@ struct Params {
 }
 
 impl SessionMemory {
+    /// Whether the client waits for nothing.
+    pub(super) fn has_no_open_requests(&self) -> bool {
+        self.open.is_empty()
+    }
+
     /// The message as the server gets it; none if it is not for this server.
     pub(super) fn note_from_client(&mut self, message: Vec<u8>) -> Option<Vec<u8>> {
         let Ok(outline) = serde_json::from_slice::<Outline>(&message) else {
@@ -160,7 +165,8 @@ impl SessionMemory {
             && request.method == "initialize"
             && let Ok(mut answer) = serde_json::from_slice::<Json>(&message)
         {
-            self.capabilities = answer["result"]["capabilities"].take();
+            let said = answer.pointer_mut("/result/capabilities");
+            self.capabilities = said.map(Json::take).unwrap_or_default();
             self.initialize = Some(request.message);
         }
         FromServer::ForClient(message)

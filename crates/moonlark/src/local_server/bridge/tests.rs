@@ -93,12 +93,11 @@ async fn a_script_that_pipes_all_its_requests_in_gets_all_answers() {
     client.write.shutdown().await.unwrap();
     assert_eq!(servers[0].hears().await, request(1, "initialize"));
     assert_eq!(servers[0].hears().await, request(2, "tools/call"));
-    servers[0].hears_nothing_more().await;
     for id in [1, 2] {
         servers[0].says(answer(id, json!(id))).await;
         assert_eq!(client.hears().await, answer(id, json!(id)));
     }
-    drop(servers);
+    servers[0].hears_nothing_more().await;
     client.hears_nothing_more().await;
     task.await.unwrap().unwrap();
 }
