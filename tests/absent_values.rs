@@ -203,7 +203,10 @@ fn near_misses_are_said_by_everyone_and_stop_nobody() {
         assert!(text(&output.stderr).starts_with(&format!("warning: {said}")), "{command:?}");
     }
     let doctor = text(&project.run(&["doctor"]).stdout);
-    assert!(doctor.contains("  ! configuration: warning: alow in [tools.script.hello]"), "{doctor}");
+    assert!(
+        doctor.contains("  ! configuration: warning: alow in [tools.script.hello]"),
+        "{doctor}"
+    );
     let mut child = moonlark()
         .args(["serve", "--port", "0"])
         .current_dir(project.path(""))

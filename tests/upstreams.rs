@@ -99,9 +99,10 @@ impl World {
         std::fs::remove_dir_all(&data).unwrap();
         make_files(&data);
 
-        let mut config = "[server]\nschemas = \"exact\"\n\n[tools.script.both]\npath = \"tools/both.luau\"\n\
+        let mut config =
+            "[server]\nschemas = \"exact\"\n\n[tools.script.both]\npath = \"tools/both.luau\"\n\
             allow = [\"tool:calculator.*\", \"tool:everything_sse.echo\"]\n\n"
-            .to_owned();
+                .to_owned();
         let mut running = Vec::new();
         for upstream in &upstreams {
             let port = (upstream.way != Way::Stdio).then(|| {

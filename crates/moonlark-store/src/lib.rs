@@ -27,5 +27,7 @@ mod tests;
 
 pub use approvals::{ApprovalSettings, ApprovalShown, ApprovalStore};
 pub use journal::{Health, Journal};
-pub use reading::{AwaitedState, CallShown, CallerShown, Reader, RunLine, RunShown, State, Watched};
+pub use reading::{
+    AwaitedState, CallShown, CallerShown, Reader, RunLine, RunShown, State, Watched,
+};
 pub use schema::Settings;

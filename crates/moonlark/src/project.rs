@@ -15,8 +15,8 @@ mod watch_list;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use moonlark_core::{Caller, Catalog, Gateway, Module, Place, Problem, Result, Tool};
 use moonlark_luau::Luau;
@@ -317,7 +317,8 @@ impl Project {
         self.connect_to(&SourceStart::All).await;
         let (project, load) = (self.clone(), config.limits.load.duration());
         tokio::spawn(async move {
-            let settled = async { tokio::join!(project.upstreams.settled(), project.apis.settled()) };
+            let settled =
+                async { tokio::join!(project.upstreams.settled(), project.apis.settled()) };
             let documents = async {
                 let _ = tokio::time::timeout(load, project.apis.files_settled()).await;
                 project.awaits_documents.store(false, Ordering::Release);
