@@ -7,6 +7,9 @@ use serde_json::{Map, Value as Json};
 
 use super::rules::each;
 
+/// What is wrong with a schema at a place, if anything.
+type FieldJudge<'a> = dyn FnMut(&Map<String, Json>, &str) -> Option<String> + 'a;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framework {
     /// autogen-ext 0.7.5: a class of pydantic for every tool.
@@ -144,10 +147,7 @@ fn class_of_autogen(field: &Map<String, Json>, place: &str) -> Option<String> {
 }
 
 /// The fields that it makes classes of: those of objects, not of lists.
-fn each_object(
-    schema: &Json,
-    field: &mut dyn FnMut(&Map<String, Json>, &str) -> Option<String>,
-) -> Option<String> {
+fn each_object(schema: &Json, field: &mut FieldJudge<'_>) -> Option<String> {
     let fields = schema.get("properties").and_then(Json::as_object);
     fields.into_iter().flatten().find_map(|(name, inner)| match inner {
         Json::Object(inner_fields) => {

@@ -9,6 +9,9 @@
 
 use serde_json::{Map, Value as Json};
 
+/// What is wrong with a schema at a place, if anything.
+type ObjectJudge<'a> = dyn FnMut(&Map<String, Json>, &str) -> Option<String> + 'a;
+
 /// What clients put before the name of a tool.
 const CLIENT_PREFIX: &str = "mcp__moonlark__";
 
@@ -162,11 +165,7 @@ fn gemini(schema: &Map<String, Json>, place: &str) -> Option<String> {
 }
 
 /// The first objection to a schema or to one inside it.
-pub fn each(
-    schema: &Json,
-    place: &str,
-    object: &mut dyn FnMut(&Map<String, Json>, &str) -> Option<String>,
-) -> Option<String> {
+pub fn each(schema: &Json, place: &str, object: &mut ObjectJudge<'_>) -> Option<String> {
     let Json::Object(fields) = schema else {
         return Some(format!("{place}: no object but {schema}"));
     };

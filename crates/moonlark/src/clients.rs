@@ -6,6 +6,7 @@
 
 pub(crate) mod config_text;
 pub(crate) mod diff;
+mod edit_check;
 pub(crate) mod entry;
 pub(crate) mod file;
 pub(crate) mod jsonc;

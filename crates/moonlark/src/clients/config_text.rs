@@ -2,7 +2,7 @@
 //! place, put back.
 //!
 //! The three syntaxes are in `jsonc`, `toml_text` and `yaml_text`, with `jsonc_edit` and
-//! `yaml_edit` for what changes them.
+//! `yaml_edit` for what changes them; `edit_check` looks at what a change did.
 
 use std::path::Path;
 

@@ -11,7 +11,7 @@ use url::{Host, Url};
 use super::config_text::ConfigSyntax;
 use super::entry::{go_the_same_way, is_moonlark, reached_url};
 use super::syntax_tree::{NodeKind, SyntaxNode, TextFault};
-use super::{Client, secret, yaml_edit};
+use super::{Client, secret, toml_text, yaml_edit};
 
 /// Where a server of ours answers MCP.
 pub(crate) const MCP_PATH: &str = "/mcp";
@@ -175,12 +175,11 @@ impl Registration<'_> {
         }
         let mut entry = Json::Object(entry.clone());
         hide_secrets("", &mut entry);
-        let servers = self.client.servers_key();
-        let line = yaml_edit::line(&entry);
-        let what = if self.client.lists_servers() {
-            format!("- {line}")
-        } else {
-            format!("{}: {line}", self.name)
+        let (servers, name) = (self.client.servers_key(), self.name);
+        let what = match self.syntax {
+            ConfigSyntax::Toml => format!("{name} = {}", toml_text::line(&entry)),
+            _ if self.client.lists_servers() => format!("- {}", yaml_edit::line(&entry)),
+            _ => format!("{name}: {}", yaml_edit::line(&entry)),
         };
         problem.hint(format!("nothing was changed; add this to {servers} by hand: {what}"))
     }

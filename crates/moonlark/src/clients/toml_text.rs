@@ -8,7 +8,10 @@ use std::ops::Range;
 use serde_json::Value as Json;
 use toml_edit::{Array, Document, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
+use super::edit_check::EditCheck;
 use super::syntax_tree::{NodeKind, SyntaxNode, TextFault, TreeMember};
+
+const TOML: EditCheck = EditCheck { parse };
 
 /// The document in `text`; none when there is nothing but space and comments.
 pub(crate) fn parse(text: &str) -> Result<Option<SyntaxNode>, TextFault> {
@@ -65,7 +68,8 @@ pub(crate) fn put(text: &str, path: &[&str], value: &Json) -> Result<String, Tex
             table.insert(key, new);
         }
     }
-    Ok(with_newlines(text, &document))
+    let at = there.map_or(0, |there| there.span.start);
+    TOML.checked(text, &with_newlines(text, &document), path, Some(value), at)
 }
 
 /// `text` without what is at `path`; the same text when there is nothing.
@@ -83,7 +87,7 @@ pub(crate) fn remove(text: &str, path: &[&str]) -> Result<String, TextFault> {
     let mut comments = Vec::new();
     let last = collect_comments(&gone, &mut comments);
     hand_over(&mut document, last, &comments);
-    Ok(with_newlines(text, &document))
+    TOML.checked(text, &with_newlines(text, &document), path, None, 0)
 }
 
 /// `text` with what `copy` has at `path`, as it is written there.
@@ -101,7 +105,13 @@ pub(crate) fn restore(text: &str, path: &[&str], copy: &str) -> Result<String, T
     if let (Some(new), Some(old)) = (table.get_mut(key), old.get(key)) {
         *new = old.clone();
     }
-    Ok(with_newlines(text, &document))
+    let before = node_of(old.get(key).unwrap_or(&Item::None)).map(|node| node.to_json());
+    TOML.checked(text, &with_newlines(text, &document), path, before.as_ref(), 0)
+}
+
+/// A value on one line.
+pub(super) fn line(value: &Json) -> String {
+    to_value(value).to_string()
 }
 
 /// Servers are tables of their own; what is in them is written on one line.
@@ -248,13 +258,25 @@ fn table_at(table: &mut Table, position: isize) -> Option<&mut Table> {
         .find_map(|it| table_at(it, position))
 }
 
-/// The document with the kind of newlines that `text` has.
+/// The document with the newlines that `text` has, line by line: `toml_edit` knows only
+/// one kind. What is new gets those of Windows if any line has them.
 fn with_newlines(text: &str, document: &DocumentMut) -> String {
     let new = document.to_string();
-    if !text.contains("\r\n") {
+    if !text.contains('\r') {
         return new;
     }
-    new.replace("\r\n", "\n").replace('\n', "\r\n")
+    let bare = |line: &str| line.trim_end_matches(['\r', '\n']).to_owned();
+    let old: Vec<&str> = text.split_inclusive('\n').collect();
+    let new: Vec<String> = new.split_inclusive('\n').map(bare).collect();
+    let same = |(old, new): &(&&str, &String)| bare(old) == **new;
+    let above = old.iter().zip(&new).take_while(same).count();
+    let most = old.len().min(new.len()) - above;
+    let below = old.iter().rev().zip(new.iter().rev()).take(most).take_while(same).count();
+    let changed = new[above..new.len() - below].iter().map(|line| format!("{line}\r\n"));
+    let kept = |lines: &[&str]| lines.concat();
+    let (head, tail) = (kept(&old[..above]), kept(&old[old.len() - below..]));
+    let gap = if head.is_empty() || head.ends_with('\n') { "" } else { "\r\n" };
+    format!("{head}{gap}{}{tail}", changed.collect::<String>())
 }
 
 #[cfg(test)]
@@ -294,6 +316,15 @@ mod tests {
             "mcp_servers = { a = { command = \"b\" } } # all\n",
             "mcp_servers = { a = { command = \"b\" }, x = { command = \"c\", args = [\"d\", \"e\"], env = { PATH = \"f\" } } } # all\n",
         );
+    }
+
+    #[test]
+    fn lines_keep_their_newlines_of_either_kind() {
+        let text = "a = \"\"\"x\ny\"\"\" # one\n[mcp_servers.y]\r\nb = 1\n[z]\n";
+        let entry = "[mcp_servers.x]\r\nc = 1\r\n";
+        let new = put(text, &PATH, &json!({"c": 1})).unwrap();
+        assert_eq!(new, text.replace("[z]", &format!("\r\n{entry}[z]")));
+        assert_eq!(remove(&new, &PATH).unwrap(), text);
     }
 
     #[test]

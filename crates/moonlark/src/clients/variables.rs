@@ -113,11 +113,11 @@ impl Scope<'_> {
             Notation::Shell => Ok(from_shell(text)),
             Notation::Opencode => from_braces(text),
             Notation::Continue => from_templates(text),
-            Notation::Editor => self.from_editor(text),
+            Notation::Editor => self.translate_editor_variable(text),
         }
     }
 
-    fn from_editor(&self, text: &str) -> Result<String, String> {
+    fn translate_editor_variable(&self, text: &str) -> Result<String, String> {
         let mut new = String::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("${") {

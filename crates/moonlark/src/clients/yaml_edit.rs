@@ -10,12 +10,15 @@ mod style;
 
 use std::ops::Range;
 
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
+use super::edit_check::{EditCheck, nested, refusal, take_out};
 use super::syntax_tree::{NodeKind, SyntaxNode, TextFault};
 use super::yaml_text::parse;
 pub(super) use style::line;
 use style::{YamlStyle, quoted, scalar};
+
+const YAML: EditCheck = EditCheck { parse };
 
 /// `text` with `value` at `path`; in a list, a key means the item with that `name`.
 /// Objects on the way are made where they are missing; the same text when the value is
@@ -25,7 +28,7 @@ pub(crate) fn put(text: &str, path: &[&str], value: &Json) -> Result<String, Tex
     let Some(root) = parse(text)? else {
         let gap = if text.is_empty() || text.ends_with('\n') { "" } else { style.newline };
         let whole = style.block(&nested(path, value), 0);
-        return checked(text, &format!("{text}{gap}{whole}"), path, Some(value), 0);
+        return YAML.checked(text, &format!("{text}{gap}{whole}"), path, Some(value), 0);
     };
     let mut node = &root;
     for (depth, key) in path.iter().enumerate() {
@@ -54,13 +57,19 @@ pub(crate) fn put(text: &str, path: &[&str], value: &Json) -> Result<String, Tex
             }
         };
         let new = new.ok_or_else(|| refusal(node.span.start))?;
-        return checked(text, &new, path, Some(value), node.span.start);
+        return YAML.checked(text, &new, path, Some(value), node.span.start);
     }
     if node.to_json() == *value {
         return Ok(text.to_owned());
     }
     let new = replace(text, &root, path, value, &style);
-    checked(text, &new.ok_or_else(|| refusal(node.span.start))?, path, Some(value), node.span.start)
+    YAML.checked(
+        text,
+        &new.ok_or_else(|| refusal(node.span.start))?,
+        path,
+        Some(value),
+        node.span.start,
+    )
 }
 
 /// `text` without what is at `path`; the same text when there is nothing.
@@ -82,7 +91,7 @@ pub(crate) fn remove(text: &str, path: &[&str]) -> Result<String, TextFault> {
         let lines = lines_of(text, parent, node);
         lines.map(|lines| with(text, lines, ""))
     };
-    checked(text, &new.ok_or_else(|| refusal(node.span.start))?, path, None, node.span.start)
+    YAML.checked(text, &new.ok_or_else(|| refusal(node.span.start))?, path, None, node.span.start)
 }
 
 /// `text` with what `copy` has at `path`, as it is written there if it fits.
@@ -99,98 +108,11 @@ pub(crate) fn restore(text: &str, path: &[&str], copy: &str) -> Result<String, T
     if column(text, now) == column(copy, old) {
         let written = copy[old.span.clone()].trim_end();
         let new = with(text, now.span.start..trimmed_end(text, now.span.clone()), written);
-        if let Ok(new) = checked(text, &new, path, Some(&value), now.span.start) {
+        if let Ok(new) = YAML.checked(text, &new, path, Some(&value), now.span.start) {
             return Ok(new);
         }
     }
     put(text, path, &value)
-}
-
-/// `new`, if it says what `text` did, with `value` at `path`.
-fn checked(
-    text: &str,
-    new: &str,
-    path: &[&str],
-    value: Option<&Json>,
-    at: usize,
-) -> Result<String, TextFault> {
-    let json = |root: Option<SyntaxNode>| root.map_or(Json::Null, |root| root.to_json());
-    let mut meant = json(parse(text)?);
-    match value {
-        Some(value) => put_into(&mut meant, path, value),
-        None => take_out(&mut meant, path),
-    }
-    match parse(new).map(json) {
-        Ok(said) if same(&said, &meant) => Ok(new.to_owned()),
-        _ => Err(refusal(at)),
-    }
-}
-
-fn refusal(at: usize) -> TextFault {
-    let message = "this is written in a way that cannot be changed without touching more";
-    TextFault::about_edit(at, message)
-}
-
-/// What is empty counts as nothing: a mapping without entries may be written either way.
-fn same(said: &Json, meant: &Json) -> bool {
-    match (said, meant) {
-        (Json::Object(said), Json::Object(meant)) => {
-            said.len() == meant.len()
-                && meant.iter().all(|(key, meant)| said.get(key).is_some_and(|it| same(it, meant)))
-        }
-        (Json::Array(said), Json::Array(meant)) => {
-            said.len() == meant.len() && said.iter().zip(meant).all(|(said, it)| same(said, it))
-        }
-        (said, meant) => said == meant || (is_nothing(said) && is_nothing(meant)),
-    }
-}
-
-fn is_nothing(value: &Json) -> bool {
-    match value {
-        Json::Null => true,
-        Json::Object(members) => members.is_empty(),
-        Json::Array(items) => items.is_empty(),
-        _ => false,
-    }
-}
-
-/// The same change, on the value.
-fn put_into(whole: &mut Json, path: &[&str], value: &Json) {
-    let Some((key, rest)) = path.split_first() else {
-        *whole = value.clone();
-        return;
-    };
-    match whole {
-        Json::Array(items) => match items.iter_mut().find(|item| item["name"] == **key) {
-            Some(item) => put_into(item, rest, value),
-            None => items.push(nested(rest, value)),
-        },
-        Json::Object(members) => {
-            put_into(members.entry(*key).or_insert(Json::Null), rest, value);
-        }
-        _ => *whole = nested(path, value),
-    }
-}
-
-fn take_out(whole: &mut Json, path: &[&str]) {
-    let Some((key, rest)) = path.split_first() else { return };
-    match whole {
-        Json::Array(items) if rest.is_empty() => items.retain(|item| item["name"] != **key),
-        Json::Array(items) => {
-            if let Some(item) = items.iter_mut().find(|item| item["name"] == **key) {
-                take_out(item, rest);
-            }
-        }
-        Json::Object(members) if rest.is_empty() => {
-            members.shift_remove(*key);
-        }
-        Json::Object(members) => {
-            if let Some(inner) = members.get_mut(*key) {
-                take_out(inner, rest);
-            }
-        }
-        _ => {}
-    }
 }
 
 /// A new member, or item, at the end of `node`.
@@ -387,13 +309,6 @@ fn next_line(text: &str, at: usize) -> usize {
 
 fn with(text: &str, range: Range<usize>, new: &str) -> String {
     format!("{}{new}{}", &text[..range.start], &text[range.end..])
-}
-
-/// `value` under the keys of `path`.
-fn nested(path: &[&str], value: &Json) -> Json {
-    path.iter().rev().fold(value.clone(), |value, key| {
-        Json::Object(Map::from_iter([((*key).to_owned(), value)]))
-    })
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::is_nothing;
+use crate::clients::edit_check::is_nothing;
 use crate::clients::yaml_text::plain_scalar;
 
 /// How a text is laid out.
