@@ -64,6 +64,8 @@ port = 7331
 allowed_hosts = []
 allowed_origins = []
 name = "moonlark"
+settle = 4
+schemas = "portable"
 
 [server.auth]
 name_claim = "sub"

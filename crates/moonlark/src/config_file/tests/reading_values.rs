@@ -20,6 +20,8 @@ fn every_key_is_read() {
             allowed_origins = ["https://b.example.com"]
             name = "here"
             instructions = "Be kind."
+            settle = 1.5
+            schemas = "exact"
             [network]
             public = false
             deny = ["10.0.0.0/8"]
@@ -104,7 +106,7 @@ fn every_key_is_read() {
                 "host": "0.0.0.0", "port": 0,
                 "allowed_hosts": ["a.example.com"],
                 "allowed_origins": ["https://b.example.com"],
-                "name": "here", "instructions": "Be kind.",
+                "name": "here", "instructions": "Be kind.", "settle": 1.5, "schemas": "exact",
                 "auth": {"name_claim": "sub"},
             },
             "limits": {

@@ -316,7 +316,7 @@ fn columns_count_characters() {
         &[
             "error[bad_config]: unknown key server.\"hö🦀\"
   --> moonlark.toml:1:12
-hint: valid keys of server: host, port, allowed_hosts, allowed_origins, name, instructions, auth",
+hint: valid keys of server: host, port, allowed_hosts, allowed_origins, name, instructions, settle, schemas, auth",
             "error[bad_config]: server.port must be an integer, got boolean
   --> moonlark.toml:1:30
 hint: for example: port = 7331",
