@@ -140,3 +140,17 @@ pub(super) fn knowledge(known: &Known) -> String {
     let left = if known.configured { "" } else { ", no longer configured" };
     format!("{}: {}, {synced}{left}", stats.name, stats.kind)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_from_an_earlier_time_is_said_to_be() {
+        let mut health =
+            Health { source: "git".to_owned(), state: "connecting", tools: 2, ..Health::default() };
+        assert_eq!(line(&health), "git: connecting, 2 tools");
+        health.is_remembered = true;
+        assert_eq!(line(&health), "git: connecting, 2 tools (as listed the last time)");
+    }
+}
