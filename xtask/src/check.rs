@@ -1,10 +1,9 @@
 //! `cargo x check`: everything that must hold before the tests.
 
-use std::process::Command;
+use anyhow::{Result, bail};
 
-use anyhow::{Context, Result, bail};
-
-use crate::{generate, repo, tidy};
+use crate::cargo::{generate, run_cargo};
+use crate::tidy;
 
 pub(crate) fn run() -> Result<()> {
     let mut failed = Vec::new();
@@ -15,26 +14,13 @@ pub(crate) fn run() -> Result<()> {
             failed.push(name);
         }
     };
-    step("format", cargo(&["fmt", "--all", "--", "--check"]));
+    step("format", run_cargo(&["fmt", "--all", "--", "--check"]));
     let lints = ["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"];
-    step("lints", cargo(&lints));
-    step("generated files", generate::compare());
+    step("lints", run_cargo(&lints));
+    step("generated files", generate(true));
     step("tidiness", tidy::run());
     if failed.is_empty() {
         return Ok(());
     }
     bail!("{} failed", failed.join(", "))
-}
-
-fn cargo(args: &[&str]) -> Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
-        .args(args)
-        .current_dir(repo::root())
-        .status()
-        .context("cannot run cargo")?;
-    if status.success() {
-        return Ok(());
-    }
-    bail!("cargo {} failed", args.join(" "))
 }

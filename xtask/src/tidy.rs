@@ -51,7 +51,7 @@ const CHECKS: [Check; 12] = [
     source::unsafe_code,
     source::type_names,
     source::unfinished,
-    documented::modules_and_examples,
+    documented::example_scripts,
     documented::hostile_scripts,
     links::resolve,
 ];

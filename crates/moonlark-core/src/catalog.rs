@@ -78,6 +78,16 @@ impl Connecting {
         let dotted = name.strip_prefix(&self.source).is_some_and(|rest| rest.starts_with('.'));
         dotted || name.starts_with(&self.prefix) || name.starts_with(&listed_prefix(&self.prefix))
     }
+
+    /// Whether a pattern in a rule may match the name of one of its tools.
+    fn may_be_meant_by(&self, pattern: &str) -> bool {
+        let (literal, is_open) =
+            pattern.split_once('*').map_or((pattern, false), |(literal, _)| (literal, true));
+        let dotted = [format!("{}.", self.source), format!("{}.", identifier(&self.source))];
+        let listed = [self.prefix.clone(), listed_prefix(&self.prefix)];
+        let mut beginnings = dotted.iter().chain(&listed);
+        beginnings.any(|it| literal.starts_with(it) || is_open && it.starts_with(literal))
+    }
 }
 
 impl Catalog {

@@ -57,6 +57,8 @@ fn every_function_is_documented_and_has_an_example() {
             let name = &function.tool.name;
             assert!(function.tool.description.ends_with('.'), "{name} needs a sentence");
             assert!(!function.examples.is_empty(), "{name} needs an example");
+            let fails = function.examples.iter().any(|it| matches!(it.outcome, Outcome::Fails(_)));
+            assert!(fails || function.params.is_empty(), "{name} needs an example that fails");
             for param in &function.params {
                 let doc = param.schema.get("description").and_then(|doc| doc.as_str());
                 assert!(

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::Catalog;
+use super::{Catalog, Connecting, ToolNames};
 use crate::offers::{Health, Offers};
 use crate::policy::{Rule, Ruling, Subject};
 use crate::problem::Result;
@@ -49,7 +49,7 @@ impl Catalog {
                 .collect(),
             own: self.own,
             connecting: (self.connecting.iter())
-                .filter(|it| whole(&it.source, &[it.kind]))
+                .filter(|it| may_have_tools(&rules, it, known))
                 .cloned()
                 .collect(),
             health: (self.health.iter())
@@ -133,6 +133,24 @@ fn deciding<'a>(rules: &'a [Arc<Rule>], subject: &Subject) -> Option<&'a Arc<Rul
 
 fn denies(rules: &[Arc<Rule>], subject: &Subject) -> bool {
     deciding(rules, subject).is_some_and(|rule| rule.denies())
+}
+
+/// Whether a source whose tools are not known yet may have one that the rules do not deny.
+/// A rule that denies the source may exempt single tools, as the tools of a token do, and
+/// one that stands before it may allow them.
+fn may_have_tools(rules: &[Arc<Rule>], source: &Connecting, known: &ToolNames) -> bool {
+    let whole = Subject::whole(&source.source, source.kind, known);
+    let mut means_part = |patterns: &[String]| patterns.iter().any(|it| source.may_be_meant_by(it));
+    for rule in rules {
+        let terms = &rule.terms;
+        match (rule.denies(), rule.matches(&whole)) {
+            (false, true) => return true,
+            (false, false) if means_part(&terms.tools) => return true,
+            (true, true) if !means_part(&terms.except) => return false,
+            _ => {}
+        }
+    }
+    true
 }
 
 /// What decides for every tool that is not denied, doors included.

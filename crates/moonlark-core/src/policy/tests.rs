@@ -591,3 +591,36 @@ async fn what_a_source_has_beside_tools_goes_with_it_as_a_whole() {
     let api = Terms { kinds: vec![SourceKind::Api], ..deny(&[]) };
     assert_eq!(of(vec![api]).catalog_for(&nobody()).connecting(), [connecting()]);
 }
+
+#[test]
+fn a_source_that_connects_is_awaited_where_one_of_its_tools_may_be_allowed() {
+    let is_awaited = |rules: &[Terms]| {
+        let connecting = Connecting {
+            source: "git-hub".to_owned(),
+            kind: SourceKind::Upstream,
+            prefix: "git-hub__".to_owned(),
+            expose: Expose::Direct,
+            is_remembered: false,
+        };
+        let catalog = Catalog::new(Arc::default(), Vec::new(), &[], Vec::new())
+            .with_offers(Vec::new(), vec![connecting]);
+        let gateway = Gateway::new(catalog, 10);
+        gateway.set_policy(policy(rules.to_vec()));
+        gateway.catalog_for(&nobody()).awaits_sources()
+    };
+    let all_but = |except: &[&str]| Terms { except: list(except), ..deny(&[]) };
+    let allow = |tools: &[&str]| Terms { tools: list(tools), ..Terms::default() };
+    // As a token limited to some tools has it.
+    for named in ["git-hub.list", "git_hub.list", "git-hub__list", "git*", "*.list", "*"] {
+        assert!(is_awaited(&[all_but(&[named])]), "{named}");
+        assert!(is_awaited(&[allow(&[named]), deny(&["git-hub.*"])]), "{named}");
+    }
+    for named in ["report", "git-hubs.list", "jira.*"] {
+        assert!(!is_awaited(&[all_but(&[named])]), "{named}");
+        assert!(!is_awaited(&[allow(&[named]), deny(&["git-hub.*"])]), "{named}");
+    }
+    // What one rule exempts, another may deny; what comes too late allows nothing.
+    assert!(!is_awaited(&[all_but(&["git-hub.list"]), deny(&["git-hub.*"])]));
+    assert!(!is_awaited(&[deny(&["git-hub.*"]), allow(&["git-hub.list"])]));
+    assert!(is_awaited(&[deny(&["git-hub.delete"])]));
+}

@@ -14,8 +14,8 @@ use tokio::runtime::Runtime;
 
 use super::harness::Harness;
 use super::weight::{self, Curve};
-use crate::bench::plain_bm25::PlainBm25;
-use crate::bench::retrieval::{DEPTH, Document, Set, Worth};
+use crate::plain_bm25::PlainBm25;
+use crate::retrieval::{DEPTH, Document, Set, Worth};
 
 const WAYS: [&str; 6] =
     ["**hybrid**", "keyword", "semantic", "plain BM25", "Context Harness: keyword", "hybrid"];

@@ -8,24 +8,36 @@ mod cli_page;
 mod problems_page;
 
 use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::Parser;
 use moonlark_core::render::modules_page;
 
-use crate::repo;
-
-#[derive(Args)]
-pub(crate) struct Generate {
+/// Write the files that come from code: types, schema, reference pages.
+#[derive(Parser)]
+#[command(name = "cargo x generate", max_term_width = 100)]
+struct GenerateCli {
     /// Write nothing; fail when a file is not what it should be.
     #[arg(long)]
     check: bool,
 }
 
-impl Generate {
-    pub(crate) fn run(self) -> Result<()> {
-        if self.check { compare() } else { write() }
+fn main() -> ExitCode {
+    let done = if GenerateCli::parse().check { compare() } else { write() };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
     }
+}
+
+/// The folder that holds everything.
+fn repository_root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Every generated file: where it is, what is in it.
@@ -45,7 +57,7 @@ fn all() -> Result<Vec<(&'static str, String)>> {
 
 fn write() -> Result<()> {
     for (path, text) in differing()? {
-        let file = repo::root().join(path);
+        let file = repository_root().join(path);
         if let Some(folder) = file.parent() {
             fs::create_dir_all(folder)
                 .with_context(|| format!("cannot make the folder of {path}"))?;
@@ -57,7 +69,7 @@ fn write() -> Result<()> {
 }
 
 /// Fail when a committed file is not what the code says.
-pub(crate) fn compare() -> Result<()> {
+fn compare() -> Result<()> {
     let differing: Vec<&str> = differing()?.into_iter().map(|(path, _)| path).collect();
     if differing.is_empty() {
         return Ok(());
@@ -71,7 +83,7 @@ pub(crate) fn compare() -> Result<()> {
 fn differing() -> Result<Vec<(&'static str, String)>> {
     let mut all = all()?;
     all.retain(|(path, text)| {
-        fs::read_to_string(repo::root().join(path)).ok().as_deref() != Some(text)
+        fs::read_to_string(repository_root().join(path)).ok().as_deref() != Some(text)
     });
     Ok(all)
 }

@@ -29,7 +29,7 @@ pub(super) fn run(effort: Effort) -> Result<Vec<Section>> {
     for _ in 0..effort.rounds.min(3) {
         machine::quiet();
         ours.push(measure(&Server::moonlark(project.path())?, CALLS, &request())?);
-        floor.push(measure(&Server::floor(&["bench-floor-axum"])?, CALLS, &request())?);
+        floor.push(measure(&Server::floor(&["floor-axum"])?, CALLS, &request())?);
     }
     let (ours, floor) = (Waited::median(&ours), Waited::median(&floor));
     let row = |what: &str, of: fn(&Waited) -> f64, show: fn(f64) -> String| {

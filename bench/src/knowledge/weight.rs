@@ -10,7 +10,7 @@ use anyhow::Result;
 use moonlark_core::Problem;
 use moonlark_knowledge::{Hit, Knowledge, Query};
 
-use crate::bench::retrieval::{DEPTH, Set};
+use crate::retrieval::{DEPTH, Set};
 
 /// Times the weight that is used.
 const FACTORS: [f32; 10] = [0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0];

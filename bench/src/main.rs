@@ -9,8 +9,8 @@ mod calls;
 mod echo;
 mod engines;
 mod fib;
-pub mod floor_axum;
-pub mod floor_rmcp;
+mod floor_axum;
+mod floor_rmcp;
 mod http;
 mod knowledge;
 mod machine;
@@ -29,27 +29,47 @@ mod search;
 mod server;
 mod stdio;
 mod tokens;
-pub mod tokens_server;
+mod tokens_server;
 mod trust;
 mod trust_load;
 mod upstream;
 mod upstream_load;
-pub mod upstream_pass;
+mod upstream_pass;
 mod upstream_path;
-pub mod upstream_relay;
+mod upstream_relay;
 mod waiting;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use report::Section;
 
+/// What Moonlark costs, against floors measured in the same run.
+#[derive(Parser)]
+#[command(name = "cargo x bench", max_term_width = 100)]
+struct BenchCli {
+    #[command(subcommand)]
+    benchmark: Benchmark,
+}
+
+fn main() -> ExitCode {
+    // The benchmark of checks starts this very program.
+    moonlark_luau::check::check_scripts_if_asked(moonlark_host::all);
+    match BenchCli::parse().benchmark.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 #[derive(Subcommand)]
-pub enum Bench {
+enum Benchmark {
     /// Script tools over REST and MCP, in process, waiting, computing, and many of them.
     Tools {
         /// Only these parts.
@@ -92,6 +112,21 @@ pub enum Bench {
         #[command(flatten)]
         options: Options,
     },
+    /// What a benchmark runs as a child process.
+    #[command(hide = true)]
+    FloorAxum,
+    /// What a benchmark runs as a child process.
+    #[command(hide = true)]
+    FloorRmcp(floor_rmcp::FloorRmcp),
+    /// What a benchmark runs as a child process.
+    #[command(hide = true)]
+    PassThrough(upstream_pass::PassThrough),
+    /// What a benchmark runs as a child process.
+    #[command(hide = true)]
+    Relay(upstream_relay::Relay),
+    /// What a benchmark runs as a child process.
+    #[command(hide = true)]
+    Listed(tokens_server::Listed),
 }
 
 #[derive(Args)]
@@ -105,9 +140,6 @@ pub struct Options {
     /// Seconds of each round, after a warm-up.
     #[arg(long, default_value_t = 3.0, value_parser = seconds)]
     seconds: f64,
-    /// The release binaries are built and this is one of them.
-    #[arg(long, hide = true)]
-    built: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -132,59 +164,40 @@ struct Effort {
     warm_up: Duration,
 }
 
-impl Bench {
-    pub fn run(self) -> Result<()> {
-        let (name, options, parts) = match &self {
-            // These count instead of measuring against a floor.
-            Bench::Search(_) | Bench::Knowledge(_) | Bench::Tokens(_) => return self.count(),
-            Bench::Tools { only, options } => {
+impl Benchmark {
+    fn run(self) -> Result<()> {
+        ensure!(!cfg!(debug_assertions), "only release builds are measured: use `cargo x bench`");
+        match self {
+            Benchmark::Tools { only, options } => {
                 let wanted = |part: &Part| only.is_empty() || only.contains(part);
                 let parts = PARTS.iter().filter(|(part, _)| wanted(part));
-                ("tools", options, parts.map(|(_, run)| Box::new(*run) as Run).collect())
+                options.measure("tools", parts.map(|(_, run)| Box::new(*run) as Run).collect())
             }
-            Bench::Upstream { mcp_proxy, options } => {
-                let peer = mcp_proxy.clone();
-                let run = move |effort| upstream::run(effort, peer.as_deref());
-                ("upstream", options, vec![Box::new(run) as Run])
+            Benchmark::Upstream { mcp_proxy, options } => {
+                let run = move |effort| upstream::run(effort, mcp_proxy.as_deref());
+                options.measure("upstream", vec![Box::new(run)])
             }
-            Bench::Run { options } => ("run", options, vec![Box::new(run::run) as Run]),
-            Bench::Trust { options } => ("trust", options, vec![Box::new(trust::run) as Run]),
-            Bench::Openapi { options } => ("openapi", options, vec![Box::new(openapi::run) as Run]),
-            Bench::Engines { options } => ("engines", options, vec![Box::new(engines::run) as Run]),
-        };
-        if options.built { options.measure(name, parts) } else { Options::build_and_run() }
-    }
-
-    fn count(self) -> Result<()> {
-        match self {
-            Bench::Search(search) => search.run(),
-            Bench::Knowledge(knowledge) => knowledge.run(),
-            Bench::Tokens(tokens) => tokens.run(),
-            _ => Ok(()),
+            Benchmark::Run { options } => options.measure("run", vec![Box::new(run::run)]),
+            Benchmark::Trust { options } => options.measure("trust", vec![Box::new(trust::run)]),
+            Benchmark::Openapi { options } => {
+                options.measure("openapi", vec![Box::new(openapi::run)])
+            }
+            Benchmark::Engines { options } => {
+                options.measure("engines", vec![Box::new(engines::run)])
+            }
+            Benchmark::Search(search) => search.run(),
+            Benchmark::Knowledge(knowledge) => knowledge.run(),
+            Benchmark::Tokens(tokens) => tokens.run(),
+            Benchmark::FloorAxum => floor_axum::run(),
+            Benchmark::FloorRmcp(floor) => floor.run(),
+            Benchmark::PassThrough(pass) => pass.run(),
+            Benchmark::Relay(relay) => relay.run(),
+            Benchmark::Listed(listed) => listed.run(),
         }
     }
 }
 
 impl Options {
-    /// Measure release builds only, whatever profile this was started in.
-    fn build_and_run() -> Result<()> {
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "--release", "--package", "moonlark", "--package", "xtask"])
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .status()
-            .context("cannot start cargo")?;
-        ensure!(built.success(), "the release build failed");
-        let this = std::env::current_exe()?;
-        let target = this.parent().and_then(Path::parent).context("not in a target folder")?;
-        let ran = Command::new(target.join("release").join("xtask"))
-            .args(std::env::args_os().skip(1))
-            .arg("--built")
-            .status()
-            .context("cannot start the release build")?;
-        ensure!(ran.success(), "the benchmark failed");
-        Ok(())
-    }
-
     fn measure(&self, name: &str, parts: Vec<Run>) -> Result<()> {
         process::raise_open_files();
         let round = Duration::from_secs_f64(self.seconds);

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 
 use moonlark_search::{Model, quantise, top_k};
 
-use crate::bench::plain_bm25::PlainBm25;
-use crate::bench::retrieval::{DEPTH, Document};
+use crate::plain_bm25::PlainBm25;
+use crate::retrieval::{DEPTH, Document};
 
 /// Candidates of each kind, and the part of the vectors: its defaults.
 const CANDIDATES: usize = 80;

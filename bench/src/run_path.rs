@@ -88,7 +88,7 @@ pub(super) struct Entry {
 impl Entry {
     /// The echo server itself.
     pub(super) fn direct() -> Result<Entry> {
-        let pipe = pipe("xtask", &[ECHO, "--stdio"], std::path::Path::new("."))?;
+        let pipe = pipe("moonlark-bench", &[ECHO, "--stdio"], std::path::Path::new("."))?;
         let processes = Processes { gateway: vec![], server: vec![pipe.child.id()] };
         Ok(Entry { pipe, processes, _project: None })
     }
@@ -98,7 +98,7 @@ impl Entry {
         let project = scripts::project(1)?;
         let config = format!(
             "[limits]\ncalls = 1000\n[mcp_servers.echo]\ncommand = {:?}\nargs = [{ECHO:?}, \"--stdio\"]\n",
-            beside("xtask")?
+            beside("moonlark-bench")?
         );
         std::fs::write(project.path().join("moonlark.toml"), config)?;
         let mut pipe = pipe("moonlark", &["stdio", "--quiet"], project.path())?;
@@ -120,7 +120,7 @@ impl Entry {
 }
 
 /// A hidden command of this binary.
-const ECHO: &str = "bench-floor-rmcp";
+const ECHO: &str = "floor-rmcp";
 
 fn line(message: &Value) -> String {
     format!("{message}\n")

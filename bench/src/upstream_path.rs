@@ -14,11 +14,11 @@ use super::server::{Server, beside};
 use super::upstream_load::{Pipe, Processes, Sample, over_http};
 
 /// A hidden command of this binary: the server that is called.
-const ECHO: &str = "bench-floor-rmcp";
+const ECHO: &str = "floor-rmcp";
 /// And the gateway that only passes on.
-const PASS: &str = "bench-pass-through";
+const PASS: &str = "pass-through";
 /// And what only copies bytes.
-const RELAY: &str = "bench-relay";
+const RELAY: &str = "relay";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transport {
@@ -64,7 +64,7 @@ impl Path {
                 }
             }
             Transport::Stdio => {
-                let pipe = pipe("xtask", &[ECHO, "--stdio"], Folder::new("."))?;
+                let pipe = pipe("moonlark-bench", &[ECHO, "--stdio"], Folder::new("."))?;
                 let processes = Processes { gateway: vec![], server: vec![pipe.child.id()] };
                 Path {
                     entry: Entry::Pipe(pipe),
@@ -82,7 +82,7 @@ impl Path {
         let target = match &echo {
             Some(echo) => format!("url = \"http://{}/mcp\"", echo.address),
             None => {
-                format!("command = {:?}\nargs = [{ECHO:?}, \"--stdio\"]", beside("xtask")?)
+                format!("command = {:?}\nargs = [{ECHO:?}, \"--stdio\"]", beside("moonlark-bench")?)
             }
         };
         let config = format!("[mcp_servers.echo]\n{target}\nexpose = \"direct\"\nprefix = \"\"\n");
@@ -106,7 +106,7 @@ impl Path {
                 Path::through(Entry::Http(gateway), Some(echo), None)?
             }
             Transport::Stdio => {
-                let pipe = pipe("xtask", &[PASS, "--stdio"], Folder::new("."))?;
+                let pipe = pipe("moonlark-bench", &[PASS, "--stdio"], Folder::new("."))?;
                 Path::through(Entry::Pipe(pipe), None, None)?
             }
         })
@@ -120,7 +120,7 @@ impl Path {
                 Path::through(Entry::Http(relay), Some(echo), None)?
             }
             Transport::Stdio => {
-                let pipe = pipe("xtask", &[RELAY], Folder::new("."))?;
+                let pipe = pipe("moonlark-bench", &[RELAY], Folder::new("."))?;
                 Path::through(Entry::Pipe(pipe), None, None)?
             }
         })
@@ -259,5 +259,5 @@ fn descendants(of: u32) -> Result<Vec<u32>> {
 /// A supervisor has the command it watches over among its own words.
 fn is_this_binary(pid: u32) -> bool {
     let program = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
-    program.is_some() && program == beside("xtask").ok()
+    program.is_some() && program == beside("moonlark-bench").ok()
 }

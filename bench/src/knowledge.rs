@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use super::retrieval::load;
-use super::{Options, machine};
+use super::machine;
 
 #[derive(Args)]
 pub struct Knowledge {
@@ -24,16 +24,10 @@ pub struct Knowledge {
     /// Write the report to this file as well.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// The release binaries are built and this is one of them.
-    #[arg(long, hide = true)]
-    built: bool,
 }
 
 impl Knowledge {
     pub fn run(self) -> Result<()> {
-        if !self.built {
-            return Options::build_and_run();
-        }
         if self.scale.search_only()? {
             return Ok(());
         }

@@ -56,8 +56,8 @@ fn one_way(mut from: TcpStream, mut to: TcpStream) {
 
 /// A child of our own behind our own standard input and output.
 fn over_pipes() -> Result<()> {
-    let mut child = Command::new(beside("xtask")?)
-        .args(["bench-floor-rmcp", "--stdio"])
+    let mut child = Command::new(beside("moonlark-bench")?)
+        .args(["floor-rmcp", "--stdio"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;

@@ -15,7 +15,6 @@ use clap::Args;
 use serde_json::{Value, json};
 use tiktoken_rs::CoreBPE;
 
-use super::Options;
 use super::server::beside;
 
 /// Tools of a server that are looked for, spread over its list.
@@ -31,16 +30,10 @@ pub struct Tokens {
     /// Write the report to this file as well.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// The release binaries are built and this is one of them.
-    #[arg(long, hide = true)]
-    built: bool,
 }
 
 impl Tokens {
     pub fn run(self) -> Result<()> {
-        if !self.built {
-            return Options::build_and_run();
-        }
         let lists = load(&self.data)?;
         let counter = Counter(tiktoken_rs::o200k_base()?);
         let mut rows = Vec::new();
@@ -173,9 +166,9 @@ impl Agent {
         let folder = tempfile::tempdir()?;
         let mut servers = toml::Table::new();
         for list in lists {
-            let args = ["bench-listed".into(), list.path.display().to_string().into()];
+            let args = ["listed".into(), list.path.display().to_string().into()];
             let mut server = toml::Table::new();
-            server.insert("command".to_owned(), beside("xtask")?.display().to_string().into());
+            server.insert("command".to_owned(), beside("moonlark-bench")?.display().to_string().into());
             server.insert("args".to_owned(), toml::Value::Array(args.into()));
             servers.insert(list.name.clone(), server.into());
         }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use moonlark_knowledge::{Knowledge, Mode, Query, Settings};
 use serde::{Deserialize, Serialize};
 
-use crate::bench::process::status;
+use crate::process::status;
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct Searched {
@@ -31,7 +31,7 @@ pub(super) fn measure(base: &Path, questions: &[String]) -> Result<Searched> {
     let asked = tempfile::NamedTempFile::new()?;
     std::fs::write(asked.path(), questions.join("\n"))?;
     let output = Command::new(std::env::current_exe()?)
-        .args(["bench", "knowledge", "--built", "--searching"])
+        .args(["knowledge", "--searching"])
         .arg(base)
         .arg("--questions")
         .arg(asked.path())

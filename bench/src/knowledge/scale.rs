@@ -14,8 +14,8 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use moonlark_knowledge::{Connector, Knowledge, Settings, SyncOptions};
 
-use crate::bench::process::own_cpu;
-use crate::bench::report::{bytes, micros, millis};
+use crate::process::own_cpu;
+use crate::report::{bytes, micros, millis};
 use corpus::{Mixed, UpTo};
 use searching::{Searched, Times};
 

@@ -13,7 +13,7 @@ use super::plain_bm25::PlainBm25;
 use super::process::own_cpu;
 use super::report::{bytes, micros, millis};
 use super::retrieval::{DEPTH, Document, Set, Worth, load};
-use super::{Options, machine};
+use super::machine;
 
 /// How many tools there are when speed is measured.
 const SIZES: [usize; 3] = [500, 5_000, 50_000];
@@ -30,16 +30,10 @@ pub struct Search {
     /// Write the report to this file as well.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// The release binaries are built and this is one of them.
-    #[arg(long, hide = true)]
-    built: bool,
 }
 
 impl Search {
     pub fn run(self) -> Result<()> {
-        if !self.built {
-            return Options::build_and_run();
-        }
         let sets = load(&self.data)?;
         let page = page(&sets)?;
         println!("{page}");

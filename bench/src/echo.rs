@@ -17,8 +17,8 @@ const VERSION: &str = "2026-07-28";
 pub(super) fn run(effort: Effort) -> Result<Vec<Section>> {
     let project = scripts::project(1)?;
     let moonlark = Server::moonlark(project.path())?;
-    let axum = Server::floor(&["bench-floor-axum"])?;
-    let rmcp = Server::floor(&["bench-floor-rmcp"])?;
+    let axum = Server::floor(&["floor-axum"])?;
+    let rmcp = Server::floor(&["floor-rmcp"])?;
     let against = |floor: &Server, request: &Request, connections| {
         let load = |server: &Server| {
             http::load(server.address, server.pid(), request, connections, effort)
@@ -49,8 +49,8 @@ pub(super) fn run(effort: Effort) -> Result<Vec<Section>> {
             stdio::load(command, call, ANSWER, effort)
         },
         || {
-            let mut command = Command::new(beside("xtask")?);
-            command.args(["bench-floor-rmcp", "--stdio"]);
+            let mut command = Command::new(beside("moonlark-bench")?);
+            command.args(["floor-rmcp", "--stdio"]);
             stdio::load(command, call, ANSWER, effort)
         },
     )?;

@@ -31,7 +31,7 @@ impl Server {
 
     /// A floor: a hidden command of this binary.
     pub(super) fn floor(args: &[&str]) -> Result<Server> {
-        let mut command = Command::new(beside("xtask")?);
+        let mut command = Command::new(beside("moonlark-bench")?);
         command.args(args);
         Server::start(command)
     }

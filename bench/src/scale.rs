@@ -48,7 +48,7 @@ fn with_tools(count: usize, axum: &Start, alone: &Server, effort: Effort) -> Res
     let start = Start::of(|| Server::moonlark(project.path()))?;
     let server = &start.server;
     let named = count.to_string();
-    let rmcp = Server::floor(&["bench-floor-rmcp", "--tools", &named])?;
+    let rmcp = Server::floor(&["floor-rmcp", "--tools", &named])?;
     let against = |floor: &Server, ours: &Request, theirs: &Request| {
         in_turns(
             effort.rounds,
@@ -89,7 +89,7 @@ struct Start {
 
 impl Start {
     fn floor() -> Result<Start> {
-        Start::of(|| Server::floor(&["bench-floor-axum"]))
+        Start::of(|| Server::floor(&["floor-axum"]))
     }
 
     fn of(start: impl Fn() -> Result<Server>) -> Result<Start> {

@@ -64,8 +64,8 @@ impl Pass {
             let transport = StreamableHttpClientTransport::from_uri(url.clone());
             return Ok(().serve_with_lifecycle(transport, modern).await?);
         }
-        let mut child = tokio::process::Command::new(beside("xtask")?)
-            .args(["bench-floor-rmcp", "--stdio"])
+        let mut child = tokio::process::Command::new(beside("moonlark-bench")?)
+            .args(["floor-rmcp", "--stdio"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
