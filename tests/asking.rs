@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use moonlark_core::client::{Client, Envelope, Question};
-use moonlark_core::grant::Grants;
-use moonlark_core::limits::Limits;
-use moonlark_core::problem::Refusal;
+use moonlark_core::client::{CallClient, ClientQuestion, RequestEnvelope};
+use moonlark_core::grant::GrantSet;
+use moonlark_core::limits::CallLimits;
+use moonlark_core::problem::ProtocolError;
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Body, BoxFuture, Scope, Source, SourceKind};
+use moonlark_core::tool::{BoxFuture, CallScope, Source, SourceKind, ToolBody};
 use moonlark_core::value::Object;
-use moonlark_core::{Caller, Catalog, Code, Gateway, Problem, Tool, Value};
+use moonlark_core::{Caller, Catalog, Gateway, Problem, ProblemCode, Tool, Value};
 use serde_json::json;
 
 use crate::engines::Engines;
@@ -26,28 +26,28 @@ struct Slow {
     can: bool,
 }
 
-impl Client for Slow {
-    fn can(&self, _: &Question) -> bool {
+impl CallClient for Slow {
+    fn can_answer(&self, _: &ClientQuestion) -> bool {
         self.can
     }
 
-    fn lacks(&self, question: &Question) -> Option<Refusal> {
-        let data = Some(Value::object([("lacking", question.method.as_str().into())]));
-        Some(Refusal { code: -7, message: "cannot".to_owned(), data })
+    fn missing_capability(&self, question: &ClientQuestion) -> Option<ProtocolError> {
+        let data = Some(Value::from_fields([("lacking", question.method.as_str().into())]));
+        Some(ProtocolError { code: -7, message: "cannot".to_owned(), data })
     }
 
-    fn ask(&self, _: Question) -> BoxFuture<Result<Value, Problem>> {
+    fn ask_question(&self, _: ClientQuestion) -> BoxFuture<Result<Value, Problem>> {
         Box::pin(async {
             tokio::time::sleep(TIMEOUT + Duration::from_millis(500)).await;
             Value::from_json(json!({"action": "accept", "content": {}}))
         })
     }
 
-    fn envelope(&self) -> &Envelope {
+    fn envelope(&self) -> &RequestEnvelope {
         unreachable!("only sources of the caller's protocol look")
     }
 
-    fn owner(&self) -> u64 {
+    fn owner_id(&self) -> u64 {
         1
     }
 }
@@ -75,16 +75,17 @@ async fn call(language: &str, body: &str, can: bool) -> Result<Value, Problem> {
 async fn ask(engines: &Engines, tool: Tool, can: bool) -> Result<Value, Problem> {
     let catalog = Catalog::new(engines.modules.clone(), vec![Arc::new(tool)], &[], vec![]);
     let gateway = Gateway::new(catalog, 10);
-    let call = gateway.open_for(Caller::new("mcp"), Some(Arc::new(Slow { can })), None)?;
+    let call =
+        gateway.open_call_for_client(Caller::new("mcp"), Some(Arc::new(Slow { can })), None)?;
     let ended = gateway.call(&call, "x", Value::Object(Object::new()));
     tokio::time::timeout(PATIENCE, ended).await.expect("it hangs")
 }
 
-fn scope() -> Scope {
-    Scope {
-        grants: Grants::authored("tools.script.x", Path::new(".").to_owned(), vec![]),
-        limits: Limits { timeout: TIMEOUT, steps: u64::MAX, ..Limits::default() },
-        ..Scope::default()
+fn scope() -> CallScope {
+    CallScope {
+        grants: GrantSet::for_authored_script("tools.script.x", Path::new(".").to_owned(), vec![]),
+        limits: CallLimits { timeout: TIMEOUT, steps: u64::MAX, ..CallLimits::default() },
+        ..CallScope::default()
     }
 }
 
@@ -108,20 +109,20 @@ async fn the_time_a_person_takes_is_not_the_scripts() {
 
 #[tokio::test]
 async fn what_is_asked_at_once_moves_the_deadline_once() {
-    let body = Body::later(|call, _| async move {
+    let body = ToolBody::from_async_fn(|call, _| async move {
         let (began, deadline) = (tokio::time::Instant::now(), call.deadline());
-        let question = || Question {
+        let question = || ClientQuestion {
             method: "elicitation/create".to_owned(),
             params: Object::new(),
             name: None,
         };
-        tokio::try_join!(call.ask(question()), call.ask(question()))?;
+        tokio::try_join!(call.ask_caller(question()), call.ask_caller(question()))?;
         let (moved, took) = (call.deadline() - deadline, began.elapsed());
         assert!(moved > TIMEOUT && moved <= took, "{moved:?} in {took:?}");
         Ok(Value::Null)
     });
     let source = Arc::new(Source { kind: SourceKind::Script, name: "x".to_owned() });
-    let mut tool = Tool::new("x", source, Schema::empty(), body);
+    let mut tool = Tool::new("x", source, Schema::without_parameters(), body);
     tool.scope = Arc::new(scope());
     assert_eq!(ask(&Engines::new(), tool, true).await, Ok(Value::Null));
 }
@@ -141,7 +142,7 @@ async fn a_script_that_has_asked_still_has_a_deadline() {
         ("starlark", "client.elicit('?'); sleep(1000)"),
     ] {
         let problem = call(language, body, true).await.unwrap_err();
-        assert_eq!(problem.code, Code::Timeout, "{language}: {body}: {problem}");
+        assert_eq!(problem.code, ProblemCode::Timeout, "{language}: {body}: {problem}");
     }
 }
 
@@ -153,13 +154,13 @@ async fn what_the_caller_lacks_reaches_it_in_its_own_terms() {
         ("starlark", "return client.sample('?')"),
     ] {
         let problem = call(language, body, false).await.unwrap_err();
-        assert_eq!(problem.code, Code::Unavailable, "{language}: {body}: {problem}");
+        assert_eq!(problem.code, ProblemCode::Unavailable, "{language}: {body}: {problem}");
         assert_eq!(
             problem.message,
             "client.sample: x needs sampling/createMessage of the caller, which it does not offer"
         );
-        let data = Some(Value::object([("lacking", "sampling/createMessage".into())]));
-        let refusal = Refusal { code: -7, message: "cannot".to_owned(), data };
+        let data = Some(Value::from_fields([("lacking", "sampling/createMessage".into())]));
+        let refusal = ProtocolError { code: -7, message: "cannot".to_owned(), data };
         assert_eq!(problem.refusal, Some(Box::new(refusal)), "{language}: {body}");
     }
     // A script that deals with it, or says something else, speaks for itself.

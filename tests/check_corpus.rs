@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Body, Source, SourceKind};
+use moonlark_core::tool::{Source, SourceKind, ToolBody};
 use moonlark_core::{Catalog, Tool, Value};
-use moonlark_luau::check::{self, Finding};
+use moonlark_luau::check::{self, CheckFinding};
 use serde_json::Value as Json;
 
 /// What comes before the findings in a script.
@@ -23,7 +23,7 @@ async fn a_wrong_script_is_told_exactly_what_is_wrong() {
     for (path, text) in scripts("wrong") {
         let (script, expected) = text.split_once(FINDS).unwrap_or((&text, ""));
         let expected = expected.strip_suffix("]]\n").unwrap_or(expected);
-        let found = written(&check::run(script, &catalog).await);
+        let found = written(&check::find_script_mistakes(script, &catalog).await);
         if std::env::var_os("UPDATE").is_some() {
             std::fs::write(&path, format!("{script}{FINDS}{found}]]\n")).unwrap();
         } else if found != expected || found.is_empty() {
@@ -38,7 +38,7 @@ async fn nothing_is_found_in_scripts_as_agents_write_them() {
     let catalog = catalog();
     let mut refused = String::new();
     for (path, script) in scripts("right") {
-        let found = written(&check::run(&script, &catalog).await);
+        let found = written(&check::find_script_mistakes(&script, &catalog).await);
         if !found.is_empty() {
             let _ = writeln!(refused, "{}\n{found}", path.display());
         }
@@ -51,7 +51,7 @@ async fn nothing_is_found_in_scripts_in_the_forms_of_the_seeds() {
     let catalog = catalog();
     let mut refused = String::new();
     for (path, script) in scripts("seeds") {
-        let found = written(&check::run(&script, &catalog).await);
+        let found = written(&check::find_script_mistakes(&script, &catalog).await);
         if !found.is_empty() {
             let _ = writeln!(refused, "{}\n{found}", path.display());
         }
@@ -66,9 +66,9 @@ async fn a_worker_process_finds_the_same_as_a_check_in_this_process() {
     let here = catalog();
     let mut expected = Vec::new();
     for (_, script) in &all {
-        expected.push(written(&check::run(script, &here).await));
+        expected.push(written(&check::find_script_mistakes(script, &here).await));
     }
-    check::check_scripts_with(PathBuf::from(env!("CARGO_BIN_EXE_moonlark")));
+    check::set_check_program(PathBuf::from(env!("CARGO_BIN_EXE_moonlark")));
     // A catalog of its own, so that nothing is remembered.
     let there = catalog();
     let mut differ = String::new();
@@ -82,8 +82,8 @@ async fn a_worker_process_finds_the_same_as_a_check_in_this_process() {
     assert!(differ.is_empty(), "{differ}");
 }
 
-fn written(findings: &[Finding]) -> String {
-    let line = |it: &Finding| {
+fn written(findings: &[CheckFinding]) -> String {
+    let line = |it: &CheckFinding| {
         let hint = it.hint.as_ref().map(|hint| format!("    {hint}\n")).unwrap_or_default();
         format!("{}:{}: {}\n{hint}", it.line, it.column, it.message)
     };
@@ -114,17 +114,17 @@ fn catalog() -> Arc<Catalog> {
         for tool in listed.as_array().unwrap() {
             let schema = |key: &str| {
                 let json = tool.get(key)?.as_object()?.clone();
-                let (schema, problem) = Schema::foreign(json);
+                let (schema, problem) = Schema::from_foreign(json);
                 assert!(problem.is_none(), "{problem:?}");
                 Some(schema)
             };
             let full = format!("{name}.{}", tool["name"].as_str().unwrap());
-            let body = Body::now(|_, _| Ok(Value::Null));
+            let body = ToolBody::from_fn(|_, _| Ok(Value::Null));
             let mut made = Tool::new(full, source.clone(), schema("inputSchema").unwrap(), body);
             made.description = tool["description"].as_str().unwrap().to_owned();
             made.output = schema("outputSchema");
             tools.push(Arc::new(made));
         }
     }
-    Arc::new(Catalog::new(Arc::new(moonlark_host::all()), tools, &[], Vec::new()))
+    Arc::new(Catalog::new(Arc::new(moonlark_host::host_modules()), tools, &[], Vec::new()))
 }

@@ -7,39 +7,39 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use moonlark_core::grant::Grants;
-use moonlark_core::limits::Limits;
-use moonlark_core::module::{Language, Outcome};
-use moonlark_core::render::{Sample, spelled};
-use moonlark_core::tool::Scope;
-use moonlark_core::{Caller, Catalog, Gateway, Module, Place, Problem, Tool, Value};
-use moonlark_luau::{Luau, Script};
-use moonlark_starlark::{Extension, Starlark};
+use moonlark_core::grant::GrantSet;
+use moonlark_core::limits::CallLimits;
+use moonlark_core::module::{ExampleOutcome, ScriptLanguage};
+use moonlark_core::render::{ExampleText, spell_example_call};
+use moonlark_core::tool::CallScope;
+use moonlark_core::{Caller, Catalog, Gateway, Module, Problem, SourceLocation, Tool, Value};
+use moonlark_luau::{LuauEngine, ScriptFile};
+use moonlark_starlark::{ExtensionFile, StarlarkEngine};
 use serde_json::{Value as Json, json};
 
 /// Both engines, without a server around them.
 pub struct Engines {
-    pub luau: Luau,
-    pub starlark: Starlark,
+    pub luau: LuauEngine,
+    pub starlark: StarlarkEngine,
     pub gateway: Gateway,
     pub modules: Arc<Vec<Module>>,
 }
 
 impl Engines {
     pub fn new() -> Engines {
-        let modules = Arc::new(moonlark_host::all());
+        let modules = Arc::new(moonlark_host::host_modules());
         Engines {
-            luau: Luau::new(&modules).unwrap(),
-            starlark: Starlark::new(PathBuf::from(env!("CARGO_BIN_EXE_moonlark")), &modules),
+            luau: LuauEngine::new(&modules).unwrap(),
+            starlark: StarlarkEngine::new(PathBuf::from(env!("CARGO_BIN_EXE_moonlark")), &modules),
             gateway: Gateway::new(Catalog::new(modules.clone(), vec![], &[], vec![]), 1000),
             modules,
         }
     }
 
     /// The tool of a Lua script.
-    pub async fn lua(&self, text: &str, scope: Scope) -> Result<Tool, Problem> {
+    pub async fn lua(&self, text: &str, scope: CallScope) -> Result<Tool, Problem> {
         let text = text.to_owned();
-        let script = Script {
+        let script = ScriptFile {
             folder: "tools".to_owned(),
             main: "x.luau".to_owned(),
             file: "tools/x.luau".to_owned(),
@@ -48,7 +48,7 @@ impl Engines {
             loading: Arc::new(scope.clone()),
             scope,
         };
-        self.luau.load(script, &self.gateway).await.0
+        self.luau.load_tool(script, &self.gateway).await.0
     }
 
     /// The one tool of a Starlark extension; `files` are beside the main one.
@@ -56,25 +56,25 @@ impl Engines {
         &self,
         text: &str,
         files: &[(&str, &str)],
-        scope: Scope,
+        scope: CallScope,
     ) -> Result<Tool, Problem> {
         let mut texts: Vec<(String, String)> =
             files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
         texts.push(("x.star".to_owned(), text.to_owned()));
-        let extension = Extension {
+        let extension = ExtensionFile {
             folder: "extensions".to_owned(),
             main: "x.star".to_owned(),
             files: Arc::new(move |path| {
                 let found = texts.iter().find(|(name, _)| name == path);
                 found.map(|(_, text)| text.clone()).ok_or_else(|| {
                     Problem::bad_script("the script cannot be read: there is no such file")
-                        .at(Place::file(format!("extensions/{path}")))
+                        .at_location(SourceLocation::in_file(format!("extensions/{path}")))
                 })
             }),
             loading: Arc::new(scope.clone()),
             scope,
         };
-        let loaded = self.starlark.load(extension, &self.gateway).await.0?;
+        let loaded = self.starlark.load_extension(extension, &self.gateway).await.0?;
         Ok(loaded.tools.into_iter().next().expect("a tool"))
     }
 
@@ -83,12 +83,18 @@ impl Engines {
         let name = tool.name.clone();
         let catalog = Catalog::new(self.modules.clone(), vec![Arc::new(tool)], &[], vec![]);
         let gateway = Gateway::new(catalog, 100);
-        let call = gateway.open(Caller::new("cli"), None)?;
+        let call = gateway.open_call(Caller::new("cli"), None)?;
         gateway.call(&call, &name, Value::from_json(args)?).await
     }
 
     /// What is wrong with an example whose other side a mock stands in for.
-    async fn mocked(&self, name: &str, call: &Sample, answer: &Json, scope: Scope) -> Vec<String> {
+    async fn mocked(
+        &self,
+        name: &str,
+        call: &ExampleText,
+        answer: &Json,
+        scope: CallScope,
+    ) -> Vec<String> {
         let scope = Arc::new(scope);
         let text = serde_json::to_string(answer).unwrap();
         // An answer of the web has one field more in Starlark.
@@ -114,20 +120,20 @@ impl Engines {
     }
 
     /// Run the test `test_it` of a file.
-    async fn test(&self, file: &str, text: String, scope: &Arc<Scope>) -> Result<(), Problem> {
-        let files: moonlark_core::files::Files = Arc::new(move |_| Ok(text.clone()));
-        let here = || self.gateway.test(scope.clone(), None);
+    async fn test(&self, file: &str, text: String, scope: &Arc<CallScope>) -> Result<(), Problem> {
+        let files: moonlark_core::files::ScriptFileReader = Arc::new(move |_| Ok(text.clone()));
+        let here = || self.gateway.open_test_call(scope.clone(), None);
         let (folder, file) = ("tests".to_owned(), file.to_owned());
         if file.ends_with(".star") {
-            let tests = self.starlark.tests(folder, file, files, &here()).await?;
-            return Arc::new(tests).run("test_it", &here()).await;
+            let tests = self.starlark.load_tests(folder, file, files, &here()).await?;
+            return Arc::new(tests).run_test("test_it", &here()).await;
         }
-        let tests = self.luau.tests(folder, file, files, &here()).await?;
-        Arc::new(tests).run("test_it", &here()).await
+        let tests = self.luau.load_tests(folder, file, files, &here()).await?;
+        Arc::new(tests).run_test("test_it", &here()).await
     }
 
     /// Both outcomes of a body that each language writes in its own way.
-    async fn both(&self, luau: &str, starlark: &str, args: &Json, scope: &Scope) -> [Ended; 2] {
+    async fn both(&self, luau: &str, starlark: &str, args: &Json, scope: &CallScope) -> [Ended; 2] {
         let lua = format!(
             "tool = {{ name = 'x', description = '', parameters = {{ type = 'object' }} }}\n\
              function tool.execute(params)\n{luau}\nend\n"
@@ -187,13 +193,13 @@ fn plain_numbers(json: Json) -> Json {
     }
 }
 
-fn scope(dir: &Path, grants: &[&str]) -> Scope {
+fn scope(dir: &Path, grants: &[&str]) -> CallScope {
     let grants = grants.iter().map(|grant| grant.parse().unwrap()).collect();
-    let limits = Limits { value: 1 << 20, ..Limits::default() };
-    Scope {
-        grants: Grants::authored("x.script.x", dir.to_owned(), grants),
+    let limits = CallLimits { value: 1 << 20, ..CallLimits::default() };
+    CallScope {
+        grants: GrantSet::for_authored_script("x.script.x", dir.to_owned(), grants),
         limits,
-        ..Scope::default()
+        ..CallScope::default()
     }
 }
 
@@ -207,37 +213,38 @@ async fn every_example_of_every_module_has_the_same_outcome_in_both_languages() 
             for example in &function.examples {
                 let dir = tempfile::tempdir().unwrap();
                 let scope = scope(dir.path(), &["fs:write"]);
-                let call = spelled(function, example);
+                let call = spell_example_call(function, example);
                 let (luau, starlark) =
                     (format!("return {}", call.luau), format!("return {}", call.starlark));
                 let name = &function.tool.name;
-                if let Outcome::Mocked(answer) = &example.outcome {
+                if let ExampleOutcome::Mocked(answer) = &example.outcome {
                     failures.extend(engines.mocked(name, &call, answer, scope).await);
                     count += 1;
                     continue;
                 }
                 let [lua, star] = engines.both(&luau, &starlark, &json!({}), &scope).await;
                 let ends_well = |ended: &Ended| match (&example.outcome, ended) {
-                    (Outcome::Returns(json), Ended::Value(value)) => {
+                    (ExampleOutcome::Returns(json), Ended::Value(value)) => {
                         plain_numbers(json.clone()) == *value
                     }
-                    (Outcome::Fails(part), Ended::Problem { message, .. }) => {
+                    (ExampleOutcome::Fails(part), Ended::Problem { message, .. }) => {
                         message.contains(part)
                     }
-                    (Outcome::Varies, Ended::Value(_)) => true,
+                    (ExampleOutcome::Varies, Ended::Value(_)) => true,
                     // Random bytes are a result, if none that JSON holds.
-                    (Outcome::Varies, Ended::Problem { message, .. }) => {
+                    (ExampleOutcome::Varies, Ended::Problem { message, .. }) => {
                         message == "result is not UTF-8 text, which JSON cannot hold"
                     }
                     _ => false,
                 };
-                if module.is_for(Language::Luau) && !ends_well(&lua) {
+                if module.is_for_language(ScriptLanguage::Luau) && !ends_well(&lua) {
                     failures.push(format!("{}: {lua:?}", call.luau));
                 }
-                if module.is_for(Language::Starlark) && !ends_well(&star) {
+                if module.is_for_language(ScriptLanguage::Starlark) && !ends_well(&star) {
                     failures.push(format!("{}: {star:?}", call.starlark));
                 }
-                let both = module.only.is_none() && !matches!(example.outcome, Outcome::Varies);
+                let both =
+                    module.only.is_none() && !matches!(example.outcome, ExampleOutcome::Varies);
                 if both && lua != star {
                     failures.push(format!("{name} {}:\n  {lua:?}\n  {star:?}", example.args));
                 }
@@ -260,34 +267,36 @@ async fn every_example_of_what_only_tests_see_holds_in_both_languages() {
     for module in engines.modules.iter().filter(|module| module.only_in_tests) {
         for function in &module.functions {
             for example in &function.examples {
-                let call = spelled(function, example);
+                let call = spell_example_call(function, example);
                 let lua = format!("function test_it()\n{}\nend\n", call.luau);
                 let star = format!("def test_it():\n    return {}\n", call.starlark);
-                let files = |text: String| -> moonlark_core::files::Files {
+                let files = |text: String| -> moonlark_core::files::ScriptFileReader {
                     Arc::new(move |_| Ok(text.clone()))
                 };
-                let here = || engines.gateway.test(scope.clone(), None);
+                let here = || engines.gateway.open_test_call(scope.clone(), None);
                 let folder = "tests".to_owned();
                 let lua = match engines
                     .luau
-                    .tests(folder.clone(), "x_test.luau".to_owned(), files(lua), &here())
+                    .load_tests(folder.clone(), "x_test.luau".to_owned(), files(lua), &here())
                     .await
                 {
-                    Ok(tests) => Arc::new(tests).run("test_it", &here()).await,
+                    Ok(tests) => Arc::new(tests).run_test("test_it", &here()).await,
                     Err(problem) => Err(problem),
                 };
                 let star = match engines
                     .starlark
-                    .tests(folder, "x_test.star".to_owned(), files(star), &here())
+                    .load_tests(folder, "x_test.star".to_owned(), files(star), &here())
                     .await
                 {
-                    Ok(tests) => Arc::new(tests).run("test_it", &here()).await,
+                    Ok(tests) => Arc::new(tests).run_test("test_it", &here()).await,
                     Err(problem) => Err(problem),
                 };
                 for (ended, call) in [(lua, &call.luau), (star, &call.starlark)] {
                     let well = match (&example.outcome, &ended) {
-                        (Outcome::Fails(part), Err(problem)) => problem.message.contains(part),
-                        (Outcome::Fails(_), Ok(())) => false,
+                        (ExampleOutcome::Fails(part), Err(problem)) => {
+                            problem.message.contains(part)
+                        }
+                        (ExampleOutcome::Fails(_), Ok(())) => false,
                         (_, ended) => ended.is_ok(),
                     };
                     if !well {

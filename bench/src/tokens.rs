@@ -168,7 +168,10 @@ impl Agent {
         for list in lists {
             let args = ["listed".into(), list.path.display().to_string().into()];
             let mut server = toml::Table::new();
-            server.insert("command".to_owned(), beside("moonlark-bench")?.display().to_string().into());
+            server.insert(
+                "command".to_owned(),
+                beside("moonlark-bench")?.display().to_string().into(),
+            );
             server.insert("args".to_owned(), toml::Value::Array(args.into()));
             servers.insert(list.name.clone(), server.into());
         }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
-use moonlark_core::journal::Recorder;
-use moonlark_core::policy::{Policy, Terms};
+use moonlark_core::journal::JournalRecorder;
+use moonlark_core::policy::{CallPolicy, RuleTerms};
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Body, Effects, Source, SourceKind};
+use moonlark_core::tool::{CallEffects, Source, SourceKind, ToolBody};
 use moonlark_core::{Caller, Catalog, Gateway, Tool, Value};
-use moonlark_store::{Journal, Settings};
+use moonlark_store::{Journal, JournalSettings};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
@@ -129,7 +129,7 @@ fn durable(runtime: &Runtime, power: bool, at_once: usize, time: Duration) -> Re
                 while began.elapsed() < time {
                     let one = Instant::now();
                     let entry = trust_load::entry();
-                    journal.durable(entry).await.map_err(|problem| anyhow!("{problem}"))?;
+                    journal.record_durably(entry).await.map_err(|problem| anyhow!("{problem}"))?;
                     times.push(one.elapsed());
                 }
                 anyhow::Ok(times)
@@ -173,7 +173,7 @@ struct World {
 }
 
 fn journal(folder: &tempfile::TempDir, power: bool) -> Result<Arc<Journal>> {
-    let settings = Settings {
+    let settings = JournalSettings {
         file: folder.path().join("journal.db"),
         power,
         keep: Duration::from_secs(86_400),
@@ -188,18 +188,19 @@ impl World {
         let schema = schema.as_object().cloned().unwrap_or_default();
         let schema = Schema::compile(schema).map_err(|problem| anyhow!("{problem}"))?;
         let source = Source { kind: SourceKind::Builtin, name: "bench".to_owned() };
-        let mut tool = Tool::new("echo", Arc::new(source), schema, Body::now(|_, args| Ok(args)));
-        tool.effects = Effects::READ;
+        let mut tool =
+            Tool::new("echo", Arc::new(source), schema, ToolBody::from_fn(|_, args| Ok(args)));
+        tool.effects = CallEffects::READ_ONLY;
         let catalog = Catalog::new(Arc::default(), vec![Arc::new(tool)], &[], Vec::new());
         let gateway = Gateway::new(catalog, 10_000);
         if rules {
-            gateway.set_policy(Policy::new(many_rules()?));
+            gateway.set_policy(CallPolicy::new(many_rules()?));
         }
         let folder = tempfile::tempdir()?;
         let journal = if journaled { Some(journal(&folder, power)?) } else { None };
         if let Some(journal) = &journal {
             runtime.block_on(journal.flush()).map_err(|problem| anyhow!("{problem}"))?;
-            gateway.keep_journal(journal.clone());
+            gateway.set_recorder(journal.clone());
         }
         Ok(World { gateway, journal, folder })
     }
@@ -262,18 +263,23 @@ impl World {
     }
 }
 
-fn many_rules() -> Result<Vec<(String, Terms)>> {
-    let other = |index: usize| Terms { tools: vec![format!("other{index}.*")], ..Terms::default() };
-    let mut rules: Vec<Terms> = (0..RULES).map(other).collect();
+fn many_rules() -> Result<Vec<(String, RuleTerms)>> {
+    let other =
+        |index: usize| RuleTerms { tools: vec![format!("other{index}.*")], ..RuleTerms::default() };
+    let mut rules: Vec<RuleTerms> = (0..RULES).map(other).collect();
     let rate = "1000000/s".parse().map_err(|error| anyhow!("{error}"))?;
-    rules.push(Terms { tools: vec!["ec*".to_owned()], rate: Some(rate), ..Terms::default() });
+    rules.push(RuleTerms {
+        tools: vec!["ec*".to_owned()],
+        rate: Some(rate),
+        ..RuleTerms::default()
+    });
     Ok(rules.into_iter().enumerate().map(|(at, terms)| (format!("rules[{at}]"), terms)).collect())
 }
 
 async fn echo(gateway: &Gateway) -> Result<()> {
     let problem = |problem| anyhow!("{problem}");
-    let args = Value::object([("message", "hello".into())]);
-    let call = gateway.open(Caller::new("bench"), None).map_err(problem)?;
+    let args = Value::from_fields([("message", "hello".into())]);
+    let call = gateway.open_call(Caller::new("bench"), None).map_err(problem)?;
     let answer = gateway.call(&call, "echo", args).await.map_err(problem)?;
     ensure!(answer.get("message").is_some(), "wrong result");
     Ok(())

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
-use moonlark_core::journal::{CallBegan, Entry, Id, Secrecy};
-use moonlark_core::tool::Effects;
+use moonlark_core::journal::{CallBegan, JournalEntry, RecordId, RedactionScopes};
+use moonlark_core::tool::CallEffects;
 use moonlark_core::{Caller, Value};
 use serde_json::json;
 
@@ -193,18 +193,18 @@ pub(super) fn ended_calls(file: &Path) -> Result<u64> {
 }
 
 /// A call that an agent's script begins.
-pub(super) fn entry() -> Entry {
-    Entry::CallBegan(CallBegan {
-        call: Id::new(),
+pub(super) fn entry() -> JournalEntry {
+    JournalEntry::CallBegan(CallBegan {
+        call: RecordId::new(),
         parent: None,
-        run: Some(Id::new()),
+        run: Some(RecordId::new()),
         place: Some("0".to_owned()),
         at: SystemTime::now(),
         tool: "files.write".to_owned(),
         source: "files".to_owned(),
-        effects: Effects::default(),
+        effects: CallEffects::default(),
         caller: Caller::new("bench"),
-        args: Value::object([("path", "notes.txt".into()), ("text", "hello".into())]),
-        secrets: Secrecy::default(),
+        args: Value::from_fields([("path", "notes.txt".into()), ("text", "hello".into())]),
+        secrets: RedactionScopes::default(),
     })
 }

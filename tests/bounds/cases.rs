@@ -2,7 +2,7 @@
 //! from their descriptors, so that a new function is covered by being there.
 
 use moonlark_core::Module;
-use moonlark_core::module::{Function, Language, Outcome, Param};
+use moonlark_core::module::{ExampleOutcome, FunctionParam, ModuleFunction, ScriptLanguage};
 use serde_json::{Map, Value as Json, json};
 
 use crate::measure::SeededNumbers;
@@ -10,7 +10,7 @@ use crate::measure::SeededNumbers;
 /// A function that scripts can call.
 pub struct Target {
     pub name: String,
-    pub params: Vec<Param>,
+    pub params: Vec<FunctionParam>,
     /// Arguments that it takes.
     base: Map<String, Json>,
 }
@@ -32,7 +32,7 @@ fn world(param: &str, port: u16) -> Option<Json> {
 pub fn host_functions(modules: &[Module], port: u16) -> Vec<Target> {
     modules
         .iter()
-        .filter(|module| module.is_for(Language::Luau) && !module.only_in_tests)
+        .filter(|module| module.is_for_language(ScriptLanguage::Luau) && !module.only_in_tests)
         .flat_map(|module| &module.functions)
         .map(|function| Target {
             name: function.tool.name.clone(),
@@ -42,8 +42,10 @@ pub fn host_functions(modules: &[Module], port: u16) -> Vec<Target> {
         .collect()
 }
 
-fn base_arguments(function: &Function, port: u16) -> Map<String, Json> {
-    let works = |it: &&moonlark_core::module::Example| !matches!(it.outcome, Outcome::Fails(_));
+fn base_arguments(function: &ModuleFunction, port: u16) -> Map<String, Json> {
+    let works = |it: &&moonlark_core::module::FunctionExample| {
+        !matches!(it.outcome, ExampleOutcome::Fails(_))
+    };
     let example = function.examples.iter().find(works).or(function.examples.first());
     let mut base = example.and_then(|it| it.args.as_object()).cloned().unwrap_or_default();
     if function.needs.is_some() {

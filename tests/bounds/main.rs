@@ -17,11 +17,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use moonlark_core::grant::Grants;
-use moonlark_core::limits::Limits;
-use moonlark_core::tool::Scope;
+use moonlark_core::grant::GrantSet;
+use moonlark_core::limits::CallLimits;
+use moonlark_core::tool::CallScope;
 use moonlark_core::{Caller, Catalog, Gateway, Module, Tool, Value};
-use moonlark_luau::{Luau, Script};
+use moonlark_luau::{LuauEngine, ScriptFile};
 use serde_json::{Value as Json, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -41,15 +41,15 @@ const KEPT_BYTES: usize = 24 << 20;
 
 /// Without optimisation our own code is some ten times slower, so that arguments
 /// have to be smaller for the same time.
-fn limits() -> Limits {
+fn limits() -> CallLimits {
     let scale = if cfg!(debug_assertions) { 4 } else { 1 };
-    Limits {
+    CallLimits {
         timeout: Duration::from_millis(300),
         memory: (64 << 20) / scale,
         value: (32 << 20) / scale,
         http_body: (10 << 20) / scale,
         logs: 64 << 10,
-        ..Limits::default()
+        ..CallLimits::default()
     }
 }
 
@@ -57,14 +57,14 @@ struct Lab {
     gateway: Gateway,
     modules: Arc<Vec<Module>>,
     folder: tempfile::TempDir,
-    engine: Luau,
-    limits: Limits,
+    engine: LuauEngine,
+    limits: CallLimits,
 }
 
 impl Lab {
     async fn open(port: u16, functions: &[String]) -> Lab {
-        let modules = Arc::new(moonlark_host::all());
-        let engine = Luau::new(&modules).unwrap();
+        let modules = Arc::new(moonlark_host::host_modules());
+        let engine = LuauEngine::new(&modules).unwrap();
         let gateway = Gateway::new(Catalog::new(modules.clone(), vec![], &[], vec![]), 10);
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data.db");
@@ -88,23 +88,27 @@ impl Lab {
         let mut grants: Vec<_> = grants.iter().map(|grant| grant.parse().unwrap()).collect();
         grants.push("exec:cat".parse().unwrap());
         let dir: &Path = self.folder.path();
-        let grants = Grants::authored("tools.script.probe", dir.to_owned(), grants);
-        let grants = grants.declaring(vec!["cat".to_owned()]);
-        let scope = |grants| Scope { grants, limits: self.limits.clone(), ..Scope::default() };
-        let script = Script {
+        let grants = GrantSet::for_authored_script("tools.script.probe", dir.to_owned(), grants);
+        let grants = grants.with_declared_commands(vec!["cat".to_owned()]);
+        let scope =
+            |grants| CallScope { grants, limits: self.limits.clone(), ..CallScope::default() };
+        let script = ScriptFile {
             file: "tools/probe.luau".to_owned(),
             folder: "tools".to_owned(),
             main: "probe.luau".to_owned(),
             files: Arc::new(move |_| Ok(text.clone())),
             configured: None,
             scope: scope(grants),
-            loading: Arc::new(scope(Grants::loading("tools.script.probe", dir.to_owned()))),
+            loading: Arc::new(scope(GrantSet::for_loading_script(
+                "tools.script.probe",
+                dir.to_owned(),
+            ))),
         };
-        self.engine.load(script, &self.gateway).await.0.unwrap()
+        self.engine.load_tool(script, &self.gateway).await.0.unwrap()
     }
 
     async fn ask(&self, plan: Json) -> moonlark_core::Result<Value> {
-        let call = self.gateway.open(Caller::new("cli"), None)?;
+        let call = self.gateway.open_call(Caller::new("cli"), None)?;
         let args = Value::from_json(plan)?;
         let gateway = self.gateway.clone();
         // A task of its own, as every request to a server is.
@@ -226,7 +230,7 @@ async fn no_function_exceeds_its_limits_whatever_it_is_given() {
     let seed = from_env("MOONLARK_BOUNDS_SEED").unwrap_or(1);
     let only = std::env::var("MOONLARK_BOUNDS_ONLY").unwrap_or_default();
     let port = serve_zeros().await;
-    let modules = moonlark_host::all();
+    let modules = moonlark_host::host_modules();
     let mut targets = host_functions(&modules, port);
     let mut functions: Vec<String> = targets.iter().map(|target| target.name.clone()).collect();
     let lab = Lab::open(port, &[]).await;

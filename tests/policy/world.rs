@@ -9,7 +9,7 @@ use axum::extract::{Path, Request, State};
 use axum::middleware::{Next, from_fn};
 use axum::routing::{delete, get};
 use moonlark::project::Project;
-use moonlark_server::{App, Options, Who, router};
+use moonlark_server::{HttpApp, HttpServerOptions, Principal, build_http_app};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -165,18 +165,18 @@ impl World {
             let root = files.path(".");
             let project = Project::open(None, &root).await.map_err(|it| format!("{it:?}")).unwrap();
             let project = Arc::new(project);
-            project.connect().await;
+            project.connect_all_sources().await;
             let listener = listen().await;
             let address = listener.local_addr().unwrap().to_string();
             let stop = CancellationToken::new();
             let options =
-                Options { allowed_hosts: vec![], allowed_origins: vec![], request_body: 1 << 20, callers: moonlark_server::Callers::Anybody, sessions: moonlark_server::SessionVault::passing() };
-            let app = router(project.gateway.clone(), options, stop.clone());
-            let app = App::new(Router::new().fallback_service(app).layer(from_fn(who)));
-            tokio::spawn(moonlark_server::serve(listener, app, stop.clone()));
+                HttpServerOptions { allowed_hosts: vec![], allowed_origins: vec![], request_body: 1 << 20, callers: moonlark_server::CallerIdentification::Anybody, sessions: moonlark_server::SessionVault::in_memory() };
+            let app = build_http_app(project.gateway.clone(), options, stop.clone());
+            let app = HttpApp::new(Router::new().fallback_service(app).layer(from_fn(who)));
+            tokio::spawn(moonlark_server::serve_listener(listener, app, stop.clone()));
             let mut changes = project.gateway.subscribe();
             while project.gateway.catalog().tools().len() < TOOLS.len() + 1
-                || !project.gateway.catalog().connecting().is_empty()
+                || !project.gateway.catalog().connecting_sources().is_empty()
             {
                 changes.changed().await.unwrap();
             }
@@ -247,7 +247,7 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         self.stop.cancel();
-        self.runtime.block_on(self.project.disconnect());
+        self.runtime.block_on(self.project.disconnect_quickly());
     }
 }
 
@@ -257,7 +257,7 @@ const CALLER: &str = "X-Caller";
 async fn who(mut request: Request, next: Next) -> axum::response::Response {
     let name = request.headers().get(CALLER).map(|name| name.to_str().unwrap().to_owned());
     if let Some(name) = name.filter(|name| name != "anonymous") {
-        request.extensions_mut().insert(Who::named(name));
+        request.extensions_mut().insert(Principal::with_name(name));
     }
     next.run(request).await
 }

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use moonlark_search::{Model, quantise, top_k};
+use moonlark_search::{StaticEmbeddingModel, quantize_vector, top_k};
 
 use crate::plain_bm25::PlainBm25;
 use crate::retrieval::{DEPTH, Document};
@@ -50,7 +50,7 @@ impl Harness {
 }
 
 fn row(text: &str) -> Vec<i8> {
-    quantise(&Model::builtin().embed(text))
+    quantize_vector(&StaticEmbeddingModel::builtin().embed(text))
 }
 
 /// Best first, from 1 to 0; all the same is all 1.

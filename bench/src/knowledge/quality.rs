@@ -8,7 +8,8 @@ use anyhow::{Result, ensure};
 use moonlark_core::tool::BoxFuture;
 use moonlark_core::{Problem, Value};
 use moonlark_knowledge::{
-    Connector, Content, Found, Item, Knowledge, Mode, Query, Scan, Scanned, Settings, SyncOptions,
+    ItemContent, KnowledgeDatabase, KnowledgeSettings, ScanFinding, ScanOutcome, SearchMode,
+    SearchQuery, SourceConnector, SourceItem, SourceScan, SyncOptions,
 };
 use tokio::runtime::Runtime;
 
@@ -76,16 +77,16 @@ fn measure(set: &Set) -> Result<([Worth; 6], Curve)> {
     let runtime = Runtime::new()?;
     let knowledge = runtime.block_on(async {
         let file = folder.path().join("knowledge.db");
-        let knowledge = Knowledge::open(&file, Settings::default()).await?;
+        let knowledge = KnowledgeDatabase::open(&file, KnowledgeSettings::default()).await?;
         let corpus = Arc::new(Corpus { documents: set.documents.clone().into() });
-        let summary = knowledge.sync("set", "bench", corpus, SyncOptions::default()).await?;
+        let summary = knowledge.sync_source("set", "bench", corpus, SyncOptions::default()).await?;
         // A document without a word is none.
         let all = summary.added + summary.skipped.count;
         ensure!(all == set.documents.len() as u64, "{}: {summary:?}", set.name);
         Ok(knowledge)
     })?;
     let mut problem = None;
-    let mut by = |mode: Mode| {
+    let mut by = |mode: SearchMode| {
         set.judge(|question| match runtime.block_on(ask(&knowledge, question, mode)) {
             Ok(found) => found,
             Err(met) => {
@@ -94,7 +95,7 @@ fn measure(set: &Set) -> Result<([Worth; 6], Curve)> {
             }
         })
     };
-    let modes = [Mode::Hybrid, Mode::Keyword, Mode::Semantic].map(&mut by);
+    let modes = [SearchMode::Hybrid, SearchMode::Keyword, SearchMode::Semantic].map(&mut by);
     if let Some(problem) = problem {
         return Err(problem.into());
     }
@@ -112,8 +113,13 @@ fn measure(set: &Set) -> Result<([Worth; 6], Curve)> {
     Ok((worth, curve))
 }
 
-async fn ask(knowledge: &Knowledge, question: &str, mode: Mode) -> Result<Vec<usize>, Problem> {
-    let answer = knowledge.search(Query { mode, limit: DEPTH, ..Query::new(question) }).await?;
+async fn ask(
+    knowledge: &KnowledgeDatabase,
+    question: &str,
+    mode: SearchMode,
+) -> Result<Vec<usize>, Problem> {
+    let answer =
+        knowledge.search(SearchQuery { mode, limit: DEPTH, ..SearchQuery::new(question) }).await?;
     Ok(answer.hits.iter().filter_map(|hit| hit.source_id.parse().ok()).collect())
 }
 
@@ -122,26 +128,26 @@ struct Corpus {
     documents: Arc<[Document]>,
 }
 
-impl Connector for Corpus {
-    fn scan(&self, scan: Scan) -> BoxFuture<moonlark_core::Result<Scanned>> {
+impl SourceConnector for Corpus {
+    fn scan(&self, scan: SourceScan) -> BoxFuture<moonlark_core::Result<ScanOutcome>> {
         let documents = self.documents.clone();
         Box::pin(async move {
             for (number, document) in documents.iter().enumerate() {
-                let item = Found::Item(Box::new(item(number, document)));
+                let item = ScanFinding::Item(Box::new(item(number, document)));
                 if scan.out.send(item).await.is_err() {
                     return Err(Problem::internal("the sync ended before the scan"));
                 }
             }
-            Ok(Scanned { complete: true, state: Value::Null })
+            Ok(ScanOutcome { complete: true, state: Value::Null })
         })
     }
 }
 
-fn item(number: usize, document: &Document) -> Item {
-    Item {
+fn item(number: usize, document: &Document) -> SourceItem {
+    SourceItem {
         source_id: number.to_string(),
         title: (!document.title.is_empty()).then(|| document.title.clone()),
-        content: Content::Text(document.text.clone()),
+        content: ItemContent::Text(document.text.clone()),
         content_type: Some("text/plain".to_owned()),
         source_url: None,
         author: None,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use moonlark_knowledge::{Connector, Knowledge, Settings, SyncOptions};
+use moonlark_knowledge::{KnowledgeDatabase, KnowledgeSettings, SourceConnector, SyncOptions};
 
 use crate::process::own_cpu;
 use crate::report::{bytes, micros, millis};
@@ -167,7 +167,7 @@ impl Base {
     /// `connector` is told how many chunks there are so far.
     fn sync(
         &self,
-        connector: impl FnOnce(Arc<AtomicU64>) -> Result<Arc<dyn Connector>>,
+        connector: impl FnOnce(Arc<AtomicU64>) -> Result<Arc<dyn SourceConnector>>,
     ) -> Result<Synced> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let chunks = Arc::new(AtomicU64::new(0));
@@ -178,8 +178,9 @@ impl Base {
         };
         let (began, cpu) = (Instant::now(), own_cpu());
         let summary = runtime.block_on(async {
-            let knowledge = Knowledge::open(&self.file, Settings::default()).await?;
-            knowledge.sync("text", "filesystem", connector, options).await
+            let knowledge =
+                KnowledgeDatabase::open(&self.file, KnowledgeSettings::default()).await?;
+            knowledge.sync_source("text", "filesystem", connector, options).await
         })?;
         let synced = Synced {
             documents: summary.added,

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use anyhow::Result;
 use moonlark_core::Problem;
-use moonlark_knowledge::{Hit, Knowledge, Query};
+use moonlark_knowledge::{DocumentHit, KnowledgeDatabase, SearchQuery};
 
 use crate::retrieval::{DEPTH, Set};
 
@@ -26,10 +26,14 @@ struct Parts {
     vectors: f32,
 }
 
-pub(super) async fn curve(knowledge: &Knowledge, set: &Set) -> Result<Curve, Problem> {
+pub(super) async fn curve(knowledge: &KnowledgeDatabase, set: &Set) -> Result<Curve, Problem> {
     let mut found: Vec<Vec<Parts>> = Vec::new();
     for (question, _) in &set.questions {
-        let query = Query { limit: Query::MOST, explain: true, ..Query::new(question) };
+        let query = SearchQuery {
+            limit: SearchQuery::MAX_LIMIT,
+            explain: true,
+            ..SearchQuery::new(question)
+        };
         let hits = knowledge.search(query).await?.hits;
         found.push(hits.iter().filter_map(parts).collect());
     }
@@ -40,7 +44,7 @@ pub(super) async fn curve(knowledge: &Knowledge, set: &Set) -> Result<Curve, Pro
 }
 
 /// A score is `tanh` of the sum of both.
-fn parts(hit: &Hit) -> Option<Parts> {
+fn parts(hit: &DocumentHit) -> Option<Parts> {
     let weight = hit.explain.as_ref()?.weight;
     let sum = hit.score.min(0.999_999).atanh();
     let (words, vectors) = ((1.0 - weight) * sum, weight * sum);
@@ -63,7 +67,7 @@ pub(super) fn section(sets: &[Set], curves: &[Curve], better: &[f64]) -> Result<
         "nDCG@10 where vectors count so many times what they do, among the first {} documents of \
          each search. The last rows leave a set out: the factor that is best for the mean of the \
          others, and what the set gains by it over the better of keyword and semantic.\n",
-        Query::MOST
+        SearchQuery::MAX_LIMIT
     )?;
     let names: Vec<&str> = sets.iter().map(|set| set.name.as_str()).collect();
     writeln!(page, "| times | {} | mean |", names.join(" | "))?;

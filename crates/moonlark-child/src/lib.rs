@@ -10,6 +10,6 @@ mod ending;
 mod supervised;
 mod supervisor;
 
-pub use ending::Ending;
-pub use supervised::{Launch, Status, Supervised};
+pub use ending::ProcessEnding;
+pub use supervised::{LaunchSpec, SupervisedProcess, SupervisorHandle};
 pub use supervisor::supervise_if_asked;

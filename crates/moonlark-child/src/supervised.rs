@@ -18,14 +18,14 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
-use crate::ending::{Ending, LENGTH};
-use crate::supervisor::{MODE, TERMINATE};
+use crate::ending::{ENDING_BYTES, ProcessEnding};
+use crate::supervisor::{SUPERVISOR_MODE_ARG, TERMINATE_REQUEST};
 
 /// The binary that can be a supervisor.
-static SUPERVISOR: OnceLock<PathBuf> = OnceLock::new();
+static SUPERVISOR_PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
 /// What to start.
-pub struct Launch {
+pub struct LaunchSpec {
     pub program: PathBuf,
     pub args: Vec<OsString>,
     /// All of its environment.
@@ -36,24 +36,24 @@ pub struct Launch {
     pub feed: bool,
 }
 
-pub struct Supervised {
+pub struct SupervisedProcess {
     pub stdin: Option<pipe::Sender>,
     pub stdout: ChildStdout,
     pub stderr: ChildStderr,
-    pub status: Status,
+    pub status: SupervisorHandle,
 }
 
 /// The line to the supervisor; when it is closed, everything ends.
-pub struct Status {
+pub struct SupervisorHandle {
     control: UnixStream,
     process: Child,
 }
 
-impl Supervised {
+impl SupervisedProcess {
     /// Takes as long as starting a process does: not for an async thread, but
     /// within a runtime.
-    pub fn start(launch: Launch) -> io::Result<Supervised> {
-        let Some(supervisor) = SUPERVISOR.get() else {
+    pub fn start(launch: LaunchSpec) -> io::Result<SupervisedProcess> {
+        let Some(supervisor) = SUPERVISOR_PROGRAM.get() else {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
                 "this program is not the moonlark binary",
@@ -69,12 +69,12 @@ impl Supervised {
             }
             false => (OwnedFd::from(File::open("/dev/null")?), None),
         };
-        hand_over(&ours, [input.as_fd(), launch.folder.as_fd()])?;
+        send_descriptors(&ours, [input.as_fd(), launch.folder.as_fd()])?;
         ours.set_nonblocking(true)?;
         let control = UnixStream::from_std(ours)?;
         let mut process = Command::new(supervisor)
             .arg0("moonlark")
-            .arg(MODE)
+            .arg(SUPERVISOR_MODE_ARG)
             .arg(launch.program)
             .args(launch.args)
             .env_clear()
@@ -86,28 +86,33 @@ impl Supervised {
         let (Some(stdout), Some(stderr)) = (process.stdout.take(), process.stderr.take()) else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
-        Ok(Supervised { stdin, stdout, stderr, status: Status { control, process } })
+        Ok(SupervisedProcess {
+            stdin,
+            stdout,
+            stderr,
+            status: SupervisorHandle { control, process },
+        })
     }
 }
 
-impl Status {
+impl SupervisorHandle {
     /// Wait until the process has ended, and all that it left behind.
-    pub async fn ended(&mut self) -> io::Result<Ending> {
-        let mut report = [0; LENGTH];
+    pub async fn wait_for_end(&mut self) -> io::Result<ProcessEnding> {
+        let mut report = [0; ENDING_BYTES];
         self.control.read_exact(&mut report).await?;
         self.process.wait().await?;
-        Ending::from_bytes(report).ok_or_else(|| io::ErrorKind::InvalidData.into())
+        ProcessEnding::from_bytes(report).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     /// Ask it to end: the signal that programs can act on, to all of its group.
     pub fn terminate(&self) {
         // If nobody reads it, there is nothing left to end.
-        let _ = self.control.try_write(&[TERMINATE]);
+        let _ = self.control.try_write(&[TERMINATE_REQUEST]);
     }
 
     /// End it now, and return when nothing is left.
     pub async fn kill(self) {
-        let Status { control, mut process } = self;
+        let SupervisorHandle { control, mut process } = self;
         drop(control);
         // It can only fail if there is nothing to wait for.
         let _ = process.wait().await;
@@ -115,19 +120,19 @@ impl Status {
 }
 
 /// This binary's `main` knows how to be a supervisor.
-pub(crate) fn use_this_binary() {
+pub(crate) fn register_supervisor_program() {
     // Also right when the file was replaced by a newer version meanwhile.
     #[cfg(target_os = "linux")]
     let path = Some(PathBuf::from("/proc/self/exe"));
     #[cfg(not(target_os = "linux"))]
     let path = std::env::current_exe().ok();
     if let Some(path) = path {
-        let _ = SUPERVISOR.set(path);
+        let _ = SUPERVISOR_PROGRAM.set(path);
     }
 }
 
 /// Send descriptors ahead: they wait in the socket until they are received.
-fn hand_over(socket: &Socket, descriptors: [BorrowedFd<'_>; 2]) -> io::Result<()> {
+fn send_descriptors(socket: &Socket, descriptors: [BorrowedFd<'_>; 2]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {

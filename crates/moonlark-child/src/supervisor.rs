@@ -33,28 +33,28 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus};
 use rustix::stdio::stdin;
 
-use crate::ending::Ending;
+use crate::ending::ProcessEnding;
 use crate::supervised;
 
 /// The first argument that asks for this mode.
-pub(crate) const MODE: &str = "__supervise";
+pub(crate) const SUPERVISOR_MODE_ARG: &str = "__supervise";
 /// What Moonlark says to have the command asked to end.
-pub(crate) const TERMINATE: u8 = b't';
+pub(crate) const TERMINATE_REQUEST: u8 = b't';
 
 /// For the top of a binary's `main`, before anything else: be the supervisor if
 /// that is what this process was started for, and otherwise note that this
 /// binary can be one. Without it, nothing can be run.
 pub fn supervise_if_asked() {
-    if env::args_os().nth(1).is_some_and(|mode| mode == MODE) {
-        supervise();
+    if env::args_os().nth(1).is_some_and(|mode| mode == SUPERVISOR_MODE_ARG) {
+        run_supervisor();
     }
-    supervised::use_this_binary();
+    supervised::register_supervisor_program();
 }
 
-fn supervise() -> ! {
-    let ending = match start() {
-        Ok(command) => outlive(command),
-        Err(error) => Ending::not_started(&error),
+fn run_supervisor() -> ! {
+    let ending = match start_command() {
+        Ok(command) => wait_for_command(command),
+        Err(error) => ProcessEnding::from_start_error(&error),
     };
     // If nobody is there to hear it, nobody asks.
     let _ = rustix::io::write(stdin(), &ending.to_bytes());
@@ -62,13 +62,13 @@ fn supervise() -> ! {
 }
 
 /// Everything between being started and the command running.
-fn start() -> io::Result<Pid> {
-    close_inherited();
+fn start_command() -> io::Result<Pid> {
+    close_inherited_descriptors();
     // A session of its own: no terminal, and no signal meant for Moonlark's.
     rustix::process::setsid()?;
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    let [input, folder] = receive()?;
+    let [input, folder] = receive_descriptors()?;
     // The command gets its input as such, and nothing beside it.
     for descriptor in [&input, &folder] {
         rustix::io::fcntl_setfd(descriptor, FdFlags::CLOEXEC)?;
@@ -113,7 +113,7 @@ fn die_with_parent(
         if rustix::process::getppid() != Some(parent) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        if has_path { Err(words.execute()) } else { Ok(()) }
+        if has_path { Err(words.exec_program()) } else { Ok(()) }
     };
     // SAFETY: between fork and exec this makes three system calls and nothing else.
     unsafe { command.pre_exec(ask) };
@@ -146,7 +146,7 @@ impl ArgumentPointers {
     }
 
     /// Become the program. Returns only if that fails, with why.
-    fn execute(&self) -> io::Error {
+    fn exec_program(&self) -> io::Error {
         // SAFETY: a list of texts that end with a zero, which itself ends with a null.
         unsafe { libc::execv(self.pointers[0], self.pointers.as_ptr()) };
         io::Error::last_os_error()
@@ -155,7 +155,7 @@ impl ArgumentPointers {
 
 /// What Moonlark opens is not for other processes, but it may have got
 /// descriptors from whoever started it.
-fn close_inherited() {
+fn close_inherited_descriptors() {
     let listing = if cfg!(target_os = "linux") { "/proc/self/fd" } else { "/dev/fd" };
     let open: Vec<RawFd> = std::fs::read_dir(listing)
         .into_iter()
@@ -172,7 +172,7 @@ fn close_inherited() {
 }
 
 /// The command's input and folder, which Moonlark sends first.
-fn receive() -> io::Result<[OwnedFd; 2]> {
+fn receive_descriptors() -> io::Result<[OwnedFd; 2]> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
@@ -190,31 +190,31 @@ fn receive() -> io::Result<[OwnedFd; 2]> {
 }
 
 /// Wait for the command's end, and end what it left.
-fn outlive(command: Pid) -> Ending {
-    let below = Arc::new(Below { command, reaping: Mutex::new(()) });
+fn wait_for_command(command: Pid) -> ProcessEnding {
+    let below = Arc::new(ProcessTree { command, reaping: Mutex::new(()) });
     let watching = below.clone();
     let watch = move || {
-        watching.until_nobody_asks();
-        let _end = watching.lock();
+        watching.serve_requests_until_closed();
+        let _end = watching.lock_reaping();
         watching.kill_all();
         exit(0)
     };
     if std::thread::Builder::new().stack_size(64 * 1024).spawn(watch).is_err() {
         // Nothing would end it: better now than never.
         below.kill_all();
-        return Ending::NotStarted { errno: rustix::io::Errno::AGAIN.raw_os_error() };
+        return ProcessEnding::NotStarted { errno: rustix::io::Errno::AGAIN.raw_os_error() };
     }
     loop {
         // Wait without taking anybody away: the number of a process that was
         // not waited for cannot become another's.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let waited = rustix::process::waitid(WaitId::All, options);
-        let _reaping = below.lock();
+        let _reaping = below.lock_reaping();
         match waited {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Ending::NotStarted { errno: error.raw_os_error() },
+            Err(error) => return ProcessEnding::NotStarted { errno: error.raw_os_error() },
         }
-        if let Some(ending) = below.reap() {
+        if let Some(ending) = below.reap_children() {
             below.kill_all();
             return ending;
         }
@@ -222,41 +222,41 @@ fn outlive(command: Pid) -> Ending {
 }
 
 /// All processes below this one.
-struct Below {
+struct ProcessTree {
     command: Pid,
     /// Held while children are waited for, or listed and killed.
     reaping: Mutex<()>,
 }
 
-impl Below {
-    fn lock(&self) -> MutexGuard<'_, ()> {
+impl ProcessTree {
+    fn lock_reaping(&self) -> MutexGuard<'_, ()> {
         self.reaping.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Moonlark holds the other end, and may say that the command is to end.
-    fn until_nobody_asks(&self) {
+    fn serve_requests_until_closed(&self) {
         loop {
             match rustix::io::read(stdin(), &mut [0; 16]) {
                 Ok(0) => return,
-                Ok(_) => self.terminate(),
+                Ok(_) => self.terminate_command_group(),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return,
             }
         }
     }
 
-    fn terminate(&self) {
+    fn terminate_command_group(&self) {
         // Not while it may be waited for: its number could be another's by then.
-        let _here = self.lock();
+        let _here = self.lock_reaping();
         let _ = rustix::process::kill_process_group(self.command, rustix::process::Signal::TERM);
     }
 
     /// Take away all that have ended; the command's ending, if it is among them.
-    fn reap(&self) -> Option<Ending> {
+    fn reap_children(&self) -> Option<ProcessEnding> {
         let mut ending = None;
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
             if pid == self.command {
-                ending = Some(ending_of(status));
+                ending = Some(ending_from_status(status));
             }
         }
         ending
@@ -267,18 +267,18 @@ impl Below {
     #[cfg(target_os = "linux")]
     fn kill_all(&self) {
         loop {
-            let mut children = children();
+            let mut children = list_children();
             if children.is_empty() && self.has_command() {
                 // There is no list: the command itself is all we know.
                 children.push(self.command);
             }
-            let killed = children.into_iter().filter(|child| kill(*child)).count();
+            let killed = children.into_iter().filter(|child| kill_child_group(*child)).count();
             if killed == 0 {
                 return;
             }
             // One at least will end, whatever the others do.
             let _ = rustix::process::wait(WaitOptions::empty());
-            self.reap();
+            self.reap_children();
         }
     }
 
@@ -300,7 +300,7 @@ impl Below {
 /// Each thread has a list of its own. One that is made meanwhile is seen in the
 /// next round, and none goes away: only we wait for them.
 #[cfg(target_os = "linux")]
-fn children() -> Vec<Pid> {
+fn list_children() -> Vec<Pid> {
     let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let lists: Vec<String> = threads
         .filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok())
@@ -312,7 +312,7 @@ fn children() -> Vec<Pid> {
 /// Kill a child with its whole group. The group may be larger than what is
 /// below us only if it is our own, which the child may have joined.
 #[cfg(target_os = "linux")]
-fn kill(child: Pid) -> bool {
+fn kill_child_group(child: Pid) -> bool {
     use rustix::process::{Signal, getpgid, getpgrp, kill_process, kill_process_group};
     if let Ok(group) = getpgid(Some(child))
         && group != getpgrp()
@@ -323,10 +323,10 @@ fn kill(child: Pid) -> bool {
     kill_process(child, Signal::KILL).is_ok()
 }
 
-fn ending_of(status: WaitStatus) -> Ending {
+fn ending_from_status(status: WaitStatus) -> ProcessEnding {
     match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => Ending::Exited(code),
-        (None, Some(signal)) => Ending::Killed { signal },
-        (None, None) => Ending::Exited(0),
+        (Some(code), _) => ProcessEnding::Exited(code),
+        (None, Some(signal)) => ProcessEnding::Killed { signal },
+        (None, None) => ProcessEnding::Exited(0),
     }
 }

@@ -15,75 +15,86 @@ use std::time::SystemTime;
 use serde_json::{Value as Json, json};
 
 use crate::call::Caller;
-use crate::journal::{Id, Secrecy};
-use crate::policy::Effect;
-use crate::problem::{Code, Problem, Result};
-use crate::tool::{BoxFuture, Effects};
+use crate::journal::{RecordId, RedactionScopes};
+use crate::policy::EffectKind;
+use crate::problem::{Problem, ProblemCode, Result};
+use crate::tool::{BoxFuture, CallEffects};
 use crate::value::Value;
 
-pub(crate) use granted::{granted, with_ticket};
-pub use rules::{Known, Next, State, Why, next};
+pub(crate) use granted::{attach_ticket, ensure_approved};
+pub use rules::{
+    ApprovalRecord, ApprovalRefusal, ApprovalState, ApprovalVerdict, decide_next_step,
+};
 pub use shown_arguments::ShownArguments;
 
 /// What is said first where arguments are not shown whole.
-pub const LEFT_OUT: &str = "some of the arguments are too long to be shown here: \
+pub const ARGUMENTS_LEFT_OUT_NOTICE: &str = "some of the arguments are too long to be shown here: \
      `moonlark approvals show` shows all of them, and that is where to decide";
 
 /// Keeps what was asked and decided.
-pub trait Approvals: Send + Sync {
+pub trait ApprovalLedger: Send + Sync {
     /// Whether this call may be made, which uses the approval up. A call that is
     /// not known is asked about from now on. A Problem if it must not be made.
-    fn stand(&self, request: Request) -> BoxFuture<Result<Standing>>;
+    fn claim_approval(&self, request: ApprovalRequest) -> BoxFuture<Result<ApprovalStatus>>;
 
     /// Decide; once, and in time.
-    fn decide(&self, id: Id, decision: Decision, by: Decider) -> BoxFuture<Result<()>>;
+    fn record_decision(
+        &self,
+        id: RecordId,
+        decision: ApprovalDecision,
+        by: ApprovalDecider,
+    ) -> BoxFuture<Result<()>>;
 
     /// Wait until it is decided, by whomever; none if nobody did in time.
-    fn decided(&self, id: Id) -> BoxFuture<Result<Option<Decision>>>;
+    fn wait_for_decision(&self, id: RecordId) -> BoxFuture<Result<Option<ApprovalDecision>>>;
 
     /// How many wait for a decision.
-    fn waiting(&self) -> BoxFuture<Result<u64>>;
+    fn count_pending(&self) -> BoxFuture<Result<u64>>;
 
     /// What waits for a decision, or one request with what became of it, as JSON
     /// for people: of this caller only, if one is given.
-    fn look(&self, id: Option<Id>, of: Option<String>) -> BoxFuture<Result<Json>>;
+    fn describe_requests(
+        &self,
+        id: Option<RecordId>,
+        of: Option<String>,
+    ) -> BoxFuture<Result<Json>>;
 }
 
 /// A call that a rule wants to be decided on.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request {
+pub struct ApprovalRequest {
     pub tool: String,
     pub source: String,
-    pub effects: Effects,
+    pub effects: CallEffects,
     pub args: Value,
     pub caller: Caller,
     /// The run it is part of, and where in its script.
-    pub run: Option<Id>,
+    pub run: Option<RecordId>,
     pub place: Option<String>,
     /// What came with the call.
     pub tokens: Vec<String>,
     /// Whether a token must be for this very call; else others are ignored.
     pub strict: bool,
-    pub secrets: Secrecy,
+    pub secrets: RedactionScopes,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Standing {
+pub enum ApprovalStatus {
     /// It may be made, now, and once; by which of its tokens, if by one.
     Granted { token: Option<String> },
     /// Somebody has to decide first.
-    Waiting(Ticket),
+    Waiting(ApprovalTicket),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decision {
+pub enum ApprovalDecision {
     Approve,
     Deny,
 }
 
 /// Who decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decider {
+pub enum ApprovalDecider {
     /// The user of the client that made the call, which was asked.
     Caller(String),
     /// Whoever was told of the request, with the token as proof.
@@ -94,15 +105,15 @@ pub enum Decider {
 
 /// What whoever asked is told of a decision that is to be made.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ticket {
-    pub id: Id,
+pub struct ApprovalTicket {
+    pub id: RecordId,
     /// Proves that its holder was told. Only for who made the call.
     pub token: String,
     pub expires: SystemTime,
     pub tool: String,
-    pub effects: Effects,
+    pub effects: CallEffects,
     pub arguments: ShownArguments,
-    pub run: Option<Id>,
+    pub run: Option<RecordId>,
     /// Whether the call was made at this machine's command line: by whoever may
     /// decide there.
     pub at_command_line: bool,
@@ -110,28 +121,29 @@ pub struct Ticket {
     pub by_caller: bool,
 }
 
-impl Ticket {
+impl ApprovalTicket {
     /// Whether the caller's user may decide: nobody decides on what they do not see.
-    pub fn is_for_caller(&self) -> bool {
+    pub fn can_caller_decide(&self) -> bool {
         self.by_caller && !self.arguments.left_out
     }
 
     /// For whoever reads it; the token only where it is theirs, and decides.
     pub fn to_json(&self, with_token: bool) -> Json {
-        let with_token = with_token && self.is_for_caller();
+        let with_token = with_token && self.can_caller_decide();
         let text = &self.arguments.text;
         let arguments = serde_json::from_str::<Json>(text);
-        let effects: Vec<&str> = Effect::all_of(self.effects).map(Effect::as_str).collect();
+        let effects: Vec<&str> =
+            EffectKind::all_for_effects(self.effects).map(EffectKind::as_str).collect();
         let mut json = json!({});
         if self.arguments.left_out {
-            json["left_out"] = LEFT_OUT.into();
+            json["left_out"] = ARGUMENTS_LEFT_OUT_NOTICE.into();
         }
         json["id"] = self.id.to_string().into();
-        json["expires_at"] = timestamp(self.expires).into();
+        json["expires_at"] = format_timestamp(self.expires).into();
         json["tool"] = self.tool.as_str().into();
         json["arguments"] = arguments.unwrap_or_else(|_| text.as_str().into());
         json["effects"] = effects.into();
-        json["how"] = self.how(with_token).into();
+        json["how"] = self.next_step_text(with_token).into();
         if with_token {
             json["token"] = self.token.as_str().into();
         }
@@ -143,7 +155,7 @@ impl Ticket {
 
     /// How to go on. Whoever asks is not told how to approve: that is for others,
     /// unless the operator says so.
-    fn how(&self, with_token: bool) -> String {
+    fn next_step_text(&self, with_token: bool) -> String {
         let id = self.id;
         if self.at_command_line {
             let next = match self.run {
@@ -180,7 +192,7 @@ impl Ticket {
     }
 
     /// The Problem of a call that waits for a decision.
-    pub fn problem(self) -> Problem {
+    pub fn into_problem(self) -> Problem {
         let message = match self.run {
             None => {
                 format!("tool '{}' is called only when somebody has approved the call", self.tool)
@@ -189,14 +201,15 @@ impl Ticket {
                 format!("run {run} waits: {} is called when somebody has approved it", self.tool)
             }
         };
-        let mut problem = Problem::new(Code::ApprovalRequired, message).hint(self.how(false));
+        let mut problem = Problem::new(ProblemCode::ApprovalRequired, message)
+            .with_hint(self.next_step_text(false));
         problem.approval = Some(Box::new(self));
         problem
     }
 }
 
 /// `2026-11-16T07:40:12Z`, without a library: core has none for time.
-fn timestamp(time: SystemTime) -> String {
+fn format_timestamp(time: SystemTime) -> String {
     let seconds = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (days, clock) = (seconds / 86_400, seconds % 86_400);
     // Days since 0000-03-01, so that the leap day is a year's last.
@@ -229,7 +242,7 @@ mod tests {
             (4_107_542_400, "2100-03-01T00:00:00Z"),
         ] {
             let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-            assert_eq!(timestamp(time), text);
+            assert_eq!(format_timestamp(time), text);
         }
     }
 }

@@ -21,34 +21,34 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::call::Caller;
-use crate::limits::{Limits, size};
-use crate::problem::{Code, Problem, Result};
-use crate::value::{Budget, Path, Value, shorten};
+use crate::limits::{CallLimits, format_size};
+use crate::problem::{Problem, ProblemCode, Result};
+use crate::value::{Value, ValueBudget, ValuePath, shorten_text};
 
-pub use preview::{preview, shape};
-pub use reading::{Wanted, part, slice};
+pub use preview::{luau_type_of, preview_value};
+pub use reading::{ArtifactSelection, slice_value, value_at_path};
 
 /// All of them together, unless the operator says otherwise.
-pub const BYTES: usize = 256 * 1024 * 1024;
+pub const DEFAULT_MAX_ARTIFACT_BYTES: usize = 256 * 1024 * 1024;
 /// How many there are at most.
-const MOST: usize = 1000;
+const MAX_ARTIFACTS: usize = 1000;
 /// The part of both that is left to a caller whatever others keep: one in this many.
-const CALLER_SHARES: usize = 8;
+const ARTIFACT_CALLER_SHARES: usize = 8;
 /// How long one is kept at most.
-const AGE: Duration = Duration::from_secs(60 * 60);
+const MAX_ARTIFACT_AGE: Duration = Duration::from_secs(60 * 60);
 /// What an entry of a value counts beside its text, as in the engines' bridges.
-const ENTRY: usize = 16;
+const ENTRY_BYTES: usize = 16;
 /// What an entry takes in memory beyond that.
-const HELD: usize = 48;
+const ENTRY_OVERHEAD_BYTES: usize = 48;
 /// How resources are named that are artifacts.
-const SCHEME: &str = "artifact://";
+const ARTIFACT_URI_SCHEME: &str = "artifact://";
 
-pub struct Artifacts(Mutex<Shelf>);
+pub struct ArtifactStore(Mutex<ArtifactEntries>);
 
-struct Shelf {
-    kept: HashMap<Handle, Arc<Stored>>,
+struct ArtifactEntries {
+    kept: HashMap<ArtifactHandle, Arc<StoredArtifact>>,
     /// Oldest first.
-    order: VecDeque<Handle>,
+    order: VecDeque<ArtifactHandle>,
     /// What they take in memory, and may.
     bytes: usize,
     most: usize,
@@ -57,12 +57,12 @@ struct Shelf {
 /// The name of an artifact, and the right to read it: `art_` and 26 letters
 /// and digits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Handle(String);
+pub struct ArtifactHandle(String);
 
 /// One artifact.
 #[derive(Debug)]
-pub struct Stored {
-    pub held: Held,
+pub struct StoredArtifact {
+    pub held: ArtifactContent,
     /// Bytes, as limits count them.
     pub size: usize,
     pub created: Instant,
@@ -75,68 +75,76 @@ pub struct Stored {
 }
 
 /// The tool that made an artifact, and for which caller.
-pub struct Maker<'a>(&'a str, Option<&'a Caller>);
+pub struct ArtifactOrigin<'a>(&'a str, Option<&'a Caller>);
 
-impl<'a> From<&'a str> for Maker<'a> {
+impl<'a> From<&'a str> for ArtifactOrigin<'a> {
     fn from(tool: &'a str) -> Self {
-        Maker(tool, None)
+        ArtifactOrigin(tool, None)
     }
 }
 
-impl<'a> From<(&'a str, &'a Caller)> for Maker<'a> {
+impl<'a> From<(&'a str, &'a Caller)> for ArtifactOrigin<'a> {
     fn from((tool, caller): (&'a str, &'a Caller)) -> Self {
-        Maker(tool, Some(caller))
+        ArtifactOrigin(tool, Some(caller))
     }
 }
 
 #[derive(Debug)]
-pub enum Held {
+pub enum ArtifactContent {
     Value(Value),
     Bytes { bytes: Vec<u8>, mime: String },
 }
 
-impl Default for Artifacts {
+impl Default for ArtifactStore {
     fn default() -> Self {
-        Artifacts(Mutex::new(Shelf {
+        ArtifactStore(Mutex::new(ArtifactEntries {
             kept: HashMap::new(),
             order: VecDeque::new(),
             bytes: 0,
-            most: BYTES,
+            most: DEFAULT_MAX_ARTIFACT_BYTES,
         }))
     }
 }
 
-impl Artifacts {
+impl ArtifactStore {
     /// Change how many bytes all of them may take.
-    pub fn set_bytes(&self, bytes: usize) {
+    pub fn set_max_bytes(&self, bytes: usize) {
         let mut shelf = self.0.lock();
         shelf.most = bytes;
         shelf.make_room(None, 0, Instant::now());
     }
 
     /// Keep a value that the tool `of` made.
-    pub fn put<'a>(
+    pub fn put_value<'a>(
         &self,
         value: Value,
-        of: impl Into<Maker<'a>>,
-        limits: &Limits,
-    ) -> Result<Handle> {
-        self.put_as(Handle::random()?, value, of, limits)
+        of: impl Into<ArtifactOrigin<'a>>,
+        limits: &CallLimits,
+    ) -> Result<ArtifactHandle> {
+        self.put_value_as(ArtifactHandle::new_random()?, value, of, limits)
     }
 
     /// The same under a handle that is decided: that of a run's answer, which may
     /// come again when the run is resumed.
-    pub fn put_as<'a>(
+    pub fn put_value_as<'a>(
         &self,
-        handle: Handle,
+        handle: ArtifactHandle,
         value: Value,
-        of: impl Into<Maker<'a>>,
-        limits: &Limits,
-    ) -> Result<Handle> {
-        let mut measure = Measure { budget: Budget::new(limits.value), entries: 0, size: 0 };
-        measure.value(&value, &mut Path::new("the value"))?;
-        let (size, weight) = (measure.size, measure.size + measure.entries * HELD);
-        self.keep(handle, Held::Value(value), size, weight, of.into(), Instant::now())
+        of: impl Into<ArtifactOrigin<'a>>,
+        limits: &CallLimits,
+    ) -> Result<ArtifactHandle> {
+        let mut measure =
+            ValueMeasurer { budget: ValueBudget::new(limits.value), entries: 0, size: 0 };
+        measure.measure_value(&value, &mut ValuePath::new("the value"))?;
+        let (size, weight) = (measure.size, measure.size + measure.entries * ENTRY_OVERHEAD_BYTES);
+        self.store_at(
+            handle,
+            ArtifactContent::Value(value),
+            size,
+            weight,
+            of.into(),
+            Instant::now(),
+        )
     }
 
     /// Keep bytes of a type such as `image/png`.
@@ -144,81 +152,82 @@ impl Artifacts {
         &self,
         bytes: Vec<u8>,
         mime: &str,
-        of: impl Into<Maker<'a>>,
-        limits: &Limits,
-    ) -> Result<Handle> {
-        self.put_bytes_as(Handle::random()?, bytes, mime, of, limits)
+        of: impl Into<ArtifactOrigin<'a>>,
+        limits: &CallLimits,
+    ) -> Result<ArtifactHandle> {
+        self.put_bytes_as(ArtifactHandle::new_random()?, bytes, mime, of, limits)
     }
 
     /// The same under a handle that is decided.
     pub fn put_bytes_as<'a>(
         &self,
-        handle: Handle,
+        handle: ArtifactHandle,
         bytes: Vec<u8>,
         mime: &str,
-        of: impl Into<Maker<'a>>,
-        limits: &Limits,
-    ) -> Result<Handle> {
+        of: impl Into<ArtifactOrigin<'a>>,
+        limits: &CallLimits,
+    ) -> Result<ArtifactHandle> {
         let size = bytes.len();
-        Budget::new(limits.value).spend(size, &Path::new("the value"))?;
-        let held = Held::Bytes { bytes, mime: mime.to_owned() };
-        self.keep(handle, held, size, size + ENTRY, of.into(), Instant::now())
+        ValueBudget::new(limits.value).spend_bytes(size, &ValuePath::new("the value"))?;
+        let held = ArtifactContent::Bytes { bytes, mime: mime.to_owned() };
+        self.store_at(handle, held, size, size + ENTRY_BYTES, of.into(), Instant::now())
     }
 
     /// What is kept under a handle, which may also be written `artifact://…`.
-    pub fn get(&self, handle: &str) -> Option<Arc<Stored>> {
+    pub fn get(&self, handle: &str) -> Option<Arc<StoredArtifact>> {
         self.get_at(handle, Instant::now())
     }
 
     /// The same for a caller, with the Problem of a handle that leads nowhere.
-    pub fn find(&self, handle: &str, by: &Caller) -> Result<Arc<Stored>> {
-        let is_theirs = |it: &Arc<Stored>| it.owner.as_deref().is_none_or(|name| name == by.name());
+    pub fn find_for_caller(&self, handle: &str, by: &Caller) -> Result<Arc<StoredArtifact>> {
+        let is_theirs =
+            |it: &Arc<StoredArtifact>| it.owner.as_deref().is_none_or(|name| name == by.name());
         self.get(handle).filter(is_theirs).ok_or_else(|| {
-            let message = format!("there is no artifact '{}'", shorten(handle));
-            let hint = match handle.strip_prefix(SCHEME).unwrap_or(handle).starts_with("art_") {
+            let message = format!("there is no artifact '{}'", shorten_text(handle));
+            let hint = match handle.strip_prefix(ARTIFACT_URI_SCHEME).unwrap_or(handle).starts_with("art_") {
                 true => {
                     "artifacts are kept for up to an hour, and the oldest make room for new ones: run what made it again"
                 }
                 false => "a handle begins with art_, as it was in the answer of an earlier script",
             };
-            Problem::new(Code::NotFound, message).hint(hint)
+            Problem::new(ProblemCode::NotFound, message).with_hint(hint)
         })
     }
 
-    fn keep(
+    fn store_at(
         &self,
-        handle: Handle,
-        held: Held,
+        handle: ArtifactHandle,
+        held: ArtifactContent,
         size: usize,
         weight: usize,
-        Maker(of, caller): Maker<'_>,
+        ArtifactOrigin(of, caller): ArtifactOrigin<'_>,
         now: Instant,
-    ) -> Result<Handle> {
+    ) -> Result<ArtifactHandle> {
         let mut shelf = self.0.lock();
-        shelf.forget(&handle);
+        shelf.remove_entry(&handle);
         if weight > shelf.most {
-            return Err(too_large(shelf.most));
+            return Err(too_large_problem(shelf.most));
         }
         let owner = caller.and_then(|caller| caller.name.clone());
         shelf.make_room(owner.as_deref(), weight, now);
-        let stored = Stored { held, size, created: now, of: of.to_owned(), owner, weight };
+        let stored = StoredArtifact { held, size, created: now, of: of.to_owned(), owner, weight };
         shelf.bytes += weight;
         shelf.order.push_back(handle.clone());
         shelf.kept.insert(handle.clone(), Arc::new(stored));
         Ok(handle)
     }
 
-    fn get_at(&self, handle: &str, now: Instant) -> Option<Arc<Stored>> {
-        let handle = handle.strip_prefix(SCHEME).unwrap_or(handle);
+    fn get_at(&self, handle: &str, now: Instant) -> Option<Arc<StoredArtifact>> {
+        let handle = handle.strip_prefix(ARTIFACT_URI_SCHEME).unwrap_or(handle);
         let mut shelf = self.0.lock();
         shelf.make_room(None, 0, now);
         shelf.kept.get(handle).cloned()
     }
 }
 
-impl Shelf {
+impl ArtifactEntries {
     /// Make room for the same thing again.
-    fn forget(&mut self, handle: &Handle) {
+    fn remove_entry(&mut self, handle: &ArtifactHandle) {
         if let Some(stored) = self.kept.remove(handle) {
             self.bytes -= stored.weight;
             self.order.retain(|other| other != handle);
@@ -229,115 +238,118 @@ impl Shelf {
     /// of `owner` if it has its share, of whoever has most otherwise.
     fn make_room(&mut self, owner: Option<&str>, bytes: usize, now: Instant) {
         while let Some(oldest) = self.order.front().cloned() {
-            let age = |it: &Arc<Stored>| now.saturating_duration_since(it.created);
-            if self.kept.get(&oldest).is_some_and(|it| age(it) < AGE) {
+            let age = |it: &Arc<StoredArtifact>| now.saturating_duration_since(it.created);
+            if self.kept.get(&oldest).is_some_and(|it| age(it) < MAX_ARTIFACT_AGE) {
                 break;
             }
-            self.forget(&oldest);
+            self.remove_entry(&oldest);
         }
-        let crowded = |shelf: &Shelf| {
+        let crowded = |shelf: &ArtifactEntries| {
             shelf.bytes.saturating_add(bytes) > shelf.most
-                || (bytes > 0 && shelf.kept.len() >= MOST)
+                || (bytes > 0 && shelf.kept.len() >= MAX_ARTIFACTS)
         };
         while crowded(self) {
-            let Some(oldest) = self.oldest_to_go(owner, bytes) else { return };
-            self.forget(&oldest);
+            let Some(oldest) = self.find_entry_to_evict(owner, bytes) else { return };
+            self.remove_entry(&oldest);
         }
     }
 
-    fn oldest_to_go(&self, owner: Option<&str>, bytes: usize) -> Option<Handle> {
+    fn find_entry_to_evict(&self, owner: Option<&str>, bytes: usize) -> Option<ArtifactHandle> {
         let mut shares: HashMap<Option<&str>, (usize, usize)> = HashMap::new();
         for stored in self.kept.values() {
             let share = shares.entry(stored.owner.as_deref()).or_default();
             *share = (share.0 + stored.weight, share.1 + 1);
         }
         let (own_bytes, own_count) = shares.get(&owner).copied().unwrap_or_default();
-        let has_share = own_bytes.saturating_add(bytes) > self.most / CALLER_SHARES
-            || own_count >= MOST / CALLER_SHARES;
+        let has_share = own_bytes.saturating_add(bytes) > self.most / ARTIFACT_CALLER_SHARES
+            || own_count >= MAX_ARTIFACTS / ARTIFACT_CALLER_SHARES;
         let part = |(bytes, count): (usize, usize)| {
-            (bytes as f64 / self.most.max(1) as f64).max(count as f64 / MOST as f64)
+            (bytes as f64 / self.most.max(1) as f64).max(count as f64 / MAX_ARTIFACTS as f64)
         };
         let largest = shares.iter().max_by(|a, b| part(*a.1).total_cmp(&part(*b.1)));
         let from = if has_share && own_count > 0 { owner } else { *largest?.0 };
-        let is_theirs = |handle: &&Handle| {
+        let is_theirs = |handle: &&ArtifactHandle| {
             self.kept.get(*handle).is_some_and(|stored| stored.owner.as_deref() == from)
         };
         self.order.iter().find(is_theirs).cloned()
     }
 }
 
-impl Handle {
+impl ArtifactHandle {
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// As the address of a resource.
-    pub fn uri(&self) -> String {
-        format!("{SCHEME}{}", self.0)
+    pub fn to_uri(&self) -> String {
+        format!("{ARTIFACT_URI_SCHEME}{}", self.0)
     }
 
-    pub(crate) fn random() -> Result<Handle> {
+    pub(crate) fn new_random() -> Result<ArtifactHandle> {
         let mut bytes = [0; 26];
         getrandom::fill(&mut bytes).map_err(|error| {
             Problem::unavailable(format!("the system has no random numbers: {error}"))
         })?;
-        Ok(Handle::of(bytes))
+        Ok(ArtifactHandle::from_random_bytes(bytes))
     }
 
     /// Of bytes that nobody can guess.
-    pub(crate) fn of(bytes: [u8; 26]) -> Handle {
-        const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-        let letters = bytes.iter().map(|byte| LETTERS[usize::from(byte % 32)] as char);
-        Handle("art_".chars().chain(letters).collect())
+    pub(crate) fn from_random_bytes(bytes: [u8; 26]) -> ArtifactHandle {
+        const HANDLE_ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+        let letters = bytes.iter().map(|byte| HANDLE_ALPHABET[usize::from(byte % 32)] as char);
+        ArtifactHandle("art_".chars().chain(letters).collect())
     }
 }
 
-impl std::borrow::Borrow<str> for Handle {
+impl std::borrow::Borrow<str> for ArtifactHandle {
     fn borrow(&self) -> &str {
         &self.0
     }
 }
 
-impl fmt::Display for Handle {
+impl fmt::Display for ArtifactHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-fn too_large(most: usize) -> Problem {
-    Problem::limit(format!("the value does not fit {}, which all artifacts may take", size(most)))
-        .hint("return less, or raise limits.artifacts")
+fn too_large_problem(most: usize) -> Problem {
+    Problem::limit_exceeded(format!(
+        "the value does not fit {}, which all artifacts may take",
+        format_size(most)
+    ))
+    .with_hint("return less, or raise limits.artifacts")
 }
 
 /// How large a value is, held against the limit on the way.
-struct Measure {
-    budget: Budget,
+struct ValueMeasurer {
+    budget: ValueBudget,
     entries: usize,
     size: usize,
 }
 
-impl Measure {
-    fn value(&mut self, value: &Value, path: &mut Path) -> Result<()> {
+impl ValueMeasurer {
+    fn measure_value(&mut self, value: &Value, path: &mut ValuePath) -> Result<()> {
         self.entries += 1;
         let own = match value {
             Value::Str(text) => text.len(),
             Value::Bytes(bytes) => bytes.len(),
             _ => 0,
         };
-        self.spend(ENTRY + own, path)?;
+        self.count_bytes(ENTRY_BYTES + own, path)?;
         match value {
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
                     path.push_index(index)?;
-                    self.value(item, path)?;
+                    self.measure_value(item, path)?;
                     path.pop();
                 }
             }
             Value::Object(fields) => {
                 for (key, field) in fields {
                     path.push_key(key)?;
-                    self.spend(key.len(), path)?;
-                    self.value(field, path)?;
+                    self.count_bytes(key.len(), path)?;
+                    self.measure_value(field, path)?;
                     path.pop();
                 }
             }
@@ -346,8 +358,8 @@ impl Measure {
         Ok(())
     }
 
-    fn spend(&mut self, bytes: usize, path: &Path) -> Result<()> {
+    fn count_bytes(&mut self, bytes: usize, path: &ValuePath) -> Result<()> {
         self.size += bytes;
-        self.budget.spend(bytes, path)
+        self.budget.spend_bytes(bytes, path)
     }
 }

@@ -3,29 +3,29 @@
 
 use std::sync::Arc;
 
-use crate::nearest::nearest;
+use crate::nearest::nearest_name;
 use crate::params;
-use crate::problem::{Place, Problem, Result, Warning};
+use crate::problem::{Problem, Result, SourceLocation, Warning};
 use crate::schema::Schema;
-use crate::tool::{Body, Effects, Scope, Source, Tool};
+use crate::tool::{CallEffects, CallScope, Source, Tool, ToolBody};
 use crate::value::{Object, Value};
 
 /// The description of one tool.
-pub struct Header {
+pub struct ToolHeader {
     name: Option<String>,
     title: Option<String>,
     version: Option<String>,
     description: String,
     input: Schema,
     output: Option<Schema>,
-    effects: Effects,
+    effects: CallEffects,
     /// Commands the author says it runs.
     allowed_exec: Vec<String>,
     warnings: Vec<Warning>,
 }
 
 /// The fields that describe a tool, beside its function.
-pub const FIELDS: [&str; 8] = [
+pub const TOOL_HEADER_FIELDS: [&str; 8] = [
     "name",
     "title",
     "version",
@@ -37,7 +37,7 @@ pub const FIELDS: [&str; 8] = [
 ];
 
 /// What other systems call some of them, which is understood as well.
-pub const ALIASES: [(&str, &str); 5] = [
+pub const TOOL_HEADER_ALIASES: [(&str, &str); 5] = [
     ("params", "parameters"),
     ("input_schema", "parameters"),
     ("inputSchema", "parameters"),
@@ -46,7 +46,7 @@ pub const ALIASES: [(&str, &str); 5] = [
 ];
 
 /// The hints of MCP, and what they are called here.
-const HINTS: [(&str, &str); 8] = [
+const ANNOTATION_ALIASES: [(&str, &str); 8] = [
     ("readOnlyHint", "read_only"),
     ("destructiveHint", "destructive"),
     ("idempotentHint", "idempotent"),
@@ -57,11 +57,11 @@ const HINTS: [(&str, &str); 8] = [
     ("open_world_hint", "open_world"),
 ];
 
-impl Header {
+impl ToolHeader {
     /// Read the `fields` of what messages call `what`: `tool`, say.
-    pub fn read(mut fields: Object, what: &str) -> Result<Header> {
+    pub fn from_fields(mut fields: Object, what: &str) -> Result<ToolHeader> {
         let mut warnings = Vec::new();
-        use_own_names(&mut fields, what, &mut warnings)?;
+        rename_aliases(&mut fields, what, &mut warnings)?;
         let mut take = |name: &str| fields.swap_remove(name).unwrap_or(Value::Null);
         let text = |name: &str, value: Value| match value {
             Value::Null => Ok(None),
@@ -74,21 +74,20 @@ impl Header {
         let output = match take("output") {
             Value::Null => None,
             Value::Object(schema) => {
-                Some(Schema::compile(params::own_schema(schema, &format!("{what}.output"))?)?)
+                Some(Schema::compile(params::authored_schema(schema, &format!("{what}.output"))?)?)
             }
             _ => return Err(Problem::bad_script(format!("{what}.output must be a JSON Schema"))),
         };
         let input =
             params::input_schema(take("parameters"), &format!("{what}.parameters"), &mut warnings)?;
-        let (effects, title) = effects(take("annotations"), what, &mut warnings)?;
+        let (effects, title) = read_annotations(take("annotations"), what, &mut warnings)?;
         let description = text("description", take("description"))?.unwrap_or_default();
         if description.trim().is_empty() {
-            warnings.push(
-                Warning::new(format!("{what} has no description"))
-                    .hint("say in a line what it does: agents choose tools by their descriptions"),
-            );
+            warnings.push(Warning::new(format!("{what} has no description")).with_hint(
+                "say in a line what it does: agents choose tools by their descriptions",
+            ));
         }
-        Ok(Header {
+        Ok(ToolHeader {
             name: text("name", take("name"))?,
             title: text("title", take("title"))?.or(title).filter(|title| !title.is_empty()),
             version: text("version", take("version"))?,
@@ -96,7 +95,7 @@ impl Header {
             input,
             output,
             effects,
-            allowed_exec: commands(take("allowed_exec"), what)?,
+            allowed_exec: read_allowed_exec(take("allowed_exec"), what)?,
             warnings,
         })
     }
@@ -106,41 +105,41 @@ impl Header {
         self,
         configured: Option<String>,
         source: Arc<Source>,
-        mut scope: Scope,
-        body: Body,
+        mut scope: CallScope,
+        body: ToolBody,
     ) -> Result<Tool> {
-        let place = || Place::file(source.name.clone());
+        let place = || SourceLocation::in_file(source.name.clone());
         let name = match (configured, self.name) {
             (Some(key), Some(name)) if key != name => {
                 return Err(Problem::bad_script(format!(
                     "the script calls itself {name}, but the configuration calls it {key}"
                 ))
-                .at(place())
-                .hint(format!(
+                .at_location(place())
+                .with_hint(format!(
                     "rename [tools.script.{key}] to [tools.script.{name}], or change tool.name"
                 )));
             }
             (Some(key), _) => key,
             (None, Some(name)) => name,
             (None, None) => {
-                return Err(Problem::bad_script("tool.name is missing").at(place()));
+                return Err(Problem::bad_script("tool.name is missing").at_location(place()));
             }
         };
-        if !is_tool_name(&name) {
+        if !is_valid_tool_name(&name) {
             return Err(Problem::bad_script(format!("{name:?} cannot be the name of a tool"))
-                .at(place())
-                .hint("use letters, digits, _ - and . (at most 128)"));
+                .at_location(place())
+                .with_hint("use letters, digits, _ - and . (at most 128)"));
         }
         let place = place();
         let mut tool = Tool::new(name, source, self.input, body);
         tool.title = self.title;
         tool.warnings =
-            self.warnings.into_iter().map(|warning| warning.at(place.clone())).collect();
+            self.warnings.into_iter().map(|warning| warning.at_location(place.clone())).collect();
         tool.description = self.description;
         tool.version = self.version;
         tool.output = self.output;
         tool.effects = self.effects;
-        scope.grants = scope.grants.declaring(self.allowed_exec);
+        scope.grants = scope.grants.with_declared_commands(self.allowed_exec);
         tool.scope = Arc::new(scope);
         Ok(tool)
     }
@@ -148,8 +147,8 @@ impl Header {
 
 /// A script that cannot load is a bad script, whatever stopped it; limits and
 /// denials keep their code. `body` is where a script may do more.
-pub fn at_load(mut problem: Problem, file: &str, body: &str) -> Problem {
-    use crate::problem::Code::{self, Cancelled, Denied, Internal, Limit, Timeout};
+pub fn into_load_problem(mut problem: Problem, file: &str, body: &str) -> Problem {
+    use crate::problem::ProblemCode::{self, Cancelled, Denied, Internal, Limit, Timeout};
     if problem.code == Timeout {
         problem.message = "the script did not finish loading in time".to_owned();
         problem.hint = Some(format!(
@@ -162,20 +161,20 @@ pub fn at_load(mut problem: Problem, file: &str, body: &str) -> Problem {
         ));
     }
     if !matches!(problem.code, Timeout | Limit | Denied | Internal | Cancelled) {
-        problem.code = Code::BadScript;
+        problem.code = ProblemCode::BadScript;
     }
-    problem.place.get_or_insert_with(|| Place::file(file));
+    problem.place.get_or_insert_with(|| SourceLocation::in_file(file));
     problem
 }
 
 /// Names that MCP clients accept.
-fn is_tool_name(name: &str) -> bool {
+fn is_valid_tool_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 128
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
 }
 
-fn commands(value: Value, what: &str) -> Result<Vec<String>> {
+fn read_allowed_exec(value: Value, what: &str) -> Result<Vec<String>> {
     let bad = || Problem::bad_script(format!("{what}.allowed_exec must be a list of commands"));
     let items = match value {
         Value::Null => return Ok(Vec::new()),
@@ -191,8 +190,8 @@ fn commands(value: Value, what: &str) -> Result<Vec<String>> {
 }
 
 /// Fields under the names they have here, whatever name the author used.
-fn use_own_names(fields: &mut Object, what: &str, warnings: &mut Vec<Warning>) -> Result<()> {
-    for (alias, name) in ALIASES {
+fn rename_aliases(fields: &mut Object, what: &str, warnings: &mut Vec<Warning>) -> Result<()> {
+    for (alias, name) in TOOL_HEADER_ALIASES {
         let Some(value) = fields.swap_remove(alias).filter(|value| *value != Value::Null) else {
             continue;
         };
@@ -200,11 +199,11 @@ fn use_own_names(fields: &mut Object, what: &str, warnings: &mut Vec<Warning>) -
             return Err(Problem::bad_script(format!(
                 "{what} has both {name} and {alias}, which mean the same"
             ))
-            .hint(format!("keep {name}")));
+            .with_hint(format!("keep {name}")));
         }
         warnings.push(
             Warning::new(format!("{what}.{alias} is called {name} here"))
-                .hint(format!("write {name}: both are understood")),
+                .with_hint(format!("write {name}: both are understood")),
         );
         fields.insert(name.to_owned(), value);
     }
@@ -212,12 +211,12 @@ fn use_own_names(fields: &mut Object, what: &str, warnings: &mut Vec<Warning>) -
 }
 
 /// What the annotations say, and the title among them, which MCP had there first.
-fn effects(
+fn read_annotations(
     annotations: Value,
     what: &str,
     warnings: &mut Vec<Warning>,
-) -> Result<(Effects, Option<String>)> {
-    let mut effects = Effects::default();
+) -> Result<(CallEffects, Option<String>)> {
+    let mut effects = CallEffects::default();
     let mut title = None;
     let fields = match annotations {
         Value::Null => return Ok((effects, title)),
@@ -231,7 +230,10 @@ fn effects(
     };
     let names = ["read_only", "destructive", "idempotent", "open_world"];
     for (name, value) in fields {
-        let own = HINTS.iter().find(|(hint, _)| *hint == name).map_or(&*name, |(_, own)| own);
+        let own = ANNOTATION_ALIASES
+            .iter()
+            .find(|(hint, _)| *hint == name)
+            .map_or(&*name, |(_, own)| own);
         match (own, value) {
             (_, Value::Null) => {}
             ("title", Value::Str(text)) => title = Some(text),
@@ -250,15 +252,18 @@ fn effects(
             }
             (other, _) => {
                 let message = format!("{what}.annotations.{other} means nothing");
-                match nearest(other, names.into_iter().chain(HINTS.map(|(hint, _)| hint))) {
+                match nearest_name(
+                    other,
+                    names.into_iter().chain(ANNOTATION_ALIASES.map(|(hint, _)| hint)),
+                ) {
                     Some(near) => {
                         return Err(
-                            Problem::bad_script(message).hint(format!("did you mean {near}?"))
+                            Problem::bad_script(message).with_hint(format!("did you mean {near}?"))
                         );
                     }
                     None => warnings.push(
                         Warning::new(message)
-                            .hint(format!("the annotations are {}", names.join(", "))),
+                            .with_hint(format!("the annotations are {}", names.join(", "))),
                     ),
                 }
             }
@@ -275,7 +280,7 @@ mod tests {
 
     fn read(fields: serde_json::Value) -> String {
         let Ok(Value::Object(fields)) = Value::from_json(fields) else { panic!("no object") };
-        match Header::read(fields, "tool") {
+        match ToolHeader::from_fields(fields, "tool") {
             Ok(header) => {
                 let said: Vec<String> = header.warnings.iter().map(Warning::to_string).collect();
                 let kind = header.input.json().get("properties") != Some(&json!({}));

@@ -12,19 +12,19 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use crate::module::Module;
-use crate::nearest::nearest;
-use crate::offers::{Health, Offers};
-use crate::problem::{Code, Place, Problem, Result, Warning};
-use crate::sdk::{Sdk, identifier};
-use crate::tool::{Expose, Shown, SourceKind, Tool};
-use crate::value::{Value, shorten};
+use crate::nearest::nearest_name;
+use crate::offers::{SourceHealth, SourceResources};
+use crate::problem::{Problem, ProblemCode, Result, SourceLocation, Warning};
+use crate::sdk::{Sdk, to_identifier};
+use crate::tool::{SourceKind, Tool, ToolExposure, ToolListing};
+use crate::value::{Value, shorten_text};
 
-pub(crate) use listed_names::names_made_of;
+pub(crate) use listed_names::listed_name_variants;
 pub use listed_names::{ListedNameChange, ListedNameReason, MAX_LISTED_NAME_CHARS};
 use listed_names::{listed_names, listed_prefix, wanted_name};
 pub use per::PerCatalog;
-pub(crate) use per::run_aside;
-use seen::Seen;
+pub(crate) use per::run_blocking;
+use seen::CatalogView;
 pub(crate) use tool_names::ToolNames;
 
 #[derive(Default)]
@@ -43,38 +43,38 @@ pub struct Catalog {
     sdk: OnceLock<Sdk>,
     /// Made when a rule or a grant first needs them.
     tool_names: OnceLock<ToolNames>,
-    offers: Vec<Arc<Offers>>,
+    offers: Vec<Arc<SourceResources>>,
     /// What Moonlark offers itself, which depends on all of the above.
-    own: Option<OwnOffers>,
+    own: Option<BuiltinResourcesFn>,
     /// What it was made of, if it is that of some callers.
-    seen: Option<Seen>,
+    seen: Option<CatalogView>,
     /// Sources that are still connecting.
-    connecting: Vec<Connecting>,
+    connecting: Vec<ConnectingSource>,
     /// Scripts are being loaded for the first time: any name may still come.
     loading: bool,
-    health: Vec<Health>,
+    health: Vec<SourceHealth>,
     modules: Arc<Vec<Module>>,
     problems: Vec<Problem>,
 }
 
 /// What Moonlark offers beside the tools of a catalog.
-pub type OwnOffers = fn(&Catalog) -> Vec<Arc<Offers>>;
+pub type BuiltinResourcesFn = fn(&Catalog) -> Vec<Arc<SourceResources>>;
 
 /// A source whose tools are not known yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Connecting {
+pub struct ConnectingSource {
     pub source: String,
     pub kind: SourceKind,
     /// What its tools are called with, such as `docs__`; any name may be its if
     /// that is empty.
     pub prefix: String,
-    pub expose: Expose,
+    pub expose: ToolExposure,
     /// Its tools are in the catalog as they were an earlier time.
     pub is_remembered: bool,
 }
 
-impl Connecting {
-    fn may_have(&self, name: &str) -> bool {
+impl ConnectingSource {
+    fn may_provide(&self, name: &str) -> bool {
         let dotted = name.strip_prefix(&self.source).is_some_and(|rest| rest.starts_with('.'));
         dotted || name.starts_with(&self.prefix) || name.starts_with(&listed_prefix(&self.prefix))
     }
@@ -83,7 +83,7 @@ impl Connecting {
     fn may_be_meant_by(&self, pattern: &str) -> bool {
         let (literal, is_open) =
             pattern.split_once('*').map_or((pattern, false), |(literal, _)| (literal, true));
-        let dotted = [format!("{}.", self.source), format!("{}.", identifier(&self.source))];
+        let dotted = [format!("{}.", self.source), format!("{}.", to_identifier(&self.source))];
         let listed = [self.prefix.clone(), listed_prefix(&self.prefix)];
         let mut beginnings = dotted.iter().chain(&listed);
         beginnings.any(|it| literal.starts_with(it) || is_open && it.starts_with(literal))
@@ -113,58 +113,67 @@ impl Catalog {
                     catalog.heirs.push(heir.name.clone());
                     inherited.extend(names().map(|name| (name.clone(), heir.clone())));
                 }
-                _ => catalog.add(tool),
+                _ => catalog.add_tool(tool),
             }
         }
         for tool in others {
-            catalog.add(tool);
+            catalog.add_tool(tool);
         }
         for (name, heir) in inherited {
             catalog.by_name.entry(name).or_insert(heir);
         }
         catalog.idle = replaceable.iter().map(|name| (*name).to_owned()).collect();
-        catalog.show();
+        catalog.update_listing();
         catalog
     }
 
     /// Only what scripts see of one, for whoever looks at scripts elsewhere.
-    pub fn from_sdk(modules: Arc<Vec<Module>>, sdk: Sdk, connecting: Vec<Connecting>) -> Catalog {
+    pub fn from_sdk(
+        modules: Arc<Vec<Module>>,
+        sdk: Sdk,
+        connecting: Vec<ConnectingSource>,
+    ) -> Catalog {
         Catalog { modules, connecting, sdk: OnceLock::from(sdk), ..Catalog::default() }
     }
 
     /// With something behind the built-ins that scripts may stand in for.
     #[must_use]
-    pub fn with_none_idle(mut self) -> Self {
+    pub fn with_backed_builtins(mut self) -> Self {
         self.idle.clear();
-        self.show();
+        self.update_listing();
         self
     }
 
     /// Whether there are built-ins with nothing behind them.
-    pub fn has_idle(&self) -> bool {
+    pub fn has_unbacked_builtins(&self) -> bool {
         !self.idle.is_empty()
     }
 
-    fn is_idle(&self, tool: &Tool) -> bool {
+    fn is_unbacked_builtin(&self, tool: &Tool) -> bool {
         tool.source.kind == SourceKind::Builtin && self.idle.contains(&tool.name)
     }
 
     /// Decide what agents are shown, under which names. A built-in with nothing
     /// behind it is not worth their context; calling it still says what is missing.
-    fn show(&mut self) {
-        let auto = if self.is_short() { Expose::Direct } else { Expose::Code };
-        let resolved = |tool: &Tool| if tool.expose == Expose::Auto { auto } else { tool.expose };
+    fn update_listing(&mut self) {
+        let auto = if self.is_direct_listing_shorter() {
+            ToolExposure::Direct
+        } else {
+            ToolExposure::Code
+        };
+        let resolved =
+            |tool: &Tool| if tool.expose == ToolExposure::Auto { auto } else { tool.expose };
         let connecting = self.connecting.iter().map(|it| it.expose);
         self.code_mode = (self.tools.iter().map(|it| resolved(it)).chain(connecting))
-            .any(|expose| matches!(expose, Expose::Code | Expose::Both));
+            .any(|expose| matches!(expose, ToolExposure::Code | ToolExposure::Both));
         let is_shown = |tool: &&Arc<Tool>| {
-            let exposed = matches!(resolved(tool), Expose::Direct | Expose::Both);
+            let exposed = matches!(resolved(tool), ToolExposure::Direct | ToolExposure::Both);
             exposed
                 && match &tool.shown {
-                    Shown::ByName => !self.is_idle(tool),
-                    Shown::InCodeMode => self.code_mode || self.is_asked_for(tool),
-                    Shown::As(_) => true,
-                    Shown::Not => false,
+                    ToolListing::ByName => !self.is_unbacked_builtin(tool),
+                    ToolListing::InCodeMode => self.code_mode || self.is_requested_by_name(tool),
+                    ToolListing::As(_) => true,
+                    ToolListing::Not => false,
                 }
         };
         let tools: Vec<&Arc<Tool>> = self.tools.iter().filter(is_shown).collect();
@@ -210,7 +219,7 @@ impl Catalog {
             self.by_name.entry(name).or_insert_with(|| tool.clone());
         }
         for (_, tool) in &self.shown {
-            for name in wanted_name(tool).into_iter().flat_map(names_made_of) {
+            for name in wanted_name(tool).into_iter().flat_map(listed_name_variants) {
                 self.by_name.entry(name).or_insert_with(|| tool.clone());
             }
         }
@@ -218,24 +227,26 @@ impl Catalog {
 
     /// Whether listing the tools that may be listed or not takes less than
     /// explaining how to call them from scripts. The others are listed anyway.
-    fn is_short(&self) -> bool {
-        if self.tools.iter().all(|tool| tool.expose != Expose::Auto) {
+    fn is_direct_listing_shorter(&self) -> bool {
+        if self.tools.iter().all(|tool| tool.expose != ToolExposure::Auto) {
             return false;
         }
         let of = |code_mode: bool| -> usize {
             let listed = |tool: &&Arc<Tool>| match tool.shown {
-                Shown::Not => false,
-                Shown::InCodeMode => code_mode,
-                Shown::ByName | Shown::As(_) => !code_mode && tool.expose == Expose::Auto,
+                ToolListing::Not => false,
+                ToolListing::InCodeMode => code_mode,
+                ToolListing::ByName | ToolListing::As(_) => {
+                    !code_mode && tool.expose == ToolExposure::Auto
+                }
             };
-            self.tools.iter().filter(listed).map(|tool| listed_size(tool)).sum()
+            self.tools.iter().filter(listed).map(|tool| estimate_listed_bytes(tool)).sum()
         };
         of(false) < of(true)
     }
 
     /// Whether agents have a use for scripts: something that is only, or also,
     /// to be called from there.
-    pub fn code_mode(&self) -> bool {
+    pub fn has_code_mode(&self) -> bool {
         self.code_mode
     }
 
@@ -243,45 +254,55 @@ impl Catalog {
     pub fn sdk(&self) -> &Sdk {
         self.sdk.get_or_init(|| {
             let whole = self.seen.as_ref().map_or(&self.tools, |seen| &seen.whole.tools);
-            let useful = whole.iter().filter(|tool| !self.is_idle(tool));
+            let useful = whole.iter().filter(|tool| !self.is_unbacked_builtin(tool));
             let sdk = Sdk::new(&useful.cloned().collect::<Vec<_>>());
-            if self.seen.is_none() { sdk } else { sdk.only(|tool| self.has(tool)) }
+            if self.seen.is_none() { sdk } else { sdk.retain_existing(|tool| self.has_tool(tool)) }
         })
     }
 
     /// With what the sources offer beside tools, and those that have yet to say.
     #[must_use]
-    pub fn with_offers(mut self, offers: Vec<Arc<Offers>>, connecting: Vec<Connecting>) -> Self {
+    pub fn with_source_resources(
+        mut self,
+        offers: Vec<Arc<SourceResources>>,
+        connecting: Vec<ConnectingSource>,
+    ) -> Self {
         (self.offers, self.connecting) = (offers, connecting);
         // Most clients ask once, at the beginning, which tools there are.
-        if self.connecting.iter().any(|it| matches!(it.expose, Expose::Code | Expose::Both)) {
-            self.show();
+        if self
+            .connecting
+            .iter()
+            .any(|it| matches!(it.expose, ToolExposure::Code | ToolExposure::Both))
+        {
+            self.update_listing();
         }
         self
     }
 
     /// With what Moonlark offers itself, after all else is known.
     #[must_use]
-    pub fn with_own_offers(mut self, own: OwnOffers) -> Self {
+    pub fn with_builtin_resources(mut self, own: BuiltinResourcesFn) -> Self {
         let offers = own(&self);
         self.offers.extend(offers);
         self.own = Some(own);
         self
     }
 
-    fn add(&mut self, tool: Arc<Tool>) {
+    fn add_tool(&mut self, tool: Arc<Tool>) {
         let tool = match self.by_name.get(&tool.name) {
             None => tool,
             Some(first) => {
-                let name = self.free_name(&tool.name);
+                let name = self.unused_name(&tool.name);
                 let problem = Problem::bad_script(format!(
                     "{} and {} both define a tool named {}; the second is {name}",
                     first.source.name, tool.source.name, tool.name
                 ));
                 self.problems.push(
-                    problem.at(Place::file(tool.source.name.clone())).hint("rename one of them"),
+                    problem
+                        .at_location(SourceLocation::in_file(tool.source.name.clone()))
+                        .with_hint("rename one of them"),
                 );
-                Arc::new(tool.renamed(name))
+                Arc::new(tool.with_name(name))
             }
         };
         for alias in &tool.aliases {
@@ -291,63 +312,68 @@ impl Catalog {
         self.tools.push(tool);
     }
 
-    pub fn find(&self, name: &str) -> Result<&Arc<Tool>> {
-        self.by_name.get(name).ok_or_else(|| self.not_found(name))
+    pub fn find_tool(&self, name: &str) -> Result<&Arc<Tool>> {
+        self.by_name.get(name).ok_or_else(|| self.not_found_problem(name))
     }
 
     /// The same for agents, for whom what is hidden does not exist.
-    pub fn find_for_agents(&self, name: &str) -> Result<&Arc<Tool>> {
-        let found = self.by_name.get(name).filter(|tool| tool.expose != Expose::Hidden);
-        found.ok_or_else(|| self.not_found(name))
+    pub fn find_tool_for_agents(&self, name: &str) -> Result<&Arc<Tool>> {
+        let found = self.by_name.get(name).filter(|tool| tool.expose != ToolExposure::Hidden);
+        found.ok_or_else(|| self.not_found_problem(name))
     }
 
-    fn not_found(&self, name: &str) -> Problem {
-        if let Some(problem) = self.out_of_reach(name).or_else(|| self.of_broken_script(name)) {
+    fn not_found_problem(&self, name: &str) -> Problem {
+        if let Some(problem) =
+            self.unreachable_source_problem(name).or_else(|| self.broken_script_problem(name))
+        {
             return problem;
         }
         let known = self.by_name.iter();
-        let known = known.filter(|(_, it)| it.expose != Expose::Hidden && !self.is_idle(it));
-        let near = nearest(name, known.map(|(name, _)| name.as_str()));
-        let broken = self.problems.iter().filter(|problem| script_of(problem).is_some()).count();
-        Problem::new(Code::NotFound, format!("no tool registered with name: {}", shorten(name)))
-            .maybe_hint(match (near, broken) {
-                (Some(near), _) => Some(format!("did you mean {near}?")),
-                (None, 0) => None,
-                // It may be one of those.
-                (None, 1) => Some("one script has a problem: see `moonlark doctor`".to_owned()),
-                (None, many) => {
-                    Some(format!("{many} scripts have problems: see `moonlark doctor`"))
-                }
-            })
+        let known = known
+            .filter(|(_, it)| it.expose != ToolExposure::Hidden && !self.is_unbacked_builtin(it));
+        let near = nearest_name(name, known.map(|(name, _)| name.as_str()));
+        let broken = self.problems.iter().filter(|problem| script_stem(problem).is_some()).count();
+        Problem::new(
+            ProblemCode::NotFound,
+            format!("no tool registered with name: {}", shorten_text(name)),
+        )
+        .with_optional_hint(match (near, broken) {
+            (Some(near), _) => Some(format!("did you mean {near}?")),
+            (None, 0) => None,
+            // It may be one of those.
+            (None, 1) => Some("one script has a problem: see `moonlark doctor`".to_owned()),
+            (None, many) => Some(format!("{many} scripts have problems: see `moonlark doctor`")),
+        })
     }
 
     /// The Problem of a script that does not load, if the tool is named like its file.
-    fn of_broken_script(&self, name: &str) -> Option<Problem> {
-        let wanted = identifier(name);
+    fn broken_script_problem(&self, name: &str) -> Option<Problem> {
+        let wanted = to_identifier(name);
         let is_it = |problem: &&Problem| {
-            let stem = script_of(problem);
-            stem.is_some_and(|stem| identifier(stem) == wanted)
+            let stem = script_stem(problem);
+            stem.is_some_and(|stem| to_identifier(stem) == wanted)
         };
         let problem = self.problems.iter().find(is_it)?.clone();
-        let message = format!("tool '{}' is not there: {}", shorten(name), problem.message);
-        Some(problem.saying(message))
+        let message = format!("tool '{}' is not there: {}", shorten_text(name), problem.message);
+        Some(problem.with_message(message))
     }
 
     /// The Problem of a tool whose source is known to be in trouble.
-    fn out_of_reach(&self, name: &str) -> Option<Problem> {
-        let of = |health: &&Health| {
+    fn unreachable_source_problem(&self, name: &str) -> Option<Problem> {
+        let of = |health: &&SourceHealth| {
             let rest = name.strip_prefix(&health.source);
             rest.is_some_and(|rest| rest.starts_with('.') || rest.starts_with("__"))
         };
         let problem = self.health.iter().find(of)?.problem.clone()?;
-        let message = format!("tool '{}' is not there: {}", shorten(name), problem.message);
-        Some(problem.saying(message))
+        let message = format!("tool '{}' is not there: {}", shorten_text(name), problem.message);
+        Some(problem.with_message(message))
     }
 
     /// Whether every script may call it: a built-in, or what stands in for one.
     /// Not those that run scripts, which may do more than the one that calls.
-    pub(crate) fn is_common(&self, tool: &Tool) -> bool {
-        let builtin = tool.source.kind == SourceKind::Builtin && tool.shown != Shown::InCodeMode;
+    pub(crate) fn is_callable_by_all(&self, tool: &Tool) -> bool {
+        let builtin =
+            tool.source.kind == SourceKind::Builtin && tool.shown != ToolListing::InCodeMode;
         builtin || self.heirs.contains(&tool.name)
     }
 
@@ -357,32 +383,34 @@ impl Catalog {
     }
 
     /// The same without what is hidden from agents, or of no use to them.
-    pub fn listed(&self) -> impl Iterator<Item = &Arc<Tool>> {
+    pub fn tools_for_agents(&self) -> impl Iterator<Item = &Arc<Tool>> {
         let of_use = |tool: &Tool| {
-            tool.shown != Shown::InCodeMode || self.code_mode || self.is_asked_for(tool)
+            tool.shown != ToolListing::InCodeMode
+                || self.code_mode
+                || self.is_requested_by_name(tool)
         };
-        self.tools.iter().filter(move |tool| of_use(tool) && tool.expose != Expose::Hidden)
+        self.tools.iter().filter(move |tool| of_use(tool) && tool.expose != ToolExposure::Hidden)
     }
 
     /// The tools that agents are shown, under the names they see.
-    pub fn shown(&self) -> &[(String, Arc<Tool>)] {
+    pub fn listed_tools(&self) -> &[(String, Arc<Tool>)] {
         &self.shown
     }
 
     /// What the sources offer beside tools.
-    pub fn offers(&self) -> &[Arc<Offers>] {
+    pub fn source_resources(&self) -> &[Arc<SourceResources>] {
         &self.offers
     }
 
     /// The sources that are still connecting.
-    pub fn connecting(&self) -> &[Connecting] {
+    pub fn connecting_sources(&self) -> &[ConnectingSource] {
         &self.connecting
     }
 
     /// Not all scripts are in it yet: they are being loaded for the first time.
     /// Later loads replace what is there, and nobody has to wait for them.
     #[must_use]
-    pub fn while_loading(mut self, loading: bool) -> Self {
+    pub fn with_loading(mut self, loading: bool) -> Self {
         self.loading = loading;
         self
     }
@@ -399,30 +427,30 @@ impl Catalog {
 
     /// Whether the tool may come from a script that is being loaded, or from a
     /// source that is still connecting.
-    pub(crate) fn awaits(&self, name: &str) -> bool {
+    pub(crate) fn awaits_tool(&self, name: &str) -> bool {
         (self.loading || !self.connecting.is_empty())
             && !self.by_name.contains_key(name)
-            && (self.loading || self.connecting.iter().any(|it| it.may_have(name)))
+            && (self.loading || self.connecting.iter().any(|it| it.may_provide(name)))
     }
 
     /// The Problem of a call that has waited long enough.
-    pub(crate) fn still_connecting(&self, name: &str) -> Problem {
-        let why = match self.connecting.iter().find(|it| it.may_have(name)) {
+    pub(crate) fn still_connecting_problem(&self, name: &str) -> Problem {
+        let why = match self.connecting.iter().find(|it| it.may_provide(name)) {
             Some(source) => format!("'{}' is still connecting", source.source),
             None => "scripts are still being loaded".to_owned(),
         };
-        Problem::unavailable(format!("tool '{}' is not there yet: {why}", shorten(name)))
-            .hint("try again in a moment; `moonlark doctor` says what it waits for")
+        Problem::unavailable(format!("tool '{}' is not there yet: {why}", shorten_text(name)))
+            .with_hint("try again in a moment; `moonlark doctor` says what it waits for")
     }
 
     /// With how the sources that connect are doing.
     #[must_use]
-    pub fn with_health(mut self, health: Vec<Health>) -> Self {
+    pub fn with_health(mut self, health: Vec<SourceHealth>) -> Self {
         self.health = health;
         self
     }
 
-    pub fn health(&self) -> &[Health] {
+    pub fn health(&self) -> &[SourceHealth] {
         &self.health
     }
 
@@ -440,13 +468,13 @@ impl Catalog {
         &self.problems
     }
 
-    fn free_name(&self, name: &str) -> String {
+    fn unused_name(&self, name: &str) -> String {
         numbered_until_free(name, |name| self.by_name.contains_key(name))
     }
 }
 
 /// The name, without folder and ending, of the script that a Problem is about.
-fn script_of(problem: &Problem) -> Option<&str> {
+fn script_stem(problem: &Problem) -> Option<&str> {
     let file = &*problem.place.as_ref()?.file;
     let name = file.rsplit(['/', '\\']).next()?;
     let (stem, ending) = name.rsplit_once('.')?;
@@ -454,7 +482,7 @@ fn script_of(problem: &Problem) -> Option<&str> {
 }
 
 /// About how many bytes a tool takes in a list.
-fn listed_size(tool: &Tool) -> usize {
+fn estimate_listed_bytes(tool: &Tool) -> usize {
     match &tool.definition {
         Some(definition) => {
             Value::Object(definition.as_ref().clone()).to_json_lossy().to_string().len()
@@ -479,18 +507,18 @@ fn numbered_until_free(name: &str, taken: impl Fn(&str) -> bool) -> String {
 mod tests {
     use super::*;
     use crate::schema::Schema;
-    use crate::tool::{Body, Source};
+    use crate::tool::{Source, ToolBody};
 
     fn catalog(problems: Vec<Problem>) -> Catalog {
         let source = Arc::new(Source { kind: SourceKind::Upstream, name: "fs".to_owned() });
-        let schema = Schema::described(serde_json::Map::new());
-        let body = Body::now(|_, _| Ok(Value::Null));
+        let schema = Schema::description_only(serde_json::Map::new());
+        let body = ToolBody::from_fn(|_, _| Ok(Value::Null));
         let tool = Tool::new("fs.read_text_file", source, schema, body);
         Catalog::new(Arc::default(), vec![Arc::new(tool)], &[], problems)
     }
 
     fn not_found(catalog: &Catalog, name: &str) -> String {
-        catalog.find(name).map(|_| ()).unwrap_err().to_string()
+        catalog.find_tool(name).map(|_| ()).unwrap_err().to_string()
     }
 
     #[test]
@@ -505,9 +533,9 @@ mod tests {
             not_found(&catalog(vec![down]), "something"),
             "error[not_found]: no tool registered with name: something"
         );
-        let broken =
-            Problem::bad_script("Expected 'end'").at(Place::line("tools/create-ticket.lua", 3));
-        let catalog = catalog(vec![broken.hint("write end")]);
+        let broken = Problem::bad_script("Expected 'end'")
+            .at_location(SourceLocation::at_line("tools/create-ticket.lua", 3));
+        let catalog = catalog(vec![broken.with_hint("write end")]);
         assert_eq!(
             not_found(&catalog, "create_ticket"),
             "error[bad_script]: tool 'create_ticket' is not there: Expected 'end'\n  --> tools/create-ticket.lua:3\nhint: write end"

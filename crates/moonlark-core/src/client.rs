@@ -4,32 +4,32 @@
 //! into the calls it opens. Tools ask through [`Call::ask`](crate::Call::ask)
 //! and never learn how the question travels.
 
-use crate::problem::{Refusal, Result};
+use crate::problem::{ProtocolError, Result};
 use crate::tool::BoxFuture;
 use crate::value::{Object, Value};
 
-pub trait Client: Send + Sync {
+pub trait CallClient: Send + Sync {
     /// Whether it said that it can be asked this.
-    fn can(&self, question: &Question) -> bool;
+    fn can_answer(&self, question: &ClientQuestion) -> bool;
 
     /// How its protocol says that it lacks what it would be asked, if it has
     /// words for that.
-    fn lacks(&self, question: &Question) -> Option<Refusal>;
+    fn missing_capability(&self, question: &ClientQuestion) -> Option<ProtocolError>;
 
     /// Ask it. Waits for as long as a person needs.
-    fn ask(&self, question: Question) -> BoxFuture<Result<Value>>;
+    fn ask_question(&self, question: ClientQuestion) -> BoxFuture<Result<Value>>;
 
     /// What came with the request beside the arguments, for a source that
     /// speaks the caller's protocol; nobody else reads it.
-    fn envelope(&self) -> &Envelope;
+    fn envelope(&self) -> &RequestEnvelope;
 
     /// Tells callers apart: two requests of one client have the same.
-    fn owner(&self) -> u64;
+    fn owner_id(&self) -> u64;
 }
 
 /// What an MCP client says beside the arguments of its request.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Envelope {
+pub struct RequestEnvelope {
     /// Whether the request stands by itself, as under 2026-07-28.
     pub modern: bool,
     /// Its `_meta`, without what the protocol keeps for itself.
@@ -48,7 +48,7 @@ pub struct Envelope {
 /// Something only the caller has: a decision of its user, a text of its model,
 /// its folders. Named as the protocol names it, with its parameters.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Question {
+pub struct ClientQuestion {
     pub method: String,
     pub params: Object,
     /// What to call it, where questions have names; the surface finds one

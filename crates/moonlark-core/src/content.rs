@@ -4,12 +4,12 @@
 //! over MCP; whoever wants one value (REST, the terminal, another script) gets
 //! the plain one inside it.
 
-use crate::problem::{Problem, Result, cut};
-use crate::value::{Object, Value, shorten};
+use crate::problem::{Problem, Result, cut_message};
+use crate::value::{Object, Value, shorten_text};
 
 /// What a tool answered.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
+pub enum ToolAnswer {
     Value(Value),
     Content(Content),
     /// Whatever the caller's protocol makes of it, passed on as it is.
@@ -27,7 +27,7 @@ pub struct Content {
 }
 
 /// The types of content, and the fields each needs.
-const KINDS: [(&str, &[&str]); 5] = [
+const CONTENT_KINDS: [(&str, &[&str]); 5] = [
     ("text", &["text"]),
     ("image", &["data", "mimeType"]),
     ("audio", &["data", "mimeType"]),
@@ -35,38 +35,38 @@ const KINDS: [(&str, &[&str]); 5] = [
     ("resource_link", &["uri", "name"]),
 ];
 
-impl Answer {
+impl ToolAnswer {
     /// Recognise content in what a script returned. Content that says it is an
     /// error is the tool's own Problem.
-    pub fn of(value: Value) -> Result<Answer> {
-        let Value::Object(mut fields) = value else { return Ok(Answer::Value(value)) };
+    pub fn from_script_result(value: Value) -> Result<ToolAnswer> {
+        let Value::Object(mut fields) = value else { return Ok(ToolAnswer::Value(value)) };
         if !is_content(&fields) {
-            return Ok(Answer::Value(Value::Object(fields)));
+            return Ok(ToolAnswer::Value(Value::Object(fields)));
         }
         let Some(Value::Array(blocks)) = fields.swap_remove("content") else {
-            return Ok(Answer::Value(Value::Object(fields)));
+            return Ok(ToolAnswer::Value(Value::Object(fields)));
         };
         for (index, block) in blocks.iter().enumerate() {
-            check(block, &format!("result.content[{index}]"))?;
+            check_block(block, &format!("result.content[{index}]"))?;
         }
         let structured = fields.swap_remove("structuredContent").filter(|it| *it != Value::Null);
         let failed = fields.swap_remove("isError") == Some(Value::Bool(true));
-        Content { blocks, structured, extra: fields }.judged(failed)
+        Content { blocks, structured, extra: fields }.into_answer(failed)
     }
 
     /// The one value: what the tool gave as such, else its text, else its
     /// content as a list in which texts are plain.
-    pub fn into_plain(self) -> Value {
+    pub fn into_plain_value(self) -> Value {
         let Content { mut blocks, structured, .. } = match self {
-            Answer::Value(value) => return value,
-            Answer::Raw(fields) => return Value::Object(fields),
-            Answer::Content(content) => content,
+            ToolAnswer::Value(value) => return value,
+            ToolAnswer::Raw(fields) => return Value::Object(fields),
+            ToolAnswer::Content(content) => content,
         };
         if let Some(structured) = structured {
             return structured;
         }
         blocks.iter_mut().for_each(|block| {
-            if let Some(text) = text_of(block) {
+            if let Some(text) = block_text(block) {
                 *block = Value::from(text.to_owned());
             }
         });
@@ -79,23 +79,24 @@ impl Answer {
 
 impl Content {
     /// An answer, or the tool's own Problem if it says it has failed.
-    pub fn judged(self, failed: bool) -> Result<Answer> {
+    pub fn into_answer(self, failed: bool) -> Result<ToolAnswer> {
         if !failed {
-            return Ok(Answer::Content(self));
+            return Ok(ToolAnswer::Content(self));
         }
-        let text = self.text();
-        let message = if text.is_empty() { "the tool failed".to_owned() } else { cut(&text) };
+        let text = self.joined_text();
+        let message =
+            if text.is_empty() { "the tool failed".to_owned() } else { cut_message(&text) };
         let mut problem = Problem::tool_error(message);
         problem.content = Some(Box::new(self));
         Err(problem)
     }
 
-    fn text(&self) -> String {
-        self.blocks.iter().filter_map(text_of).collect::<Vec<_>>().join("\n")
+    fn joined_text(&self) -> String {
+        self.blocks.iter().filter_map(block_text).collect::<Vec<_>>().join("\n")
     }
 }
 
-fn text_of(block: &Value) -> Option<&str> {
+fn block_text(block: &Value) -> Option<&str> {
     match block {
         Value::Object(fields) if fields.get("type").and_then(Value::as_str) == Some("text") => {
             fields.get("text").and_then(Value::as_str)
@@ -116,18 +117,18 @@ fn is_content(fields: &Object) -> bool {
 }
 
 /// Whether a value is one piece of content.
-pub fn is_block(value: &Value) -> bool {
-    value.get("type").is_some() && check(value, "").is_ok()
+pub fn is_content_block(value: &Value) -> bool {
+    value.get("type").is_some() && check_block(value, "").is_ok()
 }
 
-fn check(block: &Value, at: &str) -> Result<()> {
+fn check_block(block: &Value, at: &str) -> Result<()> {
     let Value::Object(fields) = block else { return Ok(()) };
     let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default();
-    let Some((_, needed)) = KINDS.iter().find(|(known, _)| *known == kind) else {
-        let kinds: Vec<&str> = KINDS.iter().map(|(kind, _)| *kind).collect();
+    let Some((_, needed)) = CONTENT_KINDS.iter().find(|(known, _)| *known == kind) else {
+        let kinds: Vec<&str> = CONTENT_KINDS.iter().map(|(kind, _)| *kind).collect();
         return Err(Problem::tool_error(format!(
             "{at}.type is {:?}, which is none of {}",
-            shorten(kind),
+            shorten_text(kind),
             kinds.join(", ")
         )));
     };
@@ -157,8 +158,8 @@ mod tests {
     use super::*;
 
     fn plain(value: serde_json::Value) -> String {
-        match Answer::of(Value::from_json(value).unwrap()) {
-            Ok(answer) => answer.into_plain().encode_json("result").unwrap(),
+        match ToolAnswer::from_script_result(Value::from_json(value).unwrap()) {
+            Ok(answer) => answer.into_plain_value().encode_json("result").unwrap(),
             Err(problem) => problem.to_string(),
         }
     }

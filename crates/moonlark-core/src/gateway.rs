@@ -18,79 +18,86 @@ use futures::FutureExt;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
-use crate::approval::{self, Approvals};
-use crate::artifacts::Artifacts;
-use crate::call::{Call, Caller, Events};
+use crate::approval::{self, ApprovalLedger};
+use crate::artifacts::ArtifactStore;
+use crate::call::{Call, CallEventSink, Caller};
 use crate::catalog::Catalog;
-use crate::client::Client;
-use crate::content::Answer;
-use crate::journal::{self, Recorder};
-use crate::learned::Learned;
-use crate::limits::seconds;
-use crate::metrics::{self, Metrics};
-use crate::mock::Mocks;
-use crate::offers::News;
-use crate::places::{Place, PlaceLimits, Places};
-use crate::policy::{self, Policy, Terms};
-use crate::problem::{Code, Problem, Result};
-use crate::pulse::Pulse;
-use crate::run::{self, Before};
+use crate::client::CallClient;
+use crate::content::ToolAnswer;
+use crate::journal::{self, JournalRecorder};
+use crate::learned::LearnedShapes;
+use crate::limits::format_seconds;
+use crate::metrics::{self, GatewayMetrics};
+use crate::mock::TestMocks;
+use crate::offers::SourceEvent;
+use crate::places::{AdmissionLimits, AdmissionPermit, AdmissionQueue};
+use crate::policy::{self, CallPolicy, RuleTerms};
+use crate::problem::{Problem, ProblemCode, Result};
+use crate::pulse::TimerHeartbeat;
+use crate::run::{self, ReplayDecision};
 use crate::server_identity::ServerIdentity;
-use crate::tool::{Body, BoxFuture, Scope, SourceKind, Tool};
-use crate::trace::Tracer;
+use crate::tool::{BoxFuture, CallScope, SourceKind, Tool, ToolBody};
+use crate::trace::CallTracer;
 use crate::value::Value;
-use observed::Seen;
-use published::Published;
+use observed::CallObserver;
+use published::PublishedCatalog;
 
 /// News of sources that a slow listener may be behind; it misses older ones.
-const NEWS: usize = 256;
+const SOURCE_EVENT_CAPACITY: usize = 256;
 /// How often a call whose deadline has moved looks where it is now.
-const LOOK: Duration = Duration::from_millis(500);
+const DEADLINE_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Cheap to clone; all clones are the same gateway.
 #[derive(Clone)]
-pub struct Gateway(Arc<Inner>);
+pub struct Gateway(Arc<GatewayInner>);
 
-struct Inner {
-    published: ArcSwap<Published>,
+struct GatewayInner {
+    published: ArcSwap<PublishedCatalog>,
     version: watch::Sender<u64>,
-    news: broadcast::Sender<News>,
+    news: broadcast::Sender<SourceEvent>,
     /// For the calls from outside that are in progress.
-    places: Arc<Places>,
-    artifacts: Artifacts,
-    learned: Learned,
-    pulse: Pulse,
+    places: Arc<AdmissionQueue>,
+    artifacts: ArtifactStore,
+    learned: LearnedShapes,
+    pulse: TimerHeartbeat,
     /// Who keeps the journal, if anybody does.
-    recorder: OnceLock<Arc<dyn Recorder>>,
+    recorder: OnceLock<Arc<dyn JournalRecorder>>,
     /// Who keeps what people decide on, if anybody does.
-    approvals: OnceLock<Arc<dyn Approvals>>,
-    metrics: Metrics,
+    approvals: OnceLock<Arc<dyn ApprovalLedger>>,
+    metrics: GatewayMetrics,
     identity: ArcSwap<ServerIdentity>,
     /// Who takes what is seen of calls, if anybody does.
-    tracer: OnceLock<Arc<dyn Tracer>>,
+    tracer: OnceLock<Arc<dyn CallTracer>>,
     /// Until when first answers wait for sources; none once they no longer do.
     settling: watch::Sender<Option<Instant>>,
 }
 
 /// A call that is done, or one to wait for.
-pub enum Started {
+pub enum StartedCall {
     Done(Result<Value>),
     Running(BoxFuture<Result<Value>>),
 }
 
 impl Gateway {
     pub fn new(catalog: Catalog, runs: usize) -> Self {
-        Gateway(Arc::new(Inner {
-            published: ArcSwap::from_pointee(Published::new(Arc::new(catalog), Arc::default())),
+        Gateway(Arc::new(GatewayInner {
+            published: ArcSwap::from_pointee(PublishedCatalog::new(
+                Arc::new(catalog),
+                Arc::default(),
+            )),
             version: watch::Sender::new(1),
-            news: broadcast::Sender::new(NEWS),
-            places: Places::new(PlaceLimits { runs, queued: 0, queue_time: Duration::ZERO }),
-            artifacts: Artifacts::default(),
-            learned: Learned::default(),
-            pulse: Pulse::default(),
+            news: broadcast::Sender::new(SOURCE_EVENT_CAPACITY),
+            places: AdmissionQueue::new(AdmissionLimits {
+                runs,
+                queued: 0,
+                queue_time: Duration::ZERO,
+            }),
+            artifacts: ArtifactStore::default(),
+            learned: LearnedShapes::default(),
+            pulse: TimerHeartbeat::default(),
             recorder: OnceLock::new(),
             approvals: OnceLock::new(),
-            metrics: Metrics::default(),
+            metrics: GatewayMetrics::default(),
             identity: ArcSwap::default(),
             tracer: OnceLock::new(),
             settling: watch::Sender::new(None),
@@ -110,36 +117,38 @@ impl Gateway {
     /// Replace the catalog. Calls in flight finish on the one they began with.
     pub fn publish(&self, catalog: Catalog) {
         let catalog = Arc::new(catalog);
-        let with = |now: &Arc<Published>| Published::new(catalog.clone(), now.policy.clone());
+        let with = |now: &Arc<PublishedCatalog>| {
+            PublishedCatalog::new(catalog.clone(), now.policy.clone())
+        };
         self.0.published.rcu(with);
         self.0.version.send_modify(|version| *version += 1);
     }
 
     /// Replace the rules, for calls from now on. What they have counted so far
     /// stays counted where they are the same.
-    pub fn set_policy(&self, policy: Policy) {
-        if !self.policy().is_same(&policy) {
-            self.change_policy(|now| policy.after(now));
+    pub fn set_policy(&self, policy: CallPolicy) {
+        if !self.policy().has_same_rules(&policy) {
+            self.change_policy(|now| policy.continued_from(now));
         }
     }
 
     /// Replace what single callers may not reach, whatever the rules say.
-    pub fn limit_callers(&self, limits: Vec<(String, Terms)>) {
-        if !self.policy().is_limited_by(&limits) {
-            self.change_policy(|now| now.limited(limits.clone()));
+    pub fn limit_callers(&self, limits: Vec<(String, RuleTerms)>) {
+        if !self.policy().has_same_caller_limits(&limits) {
+            self.change_policy(|now| now.with_caller_limits(limits.clone()));
         }
     }
 
-    fn change_policy(&self, change: impl Fn(&Policy) -> Policy) {
-        let with = |now: &Arc<Published>| {
-            Published::new(now.catalog.clone(), Arc::new(change(&now.policy)))
+    fn change_policy(&self, change: impl Fn(&CallPolicy) -> CallPolicy) {
+        let with = |now: &Arc<PublishedCatalog>| {
+            PublishedCatalog::new(now.catalog.clone(), Arc::new(change(&now.policy)))
         };
         self.0.published.rcu(with);
         self.0.version.send_modify(|version| *version += 1);
     }
 
     /// The rules in force.
-    pub fn policy(&self) -> Arc<Policy> {
+    pub fn policy(&self) -> Arc<CallPolicy> {
         self.0.published.load().policy.clone()
     }
 
@@ -153,8 +162,8 @@ impl Gateway {
     }
 
     /// Change how many calls may be in progress at once, and how many may wait.
-    pub fn set_places(&self, limits: PlaceLimits) {
-        self.0.places.set(limits);
+    pub fn set_admission_limits(&self, limits: AdmissionLimits) {
+        self.0.places.set_limits(limits);
     }
 
     /// Wakes whenever a new catalog was published, or the rules have changed.
@@ -163,135 +172,148 @@ impl Gateway {
     }
 
     /// A source says something that is part of no call.
-    pub fn announce(&self, news: News) {
+    pub fn announce_event(&self, news: SourceEvent) {
         // Nobody may be listening.
         let _ = self.0.news.send(news);
     }
 
     /// Every [`announce`](Self::announce) from now on.
-    pub fn news(&self) -> broadcast::Receiver<News> {
+    pub fn subscribe_to_events(&self) -> broadcast::Receiver<SourceEvent> {
         self.0.news.subscribe()
     }
 
     /// What runs left for later ones to read.
-    pub fn artifacts(&self) -> &Artifacts {
+    pub fn artifacts(&self) -> &ArtifactStore {
         &self.0.artifacts
     }
 
     /// What tools answer that do not say so.
-    pub fn learned(&self) -> &Learned {
+    pub fn learned_shapes(&self) -> &LearnedShapes {
         &self.0.learned
     }
 
     /// Keep a journal from now on; once, before anything is called.
-    pub fn keep_journal(&self, recorder: Arc<dyn Recorder>) {
+    pub fn set_recorder(&self, recorder: Arc<dyn JournalRecorder>) {
         if self.0.recorder.set(recorder).is_err() {
             tracing::warn!("there is a journal already: the second is not used");
         }
     }
 
     /// Who keeps the journal, if anybody does.
-    pub fn recorder(&self) -> Option<&Arc<dyn Recorder>> {
+    pub fn recorder(&self) -> Option<&Arc<dyn JournalRecorder>> {
         self.0.recorder.get()
     }
 
     /// Let people decide from now on; once, before anything is called.
-    pub fn keep_approvals(&self, approvals: Arc<dyn Approvals>) {
+    pub fn set_approval_ledger(&self, approvals: Arc<dyn ApprovalLedger>) {
         let _ = self.0.approvals.set(approvals);
     }
 
     /// Who keeps what people decide on, if anybody does.
-    pub fn approvals(&self) -> Option<&Arc<dyn Approvals>> {
+    pub fn approval_ledger(&self) -> Option<&Arc<dyn ApprovalLedger>> {
         self.0.approvals.get()
     }
 
     /// What is counted.
-    pub fn metrics(&self) -> &Metrics {
+    pub fn metrics(&self) -> &GatewayMetrics {
         &self.0.metrics
     }
 
     /// Trace calls from now on; once, before anything is called.
-    pub fn keep_traces(&self, tracer: Arc<dyn Tracer>) {
+    pub fn set_tracer(&self, tracer: Arc<dyn CallTracer>) {
         let _ = self.0.tracer.set(tracer);
     }
 
     /// Who takes what is seen of calls, if anybody does.
-    pub fn tracer(&self) -> Option<&Arc<dyn Tracer>> {
+    pub fn tracer(&self) -> Option<&Arc<dyn CallTracer>> {
         self.0.tracer.get()
     }
 
-    pub(crate) fn places(&self) -> &Places {
+    pub(crate) fn admission_queue(&self) -> &AdmissionQueue {
         &self.0.places
     }
 
-    pub(crate) async fn place_in_turn(&self, caller: &Caller) -> Result<Place> {
-        self.0.places.wait(caller).await
+    pub(crate) async fn wait_for_admission(&self, caller: &Caller) -> Result<AdmissionPermit> {
+        self.0.places.wait_for_permit(caller).await
     }
 
     /// Begin on behalf of a surface: takes the snapshot that this call and all
     /// calls under it will see.
-    pub fn open(&self, caller: Caller, events: Option<Events>) -> Result<Call> {
-        self.open_for(caller, None, events)
+    pub fn open_call(&self, caller: Caller, events: Option<CallEventSink>) -> Result<Call> {
+        self.open_call_for_client(caller, None, events)
     }
 
     /// The same, on behalf of a surface that can ask its caller.
-    pub fn open_for(
+    pub fn open_call_for_client(
         &self,
         caller: Caller,
-        client: Option<Arc<dyn Client>>,
-        events: Option<Events>,
+        client: Option<Arc<dyn CallClient>>,
+        events: Option<CallEventSink>,
     ) -> Result<Call> {
-        let place = self.0.places.take(&caller)?;
-        Ok(self.root(caller, client, events, None, place))
+        let place = self.0.places.try_admit(&caller)?;
+        Ok(self.new_root_call(caller, client, events, None, place))
     }
 
     /// The same for a surface that can wait for a place.
-    pub async fn open_in_turn(
+    pub async fn open_call_when_admitted(
         &self,
         caller: Caller,
-        client: Option<Arc<dyn Client>>,
-        events: Option<Events>,
+        client: Option<Arc<dyn CallClient>>,
+        events: Option<CallEventSink>,
     ) -> Result<Call> {
-        let place = self.0.places.wait(&caller).await?;
-        Ok(self.root(caller, client, events, None, place))
+        let place = self.0.places.wait_for_permit(&caller).await?;
+        Ok(self.new_root_call(caller, client, events, None, place))
     }
 
-    fn root(
+    fn new_root_call(
         &self,
         caller: Caller,
-        client: Option<Arc<dyn Client>>,
-        events: Option<Events>,
-        mocks: Option<Mocks>,
-        place: Place,
+        client: Option<Arc<dyn CallClient>>,
+        events: Option<CallEventSink>,
+        mocks: Option<TestMocks>,
+        place: AdmissionPermit,
     ) -> Call {
         let catalog = self.catalog_for(&caller);
-        Call::root(self.clone(), catalog, caller, client, events, mocks, place)
+        Call::new_root(self.clone(), catalog, caller, client, events, mocks, place)
     }
 
     /// A call that is no tool's: what a script does while it loads.
-    pub fn scoped(&self, caller: Caller, scope: Arc<Scope>) -> Call {
+    pub fn open_scoped_call(&self, caller: Caller, scope: Arc<CallScope>) -> Call {
         // Loading is ours, not a caller's: it takes nobody's place.
-        self.root(caller, None, None, None, Place::of_nobody()).with_scope(scope)
+        self.new_root_call(caller, None, None, None, AdmissionPermit::new_uncounted())
+            .with_scope(scope)
     }
 
     /// A call that is a test: what it mocks stands in for the world.
-    pub fn test(&self, scope: Arc<Scope>, events: Option<Events>) -> Call {
-        let mocks = Some(Mocks::default());
-        self.root(Caller::new("test"), None, events, mocks, Place::of_nobody()).with_scope(scope)
+    pub fn open_test_call(&self, scope: Arc<CallScope>, events: Option<CallEventSink>) -> Call {
+        let mocks = Some(TestMocks::default());
+        self.new_root_call(
+            Caller::new("test"),
+            None,
+            events,
+            mocks,
+            AdmissionPermit::new_uncounted(),
+        )
+        .with_scope(scope)
     }
 
     /// Call the tool `name` as a child of `parent`, for its plain value.
     pub async fn call(&self, parent: &Call, name: &str, args: Value) -> Result<Value> {
-        self.ask(parent, name, args).await.map(Answer::into_plain)
+        self.call_for_answer(parent, name, args).await.map(ToolAnswer::into_plain_value)
     }
 
     /// The same, for all that the tool answers: content of any kind.
-    pub async fn ask(&self, parent: &Call, name: &str, args: Value) -> Result<Answer> {
+    pub async fn call_for_answer(
+        &self,
+        parent: &Call,
+        name: &str,
+        args: Value,
+    ) -> Result<ToolAnswer> {
         let waited;
         let parent = if parent.catalog().is_loading() {
             waited = self.when_loaded(parent, name).await?;
             &waited
-        } else if parent.catalog().awaits(name) {
+        } else if parent.catalog().awaits_tool(name) {
             waited = self.when_connected(parent, name).await?;
             &waited
         } else {
@@ -300,226 +322,246 @@ impl Gateway {
         // Scripts and the command line reach what is hidden from agents.
         let from_agent = !parent.is_nested() && matches!(parent.caller().surface, "mcp" | "rest");
         let tool = match from_agent {
-            true => parent.catalog().find_for_agents(name)?,
-            false => parent.catalog().find(name)?,
+            true => parent.catalog().find_tool_for_agents(name)?,
+            false => parent.catalog().find_tool(name)?,
         };
         let mut args = args;
         if from_agent && parent.caller().surface == "mcp" {
-            tool.portable_input().keys.restore(&mut args);
+            tool.portable_input().keys.restore_keys(&mut args);
         }
         if tool.describes_sources && self.is_settling() {
             let parent = self.when_settled(parent).await;
-            return self.ask_tool(&parent, tool, args).await;
+            return self.call_tool(&parent, tool, args).await;
         }
-        self.ask_tool(parent, tool, args).await
+        self.call_tool(parent, tool, args).await
     }
 
     /// The same, for a tool that is already found.
-    pub async fn ask_tool(&self, parent: &Call, tool: &Arc<Tool>, args: Value) -> Result<Answer> {
+    pub async fn call_tool(
+        &self,
+        parent: &Call,
+        tool: &Arc<Tool>,
+        args: Value,
+    ) -> Result<ToolAnswer> {
         if tool.source.kind == SourceKind::Host {
-            return match self.start(parent, tool, args) {
-                Started::Done(result) => result.map(Answer::Value),
-                Started::Running(future) => future.await.map(Answer::Value),
+            return match self.start_tool(parent, tool, args) {
+                StartedCall::Done(result) => result.map(ToolAnswer::Value),
+                StartedCall::Running(future) => future.await.map(ToolAnswer::Value),
             };
         }
-        match run::before(parent, tool, &args).await {
-            Before::Make => {}
-            Before::Answered(answer) => return answer,
-            Before::Given(answer) => return run::given(parent, tool, args, answer, false).await,
-            Before::Assumed(answer) => {
-                return run::given(parent, tool, args, Ok(answer), true).await;
+        match run::decide_replay(parent, tool, &args).await {
+            ReplayDecision::Make => {}
+            ReplayDecision::Answered(answer) => return answer,
+            ReplayDecision::Given(answer) => {
+                return run::record_given_answer(parent, tool, args, answer, false).await;
+            }
+            ReplayDecision::Assumed(answer) => {
+                return run::record_given_answer(parent, tool, args, Ok(answer), true).await;
             }
         }
-        let answer = match admit(parent, tool, args) {
+        let answer = match admit_call(parent, tool, args) {
             Ok((call, args)) => run_tool(call, tool.clone(), args).await,
             Err(problem) => Err(problem),
         };
         if parent.is_nested() {
             return answer;
         }
-        journal::written(parent).await;
-        approval::with_ticket(parent, answer)
+        journal::wait_until_written(parent).await;
+        approval::attach_ticket(parent, answer)
     }
 
     /// A host function that an agent's script calls, and that may answer another
     /// time with something else: on record like a call of a tool, so that it is
     /// not asked again when the run is resumed.
-    pub async fn ask_host(&self, parent: &Call, tool: &Arc<Tool>, args: Value) -> Result<Value> {
-        match run::before(parent, tool, &args).await {
-            Before::Make => {}
-            Before::Answered(answer) => return answer.map(Answer::into_plain),
-            Before::Given(answer) => {
-                let given = run::given(parent, tool, args, answer, false).await;
-                return given.map(Answer::into_plain);
+    pub async fn call_host_function(
+        &self,
+        parent: &Call,
+        tool: &Arc<Tool>,
+        args: Value,
+    ) -> Result<Value> {
+        match run::decide_replay(parent, tool, &args).await {
+            ReplayDecision::Make => {}
+            ReplayDecision::Answered(answer) => return answer.map(ToolAnswer::into_plain_value),
+            ReplayDecision::Given(answer) => {
+                let given = run::record_given_answer(parent, tool, args, answer, false).await;
+                return given.map(ToolAnswer::into_plain_value);
             }
-            Before::Assumed(answer) => {
-                let given = run::given(parent, tool, args, Ok(answer), true).await;
-                return given.map(Answer::into_plain);
+            ReplayDecision::Assumed(answer) => {
+                let given = run::record_given_answer(parent, tool, args, Ok(answer), true).await;
+                return given.map(ToolAnswer::into_plain_value);
             }
         }
         let body = |args| async {
-            match self.start(parent, tool, args) {
-                Started::Done(result) => result.map(Answer::Value),
-                Started::Running(future) => future.await.map(Answer::Value),
+            match self.start_tool(parent, tool, args) {
+                StartedCall::Done(result) => result.map(ToolAnswer::Value),
+                StartedCall::Running(future) => future.await.map(ToolAnswer::Value),
             }
         };
-        run::aside(parent, tool, args, body).await.map(Answer::into_plain)
+        run::record_host_call(parent, tool, args, body).await.map(ToolAnswer::into_plain_value)
     }
 
     /// A tool that a test calls as its users do: validated, with defaults, held
     /// to its output. A test needs no grant for that.
-    pub async fn ask_in_test(&self, test: &Call, name: &str, args: Value) -> Result<Value> {
-        let tool = test.catalog().find(name)?;
-        let args = tool.input.check(args)?;
-        let call = test.enter(tool)?;
-        run_tool(call, tool.clone(), args).await.map(Answer::into_plain)
+    pub async fn call_in_test(&self, test: &Call, name: &str, args: Value) -> Result<Value> {
+        let tool = test.catalog().find_tool(name)?;
+        let args = tool.input.check_arguments(args)?;
+        let call = test.enter_tool(tool)?;
+        run_tool(call, tool.clone(), args).await.map(ToolAnswer::into_plain_value)
     }
 
     /// The same for a script, by the tool's name.
-    pub fn start_named(&self, parent: &Call, name: &str, args: Value) -> Started {
+    pub fn start_by_name(&self, parent: &Call, name: &str, args: Value) -> StartedCall {
         // A mock stands in for a tool that need not exist.
-        if let Some(answer) = parent.mocks().and_then(|mocks| mocks.answer(name, name, &args)) {
-            return Started::Done(answer);
+        if let Some(answer) = parent.mocks().and_then(|mocks| mocks.answer_call(name, name, &args))
+        {
+            return StartedCall::Done(answer);
         }
-        if parent.catalog().awaits(name) {
+        if parent.catalog().awaits_tool(name) {
             let (gateway, parent, name) = (self.clone(), parent.clone(), name.to_owned());
-            return Started::Running(Box::pin(async move {
+            return StartedCall::Running(Box::pin(async move {
                 let parent = gateway.when_connected(&parent, &name).await?;
-                let tool = parent.catalog().find(&name)?;
-                gateway.ask_tool(&parent, tool, args).await.map(Answer::into_plain)
+                let tool = parent.catalog().find_tool(&name)?;
+                gateway.call_tool(&parent, tool, args).await.map(ToolAnswer::into_plain_value)
             }));
         }
-        match parent.catalog().find(name) {
-            Ok(tool) => self.start(parent, tool, args),
-            Err(problem) => Started::Done(Err(problem)),
+        match parent.catalog().find_tool(name) {
+            Ok(tool) => self.start_tool(parent, tool, args),
+            Err(problem) => StartedCall::Done(Err(problem)),
         }
     }
 
     /// The same, for a tool already found and a caller that cannot wait here.
     /// Host functions run inside their caller: its grants, limits and deadline
     /// are theirs. Everything else gets a call of its own.
-    pub fn start(&self, parent: &Call, tool: &Arc<Tool>, args: Value) -> Started {
+    pub fn start_tool(&self, parent: &Call, tool: &Arc<Tool>, args: Value) -> StartedCall {
         if tool.source.kind == SourceKind::Host {
             if let Some(mocks) = parent.mocks()
-                && let Some(answer) = mocks.answer(&tool.source.name, &tool.name, &args)
+                && let Some(answer) = mocks.answer_call(&tool.source.name, &tool.name, &args)
             {
-                return Started::Done(answer);
+                return StartedCall::Done(answer);
             }
             return match &tool.body {
-                Body::Now(body) => Started::Done(body(parent, args)),
-                Body::Later(body) => Started::Running(body(parent.clone(), args)),
-                Body::Answering(body) => {
+                ToolBody::Now(body) => StartedCall::Done(body(parent, args)),
+                ToolBody::Later(body) => StartedCall::Running(body(parent.clone(), args)),
+                ToolBody::Answering(body) => {
                     let answer = body(parent.clone(), args);
-                    Started::Running(Box::pin(async { answer.await.map(Answer::into_plain) }))
+                    StartedCall::Running(Box::pin(async {
+                        answer.await.map(ToolAnswer::into_plain_value)
+                    }))
                 }
             };
         }
-        match admit(parent, tool, args) {
+        match admit_call(parent, tool, args) {
             Ok((call, args)) => {
                 let ran = run_tool(call, tool.clone(), args);
-                Started::Running(Box::pin(async { ran.await.map(Answer::into_plain) }))
+                StartedCall::Running(Box::pin(async {
+                    ran.await.map(ToolAnswer::into_plain_value)
+                }))
             }
-            Err(problem) => Started::Done(Err(problem)),
+            Err(problem) => StartedCall::Done(Err(problem)),
         }
     }
 }
 
 /// Everything that can refuse a call before its body runs.
-fn admit(parent: &Call, tool: &Tool, mut args: Value) -> Result<(Call, Value)> {
-    let admitted = may_run(parent, tool, &mut args);
+fn admit_call(parent: &Call, tool: &Tool, mut args: Value) -> Result<(Call, Value)> {
+    let admitted = enter_if_allowed(parent, tool, &mut args);
     if let Err(problem) = &admitted {
-        record(parent, tool, problem.code.as_str());
-        metrics::refused(parent.gateway().metrics(), tool, problem);
-        parent.tell_refused(tool, problem.code.as_str());
-        journal::refused(parent, tool, &args, problem);
+        log_outcome(parent, tool, problem.code.as_str());
+        metrics::count_refused(parent.gateway().metrics(), tool, problem);
+        parent.trace_refused_call(tool, problem.code.as_str());
+        journal::record_refused_call(parent, tool, &args, problem);
     }
     admitted.map(|call| (call, args))
 }
 
-fn may_run(parent: &Call, tool: &Tool, args: &mut Value) -> Result<Call> {
+fn enter_if_allowed(parent: &Call, tool: &Tool, args: &mut Value) -> Result<Call> {
     // Built-ins are how `context.search` and its siblings work: part of what
     // every script has.
-    if parent.is_nested() && !parent.catalog().is_common(tool) {
-        let names = || policy::own_names(parent.catalog(), tool);
-        parent.grants().tool(&tool.name, names)?;
+    if parent.is_nested() && !parent.catalog().is_callable_by_all(tool) {
+        let names = || policy::unambiguous_names(parent.catalog(), tool);
+        parent.grants().check_tool(&tool.name, names)?;
     }
-    tool.input.check_in_place(args)?;
-    parent.enter(tool)
+    tool.input.check_arguments_in_place(args)?;
+    parent.enter_tool(tool)
 }
 
 /// What an agent's script calls is a step of its run, and waits for its turn.
-async fn run_tool(call: Call, tool: Arc<Tool>, args: Value) -> Result<Answer> {
-    let seen = Seen::begin(&call, &tool);
-    if let Err(problem) = approval::granted(&call, &tool, &args).await {
-        journal::refused(&call, &tool, &args, &problem);
-        return seen.end(Err(problem));
+async fn run_tool(call: Call, tool: Arc<Tool>, args: Value) -> Result<ToolAnswer> {
+    let seen = CallObserver::start(&call, &tool);
+    if let Err(problem) = approval::ensure_approved(&call, &tool, &args).await {
+        journal::record_refused_call(&call, &tool, &args, &problem);
+        return seen.finish(Err(problem));
     }
     let Some(made_by) = call.made_by_run().cloned() else {
         let body = |args| run_body(&call, &tool, args);
-        return seen.end(journal::on_record(&call, &tool, args, None, body).await);
+        return seen.finish(journal::record_call(&call, &tool, args, None, body).await);
     };
-    let turn = tokio::time::timeout_at(call.deadline(), made_by.turn()).await;
-    let _turn = match turn.unwrap_or_else(|_| Err(timed_out(&call, &tool))) {
+    let turn = tokio::time::timeout_at(call.deadline(), made_by.acquire_turn()).await;
+    let _turn = match turn.unwrap_or_else(|_| Err(timeout_problem(&call, &tool))) {
         Ok(turn) => turn,
         Err(problem) => {
-            journal::refused(&call, &tool, &args, &problem);
-            return seen.end(Err(problem));
+            journal::record_refused_call(&call, &tool, &args, &problem);
+            return seen.finish(Err(problem));
         }
     };
-    let at = call.spot().map(|(_, at)| at.clone());
-    let stepping = made_by.begin(&tool.name, at);
-    let step = call.step(&stepping);
+    let at = call.call_site().map(|(_, at)| at.clone());
+    let stepping = made_by.begin_step(&tool.name, at);
+    let step = call.as_step(&stepping);
     let body = |args| run_body(&step, &tool, args);
-    let result = journal::on_record(&step, &tool, args, Some(&stepping), body).await;
+    let result = journal::record_call(&step, &tool, args, Some(&stepping), body).await;
     let outcome = result.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok");
-    call.stepped(stepping, outcome);
-    seen.end(result)
+    call.report_step(stepping, outcome);
+    seen.finish(result)
 }
 
-async fn run_body(call: &Call, tool: &Arc<Tool>, args: Value) -> Result<Answer> {
+async fn run_body(call: &Call, tool: &Arc<Tool>, args: Value) -> Result<ToolAnswer> {
     let secrets = &tool.scope.secrets;
-    let scripted =
-        |result: Result<Value>| result.map(|it| secrets.redact_result(it)).and_then(Answer::of);
-    let body = async |call: Call, args| match &tool.body {
-        Body::Now(body) => scripted(body(&call, args)),
-        Body::Later(body) => scripted(body(call, args).await),
-        Body::Answering(body) => body(call, args).await.map(|answer| secrets.redact_answer(answer)),
+    let scripted = |result: Result<Value>| {
+        result.map(|it| secrets.redact_result(it)).and_then(ToolAnswer::from_script_result)
     };
-    let body = policy::governed(call, tool, args, body);
+    let body = async |call: Call, args| match &tool.body {
+        ToolBody::Now(body) => scripted(body(&call, args)),
+        ToolBody::Later(body) => scripted(body(call, args).await),
+        ToolBody::Answering(body) => {
+            body(call, args).await.map(|answer| secrets.redact_answer(answer))
+        }
+    };
+    let body = policy::run_under_rule(call, tool, args, body);
     // A panic anywhere below is our defect, but it must cost one call only.
     let body = AssertUnwindSafe(body).catch_unwind();
-    let result = match in_time(call, body).await {
+    let result = match run_until_deadline(call, body).await {
         // The engine may notice first; the words are the same.
         Ok(Ok(Err(problem)))
-            if problem.code == Code::Timeout && Instant::now() >= call.deadline() =>
+            if problem.code == ProblemCode::Timeout && Instant::now() >= call.deadline() =>
         {
-            Err(timed_out(call, tool))
+            Err(timeout_problem(call, tool))
         }
         Ok(Ok(result)) => result.and_then(|answer| tool.check_output(answer)),
         Ok(Err(_panic)) => {
             Err(Problem::internal(format!("tool '{}' failed inside Moonlark", tool.name))
-                .hint("this is a defect of Moonlark: please report it with the server's log"))
+                .with_hint("this is a defect of Moonlark: please report it with the server's log"))
         }
-        Err(_elapsed) => Err(timed_out(call, tool)),
+        Err(_elapsed) => Err(timeout_problem(call, tool)),
     };
     let result = result.map_err(|mut problem| {
         tool.scope.secrets.redact_problem(&mut problem);
         problem
     });
     if let Ok(answer) = &result {
-        call.gateway().learned().observe(tool, call.caller(), answer);
+        call.gateway().learned_shapes().observe_answer(tool, call.caller(), answer);
     }
-    record(call, tool, result.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok"));
+    log_outcome(call, tool, result.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok"));
     result
 }
 
 /// Until the call's deadline, which moves when the caller is asked something.
 /// Who asks may be another task than this one, so nothing wakes it when the
 /// deadline moves back: once it has moved, it looks by itself.
-pub async fn in_time<F: Future>(call: &Call, body: F) -> Result<F::Output, ()> {
+pub async fn run_until_deadline<F: Future>(call: &Call, body: F) -> Result<F::Output, ()> {
     let mut body = std::pin::pin!(body);
     let mut deadline = call.deadline();
-    call.gateway().0.pulse.beat();
+    call.gateway().0.pulse.ensure_timer();
     let mut timer = std::pin::pin!(tokio::time::sleep_until(deadline));
     std::future::poll_fn(|context| {
         if let Poll::Ready(output) = body.as_mut().poll(context) {
@@ -529,33 +571,33 @@ pub async fn in_time<F: Future>(call: &Call, body: F) -> Result<F::Output, ()> {
             let moved = call.deadline();
             if moved != deadline {
                 deadline = moved;
-                timer.as_mut().reset(moved.min(Instant::now() + LOOK));
+                timer.as_mut().reset(moved.min(Instant::now() + DEADLINE_POLL_INTERVAL));
             }
             std::task::ready!(timer.as_mut().poll(context));
             if Instant::now() >= call.deadline() {
                 return Poll::Ready(Err(()));
             }
-            timer.as_mut().reset(call.deadline().min(Instant::now() + LOOK));
+            timer.as_mut().reset(call.deadline().min(Instant::now() + DEADLINE_POLL_INTERVAL));
         }
     })
     .await
 }
 
 /// The Problem of a call that ran past its deadline.
-fn timed_out(call: &Call, tool: &Tool) -> Problem {
+fn timeout_problem(call: &Call, tool: &Tool) -> Problem {
     Problem::new(
-        Code::Timeout,
-        format!("tool '{}' timed out after {}", tool.name, seconds(call.limits().timeout)),
+        ProblemCode::Timeout,
+        format!("tool '{}' timed out after {}", tool.name, format_seconds(call.limits().timeout)),
     )
 }
 
-fn record(call: &Call, tool: &Tool, code: &str) {
+fn log_outcome(call: &Call, tool: &Tool, code: &str) {
     tracing::debug!(
         target: "call",
         tool = tool.name,
         surface = call.caller().surface,
         depth = call.depth(),
         code,
-        trace_id = call.trace().map(|trace| tracing::field::display(trace.id_text())),
+        trace_id = call.trace().map(|trace| tracing::field::display(trace.id_hex())),
     );
 }

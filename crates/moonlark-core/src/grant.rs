@@ -16,17 +16,17 @@ use std::str::FromStr;
 use url::{Host, Url};
 
 use crate::problem::{Problem, Result};
-use crate::value::shorten;
+use crate::value::shorten_text;
 use address::is_local_name;
-pub use address::is_public;
-pub use net::{Net, Range, Reach, Within};
-use net::{socket_dir, spelled};
+pub use address::is_public_address;
+pub use net::{AddressRange, NetworkReach, NetworkTarget, ReachVerdict};
+use net::{normalize_host, normalize_socket_dir};
 
 /// One permission, as written in `allow = ["net:api.github.com"]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Grant {
     /// Reach a host or a range of addresses, on one port or on any.
-    Net(Net),
+    Net(NetworkTarget),
     /// Read one environment variable.
     Env(String),
     /// Write into the script's own directory.
@@ -47,7 +47,7 @@ impl FromStr for Grant {
 
     fn from_str(text: &str) -> Result<Self> {
         let bad = |why: &str| {
-            Problem::bad_config(format!("{text:?} is not a grant: {why}")).hint(
+            Problem::bad_config(format!("{text:?} is not a grant: {why}")).with_hint(
                 "grants look like \"net:api.github.com\", \"net:127.0.0.1:8080\", \"net:10.0.0.0/8\", \"env:NAME\", \"fs:write\", \"exec:git\", \"sqlite:../data/app.db\", \"sql:write\" or \"tool:jira_*\"",
             )
         };
@@ -89,14 +89,14 @@ pub fn is_command(text: &str) -> bool {
 
 /// What the operator says about the network for all scripts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Network {
+pub struct NetworkPolicy {
     /// Whether authored scripts reach public hosts that no grant names.
     pub public: bool,
     /// What no script reaches, whatever it was granted.
-    pub deny: Vec<Net>,
+    pub deny: Vec<NetworkTarget>,
 }
 
-impl Default for Network {
+impl Default for NetworkPolicy {
     fn default() -> Self {
         Self { public: true, deny: Vec::new() }
     }
@@ -104,12 +104,12 @@ impl Default for Network {
 
 /// What a script may do, and where its operator would allow more.
 #[derive(Debug, Clone, Default)]
-pub struct Grants {
+pub struct GrantSet {
     grants: Vec<Grant>,
     /// Public hosts may be reached without being named.
     public_net: bool,
     /// What stays closed all the same.
-    closed: Vec<Net>,
+    closed: Vec<NetworkTarget>,
     /// The script's own directory.
     dir: Option<PathBuf>,
     /// The folder that it shares with other scripts.
@@ -120,28 +120,32 @@ pub struct Grants {
     declared: Vec<String>,
 }
 
-impl Grants {
+impl GrantSet {
     /// What an authored script has: its directory, public hosts, `grants`.
-    pub fn authored(owner: impl Into<String>, dir: PathBuf, grants: Vec<Grant>) -> Self {
+    pub fn for_authored_script(owner: impl Into<String>, dir: PathBuf, grants: Vec<Grant>) -> Self {
         let owner = owner.into();
         Self { grants, public_net: true, dir: Some(dir), owner, ..Self::default() }
     }
 
     /// What a script has while it loads: its directory, nothing else.
-    pub fn loading(owner: impl Into<String>, dir: PathBuf) -> Self {
-        Self { public_net: false, ..Self::authored(owner, dir, Vec::new()) }
+    pub fn for_loading_script(owner: impl Into<String>, dir: PathBuf) -> Self {
+        Self { public_net: false, ..Self::for_authored_script(owner, dir, Vec::new()) }
     }
 
     /// What an agent's script has: `grants`, and a directory if the operator
     /// names one. Nobody but the operator says which commands it runs.
-    pub fn agents(owner: impl Into<String>, dir: Option<PathBuf>, grants: Vec<Grant>) -> Self {
+    pub fn for_agent_script(
+        owner: impl Into<String>,
+        dir: Option<PathBuf>,
+        grants: Vec<Grant>,
+    ) -> Self {
         let none = Self { owner: owner.into(), dir, ..Self::default() };
         none.for_test(&grants)
     }
 
     /// The same, under the operator's rules for all scripts.
     #[must_use]
-    pub fn under(mut self, network: &Network) -> Self {
+    pub fn with_network_policy(mut self, network: &NetworkPolicy) -> Self {
         self.public_net &= network.public;
         self.closed.clone_from(&network.deny);
         self
@@ -164,7 +168,7 @@ impl Grants {
     }
 
     /// Whether there is nothing to act with but other tools.
-    pub fn only_calls(&self) -> bool {
+    pub fn only_calls_tools(&self) -> bool {
         let is_call = |grant: &Grant| matches!(grant, Grant::Tool(_));
         !self.public_net && self.dir.is_none() && self.grants.iter().all(is_call)
     }
@@ -176,7 +180,7 @@ impl Grants {
 
     /// The same, for a script whose author says which commands it runs.
     #[must_use]
-    pub fn declaring(mut self, commands: Vec<String>) -> Self {
+    pub fn with_declared_commands(mut self, commands: Vec<String>) -> Self {
         self.declared = commands;
         self
     }
@@ -195,7 +199,7 @@ impl Grants {
     }
 
     /// May `url` be reached? `what` is the tool that asks, for the message.
-    pub fn url(&self, what: &str, url: &Url) -> Result<AllowedUrl> {
+    pub fn check_url(&self, what: &str, url: &Url) -> Result<AllowedUrl> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(Problem::bad_request(format!(
                 "{what} takes http and https addresses, not {}:",
@@ -213,75 +217,84 @@ impl Grants {
         };
         // Some names mean this machine or its network: those are no public hosts.
         let local = matches!(host, Host::Domain(domain) if is_local_name(domain));
-        let name = spelled(&host);
-        let reach = self.reach(&name, port, !local);
-        match self.within(&reach, &name, port, address) {
-            Within::Yes => Ok(AllowedUrl { url: url.clone(), reach }),
-            Within::No => Err(self.net_denied(what, &name, url.port())),
-            Within::Never => Err(self.net_closed(what, &name)),
+        let name = normalize_host(&host);
+        let reach = self.network_reach(&name, port, !local);
+        match self.check_reach(&reach, &name, port, address) {
+            ReachVerdict::Yes => Ok(AllowedUrl { url: url.clone(), reach }),
+            ReachVerdict::No => Err(self.network_denied_problem(what, &name, url.port())),
+            ReachVerdict::Never => Err(self.network_closed_problem(what, &name)),
         }
     }
 
-    fn reach(&self, name: &str, port: u16, public: bool) -> Reach {
+    fn network_reach(&self, name: &str, port: u16, public: bool) -> NetworkReach {
         let nets = || {
             self.grants.iter().filter_map(|grant| match grant {
                 Grant::Net(net) => Some(net),
                 _ => None,
             })
         };
-        let except = self.closed.iter().filter_map(|net| net.address(port)).collect();
-        if nets().any(|net| net.names(name, port)) {
-            return Reach { named: true, except, ..Reach::default() };
+        let except = self.closed.iter().filter_map(|net| net.address_as_range(port)).collect();
+        if nets().any(|net| net.is_exactly(name, port)) {
+            return NetworkReach { named: true, except, ..NetworkReach::default() };
         }
-        Reach {
+        NetworkReach {
             named: false,
-            public: public && (self.public_net || nets().any(|net| net.matches(name, port))),
-            ranges: nets().filter_map(|net| net.range(port)).collect(),
+            public: public && (self.public_net || nets().any(|net| net.matches_host(name, port))),
+            ranges: nets().filter_map(|net| net.address_range(port)).collect(),
             except,
         }
     }
 
     /// What can be said before DNS is asked. Where a name leads is checked after that,
     /// by whoever holds the reach.
-    fn within(&self, reach: &Reach, name: &str, port: u16, address: Option<IpAddr>) -> Within {
-        if self.closed.iter().any(|net| net.matches(name, port)) {
-            return Within::Never;
+    fn check_reach(
+        &self,
+        reach: &NetworkReach,
+        name: &str,
+        port: u16,
+        address: Option<IpAddr>,
+    ) -> ReachVerdict {
+        if self.closed.iter().any(|net| net.matches_host(name, port)) {
+            return ReachVerdict::Never;
         }
         match address {
-            Some(ip) => reach.to(ip),
-            None if reach.unseen() || !reach.ranges.is_empty() => Within::Yes,
-            None => Within::No,
+            Some(ip) => reach.check_address(ip),
+            None if reach.allows_unresolved_name() || !reach.ranges.is_empty() => ReachVerdict::Yes,
+            None => ReachVerdict::No,
         }
     }
 
     /// The Problem for what the operator closed for all scripts.
-    pub fn net_closed(&self, what: &str, host: &str) -> Problem {
+    pub fn network_closed_problem(&self, what: &str, host: &str) -> Problem {
         Problem::denied(format!(
             "{what} may not reach {host}, which network.deny closes for all scripts"
         ))
-        .hint("if scripts are to reach it, take it out of deny in [network] in moonlark.toml")
+        .with_hint("if scripts are to reach it, take it out of deny in [network] in moonlark.toml")
     }
 
     /// The Problem for a name that DNS sent to an address scripts may not reach.
-    pub fn net_denied(&self, what: &str, host: &str, port: Option<u16>) -> Problem {
+    pub fn network_denied_problem(&self, what: &str, host: &str, port: Option<u16>) -> Problem {
         let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         let target = match port {
             Some(port) => format!("{bracketed}:{port}"),
             None => bracketed,
         };
-        self.denial(format!("{what} may not reach {target}"), &format!("net:{target}"))
+        self.denial_problem(format!("{what} may not reach {target}"), &format!("net:{target}"))
     }
 
-    pub fn env(&self, what: &str, name: &str) -> Result<AllowedEnv> {
+    pub fn check_env(&self, what: &str, name: &str) -> Result<AllowedEnv> {
         if self.grants.iter().any(|grant| matches!(grant, Grant::Env(allowed) if allowed == name)) {
             return Ok(AllowedEnv(name.to_owned()));
         }
-        let name = crate::value::shorten(name);
-        Err(self.denial(format!("{what} may not read the variable {name}"), &format!("env:{name}")))
+        let name = crate::value::shorten_text(name);
+        Err(self.denial_problem(
+            format!("{what} may not read the variable {name}"),
+            &format!("env:{name}"),
+        ))
     }
 
     /// The script's own directory, for reading.
-    pub fn dir(&self, what: &str) -> Result<AllowedDir> {
+    pub fn check_dir(&self, what: &str) -> Result<AllowedDir> {
         match &self.dir {
             Some(dir) => Ok(AllowedDir { dir: dir.clone(), write: false }),
             None => Err(Problem::denied(format!("{what} has no directory to work in"))),
@@ -290,43 +303,43 @@ impl Grants {
 
     /// The folder that all scripts of its kind are in, where that is known:
     /// what lies there for several of them. Otherwise the script's own.
-    pub fn shared_dir(&self, what: &str) -> Result<AllowedDir> {
+    pub fn check_shared_dir(&self, what: &str) -> Result<AllowedDir> {
         match &self.shared {
             Some(dir) => Ok(AllowedDir { dir: dir.clone(), write: false }),
-            None => self.dir(what),
+            None => self.check_dir(what),
         }
     }
 
     /// The same, in a folder of scripts that share what lies there.
     #[must_use]
-    pub fn sharing(mut self, dir: PathBuf) -> Self {
+    pub fn with_shared_dir(mut self, dir: PathBuf) -> Self {
         self.shared = Some(dir);
         self
     }
 
     /// The script's own directory, for writing.
-    pub fn writable_dir(&self, what: &str) -> Result<AllowedDir> {
-        let AllowedDir { dir, .. } = self.dir(what)?;
+    pub fn check_writable_dir(&self, what: &str) -> Result<AllowedDir> {
+        let AllowedDir { dir, .. } = self.check_dir(what)?;
         if self.grants.contains(&Grant::FsWrite) {
             return Ok(AllowedDir { dir, write: true });
         }
-        Err(self.denial(format!("{what} may not write files"), "fs:write"))
+        Err(self.denial_problem(format!("{what} may not write files"), "fs:write"))
     }
 
     /// May `command` be run? Its author has to say so, and the operator.
-    pub fn exec(&self, what: &str, command: &str) -> Result<AllowedExec> {
+    pub fn check_exec(&self, what: &str, command: &str) -> Result<AllowedExec> {
         if !is_command(command) {
-            let shown = shorten(command);
+            let shown = shorten_text(command);
             return Err(Problem::denied(format!(
                 "{what} may not run {shown:?}: this is neither a bare name nor an absolute path"
             ))
-            .hint("name the command as it is in allowed_exec, such as \"git\""));
+            .with_hint("name the command as it is in allowed_exec, such as \"git\""));
         }
         if !self.declared.iter().any(|declared| declared == command) {
             return Err(Problem::denied(format!(
                 "{what} may not run {command}, which the script does not declare"
             ))
-            .hint(format!("add \"{command}\" to allowed_exec in the script")));
+            .with_hint(format!("add \"{command}\" to allowed_exec in the script")));
         }
         if self
             .grants
@@ -335,30 +348,31 @@ impl Grants {
         {
             return Ok(AllowedExec(command.to_owned()));
         }
-        Err(self.denial(format!("{what} may not run {command}"), &format!("exec:{command}")))
+        Err(self
+            .denial_problem(format!("{what} may not run {command}"), &format!("exec:{command}")))
     }
 
     /// May the SQLite database at `path` be read? `resolve` says where a path
     /// leads once every link is followed, and nothing where it leads nowhere;
     /// only what that says is compared.
-    pub fn database(
+    pub fn check_database(
         &self,
         what: &str,
         path: &str,
         resolve: impl Fn(&Path) -> Option<PathBuf>,
     ) -> Result<AllowedDatabase> {
-        let AllowedDir { dir, .. } = self.dir(what)?;
+        let AllowedDir { dir, .. } = self.check_dir(what)?;
         // What leads nowhere is judged by its words, so that a denial does not
         // tell what exists elsewhere.
-        let real = |path: &Path| resolve(path).unwrap_or_else(|| plain(path));
+        let real = |path: &Path| resolve(path).unwrap_or_else(|| normalize_path(path));
         let wanted = real(&dir.join(path));
         let named =
             |grant: &Grant| matches!(grant, Grant::Sqlite(file) if real(&dir.join(file)) == wanted);
         if wanted.starts_with(real(&dir)) || self.grants.iter().any(named) {
             return Ok(AllowedDatabase(wanted));
         }
-        let shown = shorten(path);
-        Err(self.denial(
+        let shown = shorten_text(path);
+        Err(self.denial_problem(
             format!("{what} may not open {shown}, which is outside the script's directory"),
             &format!("sqlite:{shown}"),
         ))
@@ -367,36 +381,38 @@ impl Grants {
     /// May the database server at `host` be reached? It has to be named, or in a range
     /// that is, also when it is public. A host that begins with `/` is a directory with a Unix
     /// socket in it.
-    pub fn server(&self, what: &str, host: &str, port: u16) -> Result<AllowedServer> {
+    pub fn check_server(&self, what: &str, host: &str, port: u16) -> Result<AllowedServer> {
         let socket = host.starts_with('/');
         let address: Option<IpAddr> = host.parse().ok();
         let name = match (address, socket) {
             (Some(ip), _) => ip.to_string(),
-            (None, true) => socket_dir(host).to_owned(),
+            (None, true) => normalize_socket_dir(host).to_owned(),
             (None, false) => host.trim_end_matches('.').to_ascii_lowercase(),
         };
-        let mut reach = self.reach(&name, port, false);
+        let mut reach = self.network_reach(&name, port, false);
         if socket {
             reach.ranges.clear();
         }
-        match self.within(&reach, &name, port, address) {
-            Within::Yes => Ok(AllowedServer { host: name, port, reach }),
-            Within::No => Err(self.net_denied(what, &name, (!socket).then_some(port))),
-            Within::Never => Err(self.net_closed(what, &name)),
+        match self.check_reach(&reach, &name, port, address) {
+            ReachVerdict::Yes => Ok(AllowedServer { host: name, port, reach }),
+            ReachVerdict::No => {
+                Err(self.network_denied_problem(what, &name, (!socket).then_some(port)))
+            }
+            ReachVerdict::Never => Err(self.network_closed_problem(what, &name)),
         }
     }
 
     /// May databases be changed?
-    pub fn sql_write(&self, what: &str) -> Result<AllowedWrite> {
+    pub fn check_sql_write(&self, what: &str) -> Result<AllowedWrite> {
         if self.grants.contains(&Grant::SqlWrite) {
             return Ok(AllowedWrite(()));
         }
-        Err(self.denial(format!("{what} may not change databases"), "sql:write"))
+        Err(self.denial_problem(format!("{what} may not change databases"), "sql:write"))
     }
 
     /// May the script call `tool`? Its further names are looked at when the first
     /// is not enough.
-    pub fn tool(&self, tool: &str, further: impl FnOnce() -> Vec<String>) -> Result<()> {
+    pub fn check_tool(&self, tool: &str, further: impl FnOnce() -> Vec<String>) -> Result<()> {
         let named = |name: &str| {
             self.grants.iter().any(
                 |grant| matches!(grant, Grant::Tool(pattern) if matches_pattern(pattern, name)),
@@ -405,12 +421,12 @@ impl Grants {
         if named(tool) || further().iter().any(|name| named(name)) {
             return Ok(());
         }
-        Err(self.denial(format!("the script may not call {tool}"), &format!("tool:{tool}")))
+        Err(self.denial_problem(format!("the script may not call {tool}"), &format!("tool:{tool}")))
     }
 
-    fn denial(&self, message: String, grant: &str) -> Problem {
+    fn denial_problem(&self, message: String, grant: &str) -> Problem {
         Problem::denied(message)
-            .hint(format!("add \"{grant}\" to allow for {} in moonlark.toml", self.owner))
+            .with_hint(format!("add \"{grant}\" to allow for {} in moonlark.toml", self.owner))
     }
 }
 
@@ -418,7 +434,7 @@ impl Grants {
 #[derive(Debug, Clone)]
 pub struct AllowedUrl {
     url: Url,
-    reach: Reach,
+    reach: NetworkReach,
 }
 
 impl AllowedUrl {
@@ -426,7 +442,7 @@ impl AllowedUrl {
         &self.url
     }
 
-    pub fn reach(&self) -> &Reach {
+    pub fn reach(&self) -> &NetworkReach {
         &self.reach
     }
 }
@@ -485,7 +501,7 @@ impl AllowedDatabase {
 pub struct AllowedServer {
     host: String,
     port: u16,
-    reach: Reach,
+    reach: NetworkReach,
 }
 
 impl AllowedServer {
@@ -498,7 +514,7 @@ impl AllowedServer {
         self.port
     }
 
-    pub fn reach(&self) -> &Reach {
+    pub fn reach(&self) -> &NetworkReach {
         &self.reach
     }
 }
@@ -508,7 +524,7 @@ impl AllowedServer {
 pub struct AllowedWrite(());
 
 /// `path` without `.` and `..`, by its words alone.
-fn plain(path: &Path) -> PathBuf {
+fn normalize_path(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {

@@ -42,11 +42,11 @@ pub mod trace;
 pub mod value;
 pub mod visible_text;
 
-pub use call::{Call, Caller, Event, Level};
+pub use call::{Call, CallEvent, Caller, LogLevel};
 pub use catalog::Catalog;
 pub use gateway::Gateway;
 pub use module::Module;
-pub use problem::{Code, Place, Problem, Result, Warning};
+pub use problem::{Problem, ProblemCode, Result, SourceLocation, Warning};
 pub use run::Run;
 pub use tool::Tool;
 pub use value::Value;

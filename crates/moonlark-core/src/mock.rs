@@ -8,26 +8,26 @@ use parking_lot::Mutex;
 use url::Url;
 
 use crate::grant::matches_pattern;
-use crate::module::Language;
-use crate::problem::{Code, Problem, Result};
-use crate::value::{Object, Value, shorten};
+use crate::module::ScriptLanguage;
+use crate::problem::{Problem, ProblemCode, Result};
+use crate::value::{Object, Value, shorten_text};
 
 /// The mocks of one test.
 #[derive(Debug, Default)]
-pub struct Mocks(Mutex<State>);
+pub struct TestMocks(Mutex<TestMocksState>);
 
 #[derive(Debug, Default)]
-struct State {
-    mocks: Vec<Mock>,
+struct TestMocksState {
+    mocks: Vec<TestMock>,
     /// Target, function, arguments.
     calls: Vec<(String, String, Value)>,
     /// What the test is written in.
-    language: Option<Language>,
+    language: Option<ScriptLanguage>,
 }
 
 /// One answer, for calls that look as it says.
 #[derive(Debug, Clone)]
-pub struct Mock {
+pub struct TestMock {
     /// What is called: a module such as `http`, one of its functions such as
     /// `sqlite.query`, or a tool by its name.
     pub target: String,
@@ -37,24 +37,24 @@ pub struct Mock {
 }
 
 /// Calls that a test may look at afterwards.
-const RECORDED: usize = 10_000;
+const MAX_RECORDED_CALLS: usize = 10_000;
 
-impl Mocks {
-    pub fn add(&self, mock: Mock) {
+impl TestMocks {
+    pub fn add_mock(&self, mock: TestMock) {
         self.0.lock().mocks.push(mock);
     }
 
     /// Say what the test is written in, so that reports count as it does.
-    pub fn set_language(&self, language: Language) {
+    pub fn set_language(&self, language: ScriptLanguage) {
         self.0.lock().language = Some(language);
     }
 
-    pub fn language(&self) -> Option<Language> {
+    pub fn language(&self) -> Option<ScriptLanguage> {
         self.0.lock().language
     }
 
     /// The arguments of the calls of `target` so far.
-    pub fn calls(&self, target: &str) -> Vec<Value> {
+    pub fn recorded_calls(&self, target: &str) -> Vec<Value> {
         let state = self.0.lock();
         let calls =
             state.calls.iter().filter(|(of, function, _)| of == target || function == target);
@@ -63,14 +63,14 @@ impl Mocks {
 
     /// The answer for a call of `target`; none when nothing of it is mocked. The
     /// newest mock that fits answers.
-    pub(crate) fn answer(
+    pub(crate) fn answer_call(
         &self,
         target: &str,
         function: &str,
         args: &Value,
     ) -> Option<Result<Value>> {
         let mut state = self.0.lock();
-        let meant = |mock: &Mock| mock.target == target || mock.target == function;
+        let meant = |mock: &TestMock| mock.target == target || mock.target == function;
         if !state.mocks.iter().any(meant) {
             return None;
         }
@@ -81,27 +81,28 @@ impl Mocks {
         let mut address = None;
         if target == "http" {
             describe_request(function, &mut facts);
-            address = full_address(&facts);
+            address = full_url(&facts);
         }
-        let fits = |mock: &&Mock| {
+        let fits = |mock: &&TestMock| {
             let is_met = |(key, wanted): (&String, &Value)| {
                 let whole = || address.as_ref().filter(|_| key == "url");
-                fits(wanted, facts.get(key)) || whole().is_some_and(|it| fits(wanted, Some(it)))
+                matches_expected(wanted, facts.get(key))
+                    || whole().is_some_and(|it| matches_expected(wanted, Some(it)))
             };
             meant(mock) && mock.when.iter().all(is_met)
         };
         let answer = state.mocks.iter().rev().find(fits).map(|mock| mock.answer.clone());
         let call = Value::Object(facts);
         let shown = call.to_json_lossy().to_string();
-        if state.calls.len() < RECORDED {
+        if state.calls.len() < MAX_RECORDED_CALLS {
             state.calls.push((target.to_owned(), function.to_owned(), call));
         }
         Some(answer.unwrap_or_else(|| {
             Err(Problem::new(
-                Code::ToolError,
-                format!("no mock fits this call of {function}: {}", shorten(&shown)),
+                ProblemCode::ToolError,
+                format!("no mock fits this call of {function}: {}", shorten_text(&shown)),
             )
-            .hint("add a mock for it, or make one that fits more"))
+            .with_hint("add a mock for it, or make one that fits more"))
         }))
     }
 }
@@ -121,7 +122,7 @@ fn describe_request(function: &str, facts: &mut Object) {
 }
 
 /// The address with the query that the arguments add to it.
-fn full_address(facts: &Object) -> Option<Value> {
+fn full_url(facts: &Object) -> Option<Value> {
     let Some(Value::Object(query)) = facts.get("query") else { return None };
     let mut url = Url::parse(facts.get("url")?.as_str()?).ok()?;
     let text = |value: &Value| match value {
@@ -142,11 +143,11 @@ fn full_address(facts: &Object) -> Option<Value> {
     Some(Value::Str(url.into()))
 }
 
-fn fits(wanted: &Value, given: Option<&Value>) -> bool {
+fn matches_expected(wanted: &Value, given: Option<&Value>) -> bool {
     match (wanted, given) {
         (Value::Str(pattern), Some(Value::Str(text))) => matches_pattern(pattern, text),
         (Value::Object(wanted), Some(Value::Object(given))) => {
-            wanted.iter().all(|(key, wanted)| fits(wanted, given.get(key)))
+            wanted.iter().all(|(key, wanted)| matches_expected(wanted, given.get(key)))
         }
         (wanted, Some(given)) => wanted == given,
         (wanted, None) => *wanted == Value::Null,
@@ -168,15 +169,15 @@ mod tests {
 
     #[test]
     fn the_newest_mock_that_fits_answers_and_calls_are_kept() {
-        let mocks = Mocks::default();
-        let ask = |args| match mocks.answer("http", "http.get", &Value::Object(object(args))) {
+        let mocks = TestMocks::default();
+        let ask = |args| match mocks.answer_call("http", "http.get", &Value::Object(object(args))) {
             None => "real".to_owned(),
             Some(Ok(value)) => value.to_json_lossy().to_string(),
             Some(Err(problem)) => problem.message,
         };
         assert_eq!(ask(json!({"url": "https://a.example/1"})), "real");
         for (url, answer) in [("https://a.example/*", "any"), ("https://a.example/1", "one")] {
-            mocks.add(Mock {
+            mocks.add_mock(TestMock {
                 target: "http".to_owned(),
                 when: object(json!({"url": url, "method": "GET"})),
                 answer: Ok(answer.into()),
@@ -188,19 +189,23 @@ mod tests {
             ask(json!({"url": "https://b.example/"})),
             "no mock fits this call of http.get: {\"url\":\"https://b.example/\",\"method\":\"GET\"}"
         );
-        assert_eq!(mocks.calls("http").len(), 3);
-        assert_eq!(mocks.calls("http.get").len(), 3);
-        assert_eq!(mocks.calls("http.post").len(), 0);
-        assert_eq!(mocks.calls("exec").len(), 0);
+        assert_eq!(mocks.recorded_calls("http").len(), 3);
+        assert_eq!(mocks.recorded_calls("http.get").len(), 3);
+        assert_eq!(mocks.recorded_calls("http.post").len(), 0);
+        assert_eq!(mocks.recorded_calls("exec").len(), 0);
     }
 
     #[test]
     fn an_address_is_compared_with_its_query() {
         let ask = |pattern: &str, function: &str, args| {
-            let mocks = Mocks::default();
+            let mocks = TestMocks::default();
             let when = object(json!({"url": pattern, "method": "GET"}));
-            mocks.add(Mock { target: "http".to_owned(), when, answer: Ok("answered".into()) });
-            let answer = mocks.answer("http", function, &Value::Object(object(args)));
+            mocks.add_mock(TestMock {
+                target: "http".to_owned(),
+                when,
+                answer: Ok("answered".into()),
+            });
+            let answer = mocks.answer_call("http", function, &Value::Object(object(args)));
             answer.is_some_and(|answer| answer.is_ok())
         };
         let page = |number: i64| json!({"url": "https://a.example/x", "query": {"page": number, "tag": ["a", "b c"]}});

@@ -12,18 +12,18 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
 use crate::call::Call;
-use crate::nearest::nearest;
+use crate::nearest::nearest_name;
 use crate::problem::{Problem, Result};
 use crate::schema::Schema;
-use crate::tool::{Body, Effects, Source, SourceKind, Tool};
-use crate::value::{ReadError, Value, shorten};
+use crate::tool::{CallEffects, Source, SourceKind, Tool, ToolBody};
+use crate::value::{Value, ValueReadError, shorten_text};
 
 #[derive(Clone)]
 pub struct Module {
     pub name: &'static str,
     pub doc: &'static str,
-    pub functions: Vec<Function>,
-    pub constants: Vec<Constant>,
+    pub functions: Vec<ModuleFunction>,
+    pub constants: Vec<ModuleConstant>,
     /// The module is itself the function: `sleep(1)`.
     pub callable: bool,
     /// Its functions only compute: they touch nothing and look at nothing of
@@ -31,33 +31,33 @@ pub struct Module {
     /// runs.
     pub pure: bool,
     /// The one language whose scripts see it; all do when there is none.
-    pub only: Option<Language>,
+    pub only: Option<ScriptLanguage>,
     /// Only tests see it.
     pub only_in_tests: bool,
 }
 
 /// A language that scripts are written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Language {
+pub enum ScriptLanguage {
     Luau,
     Starlark,
 }
 
 #[derive(Clone)]
-pub struct Function {
+pub struct ModuleFunction {
     pub name: &'static str,
     pub tool: Arc<Tool>,
     /// In the order a script passes them.
-    pub params: Vec<Param>,
+    pub params: Vec<FunctionParam>,
     /// JSON Schema of the result.
     pub returns: Json,
     /// The grant it needs, if it touches the world.
     pub needs: Option<&'static str>,
-    pub examples: Vec<Example>,
+    pub examples: Vec<FunctionExample>,
 }
 
 #[derive(Debug, Clone)]
-pub struct Param {
+pub struct FunctionParam {
     pub name: String,
     pub schema: Json,
     pub required: bool,
@@ -67,7 +67,7 @@ pub struct Param {
 }
 
 #[derive(Clone)]
-pub struct Constant {
+pub struct ModuleConstant {
     pub name: &'static str,
     pub doc: &'static str,
     pub value: Value,
@@ -75,13 +75,13 @@ pub struct Constant {
 
 /// Documentation that is also a test.
 #[derive(Debug, Clone)]
-pub struct Example {
+pub struct FunctionExample {
     pub args: Json,
-    pub outcome: Outcome,
+    pub outcome: ExampleOutcome,
 }
 
 #[derive(Debug, Clone)]
-pub enum Outcome {
+pub enum ExampleOutcome {
     Returns(Json),
     /// The message contains this.
     Fails(&'static str),
@@ -92,28 +92,28 @@ pub enum Outcome {
     Mocked(Json),
 }
 
-impl Param {
+impl FunctionParam {
     /// Whether nothing at all (nil, None) is a value it takes, rather than the
     /// lack of one.
-    pub fn takes_null(&self) -> bool {
+    pub fn accepts_null(&self) -> bool {
         self.required && self.schema.get("type").is_none()
     }
 }
 
-impl Function {
+impl ModuleFunction {
     /// Whether there is a parameter of this name; the Problem says which there
     /// are.
-    pub fn takes(&self, name: &str) -> Result<()> {
+    pub fn check_has_param(&self, name: &str) -> Result<()> {
         let names = || self.params.iter().map(|param| param.name.as_str());
         if names().any(|known| known == name) {
             return Ok(());
         }
-        Err(unknown_parameter(&self.tool.name, name, names()))
+        Err(unknown_parameter_problem(&self.tool.name, name, names()))
     }
 }
 
 /// The Problem of an argument that a function has no parameter for.
-pub fn unknown_parameter<'a>(
+pub fn unknown_parameter_problem<'a>(
     function: &str,
     name: &str,
     known: impl Iterator<Item = &'a str> + Clone,
@@ -121,11 +121,12 @@ pub fn unknown_parameter<'a>(
     let all = || known.clone().collect::<Vec<_>>().join(", ");
     // `type` for `param_type`, `exec` for `allowed_exec`.
     let is_part = |known: &&str| known.split('_').any(|part| part == name);
-    let hint = match nearest(name, known.clone()).or_else(|| known.clone().find(is_part)) {
+    let hint = match nearest_name(name, known.clone()).or_else(|| known.clone().find(is_part)) {
         Some(near) => format!("did you mean {near}?"),
         None => format!("its parameters are {}", all()),
     };
-    Problem::bad_request(format!("{function} has no parameter {}", shorten(name))).hint(hint)
+    Problem::bad_request(format!("{function} has no parameter {}", shorten_text(name)))
+        .with_hint(hint)
 }
 
 impl Module {
@@ -156,16 +157,16 @@ impl Module {
     {
         let full = self.full_name(name);
         let prefix = full.clone();
-        let body = Body::now(move |call, args| {
+        let body = ToolBody::from_fn(move |call, args| {
             let args = read_args::<A>(&prefix, args)?;
-            body(call, args).map(Into::into).map_err(|problem| named(&prefix, problem))
+            body(call, args).map(Into::into).map_err(|problem| with_function_name(&prefix, problem))
         });
-        self.add::<A, R>(name, full, doc, body)
+        self.add_function::<A, R>(name, full, doc, body)
     }
 
     /// A function that may wait.
     #[must_use]
-    pub fn waiting<A, R, F>(
+    pub fn async_function<A, R, F>(
         self,
         name: &'static str,
         doc: &'static str,
@@ -178,14 +179,17 @@ impl Module {
     {
         let full = self.full_name(name);
         let prefix: Arc<str> = full.clone().into();
-        let body = Body::later(move |call, args| {
+        let body = ToolBody::from_async_fn(move |call, args| {
             let args = read_args::<A>(&prefix, args);
             let prefix = prefix.clone();
             async move {
-                body(call, args?).await.map(Into::into).map_err(|problem| named(&prefix, problem))
+                body(call, args?)
+                    .await
+                    .map(Into::into)
+                    .map_err(|problem| with_function_name(&prefix, problem))
             }
         });
-        self.add::<A, R>(name, full, doc, body)
+        self.add_function::<A, R>(name, full, doc, body)
     }
 
     /// The module is this one function, called by the module's name.
@@ -204,7 +208,7 @@ impl Module {
 
     /// Scripts of other languages do not see it: they have their own.
     #[must_use]
-    pub fn only_for(mut self, language: Language) -> Self {
+    pub fn only_for_language(mut self, language: ScriptLanguage) -> Self {
         self.only = Some(language);
         self
     }
@@ -217,20 +221,20 @@ impl Module {
     }
 
     /// Whether scripts of this language see it.
-    pub fn is_for(&self, language: Language) -> bool {
+    pub fn is_for_language(&self, language: ScriptLanguage) -> bool {
         self.only.is_none_or(|only| only == language)
     }
 
     #[must_use]
     pub fn constant(mut self, name: &'static str, doc: &'static str, value: Value) -> Self {
-        self.constants.push(Constant { name, doc, value });
+        self.constants.push(ModuleConstant { name, doc, value });
         self
     }
 
     /// Optional parameters of the function just added that go by place.
     #[must_use]
-    pub fn positional(self, names: &[&str]) -> Self {
-        self.last(|function| {
+    pub fn positional_params(self, names: &[&str]) -> Self {
+        self.edit_last_function(|function| {
             for param in &mut function.params {
                 param.positional |= names.contains(&param.name.as_str());
             }
@@ -240,24 +244,24 @@ impl Module {
 
     #[must_use]
     pub fn needs(self, grant: &'static str) -> Self {
-        self.last(|function| function.needs = Some(grant))
+        self.edit_last_function(|function| function.needs = Some(grant))
     }
 
     /// The function just added changes something, and may do more each time it
     /// is called.
     #[must_use]
-    pub fn changes(self) -> Self {
-        self.effects(Effects::default())
+    pub fn with_side_effects(self) -> Self {
+        self.set_effects(CallEffects::default())
     }
 
     /// The function just added changes something, and a second time nothing more.
     #[must_use]
-    pub fn sets(self) -> Self {
-        self.effects(Effects { idempotent: true, ..Effects::default() })
+    pub fn with_idempotent_effects(self) -> Self {
+        self.set_effects(CallEffects { idempotent: true, ..CallEffects::default() })
     }
 
-    fn effects(self, effects: Effects) -> Self {
-        self.last(|function| {
+    fn set_effects(self, effects: CallEffects) -> Self {
+        self.edit_last_function(|function| {
             // Nobody else has it yet.
             if let Some(tool) = Arc::get_mut(&mut function.tool) {
                 tool.effects = effects;
@@ -267,30 +271,32 @@ impl Module {
 
     #[must_use]
     pub fn example(self, args: Json, result: Json) -> Self {
-        self.outcome(args, Outcome::Returns(result))
+        self.add_example(args, ExampleOutcome::Returns(result))
     }
 
     #[must_use]
     pub fn fails(self, args: Json, fragment: &'static str) -> Self {
-        self.outcome(args, Outcome::Fails(fragment))
+        self.add_example(args, ExampleOutcome::Fails(fragment))
     }
 
     #[must_use]
-    pub fn varies(self, args: Json) -> Self {
-        self.outcome(args, Outcome::Varies)
+    pub fn varying_example(self, args: Json) -> Self {
+        self.add_example(args, ExampleOutcome::Varies)
     }
 
     /// An example of what depends on somebody else: it would answer `result`.
     #[must_use]
-    pub fn mocked(self, args: Json, result: Json) -> Self {
-        self.outcome(args, Outcome::Mocked(result))
+    pub fn mocked_example(self, args: Json, result: Json) -> Self {
+        self.add_example(args, ExampleOutcome::Mocked(result))
     }
 
-    fn outcome(self, args: Json, outcome: Outcome) -> Self {
-        self.last(|function| function.examples.push(Example { args, outcome }))
+    fn add_example(self, args: Json, outcome: ExampleOutcome) -> Self {
+        self.edit_last_function(|function| {
+            function.examples.push(FunctionExample { args, outcome })
+        })
     }
 
-    fn last(mut self, edit: impl FnOnce(&mut Function)) -> Self {
+    fn edit_last_function(mut self, edit: impl FnOnce(&mut ModuleFunction)) -> Self {
         if let Some(function) = self.functions.last_mut() {
             edit(function);
         }
@@ -301,20 +307,20 @@ impl Module {
         if self.name == name { name.to_owned() } else { format!("{}.{name}", self.name) }
     }
 
-    fn add<A: JsonSchema, R: JsonSchema>(
+    fn add_function<A: JsonSchema, R: JsonSchema>(
         mut self,
         name: &'static str,
         full: String,
         doc: &'static str,
-        body: Body,
+        body: ToolBody,
     ) -> Self {
-        let input = object_schema::<A>();
+        let input = argument_schema::<A>();
         let source = Arc::new(Source { kind: SourceKind::Host, name: self.name.to_owned() });
-        let params = params_of(&input);
-        let mut tool = Tool::new(full, source, Schema::described(input), body);
+        let params = params_from_schema(&input);
+        let mut tool = Tool::new(full, source, Schema::description_only(input), body);
         tool.description = doc.to_owned();
-        tool.effects = Effects::READ;
-        self.functions.push(Function {
+        tool.effects = CallEffects::READ_ONLY;
+        self.functions.push(ModuleFunction {
             name,
             tool: Arc::new(tool),
             params,
@@ -326,7 +332,7 @@ impl Module {
     }
 }
 
-fn object_schema<A: JsonSchema>() -> Map<String, Json> {
+fn argument_schema<A: JsonSchema>() -> Map<String, Json> {
     // Inlined, so that a parameter's schema stands by itself.
     let settings = schemars::generate::SchemaSettings::draft2020_12()
         .with(|settings| settings.inline_subschemas = true);
@@ -340,7 +346,7 @@ fn object_schema<A: JsonSchema>() -> Map<String, Json> {
     }
 }
 
-fn params_of(input: &Map<String, Json>) -> Vec<Param> {
+fn params_from_schema(input: &Map<String, Json>) -> Vec<FunctionParam> {
     let required: Vec<&str> = input
         .get("required")
         .and_then(Json::as_array)
@@ -348,14 +354,19 @@ fn params_of(input: &Map<String, Json>) -> Vec<Param> {
         .flatten()
         .filter_map(Json::as_str)
         .collect();
-    let mut params: Vec<Param> = input
+    let mut params: Vec<FunctionParam> = input
         .get("properties")
         .and_then(Json::as_object)
         .into_iter()
         .flatten()
         .map(|(name, schema)| {
             let required = required.contains(&name.as_str());
-            Param { name: name.clone(), schema: schema.clone(), required, positional: required }
+            FunctionParam {
+                name: name.clone(),
+                schema: schema.clone(),
+                required,
+                positional: required,
+            }
         })
         .collect();
     params.sort_by_key(|param| !param.positional);
@@ -363,10 +374,10 @@ fn params_of(input: &Map<String, Json>) -> Vec<Param> {
 }
 
 fn read_args<A: DeserializeOwned>(function: &str, args: Value) -> Result<A> {
-    args.read().map_err(|ReadError { path, message }| {
+    args.deserialize_into().map_err(|ValueReadError { path, message }| {
         let at = if path == "." { String::new() } else { format!(" {path}:") };
         // serde repeats the value it refused, however long or secret it is.
-        Problem::bad_request(format!("{function}:{at} {}", shorten(&message)))
+        Problem::bad_request(format!("{function}:{at} {}", shorten_text(&message)))
     })
 }
 
@@ -383,7 +394,7 @@ fn shorten_message(text: &mut String) {
 }
 
 /// Put the function's name in front, unless the message begins with it.
-fn named(function: &str, mut problem: Problem) -> Problem {
+fn with_function_name(function: &str, mut problem: Problem) -> Problem {
     shorten_message(&mut problem.message);
     if let Some(hint) = &mut problem.hint {
         shorten_message(hint);

@@ -1,7 +1,10 @@
 //! "Did you mean": the nearest of the names that exist.
 
 /// The candidate closest to `name`, when it is close enough to be a typo.
-pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest_name<'a>(
+    name: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     // A name as long as a request body is no typo, and comparing it would cost
     // its length times that of every candidate.
     if name.len() > 128 {
@@ -23,17 +26,17 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 
 #[cfg(test)]
 mod tests {
-    use super::nearest;
+    use super::nearest_name;
 
     #[test]
     fn only_a_likely_typo_is_suggested() {
         let names = ["title", "body", "project"];
-        assert_eq!(nearest("titel", names), Some("title"));
-        assert_eq!(nearest("projct", names), Some("project"));
-        assert_eq!(nearest("assignee", names), None);
-        assert_eq!(nearest("nope", ["wipe", "report"]), None);
-        assert_eq!(nearest("rpeort", ["wipe", "report"]), Some("report"));
-        assert_eq!(nearest("ad", ["add"]), Some("add"));
-        assert_eq!(nearest(&"x".repeat(100_000), names), None);
+        assert_eq!(nearest_name("titel", names), Some("title"));
+        assert_eq!(nearest_name("projct", names), Some("project"));
+        assert_eq!(nearest_name("assignee", names), None);
+        assert_eq!(nearest_name("nope", ["wipe", "report"]), None);
+        assert_eq!(nearest_name("rpeort", ["wipe", "report"]), Some("report"));
+        assert_eq!(nearest_name("ad", ["add"]), Some("add"));
+        assert_eq!(nearest_name(&"x".repeat(100_000), names), None);
     }
 }

@@ -13,7 +13,7 @@ use crate::tool::{Source, Tool};
 use crate::value::{Object, Value};
 
 #[derive(Clone)]
-pub struct Offers {
+pub struct SourceResources {
     pub source: Arc<Source>,
     /// What stands before its URIs, such as `mcp://docs/`; empty if nothing does.
     pub uris: String,
@@ -32,46 +32,46 @@ pub struct Offers {
     /// Takes `{method, params}` and answers as the source does. A request to
     /// watch a resource has a `lease` beside them, the number of one.
     pub door: Arc<Tool>,
-    pub watcher: Arc<dyn Watcher>,
+    pub watcher: Arc<dyn ResourceWatcher>,
 }
 
 /// A source whose resources can be watched. It is asked to by its door; here it
 /// is only told that somebody no longer does.
-pub trait Watcher: Send + Sync {
+pub trait ResourceWatcher: Send + Sync {
     /// There may never have been one of this number.
-    fn release(&self, lease: u64);
+    fn release_lease(&self, lease: u64);
 }
 
 /// The right to watch one resource, from before the source is asked until it is
 /// dropped: whatever becomes of the request, nothing is watched for nobody.
-pub struct Lease {
-    watcher: Arc<dyn Watcher>,
+pub struct WatchLease {
+    watcher: Arc<dyn ResourceWatcher>,
     number: u64,
 }
 
-impl Lease {
+impl WatchLease {
     pub fn number(&self) -> u64 {
         self.number
     }
 }
 
-impl Drop for Lease {
+impl Drop for WatchLease {
     fn drop(&mut self) {
-        self.watcher.release(self.number);
+        self.watcher.release_lease(self.number);
     }
 }
 
 /// What a source says that is part of no call.
 #[derive(Debug, Clone, PartialEq)]
-pub enum News {
+pub enum SourceEvent {
     /// A resource has changed: its URI, as callers know it.
     Updated(Arc<str>),
-    Said(Arc<Said>),
+    Said(Arc<SourceLogMessage>),
 }
 
 /// A message for whoever wants to know, in the words of the source's protocol.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Said {
+pub struct SourceLogMessage {
     /// Whose words they are.
     pub source: Arc<Source>,
     pub level: String,
@@ -80,59 +80,68 @@ pub struct Said {
     pub data: Value,
 }
 
-impl Offers {
+impl SourceResources {
     /// For a request to watch one of its resources.
-    pub fn lease(&self) -> Lease {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        Lease { watcher: self.watcher.clone(), number: NEXT.fetch_add(1, Ordering::Relaxed) }
+    pub fn new_watch_lease(&self) -> WatchLease {
+        static NEXT_LEASE_NUMBER: AtomicU64 = AtomicU64::new(1);
+        WatchLease {
+            watcher: self.watcher.clone(),
+            number: NEXT_LEASE_NUMBER.fetch_add(1, Ordering::Relaxed),
+        }
     }
 
     /// Whether it lists a resource at `uri`.
-    fn lists(&self, uri: &str) -> bool {
-        self.resources.iter().any(|it| text(it, "uri") == Some(uri))
+    fn lists_resource(&self, uri: &str) -> bool {
+        self.resources.iter().any(|it| text_field(it, "uri") == Some(uri))
     }
 
     /// Whether it has the app page at `uri`, or a template that may make it.
-    fn has_app(&self, uri: &str) -> bool {
+    fn has_app_page(&self, uri: &str) -> bool {
         let may_make =
             |it: &String| it.split_once('{').is_some_and(|(fixed, _)| uri.starts_with(fixed));
         self.app_uris.contains(uri) || self.app_uris.iter().any(may_make)
     }
 
     fn has_prompt(&self, name: &str) -> bool {
-        self.prompts.iter().any(|it| text(it, "name") == Some(name))
+        self.prompts.iter().any(|it| text_field(it, "name") == Some(name))
     }
 
-    fn can_read(&self) -> bool {
+    fn can_read_resources(&self) -> bool {
         self.capabilities.contains_key("resources") || !self.resources.is_empty()
     }
 }
 
 /// Whose a URI is: the source it is named after, the one that lists it, or the
 /// only one left that names nothing after itself.
-pub fn of_uri<'a>(all: &'a [Arc<Offers>], uri: &str) -> Option<&'a Arc<Offers>> {
-    let named = |it: &&Arc<Offers>| !it.uris.is_empty() && uri.starts_with(&it.uris);
+pub fn resources_for_uri<'a>(
+    all: &'a [Arc<SourceResources>],
+    uri: &str,
+) -> Option<&'a Arc<SourceResources>> {
+    let named = |it: &&Arc<SourceResources>| !it.uris.is_empty() && uri.starts_with(&it.uris);
     all.iter()
         .find(named)
-        .or_else(|| all.iter().find(|it| it.has_app(uri)))
-        .or_else(|| all.iter().find(|it| it.uris.is_empty() && it.lists(uri)))
-        .or_else(|| all.iter().find(|it| it.uris.is_empty() && it.can_read()))
+        .or_else(|| all.iter().find(|it| it.has_app_page(uri)))
+        .or_else(|| all.iter().find(|it| it.uris.is_empty() && it.lists_resource(uri)))
+        .or_else(|| all.iter().find(|it| it.uris.is_empty() && it.can_read_resources()))
 }
 
 /// The same for the name of a prompt.
-pub fn of_prompt<'a>(all: &'a [Arc<Offers>], name: &str) -> Option<&'a Arc<Offers>> {
+pub fn resources_for_prompt<'a>(
+    all: &'a [Arc<SourceResources>],
+    name: &str,
+) -> Option<&'a Arc<SourceResources>> {
     all.iter()
         .find(|it| it.has_prompt(name))
         .or_else(|| all.iter().find(|it| !it.names.is_empty() && name.starts_with(&it.names)))
 }
 
-fn text<'a>(definition: &'a Object, key: &str) -> Option<&'a str> {
+fn text_field<'a>(definition: &'a Object, key: &str) -> Option<&'a str> {
     definition.get(key).and_then(Value::as_str)
 }
 
 /// How a source that connects is doing.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Health {
+pub struct SourceHealth {
     pub source: String,
     /// `connecting`, `ready`, `failed` or `stopped`.
     pub state: &'static str,

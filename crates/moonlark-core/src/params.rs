@@ -5,15 +5,15 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::nearest::nearest;
+use crate::nearest::nearest_name;
 use crate::problem::{Problem, Result, Warning};
 use crate::schema::Schema;
 use crate::value::{Object, Value};
 
-const TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
+const PARAMETER_TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
 
 /// What programming languages call some of them.
-const TYPE_ALIASES: [(&str, &str); 10] = [
+const PARAMETER_TYPE_ALIASES: [(&str, &str); 10] = [
     ("str", "string"),
     ("text", "string"),
     ("int", "integer"),
@@ -27,7 +27,7 @@ const TYPE_ALIASES: [(&str, &str); 10] = [
 ];
 
 /// The fields of a parameter, and the JSON Schema keyword each becomes.
-const FIELDS: [(&str, &str); 17] = [
+const PARAMETER_FIELDS: [(&str, &str); 17] = [
     ("name", ""),
     ("required", ""),
     ("type", "type"),
@@ -55,10 +55,10 @@ pub(crate) fn input_schema(
 ) -> Result<Schema> {
     let mut reading = ParameterReader { text_defaults: Vec::new(), warnings };
     let schema = match parameters {
-        Value::Null => return Ok(Schema::empty()),
-        Value::Object(object) if object.is_empty() => return Ok(Schema::empty()),
+        Value::Null => return Ok(Schema::without_parameters()),
+        Value::Object(object) if object.is_empty() => return Ok(Schema::without_parameters()),
         Value::Array(list) => reading.object_schema(list, what, true)?,
-        Value::Object(object) => own_schema(object, what)?,
+        Value::Object(object) => authored_schema(object, what)?,
         other => {
             return Err(Problem::bad_script(format!(
                 "{what} must be a list of parameters or a JSON Schema, got {}",
@@ -67,25 +67,25 @@ pub(crate) fn input_schema(
         }
     };
     let schema = Schema::compile(schema)?;
-    schema
-        .check_defaults()
-        .map_err(|message| Problem::bad_script(format!("{what}: {message}")).hint(FITTING))?;
+    schema.check_defaults().map_err(|message| {
+        Problem::bad_script(format!("{what}: {message}")).with_hint(DEFAULT_MUST_FIT_HINT)
+    })?;
     reading.warn_of_text_defaults(what);
     Ok(schema)
 }
 
-const FITTING: &str = "a default must be a value the parameter itself would accept";
+const DEFAULT_MUST_FIT_HINT: &str = "a default must be a value the parameter itself would accept";
 
 /// The schema an author wrote as such: `parameters` or `output`.
-pub(crate) fn own_schema(object: Object, what: &str) -> Result<Map<String, Json>> {
+pub(crate) fn authored_schema(object: Object, what: &str) -> Result<Map<String, Json>> {
     let known = ["type", "properties", "$ref", "allOf", "anyOf", "oneOf", "$schema"];
     if !known.iter().any(|key| object.contains_key(*key)) {
         return Err(Problem::bad_script(format!(
             "{what} is neither a list of parameters nor a JSON Schema"
         ))
-        .hint("write { { name = \"title\", type = \"string\", required = true } }"));
+        .with_hint("write { { name = \"title\", type = \"string\", required = true } }"));
     }
-    match lists(Value::Object(object)).into_json(what)? {
+    match restore_empty_lists(Value::Object(object)).into_json(what)? {
         Json::Object(map) => Ok(map),
         _ => Err(Problem::bad_script(format!("{what} must be an object"))),
     }
@@ -93,7 +93,7 @@ pub(crate) fn own_schema(object: Object, what: &str) -> Result<Map<String, Json>
 
 /// Luau writes an empty list and an empty object alike; in a schema the keyword
 /// tells which is meant.
-fn lists(value: Value) -> Value {
+fn restore_empty_lists(value: Value) -> Value {
     let Value::Object(object) = value else { return value };
     let list = |key: &str| {
         matches!(key, "required" | "enum" | "allOf" | "anyOf" | "oneOf" | "prefixItems")
@@ -105,7 +105,7 @@ fn lists(value: Value) -> Value {
                 Value::Object(empty) if empty.is_empty() && list(&key) => {
                     (key, Value::Array(vec![]))
                 }
-                value => (key, lists(value)),
+                value => (key, restore_empty_lists(value)),
             })
             .collect(),
     )
@@ -151,7 +151,7 @@ impl ParameterReader<'_> {
                     )));
                 }
             }
-            let property = self.property(parameter, &at)?;
+            let property = self.property_schema(parameter, &at)?;
             if !outermost {
                 check_default(&name, &property, what)?;
             }
@@ -169,16 +169,16 @@ impl ParameterReader<'_> {
         Ok(schema)
     }
 
-    fn property(&mut self, mut parameter: Object, at: &str) -> Result<Json> {
+    fn property_schema(&mut self, mut parameter: Object, at: &str) -> Result<Json> {
         // What Starlark calls it.
         if !parameter.contains_key("type")
             && let Some(kind) = parameter.swap_remove("param_type")
         {
             parameter.insert("type".to_owned(), kind);
         }
-        let kind = self.kind(&parameter, at)?;
+        let kind = self.parameter_type(&parameter, at)?;
         let mut schema = Map::new();
-        for (field, keyword) in FIELDS {
+        for (field, keyword) in PARAMETER_FIELDS {
             let Some(value) = parameter.get(field).cloned() else { continue };
             if keyword.is_empty() {
                 continue;
@@ -186,9 +186,11 @@ impl ParameterReader<'_> {
             let value = match (field, value) {
                 ("type", _) => Json::from(kind),
                 ("items", Value::Str(items)) => {
-                    json!({"type": own_type(&items).unwrap_or(&items)})
+                    json!({"type": canonical_type(&items).unwrap_or(&items)})
                 }
-                ("items", Value::Object(items)) => self.property(items, &format!("{at}.items"))?,
+                ("items", Value::Object(items)) => {
+                    self.property_schema(items, &format!("{at}.items"))?
+                }
                 ("properties", Value::Array(list)) => {
                     let inner = self.object_schema(list, &format!("{at}.properties"), false)?;
                     schema.extend(inner.into_iter().filter(|(key, _)| key != "type"));
@@ -198,7 +200,7 @@ impl ParameterReader<'_> {
                     json!([])
                 }
                 ("default", Value::Str(text)) if kind != "string" => {
-                    match self.typed_default(&text, kind, at) {
+                    match self.parse_text_default(&text, kind, at) {
                         Some(default) => default,
                         None => continue,
                     }
@@ -211,32 +213,33 @@ impl ParameterReader<'_> {
             schema.insert(keyword.to_owned(), value);
         }
         for field in parameter.keys() {
-            if !FIELDS.iter().any(|(known, _)| known == field) {
-                let near = nearest(field, FIELDS.map(|(known, _)| known));
+            if !PARAMETER_FIELDS.iter().any(|(known, _)| known == field) {
+                let near = nearest_name(field, PARAMETER_FIELDS.map(|(known, _)| known));
                 return Err(Problem::bad_script(format!("{at} has an unknown field {field}"))
-                    .maybe_hint(near.map(|near| format!("did you mean {near}?"))));
+                    .with_optional_hint(near.map(|near| format!("did you mean {near}?"))));
             }
         }
         Ok(Json::Object(schema))
     }
 
-    fn kind(&mut self, parameter: &Object, at: &str) -> Result<&'static str> {
+    fn parameter_type(&mut self, parameter: &Object, at: &str) -> Result<&'static str> {
         let Some(Value::Str(kind)) = parameter.get("type") else {
             return Err(Problem::bad_script(format!("{at} has no type"))
-                .hint(format!("the types are {}", TYPES.join(", "))));
+                .with_hint(format!("the types are {}", PARAMETER_TYPES.join(", "))));
         };
-        let Some(own) = own_type(kind) else {
-            let near = nearest(kind, TYPES).map(|near| format!("did you mean {near:?}?"));
+        let Some(own) = canonical_type(kind) else {
+            let near =
+                nearest_name(kind, PARAMETER_TYPES).map(|near| format!("did you mean {near:?}?"));
             return Err(Problem::bad_script(format!(
                 "{at}.type is {kind:?}, which is none of {}",
-                TYPES.join(", ")
+                PARAMETER_TYPES.join(", ")
             ))
-            .maybe_hint(near));
+            .with_optional_hint(near));
         };
         if own != kind {
             self.warnings.push(
                 Warning::new(format!("{at}.type is {kind:?}, which is called {own:?} here"))
-                    .hint(format!("write {own:?}: both are understood")),
+                    .with_hint(format!("write {own:?}: both are understood")),
             );
         }
         Ok(own)
@@ -245,12 +248,12 @@ impl ParameterReader<'_> {
     /// A default that was written as text, read by the parameter's type. Text
     /// that does not fit stays what it is, and is refused like any other
     /// default that does not fit.
-    fn typed_default(&mut self, text: &str, kind: &str, at: &str) -> Option<Json> {
+    fn parse_text_default(&mut self, text: &str, kind: &str, at: &str) -> Option<Json> {
         let trimmed = text.trim();
         if trimmed.is_empty() {
             self.warnings.push(
                 Warning::new(format!("{at}.default is an empty text, which is no {kind}"))
-                    .hint("leave the default out: there is none now"),
+                    .with_hint("leave the default out: there is none now"),
             );
             return None;
         }
@@ -284,15 +287,16 @@ impl ParameterReader<'_> {
         let names = self.text_defaults.join(", ");
         self.warnings.push(
             Warning::new(format!("{what}: defaults are written as text: {names}"))
-                .hint("write the value itself: text is read by the type of the parameter"),
+                .with_hint("write the value itself: text is read by the type of the parameter"),
         );
     }
 }
 
 /// The name that a type has here.
-fn own_type(kind: &str) -> Option<&'static str> {
-    let same = TYPES.into_iter().find(|known| *known == kind);
-    let alias = || TYPE_ALIASES.iter().find(|(alias, _)| *alias == kind).map(|(_, own)| *own);
+fn canonical_type(kind: &str) -> Option<&'static str> {
+    let same = PARAMETER_TYPES.into_iter().find(|known| *known == kind);
+    let alias =
+        || PARAMETER_TYPE_ALIASES.iter().find(|(alias, _)| *alias == kind).map(|(_, own)| *own);
     same.or_else(alias)
 }
 
@@ -302,9 +306,9 @@ fn check_default(name: &str, property: &Json, what: &str) -> Result<()> {
     let mut schema = Map::new();
     schema.insert("properties".into(), json!({ name: property }));
     let value = Value::from_json(json!({ name: default }))?;
-    Schema::compile(schema)?
-        .violations(&value, "default")
-        .map_err(|message| Problem::bad_script(format!("{what}: {message}")).hint(FITTING))
+    Schema::compile(schema)?.find_violations(&value, "default").map_err(|message| {
+        Problem::bad_script(format!("{what}: {message}")).with_hint(DEFAULT_MUST_FIT_HINT)
+    })
 }
 
 #[cfg(test)]

@@ -12,14 +12,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::call::{Caller, LOCAL};
-use crate::limits::seconds;
-use crate::metrics::family::{Family, Kind};
-use crate::problem::{Code, Problem, Result};
+use crate::call::{Caller, LOCAL_CALLER};
+use crate::limits::format_seconds;
+use crate::metrics::family::{MetricFamily, MetricKind};
+use crate::problem::{Problem, ProblemCode, Result};
 
 /// What the operator decides about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PlaceLimits {
+pub struct AdmissionLimits {
     /// Calls in progress at once.
     pub runs: usize,
     /// Calls that wait for one of those to end.
@@ -28,9 +28,9 @@ pub struct PlaceLimits {
     pub queue_time: Duration,
 }
 
-pub(crate) struct Places {
+pub(crate) struct AdmissionQueue {
     free: Semaphore,
-    limits: Mutex<PlaceLimits>,
+    limits: Mutex<AdmissionLimits>,
     /// Places that go away as soon as they are free: there are fewer now.
     owed: AtomicUsize,
     waiting: AtomicUsize,
@@ -40,113 +40,119 @@ pub(crate) struct Places {
     queued: AtomicUsize,
     queue_time: AtomicU64,
     /// Those of the callers that are told apart and have a call.
-    callers: Mutex<HashMap<Arc<str>, Weak<CallerPlaces>>>,
+    callers: Mutex<HashMap<Arc<str>, Weak<CallerAdmission>>>,
 }
 
 /// The places and the part of the line that one caller may take.
-struct CallerPlaces {
+struct CallerAdmission {
     free: Arc<Semaphore>,
     waiting: AtomicUsize,
     max_waiting: usize,
 }
 
 /// Callers after which those without a call are dropped.
-const MANY_CALLERS: usize = 1000;
+const CALLER_SWEEP_THRESHOLD: usize = 1000;
 
-impl Places {
-    pub(crate) fn new(limits: PlaceLimits) -> Arc<Places> {
+impl AdmissionQueue {
+    pub(crate) fn new(limits: AdmissionLimits) -> Arc<AdmissionQueue> {
         let runs = limits.runs.min(Semaphore::MAX_PERMITS);
-        Arc::new(Places {
+        Arc::new(AdmissionQueue {
             free: Semaphore::new(runs),
-            limits: Mutex::new(PlaceLimits { runs, ..limits }),
+            limits: Mutex::new(AdmissionLimits { runs, ..limits }),
             owed: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             shed: AtomicU64::new(0),
             queued: AtomicUsize::new(limits.queued),
-            queue_time: AtomicU64::new(millis(limits.queue_time)),
+            queue_time: AtomicU64::new(saturating_millis(limits.queue_time)),
             callers: Mutex::default(),
         })
     }
 
-    pub(crate) fn set(&self, new: PlaceLimits) {
+    pub(crate) fn set_limits(&self, new: AdmissionLimits) {
         let runs = new.runs.min(Semaphore::MAX_PERMITS);
         let mut limits = self.limits.lock();
         if runs < limits.runs {
             let fewer = limits.runs - runs;
             self.owed.fetch_add(fewer - self.free.forget_permits(fewer), Ordering::AcqRel);
         } else {
-            let settled = (limits.runs..runs).filter(|_| !self.settle()).count();
+            let settled = (limits.runs..runs).filter(|_| !self.retire_owed_permit()).count();
             self.free.add_permits(settled);
         }
-        *limits = PlaceLimits { runs, ..new };
+        *limits = AdmissionLimits { runs, ..new };
         self.queued.store(new.queued, Ordering::Relaxed);
-        self.queue_time.store(millis(new.queue_time), Ordering::Relaxed);
+        self.queue_time.store(saturating_millis(new.queue_time), Ordering::Relaxed);
     }
 
     /// Whether a place that is free now was owed.
-    fn settle(&self) -> bool {
+    fn retire_owed_permit(&self) -> bool {
         let less = |owed: usize| owed.checked_sub(1);
         self.owed.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok()
     }
 
     /// A place at once, or none.
-    pub(crate) fn take(self: &Arc<Self>, caller: &Caller) -> Result<Place> {
-        let own = self.of_caller(caller);
-        self.free_place(own.as_ref()).ok_or_else(|| self.shed())
+    pub(crate) fn try_admit(self: &Arc<Self>, caller: &Caller) -> Result<AdmissionPermit> {
+        let own = self.caller_admission(caller);
+        self.try_acquire_permit(own.as_ref()).ok_or_else(|| self.shed_call())
     }
 
-    fn free_place(self: &Arc<Self>, own: Option<&Arc<CallerPlaces>>) -> Option<Place> {
+    fn try_acquire_permit(
+        self: &Arc<Self>,
+        own: Option<&Arc<CallerAdmission>>,
+    ) -> Option<AdmissionPermit> {
         let share = match own {
-            Some(own) => Some(own.share(own.free.clone().try_acquire_owned().ok()?)),
+            Some(own) => Some(own.hold_permit(own.free.clone().try_acquire_owned().ok()?)),
             None => None,
         };
         self.free.try_acquire().ok()?.forget();
-        Some(Place { all: Some(self.clone()), _share: share })
+        Some(AdmissionPermit { all: Some(self.clone()), _share: share })
     }
 
     /// A place, after those who came before.
-    pub(crate) async fn wait(self: &Arc<Self>, caller: &Caller) -> Result<Place> {
-        let own = self.of_caller(caller);
-        if let Some(place) = self.free_place(own.as_ref()) {
+    pub(crate) async fn wait_for_permit(
+        self: &Arc<Self>,
+        caller: &Caller,
+    ) -> Result<AdmissionPermit> {
+        let own = self.caller_admission(caller);
+        if let Some(place) = self.try_acquire_permit(own.as_ref()) {
             return Ok(place);
         }
-        let Some(_waiting) = self.stand_in_line(own.as_deref()) else { return Err(self.shed()) };
+        let Some(_waiting) = self.join_queue(own.as_deref()) else { return Err(self.shed_call()) };
         let time = Duration::from_millis(self.queue_time.load(Ordering::Relaxed));
         let turn = async {
             // It is never closed.
             let share = match &own {
-                Some(own) => Some(own.share(own.free.clone().acquire_owned().await.ok()?)),
+                Some(own) => Some(own.hold_permit(own.free.clone().acquire_owned().await.ok()?)),
                 None => None,
             };
             self.free.acquire().await.ok()?.forget();
-            Some(Place { all: Some(self.clone()), _share: share })
+            Some(AdmissionPermit { all: Some(self.clone()), _share: share })
         };
         let turn = tokio::time::timeout(time, turn).await;
-        turn.ok().flatten().ok_or_else(|| self.shed())
+        turn.ok().flatten().ok_or_else(|| self.shed_call())
     }
 
-    fn stand_in_line<'a>(&'a self, own: Option<&'a CallerPlaces>) -> Option<Waiting<'a>> {
+    fn join_queue<'a>(&'a self, own: Option<&'a CallerAdmission>) -> Option<QueuedCall<'a>> {
         let own = match own {
-            Some(own) => Some(count_up(&own.waiting, own.max_waiting)?),
+            Some(own) => Some(try_count_up(&own.waiting, own.max_waiting)?),
             None => None,
         };
-        let all = count_up(&self.waiting, self.queued.load(Ordering::Relaxed))?;
-        Some(Waiting { _all: all, _own: own })
+        let all = try_count_up(&self.waiting, self.queued.load(Ordering::Relaxed))?;
+        Some(QueuedCall { _all: all, _own: own })
     }
 
     /// What of it is this caller's; none for those who are not told apart, and for
     /// whoever is at this machine.
-    fn of_caller(&self, caller: &Caller) -> Option<Arc<CallerPlaces>> {
-        let name = caller.name.as_ref().filter(|name| ***name != *LOCAL)?;
+    fn caller_admission(&self, caller: &Caller) -> Option<Arc<CallerAdmission>> {
+        let name = caller.name.as_ref().filter(|name| ***name != *LOCAL_CALLER)?;
         let mut callers = self.callers.lock();
         if let Some(known) = callers.get(name).and_then(Weak::upgrade) {
             return Some(known);
         }
-        if callers.len() >= MANY_CALLERS {
+        if callers.len() >= CALLER_SWEEP_THRESHOLD {
             callers.retain(|_, known| known.strong_count() > 0);
         }
-        let PlaceLimits { runs, queued, .. } = *self.limits.lock();
-        let places = CallerPlaces {
+        let AdmissionLimits { runs, queued, .. } = *self.limits.lock();
+        let places = CallerAdmission {
             free: Arc::new(Semaphore::new(runs - runs / 4)),
             waiting: AtomicUsize::new(0),
             max_waiting: queued.div_ceil(2),
@@ -156,38 +162,38 @@ impl Places {
         Some(places)
     }
 
-    fn shed(&self) -> Problem {
+    fn shed_call(&self) -> Problem {
         self.shed.fetch_add(1, Ordering::Relaxed);
-        self.full()
+        self.full_problem()
     }
 
-    pub(crate) fn families(&self) -> Vec<Family> {
+    pub(crate) fn metric_families(&self) -> Vec<MetricFamily> {
         let limits = *self.limits.lock();
         let all = limits.runs + self.owed.load(Ordering::Acquire);
         let taken = all.saturating_sub(self.free.available_permits());
-        let one = Family::one;
+        let one = MetricFamily::from_value;
         vec![
             one(
                 "moonlark_outside_calls_in_progress",
-                Kind::Gauge,
+                MetricKind::Gauge,
                 "Calls from outside that are in progress, of the limit limits.runs",
                 taken as f64,
             ),
             one(
                 "moonlark_outside_calls_limit",
-                Kind::Gauge,
+                MetricKind::Gauge,
                 "How many of those there may be: limits.runs",
                 limits.runs as f64,
             ),
             one(
                 "moonlark_outside_calls_queued",
-                Kind::Gauge,
+                MetricKind::Gauge,
                 "Calls from outside that wait for one of those to end",
                 self.waiting.load(Ordering::Relaxed) as f64,
             ),
             one(
                 "moonlark_outside_calls_shed_total",
-                Kind::Counter,
+                MetricKind::Counter,
                 "Calls from outside that were refused because there was no place for them",
                 self.shed.load(Ordering::Relaxed) as f64,
             ),
@@ -195,81 +201,81 @@ impl Places {
     }
 
     /// Whoever waits now has a place or has given up after the time to wait.
-    fn full(&self) -> Problem {
+    fn full_problem(&self) -> Problem {
         let limits = *self.limits.lock();
         let wait = match limits.queued {
             0 => 1,
             _ => u32::try_from(limits.queue_time.as_millis().div_ceil(1000)).unwrap_or(1).max(1),
         };
         let mut problem = Problem::new(
-            Code::RateLimited,
+            ProblemCode::RateLimited,
             format!("{} calls are in progress, which is the limit", limits.runs),
         )
-        .hint(format!(
+        .with_hint(format!(
             "try again in {}, or raise limits.runs",
-            seconds(Duration::from_secs(wait.into()))
+            format_seconds(Duration::from_secs(wait.into()))
         ));
         problem.retry_after = Some(wait);
         problem
     }
 }
 
-fn millis(time: Duration) -> u64 {
+fn saturating_millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-impl CallerPlaces {
-    fn share(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> CallerShare {
-        CallerShare { _of: self.clone(), _permit: permit }
+impl CallerAdmission {
+    fn hold_permit(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> CallerPermit {
+        CallerPermit { _of: self.clone(), _permit: permit }
     }
 }
 
 /// A place that counts against its caller's part. The part is known for as long as
 /// somebody has one.
-struct CallerShare {
+struct CallerPermit {
     _permit: OwnedSemaphorePermit,
-    _of: Arc<CallerPlaces>,
+    _of: Arc<CallerAdmission>,
 }
 
-struct Waiting<'a> {
-    _all: Counted<'a>,
-    _own: Option<Counted<'a>>,
+struct QueuedCall<'a> {
+    _all: QueueCountGuard<'a>,
+    _own: Option<QueueCountGuard<'a>>,
 }
 
 /// One of those that a number counts.
-struct Counted<'a>(&'a AtomicUsize);
+struct QueueCountGuard<'a>(&'a AtomicUsize);
 
 /// Count one more, unless there are `most`.
-fn count_up(number: &AtomicUsize, most: usize) -> Option<Counted<'_>> {
+fn try_count_up(number: &AtomicUsize, most: usize) -> Option<QueueCountGuard<'_>> {
     let more = |waiting: usize| (waiting < most).then_some(waiting + 1);
     let counted = number.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
     // Made only if it was counted: dropping one counts.
-    counted.is_ok().then(|| Counted(number))
+    counted.is_ok().then(|| QueueCountGuard(number))
 }
 
-impl Drop for Counted<'_> {
+impl Drop for QueueCountGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 /// One of the calls in progress; gives its place back when dropped.
-pub(crate) struct Place {
-    all: Option<Arc<Places>>,
-    _share: Option<CallerShare>,
+pub(crate) struct AdmissionPermit {
+    all: Option<Arc<AdmissionQueue>>,
+    _share: Option<CallerPermit>,
 }
 
-impl Place {
+impl AdmissionPermit {
     /// For what is ours, such as loading a script: it counts against nobody.
-    pub(crate) fn of_nobody() -> Place {
-        Place { all: None, _share: None }
+    pub(crate) fn new_uncounted() -> AdmissionPermit {
+        AdmissionPermit { all: None, _share: None }
     }
 }
 
-impl Drop for Place {
+impl Drop for AdmissionPermit {
     fn drop(&mut self) {
         if let Some(places) = &self.all
-            && !places.settle()
+            && !places.retire_owed_permit()
         {
             places.free.add_permits(1);
         }
@@ -282,45 +288,46 @@ mod tests {
 
     use super::*;
 
-    fn places(runs: usize, queued: usize, millis: u64) -> Arc<Places> {
-        Places::new(limits(runs, queued, millis))
+    fn places(runs: usize, queued: usize, millis: u64) -> Arc<AdmissionQueue> {
+        AdmissionQueue::new(limits(runs, queued, millis))
     }
 
     static NOBODY: Caller = Caller { surface: "rest", name: None, client: None };
 
-    fn limits(runs: usize, queued: usize, millis: u64) -> PlaceLimits {
-        PlaceLimits { runs, queued, queue_time: Duration::from_millis(millis) }
+    fn limits(runs: usize, queued: usize, millis: u64) -> AdmissionLimits {
+        AdmissionLimits { runs, queued, queue_time: Duration::from_millis(millis) }
     }
 
     #[tokio::test]
     async fn who_came_first_is_let_in_first_and_nobody_goes_past_the_line() {
         let places = places(1, 2, 60_000);
-        let first = places.take(&NOBODY).unwrap();
+        let first = places.try_admit(&NOBODY).unwrap();
         let (mut second, mut third) =
-            (Box::pin(places.wait(&NOBODY)), Box::pin(places.wait(&NOBODY)));
+            (Box::pin(places.wait_for_permit(&NOBODY)), Box::pin(places.wait_for_permit(&NOBODY)));
         assert!((&mut second).now_or_never().is_none());
         assert!((&mut third).now_or_never().is_none());
-        let refused = places.wait(&NOBODY).now_or_never().unwrap().err().unwrap();
-        assert_eq!((refused.code, refused.retry_after), (Code::RateLimited, Some(60)));
+        let refused = places.wait_for_permit(&NOBODY).now_or_never().unwrap().err().unwrap();
+        assert_eq!((refused.code, refused.retry_after), (ProblemCode::RateLimited, Some(60)));
         assert_eq!(places.waiting.load(Ordering::Relaxed), 2, "who is refused never waited");
-        let figures: Vec<_> = places.families().iter().map(|it| it.samples[0].clone()).collect();
+        let figures: Vec<_> =
+            places.metric_families().iter().map(|it| it.samples[0].clone()).collect();
         let figures = figures.iter().map(|it| &it.value).collect::<Vec<_>>();
         assert_eq!(format!("{figures:?}"), "[Number(1.0), Number(1.0), Number(2.0), Number(1.0)]");
         drop(first);
-        assert!(places.take(&NOBODY).is_err(), "it is the second's");
+        assert!(places.try_admit(&NOBODY).is_err(), "it is the second's");
         assert!((&mut third).now_or_never().is_none());
         let second = second.now_or_never().unwrap().unwrap();
         drop(second);
         assert!(third.now_or_never().unwrap().is_ok());
-        assert!(places.take(&NOBODY).is_ok());
+        assert!(places.try_admit(&NOBODY).is_ok());
     }
 
     #[tokio::test]
     async fn who_waits_too_long_or_goes_away_leaves_the_line() {
         let places = places(1, 1, 5);
-        let _first = places.take(&NOBODY).unwrap();
-        assert_eq!(places.wait(&NOBODY).await.err().unwrap().retry_after, Some(1));
-        let mut gone = Box::pin(places.wait(&NOBODY));
+        let _first = places.try_admit(&NOBODY).unwrap();
+        assert_eq!(places.wait_for_permit(&NOBODY).await.err().unwrap().retry_after, Some(1));
+        let mut gone = Box::pin(places.wait_for_permit(&NOBODY));
         assert!((&mut gone).now_or_never().is_none());
         assert_eq!(places.waiting.load(Ordering::Relaxed), 1);
         drop(gone);
@@ -330,18 +337,20 @@ mod tests {
     #[test]
     fn fewer_places_hold_once_those_taken_are_free_again() {
         let places = places(3, 0, 0);
-        let mut taken: Vec<Place> = (0..3).map(|_| places.take(&NOBODY).unwrap()).collect();
-        places.set(limits(1, 0, 0));
+        let mut taken: Vec<AdmissionPermit> =
+            (0..3).map(|_| places.try_admit(&NOBODY).unwrap()).collect();
+        places.set_limits(limits(1, 0, 0));
         taken.truncate(1);
-        assert!(places.take(&NOBODY).is_err());
-        places.set(limits(2, 0, 0));
-        let second = places.take(&NOBODY).unwrap();
-        assert!(places.take(&NOBODY).is_err());
-        places.set(limits(1, 0, 0));
-        places.set(limits(2, 0, 0));
+        assert!(places.try_admit(&NOBODY).is_err());
+        places.set_limits(limits(2, 0, 0));
+        let second = places.try_admit(&NOBODY).unwrap();
+        assert!(places.try_admit(&NOBODY).is_err());
+        places.set_limits(limits(1, 0, 0));
+        places.set_limits(limits(2, 0, 0));
         drop((taken, second));
-        let taken: Vec<Place> = (0..2).map(|_| places.take(&NOBODY).unwrap()).collect();
-        assert!(places.take(&NOBODY).is_err());
+        let taken: Vec<AdmissionPermit> =
+            (0..2).map(|_| places.try_admit(&NOBODY).unwrap()).collect();
+        assert!(places.try_admit(&NOBODY).is_err());
         drop(taken);
     }
 
@@ -353,7 +362,7 @@ mod tests {
         let calls = (0..100).map(|_| {
             let (places, inside) = (places.clone(), inside.clone());
             tokio::spawn(async move {
-                let _place = places.wait(&NOBODY).await.ok()?;
+                let _place = places.wait_for_permit(&NOBODY).await.ok()?;
                 assert!(inside.fetch_add(1, Ordering::AcqRel) < 10);
                 for _ in 0..10 {
                     tokio::task::yield_now().await;
@@ -374,14 +383,18 @@ mod tests {
     #[tokio::test]
     async fn a_caller_leaves_places_and_a_part_of_the_line_to_others() {
         let places = places(4, 4, 60_000);
-        let (bob, alice) = (NOBODY.clone().named("bob"), NOBODY.clone().named("alice"));
-        let mut bobs: Vec<Place> = (0..3).map(|_| places.take(&bob).unwrap()).collect();
-        assert!(places.take(&bob).is_err(), "the fourth place is not for him");
-        let mut line: Vec<_> = (0..2).map(|_| Box::pin(places.wait(&bob))).collect();
+        let (bob, alice) = (NOBODY.clone().with_name("bob"), NOBODY.clone().with_name("alice"));
+        let mut bobs: Vec<AdmissionPermit> =
+            (0..3).map(|_| places.try_admit(&bob).unwrap()).collect();
+        assert!(places.try_admit(&bob).is_err(), "the fourth place is not for him");
+        let mut line: Vec<_> = (0..2).map(|_| Box::pin(places.wait_for_permit(&bob))).collect();
         assert!(line.iter_mut().all(|it| it.now_or_never().is_none()));
-        assert!(places.wait(&bob).now_or_never().unwrap().is_err(), "half of the line is his");
-        let hers = places.take(&alice).unwrap();
-        let mut second = Box::pin(places.wait(&alice));
+        assert!(
+            places.wait_for_permit(&bob).now_or_never().unwrap().is_err(),
+            "half of the line is his"
+        );
+        let hers = places.try_admit(&alice).unwrap();
+        let mut second = Box::pin(places.wait_for_permit(&alice));
         assert!((&mut second).now_or_never().is_none());
         drop(bobs.pop());
         // He came first, and has room within his part again.
@@ -389,6 +402,6 @@ mod tests {
         let her = second.now_or_never();
         assert!(his.is_some() != her.is_some());
         drop((his, her, hers, line, bobs));
-        assert!((0..3).map(|_| places.take(&bob)).all(|it| it.is_ok()), "one at a time");
+        assert!((0..3).map(|_| places.try_admit(&bob)).all(|it| it.is_ok()), "one at a time");
     }
 }

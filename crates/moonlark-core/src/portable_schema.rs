@@ -32,7 +32,7 @@ const NESTING_LEVELS: [usize; 6] = [10, 6, 4, 3, 2, 1];
 
 /// Which way values go that a schema describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Direction {
+enum SchemaDirection {
     /// What is said may allow more than the exact schema, which checks it.
     Input,
     /// What is said must allow everything that the exact schema allows.
@@ -49,8 +49,8 @@ pub struct PortableInput {
 
 impl PortableInput {
     pub fn from_schema(exact: &Map<String, Json>) -> PortableInput {
-        let made = rewrite_within_bounds(exact, Direction::Input);
-        let (mut schema, keys) = made.unwrap_or_else(|| rewrite::outline(exact));
+        let made = rewrite_within_bounds(exact, SchemaDirection::Input);
+        let (mut schema, keys) = made.unwrap_or_else(|| rewrite::outline_schema(exact));
         if !schema.contains_key("properties") {
             schema.insert("properties".to_owned(), json!({}));
         }
@@ -64,14 +64,14 @@ pub fn portable_output(exact: &Map<String, Json>) -> Option<Map<String, Json>> {
     if exact.get("type") != Some(&json!("object")) {
         return None;
     }
-    let made = rewrite_within_bounds(exact, Direction::Output);
+    let made = rewrite_within_bounds(exact, SchemaDirection::Output);
     let any_object = || Map::from_iter([("type".to_owned(), json!("object"))]);
     Some(made.map_or_else(any_object, |(schema, _)| schema))
 }
 
 fn rewrite_within_bounds(
     exact: &Map<String, Json>,
-    direction: Direction,
+    direction: SchemaDirection,
 ) -> Option<(Map<String, Json>, ArgumentKeys)> {
     let max_bytes = MAX_SCHEMA_BYTES.max(written_bytes(exact));
     NESTING_LEVELS.into_iter().find_map(|levels| {

@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::approval::Ticket;
+use crate::approval::ApprovalTicket;
 use crate::content::Content;
 use crate::value::Value;
 
@@ -19,24 +19,24 @@ macro_rules! codes {
         /// A stable word for what kind of thing went wrong.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
         #[serde(rename_all = "snake_case")]
-        pub enum Code {
+        pub enum ProblemCode {
             $(#[doc = $meaning] $name,)*
         }
 
-        impl Code {
-            pub const ALL: &[Code] = &[$(Code::$name,)*];
+        impl ProblemCode {
+            pub const ALL_CODES: &[ProblemCode] = &[$(ProblemCode::$name,)*];
 
             /// The word as it appears on the wire and in the terminal.
             pub fn as_str(self) -> &'static str {
                 match self {
-                    $(Code::$name => $word,)*
+                    $(ProblemCode::$name => $word,)*
                 }
             }
 
             /// What it says, in a sentence.
             pub fn meaning(self) -> &'static str {
                 match self {
-                    $(Code::$name => $meaning.trim_ascii(),)*
+                    $(ProblemCode::$name => $meaning.trim_ascii(),)*
                 }
             }
         }
@@ -86,14 +86,20 @@ codes! {
     Internal = "internal",
 }
 
-impl Code {
+impl ProblemCode {
     /// Whether the same call may succeed when it is made again later.
-    pub fn retryable(self) -> bool {
-        matches!(self, Code::Timeout | Code::RateLimited | Code::Unavailable | Code::Cancelled)
+    pub fn is_retryable(self) -> bool {
+        matches!(
+            self,
+            ProblemCode::Timeout
+                | ProblemCode::RateLimited
+                | ProblemCode::Unavailable
+                | ProblemCode::Cancelled
+        )
     }
 }
 
-impl fmt::Display for Code {
+impl fmt::Display for ProblemCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -101,7 +107,7 @@ impl fmt::Display for Code {
 
 /// Where it happened: a file with a line, or a configuration key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct SourceLocation {
     /// A path relative to the project, or a key such as `server.port`.
     pub file: Box<str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,21 +116,21 @@ pub struct Place {
     pub column: Option<u32>,
 }
 
-impl Place {
-    pub fn file(file: impl Into<String>) -> Self {
+impl SourceLocation {
+    pub fn in_file(file: impl Into<String>) -> Self {
         Self { file: file.into().into_boxed_str(), line: None, column: None }
     }
 
-    pub fn line(file: impl Into<String>, line: u32) -> Self {
+    pub fn at_line(file: impl Into<String>, line: u32) -> Self {
         Self { file: file.into().into_boxed_str(), line: Some(line), column: None }
     }
 
-    pub fn column(file: impl Into<String>, line: u32, column: u32) -> Self {
+    pub fn at_column(file: impl Into<String>, line: u32, column: u32) -> Self {
         Self { file: file.into().into_boxed_str(), line: Some(line), column: Some(column) }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
         if let Some(line) = self.line {
@@ -140,10 +146,10 @@ impl fmt::Display for Place {
 /// What went wrong, in the reader's terms.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
-    pub code: Code,
+    pub code: ProblemCode,
     /// What happened. One sentence, no trailing full stop, no place.
     pub message: String,
-    pub place: Option<Place>,
+    pub place: Option<SourceLocation>,
     /// The next action. It must be true.
     pub hint: Option<String>,
     /// For [`Code::RateLimited`]: seconds until it is worth trying again.
@@ -151,19 +157,19 @@ pub struct Problem {
     /// What the tool itself answered while failing.
     pub content: Option<Box<Content>>,
     /// The refusal of a source that speaks the caller's protocol, as it put it.
-    pub refusal: Option<Box<Refusal>>,
+    pub refusal: Option<Box<ProtocolError>>,
     /// The HTTP status that an API answered with.
     pub status: Option<u16>,
     /// What an API said about it, as it said it. Bounded by whoever sets it.
     pub data: Option<Box<Value>>,
     /// For [`Code::ApprovalRequired`]: what is to be decided.
-    pub approval: Option<Box<Ticket>>,
+    pub approval: Option<Box<ApprovalTicket>>,
     retryable: Option<bool>,
 }
 
 /// An error in the words of a protocol; only a surface that speaks it looks.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Refusal {
+pub struct ProtocolError {
     pub code: i64,
     pub message: String,
     pub data: Option<Value>,
@@ -173,7 +179,7 @@ pub struct Refusal {
 pub type Result<T, E = Problem> = std::result::Result<T, E>;
 
 impl Problem {
-    pub fn new(code: Code, message: impl Into<String>) -> Self {
+    pub fn new(code: ProblemCode, message: impl Into<String>) -> Self {
         Self {
             code,
             message: message.into(),
@@ -190,75 +196,75 @@ impl Problem {
     }
 
     pub fn bad_request(message: impl Into<String>) -> Self {
-        Self::new(Code::BadRequest, message)
+        Self::new(ProblemCode::BadRequest, message)
     }
 
     pub fn tool_error(message: impl Into<String>) -> Self {
-        Self::new(Code::ToolError, message)
+        Self::new(ProblemCode::ToolError, message)
     }
 
     pub fn denied(message: impl Into<String>) -> Self {
-        Self::new(Code::Denied, message)
+        Self::new(ProblemCode::Denied, message)
     }
 
-    pub fn limit(message: impl Into<String>) -> Self {
-        Self::new(Code::Limit, message)
+    pub fn limit_exceeded(message: impl Into<String>) -> Self {
+        Self::new(ProblemCode::Limit, message)
     }
 
     pub fn unavailable(message: impl Into<String>) -> Self {
-        Self::new(Code::Unavailable, message)
+        Self::new(ProblemCode::Unavailable, message)
     }
 
     pub fn internal(message: impl Into<String>) -> Self {
-        Self::new(Code::Internal, message)
+        Self::new(ProblemCode::Internal, message)
     }
 
     pub fn bad_script(message: impl Into<String>) -> Self {
-        Self::new(Code::BadScript, message)
+        Self::new(ProblemCode::BadScript, message)
     }
 
     pub fn bad_config(message: impl Into<String>) -> Self {
-        Self::new(Code::BadConfig, message)
+        Self::new(ProblemCode::BadConfig, message)
     }
 
     #[must_use]
-    pub fn at(mut self, place: Place) -> Self {
+    pub fn at_location(mut self, place: SourceLocation) -> Self {
         self.place = Some(place);
         self
     }
 
     /// The same in other words.
     #[must_use]
-    pub fn saying(mut self, message: impl Into<String>) -> Self {
+    pub fn with_message(mut self, message: impl Into<String>) -> Self {
         self.message = message.into();
         self
     }
 
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
     #[must_use]
-    pub fn maybe_hint(mut self, hint: Option<String>) -> Self {
+    pub fn with_optional_hint(mut self, hint: Option<String>) -> Self {
         self.hint = hint.or(self.hint);
         self
     }
 
     /// Say whether trying again makes sense, where the code alone does not.
     #[must_use]
-    pub fn retryable_if(mut self, retryable: bool) -> Self {
+    pub fn with_retryable(mut self, retryable: bool) -> Self {
         self.retryable = Some(retryable);
         self
     }
 
-    pub fn retryable(&self) -> bool {
-        self.retryable.unwrap_or_else(|| self.code.retryable())
+    pub fn is_retryable(&self) -> bool {
+        self.retryable.unwrap_or_else(|| self.code.is_retryable())
     }
 
     /// `place: message`, as a Lua error reads, for places with one line.
-    pub fn line(&self) -> String {
+    pub fn to_line(&self) -> String {
         match &self.place {
             Some(place) => format!("{place}: {}", self.message),
             None => self.message.clone(),
@@ -267,7 +273,7 @@ impl Problem {
 
     /// The terminal form with the line that it is about, out of `source`, the text of
     /// the file that the place names.
-    pub fn with_source_line(&self, source: &str) -> String {
+    pub fn to_text_with_source_line(&self, source: &str) -> String {
         let text = self.to_string();
         let Some(line) = self.source_line(source) else { return text };
         let hint = self.hint.as_ref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
@@ -279,18 +285,18 @@ impl Problem {
     pub fn source_line(&self, source: &str) -> Option<String> {
         let line = self.place.as_ref()?.line?;
         let text = source.lines().nth(line.saturating_sub(1) as usize)?;
-        Some(format!("{line} | {}", cut(text.trim_end())))
+        Some(format!("{line} | {}", cut_message(text.trim_end())))
     }
 
     /// The `error` object of REST, MCP structured content and `--json`.
     pub fn to_json(&self) -> serde_json::Value {
         let mut object = serde_json::Map::new();
         object.insert("code".into(), self.code.as_str().into());
-        object.insert("message".into(), self.line().into());
+        object.insert("message".into(), self.to_line().into());
         if let Some(hint) = &self.hint {
             object.insert("hint".into(), hint.as_str().into());
         }
-        if self.retryable() {
+        if self.is_retryable() {
             object.insert("retryable".into(), true.into());
         }
         if let Some(seconds) = self.retry_after {
@@ -315,12 +321,13 @@ impl Problem {
 }
 
 /// Text from a script as a message: of bounded length.
-pub fn cut(text: &str) -> String {
-    const LONGEST: usize = 4096;
-    if text.len() <= LONGEST {
+pub fn cut_message(text: &str) -> String {
+    const MAX_CUT_MESSAGE_BYTES: usize = 4096;
+    if text.len() <= MAX_CUT_MESSAGE_BYTES {
         return text.to_owned();
     }
-    let end = (0..=LONGEST).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    let end =
+        (0..=MAX_CUT_MESSAGE_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     format!("{}…", &text[..end])
 }
 
@@ -345,7 +352,7 @@ impl std::error::Error for Problem {}
 pub struct Warning {
     /// What is there. One sentence, no trailing full stop, no place.
     pub message: String,
-    pub place: Option<Place>,
+    pub place: Option<SourceLocation>,
     /// How to write it.
     pub hint: Option<String>,
 }
@@ -356,13 +363,13 @@ impl Warning {
     }
 
     #[must_use]
-    pub fn at(mut self, place: Place) -> Self {
+    pub fn at_location(mut self, place: SourceLocation) -> Self {
         self.place = Some(place);
         self
     }
 
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
@@ -403,12 +410,15 @@ mod tests {
     #[test]
     fn the_terminal_form_names_code_place_and_hint() {
         let problem = Problem::denied("http.get may not reach api.example.com")
-            .at(Place::line("tools/tickets.luau", 12))
-            .hint("add \"net:api.example.com\" to allow");
+            .at_location(SourceLocation::at_line("tools/tickets.luau", 12))
+            .with_hint("add \"net:api.example.com\" to allow");
         assert_eq!(
             problem.to_string(),
             "error[denied]: http.get may not reach api.example.com\n  --> tools/tickets.luau:12\nhint: add \"net:api.example.com\" to allow"
         );
-        assert_eq!(problem.line(), "tools/tickets.luau:12: http.get may not reach api.example.com");
+        assert_eq!(
+            problem.to_line(),
+            "tools/tickets.luau:12: http.get may not reach api.example.com"
+        );
     }
 }

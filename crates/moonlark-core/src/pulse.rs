@@ -12,31 +12,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-const BEAT: Duration = Duration::from_secs(1);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
-pub(crate) struct Pulse(Arc<AtomicBool>);
+pub(crate) struct TimerHeartbeat(Arc<AtomicBool>);
 
 /// Set while the timer is; also when its runtime ends first.
-struct Beating(Arc<AtomicBool>);
+struct HeartbeatGuard(Arc<AtomicBool>);
 
-impl Pulse {
+impl TimerHeartbeat {
     /// Before a deadline is set.
-    pub(crate) fn beat(&self) {
+    pub(crate) fn ensure_timer(&self) {
         if self.0.load(Ordering::Relaxed) || self.0.swap(true, Ordering::AcqRel) {
             return;
         }
-        let beating = Beating(self.0.clone());
+        let beating = HeartbeatGuard(self.0.clone());
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                tokio::time::sleep(BEAT).await;
+                tokio::time::sleep(HEARTBEAT_INTERVAL).await;
                 drop(beating);
             });
         }
     }
 }
 
-impl Drop for Beating {
+impl Drop for HeartbeatGuard {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
@@ -48,21 +48,21 @@ mod tests {
 
     #[tokio::test]
     async fn one_timer_is_set_however_many_deadlines_are() {
-        let pulse = Pulse::default();
+        let pulse = TimerHeartbeat::default();
         let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
         let before = tasks();
-        pulse.beat();
-        pulse.beat();
+        pulse.ensure_timer();
+        pulse.ensure_timer();
         assert_eq!(tasks(), before + 1);
     }
 
     #[test]
     fn it_beats_again_where_the_first_runtime_has_ended() {
-        let pulse = Pulse::default();
+        let pulse = TimerHeartbeat::default();
         let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime().unwrap().block_on(async { pulse.beat() });
+        runtime().unwrap().block_on(async { pulse.ensure_timer() });
         assert!(!pulse.0.load(Ordering::Relaxed));
-        pulse.beat();
+        pulse.ensure_timer();
         assert!(!pulse.0.load(Ordering::Relaxed), "no runtime, no timer");
     }
 }

@@ -13,4 +13,4 @@ pub mod starlark;
 mod tests;
 
 pub use modules_page::modules_page;
-pub use sheet::{Row, Sample, Sheet, spelled};
+pub use sheet::{ExampleText, FunctionDoc, FunctionDocRow, spell_example_call};

@@ -24,35 +24,35 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::Instant;
 
-use answers::Answers;
-pub use answers::At;
-pub(crate) use before::{Before, aside, before, given};
-pub(crate) use known::ASSUMED;
-use known::Known;
-pub use known::{Decisions, Lost, in_doubt};
-use plan::Mode;
-pub use plan::{Plan, Planned};
+use answers::AnswerSequencer;
+pub use answers::CallSite;
+pub(crate) use before::{ReplayDecision, decide_replay, record_given_answer, record_host_call};
+pub(crate) use known::ASSUMED_OUTCOME;
+use known::ReplayLog;
+pub use known::{LostCallDecisions, LostCallPolicy, calls_in_doubt_problem};
+use plan::RunMode;
+pub use plan::{PlannedCall, RunPlan};
 
-use crate::approval::Ticket;
-use crate::artifacts::Handle;
+use crate::approval::ApprovalTicket;
+use crate::artifacts::ArtifactHandle;
 use crate::call::Caller;
-use crate::journal::{Id, RunBegan, RunPaused, RunRecord, Secrecy};
-use crate::limits::Limits;
+use crate::journal::{RecordId, RedactionScopes, RunBegan, RunPaused, RunRecord};
+use crate::limits::CallLimits;
 use crate::problem::{Problem, Result};
-use crate::secret::{Secrets, literals};
+use crate::secret::{Secrets, secrets_from_literals};
 use crate::value::Value;
 
 pub struct Run {
-    id: Id,
+    id: RecordId,
     started: Instant,
     /// Everything random in it comes from here.
     seed: [u8; 32],
     /// Calls that the script makes at once; the others wait for their turn.
     turns: Semaphore,
-    state: Mutex<State>,
-    answers: Answers,
-    known: Known,
-    mode: Mode,
+    state: Mutex<RunState>,
+    answers: AnswerSequencer,
+    known: ReplayLog,
+    mode: RunMode,
     /// Some call has an answer that somebody gave, after a crash.
     assumed: AtomicBool,
     /// Why it must not go on.
@@ -60,12 +60,12 @@ pub struct Run {
     /// What is secret in the text of the script, by the names it is given there.
     script_secrets: Secrets,
     /// The decisions it waits for, that nobody could be asked for at once.
-    waits: watch::Sender<Vec<(Ticket, RunPaused)>>,
+    waits: watch::Sender<Vec<(ApprovalTicket, RunPaused)>>,
 }
 
 #[derive(Default)]
-struct State {
-    steps: Vec<Step>,
+struct RunState {
+    steps: Vec<RunStep>,
     said: Vec<String>,
     /// How far each unfinished call is, from 0 to 1.
     shares: Vec<f64>,
@@ -77,12 +77,12 @@ struct State {
 }
 
 /// Answers of several texts that are remembered, and the bytes of one.
-const SEVERAL: usize = 100;
-const LONGEST: usize = 64 * 1024;
+const MAX_REMEMBERED_TEXT_LISTS: usize = 100;
+const MAX_REMEMBERED_TEXT_BYTES: usize = 64 * 1024;
 
 /// A call that the script made.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Step {
+pub struct RunStep {
     pub tool: String,
     /// When it began, counted from the beginning of the run.
     pub at: Duration,
@@ -91,44 +91,44 @@ pub struct Step {
     /// `ok`, the code of its Problem, or `cancelled`; empty while it runs.
     pub outcome: &'static str,
     /// Where in the script it was made.
-    pub place: Option<At>,
+    pub place: Option<CallSite>,
     /// It was not made now but before, and its answer was on record.
     pub replayed: bool,
 }
 
 impl Run {
     /// A run that begins.
-    pub fn of(began: &RunBegan, limits: &Limits) -> Arc<Run> {
-        let mode = if began.plan { Mode::Plans(Mutex::default()) } else { Mode::Anything };
-        Arc::new(Self::build(began, limits, Known::default(), mode))
+    pub fn new(began: &RunBegan, limits: &CallLimits) -> Arc<Run> {
+        let mode = if began.plan { RunMode::Plans(Mutex::default()) } else { RunMode::Anything };
+        Arc::new(Self::build_run(began, limits, ReplayLog::default(), mode))
     }
 
     /// A run that goes on: what is on record is not done again. One that follows
     /// a plan needs that again.
-    pub fn again(
+    pub fn resume_from(
         record: &RunRecord,
-        decided: Decisions,
-        plan: Option<Plan>,
-        limits: &Limits,
+        decided: LostCallDecisions,
+        plan: Option<RunPlan>,
+        limits: &CallLimits,
     ) -> Arc<Run> {
-        let known = Known::of(record, decided);
-        let mode = plan.map_or(Mode::Anything, Mode::Follows);
-        Arc::new(Self::build(&record.began, limits, known, mode))
+        let known = ReplayLog::from_record(record, decided);
+        let mode = plan.map_or(RunMode::Anything, RunMode::Follows);
+        Arc::new(Self::build_run(&record.began, limits, known, mode))
     }
 
     /// A run that may change what is in a plan, and nothing else.
-    pub fn following(began: &RunBegan, plan: Plan, limits: &Limits) -> Arc<Run> {
-        let run = Self::build(began, limits, Known::default(), Mode::Follows(plan));
+    pub fn follow_plan(began: &RunBegan, plan: RunPlan, limits: &CallLimits) -> Arc<Run> {
+        let run = Self::build_run(began, limits, ReplayLog::default(), RunMode::Follows(plan));
         Arc::new(run)
     }
 
-    fn build(began: &RunBegan, limits: &Limits, known: Known, mode: Mode) -> Run {
+    fn build_run(began: &RunBegan, limits: &CallLimits, known: ReplayLog, mode: RunMode) -> Run {
         let (clock, planned) = match &mode {
-            Mode::Follows(plan) => (plan.began.unwrap_or(began.at), plan.orders()),
+            RunMode::Follows(plan) => (plan.began.unwrap_or(began.at), plan.answer_orders()),
             _ => (began.at, Vec::new()),
         };
-        let answers = Answers::new(clock, known.answered(), planned);
-        let assumed = AtomicBool::new(known.has_assumed());
+        let answers = AnswerSequencer::new(clock, known.answered_sites(), planned);
+        let assumed = AtomicBool::new(known.has_assumed_answers());
         Run {
             id: began.run,
             started: Instant::now(),
@@ -140,30 +140,30 @@ impl Run {
             mode,
             assumed,
             stopped: OnceLock::new(),
-            script_secrets: literals(&began.script),
+            script_secrets: secrets_from_literals(&began.script),
             waits: watch::Sender::default(),
         }
     }
 
     /// What the journal knows it by.
-    pub fn id(&self) -> Id {
+    pub fn id(&self) -> RecordId {
         self.id
     }
 
     /// Where the answer belongs that the script is given next, if one is there
     /// or will be in a moment.
-    pub fn next_answer(&self) -> Option<At> {
-        self.answers.next()
+    pub fn next_answer(&self) -> Option<CallSite> {
+        self.answers.next_site()
     }
 
     /// The script is given that answer.
-    pub fn hand_over(&self) {
-        self.answers.hand_over();
+    pub fn hand_over_answer(&self) {
+        self.answers.hand_over_next();
     }
 
     /// A call at this place was answered, by whomever: its turn will come.
-    pub fn answered(&self, at: &At) -> u64 {
-        self.answers.order(at)
+    pub fn answer_order(&self, at: &CallSite) -> u64 {
+        self.answers.order_of(at)
     }
 
     /// Whether there are answers on record that were not handed over yet.
@@ -172,36 +172,36 @@ impl Run {
     }
 
     /// The Problem of a script that does not come to a place that is on record.
-    pub fn misses(&self, place: &str) -> Problem {
+    pub fn missing_site_problem(&self, place: &str) -> Problem {
         match &self.mode {
-            Mode::Follows(plan) => plan.missing(place),
-            _ => self.known.missing(place),
+            RunMode::Follows(plan) => plan.missing_site_problem(place),
+            _ => self.known.missing_site_problem(place),
         }
     }
 
     /// The same, for one that has ended without having `seen` every place.
-    pub fn left_out(&self, seen: impl Fn(&str) -> bool) -> Option<Problem> {
-        self.known.unseen(seen).map(|place| self.known.missing(place))
+    pub fn unvisited_site_problem(&self, seen: impl Fn(&str) -> bool) -> Option<Problem> {
+        self.known.find_unvisited(seen).map(|place| self.known.missing_site_problem(place))
     }
 
     /// Whether it went on with an answer that somebody gave. What comes of that is
     /// not final: another answer may be given.
-    pub fn has_assumed(&self) -> bool {
+    pub fn has_assumed_answers(&self) -> bool {
         self.assumed.load(Ordering::Relaxed)
     }
 
     /// The run must not go on, because of this.
-    pub fn stop(&self, problem: Problem) -> Problem {
+    pub fn stop_with(&self, problem: Problem) -> Problem {
         self.stopped.get_or_init(|| problem).clone()
     }
 
-    pub fn stopped(&self) -> Option<&Problem> {
+    pub fn stop_problem(&self) -> Option<&Problem> {
         self.stopped.get()
     }
 
     /// What it waits for, as soon as it waits for a decision that nobody could
     /// be asked for at once.
-    pub async fn waits(&self) -> Ticket {
+    pub async fn next_pending_ticket(&self) -> ApprovalTicket {
         let mut waits = self.waits.subscribe();
         loop {
             if let Some((ticket, _)) = waits.borrow_and_update().first() {
@@ -214,12 +214,12 @@ impl Run {
         }
     }
 
-    pub(crate) fn wait_for(&self, ticket: Ticket, paused: RunPaused) {
+    pub(crate) fn add_pending_ticket(&self, ticket: ApprovalTicket, paused: RunPaused) {
         self.waits.send_modify(|waits| waits.push((ticket, paused)));
     }
 
     /// It no longer waits for this one: what it still waits for.
-    pub(crate) fn waited_for(&self, id: Id) -> Option<RunPaused> {
+    pub(crate) fn remove_pending_ticket(&self, id: RecordId) -> Option<RunPaused> {
         let mut other = None;
         self.waits.send_modify(|waits| {
             waits.retain(|(ticket, _)| ticket.id != id);
@@ -230,77 +230,77 @@ impl Run {
 
     /// Whether it only collects what it would change.
     pub fn is_plan(&self) -> bool {
-        matches!(self.mode, Mode::Plans(_))
+        matches!(self.mode, RunMode::Plans(_))
     }
 
     /// What it would change, in the order it came to that.
-    pub fn planned(&self) -> Vec<Planned> {
+    pub fn planned_calls(&self) -> Vec<PlannedCall> {
         match &self.mode {
-            Mode::Plans(calls) => calls.lock().clone(),
+            RunMode::Plans(calls) => calls.lock().clone(),
             _ => Vec::new(),
         }
     }
 
     /// The tool of a call that was planned at this place, if one was.
-    pub fn planned_at(&self, at: &str) -> Option<String> {
-        let Mode::Plans(calls) = &self.mode else { return None };
+    pub fn planned_tool_at(&self, at: &str) -> Option<String> {
+        let RunMode::Plans(calls) = &self.mode else { return None };
         let calls = calls.lock();
         calls.iter().find(|call| &*call.at == at).map(|call| call.tool.clone())
     }
 
     /// The time, as the script sees it: it moves when an answer is handed over.
-    pub fn now(&self) -> SystemTime {
-        self.answers.began() + self.answers.clock()
+    pub fn current_time(&self) -> SystemTime {
+        self.answers.began_at() + self.answers.read_clock()
     }
 
     /// The same, since the run began.
-    pub fn clock(&self) -> Duration {
-        self.answers.clock()
+    pub fn script_clock(&self) -> Duration {
+        self.answers.read_clock()
     }
 
     /// Random bytes for the script, the same when the run is resumed.
-    pub fn random(&self, bytes: &mut [u8]) {
-        chance::fill(&self.seed, "bytes", self.answers.draw(), bytes);
+    pub fn fill_random(&self, bytes: &mut [u8]) {
+        chance::fill_seeded(&self.seed, "bytes", self.answers.next_draw(), bytes);
     }
 
     /// A seed for random numbers of the script's language.
-    pub fn seed(&self) -> u32 {
+    pub fn language_seed(&self) -> u32 {
         let mut bytes = [0; 4];
-        chance::fill(&self.seed, "seed", 0, &mut bytes);
+        chance::fill_seeded(&self.seed, "seed", 0, &mut bytes);
         u32::from_le_bytes(bytes)
     }
 
     /// The handle of what is put aside of an answer: nobody can guess it, and it
     /// is the same when the run is resumed.
-    pub fn handle(&self, place: &str, number: u64) -> Handle {
+    pub fn artifact_handle(&self, place: &str, number: u64) -> ArtifactHandle {
         let mut bytes = [0; 26];
-        chance::fill(&self.seed, &format!("artifact {place}"), number, &mut bytes);
-        Handle::of(bytes)
+        chance::fill_seeded(&self.seed, &format!("artifact {place}"), number, &mut bytes);
+        ArtifactHandle::from_random_bytes(bytes)
     }
 
     /// The calls so far, in the order they began.
-    pub fn steps(&self) -> Vec<Step> {
+    pub fn steps(&self) -> Vec<RunStep> {
         self.state.lock().steps.clone()
     }
 
     /// What was logged, a line each.
-    pub fn said(&self) -> Vec<String> {
+    pub fn log_lines(&self) -> Vec<String> {
         self.state.lock().said.clone()
     }
 
     /// A call was answered with several texts, which the script sees as a list
     /// like any other. Returned as it is, it is to be several texts again.
-    pub fn gave_several(&self, list: &Value) {
+    pub fn remember_text_list(&self, list: &Value) {
         let Value::Array(items) = list else { return };
         let bytes: usize = items.iter().filter_map(Value::as_str).map(str::len).sum();
         let mut state = self.state.lock();
-        if bytes <= LONGEST && state.several.len() < SEVERAL {
+        if bytes <= MAX_REMEMBERED_TEXT_BYTES && state.several.len() < MAX_REMEMBERED_TEXT_LISTS {
             state.several.push(list.clone());
         }
     }
 
     /// Whether a call was answered with these texts.
-    pub fn was_several(&self, list: &Value) -> bool {
+    pub fn is_remembered_text_list(&self, list: &Value) -> bool {
         self.state.lock().several.contains(list)
     }
 
@@ -310,21 +310,21 @@ impl Run {
 
     /// A line for the operator's log, which is for other eyes than the script's caller.
     pub(crate) fn redact_for_operator<'a>(&self, line: &'a str) -> Cow<'a, str> {
-        self.script_secrets.redact(line)
+        self.script_secrets.redact_text(line)
     }
 
-    pub(crate) fn say(&self, line: String) {
+    pub(crate) fn add_log_line(&self, line: String) {
         self.state.lock().said.push(line);
     }
 
     /// Wait until fewer calls are in flight than may be.
-    pub(crate) async fn turn(&self) -> Result<SemaphorePermit<'_>> {
+    pub(crate) async fn acquire_turn(&self) -> Result<SemaphorePermit<'_>> {
         self.turns.acquire().await.map_err(|_| Problem::internal("the run is over"))
     }
 
-    pub(crate) fn begin(self: &Arc<Self>, tool: &str, place: Option<At>) -> Stepping {
+    pub(crate) fn begin_step(self: &Arc<Self>, tool: &str, place: Option<CallSite>) -> StepGuard {
         let mut state = self.state.lock();
-        state.steps.push(Step {
+        state.steps.push(RunStep {
             tool: tool.to_owned(),
             at: self.started.elapsed(),
             took: None,
@@ -334,34 +334,34 @@ impl Run {
         });
         state.shares.push(0.0);
         let index = Some(state.steps.len() - 1);
-        Stepping { run: self.clone(), place, index, assumed: false, ended: false }
+        StepGuard { run: self.clone(), place, index, assumed: false, ended: false }
     }
 
     /// A call that is on record and no step: one of a host function.
-    pub(crate) fn aside(self: &Arc<Self>, place: At) -> Stepping {
+    pub(crate) fn begin_host_call(self: &Arc<Self>, place: CallSite) -> StepGuard {
         let place = Some(place);
-        Stepping { run: self.clone(), place, index: None, assumed: false, ended: false }
+        StepGuard { run: self.clone(), place, index: None, assumed: false, ended: false }
     }
 
     /// The script reports by itself, so its calls no longer do.
-    pub(crate) fn reports_itself(&self) {
+    pub(crate) fn use_own_progress(&self) {
         self.state.lock().own = true;
     }
 
     /// One call is this far: how far the run is, and out of what.
-    pub(crate) fn advance(&self, index: usize, share: f64) -> Option<(f64, f64)> {
+    pub(crate) fn advance_step(&self, index: usize, share: f64) -> Option<(f64, f64)> {
         let mut state = self.state.lock();
         let known = state.shares.get_mut(index)?;
         *known = share.clamp(0.0, 1.0).max(*known);
-        state.overall()
+        state.overall_progress()
     }
 }
 
 impl RunBegan {
     /// A script that begins now, on behalf of nobody.
-    pub fn of_script(script: &str, seed: [u8; 32]) -> RunBegan {
+    pub fn for_script(script: &str, seed: [u8; 32]) -> RunBegan {
         RunBegan {
-            run: Id::new(),
+            run: RecordId::new(),
             call: None,
             caller: Caller::new("cli"),
             at: SystemTime::now(),
@@ -370,13 +370,13 @@ impl RunBegan {
             seed,
             plan: false,
             follows: None,
-            secrets: Secrecy::default(),
+            secrets: RedactionScopes::default(),
         }
     }
 }
 
-impl State {
-    fn overall(&self) -> Option<(f64, f64)> {
+impl RunState {
+    fn overall_progress(&self) -> Option<(f64, f64)> {
         if self.own {
             return None;
         }
@@ -386,9 +386,9 @@ impl State {
 }
 
 /// A call being made; one that is dropped was cancelled.
-pub(crate) struct Stepping {
+pub(crate) struct StepGuard {
     run: Arc<Run>,
-    place: Option<At>,
+    place: Option<CallSite>,
     /// Among the steps, if it is one.
     pub(crate) index: Option<usize>,
     /// Its answer is one that somebody gave.
@@ -396,34 +396,37 @@ pub(crate) struct Stepping {
     ended: bool,
 }
 
-impl Stepping {
+impl StepGuard {
     /// Where in the script the call was made.
     pub(crate) fn place(&self) -> Option<String> {
         self.place.as_deref().map(str::to_owned)
     }
 
     /// Which answer of the run this one is, now that there is one.
-    pub(crate) fn order(&self) -> Option<u64> {
-        self.place.as_ref().map(|at| self.run.answers.order(at))
+    pub(crate) fn answer_order(&self) -> Option<u64> {
+        self.place.as_ref().map(|at| self.run.answers.order_of(at))
     }
 
     /// The step as it is on record, and how far the run is.
-    pub(crate) fn end(mut self, outcome: &'static str) -> Option<(Step, Option<(f64, f64)>)> {
-        self.order();
-        self.finish(outcome);
+    pub(crate) fn end_step(
+        mut self,
+        outcome: &'static str,
+    ) -> Option<(RunStep, Option<(f64, f64)>)> {
+        self.answer_order();
+        self.finish_step(outcome);
         let state = self.run.state.lock();
-        Some((state.steps.get(self.index?)?.clone(), state.overall()))
+        Some((state.steps.get(self.index?)?.clone(), state.overall_progress()))
     }
 
     pub(crate) fn end_as_replayed(mut self, outcome: &'static str) {
-        self.finish(outcome);
+        self.finish_step(outcome);
         let mut state = self.run.state.lock();
         if let Some(step) = self.index.and_then(|index| state.steps.get_mut(index)) {
             step.replayed = true;
         }
     }
 
-    fn finish(&mut self, outcome: &'static str) {
+    fn finish_step(&mut self, outcome: &'static str) {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
@@ -438,9 +441,9 @@ impl Stepping {
     }
 }
 
-impl Drop for Stepping {
+impl Drop for StepGuard {
     fn drop(&mut self) {
-        self.finish("cancelled");
+        self.finish_step("cancelled");
     }
 }
 
@@ -449,22 +452,22 @@ mod tests {
     use super::*;
 
     fn fresh() -> Arc<Run> {
-        Run::of(&RunBegan::of_script("", [0; 32]), &Limits::default())
+        Run::new(&RunBegan::for_script("", [0; 32]), &CallLimits::default())
     }
 
     #[test]
     fn the_progress_of_calls_is_one_that_only_grows() {
         let run = fresh();
-        let begin = |tool: &str| run.begin(tool, None);
+        let begin = |tool: &str| run.begin_step(tool, None);
         let (a, b) = (begin("a"), begin("b"));
-        let at = |stepping: &Stepping| stepping.index.unwrap();
-        assert_eq!(run.advance(at(&a), 0.5), Some((0.5, 2.0)));
-        assert_eq!(run.advance(at(&b), 0.25), Some((0.75, 2.0)));
-        assert_eq!(run.advance(at(&a), 0.1), Some((0.75, 2.0)));
-        assert_eq!(a.end("ok").unwrap().1, Some((1.25, 2.0)));
+        let at = |stepping: &StepGuard| stepping.index.unwrap();
+        assert_eq!(run.advance_step(at(&a), 0.5), Some((0.5, 2.0)));
+        assert_eq!(run.advance_step(at(&b), 0.25), Some((0.75, 2.0)));
+        assert_eq!(run.advance_step(at(&a), 0.1), Some((0.75, 2.0)));
+        assert_eq!(a.end_step("ok").unwrap().1, Some((1.25, 2.0)));
         let c = begin("c");
         drop(b);
-        assert_eq!(c.end("denied").unwrap().1, Some((3.0, 3.0)));
+        assert_eq!(c.end_step("denied").unwrap().1, Some((3.0, 3.0)));
         let outcomes: Vec<_> = run.steps().iter().map(|step| step.outcome).collect();
         assert_eq!(outcomes, ["ok", "cancelled", "denied"]);
     }
@@ -472,9 +475,9 @@ mod tests {
     #[test]
     fn a_script_that_reports_itself_is_not_talked_over() {
         let run = fresh();
-        let call = run.begin("a", None);
-        run.reports_itself();
-        assert_eq!(run.advance(call.index.unwrap(), 0.5), None);
-        assert_eq!(call.end("ok").unwrap().1, None);
+        let call = run.begin_step("a", None);
+        run.use_own_progress();
+        assert_eq!(run.advance_step(call.index.unwrap(), 0.5), None);
+        assert_eq!(call.end_step("ok").unwrap().1, None);
     }
 }

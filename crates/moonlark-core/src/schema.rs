@@ -17,12 +17,12 @@ use serde_json::{Map, Value as Json, json};
 use self::absent_nulls::{remove_absent_nulls, without_nullable};
 use self::compiled::CompiledSchema;
 use self::explanation::MisfitExplainer;
-use self::step_budget::Verdict;
+use self::step_budget::SchemaVerdict;
 use crate::problem::{Problem, Result};
-use crate::value::{MAX_DEPTH, Object, Value, shorten};
+use crate::value::{MAX_VALUE_DEPTH, Object, Value, shorten_text};
 
 /// Keywords that judge an object as a whole.
-const WHOLE: [&str; 11] = [
+const WHOLE_OBJECT_KEYWORDS: [&str; 11] = [
     "required",
     "allOf",
     "anyOf",
@@ -39,18 +39,18 @@ const WHOLE: [&str; 11] = [
 /// Cheap to clone; all clones are the same schema.
 #[derive(Clone)]
 pub struct Schema {
-    made: Arc<OnceLock<Made>>,
+    made: Arc<OnceLock<MadeSchema>>,
     /// For one that is made when it is first needed.
-    make: Option<Arc<Make>>,
+    make: Option<Arc<SchemaMaker>>,
 }
 
-type Make = dyn Fn() -> Made + Send + Sync;
+type SchemaMaker = dyn Fn() -> MadeSchema + Send + Sync;
 
-struct Made {
+struct MadeSchema {
     json: Arc<Map<String, Json>>,
     /// None for what the host checks by its own argument types.
     compiled: Option<CompiledSchema>,
-    defaults: Arc<Defaults>,
+    defaults: Arc<SchemaDefaults>,
 }
 
 impl Schema {
@@ -59,41 +59,49 @@ impl Schema {
         let whole = Json::Object(json);
         let compiled = CompiledSchema::compile(&whole, Some(jsonschema::Draft::Draft202012))
             .map_err(|why| Problem::bad_script(format!("the schema is not valid: {why}")))?;
-        let defaults = Defaults::of(&whole, 0)?;
+        let defaults = SchemaDefaults::from_schema(&whole, 0)?;
         let Json::Object(json) = whole else { unreachable!("built from a map above") };
-        Ok(Schema::ready(Made {
+        Ok(Schema::from_made(MadeSchema {
             json: Arc::new(json),
             compiled: Some(compiled),
             defaults: Arc::new(defaults),
         }))
     }
 
-    fn ready(made: Made) -> Schema {
+    fn from_made(made: MadeSchema) -> Schema {
         Schema { made: Arc::new(OnceLock::from(made)), make: None }
     }
 
     /// The schema of somebody else's tool, made when it is first needed: there
     /// may be thousands of which a few are called.
-    pub fn deferred(make: impl Fn() -> Map<String, Json> + Send + Sync + 'static) -> Schema {
-        Schema { made: Arc::default(), make: Some(Arc::new(move || Made::foreign(make()).0)) }
+    pub fn deferred_foreign(
+        make: impl Fn() -> Map<String, Json> + Send + Sync + 'static,
+    ) -> Schema {
+        Schema {
+            made: Arc::default(),
+            make: Some(Arc::new(move || MadeSchema::from_foreign(make()).0)),
+        }
     }
 
     /// The same for one that only describes.
     pub fn deferred_description(
         make: impl Fn() -> Map<String, Json> + Send + Sync + 'static,
     ) -> Schema {
-        Schema { made: Arc::default(), make: Some(Arc::new(move || Made::described(make()))) }
+        Schema {
+            made: Arc::default(),
+            make: Some(Arc::new(move || MadeSchema::description_only(make()))),
+        }
     }
 
-    fn made(&self) -> &Made {
+    fn get_or_make(&self) -> &MadeSchema {
         self.made.get_or_init(|| match &self.make {
             Some(make) => make(),
-            None => Made::described(Map::new()),
+            None => MadeSchema::description_only(Map::new()),
         })
     }
 
     /// What it says, without keeping that if nobody has needed it yet.
-    pub fn outline(&self) -> Arc<Map<String, Json>> {
+    pub fn peek_json(&self) -> Arc<Map<String, Json>> {
         match (self.made.get(), &self.make) {
             (None, Some(make)) => make().json,
             _ => self.json().clone(),
@@ -101,37 +109,37 @@ impl Schema {
     }
 
     /// A schema that describes arguments which typed code checks by itself.
-    pub fn described(json: Map<String, Json>) -> Schema {
-        Schema::ready(Made::described(json))
+    pub fn description_only(json: Map<String, Json>) -> Schema {
+        Schema::from_made(MadeSchema::description_only(json))
     }
 
     /// The schema of somebody else's tool: checked as far as it can be, changed
     /// in nothing. One that cannot be compiled only describes, and the Problem
     /// says why.
-    pub fn foreign(json: Map<String, Json>) -> (Schema, Option<Problem>) {
-        let (made, problem) = Made::foreign(json);
-        (Schema::ready(made), problem)
+    pub fn from_foreign(json: Map<String, Json>) -> (Schema, Option<Problem>) {
+        let (made, problem) = MadeSchema::from_foreign(json);
+        (Schema::from_made(made), problem)
     }
 
     /// The schema of a tool without parameters.
-    pub fn empty() -> Schema {
+    pub fn without_parameters() -> Schema {
         let json = json!({"type": "object", "properties": {}, "additionalProperties": false});
         let Json::Object(json) = json else { unreachable!("an object literal") };
-        Schema::compile(json).unwrap_or_else(|_| Schema::described(Map::new()))
+        Schema::compile(json).unwrap_or_else(|_| Schema::description_only(Map::new()))
     }
 
     pub fn json(&self) -> &Arc<Map<String, Json>> {
-        &self.made().json
+        &self.get_or_make().json
     }
 
     /// Fill in defaults, then check; the Problem names every bad parameter.
-    pub fn check(&self, mut args: Value) -> Result<Value> {
-        self.check_in_place(&mut args).map(|()| args)
+    pub fn check_arguments(&self, mut args: Value) -> Result<Value> {
+        self.check_arguments_in_place(&mut args).map(|()| args)
     }
 
     /// The same for whoever needs the arguments afterwards, fitting or not.
-    pub fn check_in_place(&self, args: &mut Value) -> Result<()> {
-        let made = self.made();
+    pub fn check_arguments_in_place(&self, args: &mut Value) -> Result<()> {
+        let made = self.get_or_make();
         if made.compiled.is_none() {
             return Ok(());
         }
@@ -143,22 +151,23 @@ impl Schema {
         }
         // What a null stands in for has its default, as if nothing were given.
         remove_absent_nulls(&made.json, args);
-        made.defaults.fill(args);
+        made.defaults.fill_value(args);
         let judged = without_nullable(&made.json, args);
-        self.violations(judged.as_ref().unwrap_or(args), "parameter").map_err(Problem::bad_request)
+        self.find_violations(judged.as_ref().unwrap_or(args), "parameter")
+            .map_err(Problem::bad_request)
     }
 
     /// What is wrong with `value`, in words; `noun` is what its fields are called.
-    pub fn violations(&self, value: &Value, noun: &str) -> Result<(), String> {
-        let made = self.made();
+    pub fn find_violations(&self, value: &Value, noun: &str) -> Result<(), String> {
+        let made = self.get_or_make();
         let Some(compiled) = &made.compiled else { return Ok(()) };
         let json = value.to_json_lossy();
-        match compiled.check(&json) {
-            Verdict::Fits => Ok(()),
-            Verdict::DoesNotFit => {
-                Err(MisfitExplainer { schema: &made.json, compiled, noun }.explain(&json))
+        match compiled.check_value(&json) {
+            SchemaVerdict::Fits => Ok(()),
+            SchemaVerdict::DoesNotFit => {
+                Err(MisfitExplainer { schema: &made.json, compiled, noun }.explain_misfit(&json))
             }
-            Verdict::OutOfSteps => Err(format!(
+            SchemaVerdict::OutOfSteps => Err(format!(
                 "the {noun}s cannot be checked: the alternatives of the schema multiply, and a value like this takes too many steps"
             )),
         }
@@ -167,18 +176,18 @@ impl Schema {
     /// Whether each default would itself be accepted.
     pub fn check_defaults(&self) -> Result<(), String> {
         let mut filled = Value::Object(Object::new());
-        self.made().defaults.fill(&mut filled);
+        self.get_or_make().defaults.fill_value(&mut filled);
         // What else there must be, beside those with defaults, is another matter.
         let mut lenient = (**self.json()).clone();
-        lenient.retain(|keyword, _| !WHOLE.contains(&keyword.as_str()));
+        lenient.retain(|keyword, _| !WHOLE_OBJECT_KEYWORDS.contains(&keyword.as_str()));
         match Schema::compile(lenient) {
-            Ok(schema) => schema.violations(&filled, "parameter"),
+            Ok(schema) => schema.find_violations(&filled, "parameter"),
             Err(problem) => Err(problem.message),
         }
     }
 
     /// The names of the parameters, for "did you mean".
-    pub fn properties(&self) -> impl Iterator<Item = &str> {
+    pub fn parameter_names(&self) -> impl Iterator<Item = &str> {
         property_names(self.json())
     }
 }
@@ -188,16 +197,16 @@ fn property_names(schema: &Map<String, Json>) -> impl Iterator<Item = &str> {
     properties.into_iter().flat_map(|properties| properties.keys().map(String::as_str))
 }
 
-impl Made {
-    fn described(json: Map<String, Json>) -> Made {
-        Made { json: Arc::new(json), compiled: None, defaults: Arc::default() }
+impl MadeSchema {
+    fn description_only(json: Map<String, Json>) -> MadeSchema {
+        MadeSchema { json: Arc::new(json), compiled: None, defaults: Arc::default() }
     }
 
-    fn foreign(json: Map<String, Json>) -> (Made, Option<Problem>) {
+    fn from_foreign(json: Map<String, Json>) -> (MadeSchema, Option<Problem>) {
         let whole = Json::Object(json);
         // The draft is whichever it names.
-        let compiled = if depth_over(&whole, MAX_DEPTH) {
-            Err(format!("it nests deeper than {MAX_DEPTH} levels"))
+        let compiled = if nests_deeper_than(&whole, MAX_VALUE_DEPTH) {
+            Err(format!("it nests deeper than {MAX_VALUE_DEPTH} levels"))
         } else {
             CompiledSchema::compile(&whole, None)
         };
@@ -205,30 +214,30 @@ impl Made {
         let (compiled, problem) = match compiled {
             Ok(compiled) => (Some(compiled), None),
             Err(why) => {
-                let message = format!("its arguments are not checked: {}", shorten(&why));
+                let message = format!("its arguments are not checked: {}", shorten_text(&why));
                 (None, Some(Problem::bad_script(message)))
             }
         };
-        (Made { json: Arc::new(json), compiled, defaults: Arc::default() }, problem)
+        (MadeSchema { json: Arc::new(json), compiled, defaults: Arc::default() }, problem)
     }
 }
 
 impl std::fmt::Debug for Schema {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Schema({:?})", self.outline())
+        write!(f, "Schema({:?})", self.peek_json())
     }
 }
 
 /// The defaults of a schema, level by level.
 #[derive(Default)]
-struct Defaults {
+struct SchemaDefaults {
     values: Vec<(String, Value)>,
-    inside: Vec<(String, Defaults)>,
+    inside: Vec<(String, SchemaDefaults)>,
 }
 
-impl Defaults {
-    fn of(schema: &Json, depth: usize) -> Result<Defaults> {
-        let mut defaults = Defaults::default();
+impl SchemaDefaults {
+    fn from_schema(schema: &Json, depth: usize) -> Result<SchemaDefaults> {
+        let mut defaults = SchemaDefaults::default();
         let properties = schema.get("properties").and_then(Json::as_object);
         if depth > 16 {
             return Ok(defaults);
@@ -237,7 +246,7 @@ impl Defaults {
             if let Some(default) = property.get("default") {
                 defaults.values.push((name.clone(), Value::from_json(default.clone())?));
             }
-            let inner = Defaults::of(property, depth + 1)?;
+            let inner = SchemaDefaults::from_schema(property, depth + 1)?;
             if !inner.values.is_empty() || !inner.inside.is_empty() {
                 defaults.inside.push((name.clone(), inner));
             }
@@ -245,7 +254,7 @@ impl Defaults {
         Ok(defaults)
     }
 
-    fn fill(&self, value: &mut Value) {
+    fn fill_value(&self, value: &mut Value) {
         let Value::Object(object) = value else { return };
         self.fill_object(object);
     }
@@ -258,15 +267,15 @@ impl Defaults {
         }
         for (name, inner) in &self.inside {
             if let Some(value) = object.get_mut(name) {
-                inner.fill(value);
+                inner.fill_value(value);
             }
         }
     }
 }
 
 /// Whether `json` nests deeper than `left` levels.
-fn depth_over(json: &Json, left: usize) -> bool {
-    let deeper = |item: &Json| left == 0 || depth_over(item, left - 1);
+fn nests_deeper_than(json: &Json, left: usize) -> bool {
+    let deeper = |item: &Json| left == 0 || nests_deeper_than(item, left - 1);
     match json {
         Json::Array(items) => items.iter().any(deeper),
         Json::Object(fields) => fields.values().any(deeper),
@@ -294,7 +303,7 @@ mod tests {
             unreachable!()
         };
         let schema = Schema::compile(schema).unwrap();
-        match schema.check(Value::from_json(args).unwrap()) {
+        match schema.check_arguments(Value::from_json(args).unwrap()) {
             Ok(value) => value.encode_json("args").unwrap(),
             Err(problem) => problem.message,
         }
@@ -360,13 +369,13 @@ mod tests {
     #[test]
     fn a_recursive_schema_says_where_a_small_value_is_wrong_and_ends_for_any_other() {
         let part = json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/t"}}});
-        let (schema, problem) = Schema::foreign(object(json!({
+        let (schema, problem) = Schema::from_foreign(object(json!({
             "type": "object",
             "properties": {"tree": {"$ref": "#/$defs/t"}, "n": {"type": "integer"}},
             "$defs": {"t": {"anyOf": [part.clone(), part, {"type": "string", "minLength": 3}]}},
         })));
         assert!(problem.is_none());
-        let verdict = |args: Json| match schema.check(Value::from_json(args).unwrap()) {
+        let verdict = |args: Json| match schema.check_arguments(Value::from_json(args).unwrap()) {
             Ok(_) => "fits".to_owned(),
             Err(problem) => problem.message,
         };
@@ -390,7 +399,7 @@ mod tests {
         let check = |items: Json, args: Json| {
             let schema = json!({"type": "object", "properties": {"rows": {"type": "array", "items": items}}});
             let schema = Schema::compile(object(schema)).unwrap();
-            schema.check(Value::from_json(args).unwrap()).unwrap_err().message
+            schema.check_arguments(Value::from_json(args).unwrap()).unwrap_err().message
         };
         assert_eq!(
             check(json!({"type": "integer"}), rows(json!("x"))),

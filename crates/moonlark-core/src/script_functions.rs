@@ -80,7 +80,7 @@ pub fn find_script_function(name: &str) -> Option<&'static ScriptFunction> {
 }
 
 /// The helpers that a question asks for by name or by a word.
-pub fn helpers_for(question: &str) -> impl Iterator<Item = &'static ScriptFunction> {
+pub fn script_functions_for(question: &str) -> impl Iterator<Item = &'static ScriptFunction> {
     let question = question.to_lowercase();
     let words: Vec<String> =
         question.split(|it: char| !it.is_alphanumeric() && it != '_').map(str::to_owned).collect();
@@ -92,12 +92,12 @@ pub fn helpers_for(question: &str) -> impl Iterator<Item = &'static ScriptFuncti
 
 impl ScriptFunction {
     /// As `get_function_docs` shows it.
-    pub fn page(&self) -> String {
+    pub fn to_page(&self) -> String {
         format!("-- {}\nfunction {}\n\n-- for example:\n{}", self.doc, self.signature, self.example)
     }
 
     /// As `search_docs` shows it.
-    pub fn line(&self) -> String {
+    pub fn to_line(&self) -> String {
         let first = self.doc.split_once(". ").map_or(self.doc, |(first, _)| first);
         let end = if first.ends_with('.') { "" } else { "." };
         format!(

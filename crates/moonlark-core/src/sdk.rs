@@ -8,16 +8,16 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::nearest::nearest;
-use crate::problem::{Code, Problem, Result};
-use crate::tool::{Expose, SourceKind, Tool};
-use crate::value::shorten;
+use crate::nearest::nearest_name;
+use crate::problem::{Problem, ProblemCode, Result};
+use crate::tool::{SourceKind, Tool, ToolExposure};
+use crate::value::shorten_text;
 
 /// What script tools are found under, whatever file they are in.
-pub const SCRIPTS: &str = "tools";
+pub const SCRIPTS_SOURCE_NAME: &str = "tools";
 
 /// The source of the built-ins that scripts have no use for.
-pub const BUILTIN: &str = "moonlark";
+pub const BUILTIN_SOURCE_NAME: &str = "moonlark";
 
 #[derive(Default)]
 pub struct Sdk {
@@ -45,21 +45,21 @@ pub struct SdkFunction {
 }
 
 /// Tools with the names that their source has for them.
-type Named = Vec<(String, Arc<Tool>)>;
+type NamedTools = Vec<(String, Arc<Tool>)>;
 
 impl Sdk {
     pub(crate) fn new(tools: &[Arc<Tool>]) -> Sdk {
-        let mut groups: Vec<(String, SourceKind, Named)> = Vec::new();
+        let mut groups: Vec<(String, SourceKind, NamedTools)> = Vec::new();
         let mut places: HashMap<String, usize> = HashMap::new();
-        for tool in tools.iter().filter(|tool| tool.expose != Expose::Hidden) {
-            let Some((source, name)) = home(tool) else { continue };
+        for tool in tools.iter().filter(|tool| tool.expose != ToolExposure::Hidden) {
+            let Some((source, name)) = sdk_location(tool) else { continue };
             let place = *places.entry(source.clone()).or_insert_with(|| {
                 groups.push((source, tool.source.kind, Vec::new()));
                 groups.len() - 1
             });
             groups[place].2.push((name, tool.clone()));
         }
-        let names = identifiers(groups.iter().map(|(original, ..)| original.as_str()));
+        let names = unique_identifiers(groups.iter().map(|(original, ..)| original.as_str()));
         let sources: Vec<SdkSource> = groups
             .into_iter()
             .zip(names)
@@ -70,21 +70,22 @@ impl Sdk {
 
     /// From sources whose names are decided.
     pub fn from_sources(sources: Vec<SdkSource>) -> Sdk {
-        let by_name = index(sources.iter().map(|it| (it.name.as_str(), it.original.as_str())));
+        let by_name =
+            index_names(sources.iter().map(|it| (it.name.as_str(), it.original.as_str())));
         Sdk { sources, by_name }
     }
 
     /// Without what does not exist for some callers. All other names stay.
     #[must_use]
-    pub(crate) fn only(mut self, exists: impl Fn(&Arc<Tool>) -> bool) -> Sdk {
+    pub(crate) fn retain_existing(mut self, exists: impl Fn(&Arc<Tool>) -> bool) -> Sdk {
         for source in &mut self.sources {
             source.functions.retain(|function| exists(&function.tool));
             let names = source.functions.iter();
-            source.by_name = index(names.map(|it| (it.name.as_str(), it.original.as_str())));
+            source.by_name = index_names(names.map(|it| (it.name.as_str(), it.original.as_str())));
         }
         self.sources.retain(|source| !source.functions.is_empty());
         let names = self.sources.iter();
-        self.by_name = index(names.map(|it| (it.name.as_str(), it.original.as_str())));
+        self.by_name = index_names(names.map(|it| (it.name.as_str(), it.original.as_str())));
         self
     }
 
@@ -93,53 +94,54 @@ impl Sdk {
     }
 
     /// A source by its identifier or its own name.
-    pub fn source(&self, name: &str) -> Option<&SdkSource> {
+    pub fn find_source(&self, name: &str) -> Option<&SdkSource> {
         self.by_name.get(name).map(|index| &self.sources[*index])
     }
 
     /// `source.function`, with or without `sdk.` before it, in either spelling.
-    pub fn find(&self, path: &str) -> Result<(&SdkSource, &SdkFunction)> {
+    pub fn find_function(&self, path: &str) -> Result<(&SdkSource, &SdkFunction)> {
         let path = path.strip_prefix("sdk.").unwrap_or(path);
         let dots = path.char_indices().filter(|(_, letter)| *letter == '.');
         // Either part may have dots in its own name.
         let found =
             dots.map(|(at, _)| (&path[..at], &path[at + 1..])).find_map(|(source, name)| {
-                let source = self.source(source)?;
-                Some((source, source.function(name)?))
+                let source = self.find_source(source)?;
+                Some((source, source.find_function(name)?))
             });
-        found.ok_or_else(|| self.unknown(path))
+        found.ok_or_else(|| self.unknown_path_problem(path))
     }
 
     /// The Problem of a name that is nobody's.
-    fn unknown(&self, path: &str) -> Problem {
+    fn unknown_path_problem(&self, path: &str) -> Problem {
         let (source, name) = path.split_once('.').unwrap_or((path, ""));
-        match self.source(source) {
-            Some(source) => source.unknown(name),
+        match self.find_source(source) {
+            Some(source) => source.unknown_function_problem(name),
             None => {
-                let near = nearest(source, self.sources.iter().map(|it| it.name.as_str()));
-                let message = format!("there is no source sdk.{}", shorten(source));
-                Problem::new(Code::NotFound, message).maybe_hint(match near {
+                let near = nearest_name(source, self.sources.iter().map(|it| it.name.as_str()));
+                let message = format!("there is no source sdk.{}", shorten_text(source));
+                Problem::new(ProblemCode::NotFound, message).with_optional_hint(match near {
                     Some(near) => Some(format!("did you mean sdk.{near}?")),
                     None if self.sources.is_empty() => None,
-                    None => Some(format!("there are {}", self.some_sources())),
+                    None => Some(format!("there are {}", self.list_some_sources())),
                 })
             }
         }
     }
 
     /// The first few sources, for a sentence.
-    fn some_sources(&self) -> String {
-        const SOME: usize = 12;
-        let names: Vec<&str> = self.sources.iter().map(|it| it.name.as_str()).take(SOME).collect();
-        let more = self.sources.len().saturating_sub(SOME);
+    fn list_some_sources(&self) -> String {
+        const MAX_LISTED_SOURCES: usize = 12;
+        let names: Vec<&str> =
+            self.sources.iter().map(|it| it.name.as_str()).take(MAX_LISTED_SOURCES).collect();
+        let more = self.sources.len().saturating_sub(MAX_LISTED_SOURCES);
         let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
         format!("{}{rest}", names.join(", "))
     }
 }
 
 impl SdkSource {
-    fn new(name: String, original: String, kind: SourceKind, tools: Named) -> Self {
-        let names = identifiers(tools.iter().map(|(original, _)| original.as_str()));
+    fn new(name: String, original: String, kind: SourceKind, tools: NamedTools) -> Self {
+        let names = unique_identifiers(tools.iter().map(|(original, _)| original.as_str()));
         let functions: Vec<SdkFunction> = tools
             .into_iter()
             .zip(names)
@@ -155,49 +157,50 @@ impl SdkSource {
         kind: SourceKind,
         functions: Vec<SdkFunction>,
     ) -> Self {
-        let by_name = index(functions.iter().map(|it| (it.name.as_str(), it.original.as_str())));
+        let by_name =
+            index_names(functions.iter().map(|it| (it.name.as_str(), it.original.as_str())));
         Self { name, original, kind, functions, by_name }
     }
 
     /// A function by its identifier or its own name.
-    pub fn function(&self, name: &str) -> Option<&SdkFunction> {
+    pub fn find_function(&self, name: &str) -> Option<&SdkFunction> {
         self.by_name.get(name).map(|index| &self.functions[*index])
     }
 
     /// The Problem of a function that it does not have.
-    pub fn unknown(&self, name: &str) -> Problem {
-        let near = nearest(name, self.functions.iter().map(|it| it.name.as_str()));
-        let message = format!("sdk.{} has no function {}", self.name, shorten(name));
-        Problem::new(Code::NotFound, message).hint(match near {
+    pub fn unknown_function_problem(&self, name: &str) -> Problem {
+        let near = nearest_name(name, self.functions.iter().map(|it| it.name.as_str()));
+        let message = format!("sdk.{} has no function {}", self.name, shorten_text(name));
+        Problem::new(ProblemCode::NotFound, message).with_hint(match near {
             Some(near) => format!("did you mean sdk.{}.{near}?", self.name),
-            None => format!("it has {}", self.some_functions()),
+            None => format!("it has {}", self.list_some_functions()),
         })
     }
 
     /// The first few functions, for a sentence.
-    fn some_functions(&self) -> String {
-        const SOME: usize = 12;
+    fn list_some_functions(&self) -> String {
+        const MAX_LISTED_FUNCTIONS: usize = 12;
         let names: Vec<&str> =
-            self.functions.iter().map(|it| it.name.as_str()).take(SOME).collect();
-        let more = self.functions.len().saturating_sub(SOME);
+            self.functions.iter().map(|it| it.name.as_str()).take(MAX_LISTED_FUNCTIONS).collect();
+        let more = self.functions.len().saturating_sub(MAX_LISTED_FUNCTIONS);
         let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
         format!("{}{rest}", names.join(", "))
     }
 }
 
 /// Where scripts find a tool: the source's name and its own there.
-pub(crate) fn home(tool: &Tool) -> Option<(String, String)> {
+pub(crate) fn sdk_location(tool: &Tool) -> Option<(String, String)> {
     let source = &tool.source.name;
     match tool.source.kind {
         // What is there for agents, which need no script for it.
-        SourceKind::Builtin if source == BUILTIN => None,
+        SourceKind::Builtin if source == BUILTIN_SOURCE_NAME => None,
         // Under the shorter of its names, which is enough after the source's.
         SourceKind::Builtin => {
             let own = tool.aliases.first().unwrap_or(&tool.name);
             Some((source.clone(), own.clone()))
         }
         SourceKind::Host => None,
-        SourceKind::Script => Some((SCRIPTS.to_owned(), tool.name.clone())),
+        SourceKind::Script => Some((SCRIPTS_SOURCE_NAME.to_owned(), tool.name.clone())),
         SourceKind::Extension => {
             let file = source.rsplit(['/', '\\']).next().unwrap_or(source);
             Some((file.strip_suffix(".star").unwrap_or(file).to_owned(), tool.name.clone()))
@@ -211,12 +214,12 @@ pub(crate) fn home(tool: &Tool) -> Option<(String, String)> {
 
 /// An identifier for each name, all different: a name that is one already keeps
 /// it, whatever comes before it in the list.
-fn identifiers<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
-    let kept: HashSet<&str> = names.clone().filter(|name| identifier(name) == **name).collect();
+fn unique_identifiers<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
+    let kept: HashSet<&str> = names.clone().filter(|name| to_identifier(name) == **name).collect();
     let mut taken: HashSet<String> = HashSet::new();
     names
         .map(|name| {
-            let wanted = identifier(name);
+            let wanted = to_identifier(name);
             let free = |it: &String| !taken.contains(it) && (it == name || !kept.contains(&**it));
             let numbered = (2..).map(|number| format!("{wanted}_{number}"));
             let found = std::iter::once(wanted.clone()).chain(numbered).find(free);
@@ -227,7 +230,9 @@ fn identifiers<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<String> 
         .collect()
 }
 
-fn index<'a>(names: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> HashMap<String, usize> {
+fn index_names<'a>(
+    names: impl Iterator<Item = (&'a str, &'a str)> + Clone,
+) -> HashMap<String, usize> {
     let mut index: HashMap<String, usize> = HashMap::new();
     for (place, (name, _)) in names.clone().enumerate() {
         index.insert(name.to_owned(), place);
@@ -239,18 +244,18 @@ fn index<'a>(names: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> HashMap
 }
 
 /// Words that cannot be names. `goto` can, but not in the Lua that agents know.
-const RESERVED: [&str; 22] = [
+const RESERVED_WORDS: [&str; 22] = [
     "and", "break", "do", "else", "elseif", "end", "false", "for", "function", "goto", "if", "in",
     "local", "nil", "not", "or", "repeat", "return", "then", "true", "until", "while",
 ];
 
 /// `data-server` as `data_server`, `123service` as `_123service`, `while` as
 /// `_while`.
-pub fn identifier(name: &str) -> String {
+pub fn to_identifier(name: &str) -> String {
     let mut text: String =
         name.chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '_' }).collect();
     let first = text.chars().next();
-    if first.is_none_or(|first| first.is_ascii_digit()) || RESERVED.contains(&text.as_str()) {
+    if first.is_none_or(|first| first.is_ascii_digit()) || RESERVED_WORDS.contains(&text.as_str()) {
         text.insert(0, '_');
     }
     text
@@ -260,13 +265,13 @@ pub fn identifier(name: &str) -> String {
 mod tests {
     use super::*;
     use crate::schema::Schema;
-    use crate::tool::{Body, Source};
+    use crate::tool::{Source, ToolBody};
     use crate::value::Value;
 
     fn tool(kind: SourceKind, source: &str, name: &str) -> Arc<Tool> {
         let source = Arc::new(Source { kind, name: source.to_owned() });
-        let schema = Schema::described(serde_json::Map::new());
-        Arc::new(Tool::new(name, source, schema, Body::now(|_, _| Ok(Value::Null))))
+        let schema = Schema::description_only(serde_json::Map::new());
+        Arc::new(Tool::new(name, source, schema, ToolBody::from_fn(|_, _| Ok(Value::Null))))
     }
 
     fn names(sdk: &Sdk) -> Vec<String> {
@@ -289,13 +294,13 @@ mod tests {
             ("", "_"),
             ("fine_1", "fine_1"),
         ] {
-            assert_eq!(identifier(name), expected, "{name}");
+            assert_eq!(to_identifier(name), expected, "{name}");
         }
     }
 
     #[test]
     fn a_name_that_is_an_identifier_keeps_it_and_others_get_numbers() {
-        let found = identifiers(["get-sum", "get_sum", "get.sum", "get_sum_2"].into_iter());
+        let found = unique_identifiers(["get-sum", "get_sum", "get.sum", "get_sum_2"].into_iter());
         assert_eq!(found, ["get_sum_3", "get_sum", "get_sum_4", "get_sum_2"]);
     }
 
@@ -327,14 +332,18 @@ mod tests {
             "sdk.data-server.read_all",
             "sdk.data_server.read.all",
         ] {
-            assert_eq!(sdk.find(path).unwrap().1.tool.name, "data-server.read.all", "{path}");
+            assert_eq!(
+                sdk.find_function(path).unwrap().1.tool.name,
+                "data-server.read.all",
+                "{path}"
+            );
         }
     }
 
     #[test]
     fn an_unknown_name_is_answered_with_the_nearest() {
         let sdk = Sdk::new(&[tool(SourceKind::Upstream, "files", "files.read_file")]);
-        let problem = |path| sdk.find(path).map(|_| ()).unwrap_err().to_string();
+        let problem = |path| sdk.find_function(path).map(|_| ()).unwrap_err().to_string();
         assert_eq!(
             problem("files.raed_file"),
             "error[not_found]: sdk.files has no function raed_file\nhint: did you mean sdk.files.read_file?"

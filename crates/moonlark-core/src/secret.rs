@@ -16,35 +16,35 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 
-use crate::content::Answer;
+use crate::content::ToolAnswer;
 use crate::problem::Problem;
 use crate::value::Value;
-use forms::forms;
-use learned::Learned;
-pub use literals::{literals, without_literals};
+use forms::encoded_forms;
+use learned::LearnedSecrets;
+pub use literals::{redact_literals, secrets_from_literals};
 
 /// The secret values of one script's configuration, or of a source's, to be taken
 /// out of whatever leaves it.
 #[derive(Clone, Default)]
-pub struct Secrets(Option<Arc<Held>>);
+pub struct Secrets(Option<Arc<SecretsInner>>);
 
-struct Held {
-    configured: Vec<Secret>,
-    learned: Mutex<Learned>,
+struct SecretsInner {
+    configured: Vec<SecretValue>,
+    learned: Mutex<LearnedSecrets>,
     /// All of both.
-    known: ArcSwap<Known>,
+    known: ArcSwap<KnownSecrets>,
 }
 
-struct Known {
-    secrets: Vec<Secret>,
+struct KnownSecrets {
+    secrets: Vec<SecretValue>,
     /// Finds all of them, made when something is looked for.
-    all: OnceLock<Finder>,
+    all: OnceLock<SecretFinder>,
     /// Finds those that are secret by their name.
-    by_name: OnceLock<Finder>,
+    by_name: OnceLock<SecretFinder>,
 }
 
 #[derive(Clone)]
-pub struct Secret {
+pub struct SecretValue {
     /// The configuration key, which replaces the value.
     pub key: String,
     pub value: String,
@@ -54,55 +54,55 @@ pub struct Secret {
 }
 
 /// Shorter values would turn up in ordinary text.
-const SHORTEST: usize = 4;
+const MIN_SECRET_BYTES: usize = 4;
 
 impl Secrets {
-    pub fn new(secrets: Vec<Secret>) -> Self {
-        match secrets.iter().any(Secret::counts) {
-            true => Self::learning(secrets),
+    pub fn new(secrets: Vec<SecretValue>) -> Self {
+        match secrets.iter().any(SecretValue::is_long_enough) {
+            true => Self::with_learning(secrets),
             false => Self(None),
         }
     }
 
     /// The same, of which more are [learned](Self::learn) later.
-    pub fn learning(mut configured: Vec<Secret>) -> Self {
-        configured.retain(Secret::counts);
-        let known = ArcSwap::from_pointee(Known::of(configured.clone()));
-        Self(Some(Arc::new(Held { configured, learned: Mutex::default(), known })))
+    pub fn with_learning(mut configured: Vec<SecretValue>) -> Self {
+        configured.retain(SecretValue::is_long_enough);
+        let known = ArcSwap::from_pointee(KnownSecrets::from_secrets(configured.clone()));
+        Self(Some(Arc::new(SecretsInner { configured, learned: Mutex::default(), known })))
     }
 
     /// A token that was obtained just now, before it is shown to anybody. It takes the
     /// place of the last one of this key, which is forgotten after a while. Only for
     /// those that are made for [learning](Self::learning).
-    pub fn learn(&self, key: &str, value: &str) {
+    pub fn learn_token(&self, key: &str, value: &str) {
         let Some(held) = &self.0 else { return };
         let mut learned = held.learned.lock();
-        if learned.learn(key, value, Instant::now()) {
+        if learned.learn_secret(key, value, Instant::now()) {
             let all = held.configured.iter().chain(learned.secrets()).cloned().collect();
-            held.known.store(Arc::new(Known::of(all)));
+            held.known.store(Arc::new(KnownSecrets::from_secrets(all)));
         }
     }
 
     /// For logs and errors: every configured secret.
-    pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        match self.known().as_ref().and_then(|known| known.all()) {
-            Some(finder) => finder.redact(text),
+    pub fn redact_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.load_known().as_ref().and_then(|known| known.finder_of_all()) {
+            Some(finder) => finder.redact_text(text),
             None => Cow::Borrowed(text),
         }
     }
 
     /// The same for a message that is no text.
     pub fn redact_message(&self, message: Value) -> Value {
-        match self.known().as_ref().and_then(|known| known.all()) {
+        match self.load_known().as_ref().and_then(|known| known.finder_of_all()) {
             Some(finder) => finder.redact_value(message),
             None => message,
         }
     }
 
     pub fn redact_problem(&self, problem: &mut Problem) {
-        let known = self.known();
-        let Some(finder) = known.as_ref().and_then(|known| known.all()) else { return };
-        problem.map_text(|text| finder.redact(text).into_owned());
+        let known = self.load_known();
+        let Some(finder) = known.as_ref().and_then(|known| known.finder_of_all()) else { return };
+        problem.map_text(|text| finder.redact_text(text).into_owned());
         if let Some(data) = &mut problem.data {
             **data = finder.redact_value(std::mem::take(&mut **data));
         }
@@ -115,75 +115,75 @@ impl Secrets {
 
     /// For results: only what is secret by its name.
     pub fn redact_result(&self, value: Value) -> Value {
-        match self.known().as_ref().and_then(|known| known.by_name()) {
+        match self.load_known().as_ref().and_then(|known| known.finder_by_name()) {
             Some(finder) => finder.redact_value(value),
             None => value,
         }
     }
 
     /// The same for a whole answer.
-    pub fn redact_answer(&self, answer: Answer) -> Answer {
-        let known = self.known();
-        let Some(finder) = known.as_ref().and_then(|known| known.by_name()) else {
+    pub fn redact_answer(&self, answer: ToolAnswer) -> ToolAnswer {
+        let known = self.load_known();
+        let Some(finder) = known.as_ref().and_then(|known| known.finder_by_name()) else {
             return answer;
         };
         match answer {
-            Answer::Value(value) => Answer::Value(finder.redact_value(value)),
-            Answer::Raw(fields) => match finder.redact_value(Value::Object(fields)) {
-                Value::Object(fields) => Answer::Raw(fields),
-                other => Answer::Value(other),
+            ToolAnswer::Value(value) => ToolAnswer::Value(finder.redact_value(value)),
+            ToolAnswer::Raw(fields) => match finder.redact_value(Value::Object(fields)) {
+                Value::Object(fields) => ToolAnswer::Raw(fields),
+                other => ToolAnswer::Value(other),
             },
-            Answer::Content(mut content) => {
+            ToolAnswer::Content(mut content) => {
                 for value in content.blocks.iter_mut().chain(&mut content.structured) {
                     *value = finder.redact_value(std::mem::take(value));
                 }
-                Answer::Content(content)
+                ToolAnswer::Content(content)
             }
         }
     }
 
-    fn known(&self) -> Option<Guard<Arc<Known>>> {
+    fn load_known(&self) -> Option<Guard<Arc<KnownSecrets>>> {
         self.0.as_ref().map(|held| held.known.load())
     }
 }
 
-impl Known {
-    fn of(secrets: Vec<Secret>) -> Self {
+impl KnownSecrets {
+    fn from_secrets(secrets: Vec<SecretValue>) -> Self {
         Self { secrets, all: OnceLock::new(), by_name: OnceLock::new() }
     }
 
-    fn all(&self) -> Option<&Finder> {
-        let made = || Finder::new(self.secrets.iter());
+    fn finder_of_all(&self) -> Option<&SecretFinder> {
+        let made = || SecretFinder::new(self.secrets.iter());
         (!self.secrets.is_empty()).then(|| self.all.get_or_init(made))
     }
 
-    fn by_name(&self) -> Option<&Finder> {
+    fn finder_by_name(&self) -> Option<&SecretFinder> {
         let mut secrets = self.secrets.iter().filter(|secret| secret.by_name).peekable();
         secrets.peek()?;
-        Some(self.by_name.get_or_init(|| Finder::new(secrets)))
+        Some(self.by_name.get_or_init(|| SecretFinder::new(secrets)))
     }
 }
 
-impl Secret {
-    fn counts(&self) -> bool {
-        self.value.len() >= SHORTEST
+impl SecretValue {
+    fn is_long_enough(&self) -> bool {
+        self.value.len() >= MIN_SECRET_BYTES
     }
 }
 
 /// Finds secrets in a text, in one pass for all of them.
-struct Finder {
+struct SecretFinder {
     /// If it could not be made, nothing is found, and nothing let out either.
     automaton: Option<AhoCorasick>,
     /// What stands where a form was found.
     marks: Vec<String>,
 }
 
-impl Finder {
-    fn new<'s>(secrets: impl Iterator<Item = &'s Secret>) -> Self {
+impl SecretFinder {
+    fn new<'s>(secrets: impl Iterator<Item = &'s SecretValue>) -> Self {
         let mut patterns = Vec::new();
         let mut marks = Vec::new();
         for secret in secrets {
-            for form in forms(&secret.value) {
+            for form in encoded_forms(&secret.value) {
                 patterns.push(form);
                 marks.push(format!("[redacted:{}]", secret.key));
             }
@@ -196,7 +196,7 @@ impl Finder {
         Self { automaton, marks }
     }
 
-    fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    fn redact_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let Some(automaton) = &self.automaton else { return Cow::Owned("[redacted]".into()) };
         let mut out = String::new();
         // What was written so far ends here in `text`.
@@ -220,7 +220,7 @@ impl Finder {
     }
 
     fn redact_value(&self, value: Value) -> Value {
-        let edit = |text: String| match self.redact(&text) {
+        let edit = |text: String| match self.redact_text(&text) {
             Cow::Owned(redacted) => redacted,
             Cow::Borrowed(_) => text,
         };
@@ -253,14 +253,14 @@ const SECRET_WORDS: [&str; 9] = [
 ];
 
 /// Whether the name of a value speaks of a secret.
-pub fn looks_secret(name: &str) -> bool {
+pub fn is_secret_name(name: &str) -> bool {
     let plain = name.to_lowercase().replace(['_', '-'], "");
-    SECRET_WORDS.iter().any(|word| plain.contains(word)) || speaks_of_auth(&plain)
+    SECRET_WORDS.iter().any(|word| plain.contains(word)) || mentions_auth(&plain)
 }
 
 /// `auth`, `oauth_url`, `authorization`, but not `author`: hiding every mention
 /// of an author's name would spoil results and protect nothing.
-fn speaks_of_auth(plain: &str) -> bool {
+fn mentions_auth(plain: &str) -> bool {
     plain.match_indices("auth").any(|(at, _)| {
         let after = &plain[at + 4..];
         !after.starts_with("or") || after.starts_with("oriz") || after.starts_with("oris")
@@ -269,11 +269,11 @@ fn speaks_of_auth(plain: &str) -> bool {
 
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[{} secrets]", self.known().map_or(0, |known| known.secrets.len()))
+        write!(f, "[{} secrets]", self.load_known().map_or(0, |known| known.secrets.len()))
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SecretValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[redacted:{}]", self.key)
     }
@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     fn secrets() -> Secrets {
-        let secret = |key: &str, value: &str, by_name| Secret {
+        let secret = |key: &str, value: &str, by_name| SecretValue {
             key: key.into(),
             value: value.into(),
             by_name,
@@ -300,15 +300,15 @@ mod tests {
     #[test]
     fn logs_lose_every_secret_and_results_those_secret_by_name() {
         assert_eq!(
-            secrets().redact("ab https://jira.example hunter22-and-more hunter22"),
+            secrets().redact_text("ab https://jira.example hunter22-and-more hunter22"),
             "ab [redacted:url] [redacted:long_token] [redacted:api_token]"
         );
         assert_eq!(
-            secrets().redact_result(Value::object([(
+            secrets().redact_result(Value::from_fields([(
                 "hunter22",
                 Value::from(vec!["https://jira.example/browse/1", "x hunter22"])
             )])),
-            Value::object([(
+            Value::from_fields([(
                 "[redacted:api_token]",
                 Value::from(vec!["https://jira.example/browse/1", "x [redacted:api_token]"])
             )])
@@ -318,26 +318,26 @@ mod tests {
 
     #[test]
     fn secrets_that_overlap_leave_no_tail() {
-        let secret = |key: &str, value: &str| Secret {
+        let secret = |key: &str, value: &str| SecretValue {
             key: key.into(),
             value: value.into(),
             by_name: false,
         };
         let secrets = Secrets::new(vec![secret("a", "abcdef"), secret("b", "defghi")]);
         assert_eq!(
-            secrets.redact("<abcdefghi> äabcdefä defghi"),
+            secrets.redact_text("<abcdefghi> äabcdefä defghi"),
             "<[redacted:a]> ä[redacted:a]ä [redacted:b]"
         );
-        assert_eq!(secrets.redact("abcde fghi"), "abcde fghi");
+        assert_eq!(secrets.redact_text("abcde fghi"), "abcde fghi");
     }
 
     #[test]
     fn a_secret_is_found_in_the_forms_it_travels_in() {
         for text in ["Basic YWRtaW46aHVudGVyMjI=", "68756e7465723232"] {
-            let redacted = secrets().redact(text).into_owned();
+            let redacted = secrets().redact_text(text).into_owned();
             assert!(redacted.contains("[redacted:api_token]"), "{redacted}");
         }
-        assert_eq!(secrets().redact("?u=https%3A%2F%2Fjira.example"), "?u=[redacted:url]");
+        assert_eq!(secrets().redact_text("?u=https%3A%2F%2Fjira.example"), "?u=[redacted:url]");
     }
 
     #[test]
@@ -345,33 +345,36 @@ mod tests {
         let mut problem = Problem::tool_error("see https://jira.example");
         problem.content = Some(Box::new(crate::content::Content {
             extra: Default::default(),
-            blocks: vec![Value::object([("text", "see https://jira.example".into())])],
+            blocks: vec![Value::from_fields([("text", "see https://jira.example".into())])],
             structured: Some("hunter22".into()),
         }));
         secrets().redact_problem(&mut problem);
         let content = problem.content.unwrap();
         assert_eq!(problem.message, "see [redacted:url]");
-        assert_eq!(content.blocks, [Value::object([("text", "see [redacted:url]".into())])]);
+        assert_eq!(content.blocks, [Value::from_fields([("text", "see [redacted:url]".into())])]);
         assert_eq!(content.structured, Some("[redacted:api_token]".into()));
     }
 
     #[test]
     fn what_is_learned_is_taken_out_from_then_on_wherever_it_is_held() {
-        let secrets = Secrets::learning(vec![]);
+        let secrets = Secrets::with_learning(vec![]);
         let elsewhere = secrets.clone();
         let said = "Bearer first-token, then second-token";
-        assert_eq!(elsewhere.redact(said), said);
-        secrets.learn("access_token", "first-token");
-        assert_eq!(elsewhere.redact(said), "Bearer [redacted:access_token], then second-token");
-        secrets.learn("access_token", "second-token");
+        assert_eq!(elsewhere.redact_text(said), said);
+        secrets.learn_token("access_token", "first-token");
+        assert_eq!(
+            elsewhere.redact_text(said),
+            "Bearer [redacted:access_token], then second-token"
+        );
+        secrets.learn_token("access_token", "second-token");
         let none = "Bearer [redacted:access_token], then [redacted:access_token]";
-        assert_eq!(elsewhere.redact(said), none);
+        assert_eq!(elsewhere.redact_text(said), none);
         assert_eq!(elsewhere.redact_result(said.into()), none.into());
         // It is kept beside what was configured.
         let secrets = self::secrets();
-        secrets.learn("access_token", "first-token");
+        secrets.learn_token("access_token", "first-token");
         assert_eq!(
-            secrets.redact("hunter22 first-token"),
+            secrets.redact_text("hunter22 first-token"),
             "[redacted:api_token] [redacted:access_token]"
         );
     }
@@ -397,10 +400,10 @@ mod tests {
             "cookie",
             "ÄPI_TOKEN",
         ] {
-            assert!(looks_secret(name), "{name}");
+            assert!(is_secret_name(name), "{name}");
         }
         for name in ["", "url", "project", "key", "author", "authors", "co_author_name", "pass"] {
-            assert!(!looks_secret(name), "{name}");
+            assert!(!is_secret_name(name), "{name}");
         }
     }
 }

@@ -10,12 +10,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::call::Call;
-use crate::content::Answer;
-use crate::grant::Grants;
-use crate::limits::Limits;
-use crate::metrics::OfSource;
+use crate::content::ToolAnswer;
+use crate::grant::GrantSet;
+use crate::limits::CallLimits;
+use crate::metrics::SourceMetrics;
 use crate::portable_schema::PortableInput;
-use crate::problem::{Place, Problem, Result, Warning};
+use crate::problem::{Problem, Result, SourceLocation, Warning};
 use crate::schema::Schema;
 use crate::secret::Secrets;
 use crate::value::{Object, Value};
@@ -40,7 +40,7 @@ pub struct Tool {
     pub input: Schema,
     /// What the result looks like, where the author said so.
     pub output: Option<Schema>,
-    pub effects: Effects,
+    pub effects: CallEffects,
     /// All it does is call tools, and each of those calls goes by the rules
     /// itself. For rules it has no effects of its own.
     pub only_calls: bool,
@@ -50,8 +50,8 @@ pub struct Tool {
     pub source: Arc<Source>,
     /// The name agents see it under, where it is not its own; none if they are
     /// not shown it.
-    pub shown: Shown,
-    pub expose: Expose,
+    pub shown: ToolListing,
+    pub expose: ToolExposure,
     /// What its source sorts it under.
     pub tags: Vec<String>,
     /// The same call, answered with everything that came back, where there is
@@ -62,24 +62,24 @@ pub struct Tool {
     /// What its author might write otherwise.
     pub warnings: Vec<Warning>,
     /// What a call of it may do and use.
-    pub scope: Arc<Scope>,
+    pub scope: Arc<CallScope>,
     /// How often it has answered, for whoever looks at some of the answers.
     pub(crate) answered: AtomicU32,
     /// Its parameters as they are listed, once they were.
     portable_input: OnceLock<PortableInput>,
     /// Where its calls are counted, once there was one.
-    pub(crate) figures: OnceLock<Arc<OfSource>>,
+    pub(crate) figures: OnceLock<Arc<SourceMetrics>>,
     /// Only the gateway may reach it: validation, limits and the record would
     /// otherwise have a way around them.
-    pub(crate) body: Body,
+    pub(crate) body: ToolBody,
 }
 
 /// How the name of a variant ends that answers with everything.
-pub(crate) const RAW: &str = ":raw";
+pub(crate) const RAW_SUFFIX: &str = ":raw";
 
 /// Whether agents are shown a tool, and as what.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Shown {
+pub enum ToolListing {
     #[default]
     ByName,
     As(String),
@@ -93,7 +93,7 @@ pub enum Shown {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
-pub enum Expose {
+pub enum ToolExposure {
     // From scripts only.
     Code,
     // As tools of their own. Scripts can call them as well, if agents have any
@@ -111,22 +111,22 @@ pub enum Expose {
 
 /// What a call does to the world. Defaults are the careful ones of MCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Effects {
+pub struct CallEffects {
     pub read_only: bool,
     pub destructive: bool,
     pub idempotent: bool,
     pub open_world: bool,
 }
 
-impl Default for Effects {
+impl Default for CallEffects {
     fn default() -> Self {
         Self { read_only: false, destructive: true, idempotent: false, open_world: true }
     }
 }
 
-impl Effects {
-    pub const READ: Effects =
-        Effects { read_only: true, destructive: false, idempotent: true, open_world: false };
+impl CallEffects {
+    pub const READ_ONLY: CallEffects =
+        CallEffects { read_only: true, destructive: false, idempotent: true, open_world: false };
 }
 
 /// Where tools come from.
@@ -169,52 +169,57 @@ impl SourceKind {
 /// What the calls of one source may do and use: its grants, limits,
 /// configuration, and the secrets in that.
 #[derive(Debug, Clone, Default)]
-pub struct Scope {
-    pub grants: Grants,
-    pub limits: Limits,
+pub struct CallScope {
+    pub grants: GrantSet,
+    pub limits: CallLimits,
     /// `context.config`.
     pub config: Value,
     pub secrets: Secrets,
 }
 
-type NowBody = dyn Fn(&Call, Value) -> Result<Value> + Send + Sync;
-type AnsweringBody = dyn Fn(Call, Value) -> BoxFuture<Result<Answer>> + Send + Sync;
-type LaterBody = dyn Fn(Call, Value) -> BoxFuture<Result<Value>> + Send + Sync;
+type SyncBodyFn = dyn Fn(&Call, Value) -> Result<Value> + Send + Sync;
+type AnsweringBodyFn = dyn Fn(Call, Value) -> BoxFuture<Result<ToolAnswer>> + Send + Sync;
+type AsyncBodyFn = dyn Fn(Call, Value) -> BoxFuture<Result<Value>> + Send + Sync;
 
 /// What runs behind a tool. A body that waits is dropped to cancel it.
 #[derive(Clone)]
-pub enum Body {
+pub enum ToolBody {
     /// Pure computation: done when it returns.
-    Now(Arc<NowBody>),
+    Now(Arc<SyncBodyFn>),
     /// May wait.
-    Later(Arc<LaterBody>),
+    Later(Arc<AsyncBodyFn>),
     /// May wait, and answers in the form its caller gets.
-    Answering(Arc<AnsweringBody>),
+    Answering(Arc<AnsweringBodyFn>),
 }
 
-impl Body {
-    pub fn now(body: impl Fn(&Call, Value) -> Result<Value> + Send + Sync + 'static) -> Self {
-        Body::Now(Arc::new(body))
+impl ToolBody {
+    pub fn from_fn(body: impl Fn(&Call, Value) -> Result<Value> + Send + Sync + 'static) -> Self {
+        ToolBody::Now(Arc::new(body))
     }
 
-    pub fn later<F>(body: impl Fn(Call, Value) -> F + Send + Sync + 'static) -> Self
+    pub fn from_async_fn<F>(body: impl Fn(Call, Value) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<Value>> + Send + 'static,
     {
-        Body::Later(Arc::new(move |call, args| Box::pin(body(call, args))))
+        ToolBody::Later(Arc::new(move |call, args| Box::pin(body(call, args))))
     }
 
-    pub fn answering<F>(body: impl Fn(Call, Value) -> F + Send + Sync + 'static) -> Self
+    pub fn from_answering_fn<F>(body: impl Fn(Call, Value) -> F + Send + Sync + 'static) -> Self
     where
-        F: Future<Output = Result<Answer>> + Send + 'static,
+        F: Future<Output = Result<ToolAnswer>> + Send + 'static,
     {
-        Body::Answering(Arc::new(move |call, args| Box::pin(body(call, args))))
+        ToolBody::Answering(Arc::new(move |call, args| Box::pin(body(call, args))))
     }
 }
 
 impl Tool {
     /// A tool with careful defaults; set the public fields for the rest.
-    pub fn new(name: impl Into<String>, source: Arc<Source>, input: Schema, body: Body) -> Self {
+    pub fn new(
+        name: impl Into<String>,
+        source: Arc<Source>,
+        input: Schema,
+        body: ToolBody,
+    ) -> Self {
         Self {
             name: name.into(),
             original_name: None,
@@ -225,12 +230,12 @@ impl Tool {
             version: None,
             input,
             output: None,
-            effects: Effects::default(),
+            effects: CallEffects::default(),
             only_calls: false,
             describes_sources: false,
             source,
-            shown: Shown::default(),
-            expose: Expose::default(),
+            shown: ToolListing::default(),
+            expose: ToolExposure::default(),
             tags: Vec::new(),
             raw: None,
             definition: None,
@@ -248,7 +253,7 @@ impl Tool {
         if let Some(name) = &self.original_name {
             return name;
         }
-        let own = self.name.strip_suffix(RAW).filter(|_| self.shown == Shown::Not);
+        let own = self.name.strip_suffix(RAW_SUFFIX).filter(|_| self.shown == ToolListing::Not);
         let own = own.unwrap_or(&self.name);
         match self.source.kind {
             SourceKind::Upstream | SourceKind::Api => {
@@ -273,7 +278,7 @@ impl Tool {
 
     /// The same tool under another name; the name its source uses stays known.
     #[must_use]
-    pub fn renamed(&self, name: String) -> Tool {
+    pub fn with_name(&self, name: String) -> Tool {
         Tool {
             name,
             original_name: Some(self.original_name().to_owned()),
@@ -304,33 +309,35 @@ impl Tool {
 
     /// The same tool, every call of which ends with this Problem.
     #[must_use]
-    pub fn out_of_order(mut self, problem: &Problem) -> Tool {
+    pub fn into_failing(mut self, problem: &Problem) -> Tool {
         let message = format!("{} is out of order: {}", self.name, problem.message);
-        let problem = problem.clone().saying(message);
-        self.body = Body::now(move |_, _| Err(problem.clone()));
+        let problem = problem.clone().with_message(message);
+        self.body = ToolBody::from_fn(move |_, _| Err(problem.clone()));
         self
     }
 
     /// Hold the tool to its own output schema.
-    pub(crate) fn check_output(&self, answer: Answer) -> Result<Answer> {
+    pub(crate) fn check_output(&self, answer: ToolAnswer) -> Result<ToolAnswer> {
         let Some(output) = &self.output else { return Ok(answer) };
         let checked = match &answer {
-            Answer::Value(value) => output.violations(value, "field"),
-            Answer::Content(_) => output.violations(&answer.clone().into_plain(), "field"),
-            Answer::Raw(_) => Ok(()),
+            ToolAnswer::Value(value) => output.find_violations(value, "field"),
+            ToolAnswer::Content(_) => {
+                output.find_violations(&answer.clone().into_plain_value(), "field")
+            }
+            ToolAnswer::Raw(_) => Ok(()),
         };
         match checked {
             Ok(()) => Ok(answer),
             Err(message) => Err(Problem::tool_error(format!(
                 "the result does not match tool.output: {message}"
             ))
-            .at(Place::file(self.source.name.clone()))),
+            .at_location(SourceLocation::in_file(self.source.name.clone()))),
         }
     }
 
     /// Whether the call blocks nobody: it can be made where nothing may wait.
     pub fn is_instant(&self) -> bool {
-        matches!(self.body, Body::Now(_))
+        matches!(self.body, ToolBody::Now(_))
     }
 }
 

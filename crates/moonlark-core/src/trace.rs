@@ -12,16 +12,16 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use crate::call::Call;
-use crate::journal::Id;
+use crate::journal::RecordId;
 use crate::tool::{Source, Tool};
 
 /// The longest `tracestate`, and the most entries in one, that is handed on.
-const STATE: usize = 512;
-const ENTRIES: usize = 32;
+const MAX_TRACESTATE_BYTES: usize = 512;
+const MAX_TRACESTATE_ENTRIES: usize = 32;
 
 /// A place in a trace: what happens next is below `span`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trace {
+pub struct TraceContext {
     pub id: TraceId,
     pub span: SpanId,
     /// Whether anybody keeps it.
@@ -34,20 +34,20 @@ pub type TraceId = [u8; 16];
 pub type SpanId = [u8; 8];
 
 /// Takes what has ended.
-pub trait Tracer: Send + Sync {
+pub trait CallTracer: Send + Sync {
     /// Whether a trace is kept: the one that came in, or a new one of this id.
-    fn keeps(&self, came_in: Option<&Trace>, id: &TraceId) -> bool;
+    fn should_sample(&self, came_in: Option<&TraceContext>, id: &TraceId) -> bool;
 
     /// Never waits.
-    fn ended(&self, span: Span);
+    fn record_span(&self, span: EndedSpan);
 }
 
 /// Something that has ended.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Span {
-    pub trace: Trace,
+pub struct EndedSpan {
+    pub trace: TraceContext,
     pub parent: Option<SpanId>,
-    pub what: What,
+    pub what: SpanKind,
     pub began: SystemTime,
     pub took: Duration,
     /// `ok`, or a code.
@@ -55,7 +55,7 @@ pub struct Span {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum What {
+pub enum SpanKind {
     /// A call of a tool.
     Call {
         tool: String,
@@ -63,77 +63,80 @@ pub enum What {
         surface: &'static str,
         /// No tool has made it.
         outside: bool,
-        call: Option<Id>,
-        run: Option<Id>,
+        call: Option<RecordId>,
+        run: Option<RecordId>,
     },
     /// An agent's script.
-    Run(Id),
+    Run(RecordId),
     /// Something asked of another server, in the words of its protocol.
-    Request { name: String, facts: Vec<(&'static str, Fact)> },
+    Request { name: String, facts: Vec<(&'static str, SpanAttribute)> },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fact {
+pub enum SpanAttribute {
     Text(String),
     Number(i64),
 }
 
-impl Trace {
+impl TraceContext {
     /// From the values of `traceparent` and `tracestate`; none if the first is
     /// not what the standard says.
-    pub fn parse(parent: &str, state: Option<&str>) -> Option<Trace> {
+    pub fn parse(parent: &str, state: Option<&str>) -> Option<TraceContext> {
         let parent = parent.trim();
         let mut parts = parent.splitn(5, '-');
-        let version: [u8; 1] = bytes(parts.next()?)?;
-        let (id, span) = (bytes(parts.next()?)?, bytes(parts.next()?)?);
-        let flags: [u8; 1] = bytes(parts.next()?)?;
+        let version: [u8; 1] = parse_hex(parts.next()?)?;
+        let (id, span) = (parse_hex(parts.next()?)?, parse_hex(parts.next()?)?);
+        let flags: [u8; 1] = parse_hex(parts.next()?)?;
         // Later versions may have more behind it.
         let ends = version[0] != 0 || parts.next().is_none();
         if version[0] == 0xff || !ends || id == [0; 16] || span == [0; 8] {
             return None;
         }
-        let state = state.map(str::trim).filter(|state| is_state(state)).map(Arc::from);
-        Some(Trace { id, span, sampled: flags[0] & 1 == 1, state })
+        let state = state.map(str::trim).filter(|state| is_valid_tracestate(state)).map(Arc::from);
+        Some(TraceContext { id, span, sampled: flags[0] & 1 == 1, state })
     }
 
     /// The value of `traceparent`.
-    pub fn parent(&self) -> String {
+    pub fn to_traceparent(&self) -> String {
         let mut text = String::with_capacity(55);
         text.push_str("00-");
-        hex(&mut text, &self.id);
+        write_hex(&mut text, &self.id);
         text.push('-');
-        hex(&mut text, &self.span);
+        write_hex(&mut text, &self.span);
         text.push_str(if self.sampled { "-01" } else { "-00" });
         text
     }
 
     /// The value of `tracestate`, if there is one.
-    pub fn state(&self) -> Option<&str> {
+    pub fn tracestate(&self) -> Option<&str> {
         self.state.as_deref()
     }
 
     /// Its id as people and programs write it.
-    pub fn id_text(&self) -> String {
+    pub fn id_hex(&self) -> String {
         let mut text = String::with_capacity(32);
-        hex(&mut text, &self.id);
+        write_hex(&mut text, &self.id);
         text
     }
 
     /// A new place below this one, or in a new trace. None without random
     /// numbers: then nothing is traced.
-    fn below(above: Option<&Trace>, tracer: &Arc<dyn Tracer>) -> Option<Trace> {
+    fn child_of(
+        above: Option<&TraceContext>,
+        tracer: &Arc<dyn CallTracer>,
+    ) -> Option<TraceContext> {
         let mut fresh = [0; 24];
         getrandom::fill(&mut fresh).ok()?;
         let (new, span) = fresh.split_first_chunk::<16>()?;
         let span = *span.first_chunk()?;
         let id = above.map_or(*new, |above| above.id);
-        let sampled = tracer.keeps(above, &id);
-        Some(Trace { id, span, sampled, state: above.and_then(|above| above.state.clone()) })
+        let sampled = tracer.should_sample(above, &id);
+        Some(TraceContext { id, span, sampled, state: above.and_then(|above| above.state.clone()) })
     }
 }
 
 /// Text of lowercase hexadecimal digits, exactly as many as are needed.
-fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
+fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digits = text.as_bytes();
     if digits.len() != 2 * N {
         return None;
@@ -150,7 +153,7 @@ fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-pub fn hex(out: &mut String, bytes: &[u8]) {
+pub fn write_hex(out: &mut String, bytes: &[u8]) {
     for byte in bytes {
         // Into a String: never fails.
         let _ = write!(out, "{byte:02x}");
@@ -158,65 +161,65 @@ pub fn hex(out: &mut String, bytes: &[u8]) {
 }
 
 /// Of bounded length, and nothing that does not belong into a header.
-fn is_state(state: &str) -> bool {
+fn is_valid_tracestate(state: &str) -> bool {
     let fits = |entry: &str| entry.trim().is_empty() || entry.contains('=');
     !state.is_empty()
-        && state.len() <= STATE
+        && state.len() <= MAX_TRACESTATE_BYTES
         && state.bytes().all(|byte| matches!(byte, b' '..=b'~'))
-        && state.split(',').count() <= ENTRIES
+        && state.split(',').count() <= MAX_TRACESTATE_ENTRIES
         && state.split(',').all(fits)
 }
 
 /// Where a call is in its trace, and what is above it.
 #[derive(Clone)]
-pub(crate) struct Traced {
-    trace: Trace,
+pub(crate) struct CallTrace {
+    trace: TraceContext,
     parent: Option<SpanId>,
 }
 
-impl Traced {
+impl CallTrace {
     /// For a call below this: with nobody to tell, whatever came in goes on.
-    pub(crate) fn below(
-        above: Option<&Traced>,
-        tracer: Option<&Arc<dyn Tracer>>,
-    ) -> Option<Traced> {
+    pub(crate) fn child_of(
+        above: Option<&CallTrace>,
+        tracer: Option<&Arc<dyn CallTracer>>,
+    ) -> Option<CallTrace> {
         let Some(tracer) = tracer else { return above.cloned() };
         let above = above.map(|above| &above.trace);
-        let trace = Trace::below(above, tracer)?;
-        Some(Traced { trace, parent: above.map(|above| above.span) })
+        let trace = TraceContext::child_of(above, tracer)?;
+        Some(CallTrace { trace, parent: above.map(|above| above.span) })
     }
 
-    pub(crate) fn trace(&self) -> &Trace {
+    pub(crate) fn context(&self) -> &TraceContext {
         &self.trace
     }
 }
 
-impl From<Trace> for Traced {
-    fn from(trace: Trace) -> Self {
+impl From<TraceContext> for CallTrace {
+    fn from(trace: TraceContext) -> Self {
         Self { trace, parent: None }
     }
 }
 
 impl Call {
     /// Something below this call, told when it has ended.
-    pub fn spanning(&self, what: impl FnOnce() -> What) -> Spanning {
+    pub fn start_span(&self, what: impl FnOnce() -> SpanKind) -> SpanGuard {
         let Some(tracer) = self.gateway().tracer() else {
-            return Spanning { trace: self.trace().cloned(), open: None };
+            return SpanGuard { trace: self.trace().cloned(), open: None };
         };
         let above = self.trace();
-        let trace = Trace::below(above, tracer);
-        let open = trace.as_ref().filter(|trace| trace.sampled).map(|_| Open {
+        let trace = TraceContext::child_of(above, tracer);
+        let open = trace.as_ref().filter(|trace| trace.sampled).map(|_| OpenSpan {
             tracer: tracer.clone(),
             parent: above.map(|above| above.span),
             what: what(),
             since: Instant::now(),
         });
-        Spanning { trace, open }
+        SpanGuard { trace, open }
     }
 
     /// A call that this one wanted to make was refused.
-    pub(crate) fn tell_refused(&self, tool: &Tool, outcome: &'static str) {
-        let what = || What::Call {
+    pub(crate) fn trace_refused_call(&self, tool: &Tool, outcome: &'static str) {
+        let what = || SpanKind::Call {
             tool: tool.name.clone(),
             source: tool.source.clone(),
             surface: self.caller().surface,
@@ -224,16 +227,22 @@ impl Call {
             call: None,
             run: self.run().map(|run| run.id()),
         };
-        self.spanning(what).end(outcome);
+        self.start_span(what).end_with(outcome);
     }
 
     /// The call itself has ended.
-    pub(crate) fn tell(&self, source: &Arc<Source>, took: Duration, outcome: &'static str) {
+    pub(crate) fn trace_ended_call(
+        &self,
+        source: &Arc<Source>,
+        took: Duration,
+        outcome: &'static str,
+    ) {
         let Some(tracer) = self.gateway().tracer() else { return };
-        let Some(Traced { trace, parent }) = self.traced().filter(|it| it.trace.sampled) else {
+        let Some(CallTrace { trace, parent }) = self.call_trace().filter(|it| it.trace.sampled)
+        else {
             return;
         };
-        let what = What::Call {
+        let what = SpanKind::Call {
             tool: self.tool().to_owned(),
             source: source.clone(),
             surface: self.caller().surface,
@@ -242,56 +251,70 @@ impl Call {
             run: self.run().map(|run| run.id()),
         };
         let (trace, parent) = (trace.clone(), *parent);
-        tracer.ended(Span { trace, parent, what, began: began(took), took, outcome });
+        tracer.record_span(EndedSpan {
+            trace,
+            parent,
+            what,
+            began: start_time(took),
+            took,
+            outcome,
+        });
     }
 }
 
 /// Something that goes on. What is dropped was cancelled.
-pub struct Spanning {
-    trace: Option<Trace>,
-    open: Option<Open>,
+pub struct SpanGuard {
+    trace: Option<TraceContext>,
+    open: Option<OpenSpan>,
 }
 
-struct Open {
-    tracer: Arc<dyn Tracer>,
+struct OpenSpan {
+    tracer: Arc<dyn CallTracer>,
     parent: Option<SpanId>,
-    what: What,
+    what: SpanKind,
     since: Instant,
 }
 
-impl Spanning {
+impl SpanGuard {
     /// For whoever is asked: what they do is below this.
-    pub fn trace(&self) -> Option<&Trace> {
+    pub fn trace(&self) -> Option<&TraceContext> {
         self.trace.as_ref()
     }
 
     /// Something about a request that is known only now.
-    pub fn note(&mut self, key: &'static str, fact: Fact) {
-        if let Some(Open { what: What::Request { facts, .. }, .. }) = &mut self.open {
+    pub fn set_attribute(&mut self, key: &'static str, fact: SpanAttribute) {
+        if let Some(OpenSpan { what: SpanKind::Request { facts, .. }, .. }) = &mut self.open {
             facts.push((key, fact));
         }
     }
 
-    pub fn end(mut self, outcome: &'static str) {
-        self.finish(outcome);
+    pub fn end_with(mut self, outcome: &'static str) {
+        self.finish_span(outcome);
     }
 
-    fn finish(&mut self, outcome: &'static str) {
+    fn finish_span(&mut self, outcome: &'static str) {
         let Some(open) = self.open.take() else { return };
         let Some(trace) = self.trace.clone() else { return };
-        let Open { tracer, parent, what, since } = open;
+        let OpenSpan { tracer, parent, what, since } = open;
         let took = since.elapsed();
-        tracer.ended(Span { trace, parent, what, began: began(took), took, outcome });
+        tracer.record_span(EndedSpan {
+            trace,
+            parent,
+            what,
+            began: start_time(took),
+            took,
+            outcome,
+        });
     }
 }
 
-impl Drop for Spanning {
+impl Drop for SpanGuard {
     fn drop(&mut self) {
-        self.finish("cancelled");
+        self.finish_span("cancelled");
     }
 }
 
-fn began(took: Duration) -> SystemTime {
+fn start_time(took: Duration) -> SystemTime {
     let now = SystemTime::now();
     now.checked_sub(took).unwrap_or(now)
 }

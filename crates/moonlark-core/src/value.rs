@@ -15,19 +15,19 @@ use serde::de::{self, Deserialize, Deserializer};
 
 use crate::problem::Result;
 
-pub use path::{Budget, Path, shorten};
+pub use path::{ValueBudget, ValuePath, shorten_text};
 
 /// How deep a value may nest wherever it crosses a boundary.
-pub const MAX_DEPTH: usize = 128;
+pub const MAX_VALUE_DEPTH: usize = 128;
 
 /// Named fields in order. Behind a pointer, so that a long list of numbers
 /// does not pay for maps it does not have.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Object(Box<Fields>);
+pub struct Object(Box<ObjectFields>);
 
 /// Hashed with a seed nobody outside knows, as maps of the standard library are,
 /// but in a fraction of the time: most keys are a few letters.
-type Fields = IndexMap<String, Value, RandomState>;
+type ObjectFields = IndexMap<String, Value, RandomState>;
 
 impl Object {
     pub fn new() -> Self {
@@ -36,7 +36,7 @@ impl Object {
 }
 
 impl std::ops::Deref for Object {
-    type Target = Fields;
+    type Target = ObjectFields;
     fn deref(&self) -> &Self::Target {
         &self.0
     }
@@ -94,7 +94,7 @@ impl Value {
     }
 
     /// An object of the given fields.
-    pub fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    pub fn from_fields<const N: usize>(fields: [(&str, Value); N]) -> Value {
         Value::Object(fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
     }
 
@@ -131,10 +131,10 @@ impl Value {
     }
 
     /// Read into a typed value; the Problem names the field.
-    pub fn read<T: de::DeserializeOwned>(self) -> Result<T, ReadError> {
+    pub fn deserialize_into<T: de::DeserializeOwned>(self) -> Result<T, ValueReadError> {
         let mut track = serde_path_to_error::Track::new();
         let deserializer = serde_path_to_error::Deserializer::new(self, &mut track);
-        T::deserialize(deserializer).map_err(|error| ReadError {
+        T::deserialize(deserializer).map_err(|error| ValueReadError {
             path: track.path().to_string(),
             message: error.to_string(),
         })
@@ -143,7 +143,7 @@ impl Value {
 
 /// Why a value does not fit a typed struct.
 #[derive(Debug)]
-pub struct ReadError {
+pub struct ValueReadError {
     /// `.` when it is the value as a whole.
     pub path: String,
     pub message: String,
@@ -204,25 +204,25 @@ impl From<Object> for Value {
 
 /// An argument or result that may be any bytes: text is the common case.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Bytes(pub Vec<u8>);
+pub struct TextOrBytes(pub Vec<u8>);
 
-impl From<Bytes> for Value {
-    fn from(bytes: Bytes) -> Self {
+impl From<TextOrBytes> for Value {
+    fn from(bytes: TextOrBytes) -> Self {
         Value::text_or_bytes(bytes.0)
     }
 }
 
-impl<'de> Deserialize<'de> for Bytes {
+impl<'de> Deserialize<'de> for TextOrBytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         match Value::deserialize(deserializer)? {
-            Value::Str(text) => Ok(Bytes(text.into_bytes())),
-            Value::Bytes(bytes) => Ok(Bytes(bytes)),
+            Value::Str(text) => Ok(TextOrBytes(text.into_bytes())),
+            Value::Bytes(bytes) => Ok(TextOrBytes(bytes)),
             other => Err(de::Error::custom(format!("expected a string, got {}", other.kind()))),
         }
     }
 }
 
-impl schemars::JsonSchema for Bytes {
+impl schemars::JsonSchema for TextOrBytes {
     fn inline_schema() -> bool {
         true
     }

@@ -12,7 +12,7 @@ use std::fmt::Write;
 
 /// The text with everything that a terminal would obey, or not show, written out.
 pub fn visible_text(text: &str) -> Cow<'_, str> {
-    write_out(text, |out, letter| {
+    escape_matching(text, |out, letter| {
         // A String takes everything.
         let _ = write!(out, "\\u{{{:x}}}", u32::from(letter));
     })
@@ -46,21 +46,23 @@ pub fn indent_after_first(text: &str, indent: &str) -> String {
 /// The same for a text that is JSON: what is written out is so as JSON does it, so
 /// that the text stays JSON, with the same values.
 pub fn visible_json(text: &str) -> Cow<'_, str> {
-    write_out(text, |out, letter| {
+    escape_matching(text, |out, letter| {
         for unit in letter.encode_utf16(&mut [0; 2]) {
             let _ = write!(out, "\\u{unit:04x}");
         }
     })
 }
 
-fn write_out(text: &str, escape: impl Fn(&mut String, char)) -> Cow<'_, str> {
-    let Some((first, _)) = text.char_indices().find(|(at, letter)| acts(text, *at, *letter)) else {
+fn escape_matching(text: &str, escape: impl Fn(&mut String, char)) -> Cow<'_, str> {
+    let Some((first, _)) =
+        text.char_indices().find(|(at, letter)| affects_terminal(text, *at, *letter))
+    else {
         return Cow::Borrowed(text);
     };
     let mut out = String::with_capacity(text.len() + 16);
     out.push_str(&text[..first]);
     for (at, letter) in text[first..].char_indices().map(|(at, letter)| (first + at, letter)) {
-        if acts(text, at, letter) {
+        if affects_terminal(text, at, letter) {
             escape(&mut out, letter);
         } else {
             out.push(letter);
@@ -70,7 +72,7 @@ fn write_out(text: &str, escape: impl Fn(&mut String, char)) -> Cow<'_, str> {
 }
 
 /// Whether a terminal would do something else than draw the letter at this place.
-fn acts(text: &str, at: usize, letter: char) -> bool {
+fn affects_terminal(text: &str, at: usize, letter: char) -> bool {
     match letter {
         '\n' | '\t' => false,
         // As a part of a line end it moves nothing.

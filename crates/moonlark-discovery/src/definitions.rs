@@ -3,22 +3,22 @@
 
 use std::sync::Arc;
 
-use moonlark_core::content::{Answer, Content};
+use moonlark_core::content::{Content, ToolAnswer};
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Body, Effects, Shown};
+use moonlark_core::tool::{CallEffects, ToolBody, ToolListing};
 use moonlark_core::value::Object;
-use moonlark_core::{Code, Problem, Result, Tool, Value};
+use moonlark_core::{Problem, ProblemCode, Result, Tool, Value};
 use serde_json::{Map, Value as Json, json};
 
-use crate::current::Current;
+use crate::current::FunctionIndexCache;
 use crate::{docs, list, search};
 
-pub(crate) fn search_docs(current: Arc<Current>) -> Result<Tool> {
-    let body = Body::answering(move |call, args| {
+pub(crate) fn search_docs_tool(current: Arc<FunctionIndexCache>) -> Result<Tool> {
+    let body = ToolBody::from_answering_fn(move |call, args| {
         let current = current.clone();
-        async move { answer(search::search_docs(&call, &args, &current).await) }
+        async move { text_answer(search::search_docs(&call, &args, &current).await) }
     });
-    tool(
+    build_tool(
         "search_docs",
         "Find functions by what they do. Answers signatures to call from execute.",
         json!({
@@ -34,8 +34,8 @@ pub(crate) fn search_docs(current: Arc<Current>) -> Result<Tool> {
     )
 }
 
-pub(crate) fn list_functions() -> Result<Tool> {
-    tool(
+pub(crate) fn list_functions_tool() -> Result<Tool> {
+    build_tool(
         "list_functions",
         "The sources; with source or tag, their functions.",
         json!({
@@ -46,12 +46,14 @@ pub(crate) fn list_functions() -> Result<Tool> {
                 "cursor": {"type": "string"},
             },
         }),
-        Body::answering(|call, args| async move { answer(list::list_functions(&call, &args)) }),
+        ToolBody::from_answering_fn(|call, args| async move {
+            text_answer(list::list_functions(&call, &args))
+        }),
     )
 }
 
-pub(crate) fn get_function_docs() -> Result<Tool> {
-    tool(
+pub(crate) fn get_function_docs_tool() -> Result<Tool> {
+    build_tool(
         "get_function_docs",
         "Signature, all types and an example of functions.",
         json!({
@@ -63,30 +65,32 @@ pub(crate) fn get_function_docs() -> Result<Tool> {
             }},
             "required": ["names"],
         }),
-        Body::answering(|call, args| async move { answer(docs::get_function_docs(&call, &args)) }),
+        ToolBody::from_answering_fn(|call, args| async move {
+            text_answer(docs::get_function_docs(&call, &args))
+        }),
     )
 }
 
 /// Text and nothing else: as a value it would be there twice for clients that
 /// take values. What is not there is the agent's mistake, and it can mend that:
 /// only a tool that is not there is one of the request.
-fn answer(text: Result<String>) -> Result<Answer> {
+fn text_answer(text: Result<String>) -> Result<ToolAnswer> {
     match text {
-        Ok(text) => Ok(Answer::Content(Content {
-            blocks: vec![Value::object([("type", "text".into()), ("text", text.into())])],
+        Ok(text) => Ok(ToolAnswer::Content(Content {
+            blocks: vec![Value::from_fields([("type", "text".into()), ("text", text.into())])],
             structured: None,
             extra: Object::new(),
         })),
         Err(mut problem) => {
-            if problem.code == Code::NotFound {
-                problem.code = Code::BadRequest;
+            if problem.code == ProblemCode::NotFound {
+                problem.code = ProblemCode::BadRequest;
             }
             Err(problem)
         }
     }
 }
 
-fn tool(name: &str, description: &str, input: Json, body: Body) -> Result<Tool> {
+fn build_tool(name: &str, description: &str, input: Json, body: ToolBody) -> Result<Tool> {
     let described = json!({
         "name": name,
         "description": description,
@@ -94,10 +98,10 @@ fn tool(name: &str, description: &str, input: Json, body: Body) -> Result<Tool> 
         // The others mean nothing beside it.
         "annotations": {"readOnlyHint": true},
     });
-    let mut tool = Tool::new(name, crate::source(), strict(input)?, body);
+    let mut tool = Tool::new(name, crate::builtin_source(), compile_strict_schema(input)?, body);
     tool.description = description.to_owned();
-    tool.effects = Effects::READ;
-    tool.shown = Shown::InCodeMode;
+    tool.effects = CallEffects::READ_ONLY;
+    tool.shown = ToolListing::InCodeMode;
     tool.describes_sources = true;
     if let Value::Object(definition) = Value::from_json(described)? {
         tool.definition = Some(Arc::new(definition));
@@ -107,13 +111,13 @@ fn tool(name: &str, description: &str, input: Json, body: Body) -> Result<Tool> 
 
 /// What is checked is more than what needs to be told: that there is nothing
 /// else to say, and how much at most.
-fn strict(mut input: Json) -> Result<Schema> {
+fn compile_strict_schema(mut input: Json) -> Result<Schema> {
     let bounds = [
         ("/properties/query", "maxLength", 10_000),
         ("/properties/limit", "minimum", 1),
-        ("/properties/limit", "maximum", search::MOST as i64),
+        ("/properties/limit", "maximum", search::MAX_SEARCH_LIMIT as i64),
         ("/properties/names", "minItems", 1),
-        ("/properties/names", "maxItems", docs::MOST as i64),
+        ("/properties/names", "maxItems", docs::MAX_EXPLAINED_FUNCTIONS as i64),
     ];
     for (property, keyword, bound) in bounds {
         if let Some(Json::Object(property)) = input.pointer_mut(property) {

@@ -4,8 +4,8 @@ use moonlark_core::sdk::{SdkFunction, SdkSource};
 use moonlark_core::{Call, Result};
 use serde_json::{Value as Json, json};
 
-use crate::current::Current;
-use crate::search::source_named;
+use crate::current::FunctionIndexCache;
+use crate::search::find_source;
 use crate::{FoundFunction, functions, short};
 
 /// One function that was found.
@@ -45,26 +45,30 @@ pub async fn find_functions(
     limit: usize,
 ) -> Result<Vec<DescribedFunction>> {
     let catalog = call.catalog();
-    let only = source.map(|source| source_named(catalog.sdk(), source)).transpose()?;
+    let only = source.map(|source| find_source(catalog.sdk(), source)).transpose()?;
     if query.trim().is_empty() {
         let is_asked = |source: &SdkSource| only.is_none_or(|only| std::ptr::eq(source, only));
-        let all = functions::all(catalog).filter(|(source, _)| is_asked(source)).take(limit);
-        return Ok(all.map(|(source, function)| describe(call, source, function, None)).collect());
+        let all =
+            functions::all_functions(catalog).filter(|(source, _)| is_asked(source)).take(limit);
+        return Ok(all
+            .map(|(source, function)| describe_function(call, source, function, None))
+            .collect());
     }
-    let index = Current::default().of(catalog).await?;
+    let index = FunctionIndexCache::default().get_or_build(catalog).await?;
     let hits = index.search(catalog, query, only, limit);
-    let describe =
-        |hit: &FoundFunction<'_>| describe(call, hit.source, hit.function, Some(hit.score));
+    let describe = |hit: &FoundFunction<'_>| {
+        describe_function(call, hit.source, hit.function, Some(hit.score))
+    };
     Ok(hits.iter().map(describe).collect())
 }
 
-fn describe(
+fn describe_function(
     call: &Call,
     source: &SdkSource,
     function: &SdkFunction,
     score: Option<f32>,
 ) -> DescribedFunction {
-    let text = short::of(source, function, call);
+    let text = short::summarize_function(source, function, call);
     let (types, about): (Vec<&str>, Vec<&str>) = text
         .lines()
         .skip(1)
@@ -74,7 +78,7 @@ fn describe(
     // What was learned of the result is part of the signature, that it was learned is not.
     let first = first.split(" -- ").next().unwrap_or(first);
     DescribedFunction {
-        name: short::path(source, function),
+        name: short::sdk_path(source, function),
         source: source.original.clone(),
         tool: function.tool.name.clone(),
         signature: std::iter::once(first).chain(types).collect::<Vec<_>>().join("\n"),

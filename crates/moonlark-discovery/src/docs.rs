@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use moonlark_core::render::luau::sdk::{Docs, Observed, together};
+use moonlark_core::render::luau::sdk::{ObservedResult, SdkFunctionDocs, docs_for_page};
 use moonlark_core::script_functions::{ScriptFunction, find_script_function};
-use moonlark_core::sdk::{SdkFunction, SdkSource, identifier};
+use moonlark_core::sdk::{SdkFunction, SdkSource, to_identifier};
 use moonlark_core::{Call, Catalog, Problem, Result, Value};
 
-use crate::example::example;
-use crate::short::{names, observed, result_at};
+use crate::example::render_example_call;
+use crate::short::{find_result_type, mentions_name, observed_result};
 
 /// Functions explained at once.
-pub(crate) const MOST: usize = 50;
+pub(crate) const MAX_EXPLAINED_FUNCTIONS: usize = 50;
 
 pub(crate) fn get_function_docs(call: &Call, args: &Value) -> Result<String> {
     let Some(Value::Array(names)) = args.get("names") else {
@@ -21,7 +21,7 @@ pub(crate) fn get_function_docs(call: &Call, args: &Value) -> Result<String> {
     let mut helpers: Vec<&ScriptFunction> = Vec::new();
     let mut problems: Vec<Problem> = Vec::new();
     for name in names.iter().filter_map(Value::as_str) {
-        let plain = name.trim().strip_prefix(crate::SDK).unwrap_or(name.trim());
+        let plain = name.trim().strip_prefix(crate::SDK_NAME_PREFIX).unwrap_or(name.trim());
         match find_function(call, name.trim()) {
             Ok(found) if known.iter().any(|it| std::ptr::eq(it.1, found.1)) => {}
             Ok(found) => known.push(found),
@@ -34,14 +34,14 @@ pub(crate) fn get_function_docs(call: &Call, args: &Value) -> Result<String> {
     // What is there is answered, whatever else was asked for.
     if known.is_empty()
         && helpers.is_empty()
-        && let Some(problem) = only(&problems)
+        && let Some(problem) = combine_problems(&problems)
     {
         return Err(problem);
     }
-    let mut text = page(&known, call);
+    let mut text = render_functions(&known, call);
     for helper in helpers {
         text.push_str(if text.is_empty() { "" } else { "\n" });
-        text.push_str(&format!("{}\n", helper.page()));
+        text.push_str(&format!("{}\n", helper.to_page()));
     }
     for problem in problems {
         let hint = problem.hint.map(|hint| format!(": {hint}")).unwrap_or_default();
@@ -54,15 +54,15 @@ pub(crate) fn get_function_docs(call: &Call, args: &Value) -> Result<String> {
 /// A function by name; a source that is configured and out of reach says why.
 fn find_function<'c>(call: &'c Call, name: &str) -> Result<(&'c SdkSource, &'c SdkFunction)> {
     let catalog = call.catalog();
-    let found = catalog.sdk().find(name);
+    let found = catalog.sdk().find_function(name);
     let found = found.or_else(|problem| find_by_listed_name(catalog, name).ok_or(problem));
     found.map_err(|problem| {
-        let plain = name.strip_prefix(crate::SDK).unwrap_or(name);
+        let plain = name.strip_prefix(crate::SDK_NAME_PREFIX).unwrap_or(name);
         let source = plain.split_once('.').map_or(plain, |(source, _)| source);
-        if catalog.sdk().source(source).is_some() {
+        if catalog.sdk().find_source(source).is_some() {
             return problem;
         }
-        out_of_reach(catalog, source).unwrap_or(problem)
+        unavailable_source_problem(catalog, source).unwrap_or(problem)
     })
 }
 
@@ -71,7 +71,7 @@ fn find_by_listed_name<'c>(
     catalog: &'c Catalog,
     name: &str,
 ) -> Option<(&'c SdkSource, &'c SdkFunction)> {
-    let tool = catalog.find_for_agents(name).ok()?;
+    let tool = catalog.find_tool_for_agents(name).ok()?;
     let mut sources = catalog.sdk().sources().iter();
     sources.find_map(|source| {
         let is_it = |function: &&SdkFunction| Arc::ptr_eq(&function.tool, tool);
@@ -80,21 +80,21 @@ fn find_by_listed_name<'c>(
 }
 
 /// The Problem of a source that is configured and has no functions at the moment.
-fn out_of_reach(catalog: &Catalog, source: &str) -> Option<Problem> {
-    let is = |name: &str| name == source || identifier(name) == source;
-    if let Some(it) = catalog.connecting().iter().find(|it| is(&it.source)) {
+fn unavailable_source_problem(catalog: &Catalog, source: &str) -> Option<Problem> {
+    let is = |name: &str| name == source || to_identifier(name) == source;
+    if let Some(it) = catalog.connecting_sources().iter().find(|it| is(&it.source)) {
         let message =
-            format!("sdk.{} is not there yet: it is still connecting", identifier(&it.source));
-        return Some(Problem::unavailable(message).hint("try again in a moment"));
+            format!("sdk.{} is not there yet: it is still connecting", to_identifier(&it.source));
+        return Some(Problem::unavailable(message).with_hint("try again in a moment"));
     }
     let health = catalog.health().iter().find(|it| is(&it.source))?;
     let problem = health.problem.clone()?;
-    let message = format!("sdk.{} is not there: {}", identifier(source), problem.message);
-    Some(problem.saying(message))
+    let message = format!("sdk.{} is not there: {}", to_identifier(source), problem.message);
+    Some(problem.with_message(message))
 }
 
 /// One Problem for all of them.
-fn only(problems: &[Problem]) -> Option<Problem> {
+fn combine_problems(problems: &[Problem]) -> Option<Problem> {
     let (first, rest) = problems.split_first()?;
     let said = |problem: &Problem| match &problem.hint {
         Some(hint) => format!("{}: {hint}", problem.message),
@@ -110,21 +110,21 @@ fn only(problems: &[Problem]) -> Option<Problem> {
 }
 
 /// Functions with the types that they share.
-pub(crate) fn page(functions: &[(&SdkSource, &SdkFunction)], call: &Call) -> String {
-    let learned: Vec<Option<Observed>> =
-        functions.iter().map(|(_, function)| observed(function, call)).collect();
+pub(crate) fn render_functions(functions: &[(&SdkSource, &SdkFunction)], call: &Call) -> String {
+    let learned: Vec<Option<ObservedResult>> =
+        functions.iter().map(|(_, function)| observed_result(function, call)).collect();
     let entries: Vec<_> = functions
         .iter()
         .zip(&learned)
         .map(|((source, function), learned)| (*source, *function, learned.as_ref()))
         .collect();
     let mut text = String::new();
-    for (mut docs, (source, function)) in together(&entries).into_iter().zip(functions) {
+    for (mut docs, (source, function)) in docs_for_page(&entries).into_iter().zip(functions) {
         if !text.is_empty() {
             text.push('\n');
         }
         let left_out = leave_out_types(&mut docs);
-        text.push_str(&docs.text());
+        text.push_str(&docs.to_text());
         if left_out > 0 {
             let types = if left_out == 1 { "type" } else { "types" };
             let all = format!("sdk://{}/schemas", source.name);
@@ -132,8 +132,8 @@ pub(crate) fn page(functions: &[(&SdkSource, &SdkFunction)], call: &Call) -> Str
                 "\n-- {left_out} more {types} of the result left out; the resource {all} has all\n"
             ));
         }
-        text.push_str(&format!("\n-- {}\n", effects(function)));
-        text.push_str(&format!("local value = {}\n", example(source, function)));
+        text.push_str(&format!("\n-- {}\n", describe_effects(function)));
+        text.push_str(&format!("local value = {}\n", render_example_call(source, function)));
     }
     text
 }
@@ -145,14 +145,14 @@ const MAX_TYPE_BYTES: usize = 1500;
 
 /// Leave out the types of a result that are far from it, and the end of long ones. What
 /// arguments need stays whole. How many types were left out.
-fn leave_out_types(docs: &mut Docs) -> usize {
-    let at = result_at(&docs.signature).unwrap_or(docs.signature.len());
+fn leave_out_types(docs: &mut SdkFunctionDocs) -> usize {
+    let at = find_result_type(&docs.signature).unwrap_or(docs.signature.len());
     let (arguments, result) = docs.signature.split_at(at);
-    let for_arguments = reachable(arguments, &docs.types);
+    let for_arguments = reachable_types(arguments, &docs.types);
     let mut kept: Vec<usize> = for_arguments.clone();
     let mut room = MAX_RESULT_TYPES_BYTES;
     let mut left_out = 0;
-    for index in reachable(result, &docs.types) {
+    for index in reachable_types(result, &docs.types) {
         if for_arguments.contains(&index) {
             continue;
         }
@@ -170,20 +170,20 @@ fn leave_out_types(docs: &mut Docs) -> usize {
         if for_arguments.contains(&index) {
             docs.types.push((name, body));
         } else if kept.contains(&index) {
-            docs.types.push((name, first_fields(body)));
+            docs.types.push((name, truncate_type_fields(body)));
         }
     }
     left_out
 }
 
 /// The types that a text names, and those that they name: the nearest first.
-fn reachable(text: &str, types: &[(String, String)]) -> Vec<usize> {
+fn reachable_types(text: &str, types: &[(String, String)]) -> Vec<usize> {
     let mut found: Vec<usize> = Vec::new();
     let mut texts = vec![text];
     while !texts.is_empty() {
         let mut next = Vec::new();
         for (index, (name, body)) in types.iter().enumerate() {
-            if !found.contains(&index) && texts.iter().any(|text| names(text, name)) {
+            if !found.contains(&index) && texts.iter().any(|text| mentions_name(text, name)) {
                 found.push(index);
                 next.push(body.as_str());
             }
@@ -194,7 +194,7 @@ fn reachable(text: &str, types: &[(String, String)]) -> Vec<usize> {
 }
 
 /// A type of one field a line, without those for which there is no room.
-fn first_fields(body: String) -> String {
+fn truncate_type_fields(body: String) -> String {
     let lines: Vec<&str> = body.lines().collect();
     if body.len() <= MAX_TYPE_BYTES || lines.len() < 4 {
         return body;
@@ -213,19 +213,20 @@ fn first_fields(body: String) -> String {
 }
 
 /// The types of a source's functions, each once.
-pub(crate) fn types(source: &SdkSource, most: usize, call: &Call) -> String {
+pub(crate) fn render_source_types(source: &SdkSource, most: usize, call: &Call) -> String {
     let functions = || source.functions.iter().take(most);
-    let learned: Vec<Option<Observed>> = functions().map(|it| observed(it, call)).collect();
+    let learned: Vec<Option<ObservedResult>> =
+        functions().map(|it| observed_result(it, call)).collect();
     let entries: Vec<_> =
         functions().zip(&learned).map(|(it, learned)| (source, it, learned.as_ref())).collect();
-    let types = together(&entries).into_iter().flat_map(|docs| docs.types);
+    let types = docs_for_page(&entries).into_iter().flat_map(|docs| docs.types);
     let written: Vec<String> =
         types.map(|(name, body)| format!("export type {name} = {body}\n")).collect();
     written.join("\n")
 }
 
 /// What a call does to the world, as far as the author has said.
-fn effects(function: &SdkFunction) -> String {
+fn describe_effects(function: &SdkFunction) -> String {
     let (tool, effects) = (&function.tool, function.tool.effects);
     let unsaid = tool.definition.as_deref().is_some_and(|it| !it.contains_key("annotations"));
     match effects.read_only {
@@ -274,7 +275,7 @@ local value = sdk.git_hub.create_issue({ repo = \"…\", title = \"…\" })"
         for n in 0..20 {
             types.push((format!("T{n}"), body(&format!("T{}", n + 1), 10)));
         }
-        let mut docs = super::Docs {
+        let mut docs = super::SdkFunctionDocs {
             path: "sdk.a.b".to_owned(),
             about: String::new(),
             params: Vec::new(),
@@ -288,8 +289,8 @@ local value = sdk.git_hub.create_issue({ repo = \"…\", title = \"…\" })"
         assert_eq!(names[..2], ["Wanted", "T0"]);
         assert_eq!(docs.types[0].1.lines().count(), 63);
         assert_eq!(left_out + names.len(), 21);
-        assert!(docs.text().len() < 10_000, "{}", docs.text().len());
-        let long = super::first_fields(body("string", 60));
+        assert!(docs.to_text().len() < 10_000, "{}", docs.to_text().len());
+        let long = super::truncate_type_fields(body("string", 60));
         assert!(long.len() < 1700 && long.contains("more lines"), "{long}");
     }
 
@@ -297,7 +298,7 @@ local value = sdk.git_hub.create_issue({ repo = \"…\", title = \"…\" })"
     async fn a_source_that_is_down_says_so() {
         let world = world();
         let problem = moonlark_core::Problem::unavailable("'sql' exited with code 1");
-        let health = moonlark_core::offers::Health {
+        let health = moonlark_core::offers::SourceHealth {
             source: "sql".to_owned(),
             state: "failed",
             is_remembered: false,
@@ -306,7 +307,7 @@ local value = sdk.git_hub.create_issue({ repo = \"…\", title = \"…\" })"
             tools: 0,
             resources: 0,
             prompts: 0,
-            problem: Some(problem.hint("see its log")),
+            problem: Some(problem.with_hint("see its log")),
             flaws: Vec::new(),
         };
         let tools = world.catalog().tools().to_vec();

@@ -3,16 +3,16 @@
 //! Nothing here knows the knowledge base. It is asked as agents' scripts ask it, by
 //! its tools, so that the same rules hold and a script may stand in for it.
 
-use moonlark_core::nearest::nearest;
+use moonlark_core::nearest::nearest_name;
 use moonlark_core::sdk::SdkSource;
 use moonlark_core::tool::SourceKind;
-use moonlark_core::value::{Object, shorten};
-use moonlark_core::{Call, Code, Result, Value};
+use moonlark_core::value::{Object, shorten_text};
+use moonlark_core::{Call, ProblemCode, Result, Value};
 
-use crate::search::source_named;
+use crate::search::find_source;
 
 /// The source that stands for all documents.
-const KNOWLEDGE: &str = "knowledge";
+const KNOWLEDGE_SOURCE: &str = "knowledge";
 const SEARCH_TOOL: &str = "search";
 const SOURCES_TOOL: &str = "list_sources";
 /// Bytes of a snippet that are shown.
@@ -28,26 +28,26 @@ pub(crate) enum SearchScope<'a> {
 /// What a name means: functions first, then documents.
 pub(crate) async fn find_scope<'a>(call: &'a Call, name: &str) -> Result<SearchScope<'a>> {
     let sdk = call.catalog().sdk();
-    let plain = name.strip_prefix(crate::SDK).unwrap_or(name);
+    let plain = name.strip_prefix(crate::SDK_NAME_PREFIX).unwrap_or(name);
     let ours = |source: &SdkSource| source.kind == SourceKind::Builtin;
     // Where there is no knowledge base, its tool says how to begin one.
-    if plain == KNOWLEDGE && sdk.source(plain).is_none_or(ours) {
+    if plain == KNOWLEDGE_SOURCE && sdk.find_source(plain).is_none_or(ours) {
         return Ok(SearchScope::Documents(None));
     }
-    let problem = match source_named(sdk, name) {
+    let problem = match find_source(sdk, name) {
         Ok(source) => return Ok(SearchScope::Functions(source)),
         Err(problem) => problem,
     };
-    let sources = document_sources(call).await?;
+    let sources = list_document_sources(call).await?;
     if sources.iter().any(|it| it == plain) {
         return Ok(SearchScope::Documents(Some(plain.to_owned())));
     }
-    let near = nearest(plain, sources.iter().map(String::as_str));
+    let near = nearest_name(plain, sources.iter().map(String::as_str));
     Err(match near {
         Some(near) => {
             let both = problem.hint.as_deref().filter(|it| it.starts_with("did you mean"));
             let hint = both.map(|it| format!("{} or {near}?", it.trim_end_matches('?')));
-            problem.clone().hint(hint.unwrap_or_else(|| format!("did you mean {near}?")))
+            problem.clone().with_hint(hint.unwrap_or_else(|| format!("did you mean {near}?")))
         }
         None => problem,
     })
@@ -55,10 +55,15 @@ pub(crate) async fn find_scope<'a>(call: &'a Call, name: &str) -> Result<SearchS
 
 /// The names of the sources that documents come from; none where the caller has no
 /// knowledge base.
-async fn document_sources(call: &Call) -> Result<Vec<String>> {
-    let answer = match call.gateway().call(call, SOURCES_TOOL, Value::object([])).await {
+async fn list_document_sources(call: &Call) -> Result<Vec<String>> {
+    let answer = match call.gateway().call(call, SOURCES_TOOL, Value::from_fields([])).await {
         Ok(answer) => answer,
-        Err(problem) if matches!(problem.code, Code::Limit | Code::Timeout | Code::Cancelled) => {
+        Err(problem)
+            if matches!(
+                problem.code,
+                ProblemCode::Limit | ProblemCode::Timeout | ProblemCode::Cancelled
+            ) =>
+        {
             return Err(problem);
         }
         // There is none, or not for this caller.
@@ -70,7 +75,7 @@ async fn document_sources(call: &Call) -> Result<Vec<String>> {
 }
 
 /// The documents that answer a question, and how to read one.
-pub(crate) async fn search(
+pub(crate) async fn search_documents(
     call: &Call,
     query: &str,
     source: Option<String>,
@@ -89,7 +94,7 @@ pub(crate) async fn search(
     };
     let mut text = String::new();
     for hit in list("results") {
-        text.push_str(&shown(hit));
+        text.push_str(&format_document_hit(hit));
     }
     if text.is_empty() {
         text.push_str("Nothing in the knowledge base fits.\n");
@@ -104,7 +109,7 @@ pub(crate) async fn search(
 }
 
 /// A document by what leads to it, and what was found in it.
-fn shown(hit: &Value) -> String {
+fn format_document_hit(hit: &Value) -> String {
     let text = |key: &str| hit.get(key).and_then(Value::as_str).unwrap_or_default();
     let place = [text("source"), text("source_id"), text("heading")];
     let place = place.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join(" · ");
@@ -112,6 +117,6 @@ fn shown(hit: &Value) -> String {
     let end = (0..=snippet.len().min(MAX_SNIPPET_BYTES)).rev();
     let end = end.into_iter().find(|end| snippet.is_char_boundary(*end)).unwrap_or(0);
     let cut = if end < snippet.len() { "…" } else { "" };
-    let title = shorten(text("title"));
+    let title = shorten_text(text("title"));
     format!("{title} (id {})\n  {place}\n  {}{cut}\n", text("id"), &snippet[..end])
 }

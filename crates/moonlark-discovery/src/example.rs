@@ -5,77 +5,79 @@ use moonlark_core::render::luau::luau_value;
 use moonlark_core::sdk::{SdkFunction, SdkSource};
 use serde_json::{Map, Value as Json, json};
 
-use crate::short::path;
+use crate::short::sdk_path;
 
-const DEEPEST: usize = 5;
+const MAX_EXAMPLE_DEPTH: usize = 5;
 /// Longer values show less.
-const LONGEST: usize = 80;
+const MAX_EXAMPLE_VALUE_BYTES: usize = 80;
 
-pub(crate) fn example(source: &SdkSource, function: &SdkFunction) -> String {
+pub(crate) fn render_example_call(source: &SdkSource, function: &SdkFunction) -> String {
     let input = function.tool.input.json();
     let given = match input.get("examples").and_then(Json::as_array).and_then(|it| it.first()) {
         Some(Json::Object(given)) => given.clone(),
-        _ => Sampler { root: input }.required(input, 0),
+        _ => SchemaSampler { root: input }.sample_required(input, 0),
     };
     match given.is_empty() {
-        true => format!("{}()", path(source, function)),
-        false => format!("{}({})", path(source, function), luau_value(&Json::Object(given))),
+        true => format!("{}()", sdk_path(source, function)),
+        false => format!("{}({})", sdk_path(source, function), luau_value(&Json::Object(given))),
     }
 }
 
-struct Sampler<'a> {
+struct SchemaSampler<'a> {
     root: &'a Map<String, Json>,
 }
 
-impl Sampler<'_> {
-    fn required(&self, schema: &Map<String, Json>, depth: usize) -> Map<String, Json> {
+impl SchemaSampler<'_> {
+    fn sample_required(&self, schema: &Map<String, Json>, depth: usize) -> Map<String, Json> {
         let properties = schema.get("properties").and_then(Json::as_object);
         let names = schema.get("required").and_then(Json::as_array).into_iter().flatten();
         names
             .filter_map(Json::as_str)
             .map(|name| {
                 let property = properties.and_then(|properties| properties.get(name));
-                let value = property.map_or_else(|| json!("…"), |it| self.sample(it, depth + 1));
+                let value =
+                    property.map_or_else(|| json!("…"), |it| self.sample_value(it, depth + 1));
                 (name.to_owned(), value)
             })
             .collect()
     }
 
-    fn sample(&self, schema: &Json, depth: usize) -> Json {
+    fn sample_value(&self, schema: &Json, depth: usize) -> Json {
         let Json::Object(schema) = schema else { return json!("…") };
-        if depth > DEEPEST {
+        if depth > MAX_EXAMPLE_DEPTH {
             return json!({});
         }
         let said = ["const", "default", "example"].iter().find_map(|key| schema.get(*key));
         let listed =
             ["examples", "enum"].iter().find_map(|key| schema.get(*key)?.as_array()?.first());
-        let short = |value: &&Json| !value.is_null() && value.to_string().len() <= LONGEST;
+        let short =
+            |value: &&Json| !value.is_null() && value.to_string().len() <= MAX_EXAMPLE_VALUE_BYTES;
         if let Some(value) = said.filter(short).or(listed.filter(short)) {
             return value.clone();
         }
         if let Some(Json::String(reference)) = schema.get("$ref") {
             return self
-                .follow(reference)
-                .map_or_else(|| json!({}), |it| self.sample(it, depth + 1));
+                .resolve_reference(reference)
+                .map_or_else(|| json!({}), |it| self.sample_value(it, depth + 1));
         }
         let choices =
             ["anyOf", "oneOf", "allOf"].iter().find_map(|key| schema.get(*key)?.as_array());
         let is_null = |choice: &&Json| choice.get("type").and_then(Json::as_str) == Some("null");
         if let Some(choice) = choices.and_then(|it| it.iter().find(|choice| !is_null(choice))) {
-            return self.sample(choice, depth + 1);
+            return self.sample_value(choice, depth + 1);
         }
-        self.of_kind(kind(schema), schema, depth)
+        self.sample_of_type(schema_type(schema), schema, depth)
     }
 
-    fn of_kind(&self, kind: &str, schema: &Map<String, Json>, depth: usize) -> Json {
+    fn sample_of_type(&self, kind: &str, schema: &Map<String, Json>, depth: usize) -> Json {
         match kind {
             "integer" | "number" => schema.get("minimum").cloned().unwrap_or_else(|| json!(1)),
             "boolean" => json!(true),
             "array" => match schema.get("items") {
-                Some(items) => json!([self.sample(items, depth + 1)]),
+                Some(items) => json!([self.sample_value(items, depth + 1)]),
                 None => json!([]),
             },
-            "object" => Json::Object(self.required(schema, depth)),
+            "object" => Json::Object(self.sample_required(schema, depth)),
             _ => match schema.get("format").and_then(Json::as_str) {
                 Some("uri" | "url") => json!("https://example.com"),
                 Some("date") => json!("2026-01-31"),
@@ -86,14 +88,14 @@ impl Sampler<'_> {
         }
     }
 
-    fn follow(&self, reference: &str) -> Option<&Json> {
+    fn resolve_reference(&self, reference: &str) -> Option<&Json> {
         let mut names = reference.strip_prefix("#/")?.split('/');
         let first = self.root.get(names.next()?)?;
         names.try_fold(first, |found, name| found.get(name))
     }
 }
 
-fn kind(schema: &Map<String, Json>) -> &str {
+fn schema_type(schema: &Map<String, Json>) -> &str {
     match schema.get("type") {
         Some(Json::String(kind)) => kind,
         Some(Json::Array(kinds)) => {
@@ -125,7 +127,7 @@ mod tests {
             "$defs": {"Node": {"required": ["next"], "properties": {"next": {"$ref": "#/$defs/Node"}}}},
         });
         let schema = schema.as_object().unwrap();
-        let found = Json::Object(Sampler { root: schema }.required(schema, 0));
+        let found = Json::Object(SchemaSampler { root: schema }.sample_required(schema, 0));
         assert_eq!(
             luau_value(&found),
             r#"{ path = "…", mode = "fast", count = 3, at = "2026-01-31", tags = { "…" }, node = { next = { next = {} } }, any = "…", unknown = "…" }"#

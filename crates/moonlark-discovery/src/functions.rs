@@ -7,17 +7,17 @@ use moonlark_core::sdk::{SdkFunction, SdkSource};
 use moonlark_core::value::Value;
 use serde_json::{Map, Value as Json};
 
-use crate::index::{Builder, Entry, Index, split_lead};
+use crate::index::{IndexEntry, TextIndex, TextIndexBuilder, split_first_sentence};
 
 /// How deep parameters are looked at, and how much of them.
-const DEEPEST: usize = 6;
-const MOST: usize = 500;
+const MAX_SCHEMA_WORD_DEPTH: usize = 6;
+const MAX_SCHEMA_WORDS: usize = 500;
 /// How the description of an operation begins that is no longer to be used.
-const DEPRECATED: &str = "Deprecated. ";
+const DEPRECATED_PREFIX: &str = "Deprecated. ";
 
 /// The functions of one catalog, ready to be searched.
 pub struct FunctionIndex {
-    index: Index,
+    index: TextIndex,
 }
 
 /// A function that a question may mean.
@@ -32,11 +32,11 @@ pub struct FoundFunction<'a> {
 
 impl FunctionIndex {
     pub fn new(catalog: &Catalog) -> FunctionIndex {
-        let mut builder = Builder::with_meaning();
-        for (source, function) in all(catalog) {
-            builder.add(&entry(source, function));
+        let mut builder = TextIndexBuilder::with_vectors();
+        for (source, function) in all_functions(catalog) {
+            builder.add_entry(&index_entry(source, function));
         }
-        FunctionIndex { index: builder.finish() }
+        FunctionIndex { index: builder.build_index() }
     }
 
     /// The functions of that catalog which a question may mean, best first; those
@@ -48,7 +48,7 @@ impl FunctionIndex {
         only: Option<&SdkSource>,
         limit: usize,
     ) -> Vec<FoundFunction<'a>> {
-        let numbered: Vec<(&SdkSource, &SdkFunction)> = all(catalog).collect();
+        let numbered: Vec<(&SdkSource, &SdkFunction)> = all_functions(catalog).collect();
         let accept = |entry: u32| {
             let of = numbered.get(entry as usize);
             of.is_some_and(|(source, _)| only.is_none_or(|only| std::ptr::eq(*source, only)))
@@ -63,7 +63,7 @@ impl FunctionIndex {
 }
 
 /// All functions, in the order of the index.
-pub(crate) fn all(catalog: &Catalog) -> impl Iterator<Item = (&SdkSource, &SdkFunction)> {
+pub(crate) fn all_functions(catalog: &Catalog) -> impl Iterator<Item = (&SdkSource, &SdkFunction)> {
     let of = |source| -> Box<dyn Iterator<Item = _>> {
         let source: &SdkSource = source;
         Box::new(source.functions.iter().map(move |function| (source, function)))
@@ -71,9 +71,9 @@ pub(crate) fn all(catalog: &Catalog) -> impl Iterator<Item = (&SdkSource, &SdkFu
     catalog.sdk().sources().iter().flat_map(of)
 }
 
-fn entry<'a>(source: &'a SdkSource, function: &'a SdkFunction) -> Entry<'a> {
+fn index_entry<'a>(source: &'a SdkSource, function: &'a SdkFunction) -> IndexEntry<'a> {
     let tool = &*function.tool;
-    let mut entry = Entry {
+    let mut entry = IndexEntry {
         names: vec![&function.original],
         aliases: vec![
             format!("{}.{}", source.name, function.name),
@@ -83,14 +83,14 @@ fn entry<'a>(source: &'a SdkSource, function: &'a SdkFunction) -> Entry<'a> {
         body: vec![&source.original],
         details: Vec::new(),
     };
-    entry.summaries.extend(title(tool).filter(|title| *title != function.original));
+    entry.summaries.extend(tool_title(tool).filter(|title| *title != function.original));
     let (summary, rest) = split_description(tool);
     entry.summaries.extend([summary].into_iter().filter(|it| !it.is_empty()));
     entry.body.push(rest);
-    entry.body.extend(tags(tool));
-    described(tool.input.json(), 0, &mut entry.details);
+    entry.body.extend(tool_tags(tool));
+    collect_schema_words(tool.input.json(), 0, &mut entry.details);
     if let Some(output) = &tool.output {
-        described(output.json(), 0, &mut entry.details);
+        collect_schema_words(output.json(), 0, &mut entry.details);
     }
     entry
 }
@@ -98,13 +98,13 @@ fn entry<'a>(source: &'a SdkSource, function: &'a SdkFunction) -> Entry<'a> {
 /// What a tool does in one line, and what else its description says.
 fn split_description(tool: &Tool) -> (&str, &str) {
     let text = tool.description.as_str();
-    let Some(summary) = tool.summary.as_deref() else { return split_lead(text) };
+    let Some(summary) = tool.summary.as_deref() else { return split_first_sentence(text) };
     // A description that goes on from the summary is left whole.
-    let rest = text.strip_prefix(DEPRECATED).unwrap_or(text).strip_prefix(summary);
+    let rest = text.strip_prefix(DEPRECATED_PREFIX).unwrap_or(text).strip_prefix(summary);
     (summary, rest.filter(|rest| rest.is_empty() || rest.starts_with('\n')).unwrap_or(text))
 }
 
-fn title(tool: &Tool) -> Option<&str> {
+fn tool_title(tool: &Tool) -> Option<&str> {
     let definition = tool.definition.as_deref()?;
     let annotated = definition.get("annotations").and_then(|it| it.get("title"));
     definition.get("title").or(annotated)?.as_str()
@@ -112,7 +112,7 @@ fn title(tool: &Tool) -> Option<&str> {
 
 /// What the author of a tool filed it under: the tags of an operation, `_meta.tags`,
 /// or those of a framework, such as `_meta.fastmcp.tags`.
-pub(crate) fn tags(tool: &Tool) -> Vec<&str> {
+pub(crate) fn tool_tags(tool: &Tool) -> Vec<&str> {
     let own = tool.tags.iter().map(String::as_str);
     let meta = tool.definition.as_deref().and_then(|it| it.get("_meta"));
     let Some(Value::Object(meta)) = meta else { return own.collect() };
@@ -125,8 +125,8 @@ pub(crate) fn tags(tool: &Tool) -> Vec<&str> {
 }
 
 /// The words in a schema: names of fields and types, descriptions, values.
-fn described<'a>(schema: &'a Map<String, Json>, depth: usize, words: &mut Vec<&'a str>) {
-    if depth == DEEPEST || words.len() >= MOST {
+fn collect_schema_words<'a>(schema: &'a Map<String, Json>, depth: usize, words: &mut Vec<&'a str>) {
+    if depth == MAX_SCHEMA_WORD_DEPTH || words.len() >= MAX_SCHEMA_WORDS {
         return;
     }
     for (keyword, value) in schema {
@@ -138,16 +138,16 @@ fn described<'a>(schema: &'a Map<String, Json>, depth: usize, words: &mut Vec<&'
                 for (name, field) in fields {
                     words.push(name);
                     if let Json::Object(field) = field {
-                        described(field, depth + 1, words);
+                        collect_schema_words(field, depth + 1, words);
                     }
                 }
             }
             ("items" | "additionalProperties", Json::Object(below)) => {
-                described(below, depth + 1, words);
+                collect_schema_words(below, depth + 1, words);
             }
             ("anyOf" | "oneOf" | "allOf", Json::Array(choices)) => {
                 for choice in choices.iter().filter_map(Json::as_object) {
-                    described(choice, depth + 1, words);
+                    collect_schema_words(choice, depth + 1, words);
                 }
             }
             _ => {}
@@ -160,7 +160,7 @@ mod tests {
     use std::sync::Arc;
 
     use moonlark_core::schema::Schema;
-    use moonlark_core::tool::{Body, Source, SourceKind};
+    use moonlark_core::tool::{Source, SourceKind, ToolBody};
     use serde_json::json;
 
     use super::*;
@@ -169,8 +169,9 @@ mod tests {
     fn a_summary_is_told_from_the_rest_of_the_description() {
         let source = Arc::new(Source { kind: SourceKind::Api, name: "api".to_owned() });
         let check = |summary: Option<&str>, description: &str, expected: (&str, &str)| {
-            let body = Body::now(|_, _| Ok(Value::Null));
-            let mut tool = Tool::new("t", source.clone(), Schema::described(Map::new()), body);
+            let body = ToolBody::from_fn(|_, _| Ok(Value::Null));
+            let mut tool =
+                Tool::new("t", source.clone(), Schema::description_only(Map::new()), body);
             tool.summary = summary.map(str::to_owned);
             tool.description = description.to_owned();
             assert_eq!(split_description(&tool), expected, "{summary:?} {description:?}");
@@ -195,7 +196,7 @@ mod tests {
             "$defs": {"Label": {"properties": {"color": {"type": "string"}}}},
         });
         let mut words = Vec::new();
-        described(schema.as_object().unwrap(), 0, &mut words);
+        collect_schema_words(schema.as_object().unwrap(), 0, &mut words);
         assert_eq!(
             words,
             ["state", "open", "closed", "Of the issue", "labels", "at", "now", "Label", "color"]

@@ -14,40 +14,41 @@ mod summaries;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-pub use build::{Builder, Entry};
-pub use summaries::split_lead;
+pub use build::{IndexEntry, TextIndexBuilder};
+pub use summaries::split_first_sentence;
 
-use moonlark_search::bm25::rarity;
-use moonlark_search::neighbours::together;
-use moonlark_search::question::{Asked, Kind, worth};
+use moonlark_search::bm25::inverse_document_frequency;
+use moonlark_search::neighbours::proximity_gain;
+use moonlark_search::question::{QueryTerm, QueryTermKind, query_term_weight};
 use moonlark_search::{
-    Bits, Candidate, Collection, Cosines, Model, bare, cosine, fuse, quantise, title_gain, top_k,
+    CollectionStats, CosineStats, FusionCandidate, RowBitmap, StaticEmbeddingModel,
+    cosine_similarity, fuse_scores, normalize_name, quantize_vector, title_gain, top_k,
 };
-use near::Vocabulary;
+use near::IndexVocabulary;
 use summaries::SummaryLines;
 
 /// What a word counts that is in no entry, but something like it is.
-const ALIKE: f32 = 0.5;
+const SIMILAR_WORD_WEIGHT: f32 = 0.5;
 /// How many of the best are looked at again.
-const LOOKED_AT_AGAIN: usize = 100;
+const MAX_RERANKED_ENTRIES: usize = 100;
 /// The least cosine of an entry that has no word of the question: what is
 /// further away is there only because something has to be the nearest.
-const LEAST_NEAR: f32 = 0.3;
+const MIN_SEMANTIC_COSINE: f32 = 0.3;
 /// Words of a question that something like them is looked for, and neighbours
 /// that are.
-const MOST_UNKNOWN: usize = 32;
-const MOST_PAIRS: usize = 64;
+const MAX_UNKNOWN_WORDS: usize = 32;
+const MAX_QUERY_PAIRS: usize = 64;
 
 /// Between the fields of an entry in [`Index::texts`].
-const GAP: u32 = u32::MAX;
+const FIELD_SEPARATOR: u32 = u32::MAX;
 /// An identifier that stands there in parts already.
-const WHOLE: u32 = 1 << 31;
+const WHOLE_IDENTIFIER_BIT: u32 = 1 << 31;
 
-pub struct Index {
-    vocabulary: Vocabulary,
+pub struct TextIndex {
+    vocabulary: IndexVocabulary,
     /// Where the entries of each term are.
     starts: Vec<u32>,
-    places: Vec<Place>,
+    places: Vec<TermPosting>,
     /// The terms of each entry, in order, and where each begins.
     texts: Vec<u32>,
     text_starts: Vec<u32>,
@@ -61,13 +62,13 @@ pub struct Index {
 
 /// A term in an entry: how much it says about that.
 #[derive(Clone, Copy)]
-struct Place {
+struct TermPosting {
     entry: u32,
     weight: f32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Hit {
+pub struct IndexHit {
     /// The number of the entry, in the order in which they were added.
     pub entry: u32,
     pub score: f32,
@@ -75,7 +76,7 @@ pub struct Hit {
     pub exact: bool,
 }
 
-impl Index {
+impl TextIndex {
     /// How many entries there are.
     pub fn len(&self) -> usize {
         self.text_starts.len().saturating_sub(1)
@@ -86,32 +87,37 @@ impl Index {
     }
 
     /// About how many bytes it takes.
-    pub fn size(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         let names = self.names.iter().map(|(name, of)| name.len() + of.len() * 4 + 48);
-        self.vocabulary.size()
+        self.vocabulary.memory_bytes()
             + size_of_val(&*self.starts)
             + size_of_val(&*self.places)
             + size_of_val(&*self.texts)
             + size_of_val(&*self.text_starts)
             + size_of_val(&*self.rows)
-            + self.summaries.size()
+            + self.summaries.memory_bytes()
             + names.sum::<usize>()
     }
 
     /// The best entries, best first; only those that `accept` takes.
-    pub fn search(&self, question: &str, most: usize, accept: impl Fn(u32) -> bool) -> Vec<Hit> {
-        let asked = self.read(question);
-        let mut scores = self.scores(&asked);
-        let by_words = best(&scores, LOOKED_AT_AGAIN, &accept);
+    pub fn search(
+        &self,
+        question: &str,
+        most: usize,
+        accept: impl Fn(u32) -> bool,
+    ) -> Vec<IndexHit> {
+        let asked = self.resolve_query(question);
+        let mut scores = self.keyword_scores(&asked);
+        let by_words = best_hits(&scores, MAX_RERANKED_ENTRIES, &accept);
         for hit in &by_words {
-            scores[hit.entry as usize] +=
-                self.togetherness(&asked, hit.entry) + self.summary_gain(&asked, hit.entry);
+            scores[hit.entry as usize] += self.entry_proximity_gain(&asked, hit.entry)
+                + self.best_summary_gain(&asked, hit.entry);
         }
         if !self.rows.is_empty() {
-            scores = self.with_meaning(question, &asked, &by_words, &scores, &accept);
+            scores = self.fuse_with_vectors(question, &asked, &by_words, &scores, &accept);
         }
         let order = self.put_exact_first(question, &asked, &mut scores);
-        let mut hits = best(&order, most, &accept);
+        let mut hits = best_hits(&order, most, &accept);
         for hit in &mut hits {
             let score = scores[hit.entry as usize];
             (hit.exact, hit.score) = (hit.score > score, score);
@@ -122,9 +128,9 @@ impl Index {
     /// What to order by: an entry of just this name comes before all others, and far
     /// before them; then those whose summary the question is, then those whose
     /// summary has just its words. These fit no better than they did before.
-    fn put_exact_first(&self, text: &str, asked: &Question, scores: &mut [f32]) -> Vec<f32> {
+    fn put_exact_first(&self, text: &str, asked: &ResolvedQuery, scores: &mut [f32]) -> Vec<f32> {
         let step = scores.iter().copied().fold(0.0, f32::max) + 1.0;
-        for entry in self.named(asked) {
+        for entry in self.entries_named(asked) {
             scores[*entry as usize] += step;
         }
         let mut order = scores.to_vec();
@@ -135,54 +141,54 @@ impl Index {
             entries.into_iter().for_each(|entry| order[entry as usize] += gain);
         };
         if asked.complete {
-            put(step, self.summaries.with_words(&words).collect());
+            put(step, self.summaries.entries_with_words(&words).collect());
         }
-        put(2.0 * step, self.summaries.with_letters(text).collect());
-        put(4.0 * step, self.named(asked).to_vec());
+        put(2.0 * step, self.summaries.entries_with_letters(text).collect());
+        put(4.0 * step, self.entries_named(asked).to_vec());
         order
     }
 
     /// The scores of those that words or vectors have found, by both.
-    fn with_meaning(
+    fn fuse_with_vectors(
         &self,
         text: &str,
-        asked: &Question,
-        by_words: &[Hit],
+        asked: &ResolvedQuery,
+        by_words: &[IndexHit],
         scores: &[f32],
         accept: impl Fn(u32) -> bool,
     ) -> Vec<f32> {
-        let mut accepted = Bits::new(self.len());
-        (0..self.len()).filter(|entry| accept(*entry as u32)).for_each(|it| accepted.set(it));
-        let vector = quantise(&Model::builtin().embed(text));
-        let found = top_k(&self.rows, &vector, LOOKED_AT_AGAIN, Some(&accepted));
-        let near = found.best.iter().filter(|(_, cosine)| *cosine >= LEAST_NEAR);
+        let mut accepted = RowBitmap::new(self.len());
+        (0..self.len()).filter(|entry| accept(*entry as u32)).for_each(|it| accepted.set_bit(it));
+        let vector = quantize_vector(&StaticEmbeddingModel::builtin().embed(text));
+        let found = top_k(&self.rows, &vector, MAX_RERANKED_ENTRIES, Some(&accepted));
+        let near = found.best.iter().filter(|(_, cosine)| *cosine >= MIN_SEMANTIC_COSINE);
         let mut entries: Vec<u32> = near.map(|(entry, _)| *entry).collect();
         entries.extend(by_words.iter().map(|hit| hit.entry));
         entries.sort_unstable();
         entries.dedup();
         let candidate = |entry: u32| {
             let row = self.rows.chunks_exact(vector.len()).nth(entry as usize);
-            let semantic = row.map(|row| cosine(row, &vector));
-            Candidate { id: entry, keyword: scores[entry as usize], semantic }
+            let semantic = row.map(|row| cosine_similarity(row, &vector));
+            FusionCandidate { id: entry, keyword: scores[entry as usize], semantic }
         };
         let candidates: Vec<_> = entries.into_iter().map(candidate).collect();
-        let collection = Collection {
+        let collection = CollectionStats {
             documents: self.len() as u64,
             asked: asked.asked,
-            cosines: Cosines::from(&found),
+            cosines: CosineStats::from(&found),
         };
         let mut together = vec![0.0; scores.len()];
-        for fused in fuse(&collection, &candidates) {
+        for fused in fuse_scores(&collection, &candidates) {
             together[fused.id as usize] = fused.score;
         }
         together
     }
 
     /// How well each entry fits, by its words.
-    fn scores(&self, question: &Question) -> Vec<f32> {
+    fn keyword_scores(&self, question: &ResolvedQuery) -> Vec<f32> {
         let mut scores = vec![0.0; self.len()];
         for (term, weight) in &question.terms {
-            for place in self.places_of(*term) {
+            for place in self.term_postings(*term) {
                 scores[place.entry as usize] += weight * place.weight;
             }
         }
@@ -190,100 +196,107 @@ impl Index {
     }
 
     /// What an entry gains by having the question's words side by side.
-    fn togetherness(&self, question: &Question, entry: u32) -> f32 {
+    fn entry_proximity_gain(&self, question: &ResolvedQuery, entry: u32) -> f32 {
         let mut counts: Vec<f32> = vec![0.0; question.pairs.len()];
-        let mut before = GAP;
-        for term in
-            self.text(entry).iter().copied().filter(|term| term & WHOLE == 0 || *term == GAP)
+        let mut before = FIELD_SEPARATOR;
+        for term in self
+            .entry_terms(entry)
+            .iter()
+            .copied()
+            .filter(|term| term & WHOLE_IDENTIFIER_BIT == 0 || *term == FIELD_SEPARATOR)
         {
-            if before != GAP
+            if before != FIELD_SEPARATOR
                 && let Some(pair) = question.pairs.iter().position(|it| it.terms == (before, term))
             {
                 counts[pair] += 1.0;
             }
             before = term;
         }
-        let of = |(pair, count): (&Pair, &f32)| together(pair.weight, *count);
+        let of = |(pair, count): (&QueryPair, &f32)| proximity_gain(pair.weight, *count);
         question.pairs.iter().zip(&counts).map(of).sum()
     }
 
     /// What an entry gains by how near the question is to the nearest of its
     /// summaries.
-    fn summary_gain(&self, question: &Question, entry: u32) -> f32 {
+    fn best_summary_gain(&self, question: &ResolvedQuery, entry: u32) -> f32 {
         let gain = |line: &[u32]| {
             let (mut common, mut beside) = (0.0, 0.0);
             for word in line {
                 match question.words.iter().find(|(asked, _)| asked == word) {
                     Some((_, weight)) => common += weight,
-                    None => beside += self.rarity(*word),
+                    None => beside += self.inverse_document_frequency(*word),
                 }
             }
             title_gain(common, question.asked_in_title, beside)
         };
-        self.summaries.of(entry).map(gain).fold(0.0, f32::max)
+        self.summaries.entry_lines(entry).map(gain).fold(0.0, f32::max)
     }
 
     /// Entries that the question is the name of.
-    fn named(&self, question: &Question) -> &[u32] {
+    fn entries_named(&self, question: &ResolvedQuery) -> &[u32] {
         self.names.get(question.bare.as_str()).map_or(&[], Vec::as_slice)
     }
 
-    fn read(&self, text: &str) -> Question {
-        let question = moonlark_search::Question::read(text);
-        let with = |term: &str| self.vocabulary.find(term).map_or(0, |id| self.places_of(id).len());
-        let weights = question.weigh(self.len() as u64, |term| with(term) as u64);
-        let find = |term: &str| self.vocabulary.find(term);
+    fn resolve_query(&self, text: &str) -> ResolvedQuery {
+        let question = moonlark_search::ParsedQuery::parse(text);
+        let with = |term: &str| {
+            self.vocabulary.find_word(term).map_or(0, |id| self.term_postings(id).len())
+        };
+        let weights = question.weigh_terms(self.len() as u64, |term| with(term) as u64);
+        let find = |term: &str| self.vocabulary.find_word(term);
         let mut terms: Vec<(u32, f32)> =
             weights.terms.iter().filter_map(|it| Some((find(&it.term)?, it.weight))).collect();
-        let is_word = |number: usize| question.terms[number].kind == Kind::Word;
+        let is_word = |number: usize| question.terms[number].kind == QueryTermKind::Word;
         let own = weights.terms.iter().filter(|it| is_word(it.number));
         let words: Vec<_> = own.filter_map(|it| Some((find(&it.term)?, it.in_title))).collect();
-        let asked_words = question.terms.iter().filter(|it| it.kind == Kind::Word).count();
+        let asked_words = question.terms.iter().filter(|it| it.kind == QueryTermKind::Word).count();
         let complete = words.len() == asked_words;
-        let unknown = |it: &&Asked| it.kind == Kind::Word && find(&it.term).is_none();
-        for asked in question.terms.iter().filter(unknown).take(MOST_UNKNOWN) {
-            for (id, likeness) in self.vocabulary.like(&asked.term) {
+        let unknown = |it: &&QueryTerm| it.kind == QueryTermKind::Word && find(&it.term).is_none();
+        for asked in question.terms.iter().filter(unknown).take(MAX_UNKNOWN_WORDS) {
+            for (id, likeness) in self.vocabulary.find_similar_words(&asked.term) {
                 if !terms.iter().any(|it| it.0 == id) {
-                    let times = asked.times * ALIKE * likeness;
-                    terms.push((id, worth(self.rarity(id), times)));
+                    let times = asked.times * SIMILAR_WORD_WEIGHT * likeness;
+                    terms.push((id, query_term_weight(self.inverse_document_frequency(id), times)));
                 }
             }
         }
         let pair = |(a, b): &(usize, usize)| {
             let terms = (find(&question.terms[*a].term)?, find(&question.terms[*b].term)?);
-            let weight = (self.rarity(terms.0) + self.rarity(terms.1)) / 2.0;
-            Some(Pair { terms, weight })
+            let weight = (self.inverse_document_frequency(terms.0)
+                + self.inverse_document_frequency(terms.1))
+                / 2.0;
+            Some(QueryPair { terms, weight })
         };
-        let pairs = question.pairs.iter().take(MOST_PAIRS).filter_map(pair).collect();
-        Question {
+        let pairs = question.pairs.iter().take(MAX_QUERY_PAIRS).filter_map(pair).collect();
+        ResolvedQuery {
             terms,
             words,
             complete,
             asked: weights.asked,
             asked_in_title: weights.asked_in_title,
             pairs,
-            bare: bare(text),
+            bare: normalize_name(text),
         }
     }
 
     /// A word in few entries says more than one in many.
-    fn rarity(&self, term: u32) -> f32 {
-        rarity(self.len() as u64, self.places_of(term).len() as u64)
+    fn inverse_document_frequency(&self, term: u32) -> f32 {
+        inverse_document_frequency(self.len() as u64, self.term_postings(term).len() as u64)
     }
 
-    fn places_of(&self, term: u32) -> &[Place] {
+    fn term_postings(&self, term: u32) -> &[TermPosting] {
         let term = term as usize;
         &self.places[self.starts[term] as usize..self.starts[term + 1] as usize]
     }
 
-    fn text(&self, entry: u32) -> &[u32] {
+    fn entry_terms(&self, entry: u32) -> &[u32] {
         let entry = entry as usize;
         &self.texts[self.text_starts[entry] as usize..self.text_starts[entry + 1] as usize]
     }
 }
 
 /// A question as the index understands it.
-struct Question {
+struct ResolvedQuery {
     /// The terms that there are, and how much each is worth.
     terms: Vec<(u32, f32)>,
     /// Those of them that are words of the question itself, and what each is worth
@@ -295,23 +308,24 @@ struct Question {
     asked: f32,
     asked_in_title: f32,
     /// Neighbours in the question.
-    pairs: Vec<Pair>,
+    pairs: Vec<QueryPair>,
     bare: String,
 }
 
-struct Pair {
+struct QueryPair {
     terms: (u32, u32),
     weight: f32,
 }
 
 /// The best of them, best first; of equals, the one that was added first.
-fn best(scores: &[f32], most: usize, accept: impl Fn(u32) -> bool) -> Vec<Hit> {
-    let order =
-        |a: &Hit, b: &Hit| -> Ordering { b.score.total_cmp(&a.score).then(a.entry.cmp(&b.entry)) };
-    let mut hits: Vec<Hit> = Vec::new();
+fn best_hits(scores: &[f32], most: usize, accept: impl Fn(u32) -> bool) -> Vec<IndexHit> {
+    let order = |a: &IndexHit, b: &IndexHit| -> Ordering {
+        b.score.total_cmp(&a.score).then(a.entry.cmp(&b.entry))
+    };
+    let mut hits: Vec<IndexHit> = Vec::new();
     for (entry, score) in scores.iter().enumerate() {
         if *score > 0.0 && accept(entry as u32) {
-            hits.push(Hit { entry: entry as u32, score: *score, exact: false });
+            hits.push(IndexHit { entry: entry as u32, score: *score, exact: false });
         }
     }
     if most == 0 {

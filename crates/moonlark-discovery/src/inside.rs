@@ -3,44 +3,48 @@
 
 use std::sync::Arc;
 
-use moonlark_core::artifacts::{Held, Stored};
+use moonlark_core::artifacts::{ArtifactContent, StoredArtifact};
 use moonlark_core::{Problem, Result, Value};
 
-use crate::index::{Builder, Entry};
+use crate::index::{IndexEntry, TextIndexBuilder};
 
 /// How much is looked at: what comes after is said to be there.
-const MOST_ROWS: usize = 100_000;
-const MOST_BYTES: usize = 16 * 1024 * 1024;
+const MAX_ARTIFACT_ROWS: usize = 100_000;
+const MAX_SEARCHED_ARTIFACT_BYTES: usize = 16 * 1024 * 1024;
 /// What is larger is searched part by part.
-const LONGEST_ROW: usize = 1000;
+const MAX_ARTIFACT_ROW_BYTES: usize = 1000;
 /// Of a row that is shown.
-const SHOWN: usize = 300;
+const MAX_SHOWN_ROW_BYTES: usize = 300;
 
-pub(crate) async fn search(stored: Arc<Stored>, query: String, limit: usize) -> Result<String> {
-    let found = tokio::task::spawn_blocking(move || find(&stored, &query, limit)).await;
+pub(crate) async fn search_artifact(
+    stored: Arc<StoredArtifact>,
+    query: String,
+    limit: usize,
+) -> Result<String> {
+    let found = tokio::task::spawn_blocking(move || find_in_artifact(&stored, &query, limit)).await;
     found.map_err(|_| Problem::internal("the artifact could not be searched"))?
 }
 
-fn find(stored: &Stored, query: &str, limit: usize) -> Result<String> {
-    let mut rows = Rows::default();
+fn find_in_artifact(stored: &StoredArtifact, query: &str, limit: usize) -> Result<String> {
+    let mut rows = ArtifactRows::default();
     match &stored.held {
-        Held::Value(value) => rows.read(value, String::new(), 0),
-        Held::Bytes { bytes, mime } => match std::str::from_utf8(bytes) {
-            Ok(text) => rows.lines(text, ""),
+        ArtifactContent::Value(value) => rows.add_value(value, String::new(), 0),
+        ArtifactContent::Bytes { bytes, mime } => match std::str::from_utf8(bytes) {
+            Ok(text) => rows.add_lines(text, ""),
             Err(_) => {
                 return Err(Problem::bad_request(format!("the artifact is {mime}, not text")));
             }
         },
     }
-    let mut builder = Builder::default();
+    let mut builder = TextIndexBuilder::default();
     for row in &rows.found {
-        builder.add(&Entry { body: vec![&row.text], ..Entry::default() });
+        builder.add_entry(&IndexEntry { body: vec![&row.text], ..IndexEntry::default() });
     }
-    let hits = builder.finish().search(query, limit, |_| true);
+    let hits = builder.build_index().search(query, limit, |_| true);
     let mut text = String::new();
     for hit in &hits {
         let Some(row) = rows.found.get(hit.entry as usize) else { continue };
-        text.push_str(&format!("{}: {}\n", row.place, cut(&row.text)));
+        text.push_str(&format!("{}: {}\n", row.place, truncate_row(&row.text)));
     }
     if hits.is_empty() {
         text.push_str(&format!("Nothing fits in its {} parts.\n", rows.found.len()));
@@ -55,48 +59,49 @@ fn find(stored: &Stored, query: &str, limit: usize) -> Result<String> {
 }
 
 /// A piece of an artifact that is found as a whole.
-struct Row {
+struct ArtifactRow {
     /// As `artifact(handle, { path = … })` takes it, or with a line's number.
     place: String,
     text: String,
 }
 
 #[derive(Default)]
-struct Rows {
-    found: Vec<Row>,
+struct ArtifactRows {
+    found: Vec<ArtifactRow>,
     bytes: usize,
     full: bool,
 }
 
-impl Rows {
-    fn add(&mut self, place: String, text: String) {
-        self.full |= self.found.len() == MOST_ROWS || self.bytes + text.len() > MOST_BYTES;
+impl ArtifactRows {
+    fn add_row(&mut self, place: String, text: String) {
+        self.full |= self.found.len() == MAX_ARTIFACT_ROWS
+            || self.bytes + text.len() > MAX_SEARCHED_ARTIFACT_BYTES;
         if !self.full && !text.is_empty() {
             self.bytes += text.len() + place.len();
-            self.found.push(Row { place, text });
+            self.found.push(ArtifactRow { place, text });
         }
     }
 
     /// Values nest no deeper than wherever they crossed a boundary.
-    fn read(&mut self, value: &Value, place: String, depth: usize) {
-        if self.full || depth > moonlark_core::value::MAX_DEPTH {
+    fn add_value(&mut self, value: &Value, place: String, depth: usize) {
+        if self.full || depth > moonlark_core::value::MAX_VALUE_DEPTH {
             return;
         }
         match value {
-            Value::Str(text) if text.len() > LONGEST_ROW || text.contains('\n') => {
-                self.lines(text, &place);
+            Value::Str(text) if text.len() > MAX_ARTIFACT_ROW_BYTES || text.contains('\n') => {
+                self.add_lines(text, &place);
             }
-            Value::Str(text) => self.add(place, text.clone()),
+            Value::Str(text) => self.add_row(place, text.clone()),
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
-                    self.part(item, format!("{place}[{}]", index + 1), depth);
+                    self.add_part(item, format!("{place}[{}]", index + 1), depth);
                 }
             }
             Value::Object(fields) => {
                 for (key, field) in fields {
                     let dot = if place.is_empty() { "" } else { "." };
                     let plain = key.chars().all(|it| it.is_alphanumeric() || it == '_');
-                    self.part(
+                    self.add_part(
                         field,
                         match plain {
                             true => format!("{place}{dot}{key}"),
@@ -107,36 +112,36 @@ impl Rows {
                 }
             }
             Value::Null | Value::Bytes(_) => {}
-            plain => self.add(place, plain.to_json_lossy().to_string()),
+            plain => self.add_row(place, plain.to_json_lossy().to_string()),
         }
     }
 
     /// A part as one row if it is small enough. Items of lists are rows of their
     /// own, unless the whole is one.
-    fn part(&mut self, value: &Value, place: String, depth: usize) {
+    fn add_part(&mut self, value: &Value, place: String, depth: usize) {
         let nests = |value: &Value| matches!(value, Value::Array(_) | Value::Object(_));
         let whole = match value {
             Value::Array(items) => !items.iter().any(nests),
             Value::Object(_) => true,
             _ => false,
         };
-        if whole && is_small(value, &mut LONGEST_ROW.clone()) {
-            self.add(place, value.to_json_lossy().to_string());
+        if whole && fits_in_bytes(value, &mut MAX_ARTIFACT_ROW_BYTES.clone()) {
+            self.add_row(place, value.to_json_lossy().to_string());
         } else {
-            self.read(value, place, depth + 1);
+            self.add_value(value, place, depth + 1);
         }
     }
 
-    fn lines(&mut self, text: &str, place: &str) {
+    fn add_lines(&mut self, text: &str, place: &str) {
         for (number, line) in text.lines().enumerate() {
             let space = if place.is_empty() { "" } else { " " };
-            self.add(format!("{place}{space}line {}", number + 1), line.trim().to_owned());
+            self.add_row(format!("{place}{space}line {}", number + 1), line.trim().to_owned());
         }
     }
 }
 
 /// Whether a value takes no more than what is left.
-fn is_small(value: &Value, left: &mut usize) -> bool {
+fn fits_in_bytes(value: &Value, left: &mut usize) -> bool {
     let size = match value {
         Value::Str(text) => text.len(),
         Value::Bytes(bytes) => bytes.len(),
@@ -147,20 +152,20 @@ fn is_small(value: &Value, left: &mut usize) -> bool {
     }
     *left -= size;
     match value {
-        Value::Array(items) => items.iter().all(|item| is_small(item, left)),
+        Value::Array(items) => items.iter().all(|item| fits_in_bytes(item, left)),
         Value::Object(fields) => fields.iter().all(|(key, field)| {
             *left = left.saturating_sub(key.len());
-            is_small(field, left)
+            fits_in_bytes(field, left)
         }),
         _ => true,
     }
 }
 
-fn cut(text: &str) -> String {
-    if text.len() <= SHOWN {
+fn truncate_row(text: &str) -> String {
+    if text.len() <= MAX_SHOWN_ROW_BYTES {
         return text.to_owned();
     }
-    let end = (0..=SHOWN).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    let end = (0..=MAX_SHOWN_ROW_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     format!("{}…", &text[..end])
 }
 
@@ -175,7 +180,7 @@ mod tests {
     async fn search(value: serde_json::Value, query: &str) -> String {
         let world = world();
         let value = Value::from_json(value).unwrap();
-        let handle = world.artifacts().put(value, "test", &Default::default()).unwrap();
+        let handle = world.artifacts().put_value(value, "test", &Default::default()).unwrap();
         let source = format!("artifact:{}", handle.as_str());
         ask(&world, "search_docs", json!({"query": query, "source": source, "limit": 2})).await
     }

@@ -26,35 +26,35 @@ mod testing;
 
 use std::sync::Arc;
 
-use moonlark_core::offers::Offers;
+use moonlark_core::offers::SourceResources;
 use moonlark_core::tool::{Source, SourceKind};
 use moonlark_core::{Catalog, Result, Tool};
 
-use current::Current;
+use current::FunctionIndexCache;
 pub use described_functions::{DescribedFunction, find_functions};
 pub use functions::{FoundFunction, FunctionIndex};
 
 /// What agents see the names of all functions before.
-pub(crate) const SDK: &str = "sdk.";
+pub(crate) const SDK_NAME_PREFIX: &str = "sdk.";
 
 /// `search_docs`, `list_functions` and `get_function_docs`.
-pub fn tools() -> Result<Vec<Arc<Tool>>> {
-    let current = Arc::new(Current::default());
+pub fn discovery_tools() -> Result<Vec<Arc<Tool>>> {
+    let current = Arc::new(FunctionIndexCache::default());
     Ok(vec![
-        Arc::new(definitions::search_docs(current)?),
-        Arc::new(definitions::list_functions()?),
-        Arc::new(definitions::get_function_docs()?),
+        Arc::new(definitions::search_docs_tool(current)?),
+        Arc::new(definitions::list_functions_tool()?),
+        Arc::new(definitions::get_function_docs_tool()?),
     ])
 }
 
 /// `sdk://…` and `artifact://…`, where agents have a use for scripts.
-pub fn offers(catalog: &Catalog) -> Vec<Arc<Offers>> {
-    if !catalog.code_mode() {
+pub fn discovery_resources(catalog: &Catalog) -> Vec<Arc<SourceResources>> {
+    if !catalog.has_code_mode() {
         return Vec::new();
     }
-    vec![Arc::new(resources::sdk(catalog)), Arc::new(resources::artifacts())]
+    vec![Arc::new(resources::sdk_resources(catalog)), Arc::new(resources::artifact_resources())]
 }
 
-pub(crate) fn source() -> Arc<Source> {
+pub(crate) fn builtin_source() -> Arc<Source> {
     Arc::new(Source { kind: SourceKind::Builtin, name: "moonlark".to_owned() })
 }

@@ -8,31 +8,31 @@ use moonlark_core::visible_text::visible_in_line;
 use moonlark_core::{Call, Catalog, Problem, Result, Value};
 
 use crate::functions;
-use crate::search::source_named;
-use crate::short::{path, sentence};
+use crate::search::find_source;
+use crate::short::{first_sentence, sdk_path};
 
 /// Functions on one page.
-const PAGE: usize = 50;
+const FUNCTIONS_PER_PAGE: usize = 50;
 /// Of what is said about a source or a function in a list.
-const LONGEST_LINE: usize = 100;
+const MAX_LIST_LINE_BYTES: usize = 100;
 /// Of what a server says about itself.
-const LONGEST_INSTRUCTIONS: usize = 1000;
+const MAX_INSTRUCTIONS_BYTES: usize = 1000;
 
 pub(crate) fn list_functions(call: &Call, args: &Value) -> Result<String> {
     let text = |key: &str| args.get(key).and_then(Value::as_str).filter(|it| !it.is_empty());
     let (source, tag, cursor) = (text("source"), text("tag"), text("cursor"));
     let catalog = call.catalog();
     if source.is_none() && tag.is_none() {
-        return Ok(sources(catalog));
+        return Ok(list_sources(catalog));
     }
-    let source = source.map(|source| source_named(catalog.sdk(), source)).transpose()?;
+    let source = source.map(|source| find_source(catalog.sdk(), source)).transpose()?;
     let wanted = |(of, function): &(&SdkSource, &SdkFunction)| {
         source.is_none_or(|source| std::ptr::eq(*of, source))
             && tag.is_none_or(|tag| {
-                functions::tags(&function.tool).iter().any(|it| it.eq_ignore_ascii_case(tag))
+                functions::tool_tags(&function.tool).iter().any(|it| it.eq_ignore_ascii_case(tag))
             })
     };
-    let found: Vec<_> = functions::all(catalog).filter(wanted).collect();
+    let found: Vec<_> = functions::all_functions(catalog).filter(wanted).collect();
     let start = match cursor {
         None => 0,
         Some(cursor) => cursor
@@ -43,19 +43,19 @@ pub(crate) fn list_functions(call: &Call, args: &Value) -> Result<String> {
     };
     let mut page = String::new();
     if let (Some(source), 0) = (source, start) {
-        page.push_str(&heading(catalog, source));
+        page.push_str(&source_heading(catalog, source));
     }
     if found.is_empty() {
-        page.push_str(&no_such_tag(catalog, source));
+        page.push_str(&unknown_tag_message(catalog, source));
     }
-    for (source, function) in found.iter().skip(start).take(PAGE) {
-        page.push_str(&line(source, function));
+    for (source, function) in found.iter().skip(start).take(FUNCTIONS_PER_PAGE) {
+        page.push_str(&function_line(source, function));
     }
-    if found.len() > start + PAGE {
+    if found.len() > start + FUNCTIONS_PER_PAGE {
         page.push_str(&format!(
             "{} more: cursor {:?}\n",
-            found.len() - start - PAGE,
-            (start + PAGE).to_string()
+            found.len() - start - FUNCTIONS_PER_PAGE,
+            (start + FUNCTIONS_PER_PAGE).to_string()
         ));
     }
     page.truncate(page.trim_end().len());
@@ -63,26 +63,27 @@ pub(crate) fn list_functions(call: &Call, args: &Value) -> Result<String> {
 }
 
 /// Every source, with a few words about it.
-pub(crate) fn sources(catalog: &Catalog) -> String {
+pub(crate) fn list_sources(catalog: &Catalog) -> String {
     let mut text = String::new();
     for source in catalog.sdk().sources() {
-        let about = match instructions(catalog, source) {
-            Some(theirs) => sentence(theirs, LONGEST_LINE),
-            None => some_names(source),
+        let about = match source_instructions(catalog, source) {
+            Some(theirs) => first_sentence(theirs, MAX_LIST_LINE_BYTES),
+            None => first_function_names(source),
         };
-        text.push_str(&format!("sdk.{}: {}: {about}\n", source.name, count(source)));
+        text.push_str(&format!("sdk.{}: {}: {about}\n", source.name, function_count_text(source)));
     }
     if text.is_empty() {
         text.push_str("There are no functions.\n");
     }
     text.truncate(text.trim_end().len());
-    text.push_str(&still_connecting(catalog));
+    text.push_str(&still_connecting_note(catalog));
     text
 }
 
 /// The sources that have yet to say what they have.
-pub(crate) fn still_connecting(catalog: &Catalog) -> String {
-    let waiting: Vec<&str> = catalog.connecting().iter().map(|it| it.source.as_str()).collect();
+pub(crate) fn still_connecting_note(catalog: &Catalog) -> String {
+    let waiting: Vec<&str> =
+        catalog.connecting_sources().iter().map(|it| it.source.as_str()).collect();
     match waiting.is_empty() {
         true => String::new(),
         false => format!("\nStill connecting: {}. Ask again in a moment.", waiting.join(", ")),
@@ -90,12 +91,13 @@ pub(crate) fn still_connecting(catalog: &Catalog) -> String {
 }
 
 /// A source, and what its server says about itself.
-pub(crate) fn heading(catalog: &Catalog, source: &SdkSource) -> String {
-    let mut text = format!("sdk.{}: {}\n", source.name, count(source));
+pub(crate) fn source_heading(catalog: &Catalog, source: &SdkSource) -> String {
+    let mut text = format!("sdk.{}: {}\n", source.name, function_count_text(source));
     if source.original != source.name {
-        text = format!("sdk.{} ({}): {}\n", source.name, source.original, count(source));
+        text =
+            format!("sdk.{} ({}): {}\n", source.name, source.original, function_count_text(source));
     }
-    if let Some(theirs) = instructions(catalog, source) {
+    if let Some(theirs) = source_instructions(catalog, source) {
         // Further to the right than what is listed: none of it passes for a function.
         for line in shorten_instructions(theirs).lines() {
             text.push_str(format!("    {line}").trim_end());
@@ -103,21 +105,21 @@ pub(crate) fn heading(catalog: &Catalog, source: &SdkSource) -> String {
         }
         text.push('\n');
     }
-    text.push_str(&tags_of(source));
+    text.push_str(&list_source_tags(source));
     text
 }
 
 /// The beginning of what a server says about itself, up to the end of a paragraph or
 /// of a sentence.
 fn shorten_instructions(theirs: &str) -> String {
-    if theirs.len() <= LONGEST_INSTRUCTIONS {
+    if theirs.len() <= MAX_INSTRUCTIONS_BYTES {
         return theirs.to_owned();
     }
-    let most = (0..=LONGEST_INSTRUCTIONS).rev().find(|end| theirs.is_char_boundary(*end));
+    let most = (0..=MAX_INSTRUCTIONS_BYTES).rev().find(|end| theirs.is_char_boundary(*end));
     let head = &theirs[..most.unwrap_or(0)];
     let ends = ["\n\n", ".\n", ". ", "\n"].iter().filter_map(|mark| {
         let at = head.rfind(mark)?;
-        (at > LONGEST_INSTRUCTIONS / 2).then_some(at + usize::from(mark.starts_with('.')))
+        (at > MAX_INSTRUCTIONS_BYTES / 2).then_some(at + usize::from(mark.starts_with('.')))
     });
     let end = ends.into_iter().next().unwrap_or(head.len());
     format!("{} […]", head[..end].trim_end())
@@ -125,13 +127,13 @@ fn shorten_instructions(theirs: &str) -> String {
 
 /// What the functions of a large source are filed under: with many of them there is
 /// no other way to browse.
-fn tags_of(source: &SdkSource) -> String {
-    const SOME: usize = 60;
-    if source.functions.len() <= PAGE {
+fn list_source_tags(source: &SdkSource) -> String {
+    const MAX_LISTED_TAGS: usize = 60;
+    if source.functions.len() <= FUNCTIONS_PER_PAGE {
         return String::new();
     }
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for tag in source.functions.iter().flat_map(|it| functions::tags(&it.tool)) {
+    for tag in source.functions.iter().flat_map(|it| functions::tool_tags(&it.tool)) {
         *counts.entry(tag).or_default() += 1;
     }
     if counts.is_empty() {
@@ -139,52 +141,54 @@ fn tags_of(source: &SdkSource) -> String {
     }
     let shown: Vec<String> = counts
         .iter()
-        .take(SOME)
+        .take(MAX_LISTED_TAGS)
         .map(|(tag, count)| format!("{} ({count})", visible_in_line(tag)))
         .collect();
-    let more = if counts.len() > SOME { ", …" } else { "" };
+    let more = if counts.len() > MAX_LISTED_TAGS { ", …" } else { "" };
     format!("Tags (functions): {}{more}\n", shown.join(", "))
 }
 
 /// One function: its name, and one sentence.
-pub(crate) fn line(source: &SdkSource, function: &SdkFunction) -> String {
-    let about = sentence(&function.tool.description, LONGEST_LINE);
+pub(crate) fn function_line(source: &SdkSource, function: &SdkFunction) -> String {
+    let about = first_sentence(&function.tool.description, MAX_LIST_LINE_BYTES);
     let colon = if about.is_empty() { "" } else { ": " };
-    format!("{}{colon}{about}\n", path(source, function))
+    format!("{}{colon}{about}\n", sdk_path(source, function))
 }
 
-fn count(source: &SdkSource) -> String {
+fn function_count_text(source: &SdkSource) -> String {
     match source.functions.len() {
         1 => "1 function".to_owned(),
         many => format!("{many} functions"),
     }
 }
 
-fn some_names(source: &SdkSource) -> String {
-    const SOME: usize = 5;
-    let names: Vec<&str> = source.functions.iter().map(|it| it.name.as_str()).take(SOME).collect();
-    let more = if source.functions.len() > SOME { ", …" } else { "" };
+fn first_function_names(source: &SdkSource) -> String {
+    const MAX_LISTED_NAMES: usize = 5;
+    let names: Vec<&str> =
+        source.functions.iter().map(|it| it.name.as_str()).take(MAX_LISTED_NAMES).collect();
+    let more = if source.functions.len() > MAX_LISTED_NAMES { ", …" } else { "" };
     format!("{}{more}", names.join(", "))
 }
 
-fn instructions<'a>(catalog: &'a Catalog, source: &SdkSource) -> Option<&'a str> {
+fn source_instructions<'a>(catalog: &'a Catalog, source: &SdkSource) -> Option<&'a str> {
     if source.kind != SourceKind::Upstream {
         return None;
     }
-    let offers = catalog.offers().iter().find(|it| it.source.name == source.original)?;
+    let offers = catalog.source_resources().iter().find(|it| it.source.name == source.original)?;
     offers.instructions.as_deref().map(str::trim).filter(|it| !it.is_empty())
 }
 
-fn no_such_tag(catalog: &Catalog, source: Option<&SdkSource>) -> String {
-    const SOME: usize = 30;
+fn unknown_tag_message(catalog: &Catalog, source: Option<&SdkSource>) -> String {
+    const MAX_SUGGESTED_TAGS: usize = 30;
     let within = |(of, _): &(&SdkSource, &SdkFunction)| {
         source.is_none_or(|source| std::ptr::eq(*of, source))
     };
-    let functions = functions::all(catalog).filter(within);
-    let mut tags: Vec<&str> = functions.flat_map(|(_, it)| functions::tags(&it.tool)).collect();
+    let functions = functions::all_functions(catalog).filter(within);
+    let mut tags: Vec<&str> =
+        functions.flat_map(|(_, it)| functions::tool_tags(&it.tool)).collect();
     tags.sort_unstable();
     tags.dedup();
-    tags.truncate(SOME);
+    tags.truncate(MAX_SUGGESTED_TAGS);
     match tags.is_empty() {
         true => "No function has a tag.\n".to_owned(),
         false => {

@@ -8,31 +8,31 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use moonlark_core::artifacts::Held;
-use moonlark_core::content::Answer;
-use moonlark_core::offers::{Offers, Watcher};
+use moonlark_core::artifacts::ArtifactContent;
+use moonlark_core::content::ToolAnswer;
+use moonlark_core::offers::{ResourceWatcher, SourceResources};
 use moonlark_core::schema::Schema;
 use moonlark_core::sdk::SdkSource;
-use moonlark_core::tool::{Body, Effects, Shown};
-use moonlark_core::value::{Object, shorten};
-use moonlark_core::{Call, Catalog, Code, Problem, Result, Tool, Value};
+use moonlark_core::tool::{CallEffects, ToolBody, ToolListing};
+use moonlark_core::value::{Object, shorten_text};
+use moonlark_core::{Call, Catalog, Problem, ProblemCode, Result, Tool, Value};
 use serde_json::{Map, Value as Json, json};
 
-use crate::search::source_named;
+use crate::search::find_source;
 use crate::{docs, list};
 
-const SDK: &str = "sdk://";
-const ARTIFACT: &str = "artifact://";
+const SDK_URI_PREFIX: &str = "sdk://";
+const ARTIFACT_URI_PREFIX: &str = "artifact://";
 /// Functions whose types are on one page.
-const MOST: usize = 1000;
+const MAX_SCHEMA_PAGE_FUNCTIONS: usize = 1000;
 /// Names that complete one.
-const COMPLETIONS: usize = 100;
+const MAX_COMPLETIONS: usize = 100;
 
 /// One overview for each source; the rest by template.
-pub(crate) fn sdk(catalog: &Catalog) -> Offers {
+pub(crate) fn sdk_resources(catalog: &Catalog) -> SourceResources {
     let overview = |source: &SdkSource| {
         json!({
-            "uri": format!("{SDK}{}/overview", source.name),
+            "uri": format!("{SDK_URI_PREFIX}{}/overview", source.name),
             "name": source.name,
             "description": format!("What {} can do", source.original),
             "mimeType": "text/plain",
@@ -40,14 +40,14 @@ pub(crate) fn sdk(catalog: &Catalog) -> Offers {
     };
     let template = |path: &str, name: &str, description: &str| {
         json!({
-            "uriTemplate": format!("{SDK}{{source}}/{path}"),
+            "uriTemplate": format!("{SDK_URI_PREFIX}{{source}}/{path}"),
             "name": name,
             "description": description,
             "mimeType": "text/plain",
         })
     };
-    offers(
-        SDK,
+    build_resources(
+        SDK_URI_PREFIX,
         catalog.sdk().sources().iter().map(overview).collect(),
         vec![
             template("overview", "overview", "A source and its functions"),
@@ -58,68 +58,69 @@ pub(crate) fn sdk(catalog: &Catalog) -> Offers {
     )
 }
 
-pub(crate) fn artifacts() -> Offers {
+pub(crate) fn artifact_resources() -> SourceResources {
     let template = json!({
-        "uriTemplate": format!("{ARTIFACT}{{handle}}"),
+        "uriTemplate": format!("{ARTIFACT_URI_PREFIX}{{handle}}"),
         "name": "artifact",
         "description": "A result that was too large to answer with",
     });
-    offers(ARTIFACT, Vec::new(), vec![template])
+    build_resources(ARTIFACT_URI_PREFIX, Vec::new(), vec![template])
 }
 
-fn offers(uris: &str, resources: Vec<Json>, templates: Vec<Json>) -> Offers {
-    let objects = |list: Vec<Json>| Arc::new(list.into_iter().map(object).collect::<Vec<_>>());
-    Offers {
+fn build_resources(uris: &str, resources: Vec<Json>, templates: Vec<Json>) -> SourceResources {
+    let objects = |list: Vec<Json>| Arc::new(list.into_iter().map(to_object).collect::<Vec<_>>());
+    SourceResources {
         app_uris: Arc::default(),
-        source: crate::source(),
+        source: crate::builtin_source(),
         uris: uris.to_owned(),
         names: String::new(),
         resources: objects(resources),
         templates: objects(templates),
         prompts: Arc::default(),
-        capabilities: Arc::new(object(json!({"resources": {}}))),
+        capabilities: Arc::new(to_object(json!({"resources": {}}))),
         instructions: None,
-        door: Arc::new(door(uris)),
-        watcher: Arc::new(Unwatched),
+        door: Arc::new(passthrough_tool(uris)),
+        watcher: Arc::new(UnwatchedResources),
     }
 }
 
 /// Nothing here is watched, so nothing is released.
-struct Unwatched;
+struct UnwatchedResources;
 
-impl Watcher for Unwatched {
-    fn release(&self, _lease: u64) {}
+impl ResourceWatcher for UnwatchedResources {
+    fn release_lease(&self, _lease: u64) {}
 }
 
-fn door(uris: &str) -> Tool {
-    let body = Body::answering(|call: Call, args| async move {
+fn passthrough_tool(uris: &str) -> Tool {
+    let body = ToolBody::from_answering_fn(|call: Call, args| async move {
         let method = args.get("method").and_then(Value::as_str).unwrap_or_default();
         let params = args.get("params").unwrap_or(&Value::Null);
         let answer = match method {
-            "resources/read" => read(&call, text(params, "uri"))?,
-            "completion/complete" => complete(&call, params),
+            "resources/read" => read_resource(&call, text_field(params, "uri"))?,
+            "completion/complete" => complete_argument(&call, params),
             _ => {
                 return Err(Problem::bad_request(format!(
                     "these resources know no {}",
-                    shorten(method)
+                    shorten_text(method)
                 )));
             }
         };
-        let mut answer = object(answer);
+        let mut answer = to_object(answer);
         answer.insert("resultType".to_owned(), "complete".into());
-        Ok(Answer::Raw(answer))
+        Ok(ToolAnswer::Raw(answer))
     });
-    let mut tool = Tool::new(uris, crate::source(), Schema::described(Map::new()), body);
-    tool.effects = Effects::READ;
-    tool.shown = Shown::Not;
+    let mut tool =
+        Tool::new(uris, crate::builtin_source(), Schema::description_only(Map::new()), body);
+    tool.effects = CallEffects::READ_ONLY;
+    tool.shown = ToolListing::Not;
     tool
 }
 
-fn read(call: &Call, uri: &str) -> Result<Json> {
-    let contents = match uri.strip_prefix(ARTIFACT) {
-        Some(handle) => artifact(call, uri, handle)?,
+fn read_resource(call: &Call, uri: &str) -> Result<Json> {
+    let contents = match uri.strip_prefix(ARTIFACT_URI_PREFIX) {
+        Some(handle) => read_artifact(call, uri, handle)?,
         None => {
-            let page = page(call, uri.strip_prefix(SDK).unwrap_or(uri))?;
+            let page = read_sdk_page(call, uri.strip_prefix(SDK_URI_PREFIX).unwrap_or(uri))?;
             json!({"uri": uri, "mimeType": "text/plain", "text": page})
         }
     };
@@ -128,47 +129,52 @@ fn read(call: &Call, uri: &str) -> Result<Json> {
 
 /// `SOURCE/overview`, `SOURCE/functions`, `SOURCE/functions/NAME`,
 /// `SOURCE/schemas`.
-fn page(call: &Call, path: &str) -> Result<String> {
+fn read_sdk_page(call: &Call, path: &str) -> Result<String> {
     let catalog = call.catalog();
     let (source, rest) = path.split_once('/').unwrap_or((path, "overview"));
-    let source = source_named(catalog.sdk(), source)?;
-    let lines = || source.functions.iter().map(|it| list::line(source, it)).collect::<String>();
+    let source = find_source(catalog.sdk(), source)?;
+    let lines =
+        || source.functions.iter().map(|it| list::function_line(source, it)).collect::<String>();
     match rest.split_once('/').unwrap_or((rest, "")) {
-        ("overview", "") => Ok(format!("{}{}", list::heading(catalog, source), lines())),
+        ("overview", "") => Ok(format!("{}{}", list::source_heading(catalog, source), lines())),
         ("functions", "") => Ok(lines()),
         ("functions", name) => {
-            let function = source.function(name).ok_or_else(|| source.unknown(name))?;
-            Ok(docs::page(&[(source, function)], call))
+            let function =
+                source.find_function(name).ok_or_else(|| source.unknown_function_problem(name))?;
+            Ok(docs::render_functions(&[(source, function)], call))
         }
-        ("schemas", "") => Ok(docs::types(source, MOST, call)),
-        _ => Err(Problem::new(Code::NotFound, format!("there is no {SDK}{}", shorten(path)))
-            .hint("there are overview, functions, functions/NAME and schemas")),
+        ("schemas", "") => Ok(docs::render_source_types(source, MAX_SCHEMA_PAGE_FUNCTIONS, call)),
+        _ => Err(Problem::new(
+            ProblemCode::NotFound,
+            format!("there is no {SDK_URI_PREFIX}{}", shorten_text(path)),
+        )
+        .with_hint("there are overview, functions, functions/NAME and schemas")),
     }
 }
 
-fn artifact(call: &Call, uri: &str, handle: &str) -> Result<Json> {
-    let stored = call.gateway().artifacts().find(handle, call.caller())?;
+fn read_artifact(call: &Call, uri: &str, handle: &str) -> Result<Json> {
+    let stored = call.gateway().artifacts().find_for_caller(handle, call.caller())?;
     Ok(match &stored.held {
-        Held::Value(Value::Str(text)) => {
+        ArtifactContent::Value(Value::Str(text)) => {
             json!({"uri": uri, "mimeType": "text/plain", "text": text})
         }
-        Held::Value(Value::Bytes(bytes)) => {
+        ArtifactContent::Value(Value::Bytes(bytes)) => {
             json!({"uri": uri, "mimeType": "application/octet-stream", "blob": STANDARD.encode(bytes)})
         }
-        Held::Value(value) => {
+        ArtifactContent::Value(value) => {
             let text = value.to_json_lossy().to_string();
             json!({"uri": uri, "mimeType": "application/json", "text": text})
         }
-        Held::Bytes { bytes, mime } => {
+        ArtifactContent::Bytes { bytes, mime } => {
             json!({"uri": uri, "mimeType": mime, "blob": STANDARD.encode(bytes)})
         }
     })
 }
 
 /// Names of sources and functions that begin as the client has begun.
-fn complete(call: &Call, params: &Value) -> Json {
+fn complete_argument(call: &Call, params: &Value) -> Json {
     let argument = params.get("argument").unwrap_or(&Value::Null);
-    let (what, begun) = (text(argument, "name"), text(argument, "value"));
+    let (what, begun) = (text_field(argument, "name"), text_field(argument, "value"));
     let sdk = call.catalog().sdk();
     let given = params.get("context").and_then(|it| it.get("arguments"));
     let source = given.and_then(|it| it.get("source")).and_then(Value::as_str);
@@ -182,17 +188,17 @@ fn complete(call: &Call, params: &Value) -> Json {
     };
     let fitting: Vec<&str> = names.into_iter().filter(|it| it.starts_with(begun)).collect();
     json!({"completion": {
-        "values": &fitting[..fitting.len().min(COMPLETIONS)],
+        "values": &fitting[..fitting.len().min(MAX_COMPLETIONS)],
         "total": fitting.len(),
-        "hasMore": fitting.len() > COMPLETIONS,
+        "hasMore": fitting.len() > MAX_COMPLETIONS,
     }})
 }
 
-fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+fn text_field<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn object(json: Json) -> Object {
+fn to_object(json: Json) -> Object {
     match Value::from_json(json) {
         Ok(Value::Object(object)) => object,
         _ => Object::new(),
@@ -206,11 +212,11 @@ mod tests {
 
     async fn ask(uri: &str, method: &str, params: Json) -> Result<Json> {
         let world = world();
-        let all = crate::offers(&world.catalog());
-        let offers = moonlark_core::offers::of_uri(&all, uri).unwrap();
+        let all = crate::discovery_resources(&world.catalog());
+        let offers = moonlark_core::offers::resources_for_uri(&all, uri).unwrap();
         let args = Value::from_json(json!({"method": method, "params": params}))?;
         let call = enter(&world);
-        world.ask_tool(&call, &offers.door, args).await?.into_plain().into_json("answer")
+        world.call_tool(&call, &offers.door, args).await?.into_plain_value().into_json("answer")
     }
 
     async fn read(uri: &str) -> String {
@@ -253,7 +259,7 @@ mod tests {
         let answer = ask("sdk://{source}/functions/{name}", "completion/complete", params).await;
         assert_eq!(answer.unwrap()["completion"]["values"], json!(["create_issue"]));
         let refused = ask("sdk://files/overview", "resources/subscribe", json!({})).await;
-        assert_eq!(refused.unwrap_err().code, Code::BadRequest);
+        assert_eq!(refused.unwrap_err().code, ProblemCode::BadRequest);
     }
 
     #[tokio::test]
@@ -261,13 +267,14 @@ mod tests {
         let world = world();
         let put = |value: Json| {
             let value = Value::from_json(value).unwrap();
-            world.artifacts().put(value, "test", &Default::default()).unwrap()
+            world.artifacts().put_value(value, "test", &Default::default()).unwrap()
         };
         let (list, text) = (put(json!([1, {"a": null}])), put(json!("plain")));
         let bytes =
             world.artifacts().put_bytes(vec![1, 2], "image/png", "test", &Default::default());
         let call = enter(&world);
-        let read = |handle: &str| super::read(&call, &format!("artifact://{handle}")).unwrap();
+        let read =
+            |handle: &str| super::read_resource(&call, &format!("artifact://{handle}")).unwrap();
         assert_eq!(read(list.as_str())["contents"][0]["text"], "[1,{\"a\":null}]");
         assert_eq!(read(text.as_str())["contents"][0]["mimeType"], "text/plain");
         assert_eq!(read(bytes.unwrap().as_str())["contents"][0]["blob"], "AQI=");

@@ -2,85 +2,97 @@
 
 use std::sync::Arc;
 
-use moonlark_core::script_functions::helpers_for;
+use moonlark_core::script_functions::script_functions_for;
 use moonlark_core::sdk::{Sdk, SdkFunction, SdkSource};
 use moonlark_core::{Call, Catalog, Result, Value};
 
-use crate::current::Current;
+use crate::current::FunctionIndexCache;
 use crate::documents::{self, SearchScope};
-use crate::list::{self, still_connecting};
+use crate::list::{self, still_connecting_note};
 use crate::{inside, short};
 
 /// The most that may be asked for.
-pub(crate) const MOST: usize = 50;
+pub(crate) const MAX_SEARCH_LIMIT: usize = 50;
 /// How many are shown if nothing is said.
-const USUAL: usize = 5;
+const DEFAULT_SEARCH_LIMIT: usize = 5;
 /// What an answer takes, in bytes: about a thousand tokens.
-const ROOM: usize = 3500;
+const MAX_SEARCH_ANSWER_BYTES: usize = 3500;
 /// What fits this much less than the best is not worth its tokens, unless a
 /// number was asked for.
-const WORTH_SHOWING: f32 = 0.5;
+const MIN_RELATIVE_SCORE: f32 = 0.5;
 /// How the source begins that is no source.
-const ARTIFACT: &str = "artifact:";
+const ARTIFACT_SOURCE_PREFIX: &str = "artifact:";
 
 /// What fits less than this is there only because something has to be the best.
 /// Of 1755 questions that nothing fits, asked of 65 catalogs, 9 % have a better one;
 /// of 894 questions whose answer is among the first five, 1 % have no better one.
-const FITS_SCORE: f32 = 0.18;
+const MIN_FITTING_SCORE: f32 = 0.18;
 /// How many are named of those that do not fit.
-const MAX_NEAREST: usize = 3;
+const MAX_NEAREST_FUNCTIONS: usize = 3;
 
-pub(crate) async fn search_docs(call: &Call, args: &Value, current: &Current) -> Result<String> {
+pub(crate) async fn search_docs(
+    call: &Call,
+    args: &Value,
+    current: &FunctionIndexCache,
+) -> Result<String> {
     let query = args.get("query").and_then(Value::as_str).unwrap_or_default();
     let source = args.get("source").and_then(Value::as_str).filter(|it| !it.is_empty());
     let wanted = match args.get("limit") {
         Some(Value::Int(limit)) => usize::try_from(*limit).ok(),
         _ => None,
     };
-    let limit = wanted.unwrap_or(USUAL);
-    if let Some(handle) = source.and_then(|source| source.strip_prefix(ARTIFACT)) {
+    let limit = wanted.unwrap_or(DEFAULT_SEARCH_LIMIT);
+    if let Some(handle) = source.and_then(|source| source.strip_prefix(ARTIFACT_SOURCE_PREFIX)) {
         let handle = handle.trim_start_matches('/');
-        let stored = call.gateway().artifacts().find(handle, call.caller())?;
-        return inside::search(stored, query.to_owned(), limit).await;
+        let stored = call.gateway().artifacts().find_for_caller(handle, call.caller())?;
+        return inside::search_artifact(stored, query.to_owned(), limit).await;
     }
     let catalog = call.catalog();
     let only = match source {
         None => None,
         Some(name) => match documents::find_scope(call, name).await? {
             SearchScope::Functions(source) => Some(source),
-            SearchScope::Documents(of) => return documents::search(call, query, of, limit).await,
+            SearchScope::Documents(of) => {
+                return documents::search_documents(call, query, of, limit).await;
+            }
         },
     };
-    let index = current.of(catalog).await?;
+    let index = current.get_or_build(catalog).await?;
     let hits = index.search(catalog, query, only, limit);
     let best = hits.iter().map(|hit| hit.score).fold(0.0, f32::max);
-    let fits = best >= FITS_SCORE || hits.iter().any(|hit| hit.exact);
+    let fits = best >= MIN_FITTING_SCORE || hits.iter().any(|hit| hit.exact);
     let found: Vec<_> = hits
         .iter()
-        .filter(|hit| wanted.is_some() || hit.exact || hit.score >= best * WORTH_SHOWING)
+        .filter(|hit| wanted.is_some() || hit.exact || hit.score >= best * MIN_RELATIVE_SCORE)
         .map(|hit| (hit.source, hit.function))
         .collect();
     let mut text = match found.is_empty() {
-        true => nothing(catalog, only),
-        false if !fits => nearest(catalog, only, &found, wanted.unwrap_or(MAX_NEAREST)),
-        false => shown(call, &found, ROOM * limit.div_ceil(USUAL)),
+        true => nothing_found_message(catalog, only),
+        false if !fits => {
+            format_nearest(catalog, only, &found, wanted.unwrap_or(MAX_NEAREST_FUNCTIONS))
+        }
+        false => format_found(
+            call,
+            &found,
+            MAX_SEARCH_ANSWER_BYTES * limit.div_ceil(DEFAULT_SEARCH_LIMIT),
+        ),
     };
     if only.is_none() {
-        for helper in helpers_for(query) {
-            text.push_str(&format!("\n{}", helper.line()));
+        for helper in script_functions_for(query) {
+            text.push_str(&format!("\n{}", helper.to_line()));
         }
     }
-    text.push_str(&still_connecting(catalog));
+    text.push_str(&still_connecting_note(catalog));
     Ok(text)
 }
 
 /// A source by name, with or without `sdk.` before it.
-pub(crate) fn source_named<'a>(sdk: &'a Sdk, name: &str) -> Result<&'a SdkSource> {
-    let plain = name.strip_prefix(crate::SDK).unwrap_or(name);
-    match sdk.source(plain) {
+pub(crate) fn find_source<'a>(sdk: &'a Sdk, name: &str) -> Result<&'a SdkSource> {
+    let plain = name.strip_prefix(crate::SDK_NAME_PREFIX).unwrap_or(name);
+    match sdk.find_source(plain) {
         Some(source) => Ok(source),
         // The words are those of a script that names it.
-        None => match sdk.find(plain) {
+        None => match sdk.find_function(plain) {
             Ok((source, _)) => Ok(source),
             Err(problem) => Err(problem),
         },
@@ -88,11 +100,11 @@ pub(crate) fn source_named<'a>(sdk: &'a Sdk, name: &str) -> Result<&'a SdkSource
 }
 
 /// As many as there is room for, whole; the names of the others.
-fn shown(call: &Call, found: &[(&SdkSource, &SdkFunction)], room: usize) -> String {
+fn format_found(call: &Call, found: &[(&SdkSource, &SdkFunction)], room: usize) -> String {
     let mut text = String::new();
     let mut rest = Vec::new();
     for (source, function) in found {
-        let one = short::of(source, function, call);
+        let one = short::summarize_function(source, function, call);
         // A type that several share is there once.
         let known = |line: &&str| line.starts_with("  type ") && text.lines().any(|it| it == *line);
         let one = one.lines().filter(|line| !known(line)).collect::<Vec<_>>().join("\n");
@@ -103,7 +115,7 @@ fn shown(call: &Call, found: &[(&SdkSource, &SdkFunction)], room: usize) -> Stri
             }
             text.push_str(&one);
         } else {
-            rest.push(short::path(source, function));
+            rest.push(short::sdk_path(source, function));
         }
     }
     if !rest.is_empty() {
@@ -114,22 +126,22 @@ fn shown(call: &Call, found: &[(&SdkSource, &SdkFunction)], room: usize) -> Stri
 
 /// What comes nearest where nothing fits, one line each: hardly any of it is worth
 /// a signature.
-fn nearest(
+fn format_nearest(
     catalog: &Arc<Catalog>,
     only: Option<&SdkSource>,
     found: &[(&SdkSource, &SdkFunction)],
     most: usize,
 ) -> String {
-    let mut text = format!("{} Nearest:\n", nothing(catalog, only));
+    let mut text = format!("{} Nearest:\n", nothing_found_message(catalog, only));
     for (source, function) in found.iter().take(most) {
-        text.push_str(&list::line(source, function));
+        text.push_str(&list::function_line(source, function));
     }
     text.truncate(text.trim_end().len());
     text
 }
 
-fn nothing(catalog: &Arc<Catalog>, only: Option<&SdkSource>) -> String {
-    const SOME: usize = 30;
+fn nothing_found_message(catalog: &Arc<Catalog>, only: Option<&SdkSource>) -> String {
+    const MAX_NAMED_SOURCES: usize = 30;
     if let Some(source) = only {
         return format!(
             "Nothing in {} fits. list_functions with source {:?} names what it has.",
@@ -137,8 +149,9 @@ fn nothing(catalog: &Arc<Catalog>, only: Option<&SdkSource>) -> String {
         );
     }
     let sources = catalog.sdk().sources();
-    let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).take(SOME).collect();
-    match sources.len().saturating_sub(SOME) {
+    let names: Vec<&str> =
+        sources.iter().map(|source| source.name.as_str()).take(MAX_NAMED_SOURCES).collect();
+    match sources.len().saturating_sub(MAX_NAMED_SOURCES) {
         _ if names.is_empty() => "Nothing fits: there are no functions.".to_owned(),
         0 => format!("Nothing fits. There are the sources {}.", names.join(", ")),
         more => {

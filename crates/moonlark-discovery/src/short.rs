@@ -2,64 +2,72 @@
 //! one line, the types that it names, one sentence.
 
 use moonlark_core::Call;
-use moonlark_core::render::luau::sdk::{Docs, Observed, signature};
+use moonlark_core::render::luau::sdk::{ObservedResult, SdkFunctionDocs, sdk_function_docs};
 use moonlark_core::sdk::{SdkFunction, SdkSource};
 
-use crate::SDK;
+use crate::SDK_NAME_PREFIX;
 
 /// A type of a result that takes more is not worth its tokens in a search.
-const LONGEST_RESULT: usize = 400;
+const MAX_RESULT_TYPE_BYTES: usize = 400;
 /// The same for the types that a signature names.
-const LONGEST_TYPES: usize = 1200;
+const MAX_SIGNATURE_TYPES_BYTES: usize = 1200;
 /// Of a description.
-const LONGEST_SENTENCE: usize = 160;
+const MAX_SENTENCE_BYTES: usize = 160;
 
-pub(crate) fn of(source: &SdkSource, function: &SdkFunction, call: &Call) -> String {
-    let learned = observed(function, call);
-    let docs = signature(source, function, learned.as_ref());
-    let (line, dropped) = one_line(&docs);
+pub(crate) fn summarize_function(
+    source: &SdkSource,
+    function: &SdkFunction,
+    call: &Call,
+) -> String {
+    let learned = observed_result(function, call);
+    let docs = sdk_function_docs(source, function, learned.as_ref());
+    let (line, dropped) = one_line_signature(&docs);
     let mut text = line.strip_prefix("function ").unwrap_or(&line).to_owned();
     if docs.learned.is_some() && !dropped {
         text.push_str(" -- result as seen so far");
     }
-    let about = sentence(&function.tool.description, LONGEST_SENTENCE);
+    let about = first_sentence(&function.tool.description, MAX_SENTENCE_BYTES);
     if !about.is_empty() {
         text.push_str(&format!("\n  {about}"));
     }
-    let types = types(&docs, &line);
-    if types.len() <= LONGEST_TYPES {
+    let types = list_named_types(&docs, &line);
+    if types.len() <= MAX_SIGNATURE_TYPES_BYTES {
         text.push_str(&types);
     } else {
-        text.push_str(&format!("\n  (its types: get_function_docs {})", plain(source, function)));
+        text.push_str(&format!(
+            "\n  (its types: get_function_docs {})",
+            dotted_name(source, function)
+        ));
     }
     text
 }
 
 /// `github.create_issue`
-pub(crate) fn plain(source: &SdkSource, function: &SdkFunction) -> String {
+pub(crate) fn dotted_name(source: &SdkSource, function: &SdkFunction) -> String {
     format!("{}.{}", source.name, function.name)
 }
 
 /// `sdk.github.create_issue`
-pub(crate) fn path(source: &SdkSource, function: &SdkFunction) -> String {
-    format!("{SDK}{}.{}", source.name, function.name)
+pub(crate) fn sdk_path(source: &SdkSource, function: &SdkFunction) -> String {
+    format!("{SDK_NAME_PREFIX}{}.{}", source.name, function.name)
 }
 
 /// What the results of a function have been so far for this caller, if it does not
 /// say itself.
-pub(crate) fn observed(function: &SdkFunction, call: &Call) -> Option<Observed> {
-    let shape = call.gateway().learned().of(&function.tool, call.caller())?;
-    Some(Observed { schema: shape.to_schema(), calls: shape.calls().into() })
+pub(crate) fn observed_result(function: &SdkFunction, call: &Call) -> Option<ObservedResult> {
+    let shape = call.gateway().learned_shapes().find_shape(&function.tool, call.caller())?;
+    Some(ObservedResult { schema: shape.to_schema(), calls: shape.calls().into() })
 }
 
 /// The signature, with `any` for a result that takes too long to say; whether
 /// that was so.
-fn one_line(docs: &Docs) -> (String, bool) {
-    let line = collapsed(&docs.signature);
-    let Some(result) = result_at(&line) else { return (line, false) };
-    let named = docs.types.iter().filter(|(name, _)| names(&line[result..], name));
-    let size = line.len() - result + named.map(|(_, body)| collapsed(body).len()).sum::<usize>();
-    match size > LONGEST_RESULT {
+fn one_line_signature(docs: &SdkFunctionDocs) -> (String, bool) {
+    let line = collapse_type(&docs.signature);
+    let Some(result) = find_result_type(&line) else { return (line, false) };
+    let named = docs.types.iter().filter(|(name, _)| mentions_name(&line[result..], name));
+    let size =
+        line.len() - result + named.map(|(_, body)| collapse_type(body).len()).sum::<usize>();
+    match size > MAX_RESULT_TYPE_BYTES {
         true => (format!("{}any", &line[..result]), true),
         false => (line, false),
     }
@@ -67,7 +75,7 @@ fn one_line(docs: &Docs) -> (String, bool) {
 
 /// Where the type of the result begins: behind the parenthesis that closes the
 /// arguments.
-pub(crate) fn result_at(line: &str) -> Option<usize> {
+pub(crate) fn find_result_type(line: &str) -> Option<usize> {
     let open = line.find('(')?;
     let (mut depth, mut quoted, mut escaped) = (0usize, false, false);
     for (at, letter) in line.char_indices().skip_while(|(at, _)| *at < open) {
@@ -89,19 +97,19 @@ pub(crate) fn result_at(line: &str) -> Option<usize> {
 }
 
 /// The types that a line names, and those that they name, one line each.
-fn types(docs: &Docs, line: &str) -> String {
+fn list_named_types(docs: &SdkFunctionDocs, line: &str) -> String {
     let mut text = String::new();
     let mut shown: Vec<bool> = vec![false; docs.types.len()];
     // Each round finds what the one before has named.
     for _ in 0..docs.types.len() {
         let mut found = false;
         for (at, (name, body)) in docs.types.iter().enumerate() {
-            if !shown[at] && (names(line, name) || names(&text, name)) {
+            if !shown[at] && (mentions_name(line, name) || mentions_name(&text, name)) {
                 (shown[at], found) = (true, true);
-                text.push_str(&format!("\n  type {name} = {}", collapsed(body)));
+                text.push_str(&format!("\n  type {name} = {}", collapse_type(body)));
             }
         }
-        if !found || text.len() > LONGEST_TYPES {
+        if !found || text.len() > MAX_SIGNATURE_TYPES_BYTES {
             break;
         }
     }
@@ -109,7 +117,7 @@ fn types(docs: &Docs, line: &str) -> String {
 }
 
 /// Whether a text has a name in it that is not part of a longer one.
-pub(crate) fn names(text: &str, name: &str) -> bool {
+pub(crate) fn mentions_name(text: &str, name: &str) -> bool {
     let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
     text.match_indices(name).any(|(at, _)| {
         !text[..at].ends_with(is_part) && !text[at + name.len()..].starts_with(is_part)
@@ -117,16 +125,16 @@ pub(crate) fn names(text: &str, name: &str) -> bool {
 }
 
 /// A type on one line, without what is said about its fields.
-fn collapsed(body: &str) -> String {
+fn collapse_type(body: &str) -> String {
     if !body.contains('\n') {
         return body.to_owned();
     }
-    let lines: Vec<&str> = body.lines().map(|line| without_comment(line).trim()).collect();
+    let lines: Vec<&str> = body.lines().map(|line| strip_comment(line).trim()).collect();
     let text = lines.join(" ");
     text.strip_suffix(", }").map(|text| format!("{text} }}")).unwrap_or(text)
 }
 
-fn without_comment(line: &str) -> &str {
+fn strip_comment(line: &str) -> &str {
     let (mut quoted, mut escaped) = (false, false);
     for (at, letter) in line.char_indices() {
         match letter {
@@ -164,7 +172,7 @@ fn is_heading(paragraph: &str) -> bool {
 }
 
 /// The first sentence of a description, on one line.
-pub(crate) fn sentence(text: &str, longest: usize) -> String {
+pub(crate) fn first_sentence(text: &str, longest: usize) -> String {
     let mut line = String::new();
     // Some descriptions are documents, with tags and a heading at first.
     let is_markup = |word: &&str| {
@@ -219,7 +227,7 @@ mod tests {
             ("ああああああああああああ", "あああ…"),
         ] {
             assert_eq!(
-                sentence(text, if text.starts_with(['a', 'あ']) { 10 } else { 160 }),
+                first_sentence(text, if text.starts_with(['a', 'あ']) { 10 } else { 160 }),
                 expected
             );
         }
@@ -228,13 +236,13 @@ mod tests {
     #[test]
     fn types_are_collapsed_to_one_line() {
         let body = "{\n    name: string, -- What it is called\n    sep: \"--\" | \"-\",\n}";
-        assert_eq!(collapsed(body), "{ name: string, sep: \"--\" | \"-\" }");
-        assert_eq!(collapsed("\"a\" | \"b\""), "\"a\" | \"b\"");
+        assert_eq!(collapse_type(body), "{ name: string, sep: \"--\" | \"-\" }");
+        assert_eq!(collapse_type("\"a\" | \"b\""), "\"a\" | \"b\"");
     }
 
     #[test]
     fn the_result_begins_behind_the_arguments() {
-        let result = |line: &str| result_at(line).map(|at| line[at..].to_owned());
+        let result = |line: &str| find_result_type(line).map(|at| line[at..].to_owned());
         assert_eq!(result("function sdk.a.b(): any").as_deref(), Some("any"));
         let line = "function sdk.a.b(args: { c: (\"x)\" | \"\\\"\")? }): { d: number }";
         assert_eq!(result(line).as_deref(), Some("{ d: number }"));

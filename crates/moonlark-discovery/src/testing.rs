@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Body, Expose, Source, SourceKind};
+use moonlark_core::tool::{Source, SourceKind, ToolBody, ToolExposure};
 use moonlark_core::{Call, Caller, Catalog, Gateway, Tool, Value};
 use serde_json::{Value as Json, json};
 
@@ -54,7 +54,7 @@ fn tools_of_world() -> Vec<Arc<Tool>> {
 /// The same, with a knowledge base of one document, which says what it was asked.
 pub(crate) fn with_documents() -> Gateway {
     let text = |args: &Value, key: &str| args.get(key).and_then(Value::as_str).map(str::to_owned);
-    let search = Body::now(move |_, args| {
+    let search = ToolBody::from_fn(move |_, args| {
         let query = text(&args, "query").unwrap_or_default();
         let of = text(&args, "source").unwrap_or("everything".to_owned());
         let limit = args.get("limit").cloned().unwrap_or(Value::Null).to_json_lossy();
@@ -66,12 +66,13 @@ pub(crate) fn with_documents() -> Gateway {
         let results = if query == "nowhere" { json!([]) } else { json!([hit]) };
         Value::from_json(json!({"results": results, "notes": ["by words only"]}))
     });
-    let sources = Body::now(|_, _| Value::from_json(json!({"sources": [{"name": "handbook"}]})));
+    let sources =
+        ToolBody::from_fn(|_, _| Value::from_json(json!({"sources": [{"name": "handbook"}]})));
     let mut tools = tools_of_world();
     for (name, body) in [("search", search), ("list_sources", sources)] {
         let kind = SourceKind::Builtin;
         let source = Arc::new(Source { kind, name: "knowledge".to_owned() });
-        let input = Schema::described(serde_json::Map::new());
+        let input = Schema::description_only(serde_json::Map::new());
         tools.push(Arc::new(Tool::new(name, source, input, body)));
     }
     gateway(tools)
@@ -93,24 +94,24 @@ pub(crate) async fn ask(gateway: &Gateway, name: &str, args: Json) -> String {
 }
 
 pub(crate) fn enter(gateway: &Gateway) -> Call {
-    gateway.open(Caller::new("test"), None).unwrap()
+    gateway.open_call(Caller::new("test"), None).unwrap()
 }
 
 fn gateway(mut tools: Vec<Arc<Tool>>) -> Gateway {
-    tools.extend(crate::tools().unwrap());
+    tools.extend(crate::discovery_tools().unwrap());
     Gateway::new(Catalog::new(Arc::default(), tools, &[], Vec::new()), 10)
 }
 
 fn tool(source: &str, name: &str, definition: &Json) -> Arc<Tool> {
     let source = Arc::new(Source { kind: SourceKind::Upstream, name: source.to_owned() });
     let object = |key: &str| definition.get(key).and_then(Json::as_object).cloned();
-    let input = Schema::described(object("inputSchema").unwrap_or_default());
-    let body = Body::now(|_, _| Ok(Value::Null));
+    let input = Schema::description_only(object("inputSchema").unwrap_or_default());
+    let body = ToolBody::from_fn(|_, _| Ok(Value::Null));
     let mut tool = Tool::new(format!("{}.{name}", source.name), source, input, body);
     tool.description = definition["description"].as_str().unwrap().to_owned();
-    tool.output = object("outputSchema").map(Schema::described);
+    tool.output = object("outputSchema").map(Schema::description_only);
     tool.effects.destructive = definition.get("annotations").is_none();
-    tool.expose = Expose::Code;
+    tool.expose = ToolExposure::Code;
     if let Value::Object(definition) = Value::from_json(definition.clone()).unwrap() {
         tool.definition = Some(Arc::new(definition));
     }

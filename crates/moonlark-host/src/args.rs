@@ -2,33 +2,33 @@
 
 use std::borrow::Cow;
 
-use moonlark_core::limits::size;
+use moonlark_core::limits::format_size;
 use moonlark_core::value::Object;
-use moonlark_core::{Call, Code, Problem, Result, Value};
+use moonlark_core::{Call, Problem, ProblemCode, Result, Value};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error};
 
 /// No arguments.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Nothing {}
+pub(crate) struct NoArgs {}
 
 /// A table with any keys. An empty list is an empty table, because some
 /// languages write both as `{}`.
 #[derive(Debug, Default)]
-pub(crate) struct Table(pub(crate) Object);
+pub(crate) struct ScriptTable(pub(crate) Object);
 
-impl<'de> Deserialize<'de> for Table {
+impl<'de> Deserialize<'de> for ScriptTable {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Value::deserialize(deserializer)? {
-            Value::Object(object) => Ok(Table(object)),
-            Value::Array(items) if items.is_empty() => Ok(Table::default()),
+            Value::Object(object) => Ok(ScriptTable(object)),
+            Value::Array(items) if items.is_empty() => Ok(ScriptTable::default()),
             other => Err(D::Error::custom(format!("expected a table, got {}", other.kind()))),
         }
     }
 }
 
-impl JsonSchema for Table {
+impl JsonSchema for ScriptTable {
     fn inline_schema() -> bool {
         true
     }
@@ -40,27 +40,27 @@ impl JsonSchema for Table {
     }
 }
 
-impl From<Table> for Value {
-    fn from(table: Table) -> Self {
+impl From<ScriptTable> for Value {
+    fn from(table: ScriptTable) -> Self {
         Value::Object(table.0)
     }
 }
 
 /// A list of any values. An empty table is an empty list, as above.
 #[derive(Debug, Default)]
-pub(crate) struct List(pub(crate) Vec<Value>);
+pub(crate) struct ScriptList(pub(crate) Vec<Value>);
 
-impl<'de> Deserialize<'de> for List {
+impl<'de> Deserialize<'de> for ScriptList {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Value::deserialize(deserializer)? {
-            Value::Array(items) => Ok(List(items)),
-            Value::Object(object) if object.is_empty() => Ok(List::default()),
+            Value::Array(items) => Ok(ScriptList(items)),
+            Value::Object(object) if object.is_empty() => Ok(ScriptList::default()),
             other => Err(D::Error::custom(format!("expected a list, got {}", other.kind()))),
         }
     }
 }
 
-impl JsonSchema for List {
+impl JsonSchema for ScriptList {
     fn inline_schema() -> bool {
         true
     }
@@ -72,18 +72,21 @@ impl JsonSchema for List {
     }
 }
 
-impl From<List> for Value {
-    fn from(list: List) -> Self {
+impl From<ScriptList> for Value {
+    fn from(list: ScriptList) -> Self {
         Value::Array(list.0)
     }
 }
 
 /// A result of `bytes` bytes may leave the host.
-pub(crate) fn fits(call: &Call, bytes: usize) -> Result<()> {
+pub(crate) fn check_result_size(call: &Call, bytes: usize) -> Result<()> {
     let limit = call.limits().value;
     if bytes > limit {
-        return Err(Problem::limit(format!("the result is larger than {}", size(limit)))
-            .hint("work on less at a time, or raise limits.value"));
+        return Err(Problem::limit_exceeded(format!(
+            "the result is larger than {}",
+            format_size(limit)
+        ))
+        .with_hint("work on less at a time, or raise limits.value"));
     }
     Ok(())
 }
@@ -93,7 +96,7 @@ pub(crate) fn check_time_left(call: &Call) -> Result<()> {
     if tokio::time::Instant::now() < call.deadline() {
         return Ok(());
     }
-    Err(Problem::new(Code::Timeout, "the time of the call is over"))
+    Err(Problem::new(ProblemCode::Timeout, "the time of the call is over"))
 }
 
 /// Where in a text, for messages: `line 2, column 5`. Both count from 1.

@@ -3,13 +3,13 @@
 use base64::DecodeError;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, Engine, GeneralPurpose, GeneralPurposeConfig};
-use moonlark_core::value::Bytes;
+use moonlark_core::value::TextOrBytes;
 use moonlark_core::{Call, Module, Problem, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::args::fits;
+use crate::args::check_result_size;
 
 pub(crate) fn module() -> Module {
     Module::new("base64", "Encode and decode Base64.")
@@ -34,49 +34,50 @@ pub(crate) fn module() -> Module {
         .fails(json!({"text": "YT8/Pg"}), "invalid Base64")
 }
 
-const ANY_PADDING: GeneralPurposeConfig =
+const ANY_PADDING_CONFIG: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
-const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, ANY_PADDING);
-const URL_SAFE: GeneralPurpose =
-    GeneralPurpose::new(&alphabet::URL_SAFE, ANY_PADDING.with_encode_padding(false));
+const STANDARD_BASE64: GeneralPurpose =
+    GeneralPurpose::new(&alphabet::STANDARD, ANY_PADDING_CONFIG);
+const URL_SAFE_BASE64: GeneralPurpose =
+    GeneralPurpose::new(&alphabet::URL_SAFE, ANY_PADDING_CONFIG.with_encode_padding(false));
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Encode {
+struct Base64EncodeArgs {
     /// Text or bytes.
-    data: Bytes,
+    data: TextOrBytes,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Decode {
+struct Base64DecodeArgs {
     /// Base64 text.
-    text: Bytes,
+    text: TextOrBytes,
 }
 
-fn encode(call: &Call, args: Encode) -> Result<String> {
-    fits(call, args.data.0.len().div_ceil(3) * 4)?;
-    Ok(STANDARD.encode(args.data.0))
+fn encode(call: &Call, args: Base64EncodeArgs) -> Result<String> {
+    check_result_size(call, args.data.0.len().div_ceil(3) * 4)?;
+    Ok(STANDARD_BASE64.encode(args.data.0))
 }
 
-fn encode_url(call: &Call, args: Encode) -> Result<String> {
-    fits(call, args.data.0.len().div_ceil(3) * 4)?;
-    Ok(URL_SAFE.encode(args.data.0))
+fn encode_url(call: &Call, args: Base64EncodeArgs) -> Result<String> {
+    check_result_size(call, args.data.0.len().div_ceil(3) * 4)?;
+    Ok(URL_SAFE_BASE64.encode(args.data.0))
 }
 
-fn decode(_: &Call, args: Decode) -> Result<Bytes> {
-    decode_with(&STANDARD, args)
+fn decode(_: &Call, args: Base64DecodeArgs) -> Result<TextOrBytes> {
+    decode_with_engine(&STANDARD_BASE64, args)
 }
 
-fn decode_url(_: &Call, args: Decode) -> Result<Bytes> {
-    decode_with(&URL_SAFE, args)
+fn decode_url(_: &Call, args: Base64DecodeArgs) -> Result<TextOrBytes> {
+    decode_with_engine(&URL_SAFE_BASE64, args)
 }
 
-fn decode_with(engine: &GeneralPurpose, args: Decode) -> Result<Bytes> {
+fn decode_with_engine(engine: &GeneralPurpose, args: Base64DecodeArgs) -> Result<TextOrBytes> {
     let mut text = args.text.0;
     // Mail and several APIs break the lines of what they encode.
     text.retain(|byte| !byte.is_ascii_whitespace());
-    engine.decode(&text).map(Bytes).map_err(|error| {
+    engine.decode(&text).map(TextOrBytes).map_err(|error| {
         let why = match error {
             DecodeError::InvalidByte(at, _) => {
                 format!("character {} is not one of its characters", at + 1)

@@ -12,18 +12,18 @@ mod several;
 #[cfg(test)]
 mod tests;
 
-use moonlark_core::client::Question;
-use moonlark_core::value::{Object, shorten};
+use moonlark_core::client::ClientQuestion;
+use moonlark_core::value::{Object, shorten_text};
 use moonlark_core::{Call, Module, Problem, Result, Value};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::args::{Nothing, Table};
-use elicit::{Elicit, Elicited};
-use sample::{Sample, Sampled};
-use several::Questions;
+use crate::args::{NoArgs, ScriptTable};
+use elicit::{ClientElicitArgs, ClientElicited};
+use sample::{ClientSampleArgs, ClientSampled};
+use several::ClientAskArgs;
 
 pub(crate) fn module() -> Module {
     let nobody = "which it does not offer";
@@ -32,16 +32,16 @@ pub(crate) fn module() -> Module {
         "Ask whoever made the call. Only MCP clients can be asked, and each says what it offers. \
          The time they take does not count against the call's deadline.",
     )
-    .waiting("elicit", "Ask the user, with a form to fill in or a page to visit.", ask_user)
+    .async_function("elicit", "Ask the user, with a form to fill in or a page to visit.", ask_user)
     .fails(json!({"message": "Delete it?"}), nobody)
     .fails(json!({"message": "Who?", "schema": {"type": "string"}}), "schema must describe")
     .fails(json!({"message": "Sign in.", "url": "example.com"}), "url must be an address")
-    .waiting("sample", "Have the caller's model write something.", ask_model)
+    .async_function("sample", "Have the caller's model write something.", ask_model)
     .fails(json!({"messages": "Write a haiku.", "max_tokens": 100}), nobody)
     .fails(json!({"messages": [{"role": "poet", "content": "Oh"}]}), "messages[0].role must be")
-    .waiting("roots", "The folders that the caller works on.", ask_roots)
+    .async_function("roots", "The folders that the caller works on.", ask_roots)
     .fails(json!({}), nobody)
-    .waiting(
+    .async_function(
         "ask",
         "Ask several things at once; the answers have the questions' names.",
         ask_several,
@@ -53,61 +53,61 @@ pub(crate) fn module() -> Module {
     .fails(json!({"what": "money"}), "what")
 }
 
-async fn ask_user(call: Call, args: Elicit) -> Result<Elicited> {
-    let question = args.question()?;
-    args.answer(ask(&call, question).await?)
+async fn ask_user(call: Call, args: ClientElicitArgs) -> Result<ClientElicited> {
+    let question = args.to_question()?;
+    args.check_answer(ask_caller(&call, question).await?)
 }
 
-async fn ask_model(call: Call, args: Sample) -> Result<Sampled> {
-    let question = args.question()?;
-    sample::answer(ask(&call, question).await?)
+async fn ask_model(call: Call, args: ClientSampleArgs) -> Result<ClientSampled> {
+    let question = args.to_question()?;
+    sample::parse_sampled(ask_caller(&call, question).await?)
 }
 
-async fn ask_roots(call: Call, _: Nothing) -> Result<Vec<Root>> {
-    roots(ask(&call, roots_question()).await?)
+async fn ask_roots(call: Call, _: NoArgs) -> Result<Vec<ClientRoot>> {
+    parse_roots(ask_caller(&call, roots_question()).await?)
 }
 
-async fn ask_several(call: Call, args: Questions) -> Result<Table> {
+async fn ask_several(call: Call, args: ClientAskArgs) -> Result<ScriptTable> {
     several::ask_all(&call, args).await
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Can {
+struct ClientCanArgs {
     /// One of `elicitation`, `sampling` and `roots`.
-    what: Capability,
+    what: ClientCapability,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-enum Capability {
+enum ClientCapability {
     Elicitation,
     Sampling,
     Roots,
 }
 
-fn can(call: &Call, args: Can) -> Result<bool> {
+fn can(call: &Call, args: ClientCanArgs) -> Result<bool> {
     let question = match args.what {
-        Capability::Elicitation => question("elicitation/create", Object::new()),
-        Capability::Sampling => question("sampling/createMessage", Object::new()),
-        Capability::Roots => roots_question(),
+        ClientCapability::Elicitation => build_question("elicitation/create", Object::new()),
+        ClientCapability::Sampling => build_question("sampling/createMessage", Object::new()),
+        ClientCapability::Roots => roots_question(),
     };
-    Ok(call.can_ask(&question))
+    Ok(call.can_ask_caller(&question))
 }
 
 /// A folder of the caller.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
-struct Root {
+struct ClientRoot {
     /// Where it is, such as `file:///home/ann/project`.
     uri: String,
     /// What the caller calls it, if it does.
     name: Option<String>,
 }
 
-impl From<Root> for Value {
-    fn from(root: Root) -> Self {
+impl From<ClientRoot> for Value {
+    fn from(root: ClientRoot) -> Self {
         let mut fields = Object::new();
         fields.insert("uri".to_owned(), root.uri.into());
         fields.extend(root.name.map(|name| ("name".to_owned(), name.into())));
@@ -116,39 +116,39 @@ impl From<Root> for Value {
 }
 
 #[derive(Deserialize)]
-struct Roots {
-    roots: Vec<Root>,
+struct ListRootsResult {
+    roots: Vec<ClientRoot>,
 }
 
-fn roots_question() -> Question {
-    question("roots/list", Object::new())
+fn roots_question() -> ClientQuestion {
+    build_question("roots/list", Object::new())
 }
 
-fn roots(answer: Value) -> Result<Vec<Root>> {
-    read::<Roots>(answer).map(|answer| answer.roots)
+fn parse_roots(answer: Value) -> Result<Vec<ClientRoot>> {
+    parse_answer::<ListRootsResult>(answer).map(|answer| answer.roots)
 }
 
-fn question(method: &str, params: Object) -> Question {
-    Question { method: method.to_owned(), params, name: None }
+fn build_question(method: &str, params: Object) -> ClientQuestion {
+    ClientQuestion { method: method.to_owned(), params, name: None }
 }
 
 /// Ask, and keep to ourselves what results keep to themselves, too.
-async fn ask(call: &Call, mut question: Question) -> Result<Value> {
+async fn ask_caller(call: &Call, mut question: ClientQuestion) -> Result<Value> {
     let params = call.scope().secrets.redact_result(Value::Object(question.params));
     question.params = match params {
         Value::Object(params) => params,
         _ => Object::new(),
     };
-    call.ask(question).await
+    call.ask_caller(question).await
 }
 
 /// An answer as it must be. It comes from outside.
-fn read<T: DeserializeOwned>(answer: Value) -> Result<T> {
-    answer.read().map_err(|error| {
+fn parse_answer<T: DeserializeOwned>(answer: Value) -> Result<T> {
+    answer.deserialize_into().map_err(|error| {
         let at = if error.path == "." { String::new() } else { format!("{}: ", error.path) };
         Problem::tool_error(format!(
             "the caller answered with something else than asked: {at}{}",
-            shorten(&error.message)
+            shorten_text(&error.message)
         ))
     })
 }

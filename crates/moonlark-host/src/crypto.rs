@@ -1,7 +1,7 @@
 //! `crypto`: digests, random values, comparison without a timing leak.
 
 use hmac::{Hmac, Mac};
-use moonlark_core::value::Bytes;
+use moonlark_core::value::TextOrBytes;
 use moonlark_core::{Call, Module, Problem, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256, Sha512};
 use subtle::ConstantTimeEq;
 
-use crate::args::Nothing;
+use crate::args::NoArgs;
 
 pub(crate) fn module() -> Module {
     Module::new("crypto", "Hash, sign, compare, and make random values.")
@@ -35,12 +35,12 @@ pub(crate) fn module() -> Module {
         )
         .fails(json!({"key": "k"}), "data")
         .function("random_bytes", "Random bytes, fit for keys.", random_bytes)
-        .varies(json!({"count": 16}))
+        .varying_example(json!({"count": 16}))
         .example(json!({"count": 0}), json!(""))
         .fails(json!({"count": 65537}), "between 0 and 65536")
         .function("uuid", "A random UUID (version 4).", uuid)
-        .varies(json!({}))
-        .function("constant_time_eq", "Compare two secrets without telling how far they agree.", same)
+        .varying_example(json!({}))
+        .function("constant_time_eq", "Compare two secrets without telling how far they agree.", constant_time_eq)
         .example(json!({"a": "token", "b": "token"}), json!(true))
         .example(json!({"a": "token", "b": "tokem"}), json!(false))
         .fails(json!({"a": "token"}), "b")
@@ -48,78 +48,78 @@ pub(crate) fn module() -> Module {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Data {
+struct CryptoDigestArgs {
     /// Text or bytes.
-    data: Bytes,
+    data: TextOrBytes,
 }
 
-fn sha256(_: &Call, args: Data) -> Result<String> {
-    Ok(hex(&Sha256::digest(&args.data.0)))
+fn sha256(_: &Call, args: CryptoDigestArgs) -> Result<String> {
+    Ok(encode_hex(&Sha256::digest(&args.data.0)))
 }
 
-fn sha512(_: &Call, args: Data) -> Result<String> {
-    Ok(hex(&Sha512::digest(&args.data.0)))
+fn sha512(_: &Call, args: CryptoDigestArgs) -> Result<String> {
+    Ok(encode_hex(&Sha512::digest(&args.data.0)))
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Sign {
+struct CryptoHmacArgs {
     /// The secret key.
-    key: Bytes,
+    key: TextOrBytes,
     /// What to sign.
-    data: Bytes,
+    data: TextOrBytes,
 }
 
-fn hmac_sha256(_: &Call, args: Sign) -> Result<String> {
+fn hmac_sha256(_: &Call, args: CryptoHmacArgs) -> Result<String> {
     let mut mac = Hmac::<Sha256>::new_from_slice(&args.key.0)
         .map_err(|error| Problem::bad_request(format!("the key does not work: {error}")))?;
     mac.update(&args.data.0);
-    Ok(hex(&mac.finalize().into_bytes()))
+    Ok(encode_hex(&mac.finalize().into_bytes()))
 }
 
-const MOST_RANDOM: i64 = 64 * 1024;
+const MAX_RANDOM_BYTES: i64 = 64 * 1024;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Count {
+struct CryptoRandomBytesArgs {
     /// How many bytes, up to 65536.
     count: i64,
 }
 
-fn random_bytes(call: &Call, args: Count) -> Result<Bytes> {
-    let count = usize::try_from(args.count).ok().filter(|_| args.count <= MOST_RANDOM);
+fn random_bytes(call: &Call, args: CryptoRandomBytesArgs) -> Result<TextOrBytes> {
+    let count = usize::try_from(args.count).ok().filter(|_| args.count <= MAX_RANDOM_BYTES);
     let Some(count) = count else {
         return Err(Problem::bad_request(format!(
-            "count must be between 0 and {MOST_RANDOM}, got {}",
+            "count must be between 0 and {MAX_RANDOM_BYTES}, got {}",
             args.count
         )));
     };
     let mut bytes = vec![0; count];
-    call.random(&mut bytes)?;
-    Ok(Bytes(bytes))
+    call.fill_random(&mut bytes)?;
+    Ok(TextOrBytes(bytes))
 }
 
-fn uuid(call: &Call, _: Nothing) -> Result<String> {
+fn uuid(call: &Call, _: NoArgs) -> Result<String> {
     let mut bytes = [0; 16];
-    call.random(&mut bytes)?;
+    call.fill_random(&mut bytes)?;
     Ok(uuid::Builder::from_random_bytes(bytes).into_uuid().to_string())
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Pair {
+struct CryptoConstantTimeEqArgs {
     /// One secret.
-    a: Bytes,
+    a: TextOrBytes,
     /// The other.
-    b: Bytes,
+    b: TextOrBytes,
 }
 
-fn same(_: &Call, args: Pair) -> Result<bool> {
+fn constant_time_eq(_: &Call, args: CryptoConstantTimeEqArgs) -> Result<bool> {
     Ok(args.a.0.ct_eq(&args.b.0).into())
 }
 
-fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
+fn encode_hex(bytes: &[u8]) -> String {
+    const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| char::from(HEX_DIGITS[usize::from(nibble)]);
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }

@@ -5,15 +5,15 @@ mod write;
 
 use std::collections::HashSet;
 
-use moonlark_core::value::shorten;
+use moonlark_core::value::shorten_text;
 use moonlark_core::{Call, Module, Problem, Result, Value};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::args::List;
-use read::{Reader, Row};
-use write::Writer;
+use crate::args::ScriptList;
+use read::{CsvReader, CsvRow};
+use write::CsvWriter;
 
 pub(crate) fn module() -> Module {
     Module::new(
@@ -58,43 +58,44 @@ pub(crate) fn module() -> Module {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Decode {
+struct CsvDecodeArgs {
     /// CSV text.
     text: String,
     /// Whether the first line names the columns; then each row is an object.
-    #[serde(default = "yes")]
+    #[serde(default = "default_header")]
     header: bool,
     /// The character between fields.
-    #[serde(default = "comma")]
+    #[serde(default = "default_delimiter")]
     delimiter: String,
 }
 
-fn yes() -> bool {
+fn default_header() -> bool {
     true
 }
 
-fn comma() -> String {
+fn default_delimiter() -> String {
     ",".to_owned()
 }
 
 /// What a field takes beside its text, in a row and under a name.
-const FIELD_BYTES: usize = 56;
-const NAME_BYTES: usize = 80;
+const CSV_FIELD_OVERHEAD_BYTES: usize = 56;
+const CSV_NAME_OVERHEAD_BYTES: usize = 80;
 /// What a row takes beside its fields.
-const ROW_BYTES: usize = 64;
+const CSV_ROW_OVERHEAD_BYTES: usize = 64;
 
-fn decode(call: &Call, args: Decode) -> Result<Vec<Value>> {
-    let mut reader = Reader::new(&args.text, delimiter(&args.delimiter)?, call.limits().value);
+fn decode(call: &Call, args: CsvDecodeArgs) -> Result<Vec<Value>> {
+    let mut reader =
+        CsvReader::new(&args.text, parse_delimiter(&args.delimiter)?, call.limits().value);
     let mut rows = Vec::new();
     let header = match args.header {
-        true => match reader.row()? {
-            Some(row) => Some(distinct(row)?),
+        true => match reader.read_row()? {
+            Some(row) => Some(distinct_column_names(row)?),
             None => return Ok(rows),
         },
         false => None,
     };
-    let names = header.iter().flatten().map(|name| NAME_BYTES + name.len()).sum();
-    while let Some(Row { line, fields }) = reader.row()? {
+    let names = header.iter().flatten().map(|name| CSV_NAME_OVERHEAD_BYTES + name.len()).sum();
+    while let Some(CsvRow { line, fields }) = reader.read_row()? {
         let Some(header) = &header else {
             rows.push(fields.into());
             continue;
@@ -106,82 +107,82 @@ fn decode(call: &Call, args: Decode) -> Result<Vec<Value>> {
                 fields.len(),
                 header.len()
             ))
-            .hint("set header to false to take the rows as they are"));
+            .with_hint("set header to false to take the rows as they are"));
         }
-        reader.spend(names)?;
+        reader.charge_bytes(names)?;
         let fields = fields.into_iter().map(Value::Str);
         rows.push(Value::Object(header.iter().cloned().zip(fields).collect()));
     }
     Ok(rows)
 }
 
-fn distinct(header: Row) -> Result<Vec<String>> {
+fn distinct_column_names(header: CsvRow) -> Result<Vec<String>> {
     let mut seen = HashSet::new();
     match header.fields.iter().find(|name| !seen.insert(name.as_str())) {
         None => Ok(header.fields),
         Some(name) => Err(Problem::bad_request(format!(
             "the header has two columns named {:?}",
-            shorten(name)
+            shorten_text(name)
         ))
-        .hint("set header to false to take the rows as lists")),
+        .with_hint("set header to false to take the rows as lists")),
     }
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Encode {
+struct CsvEncodeArgs {
     /// Objects, or lists of fields.
-    rows: List,
+    rows: ScriptList,
     /// The columns, in this order; of objects, all fields in the order they are
     /// met unless given. For lists, it becomes the header line.
     #[serde(default)]
     columns: Option<Vec<String>>,
     /// The character between fields.
-    #[serde(default = "comma")]
+    #[serde(default = "default_delimiter")]
     delimiter: String,
 }
 
-fn encode(call: &Call, args: Encode) -> Result<String> {
+fn encode(call: &Call, args: CsvEncodeArgs) -> Result<String> {
     let rows = args.rows.0;
-    let mut writer = Writer::new(call, delimiter(&args.delimiter)?);
+    let mut writer = CsvWriter::new(call, parse_delimiter(&args.delimiter)?);
     let objects = rows.iter().any(|row| matches!(row, Value::Object(row) if !row.is_empty()));
     let columns = match args.columns {
-        None if objects => Some(all_columns(&rows)),
+        None if objects => Some(collect_columns(&rows)),
         given => given,
     };
     if let Some(columns) = &columns {
-        writer.header(columns)?;
+        writer.write_header(columns)?;
     }
     for (index, row) in rows.iter().enumerate() {
         let columns = columns.as_deref().unwrap_or_default();
         match row {
-            Value::Object(row) if objects => writer.object(index, columns, row)?,
+            Value::Object(row) if objects => writer.write_object(index, columns, row)?,
             // Some languages write an empty object and an empty list alike.
             Value::Array(row) if objects && row.is_empty() => {
-                writer.object(index, columns, &Default::default())?;
+                writer.write_object(index, columns, &Default::default())?;
             }
-            Value::Object(row) if row.is_empty() => writer.list(index, columns, &[])?,
-            Value::Array(row) if !objects => writer.list(index, columns, row)?,
+            Value::Object(row) if row.is_empty() => writer.write_list(index, columns, &[])?,
+            Value::Array(row) if !objects => writer.write_list(index, columns, row)?,
             other => {
                 let wanted = if objects { "object, as others are" } else { "list" };
                 return Err(Problem::bad_request(format!(
                     "row {} is no {wanted}, but {}",
                     index + 1,
-                    write::a_kind(other)
+                    write::kind_with_article(other)
                 )));
             }
         }
     }
-    Ok(writer.finish())
+    Ok(writer.into_text())
 }
 
-fn all_columns(rows: &[Value]) -> Vec<String> {
+fn collect_columns(rows: &[Value]) -> Vec<String> {
     let mut seen = HashSet::new();
     let names = rows.iter().filter_map(Value::as_object).flat_map(|row| row.keys());
     names.filter(|name| seen.insert(name.as_str())).cloned().collect()
 }
 
-fn delimiter(text: &str) -> Result<char> {
+fn parse_delimiter(text: &str) -> Result<char> {
     let mut chars = text.chars();
     match (chars.next(), chars.next()) {
         (Some(one), None) if !matches!(one, '"' | '\r' | '\n') => Ok(one),

@@ -1,6 +1,6 @@
 //! `env`: the environment variables that the operator allows.
 
-use moonlark_core::value::shorten;
+use moonlark_core::value::shorten_text;
 use moonlark_core::{Call, Module, Problem, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,7 +14,7 @@ pub(crate) fn module() -> Module {
              allowed is an error either way.",
             get,
         )
-        .positional(&["default"])
+        .positional_params(&["default"])
         .needs("env:NAME")
         .fails(json!({"name": "SECRET"}), "may not read the variable SECRET")
         .fails(json!({"name": "SECRET", "default": "x"}), "may not read the variable SECRET")
@@ -22,7 +22,7 @@ pub(crate) fn module() -> Module {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Get {
+struct EnvGetArgs {
     /// The variable's name.
     name: String,
     /// The result when the variable is not set.
@@ -30,12 +30,12 @@ struct Get {
     default: Option<String>,
 }
 
-fn get(call: &Call, args: Get) -> Result<Option<String>> {
-    let allowed = call.grants().env("env.get", &args.name)?;
+fn get(call: &Call, args: EnvGetArgs) -> Result<Option<String>> {
+    let allowed = call.grants().check_env("env.get", &args.name)?;
     match std::env::var_os(allowed.name()) {
         None => Ok(args.default),
         Some(value) => value.into_string().map(Some).map_err(|_| {
-            let name = shorten(&args.name);
+            let name = shorten_text(&args.name);
             Problem::bad_request(format!("the variable {name} is not UTF-8 text"))
         }),
     }

@@ -10,13 +10,13 @@ mod command;
 #[cfg(unix)]
 mod running;
 
-use moonlark_core::value::Bytes;
+use moonlark_core::value::TextOrBytes;
 use moonlark_core::{Call, Module, Result, Value};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::args::{List, Table};
+use crate::args::{ScriptList, ScriptTable};
 
 pub(crate) fn module() -> Module {
     Module::new(
@@ -24,7 +24,7 @@ pub(crate) fn module() -> Module {
         "Run commands of the machine. Both have to agree: the script's author, in allowed_exec, \
          and the operator, in allow.",
     )
-    .waiting(
+    .async_function(
         "run",
         "Run a command and wait for its end. There is no shell: the arguments arrive as they are, \
          and one that begins with - is an option to most commands, so put -- before what others \
@@ -32,9 +32,9 @@ pub(crate) fn module() -> Module {
          environment, nothing else. When it ends, or its time does, all that it started ends too.",
         run,
     )
-    .positional(&["args"])
+    .positional_params(&["args"])
     .needs("exec:NAME")
-    .changes()
+    .with_side_effects()
     .fails(json!({"cmd": "git", "args": ["status"]}), "may not run git")
     .fails(json!({"cmd": "./git"}), "neither a bare name nor an absolute path")
     .fails(json!({"cmd": "git status"}), "neither a bare name nor an absolute path")
@@ -43,21 +43,21 @@ pub(crate) fn module() -> Module {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Run {
+struct ExecRunArgs {
     /// The command: a name that is looked up in Moonlark's PATH, or an absolute
     /// path, exactly as in allowed_exec.
     cmd: String,
     /// Its arguments, one by one.
     #[serde(default)]
     #[schemars(with = "Option<Vec<String>>")]
-    args: Option<List>,
+    args: Option<ScriptList>,
     /// What it reads from its standard input; nothing when not given.
     #[serde(default)]
-    stdin: Option<Bytes>,
+    stdin: Option<TextOrBytes>,
     /// Environment variables to set.
     #[serde(default)]
     #[schemars(with = "Option<std::collections::BTreeMap<String, String>>")]
-    env: Option<Table>,
+    env: Option<ScriptTable>,
     /// The folder to run in, relative to the script's directory; that itself
     /// when not given.
     #[serde(default)]
@@ -73,20 +73,20 @@ struct Run {
 /// How a command went.
 #[derive(JsonSchema)]
 #[schemars(inline)]
-struct Output {
+struct ExecOutput {
     /// What it wrote to its standard output.
-    stdout: Bytes,
+    stdout: TextOrBytes,
     /// What it wrote to its standard error.
-    stderr: Bytes,
+    stderr: TextOrBytes,
     /// Its exit code; 128 and the number of the signal that killed it.
     exit_code: i64,
     /// Whether that is 0.
     success: bool,
 }
 
-impl From<Output> for Value {
-    fn from(output: Output) -> Self {
-        Value::object([
+impl From<ExecOutput> for Value {
+    fn from(output: ExecOutput) -> Self {
+        Value::from_fields([
             ("stdout", output.stdout.into()),
             ("stderr", output.stderr.into()),
             ("exit_code", output.exit_code.into()),
@@ -95,10 +95,10 @@ impl From<Output> for Value {
     }
 }
 
-async fn run(call: Call, args: Run) -> Result<Output> {
-    let allowed = call.grants().exec("exec.run", &args.cmd)?;
+async fn run(call: Call, args: ExecRunArgs) -> Result<ExecOutput> {
+    let allowed = call.grants().check_exec("exec.run", &args.cmd)?;
     #[cfg(unix)]
-    return running::run(call, allowed, args).await;
+    return running::run_command(call, allowed, args).await;
     #[cfg(not(unix))]
     return Err(moonlark_core::Problem::unavailable(format!(
         "{} cannot be run: commands need a Unix system",
@@ -111,15 +111,15 @@ async fn run(call: Call, args: Run) -> Result<Output> {
 mod tests {
     use std::path::Path;
 
-    use moonlark_core::tool::Scope;
+    use moonlark_core::tool::CallScope;
     use serde_json::json;
 
     use crate::testing::{problem, scope};
 
-    fn declaring(grants: &[&str], commands: &[&str]) -> Scope {
+    fn scope_declaring(grants: &[&str], commands: &[&str]) -> CallScope {
         let mut scope = scope(Path::new("."), grants);
         let commands = commands.iter().map(|command| (*command).to_owned()).collect();
-        scope.grants = scope.grants.declaring(commands);
+        scope.grants = scope.grants.with_declared_commands(commands);
         scope
     }
 
@@ -127,11 +127,11 @@ mod tests {
     async fn author_and_operator_have_to_agree() {
         let args = json!({"cmd": "sh"});
         assert_eq!(
-            problem(declaring(&["exec:sh"], &[]), "exec.run", args.clone()).await,
+            problem(scope_declaring(&["exec:sh"], &[]), "exec.run", args.clone()).await,
             "error[denied]: exec.run may not run sh, which the script does not declare\nhint: add \"sh\" to allowed_exec in the script"
         );
         assert_eq!(
-            problem(declaring(&[], &["sh"]), "exec.run", args).await,
+            problem(scope_declaring(&[], &["sh"]), "exec.run", args).await,
             "error[denied]: exec.run may not run sh\nhint: add \"exec:sh\" to allow for tools.script.test in moonlark.toml"
         );
     }
@@ -167,7 +167,7 @@ mod tests {
             ),
         ] {
             let allowed =
-                declaring(&["exec:sh", "exec:moonlark-missing"], &["sh", "moonlark-missing"]);
+                scope_declaring(&["exec:sh", "exec:moonlark-missing"], &["sh", "moonlark-missing"]);
             assert_eq!(problem(allowed, "exec.run", args).await, expected);
         }
     }

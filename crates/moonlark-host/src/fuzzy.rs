@@ -10,7 +10,7 @@ mod matching;
 
 use std::time::Duration;
 
-use moonlark_core::limits::seconds;
+use moonlark_core::limits::format_seconds;
 use moonlark_core::value::Object;
 use moonlark_core::{Call, Module, Problem, Result, Value};
 use schemars::JsonSchema;
@@ -18,15 +18,15 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::args::List;
-use matching::Query;
+use crate::args::ScriptList;
+use matching::FuzzyQuery;
 
 /// However much time the call has left.
-const MAX_SEARCH_TIME: Duration = Duration::from_secs(2);
+const MAX_FUZZY_SEARCH_TIME: Duration = Duration::from_secs(2);
 /// Putting more of them in order would take longer than a call may overrun.
-const MAX_ITEMS: usize = 200_000;
+const MAX_FUZZY_ITEMS: usize = 200_000;
 /// What is read of one item; the rest finds nothing.
-const MAX_TEXT_BYTES: usize = 16 * 1024;
+const MAX_ITEM_TEXT_BYTES: usize = 16 * 1024;
 
 pub(crate) fn module() -> Module {
     let fruit = || json!(["apple", "grape", "pineapple"]);
@@ -61,51 +61,53 @@ pub(crate) fn module() -> Module {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Search {
+struct FuzzySearchArgs {
     /// What is looked for.
     query: String,
     /// Where: a list of texts, or of tables or dicts.
-    items: List,
+    items: ScriptList,
     /// The one field that is searched.
     #[serde(default)]
     key: Option<String>,
     /// The fields that are searched.
     #[serde(default)]
     #[schemars(with = "Option<Vec<String>>")]
-    keys: Option<List>,
+    keys: Option<ScriptList>,
     /// How many items at most; all when not given, or 0.
     #[serde(default)]
     limit: Option<i64>,
 }
 
-fn search(call: &Call, args: Search) -> Result<List> {
-    Ok(List(find(call, args)?.into_iter().map(|(_, item)| item).collect()))
+fn search(call: &Call, args: FuzzySearchArgs) -> Result<ScriptList> {
+    Ok(ScriptList(find_matches(call, args)?.into_iter().map(|(_, item)| item).collect()))
 }
 
-fn search_with_scores(call: &Call, args: Search) -> Result<List> {
-    let scored = |(score, item)| Value::object([("item", item), ("score", Value::Int(score))]);
-    Ok(List(find(call, args)?.into_iter().map(scored).collect()))
+fn search_with_scores(call: &Call, args: FuzzySearchArgs) -> Result<ScriptList> {
+    let scored = |(score, item)| Value::from_fields([("item", item), ("score", Value::Int(score))]);
+    Ok(ScriptList(find_matches(call, args)?.into_iter().map(scored).collect()))
 }
 
 /// The items that match with their scores, the best first; equal ones as given.
-fn find(call: &Call, args: Search) -> Result<Vec<(i64, Value)>> {
-    let fields = Fields::of(args.key, args.keys)?;
-    let query = Query::new(&args.query)?;
-    let end = call.deadline().min(Instant::now() + MAX_SEARCH_TIME);
-    if args.items.0.len() > MAX_ITEMS {
-        return Err(Problem::limit(format!("more than {MAX_ITEMS} items cannot be searched"))
-            .hint("search them in parts"));
+fn find_matches(call: &Call, args: FuzzySearchArgs) -> Result<Vec<(i64, Value)>> {
+    let fields = SearchedFields::from_keys(args.key, args.keys)?;
+    let query = FuzzyQuery::new(&args.query)?;
+    let end = call.deadline().min(Instant::now() + MAX_FUZZY_SEARCH_TIME);
+    if args.items.0.len() > MAX_FUZZY_ITEMS {
+        return Err(Problem::limit_exceeded(format!(
+            "more than {MAX_FUZZY_ITEMS} items cannot be searched"
+        ))
+        .with_hint("search them in parts"));
     }
     let mut found = Vec::new();
-    let mut matcher = query.matcher();
+    let mut matcher = query.new_matcher();
     for item in args.items.0 {
         if Instant::now() >= end {
-            let most = seconds(MAX_SEARCH_TIME);
-            return Err(Problem::limit(format!("the search takes longer than {most}"))
-                .hint("search fewer or shorter items, or name the fields with key"));
+            let most = format_seconds(MAX_FUZZY_SEARCH_TIME);
+            return Err(Problem::limit_exceeded(format!("the search takes longer than {most}"))
+                .with_hint("search fewer or shorter items, or name the fields with key"));
         }
-        let Some(text) = fields.text(&item) else { continue };
-        if let Some(score) = matcher.score(&text) {
+        let Some(text) = fields.searched_text(&item) else { continue };
+        if let Some(score) = matcher.score_text(&text) {
             found.push((score, text.chars().count(), item));
         }
     }
@@ -119,16 +121,16 @@ fn find(call: &Call, args: Search) -> Result<Vec<(i64, Value)>> {
 }
 
 /// Which part of an item is searched.
-enum Fields {
+enum SearchedFields {
     All,
     Named(Vec<String>),
 }
 
-impl Fields {
-    fn of(key: Option<String>, keys: Option<List>) -> Result<Fields> {
+impl SearchedFields {
+    fn from_keys(key: Option<String>, keys: Option<ScriptList>) -> Result<SearchedFields> {
         match (key, keys) {
             (Some(_), Some(_)) => Err(Problem::bad_request("give key or keys, not both")),
-            (Some(key), None) => Ok(Fields::Named(vec![key])),
+            (Some(key), None) => Ok(SearchedFields::Named(vec![key])),
             (None, Some(keys)) => {
                 let name = |key: Value| match key {
                     Value::Str(key) => Ok(key),
@@ -137,22 +139,22 @@ impl Fields {
                         other.kind()
                     ))),
                 };
-                keys.0.into_iter().map(name).collect::<Result<_>>().map(Fields::Named)
+                keys.0.into_iter().map(name).collect::<Result<_>>().map(SearchedFields::Named)
             }
-            (None, None) => Ok(Fields::All),
+            (None, None) => Ok(SearchedFields::All),
         }
     }
 
     /// The text of an item that is searched; none if it has none.
-    fn text(&self, item: &Value) -> Option<String> {
+    fn searched_text(&self, item: &Value) -> Option<String> {
         match item {
-            Value::Str(text) => Some(cut(text).to_owned()),
+            Value::Str(text) => Some(truncate_item_text(text).to_owned()),
             Value::Object(object) => {
                 let texts: Vec<&str> = match self {
-                    Fields::All => object.values().filter_map(Value::as_str).collect(),
-                    Fields::Named(names) => named_texts(object, names),
+                    SearchedFields::All => object.values().filter_map(Value::as_str).collect(),
+                    SearchedFields::Named(names) => named_texts(object, names),
                 };
-                if texts.is_empty() { None } else { Some(join(&texts)) }
+                if texts.is_empty() { None } else { Some(join_texts(&texts)) }
             }
             _ => None,
         }
@@ -164,33 +166,33 @@ fn named_texts<'a>(object: &'a Object, names: &[String]) -> Vec<&'a str> {
 }
 
 /// The texts with spaces between, as far as they are read.
-fn join(texts: &[&str]) -> String {
+fn join_texts(texts: &[&str]) -> String {
     let mut all = String::new();
     for text in texts {
-        if all.len() >= MAX_TEXT_BYTES {
+        if all.len() >= MAX_ITEM_TEXT_BYTES {
             break;
         }
         if !all.is_empty() {
             all.push(' ');
         }
-        all.push_str(cut(text));
+        all.push_str(truncate_item_text(text));
     }
-    let end = cut(&all).len();
+    let end = truncate_item_text(&all).len();
     all.truncate(end);
     all
 }
 
-fn cut(text: &str) -> &str {
-    if text.len() <= MAX_TEXT_BYTES {
+fn truncate_item_text(text: &str) -> &str {
+    if text.len() <= MAX_ITEM_TEXT_BYTES {
         return text;
     }
-    let end = (0..=MAX_TEXT_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    let end = (0..=MAX_ITEM_TEXT_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     &text[..end]
 }
 
 #[cfg(test)]
 mod tests {
-    use moonlark_core::Code;
+    use moonlark_core::ProblemCode;
     use serde_json::Value as Json;
 
     use super::*;
@@ -252,10 +254,10 @@ mod tests {
         let began = std::time::Instant::now();
         let ended = call(scope(dir.path(), &[]), "fuzzy.search", args).await;
         let problem = ended.err();
-        assert!(problem.is_none_or(|it| it.code == Code::Limit));
+        assert!(problem.is_none_or(|it| it.code == ProblemCode::Limit));
         assert!(began.elapsed() < Duration::from_secs(60));
         let long = json!({"query": "x".repeat(100_000), "items": ["x"]});
         let problem = call(scope(dir.path(), &[]), "fuzzy.search", long).await.unwrap_err();
-        assert_eq!(problem.code, Code::BadRequest);
+        assert_eq!(problem.code, ProblemCode::BadRequest);
     }
 }

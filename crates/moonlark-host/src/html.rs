@@ -8,7 +8,7 @@ mod entities;
 mod readable;
 mod select;
 
-use moonlark_core::value::{Object, shorten};
+use moonlark_core::value::{Object, shorten_text};
 use moonlark_core::{Call, Module, Problem, Result, Value};
 use schemars::JsonSchema;
 use scraper::ElementRef;
@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::json;
 use url::Url;
 
-use crate::args::{check_time_left, fits};
+use crate::args::{check_result_size, check_time_left};
 
 pub(crate) fn module() -> Module {
     Module::new("html", "Read web pages: their text, their links, and what a CSS selector finds.")
@@ -44,7 +44,7 @@ pub(crate) fn module() -> Module {
         )
         .fails(json!({"html": "", "selector": "li["}), "the selector is not valid")
         .function("links", "The links of a page, in document order.", links)
-        .positional(&["base"])
+        .positional_params(&["base"])
         .example(
             json!({"html": "<a href='../b?c'>See <i>b</i></a>", "base": "https://example.com/x/y"}),
             json!([{"href": "https://example.com/b?c", "text": "See b"}]),
@@ -61,21 +61,21 @@ pub(crate) fn module() -> Module {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Page {
+struct HtmlTextArgs {
     /// An HTML page, or a part of one.
     html: String,
 }
 
-fn text(call: &Call, args: Page) -> Result<String> {
-    let page = document::parse(call, args.html)?;
-    let text = readable::text(page.tree.root());
-    fits(call, text.len())?;
+fn text(call: &Call, args: HtmlTextArgs) -> Result<String> {
+    let page = document::parse_html(call, args.html)?;
+    let text = readable::extract_text(page.tree.root());
+    check_result_size(call, text.len())?;
     Ok(text)
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Select {
+struct HtmlSelectArgs {
     /// An HTML page, or a part of one.
     html: String,
     /// A CSS selector, such as "table.prices td:first-child".
@@ -85,7 +85,7 @@ struct Select {
 /// What a selector found.
 #[derive(JsonSchema)]
 #[schemars(inline)]
-struct Found {
+struct SelectedElement {
     /// The name of the element, in lower case.
     tag: String,
     /// Its text, as html.text gives it.
@@ -97,9 +97,9 @@ struct Found {
     attributes: Object,
 }
 
-impl From<Found> for Value {
-    fn from(found: Found) -> Self {
-        Value::object([
+impl From<SelectedElement> for Value {
+    fn from(found: SelectedElement) -> Self {
+        Value::from_fields([
             ("tag", found.tag.into()),
             ("text", found.text.into()),
             ("html", found.html.into()),
@@ -109,26 +109,30 @@ impl From<Found> for Value {
 }
 
 /// What an entry costs as a table, beside its text.
-const ENTRY: usize = 128;
+const HTML_ENTRY_OVERHEAD_BYTES: usize = 128;
 
-fn select(call: &Call, args: Select) -> Result<Vec<Found>> {
-    let selector = select::Selector::parse(&args.selector)?;
-    let page = document::parse(call, args.html)?;
+fn select(call: &Call, args: HtmlSelectArgs) -> Result<Vec<SelectedElement>> {
+    let selector = select::BoundedSelector::parse(&args.selector)?;
+    let page = document::parse_html(call, args.html)?;
     let (mut all, mut size) = (Vec::new(), 0usize);
-    for element in selector.matches(&page)? {
-        let found = found(element);
-        size += ENTRY + found.tag.len() + found.text.len() + found.html.len();
-        size += found.attributes.keys().map(|name| ENTRY + name.len()).sum::<usize>();
-        fits(call, size)?;
+    for element in selector.select_elements(&page)? {
+        let found = describe_element(element);
+        size += HTML_ENTRY_OVERHEAD_BYTES + found.tag.len() + found.text.len() + found.html.len();
+        size += found
+            .attributes
+            .keys()
+            .map(|name| HTML_ENTRY_OVERHEAD_BYTES + name.len())
+            .sum::<usize>();
+        check_result_size(call, size)?;
         all.push(found);
     }
     Ok(all)
 }
 
-fn found(element: ElementRef<'_>) -> Found {
-    Found {
+fn describe_element(element: ElementRef<'_>) -> SelectedElement {
+    SelectedElement {
         tag: element.value().name().to_owned(),
-        text: readable::text(*element),
+        text: readable::extract_text(*element),
         html: element.html(),
         attributes: element
             .value()
@@ -140,7 +144,7 @@ fn found(element: ElementRef<'_>) -> Found {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Links {
+struct HtmlLinksArgs {
     /// An HTML page, or a part of one.
     html: String,
     /// Where the page is from; links become absolute.
@@ -150,22 +154,22 @@ struct Links {
 
 #[derive(JsonSchema)]
 #[schemars(inline)]
-struct Link {
+struct HtmlLink {
     /// Where it leads.
     href: String,
     /// What it says, in one line.
     text: String,
 }
 
-impl From<Link> for Value {
-    fn from(link: Link) -> Self {
-        Value::object([("href", link.href.into()), ("text", link.text.into())])
+impl From<HtmlLink> for Value {
+    fn from(link: HtmlLink) -> Self {
+        Value::from_fields([("href", link.href.into()), ("text", link.text.into())])
     }
 }
 
-fn links(call: &Call, args: Links) -> Result<Vec<Link>> {
-    let base = args.base.as_deref().map(absolute).transpose()?;
-    let page = document::parse(call, args.html)?;
+fn links(call: &Call, args: HtmlLinksArgs) -> Result<Vec<HtmlLink>> {
+    let base = args.base.as_deref().map(parse_base_url).transpose()?;
+    let page = document::parse_html(call, args.html)?;
     let elements = || page.tree.root().descendants().filter_map(ElementRef::wrap);
     // A page may say itself what its links are relative to.
     let own = elements().find(|element| element.value().name() == "base");
@@ -179,36 +183,36 @@ fn links(call: &Call, args: Links) -> Result<Vec<Link>> {
             // A link that leads nowhere is still what the page says.
             Some(Err(_)) | None => href.to_owned(),
         };
-        let text = readable::text(*element).replace(['\n', '\t'], " ");
+        let text = readable::extract_text(*element).replace(['\n', '\t'], " ");
         // Links can nest in pictures, and what holds no text is still walked through.
-        size += ENTRY + href.len() + text.len() + element.descendants().count();
-        fits(call, size)?;
-        all.push(Link { href, text });
+        size += HTML_ENTRY_OVERHEAD_BYTES + href.len() + text.len() + element.descendants().count();
+        check_result_size(call, size)?;
+        all.push(HtmlLink { href, text });
     }
     Ok(all)
 }
 
-fn absolute(base: &str) -> Result<Url> {
+fn parse_base_url(base: &str) -> Result<Url> {
     Url::parse(base).ok().filter(|url| !url.cannot_be_a_base()).ok_or_else(|| {
-        Problem::bad_request(format!("base is not an absolute URL: {:?}", shorten(base)))
+        Problem::bad_request(format!("base is not an absolute URL: {:?}", shorten_text(base)))
     })
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Text {
+struct HtmlEscapeArgs {
     /// Any text.
     text: String,
 }
 
-fn escape(call: &Call, args: Text) -> Result<String> {
-    fits(call, entities::escaped_length(&args.text))?;
-    Ok(entities::escape(&args.text))
+fn escape(call: &Call, args: HtmlEscapeArgs) -> Result<String> {
+    check_result_size(call, entities::escaped_length(&args.text))?;
+    Ok(entities::escape_entities(&args.text))
 }
 
-fn unescape(call: &Call, args: Text) -> Result<String> {
-    let text = entities::unescape(&args.text, || check_time_left(call))?;
-    fits(call, text.len())?;
+fn unescape(call: &Call, args: HtmlEscapeArgs) -> Result<String> {
+    let text = entities::unescape_entities(&args.text, || check_time_left(call))?;
+    check_result_size(call, text.len())?;
     Ok(text)
 }
 

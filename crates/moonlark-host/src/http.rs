@@ -14,16 +14,16 @@ mod request;
 mod tests;
 
 use http::Method;
-use moonlark_core::value::Bytes;
+use moonlark_core::value::TextOrBytes;
 use moonlark_core::{Call, Module, Result, Value};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::args::Table;
-use answer::Answer;
-use exchange::send;
-use request::Ask;
+use crate::args::ScriptTable;
+use answer::HttpAnswer;
+use exchange::send_request;
+use request::HttpRequestSpec;
 
 pub(crate) fn module() -> Module {
     let elsewhere = || json!({"url": "ftp://example.com/"});
@@ -37,9 +37,9 @@ pub(crate) fn module() -> Module {
         "Make web requests. An answer with any status is a result; an error is raised only where \
          there is no answer.",
     )
-    .waiting("get", "Fetch an address.", get)
+    .async_function("get", "Fetch an address.", get)
     .needs("net")
-    .mocked(
+    .mocked_example(
         json!({
             "url": "https://api.example.com/issues",
             "headers": {"authorization": "Bearer …"},
@@ -56,21 +56,21 @@ pub(crate) fn module() -> Module {
     .fails(nowhere(), "not an address")
     .fails(json!({"url": "http://127.0.0.1:1/"}), "may not reach 127.0.0.1:1")
     .fails(json!({"url": "https://example.com", "timeout": 0}), "timeout")
-    .waiting("post", "Send a POST request.", post)
-    .positional(&["body"])
+    .async_function("post", "Send a POST request.", post)
+    .positional_params(&["body"])
     .needs("net")
-    .changes()
-    .mocked(
+    .with_side_effects()
+    .mocked_example(
         json!({"url": "https://api.example.com/issues", "json": {"title": "It is broken"}}),
         answer(201, "{\"id\":8}", json!({"id": 8}), "https://api.example.com/issues"),
     )
     .fails(elsewhere(), "http and https")
     .fails(json!({"url": "https://example.com", "body": "a", "json": 1}), "body or json")
-    .waiting("put", "Send a PUT request.", put)
-    .positional(&["body"])
+    .async_function("put", "Send a PUT request.", put)
+    .positional_params(&["body"])
     .needs("net")
-    .sets()
-    .mocked(
+    .with_idempotent_effects()
+    .mocked_example(
         json!({
             "url": "https://api.example.com/notes/1",
             "body": "as it is",
@@ -79,34 +79,34 @@ pub(crate) fn module() -> Module {
         answer(200, "{}", json!({}), "https://api.example.com/notes/1"),
     )
     .fails(elsewhere(), "http and https")
-    .waiting("patch", "Send a PATCH request.", patch)
-    .positional(&["body"])
+    .async_function("patch", "Send a PATCH request.", patch)
+    .positional_params(&["body"])
     .needs("net")
-    .changes()
-    .mocked(
+    .with_side_effects()
+    .mocked_example(
         json!({"url": "https://api.example.com/issues/8", "json": {"state": "closed"}}),
         answer(200, "{\"id\":8}", json!({"id": 8}), "https://api.example.com/issues/8"),
     )
     .fails(elsewhere(), "http and https")
-    .waiting("delete", "Send a DELETE request.", delete)
+    .async_function("delete", "Send a DELETE request.", delete)
     .needs("net")
-    .sets()
-    .mocked(
+    .with_idempotent_effects()
+    .mocked_example(
         json!({"url": "https://api.example.com/issues/8", "timeout": 5}),
         answer(200, "{}", json!({}), "https://api.example.com/issues/8"),
     )
     .fails(elsewhere(), "http and https")
-    .waiting("head", "Fetch the headers of an address, without the body.", head)
+    .async_function("head", "Fetch the headers of an address, without the body.", head)
     .needs("net")
-    .mocked(
+    .mocked_example(
         json!({"url": "https://example.com/file.zip", "follow_redirects": false}),
         answer(200, "", json!(null), "https://example.com/file.zip"),
     )
     .fails(elsewhere(), "http and https")
-    .waiting("request", "Send a request with any method.", request)
+    .async_function("request", "Send a request with any method.", request)
     .needs("net")
-    .changes()
-    .mocked(
+    .with_side_effects()
+    .mocked_example(
         json!({"opts": {"url": "https://api.example.com/issues", "method": "OPTIONS", "retries": 2}}),
         answer(204, "", json!(null), "https://api.example.com/issues"),
     )
@@ -125,10 +125,10 @@ macro_rules! arguments {
             /// Headers to send, by name.
             #[serde(default)]
             #[schemars(with = "Option<std::collections::BTreeMap<String, String>>")]
-            headers: Option<Table>,
+            headers: Option<ScriptTable>,
             /// Added to the address's query; a list repeats its key.
             #[serde(default)]
-            query: Option<Table>,
+            query: Option<ScriptTable>,
             /// A value to send as JSON, instead of a body.
             #[serde(default)]
             json: Option<Value>,
@@ -137,7 +137,7 @@ macro_rules! arguments {
             #[serde(default)]
             timeout: Option<f64>,
             /// Go where a redirect leads, up to ten times.
-            #[serde(default = "yes")]
+            #[serde(default = "default_follow_redirects")]
             follow_redirects: bool,
             /// How often to try again when there is no connection or the server
             /// asks for it (status 429 or 503).
@@ -147,9 +147,9 @@ macro_rules! arguments {
 
         // One of the structs has every field.
         #[allow(clippy::needless_update)]
-        impl From<$name> for Ask {
-            fn from(args: $name) -> Ask {
-                Ask {
+        impl From<$name> for HttpRequestSpec {
+            fn from(args: $name) -> HttpRequestSpec {
+                HttpRequestSpec {
                     $($field: args.$field,)*
                     headers: args.headers,
                     query: args.query,
@@ -157,7 +157,7 @@ macro_rules! arguments {
                     timeout: args.timeout,
                     follow_redirects: args.follow_redirects,
                     retries: args.retries,
-                    ..Ask::default()
+                    ..HttpRequestSpec::default()
                 }
             }
         }
@@ -174,7 +174,7 @@ arguments!(WithBody {
     url: String,
     /// What to send, as it is.
     #[serde(default)]
-    body: Option<Bytes>,
+    body: Option<TextOrBytes>,
 });
 
 arguments!(Options {
@@ -185,46 +185,46 @@ arguments!(Options {
     method: Option<String>,
     /// What to send, as it is.
     #[serde(default)]
-    body: Option<Bytes>,
+    body: Option<TextOrBytes>,
 });
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Any {
+struct HttpRequestArgs {
     /// The address, the method, the body and the options of the other functions.
     opts: Options,
 }
 
-fn yes() -> bool {
+fn default_follow_redirects() -> bool {
     true
 }
 
-async fn get(call: Call, args: Plain) -> Result<Answer> {
-    send(call, "http.get", Method::GET, args.into()).await
+async fn get(call: Call, args: Plain) -> Result<HttpAnswer> {
+    send_request(call, "http.get", Method::GET, args.into()).await
 }
 
-async fn post(call: Call, args: WithBody) -> Result<Answer> {
-    send(call, "http.post", Method::POST, args.into()).await
+async fn post(call: Call, args: WithBody) -> Result<HttpAnswer> {
+    send_request(call, "http.post", Method::POST, args.into()).await
 }
 
-async fn put(call: Call, args: WithBody) -> Result<Answer> {
-    send(call, "http.put", Method::PUT, args.into()).await
+async fn put(call: Call, args: WithBody) -> Result<HttpAnswer> {
+    send_request(call, "http.put", Method::PUT, args.into()).await
 }
 
-async fn patch(call: Call, args: WithBody) -> Result<Answer> {
-    send(call, "http.patch", Method::PATCH, args.into()).await
+async fn patch(call: Call, args: WithBody) -> Result<HttpAnswer> {
+    send_request(call, "http.patch", Method::PATCH, args.into()).await
 }
 
-async fn delete(call: Call, args: Plain) -> Result<Answer> {
-    send(call, "http.delete", Method::DELETE, args.into()).await
+async fn delete(call: Call, args: Plain) -> Result<HttpAnswer> {
+    send_request(call, "http.delete", Method::DELETE, args.into()).await
 }
 
-async fn head(call: Call, args: Plain) -> Result<Answer> {
-    send(call, "http.head", Method::HEAD, args.into()).await
+async fn head(call: Call, args: Plain) -> Result<HttpAnswer> {
+    send_request(call, "http.head", Method::HEAD, args.into()).await
 }
 
-async fn request(call: Call, args: Any) -> Result<Answer> {
-    let ask = Ask::from(args.opts);
-    let method = ask.method()?;
-    send(call, "http.request", method, ask).await
+async fn request(call: Call, args: HttpRequestArgs) -> Result<HttpAnswer> {
+    let ask = HttpRequestSpec::from(args.opts);
+    let method = ask.parse_method()?;
+    send_request(call, "http.request", method, ask).await
 }

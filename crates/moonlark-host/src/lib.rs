@@ -46,7 +46,7 @@ mod testing;
 use moonlark_core::Module;
 
 /// Every host module, in the order the reference lists them.
-pub fn all() -> Vec<Module> {
+pub fn host_modules() -> Vec<Module> {
     vec![
         http::module(),
         json::module(),

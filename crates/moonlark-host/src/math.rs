@@ -9,13 +9,13 @@ mod round;
 
 use std::f64::consts;
 
-use moonlark_core::module::Language;
+use moonlark_core::module::ScriptLanguage;
 use moonlark_core::{Call, Module, Problem, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use number::Number;
+use number::MathNumber;
 
 pub(crate) fn module() -> Module {
     let module = Module::new(
@@ -24,12 +24,12 @@ pub(crate) fn module() -> Module {
          use Luau's own math. A result that does not exist, such as sqrt(-1), is an error.",
     )
     .pure()
-    .only_for(Language::Starlark)
+    .only_for_language(ScriptLanguage::Starlark)
     .constant("pi", "The circumference of a circle of diameter 1.", consts::PI.into())
     .constant("e", "The base of natural logarithms.", consts::E.into())
     .constant("inf", "Infinity.", f64::INFINITY.into())
     .constant("nan", "Not a number.", f64::NAN.into());
-    angles(rounding(powers(module)))
+    add_angle_functions(add_rounding_functions(add_power_functions(module)))
         .function("gcd", "The greatest common divisor of two integers.", gcd)
         .example(json!({"a": 12, "b": -18}), json!(6))
         .fails(json!({"a": 1.5, "b": 2}), "expected an integer")
@@ -41,21 +41,25 @@ pub(crate) fn module() -> Module {
         .fails(json!({"x": false}), "expected a number")
 }
 
-fn powers(module: Module) -> Module {
+fn add_power_functions(module: Module) -> Module {
     module
         .function("pow", "x to the power of y; an integer if both are and y is not negative.", pow)
         .example(json!({"x": 2, "y": 10}), json!(1024))
         .example(json!({"x": 2, "y": -1}), json!(0.5))
         .fails(json!({"x": 2, "y": 64}), "does not fit 64 bits")
         .fails(json!({"x": -8, "y": 0.5}), "has no result")
-        .function("sqrt", "The square root of x.", |_, X { x }| float("sqrt", x, f64::sqrt))
+        .function("sqrt", "The square root of x.", |_, MathUnaryArgs { x }| {
+            apply_float_function("sqrt", x, f64::sqrt)
+        })
         .example(json!({"x": 9}), json!(3.0))
         .fails(json!({"x": -1}), "sqrt of -1 has no result")
-        .function("exp", "e to the power of x.", |_, X { x }| float("exp", x, f64::exp))
+        .function("exp", "e to the power of x.", |_, MathUnaryArgs { x }| {
+            apply_float_function("exp", x, f64::exp)
+        })
         .example(json!({"x": 0}), json!(1.0))
         .fails(json!({"x": 1000}), "exp of 1000 is too large for a number")
         .function("log", "The logarithm of x, natural unless a base is given.", log)
-        .positional(&["base"])
+        .positional_params(&["base"])
         .example(json!({"x": 1}), json!(0.0))
         .example(json!({"x": 1000, "base": 10}), json!(3.0))
         .fails(json!({"x": 0}), "log of 0 has no result")
@@ -64,15 +68,15 @@ fn powers(module: Module) -> Module {
         .fails(json!({"x": 3}), "y")
 }
 
-fn rounding(module: Module) -> Module {
+fn add_rounding_functions(module: Module) -> Module {
     module
-        .function("floor", "The largest integer that is not above x.", |_, X { x }| {
-            x.whole(f64::floor)
+        .function("floor", "The largest integer that is not above x.", |_, MathUnaryArgs { x }| {
+            x.round_to_i64(f64::floor)
         })
         .example(json!({"x": -1.5}), json!(-2))
         .fails(json!({"x": 1e300}), "does not fit 64 bits")
-        .function("ceil", "The smallest integer that is not below x.", |_, X { x }| {
-            x.whole(f64::ceil)
+        .function("ceil", "The smallest integer that is not below x.", |_, MathUnaryArgs { x }| {
+            x.round_to_i64(f64::ceil)
         })
         .example(json!({"x": 1.2}), json!(2))
         .fails(json!({"x": "1.2"}), "expected a number")
@@ -82,7 +86,7 @@ fn rounding(module: Module) -> Module {
              halfway goes away from zero.",
             round,
         )
-        .positional(&["digits"])
+        .positional_params(&["digits"])
         .example(json!({"x": 2.5}), json!(3))
         .example(json!({"x": 2.345, "digits": 1}), json!(2.3))
         .example(json!({"x": 1250, "digits": -2}), json!(1300))
@@ -93,24 +97,36 @@ fn rounding(module: Module) -> Module {
         .fails(json!({"x": i64::MIN}), "does not fit 64 bits")
 }
 
-fn angles(module: Module) -> Module {
+fn add_angle_functions(module: Module) -> Module {
     module
-        .function("sin", "The sine of x radians.", |_, X { x }| float("sin", x, f64::sin))
+        .function("sin", "The sine of x radians.", |_, MathUnaryArgs { x }| {
+            apply_float_function("sin", x, f64::sin)
+        })
         .example(json!({"x": 0}), json!(0.0))
         .fails(json!({"x": "0"}), "expected a number")
-        .function("cos", "The cosine of x radians.", |_, X { x }| float("cos", x, f64::cos))
+        .function("cos", "The cosine of x radians.", |_, MathUnaryArgs { x }| {
+            apply_float_function("cos", x, f64::cos)
+        })
         .example(json!({"x": 0}), json!(1.0))
         .fails(json!({"x": []}), "expected a number")
-        .function("tan", "The tangent of x radians.", |_, X { x }| float("tan", x, f64::tan))
+        .function("tan", "The tangent of x radians.", |_, MathUnaryArgs { x }| {
+            apply_float_function("tan", x, f64::tan)
+        })
         .example(json!({"x": 0}), json!(0.0))
         .fails(json!({}), "x")
-        .function("asin", "The angle whose sine is x.", |_, X { x }| float("asin", x, f64::asin))
+        .function("asin", "The angle whose sine is x.", |_, MathUnaryArgs { x }| {
+            apply_float_function("asin", x, f64::asin)
+        })
         .example(json!({"x": 0}), json!(0.0))
         .fails(json!({"x": 2}), "asin of 2 has no result")
-        .function("acos", "The angle whose cosine is x.", |_, X { x }| float("acos", x, f64::acos))
+        .function("acos", "The angle whose cosine is x.", |_, MathUnaryArgs { x }| {
+            apply_float_function("acos", x, f64::acos)
+        })
         .example(json!({"x": 1}), json!(0.0))
         .fails(json!({"x": -1.5}), "acos of -1.5 has no result")
-        .function("atan", "The angle whose tangent is x.", |_, X { x }| float("atan", x, f64::atan))
+        .function("atan", "The angle whose tangent is x.", |_, MathUnaryArgs { x }| {
+            apply_float_function("atan", x, f64::atan)
+        })
         .example(json!({"x": 0}), json!(0.0))
         .fails(json!({"x": true}), "expected a number")
         .function("atan2", "The angle of the point (x, y), from -pi to pi.", atan2)
@@ -120,132 +136,137 @@ fn angles(module: Module) -> Module {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct X {
+struct MathUnaryArgs {
     /// A number.
-    x: Number,
+    x: MathNumber,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct XY {
+struct MathBinaryArgs {
     /// A number.
-    x: Number,
+    x: MathNumber,
     /// Another number.
-    y: Number,
+    y: MathNumber,
 }
 
-fn pow(_: &Call, XY { x, y }: XY) -> Result<Number> {
-    if let (Number::Int(base), Number::Int(exponent @ 0..)) = (x, y) {
+fn pow(_: &Call, MathBinaryArgs { x, y }: MathBinaryArgs) -> Result<MathNumber> {
+    if let (MathNumber::Int(base), MathNumber::Int(exponent @ 0..)) = (x, y) {
         // Beyond 2^32 only -1, 0 and 1 have a result that fits.
         let power = match u32::try_from(exponent) {
             Ok(exponent) => base.checked_pow(exponent),
             Err(_) if base == -1 && exponent % 2 != 0 => Some(-1),
             Err(_) => (-1..=1).contains(&base).then_some(base.abs()),
         };
-        return power.map(Number::Int).ok_or_else(|| {
+        return power.map(MathNumber::Int).ok_or_else(|| {
             Problem::bad_request(format!("{x} to the power of {y} does not fit 64 bits"))
-                .hint(format!("pass a float for an approximate result: pow({x}.0, {y})"))
+                .with_hint(format!("pass a float for an approximate result: pow({x}.0, {y})"))
         });
     }
-    let pole = x.float() == 0.0 && y.float() < 0.0;
-    let power = if pole { f64::NAN } else { x.float().powf(y.float()) };
-    number::checked(|| format!("{x} to the power of {y}"), &[x, y], power).map(Number::Float)
+    let pole = x.to_f64() == 0.0 && y.to_f64() < 0.0;
+    let power = if pole { f64::NAN } else { x.to_f64().powf(y.to_f64()) };
+    number::check_float_result(|| format!("{x} to the power of {y}"), &[x, y], power)
+        .map(MathNumber::Float)
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Log {
+struct MathLogArgs {
     /// A number above zero.
-    x: Number,
+    x: MathNumber,
     /// The base, above zero and not 1.
     #[serde(default)]
-    base: Option<Number>,
+    base: Option<MathNumber>,
 }
 
-fn log(_: &Call, Log { x, base }: Log) -> Result<f64> {
-    let Some(base) = base else { return float("log", x, f64::ln) };
+fn log(_: &Call, MathLogArgs { x, base }: MathLogArgs) -> Result<f64> {
+    let Some(base) = base else { return apply_float_function("log", x, f64::ln) };
     // These two are exact where a quotient of logarithms is not.
-    let result = match base.float() {
-        2.0 => x.float().log2(),
-        10.0 => x.float().log10(),
-        base => x.float().ln() / base.ln(),
+    let result = match base.to_f64() {
+        2.0 => x.to_f64().log2(),
+        10.0 => x.to_f64().log10(),
+        base => x.to_f64().ln() / base.ln(),
     };
-    let exists = x.float() > 0.0 && base.float() > 0.0;
+    let exists = x.to_f64() > 0.0 && base.to_f64() > 0.0;
     let result = if exists || x.is_nan() || base.is_nan() { result } else { f64::NAN };
-    number::checked(|| format!("log of {x} to base {base}"), &[x, base], result)
+    number::check_float_result(|| format!("log of {x} to base {base}"), &[x, base], result)
 }
 
-fn hypot(_: &Call, XY { x, y }: XY) -> Result<f64> {
-    number::checked(|| format!("hypot of {x} and {y}"), &[x, y], x.float().hypot(y.float()))
+fn hypot(_: &Call, MathBinaryArgs { x, y }: MathBinaryArgs) -> Result<f64> {
+    number::check_float_result(
+        || format!("hypot of {x} and {y}"),
+        &[x, y],
+        x.to_f64().hypot(y.to_f64()),
+    )
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Round {
+struct MathRoundArgs {
     /// A number.
-    x: Number,
+    x: MathNumber,
     /// Digits after the point; negative ones are before it.
     #[serde(default)]
     digits: Option<i64>,
 }
 
-fn round(_: &Call, Round { x, digits }: Round) -> Result<Number> {
-    round::to_digits(x, digits)
+fn round(_: &Call, MathRoundArgs { x, digits }: MathRoundArgs) -> Result<MathNumber> {
+    round::round_to_digits(x, digits)
 }
 
-fn abs(_: &Call, X { x }: X) -> Result<Number> {
+fn abs(_: &Call, MathUnaryArgs { x }: MathUnaryArgs) -> Result<MathNumber> {
     match x {
-        Number::Float(float) => Ok(Number::Float(float.abs())),
-        Number::Int(int) => match int.checked_abs() {
-            Some(int) => Ok(Number::Int(int)),
-            None => Err(number::too_large(&int.unsigned_abs())),
+        MathNumber::Float(float) => Ok(MathNumber::Float(float.abs())),
+        MathNumber::Int(int) => match int.checked_abs() {
+            Some(int) => Ok(MathNumber::Int(int)),
+            None => Err(number::integer_overflow_problem(&int.unsigned_abs())),
         },
     }
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Point {
+struct MathAtan2Args {
     /// How far up.
-    y: Number,
+    y: MathNumber,
     /// How far right.
-    x: Number,
+    x: MathNumber,
 }
 
-fn atan2(_: &Call, Point { y, x }: Point) -> Result<f64> {
-    Ok(y.float().atan2(x.float()))
+fn atan2(_: &Call, MathAtan2Args { y, x }: MathAtan2Args) -> Result<f64> {
+    Ok(y.to_f64().atan2(x.to_f64()))
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Pair {
+struct MathGcdArgs {
     /// An integer.
-    a: Number,
+    a: MathNumber,
     /// Another integer.
-    b: Number,
+    b: MathNumber,
 }
 
-fn gcd(_: &Call, Pair { a, b }: Pair) -> Result<i64> {
-    let (mut a, mut b) = (a.integer("a")?.unsigned_abs(), b.integer("b")?.unsigned_abs());
+fn gcd(_: &Call, MathGcdArgs { a, b }: MathGcdArgs) -> Result<i64> {
+    let (mut a, mut b) = (a.to_exact_i64("a")?.unsigned_abs(), b.to_exact_i64("b")?.unsigned_abs());
     while b != 0 {
         (a, b) = (b, a % b);
     }
-    i64::try_from(a).map_err(|_| number::too_large(&a))
+    i64::try_from(a).map_err(|_| number::integer_overflow_problem(&a))
 }
 
-fn isnan(_: &Call, X { x }: X) -> Result<bool> {
+fn isnan(_: &Call, MathUnaryArgs { x }: MathUnaryArgs) -> Result<bool> {
     Ok(x.is_nan())
 }
 
-fn isinf(_: &Call, X { x }: X) -> Result<bool> {
-    Ok(x.float().is_infinite())
+fn isinf(_: &Call, MathUnaryArgs { x }: MathUnaryArgs) -> Result<bool> {
+    Ok(x.to_f64().is_infinite())
 }
 
-fn float(name: &str, x: Number, function: fn(f64) -> f64) -> Result<f64> {
-    let result = function(x.float());
+fn apply_float_function(name: &str, x: MathNumber, function: fn(f64) -> f64) -> Result<f64> {
+    let result = function(x.to_f64());
     // A pole, not an overflow: the two look the same from here on.
-    let result = if name == "log" && x.float() == 0.0 { f64::NAN } else { result };
-    number::checked(|| format!("{name} of {x}"), &[x], result)
+    let result = if name == "log" && x.to_f64() == 0.0 { f64::NAN } else { result };
+    number::check_float_result(|| format!("{name} of {x}"), &[x], result)
 }
 
 #[cfg(test)]

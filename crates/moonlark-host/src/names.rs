@@ -7,12 +7,12 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-use moonlark_core::grant::{Reach, Within};
+use moonlark_core::grant::{NetworkReach, ReachVerdict};
 
 /// Why a name gives nowhere to connect to. It travels as the source of a client's
 /// own error.
 #[derive(Debug)]
-pub(crate) enum NoAddress {
+pub(crate) enum NoAddressError {
     /// It leads to nothing that is granted.
     Denied,
     /// It leads to what the operator closed for all scripts.
@@ -22,61 +22,69 @@ pub(crate) enum NoAddress {
 
 /// The addresses of `host` within `reach`. Those beyond it are dropped from a mixed
 /// answer.
-pub(crate) async fn lookup(
+pub(crate) async fn lookup_reachable(
     host: &str,
     port: u16,
-    reach: &Reach,
-) -> Result<Vec<SocketAddr>, NoAddress> {
-    let all = tokio::net::lookup_host((host, port)).await.map_err(NoAddress::Unknown)?;
-    keep(all.collect(), reach)
+    reach: &NetworkReach,
+) -> Result<Vec<SocketAddr>, NoAddressError> {
+    let all = tokio::net::lookup_host((host, port)).await.map_err(NoAddressError::Unknown)?;
+    keep_reachable(all.collect(), reach)
 }
 
-fn keep(all: Vec<SocketAddr>, reach: &Reach) -> Result<Vec<SocketAddr>, NoAddress> {
-    let is = |within: Within| move |address: &&SocketAddr| reach.to(address.ip()) == within;
-    let kept: Vec<SocketAddr> = all.iter().filter(is(Within::Yes)).copied().collect();
+fn keep_reachable(
+    all: Vec<SocketAddr>,
+    reach: &NetworkReach,
+) -> Result<Vec<SocketAddr>, NoAddressError> {
+    let is = |within: ReachVerdict| {
+        move |address: &&SocketAddr| reach.check_address(address.ip()) == within
+    };
+    let kept: Vec<SocketAddr> = all.iter().filter(is(ReachVerdict::Yes)).copied().collect();
     match kept.is_empty() {
         false => Ok(kept),
-        true if all.iter().any(|it| is(Within::Never)(&it)) => Err(NoAddress::Closed),
-        true if all.is_empty() => Err(NoAddress::Unknown(io::ErrorKind::NotFound.into())),
-        true => Err(NoAddress::Denied),
+        true if all.iter().any(|it| is(ReachVerdict::Never)(&it)) => Err(NoAddressError::Closed),
+        true if all.is_empty() => Err(NoAddressError::Unknown(io::ErrorKind::NotFound.into())),
+        true => Err(NoAddressError::Denied),
     }
 }
 
-impl fmt::Display for NoAddress {
+impl fmt::Display for NoAddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NoAddress::Denied => f.write_str("the name leads to no address that is granted"),
-            NoAddress::Closed => f.write_str("the name leads to an address that is closed"),
-            NoAddress::Unknown(error) => error.fmt(f),
+            NoAddressError::Denied => f.write_str("the name leads to no address that is granted"),
+            NoAddressError::Closed => f.write_str("the name leads to an address that is closed"),
+            NoAddressError::Unknown(error) => error.fmt(f),
         }
     }
 }
 
-impl std::error::Error for NoAddress {}
+impl std::error::Error for NoAddressError {}
 
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
 
-    use moonlark_core::grant::{Grants, Network};
+    use moonlark_core::grant::{GrantSet, NetworkPolicy};
 
     use super::*;
 
     /// How far a script with these grants gets at `url`.
-    fn reach(grants: &[&str], deny: &[&str], url: &str) -> Reach {
+    fn reach(grants: &[&str], deny: &[&str], url: &str) -> NetworkReach {
         let grants = grants.iter().map(|grant| grant.parse().unwrap()).collect();
         let deny = deny.iter().map(|net| net.parse().unwrap()).collect();
-        let grants = Grants::authored("t", PathBuf::from("."), grants);
-        let grants = grants.under(&Network { public: true, deny });
-        grants.url("http.get", &url.parse().unwrap()).unwrap().reach().clone()
+        let grants = GrantSet::for_authored_script("t", PathBuf::from("."), grants);
+        let grants = grants.with_network_policy(&NetworkPolicy { public: true, deny });
+        grants.check_url("http.get", &url.parse().unwrap()).unwrap().reach().clone()
     }
 
     #[tokio::test]
     async fn a_name_of_this_machine_is_found_only_by_grant() {
         let public = reach(&[], &[], "http://example.com/");
-        assert!(matches!(lookup("localhost", 80, &public).await, Err(NoAddress::Denied)));
+        assert!(matches!(
+            lookup_reachable("localhost", 80, &public).await,
+            Err(NoAddressError::Denied)
+        ));
         let named = reach(&["net:localhost"], &[], "http://localhost/");
-        let named = lookup("localhost", 80, &named).await.unwrap();
+        let named = lookup_reachable("localhost", 80, &named).await.unwrap();
         assert!(named.iter().all(|address| address.ip().is_loopback() && address.port() == 80));
     }
 
@@ -90,7 +98,11 @@ mod tests {
         let check = |grants: &[&str], deny: &[&str], expected: &[usize]| {
             let expected: Vec<SocketAddr> = expected.iter().map(|index| all[*index]).collect();
             let reach = reach(grants, deny, "http://a.example/");
-            assert_eq!(keep(all.clone(), &reach).unwrap_or_default(), expected, "{grants:?}");
+            assert_eq!(
+                keep_reachable(all.clone(), &reach).unwrap_or_default(),
+                expected,
+                "{grants:?}"
+            );
         };
         check(&[], &[], &[1]);
         check(&["net:*.example"], &[], &[1]);
@@ -99,9 +111,9 @@ mod tests {
         check(&["net:a.example"], &["10.0.0.0/8", "::1", "169.254.0.0/16"], &[1]);
         check(&["net:10.0.0.0/8"], &["93.184.215.14", "10.0.0.0/30"], &[]);
         let public = reach(&[], &[], "http://a.example/");
-        assert!(matches!(keep(Vec::new(), &public), Err(NoAddress::Unknown(_))));
-        assert!(matches!(keep(all[..1].to_vec(), &public), Err(NoAddress::Denied)));
+        assert!(matches!(keep_reachable(Vec::new(), &public), Err(NoAddressError::Unknown(_))));
+        assert!(matches!(keep_reachable(all[..1].to_vec(), &public), Err(NoAddressError::Denied)));
         let closed = reach(&["net:a.example"], &["10.0.0.0/8"], "http://a.example/");
-        assert!(matches!(keep(all[..1].to_vec(), &closed), Err(NoAddress::Closed)));
+        assert!(matches!(keep_reachable(all[..1].to_vec(), &closed), Err(NoAddressError::Closed)));
     }
 }

@@ -14,23 +14,23 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-pub(crate) struct Pool<K, C> {
+pub(crate) struct ConnectionPool<K, C> {
     /// Connections in use at once, to one place.
     per_place: usize,
     /// Places with connections.
     places: usize,
     /// How long a connection may be idle.
     idle: Duration,
-    state: Mutex<State<K, C>>,
+    state: Mutex<ConnectionPoolState<K, C>>,
 }
 
-struct State<K, C> {
-    places: HashMap<K, Place<C>>,
+struct ConnectionPoolState<K, C> {
+    places: HashMap<K, PooledConnections<C>>,
     /// When idle connections are looked through next.
     sweep: Option<Instant>,
 }
 
-struct Place<C> {
+struct PooledConnections<C> {
     slots: Arc<Semaphore>,
     /// The newest last.
     idle: Vec<(Instant, C)>,
@@ -38,39 +38,41 @@ struct Place<C> {
 }
 
 /// The right to one connection, and an idle one if there was any.
-pub(crate) struct Slot<K: 'static, C: 'static> {
-    pool: &'static Pool<K, C>,
+pub(crate) struct ConnectionSlot<K: 'static, C: 'static> {
+    pool: &'static ConnectionPool<K, C>,
     place: K,
     _permit: OwnedSemaphorePermit,
 }
 
-impl<K: Hash + Eq + Clone + Send + 'static, C: Send + 'static> Pool<K, C> {
+impl<K: Hash + Eq + Clone + Send + 'static, C: Send + 'static> ConnectionPool<K, C> {
     pub(crate) fn new(places: usize, per_place: usize) -> Self {
-        let state = State { places: HashMap::new(), sweep: None };
+        let state = ConnectionPoolState { places: HashMap::new(), sweep: None };
         let idle = Duration::from_secs(30);
         Self { per_place, places, idle, state: Mutex::new(state) }
     }
 
     /// Wait `until` then for the right to a connection to `place`; `shown` names
     /// it in the Problem.
-    pub(crate) async fn slot(
+    pub(crate) async fn acquire_slot(
         &'static self,
         until: Instant,
         place: &K,
         shown: &str,
-    ) -> Result<Slot<K, C>> {
-        let slots = self.slots(place)?;
+    ) -> Result<ConnectionSlot<K, C>> {
+        let slots = self.slots_for(place)?;
         match tokio::time::timeout_at(until, slots.acquire_owned()).await {
-            Ok(Ok(permit)) => Ok(Slot { pool: self, place: place.clone(), _permit: permit }),
+            Ok(Ok(permit)) => {
+                Ok(ConnectionSlot { pool: self, place: place.clone(), _permit: permit })
+            }
             _ => Err(Problem::unavailable(format!(
                 "all {} connections to {shown} are busy",
                 self.per_place
             ))
-            .hint("try again later, or make fewer calls at once")),
+            .with_hint("try again later, or make fewer calls at once")),
         }
     }
 
-    fn slots(&self, place: &K) -> Result<Arc<Semaphore>> {
+    fn slots_for(&self, place: &K) -> Result<Arc<Semaphore>> {
         let mut state = self.state.lock();
         if let Some(known) = state.places.get_mut(place) {
             known.used = Instant::now();
@@ -86,18 +88,19 @@ impl<K: Hash + Eq + Clone + Send + 'static, C: Send + 'static> Pool<K, C> {
                     "{} databases are in use at once, which is the limit",
                     self.places
                 ))
-                .hint("try again later"));
+                .with_hint("try again later"));
             };
             state.places.remove(&oldest);
         }
         let slots = Arc::new(Semaphore::new(self.per_place));
-        let new = Place { slots: slots.clone(), idle: Vec::new(), used: Instant::now() };
+        let new =
+            PooledConnections { slots: slots.clone(), idle: Vec::new(), used: Instant::now() };
         state.places.insert(place.clone(), new);
         Ok(slots)
     }
 
     /// Close what has been idle for too long, now and later.
-    fn sweep(&'static self) {
+    fn close_idle_connections(&'static self) {
         let now = Instant::now();
         let mut old = Vec::new();
         let mut state = self.state.lock();
@@ -118,7 +121,7 @@ impl<K: Hash + Eq + Clone + Send + 'static, C: Send + 'static> Pool<K, C> {
             runtime.spawn(async move {
                 tokio::time::sleep_until(at).await;
                 self.state.lock().sweep = None;
-                self.sweep();
+                self.close_idle_connections();
             });
         }
         drop(state);
@@ -131,25 +134,25 @@ impl<K: Hash + Eq + Clone + Send + 'static, C: Send + 'static> Pool<K, C> {
     }
 }
 
-impl<K: Hash + Eq + Clone + Send + 'static, C: Send + 'static> Slot<K, C> {
+impl<K: Hash + Eq + Clone + Send + 'static, C: Send + 'static> ConnectionSlot<K, C> {
     /// A connection that was given back, the newest first.
-    pub(crate) fn idle(&self) -> Option<C> {
+    pub(crate) fn take_idle(&self) -> Option<C> {
         let mut state = self.pool.state.lock();
         state.places.get_mut(&self.place)?.idle.pop().map(|(_, connection)| connection)
     }
 
     /// Keep a connection that is as good as new for the next call.
-    pub(crate) fn keep(self, connection: C) {
+    pub(crate) fn return_connection(self, connection: C) {
         if let Some(known) = self.pool.state.lock().places.get_mut(&self.place) {
             known.idle.push((Instant::now(), connection));
         }
-        self.pool.sweep();
+        self.pool.close_idle_connections();
     }
 }
 
 /// Until when a call may wait for a connection: short of its deadline, so that
 /// a script can still do something about there being none.
-pub(crate) fn patience(call: &Call) -> Instant {
+pub(crate) fn connection_wait_deadline(call: &Call) -> Instant {
     let now = Instant::now();
     now + call.deadline().saturating_duration_since(now).mul_f64(0.75)
 }
@@ -158,14 +161,17 @@ pub(crate) fn patience(call: &Call) -> Instant {
 mod tests {
     use super::*;
 
-    type Numbers = Pool<&'static str, u32>;
+    type Numbers = ConnectionPool<&'static str, u32>;
 
     fn pool(idle: Duration) -> &'static Numbers {
-        Box::leak(Box::new(Pool { idle, ..Pool::new(2, 2) }))
+        Box::leak(Box::new(ConnectionPool { idle, ..ConnectionPool::new(2, 2) }))
     }
 
-    async fn slot(pool: &'static Numbers, place: &'static str) -> Result<Slot<&'static str, u32>> {
-        pool.slot(Instant::now() + Duration::from_millis(20), &place, place).await
+    async fn slot(
+        pool: &'static Numbers,
+        place: &'static str,
+    ) -> Result<ConnectionSlot<&'static str, u32>> {
+        pool.acquire_slot(Instant::now() + Duration::from_millis(20), &place, place).await
     }
 
     #[tokio::test]
@@ -174,30 +180,30 @@ mod tests {
         let (one, two) = (slot(pool, "a").await.unwrap(), slot(pool, "a").await.unwrap());
         let full = slot(pool, "a").await.err().unwrap();
         assert_eq!(full.message, "all 2 connections to a are busy");
-        one.keep(1);
-        assert_eq!(slot(pool, "a").await.unwrap().idle(), Some(1));
+        one.return_connection(1);
+        assert_eq!(slot(pool, "a").await.unwrap().take_idle(), Some(1));
         drop(two);
-        assert_eq!(slot(pool, "a").await.unwrap().idle(), None);
+        assert_eq!(slot(pool, "a").await.unwrap().take_idle(), None);
     }
 
     #[tokio::test]
     async fn the_place_unused_for_longest_makes_room() {
         let pool = pool(Duration::from_secs(30));
-        slot(pool, "a").await.unwrap().keep(1);
-        slot(pool, "b").await.unwrap().keep(2);
+        slot(pool, "a").await.unwrap().return_connection(1);
+        slot(pool, "b").await.unwrap().return_connection(2);
         let c = slot(pool, "c").await.unwrap();
-        assert_eq!(slot(pool, "b").await.unwrap().idle(), Some(2));
+        assert_eq!(slot(pool, "b").await.unwrap().take_idle(), Some(2));
         let b = slot(pool, "b").await.unwrap();
         let full = slot(pool, "a").await.err().unwrap();
         assert_eq!(full.message, "2 databases are in use at once, which is the limit");
         drop((b, c));
-        assert_eq!(slot(pool, "a").await.unwrap().idle(), None);
+        assert_eq!(slot(pool, "a").await.unwrap().take_idle(), None);
     }
 
     #[tokio::test]
     async fn what_is_idle_for_too_long_is_closed() {
         let pool = pool(Duration::from_millis(30));
-        slot(pool, "a").await.unwrap().keep(1);
+        slot(pool, "a").await.unwrap().return_connection(1);
         let started = Instant::now();
         while !pool.state.lock().places.is_empty() {
             assert!(started.elapsed() < Duration::from_secs(10));

@@ -17,16 +17,16 @@ mod target;
 mod tests;
 
 use moonlark_core::grant::AllowedWrite;
-use moonlark_core::value::shorten;
-use moonlark_core::{Call, Code, Module, Problem, Result, Value};
+use moonlark_core::value::shorten_text;
+use moonlark_core::{Call, Module, Problem, ProblemCode, Result, Value};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::args::List;
-use crate::sql::{Column, Rows};
-use statement::{Ask, Done, run};
-use target::Target;
+use crate::args::ScriptList;
+use crate::sql::{SqlColumn, SqlRows};
+use statement::{PostgresStatement, PostgresStatementResult, run_statement};
+use target::PostgresTarget;
 
 pub(crate) fn module() -> Module {
     let denied = |sql: &str| json!({"conn": "postgres://me@127.0.0.1/app", "sql": sql});
@@ -37,25 +37,29 @@ pub(crate) fn module() -> Module {
          pool. Times and dates come as ISO 8601 text, json as values, numeric as a number where \
          that keeps every digit and as a string otherwise; other types need a cast to text.",
     )
-    .waiting("query", "Run one statement and give its rows as a list of objects.", query)
-    .positional(&["params"])
+    .async_function("query", "Run one statement and give its rows as a list of objects.", query)
+    .positional_params(&["params"])
     .needs("net:HOST")
     .fails(denied("SELECT 1"), "may not reach 127.0.0.1:5432")
     .fails(json!({"conn": "nonsense", "sql": "SELECT 1"}), "not a valid connection string")
     .fails(json!({"conn": "postgres:///app", "sql": "SELECT 1"}), "names no host")
-    .waiting("execute", "Run one statement that changes something.", execute)
-    .positional(&["params"])
+    .async_function("execute", "Run one statement that changes something.", execute)
+    .positional_params(&["params"])
     .needs("sql:write")
-    .changes()
+    .with_side_effects()
     .fails(denied("DELETE FROM t"), "may not change databases")
-    .waiting(
+    .async_function(
         "list_tables",
         "The sorted names of the tables and views, with the schema in front where it is needed.",
         list_tables,
     )
     .needs("net:HOST")
     .fails(json!({"conn": "postgres://me@127.0.0.1/app"}), "may not reach 127.0.0.1:5432")
-    .waiting("describe_table", "The columns of a table or view, in their order.", describe_table)
+    .async_function(
+        "describe_table",
+        "The columns of a table or view, in their order.",
+        describe_table,
+    )
     .needs("net:HOST")
     .fails(
         json!({"conn": "postgres://me@127.0.0.1/app", "table": "t"}),
@@ -65,7 +69,7 @@ pub(crate) fn module() -> Module {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Statement {
+struct PostgresStatementArgs {
     /// The database: postgres://user:password@host:5432/name, or
     /// host=… user=… password=… dbname=….
     conn: String,
@@ -75,72 +79,74 @@ struct Statement {
     /// as whatever type the statement needs; lists fill arrays, and objects
     /// json.
     #[serde(default)]
-    params: Option<List>,
+    params: Option<ScriptList>,
 }
 
-async fn query(call: Call, args: Statement) -> Result<Rows> {
-    let write = call.grants().sql_write("postgres.query").ok();
-    Ok(ask(call, "postgres.query", args, write).await?.rows)
+async fn query(call: Call, args: PostgresStatementArgs) -> Result<SqlRows> {
+    let write = call.grants().check_sql_write("postgres.query").ok();
+    Ok(connect_and_run(call, "postgres.query", args, write).await?.rows)
 }
 
 /// What a change did.
 #[derive(JsonSchema)]
 #[schemars(inline)]
-struct Changed {
+struct PostgresChanged {
     /// How many rows were inserted, updated or deleted.
     rows_affected: i64,
 }
 
-impl From<Changed> for Value {
-    fn from(changed: Changed) -> Self {
-        Value::object([("rows_affected", changed.rows_affected.into())])
+impl From<PostgresChanged> for Value {
+    fn from(changed: PostgresChanged) -> Self {
+        Value::from_fields([("rows_affected", changed.rows_affected.into())])
     }
 }
 
-async fn execute(call: Call, args: Statement) -> Result<Changed> {
-    let write = call.grants().sql_write("postgres.execute")?;
-    let done = ask(call, "postgres.execute", args, Some(write)).await?;
-    Ok(Changed { rows_affected: done.affected })
+async fn execute(call: Call, args: PostgresStatementArgs) -> Result<PostgresChanged> {
+    let write = call.grants().check_sql_write("postgres.execute")?;
+    let done = connect_and_run(call, "postgres.execute", args, Some(write)).await?;
+    Ok(PostgresChanged { rows_affected: done.affected })
 }
 
-async fn ask(
+async fn connect_and_run(
     call: Call,
     what: &'static str,
-    args: Statement,
+    args: PostgresStatementArgs,
     write: Option<AllowedWrite>,
-) -> Result<Done> {
-    let target = Target::read(&call, what, &args.conn)?;
+) -> Result<PostgresStatementResult> {
+    let target = PostgresTarget::from_connection_string(&call, what, &args.conn)?;
     let params = args.params.unwrap_or_default().0;
-    run(&call, target, Ask { what, sql: &args.sql, params, write }).await
+    run_statement(&call, target, PostgresStatement { what, sql: &args.sql, params, write }).await
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Database {
+struct PostgresListTablesArgs {
     /// The database: postgres://user:password@host:5432/name, or
     /// host=… user=… password=… dbname=….
     conn: String,
 }
 
 /// A table is named as `describe_table` finds it again.
-const TABLES: &str = "SELECT CASE WHEN pg_table_is_visible(c.oid) THEN c.relname::text
+const POSTGRES_LIST_TABLES_SQL: &str =
+    "SELECT CASE WHEN pg_table_is_visible(c.oid) THEN c.relname::text
         ELSE n.nspname || '.' || c.relname END AS name
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
         AND n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\\_%'
     ORDER BY 1";
 
-async fn list_tables(call: Call, args: Database) -> Result<Vec<String>> {
+async fn list_tables(call: Call, args: PostgresListTablesArgs) -> Result<Vec<String>> {
     let what = "postgres.list_tables";
-    let target = Target::read(&call, what, &args.conn)?;
-    let ask = Ask { what, sql: TABLES, params: Vec::new(), write: None };
-    let rows = run(&call, target, ask).await?.rows;
-    Ok(rows.into_objects().map(|row| text(&row, "name")).collect())
+    let target = PostgresTarget::from_connection_string(&call, what, &args.conn)?;
+    let ask =
+        PostgresStatement { what, sql: POSTGRES_LIST_TABLES_SQL, params: Vec::new(), write: None };
+    let rows = run_statement(&call, target, ask).await?.rows;
+    Ok(rows.into_objects().map(|row| text_column(&row, "name")).collect())
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct PostgresDescribeTableArgs {
     /// The database: postgres://user:password@host:5432/name, or
     /// host=… user=… password=… dbname=….
     conn: String,
@@ -148,7 +154,7 @@ struct Table {
     table: String,
 }
 
-const COLUMNS: &str = "SELECT a.attname::text AS name,
+const POSTGRES_DESCRIBE_TABLE_SQL: &str = "SELECT a.attname::text AS name,
         format_type(a.atttypid, a.atttypmod) AS type, NOT a.attnotnull AS nullable,
         pg_get_expr(d.adbin, d.adrelid) AS default,
         coalesce(a.attnum = ANY(i.indkey), false) AS primary_key
@@ -160,30 +166,30 @@ const COLUMNS: &str = "SELECT a.attname::text AS name,
         OR c.relname::text = $1::text AND pg_table_is_visible(c.oid))
     ORDER BY c.oid, a.attnum";
 
-async fn describe_table(call: Call, args: Table) -> Result<Vec<Column>> {
+async fn describe_table(call: Call, args: PostgresDescribeTableArgs) -> Result<Vec<SqlColumn>> {
     let what = "postgres.describe_table";
-    let target = Target::read(&call, what, &args.conn)?;
+    let target = PostgresTarget::from_connection_string(&call, what, &args.conn)?;
     let params = vec![args.table.as_str().into()];
-    let ask = Ask { what, sql: COLUMNS, params, write: None };
-    let rows = run(&call, target, ask).await?.rows;
-    let columns: Vec<Column> = rows
+    let ask = PostgresStatement { what, sql: POSTGRES_DESCRIBE_TABLE_SQL, params, write: None };
+    let rows = run_statement(&call, target, ask).await?.rows;
+    let columns: Vec<SqlColumn> = rows
         .into_objects()
-        .map(|row| Column {
-            name: text(&row, "name"),
-            kind: text(&row, "type"),
+        .map(|row| SqlColumn {
+            name: text_column(&row, "name"),
+            kind: text_column(&row, "type"),
             nullable: row.get("nullable") == Some(&Value::Bool(true)),
             default: row.get("default").and_then(Value::as_str).map(str::to_owned),
             primary_key: row.get("primary_key") == Some(&Value::Bool(true)),
         })
         .collect();
     if columns.is_empty() {
-        let message = format!("there is no table {}", shorten(&args.table));
-        return Err(Problem::new(Code::NotFound, message)
-            .hint("postgres.list_tables gives the tables that there are"));
+        let message = format!("there is no table {}", shorten_text(&args.table));
+        return Err(Problem::new(ProblemCode::NotFound, message)
+            .with_hint("postgres.list_tables gives the tables that there are"));
     }
     Ok(columns)
 }
 
-fn text(row: &Value, column: &str) -> String {
+fn text_column(row: &Value, column: &str) -> String {
     row.get(column).and_then(Value::as_str).unwrap_or_default().to_owned()
 }

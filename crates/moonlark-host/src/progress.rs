@@ -9,7 +9,7 @@ pub(crate) fn module() -> Module {
     Module::new("progress", "Report progress.")
         .function("progress", "Tell the caller how far the work is.", progress)
         .callable()
-        .positional(&["total", "message"])
+        .positional_params(&["total", "message"])
         .example(json!({"done": 3, "total": 10, "message": "third page"}), json!(null))
         .example(json!({"done": 0.5}), json!(null))
         .fails(json!({"done": "half"}), "done")
@@ -17,7 +17,7 @@ pub(crate) fn module() -> Module {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Progress {
+struct ProgressArgs {
     /// How much is done; each report must be higher than the last.
     done: f64,
     /// How much there is in all, where that is known.
@@ -29,9 +29,9 @@ struct Progress {
 }
 
 /// Reports wait for whoever reads them, so they must be small.
-const MOST_MESSAGE: usize = 500;
+const MAX_PROGRESS_MESSAGE_CHARS: usize = 500;
 
-fn progress(call: &Call, args: Progress) -> Result<()> {
+fn progress(call: &Call, args: ProgressArgs) -> Result<()> {
     for (name, number) in [("done", Some(args.done)), ("total", args.total)] {
         if let Some(number) = number.filter(|number| !number.is_finite()) {
             return Err(Problem::bad_request(format!(
@@ -39,10 +39,12 @@ fn progress(call: &Call, args: Progress) -> Result<()> {
             )));
         }
     }
-    let message = args.message.as_deref().map(|text| match text.char_indices().nth(MOST_MESSAGE) {
-        Some((cut, _)) => &text[..cut],
-        None => text,
+    let message = args.message.as_deref().map(|text| {
+        match text.char_indices().nth(MAX_PROGRESS_MESSAGE_CHARS) {
+            Some((cut, _)) => &text[..cut],
+            None => text,
+        }
     });
-    call.progress(args.done, args.total, message);
+    call.report_progress(args.done, args.total, message);
     Ok(())
 }

@@ -11,8 +11,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::args::fits;
-use pattern::{Clock, Pattern};
+use crate::args::check_result_size;
+use pattern::{CompiledPattern, MatchTimeLimit};
 
 pub(crate) fn module() -> Module {
     Module::new(
@@ -32,7 +32,7 @@ pub(crate) fn module() -> Module {
     .example(json!({"pattern": "x", "text": "moon"}), json!(null))
     .fails(json!({"pattern": "a{5,2}", "text": ""}), "the pattern is not valid")
     .function("find_all", "All matches that do not overlap.", find_all)
-    .positional(&["limit"])
+    .positional_params(&["limit"])
     .example(
         json!({"pattern": "o", "text": "moon", "limit": 1}),
         json!([{"start": 2, "finish": 2, "text": "o"}]),
@@ -49,7 +49,7 @@ pub(crate) fn module() -> Module {
         "Replace every match. In the replacement, $1 and ${name} stand for groups, $$ for $.",
         replace,
     )
-    .positional(&["limit"])
+    .positional_params(&["limit"])
     .example(
         json!({"pattern": "(\\w+)@(\\w+)", "text": "me@home", "replacement": "$2: $1"}),
         json!("home: me"),
@@ -57,7 +57,7 @@ pub(crate) fn module() -> Module {
     .example(json!({"pattern": "o", "text": "moon", "replacement": "0", "limit": 1}), json!("m0on"))
     .fails(json!({"pattern": "o", "text": "moon"}), "replacement")
     .function("split", "The pieces of the text between the matches.", split)
-    .positional(&["limit"])
+    .positional_params(&["limit"])
     .example(json!({"pattern": "\\s*,\\s*", "text": "a , b,c"}), json!(["a", "b", "c"]))
     .example(json!({"pattern": ",", "text": "a,b,c", "limit": 2}), json!(["a", "b,c"]))
     .fails(json!({"pattern": "*", "text": ""}), "the pattern is not valid")
@@ -65,7 +65,7 @@ pub(crate) fn module() -> Module {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Search {
+struct RegexSearchArgs {
     /// The regular expression.
     pattern: String,
     /// Where to search.
@@ -74,7 +74,7 @@ struct Search {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct SearchAll {
+struct RegexSearchAllArgs {
     /// The regular expression.
     pattern: String,
     /// Where to search.
@@ -86,7 +86,7 @@ struct SearchAll {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Replace {
+struct RegexReplaceArgs {
     /// The regular expression.
     pattern: String,
     /// Where to search.
@@ -101,7 +101,7 @@ struct Replace {
 /// Where a match is.
 #[derive(JsonSchema)]
 #[schemars(inline)]
-struct Found {
+struct RegexMatch {
     /// The place of the first byte, counted from 1.
     start: usize,
     /// The place of the last byte; one less than `start` for an empty match.
@@ -110,15 +110,19 @@ struct Found {
     text: String,
 }
 
-impl From<Match<'_>> for Found {
+impl From<Match<'_>> for RegexMatch {
     fn from(found: Match<'_>) -> Self {
-        Found { start: found.start() + 1, finish: found.end(), text: found.as_str().to_owned() }
+        RegexMatch {
+            start: found.start() + 1,
+            finish: found.end(),
+            text: found.as_str().to_owned(),
+        }
     }
 }
 
-impl From<Found> for Value {
-    fn from(found: Found) -> Self {
-        Value::object([
+impl From<RegexMatch> for Value {
+    fn from(found: RegexMatch) -> Self {
+        Value::from_fields([
             ("start", Value::Int(found.start as i64)),
             ("finish", Value::Int(found.finish as i64)),
             ("text", Value::Str(found.text)),
@@ -129,7 +133,7 @@ impl From<Found> for Value {
 /// What the groups of a match hold.
 #[derive(JsonSchema)]
 #[schemars(inline)]
-struct Groups {
+struct RegexGroups {
     /// The whole match.
     text: String,
     /// Each group in order; null for one that took no part.
@@ -139,9 +143,9 @@ struct Groups {
     named: Object,
 }
 
-impl From<Groups> for Value {
-    fn from(groups: Groups) -> Self {
-        Value::object([
+impl From<RegexGroups> for Value {
+    fn from(groups: RegexGroups) -> Self {
+        Value::from_fields([
             ("text", groups.text.into()),
             ("groups", groups.groups.into()),
             ("named", groups.named.into()),
@@ -149,100 +153,105 @@ impl From<Groups> for Value {
     }
 }
 
-fn is_match(_: &Call, args: Search) -> Result<bool> {
-    let pattern = Pattern::get(&args.pattern)?;
-    Ok(pattern.over(&args.text)?.is_match(&args.text))
+fn is_match(_: &Call, args: RegexSearchArgs) -> Result<bool> {
+    let pattern = CompiledPattern::get_or_compile(&args.pattern)?;
+    Ok(pattern.regex_for(&args.text)?.is_match(&args.text))
 }
 
-fn find(_: &Call, args: Search) -> Result<Option<Found>> {
-    let pattern = Pattern::get(&args.pattern)?;
-    Ok(pattern.over(&args.text)?.find(&args.text).map(Found::from))
+fn find(_: &Call, args: RegexSearchArgs) -> Result<Option<RegexMatch>> {
+    let pattern = CompiledPattern::get_or_compile(&args.pattern)?;
+    Ok(pattern.regex_for(&args.text)?.find(&args.text).map(RegexMatch::from))
 }
 
 /// What a match costs as a table, beside its text.
-const FOUND: usize = 128;
+const MATCH_OVERHEAD_BYTES: usize = 128;
 
-fn find_all(call: &Call, args: SearchAll) -> Result<Vec<Found>> {
-    let pattern = Pattern::get(&args.pattern)?;
-    let (mut all, mut size, mut clock) = (Vec::new(), 0, Clock::start(call));
-    for found in pattern.over(&args.text)?.find_iter(&args.text).take(most(args.limit)) {
-        clock.check()?;
-        size += FOUND + found.len();
-        fits(call, size)?;
+fn find_all(call: &Call, args: RegexSearchAllArgs) -> Result<Vec<RegexMatch>> {
+    let pattern = CompiledPattern::get_or_compile(&args.pattern)?;
+    let (mut all, mut size, mut clock) = (Vec::new(), 0, MatchTimeLimit::start(call));
+    for found in pattern.regex_for(&args.text)?.find_iter(&args.text).take(limit_or_max(args.limit))
+    {
+        clock.check_time()?;
+        size += MATCH_OVERHEAD_BYTES + found.len();
+        check_result_size(call, size)?;
         all.push(found.into());
     }
     Ok(all)
 }
 
-fn captures(_: &Call, args: Search) -> Result<Option<Groups>> {
-    let pattern = Pattern::get(&args.pattern)?;
-    let regex = pattern.capturing_over(&args.text)?;
+fn captures(_: &Call, args: RegexSearchArgs) -> Result<Option<RegexGroups>> {
+    let pattern = CompiledPattern::get_or_compile(&args.pattern)?;
+    let regex = pattern.regex_for_captures(&args.text)?;
     let Some(captures) = regex.captures(&args.text) else { return Ok(None) };
     let text = |group: Match<'_>| group.as_str().to_owned();
     let named = regex.capture_names().flatten().filter_map(|name| {
         captures.name(name).map(|group| (name.to_owned(), Value::Str(text(group))))
     });
-    Ok(Some(Groups {
+    Ok(Some(RegexGroups {
         text: captures[0].to_owned(),
         named: named.collect(),
         groups: captures.iter().skip(1).map(|group| group.map(text)).collect(),
     }))
 }
 
-fn replace(call: &Call, args: Replace) -> Result<String> {
-    let pattern = Pattern::get(&args.pattern)?;
+fn replace(call: &Call, args: RegexReplaceArgs) -> Result<String> {
+    let pattern = CompiledPattern::get_or_compile(&args.pattern)?;
     let text = &args.text;
-    let (mut out, mut done, mut clock) = (String::new(), 0, Clock::start(call));
+    let (mut out, mut done, mut clock) = (String::new(), 0, MatchTimeLimit::start(call));
     let references = args.replacement.matches('$').count();
     let mut put =
         |out: &mut String, range: std::ops::Range<usize>, groups: Option<&Captures<'_>>| {
-            clock.check()?;
+            clock.check_time()?;
             out.push_str(&text[done..range.start]);
             match groups {
                 Some(groups) => {
                     // Known before a gigabyte is written, not after.
-                    fits(call, out.len().saturating_add(references.saturating_mul(range.len())))?;
+                    check_result_size(
+                        call,
+                        out.len().saturating_add(references.saturating_mul(range.len())),
+                    )?;
                     groups.expand(&args.replacement, out);
                 }
                 None => out.push_str(&args.replacement),
             }
             done = range.end;
-            fits(call, out.len())
+            check_result_size(call, out.len())
         };
     let with_groups = args.replacement.contains('$');
-    let regex = if with_groups { pattern.capturing_over(text)? } else { pattern.over(text)? };
+    let regex =
+        if with_groups { pattern.regex_for_captures(text)? } else { pattern.regex_for(text)? };
     // Finding the groups costs more than finding the match.
     if with_groups {
-        for groups in regex.captures_iter(text).take(most(args.limit)) {
+        for groups in regex.captures_iter(text).take(limit_or_max(args.limit)) {
             let range = groups.get(0).map_or(0..0, |whole| whole.range());
             put(&mut out, range, Some(&groups))?;
         }
     } else {
-        for found in regex.find_iter(text).take(most(args.limit)) {
+        for found in regex.find_iter(text).take(limit_or_max(args.limit)) {
             put(&mut out, found.range(), None)?;
         }
     }
     out.push_str(&text[done..]);
-    fits(call, out.len())?;
+    check_result_size(call, out.len())?;
     Ok(out)
 }
 
 /// What a piece costs in a list, beside its text.
-const PIECE: usize = 32;
+const PIECE_OVERHEAD_BYTES: usize = 32;
 
-fn split(call: &Call, args: SearchAll) -> Result<Vec<String>> {
-    let pattern = Pattern::get(&args.pattern)?;
-    let (mut all, mut size, mut clock) = (Vec::new(), 0, Clock::start(call));
-    for piece in pattern.over(&args.text)?.splitn(&args.text, most(args.limit)) {
-        clock.check()?;
-        size += PIECE + piece.len();
-        fits(call, size)?;
+fn split(call: &Call, args: RegexSearchAllArgs) -> Result<Vec<String>> {
+    let pattern = CompiledPattern::get_or_compile(&args.pattern)?;
+    let (mut all, mut size, mut clock) = (Vec::new(), 0, MatchTimeLimit::start(call));
+    for piece in pattern.regex_for(&args.text)?.splitn(&args.text, limit_or_max(args.limit)) {
+        clock.check_time()?;
+        size += PIECE_OVERHEAD_BYTES + piece.len();
+        check_result_size(call, size)?;
         all.push(piece.to_owned());
     }
     Ok(all)
 }
 
-fn most(limit: Option<u32>) -> usize {
+fn limit_or_max(limit: Option<u32>) -> usize {
     limit.map_or(usize::MAX, |limit| limit as usize)
 }
 

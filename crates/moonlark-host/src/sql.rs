@@ -3,37 +3,37 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use moonlark_core::limits::size;
-use moonlark_core::value::{Object, shorten};
+use moonlark_core::limits::format_size;
+use moonlark_core::value::{Object, shorten_text};
 use moonlark_core::{Problem, Result, Value};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error};
 
 /// Values for the places that a statement leaves open.
 #[derive(Debug)]
-pub(crate) enum Params {
+pub(crate) enum SqlParams {
     ByPlace(Vec<Value>),
     ByName(Object),
 }
 
-impl Default for Params {
+impl Default for SqlParams {
     fn default() -> Self {
-        Params::ByPlace(Vec::new())
+        SqlParams::ByPlace(Vec::new())
     }
 }
 
-impl<'de> Deserialize<'de> for Params {
+impl<'de> Deserialize<'de> for SqlParams {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Value::deserialize(deserializer)? {
-            Value::Array(items) => Ok(Params::ByPlace(items)),
-            Value::Object(object) if object.is_empty() => Ok(Params::default()),
-            Value::Object(object) => Ok(Params::ByName(object)),
+            Value::Array(items) => Ok(SqlParams::ByPlace(items)),
+            Value::Object(object) if object.is_empty() => Ok(SqlParams::default()),
+            Value::Object(object) => Ok(SqlParams::ByName(object)),
             other => Err(D::Error::custom(format!("expected a list, got {}", other.kind()))),
         }
     }
 }
 
-impl JsonSchema for Params {
+impl JsonSchema for SqlParams {
     fn inline_schema() -> bool {
         true
     }
@@ -48,7 +48,7 @@ impl JsonSchema for Params {
 /// What a statement gives: rows as objects, counted against a limit as they
 /// come in.
 #[derive(Debug)]
-pub(crate) struct Rows {
+pub(crate) struct SqlRows {
     columns: Vec<String>,
     rows: Vec<Value>,
     limit: usize,
@@ -56,23 +56,23 @@ pub(crate) struct Rows {
 }
 
 /// What an entry takes at least, wherever it is held.
-const ENTRY: usize = 16;
+const SQL_ENTRY_OVERHEAD_BYTES: usize = 16;
 
-impl Rows {
-    pub(crate) fn new(columns: Vec<String>, limit: usize) -> Result<Rows> {
+impl SqlRows {
+    pub(crate) fn new(columns: Vec<String>, limit: usize) -> Result<SqlRows> {
         let mut seen = HashSet::new();
         if let Some(twice) = columns.iter().find(|name| !seen.insert(name.as_str())) {
             return Err(Problem::bad_request(format!(
                 "two columns of the result are named {:?}",
-                shorten(twice)
+                shorten_text(twice)
             ))
-            .hint("give each a name of its own with AS"));
+            .with_hint("give each a name of its own with AS"));
         }
-        Ok(Rows { columns, rows: Vec::new(), limit, left: limit })
+        Ok(SqlRows { columns, rows: Vec::new(), limit, left: limit })
     }
 
     /// Bytes that the rows may still take.
-    pub(crate) fn left(&self) -> usize {
+    pub(crate) fn bytes_left(&self) -> usize {
         self.left
     }
 
@@ -81,53 +81,55 @@ impl Rows {
     }
 
     /// Add a row; `values` are asked for in the order of the columns.
-    pub(crate) fn push(&mut self, mut value: impl FnMut(usize) -> Result<Value>) -> Result<()> {
+    pub(crate) fn push_row(&mut self, mut value: impl FnMut(usize) -> Result<Value>) -> Result<()> {
         let mut row = Object::new();
         row.reserve(self.columns.len());
-        self.spend(ENTRY)?;
+        self.charge_bytes(SQL_ENTRY_OVERHEAD_BYTES)?;
         for index in 0..self.columns.len() {
             let value = value(index)?;
-            self.spend(weight(&value).saturating_add(self.columns[index].len()))?;
+            self.charge_bytes(
+                estimate_value_bytes(&value).saturating_add(self.columns[index].len()),
+            )?;
             row.insert(self.columns[index].clone(), value);
         }
         self.rows.push(Value::Object(row));
         Ok(())
     }
 
-    fn spend(&mut self, bytes: usize) -> Result<()> {
+    fn charge_bytes(&mut self, bytes: usize) -> Result<()> {
         match self.left.checked_sub(bytes) {
             Some(left) => self.left = left,
-            None => return Err(too_large(self.limit)),
+            None => return Err(result_too_large_problem(self.limit)),
         }
         Ok(())
     }
 }
 
-pub(crate) fn too_large(limit: usize) -> Problem {
-    Problem::limit(format!("the result is larger than {}", size(limit)))
-        .hint("ask for fewer rows or columns, for example with LIMIT, or raise limits.value")
+pub(crate) fn result_too_large_problem(limit: usize) -> Problem {
+    Problem::limit_exceeded(format!("the result is larger than {}", format_size(limit)))
+        .with_hint("ask for fewer rows or columns, for example with LIMIT, or raise limits.value")
 }
 
-fn weight(value: &Value) -> usize {
-    ENTRY
+fn estimate_value_bytes(value: &Value) -> usize {
+    SQL_ENTRY_OVERHEAD_BYTES
         + match value {
             Value::Str(text) => text.len(),
             Value::Bytes(bytes) => bytes.len(),
-            Value::Array(items) => items.iter().map(weight).sum(),
+            Value::Array(items) => items.iter().map(estimate_value_bytes).sum(),
             Value::Object(object) => {
-                object.iter().map(|(key, item)| key.len() + weight(item)).sum()
+                object.iter().map(|(key, item)| key.len() + estimate_value_bytes(item)).sum()
             }
             _ => 0,
         }
 }
 
-impl From<Rows> for Value {
-    fn from(rows: Rows) -> Self {
+impl From<SqlRows> for Value {
+    fn from(rows: SqlRows) -> Self {
         Value::Array(rows.rows)
     }
 }
 
-impl JsonSchema for Rows {
+impl JsonSchema for SqlRows {
     fn inline_schema() -> bool {
         true
     }
@@ -142,7 +144,7 @@ impl JsonSchema for Rows {
 /// One column of a table.
 #[derive(Debug, JsonSchema)]
 #[schemars(inline)]
-pub(crate) struct Column {
+pub(crate) struct SqlColumn {
     pub(crate) name: String,
     /// As the database writes it.
     #[schemars(rename = "type")]
@@ -153,9 +155,9 @@ pub(crate) struct Column {
     pub(crate) primary_key: bool,
 }
 
-impl From<Column> for Value {
-    fn from(column: Column) -> Self {
-        Value::object([
+impl From<SqlColumn> for Value {
+    fn from(column: SqlColumn) -> Self {
+        Value::from_fields([
             ("name", column.name.into()),
             ("type", column.kind.into()),
             ("nullable", column.nullable.into()),
@@ -166,7 +168,7 @@ impl From<Column> for Value {
 }
 
 /// What no database takes, and what would end a statement early in one of them.
-pub(crate) fn check_text(sql: &str) -> Result<()> {
+pub(crate) fn check_sql_text(sql: &str) -> Result<()> {
     if sql.contains('\0') {
         return Err(Problem::bad_request("the SQL contains a zero byte"));
     }

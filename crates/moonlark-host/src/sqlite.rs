@@ -13,14 +13,14 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-use moonlark_core::value::shorten;
-use moonlark_core::{Call, Code, Module, Problem, Result, Value};
+use moonlark_core::value::shorten_text;
+use moonlark_core::{Call, Module, Problem, ProblemCode, Result, Value};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::sql::{Column, Params, Rows};
-use run::{Ask, run};
+use crate::sql::{SqlColumn, SqlParams, SqlRows};
+use run::{SqliteStatement, run_statement};
 
 pub(crate) fn module() -> Module {
     let missing = || json!({"path": "missing.db", "sql": "SELECT 1"});
@@ -31,10 +31,10 @@ pub(crate) fn module() -> Module {
          directory are open; others need a grant. Text and bytes that are UTF-8 come as strings. \
          Each call is one statement and one transaction.",
     )
-    .waiting("query", "Run one statement and give its rows as a list of objects.", query)
-    .positional(&["params"])
+    .async_function("query", "Run one statement and give its rows as a list of objects.", query)
+    .positional_params(&["params"])
     .needs("sqlite:PATH")
-    .mocked(
+    .mocked_example(
         json!({
             "path": "notes.db",
             "sql": "SELECT id, title FROM notes WHERE done = ?",
@@ -45,15 +45,15 @@ pub(crate) fn module() -> Module {
     .fails(missing(), "no file missing.db")
     .fails(outside(), "may not open ../other.db")
     .fails(json!({"path": "a.db", "sql": "SELECT ?", "params": 1}), "expected a list")
-    .waiting(
+    .async_function(
         "execute",
         "Run one statement that changes something. A database that is not there is made.",
         execute,
     )
-    .positional(&["params"])
+    .positional_params(&["params"])
     .needs("sql:write")
-    .changes()
-    .mocked(
+    .with_side_effects()
+    .mocked_example(
         json!({
             "path": "notes.db",
             "sql": "INSERT INTO notes (title) VALUES (:title)",
@@ -62,17 +62,21 @@ pub(crate) fn module() -> Module {
         json!({"rows_affected": 1, "last_insert_id": 1}),
     )
     .fails(json!({"path": "a.db", "sql": "DELETE FROM t"}), "may not change databases")
-    .waiting("list_tables", "The sorted names of the tables and views.", list_tables)
+    .async_function("list_tables", "The sorted names of the tables and views.", list_tables)
     .needs("sqlite:PATH")
     .fails(json!({"path": "missing.db"}), "no file missing.db")
-    .waiting("describe_table", "The columns of a table or view, in their order.", describe_table)
+    .async_function(
+        "describe_table",
+        "The columns of a table or view, in their order.",
+        describe_table,
+    )
     .needs("sqlite:PATH")
     .fails(json!({"path": "missing.db", "table": "t"}), "no file missing.db")
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Statement {
+struct SqliteStatementArgs {
     /// The database file, relative to the script's directory.
     path: String,
     /// One SQL statement.
@@ -80,24 +84,24 @@ struct Statement {
     /// A list for `?` in order, or an object for `:name`. Use `json.null` for
     /// NULL. Strings are bound as text and booleans as 0 and 1.
     #[serde(default)]
-    params: Option<Params>,
+    params: Option<SqlParams>,
 }
 
-impl From<Statement> for Ask {
-    fn from(args: Statement) -> Ask {
-        Ask { path: args.path, sql: args.sql, params: args.params.unwrap_or_default() }
+impl From<SqliteStatementArgs> for SqliteStatement {
+    fn from(args: SqliteStatementArgs) -> SqliteStatement {
+        SqliteStatement { path: args.path, sql: args.sql, params: args.params.unwrap_or_default() }
     }
 }
 
-async fn query(call: Call, args: Statement) -> Result<Rows> {
-    let write = call.grants().sql_write("sqlite.query").ok();
-    Ok(run(call, "sqlite.query", args.into(), write, false).await?.rows)
+async fn query(call: Call, args: SqliteStatementArgs) -> Result<SqlRows> {
+    let write = call.grants().check_sql_write("sqlite.query").ok();
+    Ok(run_statement(call, "sqlite.query", args.into(), write, false).await?.rows)
 }
 
 /// What a change did.
 #[derive(JsonSchema)]
 #[schemars(inline)]
-struct Changed {
+struct SqliteChanged {
     /// How many rows were inserted, updated or deleted.
     rows_affected: i64,
     /// The row id of the last row inserted by this statement, if it inserted
@@ -105,40 +109,44 @@ struct Changed {
     last_insert_id: Option<i64>,
 }
 
-impl From<Changed> for Value {
-    fn from(changed: Changed) -> Self {
-        Value::object([
+impl From<SqliteChanged> for Value {
+    fn from(changed: SqliteChanged) -> Self {
+        Value::from_fields([
             ("rows_affected", changed.rows_affected.into()),
             ("last_insert_id", changed.last_insert_id.into()),
         ])
     }
 }
 
-async fn execute(call: Call, args: Statement) -> Result<Changed> {
-    let write = call.grants().sql_write("sqlite.execute")?;
-    let done = run(call, "sqlite.execute", args.into(), Some(write), true).await?;
-    Ok(Changed { rows_affected: done.changes, last_insert_id: done.last_insert_id })
+async fn execute(call: Call, args: SqliteStatementArgs) -> Result<SqliteChanged> {
+    let write = call.grants().check_sql_write("sqlite.execute")?;
+    let done = run_statement(call, "sqlite.execute", args.into(), Some(write), true).await?;
+    Ok(SqliteChanged { rows_affected: done.changes, last_insert_id: done.last_insert_id })
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Database {
+struct SqliteListTablesArgs {
     /// The database file, relative to the script's directory.
     path: String,
 }
 
-const TABLES: &str = r"SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')
+const SQLITE_LIST_TABLES_SQL: &str = r"SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')
     AND name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY name";
 
-async fn list_tables(call: Call, args: Database) -> Result<Vec<String>> {
-    let ask = Ask { path: args.path, sql: TABLES.into(), params: Params::default() };
-    let done = run(call, "sqlite.list_tables", ask, None, false).await?;
-    Ok(done.rows.into_objects().map(|row| text(&row, "name")).collect())
+async fn list_tables(call: Call, args: SqliteListTablesArgs) -> Result<Vec<String>> {
+    let ask = SqliteStatement {
+        path: args.path,
+        sql: SQLITE_LIST_TABLES_SQL.into(),
+        params: SqlParams::default(),
+    };
+    let done = run_statement(call, "sqlite.list_tables", ask, None, false).await?;
+    Ok(done.rows.into_objects().map(|row| text_column(&row, "name")).collect())
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct SqliteDescribeTableArgs {
     /// The database file, relative to the script's directory.
     path: String,
     /// The table's name.
@@ -146,34 +154,34 @@ struct Table {
 }
 
 /// A row id is never NULL, though its column does not say so.
-const COLUMNS: &str = r#"SELECT name, type, dflt_value AS "default", pk > 0 AS primary_key,
+const SQLITE_DESCRIBE_TABLE_SQL: &str = r#"SELECT name, type, dflt_value AS "default", pk > 0 AS primary_key,
     "notnull" = 0 AND NOT (upper(type) = 'INTEGER' AND pk = 1
         AND (SELECT max(pk) FROM pragma_table_info(?1)) = 1) AS nullable
     FROM pragma_table_info(?1) ORDER BY cid"#;
 
-async fn describe_table(call: Call, args: Table) -> Result<Vec<Column>> {
-    let params = Params::ByPlace(vec![args.table.as_str().into()]);
-    let ask = Ask { path: args.path, sql: COLUMNS.into(), params };
-    let done = run(call, "sqlite.describe_table", ask, None, false).await?;
-    let columns: Vec<Column> = done
+async fn describe_table(call: Call, args: SqliteDescribeTableArgs) -> Result<Vec<SqlColumn>> {
+    let params = SqlParams::ByPlace(vec![args.table.as_str().into()]);
+    let ask = SqliteStatement { path: args.path, sql: SQLITE_DESCRIBE_TABLE_SQL.into(), params };
+    let done = run_statement(call, "sqlite.describe_table", ask, None, false).await?;
+    let columns: Vec<SqlColumn> = done
         .rows
         .into_objects()
-        .map(|row| Column {
-            name: text(&row, "name"),
-            kind: text(&row, "type"),
+        .map(|row| SqlColumn {
+            name: text_column(&row, "name"),
+            kind: text_column(&row, "type"),
             nullable: row.get("nullable") == Some(&Value::Int(1)),
             default: row.get("default").and_then(Value::as_str).map(str::to_owned),
             primary_key: row.get("primary_key") == Some(&Value::Int(1)),
         })
         .collect();
     if columns.is_empty() {
-        let message = format!("there is no table {}", shorten(&args.table));
-        return Err(Problem::new(Code::NotFound, message)
-            .hint("sqlite.list_tables gives the tables that there are"));
+        let message = format!("there is no table {}", shorten_text(&args.table));
+        return Err(Problem::new(ProblemCode::NotFound, message)
+            .with_hint("sqlite.list_tables gives the tables that there are"));
     }
     Ok(columns)
 }
 
-fn text(row: &Value, column: &str) -> String {
+fn text_column(row: &Value, column: &str) -> String {
     row.get(column).and_then(Value::as_str).unwrap_or_default().to_owned()
 }

@@ -4,48 +4,48 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use moonlark_core::gateway::Started;
-use moonlark_core::grant::Grants;
-use moonlark_core::limits::Limits;
-use moonlark_core::module::Function;
+use moonlark_core::gateway::StartedCall;
+use moonlark_core::grant::GrantSet;
+use moonlark_core::limits::CallLimits;
+use moonlark_core::module::ModuleFunction;
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Body, Scope, Source, SourceKind, Tool};
+use moonlark_core::tool::{CallScope, Source, SourceKind, Tool, ToolBody};
 use moonlark_core::{Caller, Catalog, Gateway, Problem, Result, Value};
 use serde_json::Value as Json;
 
 /// A script's scope: its directory, what it is granted, default limits.
-pub(crate) fn scope(dir: &Path, grants: &[&str]) -> Scope {
+pub(crate) fn scope(dir: &Path, grants: &[&str]) -> CallScope {
     let grants = grants.iter().map(|grant| grant.parse().unwrap()).collect();
-    Scope {
-        grants: Grants::authored("tools.script.test", dir.to_owned(), grants),
-        ..Scope::default()
+    CallScope {
+        grants: GrantSet::for_authored_script("tools.script.test", dir.to_owned(), grants),
+        ..CallScope::default()
     }
 }
 
 /// The same with limits changed.
-pub(crate) fn limited(mut scope: Scope, change: impl FnOnce(&mut Limits)) -> Scope {
+pub(crate) fn limited(mut scope: CallScope, change: impl FnOnce(&mut CallLimits)) -> CallScope {
     change(&mut scope.limits);
     scope
 }
 
 /// Call `name`, such as `fs.read`, from a script with this scope.
-pub(crate) async fn call(scope: Scope, name: &str, args: Json) -> Result<Value> {
+pub(crate) async fn call(scope: CallScope, name: &str, args: Json) -> Result<Value> {
     call_value(scope, name, Value::from_json(args)?).await
 }
 
-pub(crate) async fn call_value(scope: Scope, name: &str, args: Value) -> Result<Value> {
+pub(crate) async fn call_value(scope: CallScope, name: &str, args: Value) -> Result<Value> {
     let wanted = name.to_owned();
     // What the function itself says; what becomes of that on the way out of the
     // script is not this crate's business.
     let own = Arc::new(Mutex::new(None));
     let slot = own.clone();
-    let body = Body::later(move |call, args| {
+    let body = ToolBody::from_async_fn(move |call, args| {
         let (wanted, slot) = (wanted.clone(), slot.clone());
         async move {
             let function = find(call.catalog().modules(), &wanted)?;
-            let result = match call.gateway().start(&call, &function.tool, args) {
-                Started::Done(result) => result,
-                Started::Running(future) => future.await,
+            let result = match call.gateway().start_tool(&call, &function.tool, args) {
+                StartedCall::Done(result) => result,
+                StartedCall::Running(future) => future.await,
             };
             *slot.lock().unwrap() = Some(result);
             Ok(Value::Null)
@@ -55,20 +55,20 @@ pub(crate) async fn call_value(scope: Scope, name: &str, args: Value) -> Result<
     let schema = Schema::compile(serde_json::Map::new())?;
     let mut script = Tool::new("script", source, schema, body);
     script.scope = Arc::new(scope);
-    let modules = Arc::new(crate::all());
+    let modules = Arc::new(crate::host_modules());
     let gateway = Gateway::new(Catalog::new(modules, vec![Arc::new(script)], &[], vec![]), 10);
-    let call = gateway.open(Caller::new("cli"), None)?;
+    let call = gateway.open_call(Caller::new("cli"), None)?;
     let outer = gateway.call(&call, "script", args).await;
     let own = own.lock().unwrap().take();
     own.unwrap_or(outer)
 }
 
 /// The terminal form of what went wrong.
-pub(crate) async fn problem(scope: Scope, name: &str, args: Json) -> String {
+pub(crate) async fn problem(scope: CallScope, name: &str, args: Json) -> String {
     call(scope, name, args).await.unwrap_err().to_string()
 }
 
-fn find(modules: &[moonlark_core::Module], name: &str) -> Result<Function> {
+fn find(modules: &[moonlark_core::Module], name: &str) -> Result<ModuleFunction> {
     modules
         .iter()
         .flat_map(|module| &module.functions)

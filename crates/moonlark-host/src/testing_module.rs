@@ -3,15 +3,15 @@
 
 mod differ;
 
-use moonlark_core::mock::Mock;
-use moonlark_core::module::Language;
+use moonlark_core::mock::TestMock;
+use moonlark_core::module::ScriptLanguage;
 use moonlark_core::value::{Object, Value};
-use moonlark_core::{Call, Code, Module, Problem, Result};
+use moonlark_core::{Call, Module, Problem, ProblemCode, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::args::Table;
+use crate::args::ScriptTable;
 
 pub(crate) fn module() -> Module {
     let module = Module::new(
@@ -26,19 +26,19 @@ pub(crate) fn module() -> Module {
 fn checks(module: Module) -> Module {
     module
         .function("eq", "Both values are equal, all the way down.", eq)
-        .positional(&["message"])
+        .positional_params(&["message"])
         .example(json!({"actual": {"a": [1, 2]}, "expected": {"a": [1, 2]}}), json!(null))
         .fails(json!({"actual": {"a": {"b": 2}}, "expected": {"a": {"b": 3}}}), "a.b is 2, expected 3")
         .function("ne", "The values differ.", ne)
-        .positional(&["message"])
+        .positional_params(&["message"])
         .example(json!({"actual": 1, "unexpected": 2}), json!(null))
         .fails(json!({"actual": [1], "unexpected": [1]}), "both are [1]")
         .function("is_true", "The value is true. In Starlark, whatever counts as true is; in Luau, only `true` itself.", is_true)
-        .positional(&["message"])
+        .positional_params(&["message"])
         .example(json!({"value": true}), json!(null))
         .fails(json!({"value": false}), "expected true, got false")
         .function("is_false", "The value is false. In Starlark, whatever counts as false is; in Luau, only `false` itself.", is_false)
-        .positional(&["message"])
+        .positional_params(&["message"])
         .example(json!({"value": false}), json!(null))
         .fails(json!({"value": "no", "message": "switched off"}), "switched off")
         .function(
@@ -46,7 +46,7 @@ fn checks(module: Module) -> Module {
             "A text has this part, a list this item, or a table or dict this key.",
             contains,
         )
-        .positional(&["message"])
+        .positional_params(&["message"])
         .example(json!({"container": "moonlark", "item": "lark"}), json!(null))
         .example(json!({"container": ["a", "b"], "item": "b"}), json!(null))
         .fails(json!({"container": ["a"], "item": "b"}), "[\"a\"] does not contain \"b\"")
@@ -58,26 +58,26 @@ fn checks(module: Module) -> Module {
              text. Gives the message.",
             in_the_engine::<Raises>,
         )
-        .positional(&["contains", "message"])
+        .positional_params(&["contains", "message"])
         .fails(json!({"fn": null}), "takes a function")
         .function(
             "context",
             "A context as tools get it, with this configuration.",
             in_the_engine::<Context>,
         )
-        .positional(&["config"])
+        .positional_params(&["config"])
         .fails(json!({"config": 1}), "")
 }
 
 fn mocks(module: Module) -> Module {
     module
-        .waiting(
+        .async_function(
             "call",
             "Call a tool of the project as its users do: its arguments are checked, defaults are \
              filled in, and the result is held to its `output`. What is mocked stays mocked.",
             call_tool,
         )
-        .positional(&["args"])
+        .positional_params(&["args"])
         .fails(json!({"tool": "no_such_tool"}), "no tool registered")
         .function(
             "mock_http",
@@ -166,7 +166,7 @@ fn is_false(call: &Call, args: Truth) -> Result<()> {
 
 fn truth(call: &Call, args: Truth, wanted: bool) -> Result<()> {
     let holds = match language(call) {
-        Some(Language::Starlark) => counts_as_true(&args.value) == wanted,
+        Some(ScriptLanguage::Starlark) => counts_as_true(&args.value) == wanted,
         _ => args.value == Value::Bool(wanted),
     };
     if holds {
@@ -190,13 +190,13 @@ fn counts_as_true(value: &Value) -> bool {
 }
 
 /// What the test is written in.
-fn language(call: &Call) -> Option<Language> {
+fn language(call: &Call) -> Option<ScriptLanguage> {
     call.mocks().and_then(|mocks| mocks.language())
 }
 
 /// The index of the first item of a list there.
 fn first_index(call: &Call) -> usize {
-    usize::from(language(call) == Some(Language::Luau))
+    usize::from(language(call) == Some(ScriptLanguage::Luau))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -262,7 +262,7 @@ struct Raises {
 struct Context {
     /// What the script finds as context.config.
     #[serde(default)]
-    config: Option<Table>,
+    config: Option<ScriptTable>,
 }
 
 fn in_the_engine<A>(_: &Call, _: A) -> Result<Value> {
@@ -276,12 +276,12 @@ struct CallTool {
     tool: String,
     /// Its arguments.
     #[serde(default)]
-    args: Option<Table>,
+    args: Option<ScriptTable>,
 }
 
 async fn call_tool(call: Call, args: CallTool) -> Result<Value> {
     let given = Value::Object(args.args.unwrap_or_default().0);
-    call.gateway().ask_in_test(&call, &args.tool, given).await
+    call.gateway().call_in_test(&call, &args.tool, given).await
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -294,13 +294,13 @@ struct MockHttp {
     method: Option<String>,
     /// Further arguments that the call must have, such as headers, query or json.
     #[serde(default)]
-    when: Option<Table>,
+    when: Option<ScriptTable>,
     /// The status of the answer; 200 when not set.
     #[serde(default)]
     status: Option<u16>,
     /// The headers of the answer.
     #[serde(default)]
-    headers: Option<Table>,
+    headers: Option<ScriptTable>,
     /// The body of the answer, as JSON.
     #[serde(default)]
     json: Option<Value>,
@@ -327,7 +327,7 @@ fn mock_http(call: &Call, args: MockHttp) -> Result<()> {
         (None, Some(body)) => (Value::parse_json(body.as_bytes()).unwrap_or_default(), body),
         (None, None) => (Value::Null, String::new()),
     };
-    let answer = Value::object([
+    let answer = Value::from_fields([
         ("status", Value::Int(status.into())),
         ("ok", Value::Bool((200..300).contains(&status))),
         ("headers", Value::Object(headers)),
@@ -352,7 +352,7 @@ struct MockTool {
     returns: Option<Value>,
     /// Arguments that the call must have; `*` in a text stands for anything.
     #[serde(default)]
-    when: Option<Table>,
+    when: Option<ScriptTable>,
     /// Fail with this message instead of answering.
     #[serde(default)]
     error: Option<String>,
@@ -398,7 +398,7 @@ fn mock_exec(call: &Call, args: MockExec) -> Result<()> {
         when.insert("args".to_owned(), arguments.into());
     }
     let exit_code = args.exit_code.unwrap_or(0);
-    let answer = Value::object([
+    let answer = Value::from_fields([
         ("stdout", args.stdout.unwrap_or_default().into()),
         ("stderr", args.stderr.unwrap_or_default().into()),
         ("exit_code", Value::Int(exit_code.into())),
@@ -415,7 +415,7 @@ struct Calls {
 }
 
 fn calls(call: &Call, args: Calls) -> Result<Vec<Value>> {
-    Ok(call.mocks().map(|mocks| mocks.calls(&args.target)).unwrap_or_default())
+    Ok(call.mocks().map(|mocks| mocks.recorded_calls(&args.target)).unwrap_or_default())
 }
 
 fn add(
@@ -427,10 +427,10 @@ fn add(
 ) -> Result<()> {
     let answer = match error {
         None => Ok(answer),
-        Some(message) => Err(Problem::new(Code::Unavailable, message)),
+        Some(message) => Err(Problem::new(ProblemCode::Unavailable, message)),
     };
     if let Some(mocks) = call.mocks() {
-        mocks.add(Mock { target: target.to_owned(), when, answer });
+        mocks.add_mock(TestMock { target: target.to_owned(), when, answer });
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `toml`: values to TOML and back.
 
-use moonlark_core::limits::size;
-use moonlark_core::value::{MAX_DEPTH, Object, Path, shorten};
+use moonlark_core::limits::format_size;
+use moonlark_core::value::{MAX_VALUE_DEPTH, Object, ValuePath, shorten_text};
 use moonlark_core::{Call, Module, Problem, Result, Value};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use serde_json::json;
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
-use crate::args::{Table, fits, line_and_column};
+use crate::args::{ScriptTable, check_result_size, line_and_column};
 
 pub(crate) fn module() -> Module {
     Module::new(
@@ -35,40 +35,44 @@ pub(crate) fn module() -> Module {
 
 /// The library holds many times the text while it reads, and nobody writes
 /// this much configuration.
-const MOST_TEXT: usize = 4 * 1024 * 1024;
+const MAX_TOML_BYTES: usize = 4 * 1024 * 1024;
 /// What an entry takes at least, once it is decoded.
-const ENTRY: usize = 48;
+const TOML_ENTRY_OVERHEAD_BYTES: usize = 48;
 /// What the library holds for each word, sign and space of the text.
-const TOKEN_BYTES: usize = 64;
+const TOML_TOKEN_BYTES: usize = 64;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Decode {
+struct TomlDecodeArgs {
     /// A TOML document.
     text: String,
 }
 
-fn decode(call: &Call, args: Decode) -> Result<Value> {
+fn decode(call: &Call, args: TomlDecodeArgs) -> Result<Value> {
     let text = args.text.strip_prefix('\u{feff}').unwrap_or(&args.text);
-    let most = MOST_TEXT.min(call.limits().value);
+    let most = MAX_TOML_BYTES.min(call.limits().value);
     if text.len() > most {
-        return Err(Problem::limit(format!("the TOML is larger than {}", size(most))));
+        return Err(Problem::limit_exceeded(format!(
+            "the TOML is larger than {}",
+            format_size(most)
+        )));
     }
     // Beside them, an error has copies of the text and of what is wrong with it.
-    let needed = text.len().saturating_mul(6) + count_tokens(text).saturating_mul(TOKEN_BYTES);
+    let needed = text.len().saturating_mul(6) + count_tokens(text).saturating_mul(TOML_TOKEN_BYTES);
     if needed > call.limits().memory {
-        let most = size(call.limits().memory);
+        let most = format_size(call.limits().memory);
         let message = format!("reading the TOML would take more than {most} of memory");
-        return Err(Problem::limit(message).hint("work on less at a time, or raise limits.memory"));
+        return Err(Problem::limit_exceeded(message)
+            .with_hint("work on less at a time, or raise limits.memory"));
     }
     let table = DeTable::parse(text).map_err(|error| {
         // A key that is wrong stands in it, however long it is.
         let message = error.message();
         let message = message[..message.floor_char_boundary(500)].replace('\n', ", ");
-        invalid(text, error.span().map_or(0, |span| span.start), &message)
+        invalid_toml_problem(text, error.span().map_or(0, |span| span.start), &message)
     })?;
-    let mut reader = Reader { text, call, depth: 0, size: 0 };
-    reader.table(table.into_inner())
+    let mut reader = TomlReader { text, call, depth: 0, size: 0 };
+    reader.read_table(table.into_inner())
 }
 
 /// About as many as the library makes of it: words, runs of spaces, and every
@@ -89,66 +93,70 @@ fn count_tokens(text: &str) -> usize {
 }
 
 /// Turns what was parsed into values and counts them.
-struct Reader<'a> {
+struct TomlReader<'a> {
     text: &'a str,
     call: &'a Call,
     depth: usize,
     size: usize,
 }
 
-impl Reader<'_> {
-    fn table(&mut self, table: DeTable<'_>) -> Result<Value> {
+impl TomlReader<'_> {
+    fn read_table(&mut self, table: DeTable<'_>) -> Result<Value> {
         let mut fields: Vec<_> = table.into_iter().collect();
         // The library sorts by name; people expect the order they wrote.
         fields.sort_by_key(|(key, _)| key.span().start);
         let mut object = Object::new();
         for (key, value) in fields {
-            self.spend(key.get_ref().len())?;
-            let value = self.value(value)?;
+            self.charge_bytes(key.get_ref().len())?;
+            let value = self.read_value(value)?;
             object.insert(key.into_inner().into_owned(), value);
         }
         Ok(object.into())
     }
 
-    fn value(&mut self, value: Spanned<DeValue<'_>>) -> Result<Value> {
+    fn read_value(&mut self, value: Spanned<DeValue<'_>>) -> Result<Value> {
         let at = value.span().start;
-        self.spend(0)?;
+        self.charge_bytes(0)?;
         Ok(match value.into_inner() {
             DeValue::String(text) => {
-                self.spend(text.len())?;
+                self.charge_bytes(text.len())?;
                 Value::Str(text.into_owned())
             }
-            DeValue::Integer(int) => Value::Int(integer(&int).ok_or_else(|| {
-                let digits = shorten(int.as_str());
-                invalid(self.text, at, &format!("the integer {digits} does not fit 64 bits"))
+            DeValue::Integer(int) => Value::Int(parse_integer(&int).ok_or_else(|| {
+                let digits = shorten_text(int.as_str());
+                invalid_toml_problem(
+                    self.text,
+                    at,
+                    &format!("the integer {digits} does not fit 64 bits"),
+                )
             })?),
             DeValue::Float(float) => {
                 let number: f64 = float.as_str().parse().unwrap_or(f64::INFINITY);
                 if number.is_infinite() && !float.as_str().contains("inf") {
-                    return Err(invalid(self.text, at, "the number is out of range"));
+                    return Err(invalid_toml_problem(self.text, at, "the number is out of range"));
                 }
                 Value::Float(number)
             }
             DeValue::Boolean(flag) => Value::Bool(flag),
             DeValue::Datetime(date) => Value::Str(date.to_string()),
-            DeValue::Array(items) => self.deeper(at, |reader| {
-                let items = items.into_iter().map(|item| reader.value(item));
+            DeValue::Array(items) => self.read_nested(at, |reader| {
+                let items = items.into_iter().map(|item| reader.read_value(item));
                 items.collect::<Result<Vec<_>>>().map(Value::Array)
             })?,
-            DeValue::Table(table) => self.deeper(at, |reader| reader.table(table))?,
+            DeValue::Table(table) => self.read_nested(at, |reader| reader.read_table(table))?,
         })
     }
 
     /// The library bounds each key and each bracket, but not their sum.
-    fn deeper(
+    fn read_nested(
         &mut self,
         at: usize,
         read: impl FnOnce(&mut Self) -> Result<Value>,
     ) -> Result<Value> {
-        if self.depth >= MAX_DEPTH {
+        if self.depth >= MAX_VALUE_DEPTH {
             let place = line_and_column(self.text, at);
-            return Err(Problem::limit(format!(
-                "the TOML is nested deeper than {MAX_DEPTH} levels, at {place}"
+            return Err(Problem::limit_exceeded(format!(
+                "the TOML is nested deeper than {MAX_VALUE_DEPTH} levels, at {place}"
             )));
         }
         self.depth += 1;
@@ -157,78 +165,78 @@ impl Reader<'_> {
         value
     }
 
-    fn spend(&mut self, bytes: usize) -> Result<()> {
-        self.size += bytes + ENTRY;
-        fits(self.call, self.size)
+    fn charge_bytes(&mut self, bytes: usize) -> Result<()> {
+        self.size += bytes + TOML_ENTRY_OVERHEAD_BYTES;
+        check_result_size(self.call, self.size)
     }
 }
 
-fn integer(int: &DeInteger<'_>) -> Option<i64> {
+fn parse_integer(int: &DeInteger<'_>) -> Option<i64> {
     i64::from_str_radix(int.as_str(), int.radix()).ok()
 }
 
-fn invalid(text: &str, at: usize, message: &str) -> Problem {
+fn invalid_toml_problem(text: &str, at: usize, message: &str) -> Problem {
     let place = line_and_column(text, at);
     Problem::bad_request(format!("invalid TOML: {message}, at {place}"))
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Encode {
+struct TomlEncodeArgs {
     /// What to encode; TOML has no null.
-    value: Table,
+    value: ScriptTable,
 }
 
-fn encode(call: &Call, args: Encode) -> Result<String> {
+fn encode(call: &Call, args: TomlEncodeArgs) -> Result<String> {
     let value = Value::Object(args.value.0);
-    let mut check = Check { call, path: Path::new("value"), size: 0 };
-    check.value(&value, 0)?;
+    let mut check = TomlEncodeCheck { call, path: ValuePath::new("value"), size: 0 };
+    check.check_value(&value, 0)?;
     let text = toml::to_string(&value)
         .map_err(|error| Problem::internal(format!("cannot encode the value as TOML: {error}")))?;
-    fits(call, text.len())?;
+    check_result_size(call, text.len())?;
     Ok(text)
 }
 
 /// Finds what TOML cannot hold, and about how long it will be.
-struct Check<'a> {
+struct TomlEncodeCheck<'a> {
     call: &'a Call,
-    path: Path,
+    path: ValuePath,
     size: usize,
 }
 
-impl Check<'_> {
+impl TomlEncodeCheck<'_> {
     /// `header` is the length of the keys on the way here: each table writes
     /// them all again.
-    fn value(&mut self, value: &Value, header: usize) -> Result<()> {
+    fn check_value(&mut self, value: &Value, header: usize) -> Result<()> {
         let path = &self.path;
         match value {
             Value::Null => {
                 return Err(Problem::bad_request(format!(
                     "{path} is null, which TOML cannot hold"
                 ))
-                .hint("leave it out"));
+                .with_hint("leave it out"));
             }
             Value::Bytes(_) => {
                 return Err(Problem::bad_request(format!(
                     "{path} is not UTF-8 text, which TOML cannot hold"
                 ))
-                .hint("encode it with base64.encode"));
+                .with_hint("encode it with base64.encode"));
             }
-            Value::Bool(_) | Value::Int(_) | Value::Float(_) => self.spend(1)?,
-            Value::Str(text) => self.spend(text.len())?,
+            Value::Bool(_) | Value::Int(_) | Value::Float(_) => self.charge_bytes(1)?,
+            Value::Str(text) => self.charge_bytes(text.len())?,
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
                     self.path.push_index(index)?;
-                    self.value(item, header)?;
+                    self.check_value(item, header)?;
                     self.path.pop();
                 }
             }
             Value::Object(object) => {
-                self.spend(header)?;
+                self.charge_bytes(header)?;
                 for (key, item) in object {
-                    self.spend(key.len())?;
+                    self.charge_bytes(key.len())?;
                     self.path.push_key(key)?;
-                    self.value(item, header + key.len() + 1)?;
+                    self.check_value(item, header + key.len() + 1)?;
                     self.path.pop();
                 }
             }
@@ -236,9 +244,9 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn spend(&mut self, bytes: usize) -> Result<()> {
+    fn charge_bytes(&mut self, bytes: usize) -> Result<()> {
         self.size = self.size.saturating_add(bytes);
-        fits(self.call, self.size)
+        check_result_size(self.call, self.size)
     }
 }
 

@@ -4,19 +4,19 @@ mod escape;
 
 use std::net::Ipv6Addr;
 
-use moonlark_core::limits::size;
-use moonlark_core::value::{Bytes, Object};
+use moonlark_core::limits::format_size;
+use moonlark_core::value::{Object, TextOrBytes};
 use moonlark_core::{Call, Module, Problem, Result, Value};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use url::Url;
 
-use crate::args::{Table, fits};
-pub(crate) use escape::query_string;
+use crate::args::{ScriptTable, check_result_size};
+pub(crate) use escape::build_query_string;
 
 /// Bytes of an address that is taken apart: data in one can be long.
-const MAX_URL_BYTES: usize = 1 << 20;
+const MAX_PARSED_URL_BYTES: usize = 1 << 20;
 
 pub(crate) fn module() -> Module {
     Module::new("url", "Take web addresses apart and put them together.")
@@ -62,7 +62,7 @@ pub(crate) fn module() -> Module {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Parse {
+struct UrlParseArgs {
     /// A full address.
     text: String,
 }
@@ -70,7 +70,7 @@ struct Parse {
 /// The parts of an address; those it does not have are missing.
 #[derive(JsonSchema)]
 #[schemars(inline)]
-struct Parsed {
+struct UrlParsed {
     /// Such as `https`.
     scheme: String,
     /// The user name, decoded.
@@ -84,14 +84,14 @@ struct Parsed {
     /// The path as it stands in the address, not decoded.
     path: String,
     /// The query, decoded; a key that occurs several times has a list.
-    #[schemars(with = "Table")]
+    #[schemars(with = "ScriptTable")]
     query: Object,
     /// What follows `#`, decoded.
     fragment: Option<String>,
 }
 
-impl From<Parsed> for Value {
-    fn from(parsed: Parsed) -> Self {
+impl From<UrlParsed> for Value {
+    fn from(parsed: UrlParsed) -> Self {
         let fields: [(&str, Value); 8] = [
             ("scheme", parsed.scheme.into()),
             ("username", parsed.username.into()),
@@ -108,35 +108,36 @@ impl From<Parsed> for Value {
 }
 
 /// What a pair of a query costs in a table, beside its text.
-const PAIR: usize = 64;
+const QUERY_PAIR_OVERHEAD_BYTES: usize = 64;
 
-fn parse(call: &Call, args: Parse) -> Result<Parsed> {
-    let url = address(&args.text)?;
+fn parse(call: &Call, args: UrlParseArgs) -> Result<UrlParsed> {
+    let url = parse_url(&args.text)?;
     let query = url.query().unwrap_or_default();
-    fits(call, query.len() + PAIR * query.split('&').count())?;
-    let decoded = |text: &str| String::from_utf8_lossy(&escape::lenient(text, false)).into_owned();
-    Ok(Parsed {
+    check_result_size(call, query.len() + QUERY_PAIR_OVERHEAD_BYTES * query.split('&').count())?;
+    let decoded =
+        |text: &str| String::from_utf8_lossy(&escape::decode_leniently(text, false)).into_owned();
+    Ok(UrlParsed {
         scheme: url.scheme().to_owned(),
         username: Some(url.username()).filter(|name| !name.is_empty()).map(decoded),
         password: url.password().map(decoded),
         host: url.host_str().map(str::to_owned),
         port: url.port_or_known_default(),
         path: url.path().to_owned(),
-        query: escape::query_object(query),
+        query: escape::parse_query(query),
         fragment: url.fragment().map(decoded),
     })
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Build {
+struct UrlBuildArgs {
     /// The parts.
-    parts: Parts,
+    parts: UrlBuildParts,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Parts {
+struct UrlBuildParts {
     /// `https` when not given.
     #[serde(default)]
     scheme: Option<String>,
@@ -156,14 +157,14 @@ struct Parts {
     path: Option<String>,
     /// The query; a list repeats its key.
     #[serde(default)]
-    query: Option<Table>,
+    query: Option<ScriptTable>,
     /// What follows `#`.
     #[serde(default)]
     fragment: Option<String>,
 }
 
-fn build(call: &Call, Build { parts }: Build) -> Result<String> {
-    let query = parts.query.map(|query| query_string("parts.query", &query.0)).transpose()?;
+fn build(call: &Call, UrlBuildArgs { parts }: UrlBuildArgs) -> Result<String> {
+    let query = parts.query.map(|query| build_query_string("parts.query", &query.0)).transpose()?;
     let bad = |part: &str| Problem::bad_request(format!("parts.{part} does not fit in an address"));
     let scheme = parts.scheme.as_deref().unwrap_or("https");
     if !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte)) {
@@ -185,78 +186,81 @@ fn build(call: &Call, Build { parts }: Build) -> Result<String> {
     url.set_path(&parts.path.unwrap_or_default());
     url.set_query(query.as_deref().filter(|query| !query.is_empty()));
     url.set_fragment(parts.fragment.as_deref());
-    fits(call, url.as_str().len())?;
+    check_result_size(call, url.as_str().len())?;
     Ok(url.into())
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Join {
+struct UrlJoinArgs {
     /// A full address.
     base: String,
     /// An address, or the end of one.
     reference: String,
 }
 
-fn join(call: &Call, args: Join) -> Result<String> {
-    check_length(&args.reference)?;
-    let joined = address(&args.base)?.join(&args.reference);
+fn join(call: &Call, args: UrlJoinArgs) -> Result<String> {
+    check_url_length(&args.reference)?;
+    let joined = parse_url(&args.base)?.join(&args.reference);
     let joined = joined.map_err(|error| {
         Problem::bad_request(format!("the reference does not fit the base: {error}"))
     })?;
-    fits(call, joined.as_str().len())?;
+    check_result_size(call, joined.as_str().len())?;
     Ok(joined.into())
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Encode {
+struct UrlEncodeArgs {
     /// Text or bytes.
-    text: Bytes,
+    text: TextOrBytes,
 }
 
-fn encode(call: &Call, args: Encode) -> Result<String> {
-    fits(call, escape::encoded_length(&args.text.0))?;
-    Ok(escape::encode(&args.text.0))
+fn encode(call: &Call, args: UrlEncodeArgs) -> Result<String> {
+    check_result_size(call, escape::encoded_length(&args.text.0))?;
+    Ok(escape::percent_encode(&args.text.0))
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Decode {
+struct UrlDecodeArgs {
     /// Percent-encoded text.
     text: String,
 }
 
-fn decode(_: &Call, args: Decode) -> Result<Bytes> {
-    escape::strict(&args.text).map(Bytes)
+fn decode(_: &Call, args: UrlDecodeArgs) -> Result<TextOrBytes> {
+    escape::decode_strictly(&args.text).map(TextOrBytes)
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct EncodeQuery {
+struct UrlEncodeQueryArgs {
     /// Names with text, numbers, booleans, or lists of those.
-    params: Table,
+    params: ScriptTable,
 }
 
-fn encode_query(call: &Call, args: EncodeQuery) -> Result<String> {
-    let query = query_string("params", &args.params.0)?;
-    fits(call, query.len())?;
+fn encode_query(call: &Call, args: UrlEncodeQueryArgs) -> Result<String> {
+    let query = build_query_string("params", &args.params.0)?;
+    check_result_size(call, query.len())?;
     Ok(query)
 }
 
 /// Escaping makes an address three times as long, more than once.
-fn check_length(text: &str) -> Result<()> {
-    if text.len() > MAX_URL_BYTES {
-        return Err(Problem::limit(format!("the address is longer than {}", size(MAX_URL_BYTES))));
+fn check_url_length(text: &str) -> Result<()> {
+    if text.len() > MAX_PARSED_URL_BYTES {
+        return Err(Problem::limit_exceeded(format!(
+            "the address is longer than {}",
+            format_size(MAX_PARSED_URL_BYTES)
+        )));
     }
     Ok(())
 }
 
 /// The text itself is not repeated: it may hold a password.
-fn address(text: &str) -> Result<Url> {
-    check_length(text)?;
+fn parse_url(text: &str) -> Result<Url> {
+    check_url_length(text)?;
     Url::parse(text).map_err(|error| {
         Problem::bad_request(format!("this is not an address: {error}"))
-            .hint("addresses look like https://example.com/path")
+            .with_hint("addresses look like https://example.com/path")
     })
 }

@@ -7,13 +7,13 @@
 mod compose;
 mod scalar;
 
-use moonlark_core::value::Path;
+use moonlark_core::value::ValuePath;
 use moonlark_core::{Call, Module, Problem, Result, Value};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::args::fits;
+use crate::args::check_result_size;
 
 pub(crate) fn module() -> Module {
     Module::new(
@@ -47,51 +47,51 @@ pub(crate) fn module() -> Module {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Decode {
+struct YamlDecodeArgs {
     /// YAML text.
     text: String,
 }
 
-fn decode(call: &Call, args: Decode) -> Result<Value> {
-    let mut documents = read(call, &args.text)?;
+fn decode(call: &Call, args: YamlDecodeArgs) -> Result<Value> {
+    let mut documents = read_documents(call, &args.text)?;
     if documents.len() > 1 {
         return Err(Problem::bad_request(format!(
             "the text has {} documents, not one",
             documents.len()
         ))
-        .hint("use yaml.decode_all"));
+        .with_hint("use yaml.decode_all"));
     }
     Ok(documents.pop().unwrap_or_default())
 }
 
-fn decode_all(call: &Call, args: Decode) -> Result<Vec<Value>> {
-    read(call, &args.text)
+fn decode_all(call: &Call, args: YamlDecodeArgs) -> Result<Vec<Value>> {
+    read_documents(call, &args.text)
 }
 
-fn read(call: &Call, text: &str) -> Result<Vec<Value>> {
+fn read_documents(call: &Call, text: &str) -> Result<Vec<Value>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    compose::documents(text, call.limits().value)
+    compose::compose_documents(text, call.limits().value)
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Encode {
+struct YamlEncodeArgs {
     /// What to encode.
     value: Value,
 }
 
-fn encode(call: &Call, args: Encode) -> Result<String> {
-    check(&args.value, &mut Path::new("value"))?;
+fn encode(call: &Call, args: YamlEncodeArgs) -> Result<String> {
+    check_encodable(&args.value, &mut ValuePath::new("value"))?;
     let options = serde_saphyr::ser_options! {
         // Older readers take yes and off for booleans, so those are quoted.
         yaml_12: false,
         compact_list_indent: false,
         prefer_block_scalars: false,
     };
-    let mut out = Capped { text: String::new(), limit: call.limits().value, full: false };
+    let mut out = CappedTextWriter { text: String::new(), limit: call.limits().value, full: false };
     let written = serde_saphyr::to_fmt_writer_with_options(&mut out, &args.value, options);
     if out.full {
-        fits(call, usize::MAX)?;
+        check_result_size(call, usize::MAX)?;
     }
     match written {
         Ok(()) => Ok(out.text),
@@ -100,25 +100,25 @@ fn encode(call: &Call, args: Encode) -> Result<String> {
 }
 
 /// Bytes that are no text have a form in YAML that few can read; and depth.
-fn check(value: &Value, path: &mut Path) -> Result<()> {
+fn check_encodable(value: &Value, path: &mut ValuePath) -> Result<()> {
     match value {
         Value::Bytes(_) => {
             return Err(Problem::bad_request(format!(
                 "{path} is not UTF-8 text, which YAML cannot hold"
             ))
-            .hint("encode it with base64.encode"));
+            .with_hint("encode it with base64.encode"));
         }
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
                 path.push_index(index)?;
-                check(item, path)?;
+                check_encodable(item, path)?;
                 path.pop();
             }
         }
         Value::Object(object) => {
             for (key, item) in object {
                 path.push_key(key)?;
-                check(item, path)?;
+                check_encodable(item, path)?;
                 path.pop();
             }
         }
@@ -129,13 +129,13 @@ fn check(value: &Value, path: &mut Path) -> Result<()> {
 
 /// Indentation multiplies the size of deep values, so it is counted as it is
 /// written.
-struct Capped {
+struct CappedTextWriter {
     text: String,
     limit: usize,
     full: bool,
 }
 
-impl std::fmt::Write for Capped {
+impl std::fmt::Write for CappedTextWriter {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         if self.text.len() + text.len() > self.limit {
             self.full = true;

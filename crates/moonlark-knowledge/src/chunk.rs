@@ -10,8 +10,8 @@ mod section;
 
 use std::ops::Range;
 
-use crate::extract::{Block, Extracted, Kind};
-use section::Section;
+use crate::extract::{ExtractedDocument, TextBlock, TextBlockKind};
+use section::DocumentSection;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkSettings {
@@ -30,7 +30,7 @@ impl Default for ChunkSettings {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chunk {
+pub struct TextChunk {
     /// The headings it is under, the highest first; of source code what it is
     /// part of.
     pub heading: Vec<String>,
@@ -43,16 +43,21 @@ pub struct Chunk {
     pub cut: bool,
 }
 
-pub fn chunk(document: &Extracted, settings: &ChunkSettings) -> Vec<Chunk> {
-    let settings = settings.usable();
+pub fn split_into_chunks(document: &ExtractedDocument, settings: &ChunkSettings) -> Vec<TextChunk> {
+    let settings = settings.with_clamped_sizes();
     let mut chunks = Vec::new();
-    for section in section::all(&document.blocks, &settings) {
-        let mut pack =
-            Pack { document, section: &section, settings: &settings, open: None, done: vec![] };
+    for section in section::collect_sections(&document.blocks, &settings) {
+        let mut pack = SectionPacker {
+            document,
+            section: &section,
+            settings: &settings,
+            open: None,
+            done: vec![],
+        };
         for block in &document.blocks[section.blocks.clone()] {
-            pack.add(block);
+            pack.add_block(block);
         }
-        chunks.extend(pack.finish());
+        chunks.extend(pack.finish_chunks());
     }
     chunks
 }
@@ -60,12 +65,12 @@ pub fn chunk(document: &Extracted, settings: &ChunkSettings) -> Vec<Chunk> {
 impl ChunkSettings {
     /// What is below this is too little for a chunk of its own, if there is
     /// something beside it.
-    fn tiny(&self) -> usize {
+    fn tiny_chunk_bytes(&self) -> usize {
         self.target / 4
     }
 
     /// Whatever was asked for, cutting makes progress.
-    fn usable(&self) -> ChunkSettings {
+    fn with_clamped_sizes(&self) -> ChunkSettings {
         let target = self.target.max(64);
         let most = self.most.max(target);
         ChunkSettings { target, most, overlap: self.overlap.min(target / 4) }
@@ -73,16 +78,16 @@ impl ChunkSettings {
 }
 
 /// The chunks of one section in the making.
-struct Pack<'a> {
-    document: &'a Extracted,
-    section: &'a Section,
+struct SectionPacker<'a> {
+    document: &'a ExtractedDocument,
+    section: &'a DocumentSection,
     settings: &'a ChunkSettings,
-    open: Option<Open>,
-    done: Vec<Open>,
+    open: Option<ChunkDraft>,
+    done: Vec<ChunkDraft>,
 }
 
 #[derive(Clone)]
-struct Open {
+struct ChunkDraft {
     range: Range<usize>,
     cut: bool,
     /// Only headings so far.
@@ -91,19 +96,20 @@ struct Open {
     parts: Vec<String>,
 }
 
-impl Open {
-    fn size(&self) -> usize {
+impl ChunkDraft {
+    fn size_bytes(&self) -> usize {
         self.range.len()
     }
 }
 
-impl Pack<'_> {
-    fn add(&mut self, block: &Block) {
-        let (tiny, target, most) = (self.settings.tiny(), self.settings.target, self.settings.most);
-        let new = of(block);
-        let Some(mut open) = self.open.take() else { return self.begin(new, block) };
+impl SectionPacker<'_> {
+    fn add_block(&mut self, block: &TextBlock) {
+        let (tiny, target, most) =
+            (self.settings.tiny_chunk_bytes(), self.settings.target, self.settings.most);
+        let new = draft_from_block(block);
+        let Some(mut open) = self.open.take() else { return self.start_chunk(new, block) };
         let together = block.range.end - open.range.start;
-        let small = open.bare || open.size() < tiny;
+        let small = open.bare || open.size_bytes() < tiny;
         if together <= target || (small && together <= most) {
             open.range.end = block.range.end;
             open.bare &= new.bare;
@@ -111,37 +117,37 @@ impl Pack<'_> {
             self.open = Some(open);
         } else if open.bare {
             // A heading is not left behind.
-            let joined = Open { range: open.range.start..block.range.end, ..new };
-            self.begin(joined, block);
+            let joined = ChunkDraft { range: open.range.start..block.range.end, ..new };
+            self.start_chunk(joined, block);
         } else {
             self.done.push(open);
-            self.begin(new, block);
+            self.start_chunk(new, block);
         }
     }
 
-    fn begin(&mut self, open: Open, block: &Block) {
-        if open.size() <= self.settings.most {
+    fn start_chunk(&mut self, open: ChunkDraft, block: &TextBlock) {
+        if open.size_bytes() <= self.settings.most {
             self.open = Some(open);
             return;
         }
-        let mut pieces = cut::pieces(
+        let mut pieces = cut::split_block_range(
             &self.document.text,
             open.range.clone(),
-            matches!(block.kind, Kind::Paragraph | Kind::Heading { .. }),
+            matches!(block.kind, TextBlockKind::Paragraph | TextBlockKind::Heading { .. }),
             self.settings,
         );
         // The last may be joined by what follows.
         let last = pieces.pop();
-        let piece = |range| Open { range, cut: true, ..open.clone() };
+        let piece = |range| ChunkDraft { range, cut: true, ..open.clone() };
         self.done.extend(pieces.into_iter().map(piece));
         self.open = last.map(piece);
     }
 
-    fn finish(mut self) -> impl Iterator<Item = Chunk> {
+    fn finish_chunks(mut self) -> impl Iterator<Item = TextChunk> {
         if let Some(last) = self.open.take() {
             match self.done.last_mut() {
                 Some(before)
-                    if last.size() < self.settings.tiny() / 2
+                    if last.size_bytes() < self.settings.tiny_chunk_bytes() / 2
                         && last.range.end - before.range.start <= self.settings.most =>
                 {
                     before.range.end = last.range.end;
@@ -158,31 +164,36 @@ impl Pack<'_> {
             let start = open.range.start + (part.trim_end().len() - text.len());
             let mut heading = path.clone();
             let [first, rest @ ..] = &open.parts[..] else {
-                return whole(heading, text, start, &open);
+                return build_chunk(heading, text, start, &open);
             };
             if rest.iter().all(|part| part == first) {
                 heading.push(first.clone());
             }
-            whole(heading, text, start, &open)
+            build_chunk(heading, text, start, &open)
         })
     }
 }
 
-fn whole(heading: Vec<String>, text: &str, start: usize, open: &Open) -> Option<Chunk> {
+fn build_chunk(
+    heading: Vec<String>,
+    text: &str,
+    start: usize,
+    open: &ChunkDraft,
+) -> Option<TextChunk> {
     if text.trim_start().is_empty() {
         return None;
     }
     let range = start..start + text.len();
-    Some(Chunk { heading, text: text.to_owned(), range, cut: open.cut })
+    Some(TextChunk { heading, text: text.to_owned(), range, cut: open.cut })
 }
 
-fn of(block: &Block) -> Open {
+fn draft_from_block(block: &TextBlock) -> ChunkDraft {
     let parts = match &block.kind {
-        Kind::Part { title } => vec![title.clone()],
+        TextBlockKind::Part { title } => vec![title.clone()],
         _ => Vec::new(),
     };
-    let bare = matches!(block.kind, Kind::Heading { .. });
-    Open { range: block.range.clone(), cut: false, bare, parts }
+    let bare = matches!(block.kind, TextBlockKind::Heading { .. });
+    ChunkDraft { range: block.range.clone(), cut: false, bare, parts }
 }
 
 #[cfg(test)]

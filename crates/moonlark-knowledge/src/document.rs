@@ -5,15 +5,15 @@ use moonlark_core::Value;
 use moonlark_core::value::Object;
 use sha2::{Digest, Sha256};
 
-use crate::query::{count, text, time};
+use crate::query::{count_value, text_value, time_value};
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Document {
+pub struct KnowledgeDocument {
     pub id: String,
     pub title: String,
     /// The whole text, as it was extracted.
     pub body: String,
-    pub chunks: Vec<Part>,
+    pub chunks: Vec<DocumentChunk>,
     pub source: String,
     pub source_id: String,
     pub source_url: Option<String>,
@@ -27,7 +27,7 @@ pub struct Document {
 
 /// A chunk of a document.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Part {
+pub struct DocumentChunk {
     pub index: usize,
     pub heading: Option<String>,
     /// Which byte of the body it begins with.
@@ -35,27 +35,27 @@ pub struct Part {
     pub text: String,
 }
 
-impl Document {
+impl KnowledgeDocument {
     pub fn to_value(&self) -> Value {
-        let chunk = |part: &Part| {
-            Value::object([
-                ("index", count(part.index)),
-                ("heading", text(part.heading.as_deref())),
+        let chunk = |part: &DocumentChunk| {
+            Value::from_fields([
+                ("index", count_value(part.index)),
+                ("heading", text_value(part.heading.as_deref())),
                 ("text", Value::Str(part.text.clone())),
             ])
         };
-        Value::object([
+        Value::from_fields([
             ("id", Value::Str(self.id.clone())),
             ("title", Value::Str(self.title.clone())),
             ("body", Value::Str(self.body.clone())),
             ("chunks", Value::Array(self.chunks.iter().map(chunk).collect())),
             ("source", Value::Str(self.source.clone())),
             ("source_id", Value::Str(self.source_id.clone())),
-            ("source_url", text(self.source_url.as_deref())),
-            ("author", text(self.author.as_deref())),
-            ("created_at", time(self.created_at)),
-            ("updated_at", time(self.updated_at)),
-            ("content_type", text(self.content_type.as_deref())),
+            ("source_url", text_value(self.source_url.as_deref())),
+            ("author", text_value(self.author.as_deref())),
+            ("created_at", time_value(self.created_at)),
+            ("updated_at", time_value(self.updated_at)),
+            ("content_type", text_value(self.content_type.as_deref())),
             ("metadata", self.metadata.clone()),
         ])
     }
@@ -85,8 +85,8 @@ impl SourceStats {
             ("kind", Value::Str(self.kind.clone())),
             ("documents", whole(self.documents)),
             ("chunks", whole(self.chunks)),
-            ("last_sync", time(self.last_sync)),
-            ("problem", text(self.problem.as_deref())),
+            ("last_sync", time_value(self.last_sync)),
+            ("problem", text_value(self.problem.as_deref())),
         ];
         fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
@@ -94,7 +94,7 @@ impl SourceStats {
 
 /// The id of what a source calls `source_id`: the same at every sync, on every
 /// machine.
-pub(crate) fn id_of(source: &str, source_id: &str) -> String {
+pub(crate) fn document_id(source: &str, source_id: &str) -> String {
     let mut hash = Sha256::new();
     hash.update((source.len() as u64).to_le_bytes());
     hash.update(source.as_bytes());
@@ -111,9 +111,9 @@ mod tests {
 
     #[test]
     fn an_id_is_a_uuid_that_only_source_and_name_decide() {
-        let id = id_of("docs", "a/b.md");
-        assert_eq!(id, id_of("docs", "a/b.md"));
-        assert_ne!(id, id_of("docsa", "/b.md"));
+        let id = document_id("docs", "a/b.md");
+        assert_eq!(id, document_id("docs", "a/b.md"));
+        assert_ne!(id, document_id("docsa", "/b.md"));
         assert_eq!(uuid::Uuid::parse_str(&id).unwrap().get_version_num(), 8);
     }
 }

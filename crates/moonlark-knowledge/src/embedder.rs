@@ -5,23 +5,23 @@ mod http;
 use std::time::Duration;
 
 use moonlark_core::Result;
-use moonlark_search::{Model, quantise};
+use moonlark_search::{StaticEmbeddingModel, quantize_vector};
 use secrecy::SecretString;
 
 #[derive(Clone, Default)]
-pub enum Embedder {
+pub enum TextEmbedder {
     /// The model that is part of the binary: no network, no service.
     #[default]
     Builtin,
     /// A service that speaks one of two ways.
-    Http(Box<HttpSettings>),
+    Http(Box<EmbeddingServiceSettings>),
     /// No vectors: search is by words.
     Off,
 }
 
 #[derive(Clone)]
-pub struct HttpSettings {
-    pub speaks: Speaks,
+pub struct EmbeddingServiceSettings {
+    pub speaks: EmbeddingApi,
     /// The service's base, such as `https://api.openai.com/v1` or `http://localhost:11434`.
     pub url: String,
     pub model: String,
@@ -36,7 +36,7 @@ pub struct HttpSettings {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Speaks {
+pub enum EmbeddingApi {
     /// `POST {url}/embeddings`.
     OpenAi,
     /// `POST {url}/api/embed`.
@@ -44,59 +44,63 @@ pub enum Speaks {
 }
 
 /// A vector as it is kept: a byte for each number.
-pub(crate) type Row = Vec<u8>;
+pub(crate) type QuantizedVector = Vec<u8>;
 
 /// How patient to be with a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum EmbeddingPurpose {
     /// Somebody waits for the answer to a question.
     Question,
     /// A sync, which may wait until a service has recovered.
     Sync,
 }
 
-impl Embedder {
+impl TextEmbedder {
     /// What tells its vectors from others'. Nothing where there are none.
-    pub(crate) fn name(&self) -> Option<String> {
+    pub(crate) fn model_name(&self) -> Option<String> {
         match self {
-            Embedder::Builtin => Some(builtin_name().to_owned()),
-            Embedder::Http(settings) => Some(settings.name()),
-            Embedder::Off => None,
+            TextEmbedder::Builtin => Some(builtin_model_name().to_owned()),
+            TextEmbedder::Http(settings) => Some(settings.model_name()),
+            TextEmbedder::Off => None,
         }
     }
 
     /// At once, if it can do that.
-    pub(crate) fn now(&self, text: &str) -> Option<Row> {
-        matches!(self, Embedder::Builtin).then(|| builtin(text))
+    pub(crate) fn embed_now(&self, text: &str) -> Option<QuantizedVector> {
+        matches!(self, TextEmbedder::Builtin).then(|| embed_builtin(text))
     }
 
     /// Rows for these texts, in their order and all of one width.
-    pub(crate) async fn rows(&self, texts: Vec<String>, patience: Patience) -> Result<Vec<Row>> {
+    pub(crate) async fn embed_texts(
+        &self,
+        texts: Vec<String>,
+        patience: EmbeddingPurpose,
+    ) -> Result<Vec<QuantizedVector>> {
         match self {
-            Embedder::Off => Ok(Vec::new()),
-            Embedder::Http(settings) => settings.rows(texts, patience).await,
-            Embedder::Builtin => {
-                let embed = move || texts.iter().map(|text| builtin(text)).collect();
-                Ok(crate::blocking(move || Ok(embed())).await?)
+            TextEmbedder::Off => Ok(Vec::new()),
+            TextEmbedder::Http(settings) => settings.embed_texts(texts, patience).await,
+            TextEmbedder::Builtin => {
+                let embed = move || texts.iter().map(|text| embed_builtin(text)).collect();
+                Ok(crate::run_blocking(move || Ok(embed())).await?)
             }
         }
     }
 }
 
-pub(crate) fn builtin_name() -> &'static str {
-    Model::builtin().id()
+pub(crate) fn builtin_model_name() -> &'static str {
+    StaticEmbeddingModel::builtin().id()
 }
 
-pub(crate) fn builtin(text: &str) -> Row {
-    row(&Model::builtin().embed(text))
+pub(crate) fn embed_builtin(text: &str) -> QuantizedVector {
+    quantize_to_bytes(&StaticEmbeddingModel::builtin().embed(text))
 }
 
-fn row(vector: &[f32]) -> Row {
-    quantise(vector).into_iter().map(|number| number as u8).collect()
+fn quantize_to_bytes(vector: &[f32]) -> QuantizedVector {
+    quantize_vector(vector).into_iter().map(|number| number as u8).collect()
 }
 
 /// What is embedded of a chunk: where it stands belongs to what it says.
-pub(crate) fn text_of(title: &str, heading: Option<&str>, text: &str) -> String {
+pub(crate) fn embedding_text(title: &str, heading: Option<&str>, text: &str) -> String {
     let heading = heading.unwrap_or_default();
     let mut all = String::with_capacity(title.len() + heading.len() + text.len() + 2);
     for part in [title, heading] {

@@ -5,13 +5,13 @@
 
 use std::ops::Range;
 
-use moonlark_core::nearest::nearest;
-use moonlark_core::value::{Object, shorten};
+use moonlark_core::nearest::nearest_name;
+use moonlark_core::value::{Object, shorten_text};
 use moonlark_core::{Problem, Result, Value};
 
-use crate::document::Document;
-use crate::query::count;
-use crate::sync::UNDER;
+use crate::document::KnowledgeDocument;
+use crate::query::count_value;
+use crate::sync::HEADING_SEPARATOR;
 
 /// Headings that an answer names.
 const MAX_NAMED_SECTIONS: usize = 50;
@@ -29,7 +29,7 @@ pub struct ExcerptRequest {
 #[derive(Debug, Clone, PartialEq)]
 pub struct DocumentExcerpt {
     /// With just the part as its body, and no chunks.
-    pub document: Document,
+    pub document: KnowledgeDocument,
     pub offset: usize,
     /// Characters of the section or document in all.
     pub length: usize,
@@ -37,12 +37,14 @@ pub struct DocumentExcerpt {
     pub sections: Vec<String>,
 }
 
-impl Document {
+impl KnowledgeDocument {
     /// The part of it that is asked for.
-    pub fn excerpt(mut self, wanted: &ExcerptRequest) -> Result<DocumentExcerpt> {
-        let sections = self.headings();
+    pub fn into_excerpt(mut self, wanted: &ExcerptRequest) -> Result<DocumentExcerpt> {
+        let sections = self.distinct_headings();
         let range = match &wanted.section {
-            Some(section) => self.section(section).ok_or_else(|| no_section(section, &sections))?,
+            Some(section) => {
+                self.find_section(section).ok_or_else(|| no_section_problem(section, &sections))?
+            }
             None => 0..self.body.len(),
         };
         let text = self.body.get(range).unwrap_or_default();
@@ -60,7 +62,7 @@ impl Document {
     }
 
     /// Its headings in order, each once.
-    fn headings(&self) -> Vec<String> {
+    fn distinct_headings(&self) -> Vec<String> {
         let mut headings: Vec<String> = Vec::new();
         for heading in self.chunks.iter().filter_map(|chunk| chunk.heading.as_ref()) {
             if headings.last() != Some(heading) {
@@ -72,16 +74,17 @@ impl Document {
 
     /// Which bytes of the body stand under a heading: by the lines of the text, or
     /// by what its chunks are under, which knows headings of other formats too.
-    fn section(&self, wanted: &str) -> Option<Range<usize>> {
-        let path: Vec<String> = wanted.split(UNDER).map(plain).collect();
+    fn find_section(&self, wanted: &str) -> Option<Range<usize>> {
+        let path: Vec<String> = wanted.split(HEADING_SEPARATOR).map(normalize_heading).collect();
         let last = path.last().filter(|it| !it.is_empty())?;
-        markdown_section(&self.body, last).or_else(|| self.chunked_section(&path))
+        find_markdown_section(&self.body, last).or_else(|| self.find_chunked_section(&path))
     }
 
-    fn chunked_section(&self, path: &[String]) -> Option<Range<usize>> {
+    fn find_chunked_section(&self, path: &[String]) -> Option<Range<usize>> {
         let is_under = |heading: &Option<String>| {
             let heading = heading.as_deref().unwrap_or_default();
-            let parts: Vec<String> = heading.split(UNDER).map(plain).collect();
+            let parts: Vec<String> =
+                heading.split(HEADING_SEPARATOR).map(normalize_heading).collect();
             parts.windows(path.len()).any(|window| window == path)
         };
         let first = self.chunks.iter().position(|chunk| is_under(&chunk.heading))?;
@@ -95,7 +98,7 @@ impl Document {
 
 /// From a heading line of Markdown to the next one that is not below it. Lines
 /// within code are none.
-fn markdown_section(body: &str, wanted: &str) -> Option<Range<usize>> {
+fn find_markdown_section(body: &str, wanted: &str) -> Option<Range<usize>> {
     let mut found: Option<(usize, usize)> = None;
     let mut fenced = false;
     let mut at = 0;
@@ -113,7 +116,7 @@ fn markdown_section(body: &str, wanted: &str) -> Option<Range<usize>> {
         match found {
             Some((start_of, above)) if level <= above => return Some(start_of..start),
             Some(_) => {}
-            None if plain(line[level..].trim_end_matches('#')) == wanted => {
+            None if normalize_heading(line[level..].trim_end_matches('#')) == wanted => {
                 found = Some((start, level));
             }
             None => {}
@@ -123,23 +126,23 @@ fn markdown_section(body: &str, wanted: &str) -> Option<Range<usize>> {
 }
 
 /// A heading as it is compared.
-fn plain(heading: &str) -> String {
+fn normalize_heading(heading: &str) -> String {
     let letters = heading.trim().chars().filter(|it| !matches!(it, '`' | '*' | '_'));
     letters.flat_map(char::to_lowercase).collect()
 }
 
-fn no_section(wanted: &str, sections: &[String]) -> Problem {
-    let names = sections.iter().flat_map(|heading| heading.rsplit(UNDER).next());
-    let message = format!("the document has no section {}", shorten(wanted));
-    let near = nearest(wanted, names.clone());
-    Problem::bad_request(message).hint(match near {
+fn no_section_problem(wanted: &str, sections: &[String]) -> Problem {
+    let names = sections.iter().flat_map(|heading| heading.rsplit(HEADING_SEPARATOR).next());
+    let message = format!("the document has no section {}", shorten_text(wanted));
+    let near = nearest_name(wanted, names.clone());
+    Problem::bad_request(message).with_hint(match near {
         Some(near) => format!("did you mean {near}?"),
         None if sections.is_empty() => "it has no headings: use offset and limit".to_owned(),
-        None => format!("there are {}", some(names.map(str::to_owned)).join(", ")),
+        None => format!("there are {}", take_named_sections(names.map(str::to_owned)).join(", ")),
     })
 }
 
-fn some(all: impl Iterator<Item = String>) -> Vec<String> {
+fn take_named_sections(all: impl Iterator<Item = String>) -> Vec<String> {
     all.take(MAX_NAMED_SECTIONS).collect()
 }
 
@@ -150,15 +153,15 @@ impl DocumentExcerpt {
             Value::Object(object) => object,
             _ => Object::new(),
         };
-        object.insert("offset".to_owned(), count(self.offset));
-        object.insert("length".to_owned(), count(self.length));
+        object.insert("offset".to_owned(), count_value(self.offset));
+        object.insert("length".to_owned(), count_value(self.length));
         let end = self.offset + self.document.body.chars().count();
         if end < self.length {
             let left = self.length - end;
             let rest = format!("{left} more characters: ask again with offset {end}");
             object.insert("rest".to_owned(), rest.into());
             if !self.sections.is_empty() {
-                let sections = some(self.sections.iter().cloned());
+                let sections = take_named_sections(self.sections.iter().cloned());
                 let sections = sections.into_iter().map(Value::Str).collect();
                 object.insert("sections".to_owned(), Value::Array(sections));
             }
@@ -170,16 +173,16 @@ impl DocumentExcerpt {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::Part;
+    use crate::document::DocumentChunk;
 
-    fn document(body: &str, chunks: &[(&str, &str)]) -> Document {
-        let chunk = |(index, (heading, text)): (usize, &(&str, &str))| Part {
+    fn document(body: &str, chunks: &[(&str, &str)]) -> KnowledgeDocument {
+        let chunk = |(index, (heading, text)): (usize, &(&str, &str))| DocumentChunk {
             index,
             heading: Some((*heading).to_owned()),
             start: body.find(text).unwrap(),
             text: (*text).to_owned(),
         };
-        Document {
+        KnowledgeDocument {
             id: "1".to_owned(),
             title: "Deploys".to_owned(),
             body: body.to_owned(),
@@ -196,13 +199,13 @@ mod tests {
     }
 
     fn part(
-        document: &Document,
+        document: &KnowledgeDocument,
         section: Option<&str>,
         offset: Option<usize>,
         limit: Option<usize>,
     ) -> Result<String> {
         let section = section.map(str::to_owned);
-        let excerpt = document.clone().excerpt(&ExcerptRequest { section, offset, limit })?;
+        let excerpt = document.clone().into_excerpt(&ExcerptRequest { section, offset, limit })?;
         let value = excerpt.to_value();
         let rest = value.get("rest").and_then(Value::as_str).unwrap_or_default();
         Ok(format!("{}|{}|{rest}", excerpt.document.body, excerpt.length))

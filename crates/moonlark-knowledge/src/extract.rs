@@ -20,14 +20,14 @@ use std::time::Duration;
 
 use moonlark_core::{Problem, Result, Value};
 
-use crate::item::{Content, Item};
-use format::Format;
-pub(crate) use format::extension;
-pub use pdf::read_if_asked;
+use crate::item::{ItemContent, SourceItem};
+use format::DocumentFormat;
+pub(crate) use format::file_extension;
+pub use pdf::run_pdf_reader_if_requested;
 
 /// What a document is made of.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Extracted {
+pub struct ExtractedDocument {
     /// What it calls itself, or else the last part of its `source_id`.
     pub title: Option<String>,
     pub author: Option<String>,
@@ -37,18 +37,18 @@ pub struct Extracted {
     /// All of it, as a reader would see it. Markdown and source code stay as
     /// they are; other formats become Markdown.
     pub text: String,
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<TextBlock>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Block {
-    pub kind: Kind,
+pub struct TextBlock {
+    pub kind: TextBlockKind,
     /// Bytes of the text.
     pub range: Range<usize>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum TextBlockKind {
     /// 1 is the highest level. The title is without marks.
     Heading {
         level: u8,
@@ -67,8 +67,8 @@ pub enum Kind {
 
 /// What came of a document.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Reading {
-    Text(Box<Extracted>),
+pub enum ExtractionOutcome {
+    Text(Box<ExtractedDocument>),
     /// Nothing to read, and why.
     Skipped(String),
 }
@@ -96,61 +96,61 @@ impl Default for ExtractLimits {
 }
 
 /// Computes, and may start a process and wait for it: not for an async thread.
-pub fn extract(item: &Item, limits: &ExtractLimits) -> Result<Reading> {
+pub fn extract_document(item: &SourceItem, limits: &ExtractLimits) -> Result<ExtractionOutcome> {
     let (format, text) = match &item.content {
-        Content::Text(text) => (format::of_text(item), Some(text.clone())),
-        Content::Bytes(bytes) => match format::of_bytes(item, bytes) {
-            Err(reason) => return Ok(Reading::Skipped(reason)),
-            Ok(format) if format.is_text() => match decode::text(item, format, bytes) {
+        ItemContent::Text(text) => (format::detect_text_format(item), Some(text.clone())),
+        ItemContent::Bytes(bytes) => match format::detect_bytes_format(item, bytes) {
+            Err(reason) => return Ok(ExtractionOutcome::Skipped(reason)),
+            Ok(format) if format.is_text() => match decode::decode_text(item, format, bytes) {
                 Some(text) => (format, Some(text)),
-                None => return Ok(Reading::Skipped("it is not text".to_owned())),
+                None => return Ok(ExtractionOutcome::Skipped("it is not text".to_owned())),
             },
             Ok(format) => (format, None),
         },
     };
     let mut extracted = match (text, &item.content) {
-        (Some(text), _) => read_text(item, format, text, limits)?,
-        (None, Content::Bytes(bytes)) => {
+        (Some(text), _) => extract_text(item, format, text, limits)?,
+        (None, ItemContent::Bytes(bytes)) => {
             let read = match format {
-                Format::Pdf => pdf::read(bytes, limits)?,
-                _ => docx::read(bytes, limits)?,
+                DocumentFormat::Pdf => pdf::extract_pdf(bytes, limits)?,
+                _ => docx::extract_docx(bytes, limits)?,
             };
             match read {
-                Reading::Text(extracted) => *extracted,
+                ExtractionOutcome::Text(extracted) => *extracted,
                 skipped => return Ok(skipped),
             }
         }
-        (None, Content::Text(_)) => return Err(Problem::internal("text of no text format")),
+        (None, ItemContent::Text(_)) => return Err(Problem::internal("text of no text format")),
     };
     if extracted.blocks.is_empty() {
-        return Ok(Reading::Skipped("there is no text in it".to_owned()));
+        return Ok(ExtractionOutcome::Skipped("there is no text in it".to_owned()));
     }
     extracted.content_type = format::media_type(item, format);
-    extracted.title = extracted.title.or_else(|| name(&item.source_id));
-    Ok(Reading::Text(Box::new(extracted)))
+    extracted.title = extracted.title.or_else(|| title_from_source_id(&item.source_id));
+    Ok(ExtractionOutcome::Text(Box::new(extracted)))
 }
 
-fn read_text(
-    item: &Item,
-    format: Format,
+fn extract_text(
+    item: &SourceItem,
+    format: DocumentFormat,
     text: String,
     limits: &ExtractLimits,
-) -> Result<Extracted> {
+) -> Result<ExtractedDocument> {
     if text.len() > limits.text {
-        return Err(too_long(limits.text));
+        return Err(too_long_problem(limits.text));
     }
     Ok(match format {
-        Format::Markdown => markdown::read(text),
-        Format::Html => html::read(&text, limits)?,
-        Format::Code => code::read(text, format::language(item)),
-        Format::Rows => plain::rows(text),
-        _ => plain::read(text),
+        DocumentFormat::Markdown => markdown::extract_markdown(text),
+        DocumentFormat::Html => html::extract_html(&text, limits)?,
+        DocumentFormat::Code => code::extract_code(text, format::source_language(item)),
+        DocumentFormat::Rows => plain::extract_rows(text),
+        _ => plain::extract_plain_text(text),
     })
 }
 
-impl Extracted {
-    fn of(text: String, blocks: Vec<Block>) -> Extracted {
-        Extracted {
+impl ExtractedDocument {
+    fn from_blocks(text: String, blocks: Vec<TextBlock>) -> ExtractedDocument {
+        ExtractedDocument {
             title: None,
             author: None,
             content_type: String::new(),
@@ -161,24 +161,27 @@ impl Extracted {
     }
 }
 
-impl Block {
-    fn new(kind: Kind, range: Range<usize>) -> Block {
-        Block { kind, range }
+impl TextBlock {
+    fn new(kind: TextBlockKind, range: Range<usize>) -> TextBlock {
+        TextBlock { kind, range }
     }
 }
 
-fn too_long(most: usize) -> Problem {
-    Problem::limit(format!("its text is longer than {}", moonlark_core::limits::size(most)))
+fn too_long_problem(most: usize) -> Problem {
+    Problem::limit_exceeded(format!(
+        "its text is longer than {}",
+        moonlark_core::limits::format_size(most)
+    ))
 }
 
 /// The last part of a path or URL.
-fn name(source_id: &str) -> Option<String> {
+fn title_from_source_id(source_id: &str) -> Option<String> {
     let path = source_id.split(['?', '#']).next().unwrap_or(source_id);
     path.rsplit('/').find(|part| !part.is_empty()).map(str::to_owned)
 }
 
 /// Lines with where they begin, ends of lines included.
-fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+fn lines_with_offsets(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut at = 0;
     text.split_inclusive('\n').map(move |line| {
         at += line.len();
@@ -187,7 +190,7 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// The range without white space around it; none if there is nothing else.
-fn trimmed(text: &str, range: Range<usize>) -> Option<Range<usize>> {
+fn trim_range(text: &str, range: Range<usize>) -> Option<Range<usize>> {
     let part = &text[range.clone()];
     let start = range.start + (part.len() - part.trim_start().len());
     let end = range.end - (part.len() - part.trim_end().len());

@@ -8,16 +8,18 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use moonlark_core::{Code, Value};
+use moonlark_core::{ProblemCode, Value};
 use parking_lot::Mutex;
 
-use crate::store::Store;
+use crate::store::KnowledgeStore;
 use crate::sync::BatchSize;
 use crate::testing::{Listed, Shared, content, find, item, small, sync};
-use crate::{Item, Knowledge, Mode, Query, Settings, SyncOptions};
+use crate::{
+    KnowledgeDatabase, KnowledgeSettings, SearchMode, SearchQuery, SourceItem, SyncOptions,
+};
 
 /// What the source has at first, and what it has later.
-fn version(number: usize) -> Vec<Item> {
+fn items_of_version(number: usize) -> Vec<SourceItem> {
     let text = |it: usize| {
         let round = if it.is_multiple_of(3) { number } else { 0 };
         format!(
@@ -26,21 +28,21 @@ fn version(number: usize) -> Vec<Item> {
         )
     };
     let there = (0..30_usize).filter(|it| number == 0 || !it.is_multiple_of(5));
-    let page = |it: usize| Item {
+    let page = |it: usize| SourceItem {
         stamp: Some(format!("{}", if it.is_multiple_of(3) { number } else { 0 })),
-        metadata: Value::object([("number", Value::Int(it as i64))]),
+        metadata: Value::from_fields([("number", Value::Int(it as i64))]),
         ..item(&format!("{it}.md"), &text(it))
     };
     there.map(page).collect()
 }
 
-async fn clean(file: &Path, number: usize) -> String {
-    sync(&small(file), Listed::new(version(number))).await.unwrap();
+async fn sync_clean(file: &Path, number: usize) -> String {
+    sync(&small(file), Listed::new(items_of_version(number))).await.unwrap();
     content(file)
 }
 
 /// A file as it is at some moment: what a crash would leave.
-fn copy(from: &Path, to: &Path) {
+fn copy_database(from: &Path, to: &Path) {
     for part in ["", "-wal"] {
         let of = |path: &Path| format!("{}{part}", path.display());
         if Path::new(&of(from)).exists() {
@@ -53,10 +55,11 @@ fn copy(from: &Path, to: &Path) {
 async fn a_crash_at_any_step_of_a_sync_loses_and_doubles_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    let (before, after) = (clean(&at("before.db"), 0).await, clean(&at("after.db"), 1).await);
+    let (before, after) =
+        (sync_clean(&at("before.db"), 0).await, sync_clean(&at("after.db"), 1).await);
     let file = at("k.db");
     let knowledge = small(&file);
-    sync(&knowledge, Listed::new(version(0))).await.unwrap();
+    sync(&knowledge, Listed::new(items_of_version(0))).await.unwrap();
     let crashes = Arc::new(Mutex::new(Vec::new()));
     let seen = crashes.clone();
     let root = folder.path().to_owned();
@@ -65,13 +68,13 @@ async fn a_crash_at_any_step_of_a_sync_loses_and_doubles_nothing() {
         progress: Arc::new(move |_| {
             let mut seen = seen.lock();
             let copied = root.join(format!("crash{}.db", seen.len()));
-            copy(&crashing, &copied);
+            copy_database(&crashing, &copied);
             seen.push(copied);
         }),
         ..SyncOptions::default()
     };
-    let connector = Arc::new(Shared(Arc::new(Listed::new(version(1)))));
-    knowledge.sync("docs", "script", connector, options).await.unwrap();
+    let connector = Arc::new(Shared(Arc::new(Listed::new(items_of_version(1)))));
+    knowledge.sync_source("docs", "script", connector, options).await.unwrap();
     assert_eq!(content(&file), after);
     let crashes = crashes.lock().clone();
     assert!(crashes.len() > 30);
@@ -84,7 +87,7 @@ async fn a_crash_at_any_step_of_a_sync_loses_and_doubles_nothing() {
         }
         let knowledge = small(&crashed);
         assert_eq!(find(&knowledge, "topic7").await[0], "7.md");
-        sync(&knowledge, Listed::new(version(1))).await.unwrap();
+        sync(&knowledge, Listed::new(items_of_version(1))).await.unwrap();
         assert_eq!(content(&crashed), after);
     }
     assert!(states.contains_key(&before) && states.len() > 5, "{} states", states.len());
@@ -108,10 +111,11 @@ fn a_sync_for_others_to_kill() {
         progress: Arc::new(|advance| eprintln!("step {advance:?}")),
         ..SyncOptions::default()
     };
-    let connector = Arc::new(Shared(Arc::new(Listed::new(version(number.parse().unwrap())))));
+    let connector =
+        Arc::new(Shared(Arc::new(Listed::new(items_of_version(number.parse().unwrap())))));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let done = runtime.block_on(async {
-        small(Path::new(&file)).sync("docs", "script", connector, options).await
+        small(Path::new(&file)).sync_source("docs", "script", connector, options).await
     });
     match done {
         Ok(_) => eprintln!("done"),
@@ -119,7 +123,7 @@ fn a_sync_for_others_to_kill() {
     }
 }
 
-fn child(file: &Path, number: usize) -> Command {
+fn sync_command(file: &Path, number: usize) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", "faults::a_sync_for_others_to_kill", "--nocapture"])
@@ -137,7 +141,7 @@ async fn killed_again_and_again_a_sync_ends_as_if_nothing_had_happened() {
     for number in [0, 1] {
         let mut kills = 0;
         loop {
-            let mut running = child(&file, number).spawn().unwrap();
+            let mut running = sync_command(&file, number).spawn().unwrap();
             let lines = BufReader::new(running.stderr.take().unwrap()).lines();
             // Later and later, so that it ends some time.
             let killed_at = 2 + kills * 5 % 11 + kills;
@@ -158,7 +162,7 @@ async fn killed_again_and_again_a_sync_ends_as_if_nothing_had_happened() {
             }
         }
         assert!(kills >= 3, "{kills} kills");
-        let clean = clean(&folder.path().join(format!("clean{number}.db")), number).await;
+        let clean = sync_clean(&folder.path().join(format!("clean{number}.db")), number).await;
         assert_eq!(content(&file), clean);
     }
     assert_eq!(find(&small(&file), "topic7").await[0], "7.md");
@@ -177,16 +181,17 @@ fn content_if_any(file: &Path) {
 #[tokio::test]
 async fn a_disk_that_takes_no_more_is_a_problem_and_later_all_is_well() {
     let folder = tempfile::tempdir().unwrap();
-    let after = clean(&folder.path().join("clean.db"), 0).await;
+    let after = sync_clean(&folder.path().join("clean.db"), 0).await;
     for most in [20_000, 100_000, 200_000] {
         let file = folder.path().join(format!("{most}.db"));
-        let output = child(&file, 0).env("SYNC_MOST_BYTES", most.to_string()).output().unwrap();
+        let output =
+            sync_command(&file, 0).env("SYNC_MOST_BYTES", most.to_string()).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         let problem = said.lines().find(|line| line.starts_with("problem "));
         let expected = ["cannot be read or written", "there is no room", "cannot be opened"];
         let told = problem.is_some_and(|it| expected.iter().any(|words| it.contains(words)));
         assert!(output.status.success() && told, "{most}: {said}");
-        sync(&small(&file), Listed::new(version(0))).await.unwrap();
+        sync(&small(&file), Listed::new(items_of_version(0))).await.unwrap();
         assert_eq!(content(&file), after);
     }
 }
@@ -195,11 +200,11 @@ async fn a_disk_that_takes_no_more_is_a_problem_and_later_all_is_well() {
 async fn a_full_disk_says_so_and_keeps_what_was_committed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("k.db");
-    let mut store = Store::new(&file);
+    let mut store = KnowledgeStore::new(&file);
     store.most_pages = Some(40);
     let batch = BatchSize { items: 3, ..BatchSize::default() };
-    let full = Knowledge::new(store, Settings::default(), batch);
-    let problem = sync(&full, Listed::new(version(0))).await.unwrap_err();
+    let full = KnowledgeDatabase::new(store, KnowledgeSettings::default(), batch);
+    let problem = sync(&full, Listed::new(items_of_version(0))).await.unwrap_err();
     assert_eq!(
         problem.message,
         format!("there is no room for the knowledge base {}", file.display())
@@ -207,8 +212,8 @@ async fn a_full_disk_says_so_and_keeps_what_was_committed() {
     assert!(problem.hint.unwrap().starts_with("make room on the disk"));
     content(&file);
     assert_eq!(find(&full, "topic1").await[0], "1.md");
-    sync(&small(&file), Listed::new(version(0))).await.unwrap();
-    assert_eq!(content(&file), clean(&folder.path().join("clean.db"), 0).await);
+    sync(&small(&file), Listed::new(items_of_version(0))).await.unwrap();
+    assert_eq!(content(&file), sync_clean(&folder.path().join("clean.db"), 0).await);
 }
 
 #[tokio::test]
@@ -216,10 +221,12 @@ async fn a_file_that_is_no_knowledge_base_is_a_problem() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("k.db");
     std::fs::write(&file, "This is a letter to my aunt. ".repeat(1_000)).unwrap();
-    let Err(problem) = Knowledge::open(&file, Settings::default()).await else { panic!() };
+    let Err(problem) = KnowledgeDatabase::open(&file, KnowledgeSettings::default()).await else {
+        panic!()
+    };
     assert_eq!(problem.message, format!("{} is no knowledge base, or damaged", file.display()));
     let problem = sync(&small(&file), Listed::of(&[])).await.unwrap_err();
-    assert_eq!((problem.code, problem.retryable()), (Code::Unavailable, false));
+    assert_eq!((problem.code, problem.is_retryable()), (ProblemCode::Unavailable, false));
     assert!(std::fs::read_to_string(&file).unwrap().starts_with("This is a letter"));
 }
 
@@ -232,7 +239,9 @@ async fn a_file_from_a_newer_version_is_left_alone() {
         .unwrap()
         .execute("UPDATE kb_meta SET value = 7 WHERE key = 'version'", [])
         .unwrap();
-    let Err(problem) = Knowledge::open(&file, Settings::default()).await else { panic!() };
+    let Err(problem) = KnowledgeDatabase::open(&file, KnowledgeSettings::default()).await else {
+        panic!()
+    };
     let expected = format!(
         "the knowledge base {} has version 7, and this Moonlark knows version 1",
         file.display()
@@ -240,7 +249,10 @@ async fn a_file_from_a_newer_version_is_left_alone() {
     assert_eq!(problem.message, expected);
     assert!(problem.hint.unwrap().contains("a newer Moonlark"));
     assert_eq!(sync(&small(&file), Listed::of(&[])).await.unwrap_err().message, expected);
-    assert_eq!(small(&file).search(Query::new("rhubarb")).await.unwrap_err().message, expected);
+    assert_eq!(
+        small(&file).search(SearchQuery::new("rhubarb")).await.unwrap_err().message,
+        expected
+    );
 }
 
 #[tokio::test]
@@ -251,7 +263,7 @@ async fn other_tables_in_the_file_do_not_matter() {
         .unwrap()
         .execute_batch("CREATE TABLE journal (run); INSERT INTO journal VALUES (1)")
         .unwrap();
-    let knowledge = Knowledge::open(&file, Settings::default()).await.unwrap();
+    let knowledge = KnowledgeDatabase::open(&file, KnowledgeSettings::default()).await.unwrap();
     assert_eq!(find(&knowledge, "rhubarb").await, [] as [&str; 0]);
     sync(&knowledge, Listed::of(&[("a", "rhubarb")])).await.unwrap();
     assert_eq!(find(&knowledge, "rhubarb").await, ["a"]);
@@ -261,7 +273,7 @@ async fn other_tables_in_the_file_do_not_matter() {
 async fn a_damaged_file_gives_answers_or_problems_and_never_a_panic() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("k.db");
-    sync(&small(&file), Listed::new(version(0))).await.unwrap();
+    sync(&small(&file), Listed::new(items_of_version(0))).await.unwrap();
     // Into the file itself.
     rusqlite::Connection::open(&file)
         .unwrap()
@@ -278,8 +290,9 @@ async fn a_damaged_file_gives_answers_or_problems_and_never_a_panic() {
         }
         std::fs::write(&damaged, &bytes).unwrap();
         let knowledge = small(&damaged);
-        for mode in Mode::ALL {
-            let query = Query { mode, explain: true, ..Query::new("rhubarb topic7 common") };
+        for mode in SearchMode::ALL_MODES {
+            let query =
+                SearchQuery { mode, explain: true, ..SearchQuery::new("rhubarb topic7 common") };
             match knowledge.search(query).await {
                 Ok(answer) => {
                     for hit in answer.hits {
@@ -292,7 +305,7 @@ async fn a_damaged_file_gives_answers_or_problems_and_never_a_panic() {
                 }
             }
         }
-        if let Err(problem) = sync(&knowledge, Listed::new(version(1))).await {
+        if let Err(problem) = sync(&knowledge, Listed::new(items_of_version(1))).await {
             assert!(!problem.message.contains("broke off"), "{problem}");
             problems += 1;
         }

@@ -12,14 +12,14 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use ignore::{DirEntry, WalkBuilder};
-use moonlark_core::limits::size;
+use moonlark_core::limits::format_size;
 use moonlark_core::tool::BoxFuture;
-use moonlark_core::{Code, Problem, Result, Value};
+use moonlark_core::{Problem, ProblemCode, Result, Value};
 
-use crate::extract::extension;
-use crate::globs::Globs;
-use crate::item::{Connector, Content, Found, Item, Scan, Scanned};
-use read::{Read, Stat};
+use crate::extract::file_extension;
+use crate::globs::PathGlobs;
+use crate::item::{ItemContent, ScanFinding, ScanOutcome, SourceConnector, SourceItem, SourceScan};
+use read::{FileReadOutcome, FileStat};
 
 #[derive(Debug, Clone)]
 pub struct FilesystemSettings {
@@ -37,32 +37,32 @@ pub struct FilesystemSettings {
     pub url: Option<String>,
 }
 
-pub struct Filesystem {
-    inner: Arc<Inner>,
+pub struct FilesystemConnector {
+    inner: Arc<FilesystemScanner>,
 }
 
-struct Inner {
+struct FilesystemScanner {
     settings: FilesystemSettings,
-    globs: Globs,
+    globs: PathGlobs,
 }
 
 /// A file of ours that says what not to read.
-const IGNORE_FILE: &str = ".moonlarkignore";
+const IGNORE_FILE_NAME: &str = ".moonlarkignore";
 
-impl Filesystem {
-    pub fn new(settings: FilesystemSettings) -> Result<Filesystem> {
+impl FilesystemConnector {
+    pub fn new(settings: FilesystemSettings) -> Result<FilesystemConnector> {
         let key = format!("connectors.filesystem.{}", settings.name);
-        let globs = Globs::new(&key, &settings.include, &settings.exclude)?;
-        Ok(Filesystem { inner: Arc::new(Inner { settings, globs }) })
+        let globs = PathGlobs::new(&key, &settings.include, &settings.exclude)?;
+        Ok(FilesystemConnector { inner: Arc::new(FilesystemScanner { settings, globs }) })
     }
 }
 
-impl Connector for Filesystem {
-    fn scan(&self, scan: Scan) -> BoxFuture<Result<Scanned>> {
+impl SourceConnector for FilesystemConnector {
+    fn scan(&self, scan: SourceScan) -> BoxFuture<Result<ScanOutcome>> {
         let inner = self.inner.clone();
         Box::pin(async move {
             // It ends when nobody listens any more.
-            let scanned = tokio::task::spawn_blocking(move || inner.scan(&scan)).await;
+            let scanned = tokio::task::spawn_blocking(move || inner.scan_folder(&scan)).await;
             scanned.unwrap_or_else(|error| {
                 Err(Problem::internal(format!("reading the folder ended: {error}")))
             })
@@ -70,50 +70,54 @@ impl Connector for Filesystem {
     }
 }
 
-impl Inner {
-    fn scan(&self, scan: &Scan) -> Result<Scanned> {
-        let (root, before) = self.root()?;
+impl FilesystemScanner {
+    fn scan_folder(&self, scan: &SourceScan) -> Result<ScanOutcome> {
+        let (root, before) = self.resolve_root()?;
         let dir = Dir::open_ambient_dir(&root, ambient_authority())
-            .map_err(|error| self.unusable(&error))?;
+            .map_err(|error| self.unusable_root_problem(&error))?;
         let mut complete = true;
-        for entry in self.walk(&root) {
+        for entry in self.walk_folder(&root) {
             let found = match entry {
-                Ok(entry) => self.look(&root, &dir, &entry, scan),
+                Ok(entry) => self.inspect_entry(&root, &dir, &entry, scan),
                 // What is in a folder that cannot be listed stays as it was, so
                 // nothing may count as gone for not being named.
                 Err(error) => folder_problem(&root, &error).map(|(path, problem)| {
                     complete = false;
-                    Found::Failed(path, problem)
+                    ScanFinding::Failed(path, problem)
                 }),
             };
             if let Some(found) = found {
-                let closed = |_| Problem::new(Code::Cancelled, "the sync has ended");
+                let closed = |_| Problem::new(ProblemCode::Cancelled, "the sync has ended");
                 scan.out.blocking_send(found).map_err(closed)?;
             }
         }
         // A disk that went away meanwhile must not look like an empty one.
-        match self.root() {
-            Ok((_, after)) if after == before => Ok(Scanned { complete, state: Value::Null }),
-            Ok(_) => Err(self.vanished()),
+        match self.resolve_root() {
+            Ok((_, after)) if after == before => Ok(ScanOutcome { complete, state: Value::Null }),
+            Ok(_) => Err(self.replaced_root_problem()),
             Err(problem) => Err(problem),
         }
     }
 
     /// The folder as it is now, and which one that is.
-    fn root(&self) -> Result<(PathBuf, (u64, u64))> {
+    fn resolve_root(&self) -> Result<(PathBuf, (u64, u64))> {
         use std::os::unix::fs::MetadataExt;
-        let root = self.settings.root.canonicalize().map_err(|error| self.unusable(&error))?;
-        let found = root.metadata().map_err(|error| self.unusable(&error))?;
+        let root = self
+            .settings
+            .root
+            .canonicalize()
+            .map_err(|error| self.unusable_root_problem(&error))?;
+        let found = root.metadata().map_err(|error| self.unusable_root_problem(&error))?;
         if !found.is_dir() {
             let shown = self.settings.root.display();
             return Err(Problem::bad_config(format!("{shown} is not a folder"))
-                .at(moonlark_core::Place::file(self.key()))
-                .hint("root is the folder that the documents are in"));
+                .at_location(moonlark_core::SourceLocation::in_file(self.config_key()))
+                .with_hint("root is the folder that the documents are in"));
         }
         Ok((root, (found.dev(), found.ino())))
     }
 
-    fn walk(&self, root: &Path) -> ignore::Walk {
+    fn walk_folder(&self, root: &Path) -> ignore::Walk {
         let globs = self.globs.clone();
         let above = root.to_owned();
         WalkBuilder::new(root)
@@ -123,104 +127,132 @@ impl Inner {
             // whole account do not.
             .require_git(false)
             .git_global(false)
-            .add_custom_ignore_filename(IGNORE_FILE)
+            .add_custom_ignore_filename(IGNORE_FILE_NAME)
             .sort_by_file_name(|a, b| a.cmp(b))
             .filter_entry(move |entry| {
                 let name = entry.file_name();
                 let Ok(below) = entry.path().strip_prefix(&above) else { return false };
                 entry.depth() == 0
-                    || (name != ".git" && name != ".moonlark" && !globs.leaves_out(&id(below)))
+                    || (name != ".git"
+                        && name != ".moonlark"
+                        && !globs.is_excluded(&source_id_from_path(below)))
             })
             .build()
     }
 
-    fn look(&self, root: &Path, dir: &Dir, entry: &DirEntry, scan: &Scan) -> Option<Found> {
+    fn inspect_entry(
+        &self,
+        root: &Path,
+        dir: &Dir,
+        entry: &DirEntry,
+        scan: &SourceScan,
+    ) -> Option<ScanFinding> {
         let path = entry.path().strip_prefix(root).ok()?;
         let kind = entry.file_type()?;
-        let id = id(path);
-        if kind.is_dir() || !self.globs.takes(&id) {
+        let id = source_id_from_path(path);
+        if kind.is_dir() || !self.globs.is_included(&id) {
             return None;
         }
         if kind.is_symlink() {
-            return Some(Found::Skipped(id, "it is a link, and links are not followed".to_owned()));
+            return Some(ScanFinding::Skipped(
+                id,
+                "it is a link, and links are not followed".to_owned(),
+            ));
         }
         if !kind.is_file() {
-            return Some(Found::Skipped(id, "it is not a regular file".to_owned()));
+            return Some(ScanFinding::Skipped(id, "it is not a regular file".to_owned()));
         }
         let stat = match entry.metadata() {
-            Ok(metadata) => Stat::of(&metadata),
-            Err(error) => return self.failed(id, error.into_io_error()?),
+            Ok(metadata) => FileStat::from_metadata(&metadata),
+            Err(error) => return self.read_failure(id, error.into_io_error()?),
         };
         if stat.size > self.settings.max_file {
-            return Some(Found::Skipped(id, self.too_large(stat.size)));
+            return Some(ScanFinding::Skipped(id, self.too_large_reason(stat.size)));
         }
         if (scan.known)(&id).is_some_and(|stamp| stamp == stat.stamp()) {
-            return Some(Found::Same(id));
+            return Some(ScanFinding::Same(id));
         }
-        Some(match read::stable(dir, path, self.settings.max_file) {
-            Ok(Read::Content(bytes, stat)) => Found::Item(Box::new(self.item(id, bytes, &stat))),
-            Ok(Read::TooLarge(size)) => Found::Skipped(id, self.too_large(size)),
-            Ok(Read::Other) => Found::Skipped(id, "it is not a regular file".to_owned()),
-            Ok(Read::Unsettled) => Found::Failed(
+        Some(match read::read_stable(dir, path, self.settings.max_file) {
+            Ok(FileReadOutcome::Content(bytes, stat)) => {
+                ScanFinding::Item(Box::new(self.build_item(id, bytes, &stat)))
+            }
+            Ok(FileReadOutcome::TooLarge(size)) => {
+                ScanFinding::Skipped(id, self.too_large_reason(size))
+            }
+            Ok(FileReadOutcome::Other) => {
+                ScanFinding::Skipped(id, "it is not a regular file".to_owned())
+            }
+            Ok(FileReadOutcome::Unsettled) => ScanFinding::Failed(
                 id,
                 Problem::unavailable("the file changes while it is read")
-                    .hint("it is read again at the next sync"),
+                    .with_hint("it is read again at the next sync"),
             ),
-            Err(error) => return self.failed(id, error),
+            Err(error) => return self.read_failure(id, error),
         })
     }
 
-    fn item(&self, id: String, bytes: Vec<u8>, stat: &Stat) -> Item {
+    fn build_item(&self, id: String, bytes: Vec<u8>, stat: &FileStat) -> SourceItem {
         let folder = id.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let metadata =
-            Value::object([("folder", folder.into()), ("extension", extension(&id).into())]);
-        Item {
-            source_url: self.settings.url.as_deref().map(|url| below(url, &id)),
+        let metadata = Value::from_fields([
+            ("folder", folder.into()),
+            ("extension", file_extension(&id).into()),
+        ]);
+        SourceItem {
+            source_url: self.settings.url.as_deref().map(|url| join_url_path(url, &id)),
             title: None,
-            content: Content::Bytes(bytes.into()),
+            content: ItemContent::Bytes(bytes.into()),
             content_type: None,
             author: None,
             created_at: None,
-            updated_at: stat.modified(),
+            updated_at: stat.modified_at(),
             metadata,
-            stamp: stat.settled().then(|| stat.stamp()),
+            stamp: stat.is_settled().then(|| stat.stamp()),
             source_id: id,
         }
     }
 
     /// None when it is gone: that is no problem, it is just not there.
-    fn failed(&self, id: String, error: std::io::Error) -> Option<Found> {
+    fn read_failure(&self, id: String, error: std::io::Error) -> Option<ScanFinding> {
         if error.kind() == std::io::ErrorKind::NotFound {
             return None;
         }
-        Some(Found::Failed(id, cannot_read("the file", &error)))
+        Some(ScanFinding::Failed(id, unreadable_problem("the file", &error)))
     }
 
-    fn too_large(&self, bytes: u64) -> String {
-        let most = size(usize::try_from(self.settings.max_file).unwrap_or(usize::MAX));
-        let has = size(usize::try_from(bytes).unwrap_or(usize::MAX));
-        format!("it has {has}, and {}.max_file is {most}", self.key())
+    fn too_large_reason(&self, bytes: u64) -> String {
+        let most = format_size(usize::try_from(self.settings.max_file).unwrap_or(usize::MAX));
+        let has = format_size(usize::try_from(bytes).unwrap_or(usize::MAX));
+        format!("it has {has}, and {}.max_file is {most}", self.config_key())
     }
 
-    fn key(&self) -> String {
+    fn config_key(&self) -> String {
         format!("connectors.filesystem.{}", self.settings.name)
     }
 
-    fn unusable(&self, error: &std::io::Error) -> Problem {
+    fn unusable_root_problem(&self, error: &std::io::Error) -> Problem {
         let shown = self.settings.root.display();
         let (code, what) = match error.kind() {
-            std::io::ErrorKind::NotFound => (Code::NotFound, format!("there is no folder {shown}")),
-            kind => (Code::Unavailable, format!("the folder {shown} cannot be read: {kind}")),
+            std::io::ErrorKind::NotFound => {
+                (ProblemCode::NotFound, format!("there is no folder {shown}"))
+            }
+            kind => {
+                (ProblemCode::Unavailable, format!("the folder {shown} cannot be read: {kind}"))
+            }
         };
         Problem::new(code, what)
-            .at(moonlark_core::Place::file(format!("{}.root", self.key())))
-            .hint("what was read of it before stays; correct root, or mount what belongs there")
+            .at_location(moonlark_core::SourceLocation::in_file(format!(
+                "{}.root",
+                self.config_key()
+            )))
+            .with_hint(
+                "what was read of it before stays; correct root, or mount what belongs there",
+            )
     }
 
-    fn vanished(&self) -> Problem {
+    fn replaced_root_problem(&self) -> Problem {
         let shown = self.settings.root.display();
         Problem::unavailable(format!("the folder {shown} became another while it was read"))
-            .hint("sync again")
+            .with_hint("sync again")
     }
 }
 
@@ -230,15 +262,17 @@ fn folder_problem(root: &Path, error: &ignore::Error) -> Option<(String, Problem
     if io.is_some_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
         return None;
     }
-    let path = path_of(error).and_then(|path| path.strip_prefix(root).ok()).map_or(".".into(), id);
+    let path = error_path(error)
+        .and_then(|path| path.strip_prefix(root).ok())
+        .map_or(".".into(), source_id_from_path);
     let problem = match io {
-        Some(error) => cannot_read("the folder", error),
+        Some(error) => unreadable_problem("the folder", error),
         None => Problem::unavailable(format!("the folder cannot be read: {error}")),
     };
     Some((path, problem))
 }
 
-fn path_of(error: &ignore::Error) -> Option<&Path> {
+fn error_path(error: &ignore::Error) -> Option<&Path> {
     // Wrapped a few times: line, depth, path.
     let mut error = error;
     for _ in 0..8 {
@@ -251,19 +285,18 @@ fn path_of(error: &ignore::Error) -> Option<&Path> {
     None
 }
 
-fn cannot_read(what: &str, error: &std::io::Error) -> Problem {
+fn unreadable_problem(what: &str, error: &std::io::Error) -> Problem {
     let problem = Problem::unavailable(format!("{what} cannot be read: {}", error.kind()));
     match error.kind() {
-        std::io::ErrorKind::PermissionDenied => {
-            problem.hint("give the user that runs Moonlark the right to read it, or exclude it")
-        }
+        std::io::ErrorKind::PermissionDenied => problem
+            .with_hint("give the user that runs Moonlark the right to read it, or exclude it"),
         _ => problem,
     }
 }
 
 /// A path as the source's name for it. Bytes that are no text are written as in
 /// URLs.
-pub(crate) fn id(path: &Path) -> String {
+pub(crate) fn source_id_from_path(path: &Path) -> String {
     use std::os::unix::ffi::OsStrExt;
     let mut out = String::new();
     for part in path.as_os_str().as_bytes().utf8_chunks() {
@@ -276,7 +309,7 @@ pub(crate) fn id(path: &Path) -> String {
 }
 
 /// The address of a path below another.
-pub(crate) fn below(url: &str, path: &str) -> String {
+pub(crate) fn join_url_path(url: &str, path: &str) -> String {
     let mut out = url.trim_end_matches('/').to_owned();
     for name in path.split('/') {
         out.push('/');

@@ -15,23 +15,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use moonlark_core::limits::size;
+use moonlark_core::limits::format_size;
 use moonlark_core::tool::BoxFuture;
-use moonlark_core::{Code, Place, Problem, Result, Value};
+use moonlark_core::{Problem, ProblemCode, Result, SourceLocation, Value};
 
-use crate::extract::extension;
-use crate::globs::Globs;
-use crate::item::{Connector, Content, Found, Item, Scan, Scanned};
-use command::Git as Command;
-pub use fetch::without_secrets;
-use forge::Forge;
-use objects::{Blobs, Entry, Size, Tree};
+use crate::extract::file_extension;
+use crate::globs::PathGlobs;
+use crate::item::{ItemContent, ScanFinding, ScanOutcome, SourceConnector, SourceItem, SourceScan};
+use command::GitCommand as Command;
+pub use fetch::redact_repository_url;
+use forge::ForgeWebUrl;
+use objects::{GitBlobReader, GitBlobSize, GitTree, GitTreeEntry};
 
 #[derive(Debug, Clone)]
 pub struct GitSettings {
     /// The source's name, for messages.
     pub name: String,
-    pub from: Repository,
+    pub from: GitRepository,
     /// The one that the repository itself considers its main one if it is none.
     pub branch: Option<String>,
     /// Nothing means everything.
@@ -44,182 +44,190 @@ pub struct GitSettings {
 }
 
 #[derive(Debug, Clone)]
-pub enum Repository {
+pub enum GitRepository {
     /// Whatever git takes for one, such as `https://…` or `git@host:path`.
     Url(String),
     /// On this machine: a work tree, a part of one, or a bare repository.
     Path(PathBuf),
 }
 
-pub struct Git {
-    inner: Arc<Inner>,
+pub struct GitConnector {
+    inner: Arc<GitScanner>,
 }
 
-struct Inner {
+struct GitScanner {
     settings: GitSettings,
-    globs: Globs,
+    globs: PathGlobs,
 }
 
 /// The commit that is read, and how.
-struct Head {
+struct GitHead {
     command: Command,
     commit: String,
-    forge: Option<Forge>,
+    forge: Option<ForgeWebUrl>,
 }
 
-impl Git {
-    pub fn new(settings: GitSettings) -> Result<Git> {
+impl GitConnector {
+    pub fn new(settings: GitSettings) -> Result<GitConnector> {
         let key = format!("connectors.git.{}", settings.name);
-        let globs = Globs::new(&key, &settings.include, &settings.exclude)?;
+        let globs = PathGlobs::new(&key, &settings.include, &settings.exclude)?;
         let wrong = |field: &str, what: &str| {
-            Err(Problem::bad_config(what).at(Place::file(format!("{key}.{field}"))))
+            Err(Problem::bad_config(what)
+                .at_location(SourceLocation::in_file(format!("{key}.{field}"))))
         };
         if settings.name.contains(['/', '\\']) || settings.name.starts_with('.') {
-            return Err(Problem::bad_config("the name would be a path").at(Place::file(key)));
+            return Err(Problem::bad_config("the name would be a path")
+                .at_location(SourceLocation::in_file(key)));
         }
         // What begins like an option would be one to some program on the way.
-        if let Repository::Url(url) = &settings.from {
+        if let GitRepository::Url(url) = &settings.from {
             let bad = |char: char| char.is_control() || char.is_whitespace();
             if url.is_empty() || url.starts_with('-') || url.contains(bad) {
                 return wrong("url", "the url is not one of a repository");
             }
         }
-        if settings.branch.as_deref().is_some_and(|branch| !is_branch(branch)) {
+        if settings.branch.as_deref().is_some_and(|branch| !is_branch_name(branch)) {
             return wrong("branch", "no branch can have this name");
         }
-        Ok(Git { inner: Arc::new(Inner { settings, globs }) })
+        Ok(GitConnector { inner: Arc::new(GitScanner { settings, globs }) })
     }
 }
 
-impl Connector for Git {
-    fn scan(&self, scan: Scan) -> BoxFuture<Result<Scanned>> {
+impl SourceConnector for GitConnector {
+    fn scan(&self, scan: SourceScan) -> BoxFuture<Result<ScanOutcome>> {
         let inner = self.inner.clone();
-        Box::pin(async move { inner.scan(&scan).await })
+        Box::pin(async move { inner.scan_repository(&scan).await })
     }
 }
 
-impl Inner {
-    async fn scan(&self, scan: &Scan) -> Result<Scanned> {
+impl GitScanner {
+    async fn scan_repository(&self, scan: &SourceScan) -> Result<ScanOutcome> {
         let head = match &self.settings.from {
-            Repository::Url(url) => self.fetched(url).await?,
-            Repository::Path(path) => self.local(path).await?,
+            GitRepository::Url(url) => self.fetch_head(url).await?,
+            GitRepository::Path(path) => self.open_local_head(path).await?,
         };
-        let when = head.command.committed(&head.commit).await?;
-        let mut tree = Tree::list(&head.command, &head.commit).await?;
-        let mut blobs = Blobs::of(&head.command);
-        while let Some(entry) = tree.next().await? {
-            if !self.globs.takes(&entry.path) {
+        let when = head.command.commit_time(&head.commit).await?;
+        let mut tree = GitTree::list_commit(&head.command, &head.commit).await?;
+        let mut blobs = GitBlobReader::new(&head.command);
+        while let Some(entry) = tree.next_entry().await? {
+            if !self.globs.is_included(&entry.path) {
                 continue;
             }
-            let found = self.look(&head, &mut blobs, entry, when, scan).await?;
-            let closed = |_| Problem::new(Code::Cancelled, "the sync has ended");
+            let found = self.inspect_entry(&head, &mut blobs, entry, when, scan).await?;
+            let closed = |_| Problem::new(ProblemCode::Cancelled, "the sync has ended");
             scan.out.send(found).await.map_err(closed)?;
         }
-        let state = Value::object([("commit", head.commit.into())]);
-        Ok(Scanned { complete: true, state })
+        let state = Value::from_fields([("commit", head.commit.into())]);
+        Ok(ScanOutcome { complete: true, state })
     }
 
-    async fn look(
+    async fn inspect_entry(
         &self,
-        head: &Head,
-        blobs: &mut Blobs<'_>,
-        entry: Entry,
+        head: &GitHead,
+        blobs: &mut GitBlobReader<'_>,
+        entry: GitTreeEntry,
         when: Option<Timestamp>,
-        scan: &Scan,
-    ) -> Result<Found> {
-        let Entry { path, blob, .. } = match entry.skipped() {
-            Some(reason) => return Ok(Found::Skipped(entry.path, reason.to_owned())),
+        scan: &SourceScan,
+    ) -> Result<ScanFinding> {
+        let GitTreeEntry { path, blob, .. } = match entry.skip_reason() {
+            Some(reason) => return Ok(ScanFinding::Skipped(entry.path, reason.to_owned())),
             None => entry,
         };
         // The same id is the same content, whatever commit it is in.
         if (scan.known)(&path).is_some_and(|stamp| stamp == blob) {
-            return Ok(Found::Same(path));
+            return Ok(ScanFinding::Same(path));
         }
-        match blobs.size(&blob).await? {
-            Size::Bytes(bytes) if bytes <= self.settings.max_file => {
-                let content = blobs.content(&blob, bytes).await?;
+        match blobs.find_size(&blob).await? {
+            GitBlobSize::Bytes(bytes) if bytes <= self.settings.max_file => {
+                let content = blobs.read_content(&blob, bytes).await?;
                 if content.starts_with(b"version https://git-lfs.github.com/") {
-                    return Ok(Found::Skipped(
+                    return Ok(ScanFinding::Skipped(
                         path,
                         "its content is not in git, but in LFS".into(),
                     ));
                 }
                 let forge = head.forge.as_ref();
                 let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-                Ok(Found::Item(Box::new(Item {
+                Ok(ScanFinding::Item(Box::new(SourceItem {
                     title: None,
-                    content: Content::Bytes(content.into()),
+                    content: ItemContent::Bytes(content.into()),
                     content_type: None,
-                    source_url: forge.map(|forge| forge.page(&path)),
+                    source_url: forge.map(|forge| forge.page_url(&path)),
                     author: None,
                     created_at: None,
                     updated_at: when,
-                    metadata: Value::object([
+                    metadata: Value::from_fields([
                         ("folder", folder.into()),
-                        ("extension", extension(&path).into()),
+                        ("extension", file_extension(&path).into()),
                     ]),
                     stamp: Some(blob),
                     source_id: path,
                 })))
             }
-            size => Ok(Found::Skipped(path, self.too_large(&size))),
+            size => Ok(ScanFinding::Skipped(path, self.too_large_reason(&size))),
         }
     }
 
-    async fn fetched(&self, url: &str) -> Result<Head> {
-        let command = fetch::newest(&self.settings, url).await?;
-        let commit = command.commit(fetch::HEAD).await?.ok_or_else(|| self.empty())?;
+    async fn fetch_head(&self, url: &str) -> Result<GitHead> {
+        let command = fetch::fetch_newest(&self.settings, url).await?;
+        let commit = command
+            .resolve_commit(fetch::FETCHED_HEAD_REF)
+            .await?
+            .ok_or_else(|| self.empty_repository_problem())?;
         let branch = self.settings.branch.as_deref().unwrap_or("HEAD");
-        Ok(Head { command, commit, forge: Forge::of(url, branch, "") })
+        Ok(GitHead { command, commit, forge: ForgeWebUrl::for_repository(url, branch, "") })
     }
 
-    async fn local(&self, path: &std::path::Path) -> Result<Head> {
+    async fn open_local_head(&self, path: &std::path::Path) -> Result<GitHead> {
         let key = format!("connectors.git.{}.path", self.settings.name);
-        let command = Command::reading(path)
-            .map(|command| command.named(path.display().to_string()))
-            .map_err(|problem| problem.at(Place::file(key.clone())))?;
+        let command = Command::for_reading(path)
+            .map(|command| command.with_name(path.display().to_string()))
+            .map_err(|problem| problem.at_location(SourceLocation::in_file(key.clone())))?;
         // Says whether it is a repository at all, and which part of it.
-        let prefix = command.line(&["rev-parse", "--show-prefix"]).await;
-        let prefix = prefix.map_err(|problem| problem.at(Place::file(key)))?;
+        let prefix = command.read_output(&["rev-parse", "--show-prefix"]).await;
+        let prefix = prefix.map_err(|problem| problem.at_location(SourceLocation::in_file(key)))?;
         let commit = match &self.settings.branch {
-            None => command.commit("HEAD").await?.ok_or_else(|| self.empty())?,
-            Some(branch) => self.branch(&command, branch).await?,
+            None => command
+                .resolve_commit("HEAD")
+                .await?
+                .ok_or_else(|| self.empty_repository_problem())?,
+            Some(branch) => self.resolve_branch(&command, branch).await?,
         };
         let branch = match &self.settings.branch {
             Some(branch) => branch.clone(),
-            None => command.line(&["rev-parse", "--abbrev-ref", "HEAD"]).await?,
+            None => command.read_output(&["rev-parse", "--abbrev-ref", "HEAD"]).await?,
         };
-        let origin = command.line(&["config", "--get", "remote.origin.url"]).await;
-        let forge = origin.ok().and_then(|url| Forge::of(&url, &branch, &prefix));
-        Ok(Head { command, commit, forge })
+        let origin = command.read_output(&["config", "--get", "remote.origin.url"]).await;
+        let forge = origin.ok().and_then(|url| ForgeWebUrl::for_repository(&url, &branch, &prefix));
+        Ok(GitHead { command, commit, forge })
     }
 
-    async fn branch(&self, command: &Command, branch: &str) -> Result<String> {
+    async fn resolve_branch(&self, command: &Command, branch: &str) -> Result<String> {
         for kind in ["heads", "remotes/origin", "tags"] {
-            if let Some(commit) = command.commit(&format!("refs/{kind}/{branch}")).await? {
+            if let Some(commit) = command.resolve_commit(&format!("refs/{kind}/{branch}")).await? {
                 return Ok(commit);
             }
         }
-        Err(failure::no_branch(branch))
+        Err(failure::no_branch_problem(branch))
     }
 
-    fn empty(&self) -> Problem {
+    fn empty_repository_problem(&self) -> Problem {
         Problem::unavailable("the repository has no commits yet")
     }
 
-    fn too_large(&self, found: &Size) -> String {
-        let shown = |bytes: u64| size(usize::try_from(bytes).unwrap_or(usize::MAX));
+    fn too_large_reason(&self, found: &GitBlobSize) -> String {
+        let shown = |bytes: u64| format_size(usize::try_from(bytes).unwrap_or(usize::MAX));
         let most = shown(self.settings.max_file);
         let key = format!("connectors.git.{}.max_file", self.settings.name);
         match found {
-            Size::Bytes(bytes) => format!("it has {}, and {key} is {most}", shown(*bytes)),
-            Size::NotFetched => format!("it has more than {key}, which is {most}"),
+            GitBlobSize::Bytes(bytes) => format!("it has {}, and {key} is {most}", shown(*bytes)),
+            GitBlobSize::NotFetched => format!("it has more than {key}, which is {most}"),
         }
     }
 }
 
 /// What git allows, as far as it matters here.
-fn is_branch(name: &str) -> bool {
+fn is_branch_name(name: &str) -> bool {
     let bad = |char: char| char.is_control() || " ~^:?*[\\".contains(char);
     !name.is_empty()
         && name.len() < 250

@@ -1,55 +1,59 @@
 //! Which paths a source takes: those of `include` without those of `exclude`.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use moonlark_core::{Place, Problem, Result};
+use moonlark_core::{Problem, Result, SourceLocation};
 
 /// Bytes of a pattern, and patterns of one source.
-const LONGEST: usize = 1000;
-const MOST: usize = 1000;
+const MAX_GLOB_BYTES: usize = 1000;
+const MAX_GLOBS: usize = 1000;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Globs {
+pub(crate) struct PathGlobs {
     /// None takes everything.
     include: Option<GlobSet>,
     exclude: GlobSet,
 }
 
-impl Globs {
+impl PathGlobs {
     /// `place` is the configuration key above them.
-    pub(crate) fn new(place: &str, include: &[String], exclude: &[String]) -> Result<Globs> {
+    pub(crate) fn new(place: &str, include: &[String], exclude: &[String]) -> Result<PathGlobs> {
         let all = |key: &str, globs: &[String]| {
-            set(globs).map_err(|problem| problem.at(Place::file(format!("{place}.{key}"))))
+            build_glob_set(globs).map_err(|problem| {
+                problem.at_location(SourceLocation::in_file(format!("{place}.{key}")))
+            })
         };
         let include = match include {
             [] => None,
             some => Some(all("include", some)?),
         };
-        Ok(Globs { include, exclude: all("exclude", exclude)? })
+        Ok(PathGlobs { include, exclude: all("exclude", exclude)? })
     }
 
     /// Of a file, as a path below the root with `/` between names.
-    pub(crate) fn takes(&self, path: &str) -> bool {
-        self.include.as_ref().is_none_or(|globs| globs.is_match(path)) && !self.leaves_out(path)
+    pub(crate) fn is_included(&self, path: &str) -> bool {
+        self.include.as_ref().is_none_or(|globs| globs.is_match(path)) && !self.is_excluded(path)
     }
 
     /// Also of a folder: nothing below it is taken.
-    pub(crate) fn leaves_out(&self, path: &str) -> bool {
+    pub(crate) fn is_excluded(&self, path: &str) -> bool {
         self.exclude.is_match(path)
     }
 }
 
-fn set(globs: &[String]) -> Result<GlobSet> {
+fn build_glob_set(globs: &[String]) -> Result<GlobSet> {
     let mut set = GlobSetBuilder::new();
-    if globs.len() > MOST {
-        return Err(Problem::bad_config(format!("there are more than {MOST} patterns")));
+    if globs.len() > MAX_GLOBS {
+        return Err(Problem::bad_config(format!("there are more than {MAX_GLOBS} patterns")));
     }
     for glob in globs {
         let wrong = |why: String| {
             Problem::bad_config(format!("the pattern {glob:?} is not valid: {why}"))
-                .hint("write patterns such as \"*.md\", \"docs/**/*.txt\" or \"drafts/\"")
+                .with_hint("write patterns such as \"*.md\", \"docs/**/*.txt\" or \"drafts/\"")
         };
-        if glob.len() > LONGEST {
-            return Err(Problem::bad_config(format!("a pattern is longer than {LONGEST} bytes")));
+        if glob.len() > MAX_GLOB_BYTES {
+            return Err(Problem::bad_config(format!(
+                "a pattern is longer than {MAX_GLOB_BYTES} bytes"
+            )));
         }
         let plain = glob.trim_start_matches("./").trim_start_matches('/').trim_end_matches('/');
         // As in ignore files: a name without a slash is found anywhere.
@@ -70,7 +74,7 @@ mod tests {
 
     fn takes(include: &[&str], exclude: &[&str], path: &str) -> bool {
         let owned = |globs: &[&str]| globs.iter().map(|&it| it.to_owned()).collect::<Vec<_>>();
-        Globs::new("x", &owned(include), &owned(exclude)).unwrap().takes(path)
+        PathGlobs::new("x", &owned(include), &owned(exclude)).unwrap().is_included(path)
     }
 
     #[test]
@@ -91,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_wrong_pattern_is_named_with_its_key() {
-        let problem = Globs::new("connectors.filesystem.docs", &["[".into()], &[]).unwrap_err();
+        let problem = PathGlobs::new("connectors.filesystem.docs", &["[".into()], &[]).unwrap_err();
         assert_eq!(&*problem.place.unwrap().file, "connectors.filesystem.docs.include");
         assert!(problem.message.contains("\"[\""), "{}", problem.message);
     }

@@ -20,22 +20,22 @@ mod segments;
 mod snapshot;
 mod vectors;
 
-pub(crate) use bits::Bits;
+pub(crate) use bits::GrowableBitSet;
 #[cfg(test)]
 pub(crate) use blocks::every_posting;
-pub(crate) use blocks::{TermList, find_list, terms_beginning};
-pub(crate) use draft::Draft;
-pub(crate) use merge::{settle, tidy_up};
-pub(crate) use postings::{Posting, decode};
-pub(crate) use segments::Segments;
-pub(crate) use snapshot::{Current, Loaded, Snapshot};
+pub(crate) use blocks::{TermList, find_term_list, find_terms_with_prefix};
+pub(crate) use draft::SegmentBuilder;
+pub(crate) use merge::{merge_after_sync, merge_during_sync};
+pub(crate) use postings::{ChunkPosting, decode_postings};
+pub(crate) use segments::SegmentTombstones;
+pub(crate) use snapshot::{CurrentIndexSnapshot, IndexSnapshot, LoadedSegment};
 pub(crate) use vectors::{
-    Model, chunks_in, drop_other_models, model_named, model_of, row_of, segments_without,
-    write_vectors,
+    EmbeddingModel, chunks_in_segment, drop_other_models, find_chunk_vector, find_model,
+    find_or_create_model, segments_without_vectors, write_vectors,
 };
 
 /// The fields that terms are counted in: title, headings, body.
-pub(crate) const FIELDS: usize = 3;
+pub(crate) const FIELD_COUNT: usize = 3;
 
 /// How often a term stands in each field.
-pub(crate) type Counts = [u16; FIELDS];
+pub(crate) type TermCounts = [u16; FIELD_COUNT];

@@ -11,12 +11,12 @@ use tokio::sync::mpsc;
 
 /// One document as its source has it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Item {
+pub struct SourceItem {
     /// What the source calls it: a path, a key, a number. Unique there, and the
     /// same at the next sync.
     pub source_id: String,
     pub title: Option<String>,
-    pub content: Content,
+    pub content: ItemContent,
     /// A media type; guessed from the name and the content where it is missing.
     pub content_type: Option<String>,
     pub source_url: Option<String>,
@@ -31,16 +31,16 @@ pub struct Item {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Content {
+pub enum ItemContent {
     Text(String),
     Bytes(Bytes),
 }
 
 /// What a scan says about one document.
 #[derive(Debug)]
-pub enum Found {
+pub enum ScanFinding {
     /// It is there; the sync sees whether its content is new.
-    Item(Box<Item>),
+    Item(Box<SourceItem>),
     /// It is there with the stamp it had.
     Same(String),
     /// It is no longer there. Only a scan that is not complete has to say so.
@@ -52,23 +52,23 @@ pub enum Found {
 }
 
 /// One pass over a source.
-pub struct Scan {
+pub struct SourceScan {
     /// The stamp a document had at the last sync.
-    pub known: Arc<Known>,
+    pub known: Arc<KnownStamps>,
     /// What the last scan that ended well left for this one.
     pub state: Value,
-    pub out: Out,
+    pub out: ScanSender,
 }
 
 /// From what a source calls a document to the stamp it had.
-pub type Known = dyn Fn(&str) -> Option<String> + Send + Sync;
+pub type KnownStamps = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// Bounded: a scan waits while the sync is behind. Closed when the sync is over.
-pub type Out = mpsc::Sender<Found>;
+pub type ScanSender = mpsc::Sender<ScanFinding>;
 
 /// How a scan ended that ended well.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Scanned {
+pub struct ScanOutcome {
     /// Whether it named everything there is: what it did not name is gone.
     pub complete: bool,
     /// For the next scan.
@@ -76,6 +76,6 @@ pub struct Scanned {
 }
 
 /// A place that documents come from.
-pub trait Connector: Send + Sync {
-    fn scan(&self, scan: Scan) -> BoxFuture<Result<Scanned>>;
+pub trait SourceConnector: Send + Sync {
+    fn scan(&self, scan: SourceScan) -> BoxFuture<Result<ScanOutcome>>;
 }

@@ -29,21 +29,32 @@ mod sync;
 mod testing;
 mod watch;
 
-pub use chunk::{Chunk, ChunkSettings, chunk};
-pub use document::{Document, Part, SourceStats};
-pub use embedder::{Embedder, HttpSettings, Speaks};
+pub use chunk::{ChunkSettings, TextChunk, split_into_chunks};
+pub use document::{DocumentChunk, KnowledgeDocument, SourceStats};
+pub use embedder::{EmbeddingApi, EmbeddingServiceSettings, TextEmbedder};
 pub use excerpt::{DocumentExcerpt, ExcerptRequest};
-pub use extract::{Block, ExtractLimits, Extracted, Kind, Reading, extract, read_if_asked};
-pub use filesystem::{Filesystem, FilesystemSettings};
-pub use git::{Git, GitSettings, Repository, without_secrets};
-pub use item::{Connector, Content, Found, Item, Known, Out, Scan, Scanned};
-pub use knowledge::{Knowledge, Settings};
-pub use query::{Answer, Explain, Filter, Hit, Mode, Query};
-pub use summary::{Advance, ItemReading, Named, Progress, SkippedItem, Summary, SyncOptions};
-pub use watch::Watch;
+pub use extract::{
+    ExtractLimits, ExtractedDocument, ExtractionOutcome, TextBlock, TextBlockKind,
+    extract_document, run_pdf_reader_if_requested,
+};
+pub use filesystem::{FilesystemConnector, FilesystemSettings};
+pub use git::{GitConnector, GitRepository, GitSettings, redact_repository_url};
+pub use item::{
+    ItemContent, KnownStamps, ScanFinding, ScanOutcome, ScanSender, SourceConnector, SourceItem,
+    SourceScan,
+};
+pub use knowledge::{KnowledgeDatabase, KnowledgeSettings};
+pub use query::{
+    DocumentHit, ScoreExplanation, SearchFilter, SearchMode, SearchQuery, SearchResults,
+};
+pub use summary::{
+    ItemReadingCallback, NamedItems, SkippedItem, SyncOptions, SyncProgressCallback,
+    SyncProgressCounts, SyncSummary,
+};
+pub use watch::FolderWatcher;
 
 /// Work that computes or waits for the disk, off the async threads.
-pub(crate) async fn blocking<T: Send + 'static>(
+pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> moonlark_core::Result<T> + Send + 'static,
 ) -> moonlark_core::Result<T> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
@@ -52,6 +63,6 @@ pub(crate) async fn blocking<T: Send + 'static>(
 }
 
 /// Where a letter begins, at this byte or before it.
-pub(crate) fn floor(text: &str, at: usize) -> usize {
+pub(crate) fn floor_char_boundary(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }

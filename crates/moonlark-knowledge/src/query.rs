@@ -6,7 +6,7 @@ use moonlark_core::value::Object;
 
 /// How documents are compared with the question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mode {
+pub enum SearchMode {
     /// By the words they share.
     Keyword,
     /// By meaning, as the embedder sees it.
@@ -16,42 +16,43 @@ pub enum Mode {
     Hybrid,
 }
 
-impl Mode {
-    pub const ALL: [Mode; 3] = [Mode::Keyword, Mode::Semantic, Mode::Hybrid];
+impl SearchMode {
+    pub const ALL_MODES: [SearchMode; 3] =
+        [SearchMode::Keyword, SearchMode::Semantic, SearchMode::Hybrid];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            Mode::Keyword => "keyword",
-            Mode::Semantic => "semantic",
-            Mode::Hybrid => "hybrid",
+            SearchMode::Keyword => "keyword",
+            SearchMode::Semantic => "semantic",
+            SearchMode::Hybrid => "hybrid",
         }
     }
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Query {
+pub struct SearchQuery {
     /// As somebody typed it: nothing in it is syntax.
     pub text: String,
-    pub mode: Mode,
+    pub mode: SearchMode,
     /// Most documents to answer with.
     pub limit: usize,
-    pub filter: Filter,
+    pub filter: SearchFilter,
     /// Whether hits say how their score came about.
     pub explain: bool,
 }
 
-impl Query {
+impl SearchQuery {
     /// What is asked for when only words are given.
-    pub const LIMIT: usize = 12;
+    pub const DEFAULT_LIMIT: usize = 12;
     /// More documents than this are no answer.
-    pub const MOST: usize = 200;
+    pub const MAX_LIMIT: usize = 200;
 
-    pub fn new(text: impl Into<String>) -> Query {
-        Query {
+    pub fn new(text: impl Into<String>) -> SearchQuery {
+        SearchQuery {
             text: text.into(),
-            mode: Mode::default(),
-            limit: Query::LIMIT,
-            filter: Filter::default(),
+            mode: SearchMode::default(),
+            limit: SearchQuery::DEFAULT_LIMIT,
+            filter: SearchFilter::default(),
             explain: false,
         }
     }
@@ -59,7 +60,7 @@ impl Query {
 
 /// Which documents count at all.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Filter {
+pub struct SearchFilter {
     /// Names of sources, or kinds where no source has that name. Empty: all.
     pub sources: Vec<String>,
     /// Updated then or later.
@@ -71,9 +72,9 @@ pub struct Filter {
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Answer {
+pub struct SearchResults {
     /// Best first, each document once.
-    pub hits: Vec<Hit>,
+    pub hits: Vec<DocumentHit>,
     /// What the reader should know about how this was found: a source that is
     /// not there, an embedder that did not answer.
     pub notes: Vec<String>,
@@ -81,7 +82,7 @@ pub struct Answer {
 
 /// A document that was found, by its best chunk.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Hit {
+pub struct DocumentHit {
     /// Of the document; stable across syncs.
     pub id: String,
     /// From 0 to 1.
@@ -101,12 +102,12 @@ pub struct Hit {
     pub also: Vec<usize>,
     /// An object, or null.
     pub metadata: Value,
-    pub explain: Option<Explain>,
+    pub explain: Option<ScoreExplanation>,
 }
 
 /// How a score came about.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Explain {
+pub struct ScoreExplanation {
     /// The words' part, from 0 to 1; nothing where words were not asked.
     pub keyword: Option<f32>,
     /// The meaning's part, a cosine; nothing where it was not asked or is missing.
@@ -117,11 +118,11 @@ pub struct Explain {
     pub terms: Vec<String>,
 }
 
-impl Answer {
+impl SearchResults {
     /// `{results, notes?}`, as every way in shows it.
     pub fn to_value(&self) -> Value {
         let mut object = Object::new();
-        let hits = self.hits.iter().map(Hit::to_value).collect();
+        let hits = self.hits.iter().map(DocumentHit::to_value).collect();
         object.insert("results".to_owned(), Value::Array(hits));
         if !self.notes.is_empty() {
             let notes = self.notes.iter().cloned().map(Value::Str).collect();
@@ -131,7 +132,7 @@ impl Answer {
     }
 }
 
-impl Hit {
+impl DocumentHit {
     pub fn to_value(&self) -> Value {
         let mut object = Object::new();
         let mut set = |key: &str, value: Value| {
@@ -140,49 +141,49 @@ impl Hit {
             }
         };
         set("id", Value::Str(self.id.clone()));
-        set("score", rounded(self.score));
+        set("score", rounded_score(self.score));
         set("title", Value::Str(self.title.clone()));
         set("snippet", Value::Str(self.snippet.clone()));
         set("source", Value::Str(self.source.clone()));
         set("source_id", Value::Str(self.source_id.clone()));
-        set("source_url", text(self.source_url.as_deref()));
-        set("updated_at", time(self.updated_at));
-        set("heading", text(self.heading.as_deref()));
-        set("chunk", count(self.chunk));
+        set("source_url", text_value(self.source_url.as_deref()));
+        set("updated_at", time_value(self.updated_at));
+        set("heading", text_value(self.heading.as_deref()));
+        set("chunk", count_value(self.chunk));
         if !self.also.is_empty() {
-            set("also", Value::Array(self.also.iter().copied().map(count).collect()));
+            set("also", Value::Array(self.also.iter().copied().map(count_value).collect()));
         }
         set("metadata", self.metadata.clone());
-        set("explain", self.explain.as_ref().map_or(Value::Null, Explain::to_value));
+        set("explain", self.explain.as_ref().map_or(Value::Null, ScoreExplanation::to_value));
         Value::Object(object)
     }
 }
 
-impl Explain {
+impl ScoreExplanation {
     fn to_value(&self) -> Value {
         let terms = self.terms.iter().cloned().map(Value::Str).collect();
-        Value::object([
-            ("keyword", self.keyword.map_or(Value::Null, rounded)),
-            ("semantic", self.semantic.map_or(Value::Null, rounded)),
-            ("weight", rounded(self.weight)),
+        Value::from_fields([
+            ("keyword", self.keyword.map_or(Value::Null, rounded_score)),
+            ("semantic", self.semantic.map_or(Value::Null, rounded_score)),
+            ("weight", rounded_score(self.weight)),
             ("terms", Value::Array(terms)),
         ])
     }
 }
 
 /// Four digits: more would be noise that readers pay for.
-fn rounded(score: f32) -> Value {
+fn rounded_score(score: f32) -> Value {
     Value::Float((f64::from(score) * 10_000.0).round() / 10_000.0)
 }
 
-pub(crate) fn text(text: Option<&str>) -> Value {
+pub(crate) fn text_value(text: Option<&str>) -> Value {
     text.map_or(Value::Null, |text| Value::Str(text.to_owned()))
 }
 
-pub(crate) fn time(time: Option<Timestamp>) -> Value {
+pub(crate) fn time_value(time: Option<Timestamp>) -> Value {
     time.map_or(Value::Null, |time| Value::Str(time.to_string()))
 }
 
-pub(crate) fn count(number: usize) -> Value {
+pub(crate) fn count_value(number: usize) -> Value {
     Value::Int(i64::try_from(number).unwrap_or(i64::MAX))
 }

@@ -15,60 +15,67 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use moonlark_core::{Problem, Result};
-use moonlark_search::{Candidate, Collection, Fused, Neighbours, Question, TitleGain, fuse};
+use moonlark_search::{
+    CollectionStats, FusedScore, FusionCandidate, ParsedQuery, ProximityGain, TitleGain,
+    fuse_scores,
+};
 use rusqlite::Connection;
 
-use crate::blocking;
-use crate::embedder::{self, Embedder, Patience, Row};
-use crate::index::{Model, Snapshot};
-use crate::knowledge::Inner;
-use crate::query::{Answer, Mode, Query};
-use crate::store::{self, Attempt};
-use crate::sync::{UNDER, path_words};
-use filter::Masks;
-use keyword::Scores;
-use semantic::Nearness;
+use crate::embedder::{self, EmbeddingPurpose, QuantizedVector, TextEmbedder};
+use crate::index::{EmbeddingModel, IndexSnapshot};
+use crate::knowledge::KnowledgeDatabaseInner;
+use crate::query::{SearchMode, SearchQuery, SearchResults};
+use crate::run_blocking;
+use crate::store::{self, StoreResult};
+use crate::sync::{HEADING_SEPARATOR, path_words};
+use filter::SegmentMasks;
+use keyword::KeywordScores;
+use semantic::SemanticScores;
 
 /// Documents that each part proposes, for every one that is asked for.
-const PROPOSED: usize = 8;
-const AT_LEAST: usize = 100;
+const CANDIDATES_PER_RESULT: usize = 8;
+const MIN_CANDIDATES: usize = 100;
 /// Of these, how many chunks are looked at for words that stand together and for
 /// headings that are nearly the question.
-const LOOKED_AT_AGAIN: usize = 100;
+const MAX_RERANKED_CHUNKS: usize = 100;
 /// Chunks that are proposed for their headings: the section that answers may not be
 /// the one that has the words most often.
-const PROPOSED_BY_HEADING: usize = 40;
+const MAX_HEADING_CANDIDATES: usize = 40;
 
-pub(crate) async fn search(knowledge: Arc<Inner>, query: Query) -> Result<Answer> {
+pub(crate) async fn search_documents(
+    knowledge: Arc<KnowledgeDatabaseInner>,
+    query: SearchQuery,
+) -> Result<SearchResults> {
     if query.text.trim().is_empty() {
-        return Err(Problem::bad_request("the query is empty").hint("say what to look for"));
+        return Err(Problem::bad_request("the query is empty").with_hint("say what to look for"));
     }
-    if !(1..=Query::MOST).contains(&query.limit) {
+    if !(1..=SearchQuery::MAX_LIMIT).contains(&query.limit) {
         return Err(Problem::bad_request(format!(
             "limit is {} and has to be from 1 to {}",
             query.limit,
-            Query::MOST
+            SearchQuery::MAX_LIMIT
         )));
     }
     let mut notes = Vec::new();
     let meaning = match query.mode {
-        Mode::Keyword => Meaning::Nothing,
-        mode => match meaning(&knowledge, &query.text, mode).await {
+        SearchMode::Keyword => QuestionMeaning::Nothing,
+        mode => match embed_question(&knowledge, &query.text, mode).await {
             Ok(meaning) => meaning,
-            Err(problem) if mode == Mode::Semantic => return Err(problem),
+            Err(problem) if mode == SearchMode::Semantic => return Err(problem),
             Err(problem) => {
                 notes.push(format!("found by words only: {}", problem.message));
-                Meaning::Nothing
+                QuestionMeaning::Nothing
             }
         },
     };
     let _turn = knowledge.readers.acquire().await;
     let inner = knowledge.clone();
-    blocking(move || {
-        let vector = meaning.vector(&query.text);
-        let answer = inner.store.read(|connection| {
-            let snapshot = inner.current.of(connection)?;
-            Search { connection, snapshot: &snapshot, query: &query, vector, notes }.run()
+    run_blocking(move || {
+        let vector = meaning.into_vector(&query.text);
+        let answer = inner.store.in_read_transaction(|connection| {
+            let snapshot = inner.current.snapshot_for(connection)?;
+            DocumentSearch { connection, snapshot: &snapshot, query: &query, vector, notes }
+                .find_documents()
         })?;
         Ok(answer.unwrap_or_default())
     })
@@ -76,150 +83,180 @@ pub(crate) async fn search(knowledge: Arc<Inner>, query: Query) -> Result<Answer
 }
 
 /// The name of a model, and a question as it sees it.
-type QuestionVector = (String, Row);
+type QuestionVector = (String, QuantizedVector);
 
 /// What a question means, as far as a service had to be asked.
-enum Meaning {
+enum QuestionMeaning {
     Nothing,
     /// The model in the binary will say; that is computing.
     Builtin,
     Known(QuestionVector),
 }
 
-impl Meaning {
-    fn vector(self, text: &str) -> Option<QuestionVector> {
+impl QuestionMeaning {
+    fn into_vector(self, text: &str) -> Option<QuestionVector> {
         match self {
-            Meaning::Nothing => None,
-            Meaning::Builtin => {
-                Some((embedder::builtin_name().to_owned(), embedder::builtin(text)))
+            QuestionMeaning::Nothing => None,
+            QuestionMeaning::Builtin => {
+                Some((embedder::builtin_model_name().to_owned(), embedder::embed_builtin(text)))
             }
-            Meaning::Known(vector) => Some(vector),
+            QuestionMeaning::Known(vector) => Some(vector),
         }
     }
 }
 
 /// By the model whose vectors answer: while those of a new one are still being
 /// made, the old one.
-async fn meaning(knowledge: &Arc<Inner>, text: &str, mode: Mode) -> Result<Meaning> {
+async fn embed_question(
+    knowledge: &Arc<KnowledgeDatabaseInner>,
+    text: &str,
+    mode: SearchMode,
+) -> Result<QuestionMeaning> {
     let embedder = &knowledge.settings.embedder;
-    match (embedder, embedder.name()) {
-        (Embedder::Builtin, _) => Ok(Meaning::Builtin),
-        (Embedder::Http(_), Some(name)) if has_vectors(knowledge, &name).await? => {
-            let rows = embedder.rows(vec![text.to_owned()], Patience::Question).await?;
-            Ok(rows.into_iter().next().map_or(Meaning::Nothing, |row| Meaning::Known((name, row))))
+    match (embedder, embedder.model_name()) {
+        (TextEmbedder::Builtin, _) => Ok(QuestionMeaning::Builtin),
+        (TextEmbedder::Http(_), Some(name)) if has_enough_vectors(knowledge, &name).await? => {
+            let rows =
+                embedder.embed_texts(vec![text.to_owned()], EmbeddingPurpose::Question).await?;
+            Ok(rows
+                .into_iter()
+                .next()
+                .map_or(QuestionMeaning::Nothing, |row| QuestionMeaning::Known((name, row))))
         }
-        (Embedder::Http(_), _) => Ok(Meaning::Builtin),
-        (Embedder::Off, _) if mode == Mode::Hybrid => Ok(Meaning::Nothing),
-        (Embedder::Off, _) => {
+        (TextEmbedder::Http(_), _) => Ok(QuestionMeaning::Builtin),
+        (TextEmbedder::Off, _) if mode == SearchMode::Hybrid => Ok(QuestionMeaning::Nothing),
+        (TextEmbedder::Off, _) => {
             let none = "there is no embedder, so nothing can be found by meaning";
-            Err(Problem::unavailable(none).retryable_if(false))
+            Err(Problem::unavailable(none).with_retryable(false))
         }
     }
 }
 
 /// Whether a model has made all the vectors, or at least more than the one in
 /// the binary has.
-async fn has_vectors(knowledge: &Arc<Inner>, name: &str) -> Result<bool> {
+async fn has_enough_vectors(knowledge: &Arc<KnowledgeDatabaseInner>, name: &str) -> Result<bool> {
     let (knowledge, name) = (knowledge.clone(), name.to_owned());
     let has = move || {
-        knowledge.store.read(|connection| {
-            let snapshot = knowledge.current.of(connection)?;
-            let of = |name: &str| snapshot.model(name).map_or(0, |(_, chunks)| chunks);
-            Ok(of(&name) >= snapshot.alive || of(&name) > of(embedder::builtin_name()))
+        knowledge.store.in_read_transaction(|connection| {
+            let snapshot = knowledge.current.snapshot_for(connection)?;
+            let of = |name: &str| snapshot.find_model(name).map_or(0, |(_, chunks)| chunks);
+            Ok(of(&name) >= snapshot.alive || of(&name) > of(embedder::builtin_model_name()))
         })
     };
-    Ok(blocking(has).await?.unwrap_or(true))
+    Ok(run_blocking(has).await?.unwrap_or(true))
 }
 
-struct Search<'a> {
+struct DocumentSearch<'a> {
     connection: &'a Connection,
-    snapshot: &'a Snapshot,
-    query: &'a Query,
+    snapshot: &'a IndexSnapshot,
+    query: &'a SearchQuery,
     vector: Option<QuestionVector>,
     notes: Vec<String>,
 }
 
 /// A place among all chunks: which segment, and where in it.
-type Place = u32;
+type ChunkPosition = u32;
 
-impl Search<'_> {
-    fn run(mut self) -> Attempt<Answer> {
-        let Some(masks) = self.masks()? else {
-            return Ok(Answer { hits: Vec::new(), notes: self.notes });
+impl DocumentSearch<'_> {
+    fn find_documents(mut self) -> StoreResult<SearchResults> {
+        let Some(masks) = self.build_masks()? else {
+            return Ok(SearchResults { hits: Vec::new(), notes: self.notes });
         };
-        let most = (self.query.limit * PROPOSED).max(AT_LEAST);
-        let question = Question::read(&self.query.text);
+        let most = (self.query.limit * CANDIDATES_PER_RESULT).max(MIN_CANDIDATES);
+        let question = ParsedQuery::parse(&self.query.text);
         let scores = match self.query.mode {
-            Mode::Semantic => Scores::none(),
-            _ => Scores::of(self.connection, self.snapshot, &masks, &question)?,
+            SearchMode::Semantic => KeywordScores::empty(),
+            _ => KeywordScores::score_chunks(self.connection, self.snapshot, &masks, &question)?,
         };
-        let model = self.model();
+        let model = self.answering_model();
         let nearness = match (&model, &self.vector) {
-            (Some(model), Some((_, row))) => {
-                Nearness::of(self.connection, self.snapshot, &masks, model, row, most)?
-            }
-            _ => Nearness::none(),
+            (Some(model), Some((_, row))) => SemanticScores::score_chunks(
+                self.connection,
+                self.snapshot,
+                &masks,
+                model,
+                row,
+                most,
+            )?,
+            _ => SemanticScores::empty(),
         };
-        let mut places: BTreeSet<Place> = scores.best(self.snapshot, most).into_iter().collect();
-        places.extend(scores.best_headed(self.snapshot, PROPOSED_BY_HEADING));
+        let mut places: BTreeSet<ChunkPosition> =
+            scores.best_by_document(self.snapshot, most).into_iter().collect();
+        places.extend(scores.best_by_heading(self.snapshot, MAX_HEADING_CANDIDATES));
         places.extend(nearness.best.iter().map(|(place, _)| *place));
-        let judged = |place| Candidate {
+        let judged = |place| FusionCandidate {
             id: place,
-            keyword: scores.at(place),
-            semantic: nearness.at(self.snapshot, place),
+            keyword: scores.score_at(place),
+            semantic: nearness.cosine_at(self.snapshot, place),
         };
-        let mut candidates: Vec<Candidate<Place>> = places.into_iter().map(judged).collect();
-        self.look_again(&question, &scores, &mut candidates)?;
-        let collection = Collection {
+        let mut candidates: Vec<FusionCandidate<ChunkPosition>> =
+            places.into_iter().map(judged).collect();
+        self.rerank_candidates(&question, &scores, &mut candidates)?;
+        let collection = CollectionStats {
             documents: self.snapshot.alive as u64,
             asked: scores.weights().asked,
             cosines: nearness.cosines,
         };
-        let ranked = self.ranked(&collection, &candidates);
-        let chosen = self.by_document(ranked);
-        let hits =
-            hits::hits(self.connection, self.snapshot, self.query, &scores, &candidates, chosen)?;
-        Ok(Answer { hits, notes: self.notes })
+        let ranked = self.rank_candidates(&collection, &candidates);
+        let chosen = self.group_by_document(ranked);
+        let hits = hits::build_hits(
+            self.connection,
+            self.snapshot,
+            self.query,
+            &scores,
+            &candidates,
+            chosen,
+        )?;
+        Ok(SearchResults { hits, notes: self.notes })
     }
 
     /// Words that stand together as in the question add to what the best have, and
     /// so does a title, a heading or a path that is nearly the question.
-    fn look_again(
+    fn rerank_candidates(
         &self,
-        question: &Question,
-        scores: &Scores,
-        candidates: &mut [Candidate<Place>],
-    ) -> Attempt<()> {
-        let neighbours = Neighbours::new(question, scores.weights());
+        question: &ParsedQuery,
+        scores: &KeywordScores,
+        candidates: &mut [FusionCandidate<ChunkPosition>],
+    ) -> StoreResult<()> {
+        let neighbours = ProximityGain::new(question, scores.weights());
         let titles = TitleGain::new(question, scores.weights());
-        let mut best: Vec<&mut Candidate<Place>> =
+        let mut best: Vec<&mut FusionCandidate<ChunkPosition>> =
             candidates.iter_mut().filter(|it| it.keyword > 0.0).collect();
-        let promise =
-            |it: &Candidate<Place>| it.keyword + scores.heading_gain(self.snapshot, it.id);
+        let promise = |it: &FusionCandidate<ChunkPosition>| {
+            it.keyword + scores.heading_gain(self.snapshot, it.id)
+        };
         best.sort_by(|a, b| promise(b).total_cmp(&promise(a)).then(a.id.cmp(&b.id)));
-        for candidate in best.into_iter().take(LOOKED_AT_AGAIN) {
-            let Some((segment, at)) = self.snapshot.locate(candidate.id as usize) else { continue };
+        for candidate in best.into_iter().take(MAX_RERANKED_CHUNKS) {
+            let Some((segment, at)) = self.snapshot.locate_chunk(candidate.id as usize) else {
+                continue;
+            };
             let chunk = segment.members().chunks[at];
-            let Some(it) = store::chunk_text(self.connection, chunk)? else { continue };
+            let Some(it) = store::read_chunk_text(self.connection, chunk)? else { continue };
             let heading = it.heading.as_deref().unwrap_or_default();
             let path = path_words(&it.source_id);
-            candidate.keyword += neighbours.weight([it.title.as_str(), path, heading, &it.text]);
-            let own = heading.rsplit(UNDER).next().unwrap_or_default();
+            candidate.keyword +=
+                neighbours.proximity_weight([it.title.as_str(), path, heading, &it.text]);
+            let own = heading.rsplit(HEADING_SEPARATOR).next().unwrap_or_default();
             let lines = [it.title.as_str(), path, heading, own];
             candidate.keyword +=
-                lines.map(|line| titles.weight(line)).into_iter().fold(0.0, f32::max);
+                lines.map(|line| titles.title_weight(line)).into_iter().fold(0.0, f32::max);
         }
         Ok(())
     }
 
-    fn masks(&mut self) -> Attempt<Option<Masks>> {
-        filter::masks(self.connection, self.snapshot, &self.query.filter, &mut self.notes)
+    fn build_masks(&mut self) -> StoreResult<Option<SegmentMasks>> {
+        filter::build_segment_masks(
+            self.connection,
+            self.snapshot,
+            &self.query.filter,
+            &mut self.notes,
+        )
     }
 
     /// The model whose rows answer.
-    fn model(&mut self) -> Option<Model> {
+    fn answering_model(&mut self) -> Option<EmbeddingModel> {
         let (name, row) = self.vector.as_ref()?;
-        let Some((model, chunks)) = self.snapshot.model(name) else {
+        let Some((model, chunks)) = self.snapshot.find_model(name) else {
             if self.snapshot.alive > 0 {
                 self.notes.push(
                     "found by words only: no chunk has a vector yet, the next sync makes them"
@@ -243,16 +280,20 @@ impl Search<'_> {
     }
 
     /// By what the mode asks for, best first.
-    fn ranked(
+    fn rank_candidates(
         &self,
-        collection: &Collection,
-        candidates: &[Candidate<Place>],
-    ) -> Vec<Fused<Place>> {
-        let mut ranked = fuse(collection, candidates);
+        collection: &CollectionStats,
+        candidates: &[FusionCandidate<ChunkPosition>],
+    ) -> Vec<FusedScore<ChunkPosition>> {
+        let mut ranked = fuse_scores(collection, candidates);
         let by = match self.query.mode {
-            Mode::Hybrid => None,
-            Mode::Keyword => Some((0.0, (|it| it.keyword) as fn(&Fused<Place>) -> f32)),
-            Mode::Semantic => Some((1.0, (|it| it.semantic) as fn(&Fused<Place>) -> f32)),
+            SearchMode::Hybrid => None,
+            SearchMode::Keyword => {
+                Some((0.0, (|it| it.keyword) as fn(&FusedScore<ChunkPosition>) -> f32))
+            }
+            SearchMode::Semantic => {
+                Some((1.0, (|it| it.semantic) as fn(&FusedScore<ChunkPosition>) -> f32))
+            }
         };
         if let Some((weight, part)) = by {
             ranked.iter_mut().for_each(|it| (it.score, it.weight) = (part(it), weight));
@@ -264,11 +305,13 @@ impl Search<'_> {
 
     /// The best chunk of each document, as many documents as asked for and all
     /// that are as good as the last of them.
-    fn by_document(&self, ranked: Vec<Fused<Place>>) -> Vec<Chosen> {
-        let mut chosen: Vec<Chosen> = Vec::new();
+    fn group_by_document(&self, ranked: Vec<FusedScore<ChunkPosition>>) -> Vec<ChosenDocument> {
+        let mut chosen: Vec<ChosenDocument> = Vec::new();
         let mut numbers: HashMap<u32, usize> = HashMap::new();
         for fused in ranked {
-            let Some((segment, at)) = self.snapshot.locate(fused.id as usize) else { continue };
+            let Some((segment, at)) = self.snapshot.locate_chunk(fused.id as usize) else {
+                continue;
+            };
             let document = segment.members().documents[at];
             if let Some(number) = numbers.get(&document) {
                 chosen[*number].also.push(fused.id);
@@ -279,18 +322,18 @@ impl Search<'_> {
                 continue;
             }
             numbers.insert(document, chosen.len());
-            chosen.push(Chosen { fused, document, also: Vec::new() });
+            chosen.push(ChosenDocument { fused, document, also: Vec::new() });
         }
         chosen
     }
 }
 
 /// A document that is part of the answer.
-struct Chosen {
-    fused: Fused<Place>,
+struct ChosenDocument {
+    fused: FusedScore<ChunkPosition>,
     document: u32,
     /// Other chunks of it that were proposed.
-    also: Vec<Place>,
+    also: Vec<ChunkPosition>,
 }
 
 #[cfg(test)]

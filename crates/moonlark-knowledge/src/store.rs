@@ -23,43 +23,46 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 pub(crate) use bodies::write_body;
 pub(crate) use changes::{
-    delete_chunks, delete_document, insert_chunk, insert_row, update_content, update_row,
+    delete_chunks, delete_document, insert_chunk, insert_document, update_document_content,
+    update_document_row,
 };
 pub(crate) use documents::{
-    Known, Row, alike, chunk_range, chunk_text, documents_of, find, forget_skip, known, known_skip,
-    known_stamp, metadata, read_document, remember_skip, skips_of, timestamp,
+    DocumentRow, KnownDocument, chunk_range, documents_of_source, find_document,
+    find_known_document, find_same_content, find_skip, find_stamp, forget_skip, parse_metadata,
+    read_chunk_text, read_document, remember_skip, skips_of_source, timestamp_from_micros,
 };
-pub(crate) use failure::{Attempt, Explain, damaged};
+pub(crate) use failure::{MapStoreError, StoreResult, damaged_error};
 pub(crate) use lock::SourceLock;
 pub(crate) use meta::{
-    Generation, Source, count_documents, ended_well, failed, find_source, forget_source,
-    generation, give_back, has_other_models, made_by, next_chunk, set_made_by, set_next_chunk,
-    source_named, sources, statistics, touch,
+    IndexGeneration, SourceRow, advance_generation, count_documents, delete_source, find_source,
+    has_other_models, list_sources, read_generation, read_next_chunk, read_recipe,
+    record_sync_failure, record_sync_success, release_free_pages, set_next_chunk, set_recipe,
+    source_statistics, upsert_source,
 };
 
 /// What the tables are like. A file with a higher number is somebody else's.
-const VERSION: i64 = 1;
+const KNOWLEDGE_SCHEMA_VERSION: i64 = 1;
 
 /// How long a writer waits for another one's commit.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WRITER_BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Connections kept for the next reader.
-const IDLE: usize = 8;
+const MAX_IDLE_READERS: usize = 8;
 
 /// Which file it is, whatever its name.
-type Identity = (u64, u64);
+type FileIdentity = (u64, u64);
 
-pub(crate) struct Store {
+pub(crate) struct KnowledgeStore {
     file: PathBuf,
     /// With the file that each has open: it may have been replaced.
-    idle: Mutex<Vec<(Identity, Connection)>>,
+    idle: Mutex<Vec<(FileIdentity, Connection)>>,
     /// A full disk, for tests: no more pages than this.
     #[cfg(test)]
     pub(crate) most_pages: Option<u32>,
 }
 
-impl Store {
-    pub(crate) fn new(file: &Path) -> Store {
-        Store {
+impl KnowledgeStore {
+    pub(crate) fn new(file: &Path) -> KnowledgeStore {
+        KnowledgeStore {
             file: file.to_owned(),
             idle: Mutex::default(),
             #[cfg(test)]
@@ -72,50 +75,50 @@ impl Store {
     }
 
     /// Read from one commit. Nothing where there is no knowledge base yet.
-    pub(crate) fn read<T>(
+    pub(crate) fn in_read_transaction<T>(
         &self,
-        work: impl FnOnce(&Connection) -> Attempt<T>,
+        work: impl FnOnce(&Connection) -> StoreResult<T>,
     ) -> Result<Option<T>> {
-        let Some(identity) = self.identity() else { return Ok(None) };
+        let Some(identity) = self.file_identity() else { return Ok(None) };
         let idle = std::iter::from_fn(|| self.idle.lock().pop()).find(|(of, _)| *of == identity);
         let connection = match idle {
             Some((_, connection)) => connection,
-            None => match self.reader()? {
+            None => match self.open_reader()? {
                 Some(connection) => connection,
                 None => return Ok(None),
             },
         };
         let answer = {
             // Reads only: dropping it is as good as ending it.
-            let transaction = connection.unchecked_transaction().explain(&self.file)?;
-            work(&transaction).explain(&self.file)?
+            let transaction = connection.unchecked_transaction().map_store_error(&self.file)?;
+            work(&transaction).map_store_error(&self.file)?
         };
         let mut idle = self.idle.lock();
-        if idle.len() < IDLE {
+        if idle.len() < MAX_IDLE_READERS {
             idle.push((identity, connection));
         }
         Ok(Some(answer))
     }
 
-    fn identity(&self) -> Option<Identity> {
+    fn file_identity(&self) -> Option<FileIdentity> {
         use std::os::unix::fs::MetadataExt;
         std::fs::metadata(&self.file).ok().map(|it| (it.dev(), it.ino()))
     }
 
     /// A connection that writes; makes the file and its tables.
-    pub(crate) fn writer(&self) -> Result<Connection> {
+    pub(crate) fn open_writer(&self) -> Result<Connection> {
         if let Some(folder) = self.file.parent() {
             std::fs::create_dir_all(folder).map_err(|error| {
                 Problem::unavailable(format!("cannot make {}: {error}", folder.display()))
-                    .hint("the knowledge base is kept there; store.url names another place")
+                    .with_hint("the knowledge base is kept there; store.url names another place")
             })?;
         }
         self.create_private()?;
-        let mut connection = self.connect(OpenFlags::SQLITE_OPEN_CREATE)?;
-        self.prepare_writer(&mut connection).explain(&self.file)?;
-        match self.version(&connection)? {
+        let mut connection = self.open_connection(OpenFlags::SQLITE_OPEN_CREATE)?;
+        self.prepare_writer(&mut connection).map_store_error(&self.file)?;
+        match self.schema_version(&connection)? {
             Some(_) => (),
-            None => self.create(&mut connection)?,
+            None => self.create_tables(&mut connection)?,
         }
         Ok(connection)
     }
@@ -128,7 +131,7 @@ impl Store {
         match options.write(true).create_new(true).mode(0o600).open(&self.file) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
                 Err(Problem::unavailable(format!("cannot make {}: {error}", self.file.display()))
-                    .hint("the knowledge base is kept there; store.url names another place"))
+                    .with_hint("the knowledge base is kept there; store.url names another place"))
             }
             _ => Ok(()),
         }
@@ -151,64 +154,67 @@ impl Store {
         Ok(())
     }
 
-    fn create(&self, connection: &mut Connection) -> Result<()> {
-        let transaction = connection.transaction().explain(&self.file)?;
+    fn create_tables(&self, connection: &mut Connection) -> Result<()> {
+        let transaction = connection.transaction().map_store_error(&self.file)?;
         // Somebody else may have been first.
-        if self.version(&transaction)?.is_none() {
-            transaction.execute_batch(include_str!("store/schema.sql")).explain(&self.file)?;
+        if self.schema_version(&transaction)?.is_none() {
             transaction
-                .execute("INSERT INTO kb_meta VALUES ('version', ?1)", [VERSION])
-                .explain(&self.file)?;
+                .execute_batch(include_str!("store/schema.sql"))
+                .map_store_error(&self.file)?;
+            transaction
+                .execute("INSERT INTO kb_meta VALUES ('version', ?1)", [KNOWLEDGE_SCHEMA_VERSION])
+                .map_store_error(&self.file)?;
         }
-        transaction.commit().explain(&self.file)
+        transaction.commit().map_store_error(&self.file)
     }
 
     /// A connection that only reads, if there is anything to read.
-    pub(crate) fn reader(&self) -> Result<Option<Connection>> {
+    pub(crate) fn open_reader(&self) -> Result<Option<Connection>> {
         if !self.file.exists() {
             return Ok(None);
         }
-        let connection = self.connect(OpenFlags::empty())?;
-        connection.pragma_update(None, "query_only", true).explain(&self.file)?;
-        connection.pragma_update(None, "cache_size", -16_384).explain(&self.file)?;
-        Ok(self.version(&connection)?.map(|_| connection))
+        let connection = self.open_connection(OpenFlags::empty())?;
+        connection.pragma_update(None, "query_only", true).map_store_error(&self.file)?;
+        connection.pragma_update(None, "cache_size", -16_384).map_store_error(&self.file)?;
+        Ok(self.schema_version(&connection)?.map(|_| connection))
     }
 
-    fn connect(&self, flags: OpenFlags) -> Result<Connection> {
+    fn open_connection(&self, flags: OpenFlags) -> Result<Connection> {
         let flags = flags | OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&self.file, flags).explain(&self.file)?;
-        connection.busy_timeout(PATIENCE).explain(&self.file)?;
+        let connection =
+            Connection::open_with_flags(&self.file, flags).map_store_error(&self.file)?;
+        connection.busy_timeout(WRITER_BUSY_TIMEOUT).map_store_error(&self.file)?;
         // Or it plans anew whenever a parameter changes.
         connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
-            .explain(&self.file)?;
+            .map_store_error(&self.file)?;
         connection.set_prepared_statement_cache_capacity(64);
         Ok(connection)
     }
 
     /// Which version the tables have, if there are any that we can read.
-    fn version(&self, connection: &Connection) -> Result<Option<i64>> {
+    fn schema_version(&self, connection: &Connection) -> Result<Option<i64>> {
         let there: bool = connection
             .query_row(
                 "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'kb_meta')",
                 [],
                 |row| row.get(0),
             )
-            .explain(&self.file)?;
+            .map_store_error(&self.file)?;
         if !there {
             return Ok(None);
         }
         let version: i64 = connection
             .query_row("SELECT value FROM kb_meta WHERE key = 'version'", [], |row| row.get(0))
-            .explain(&self.file)?;
-        if version == VERSION {
+            .map_store_error(&self.file)?;
+        if version == KNOWLEDGE_SCHEMA_VERSION {
             return Ok(Some(version));
         }
         let file = self.file.display();
         Err(Problem::unavailable(format!(
-            "the knowledge base {file} has version {version}, and this Moonlark knows version {VERSION}"
+            "the knowledge base {file} has version {version}, and this Moonlark knows version {KNOWLEDGE_SCHEMA_VERSION}"
         ))
-        .retryable_if(false)
-        .hint("it was written by a newer Moonlark: use that one, or name another file by store.url and sync again"))
+        .with_retryable(false)
+        .with_hint("it was written by a newer Moonlark: use that one, or name another file by store.url and sync again"))
     }
 }

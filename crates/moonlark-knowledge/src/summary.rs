@@ -6,17 +6,17 @@ use std::time::Duration;
 use moonlark_core::Problem;
 
 /// How many skipped and failed items are kept by name; the rest is counted.
-const NAMED: usize = 100;
+const MAX_NAMED_ITEMS: usize = 100;
 
 /// What one sync did.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Summary {
+pub struct SyncSummary {
     pub added: u64,
     pub changed: u64,
     pub removed: u64,
     pub unchanged: u64,
-    pub skipped: Named<SkippedItem>,
-    pub failed: Named<Problem>,
+    pub skipped: NamedItems<SkippedItem>,
+    pub failed: NamedItems<Problem>,
     /// Chunks that were made.
     pub chunks: u64,
     /// Bytes of content that were read.
@@ -37,21 +37,21 @@ pub struct SkippedItem {
 
 /// Items with what is to be said about each: how many, and the first of them.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Named<T> {
+pub struct NamedItems<T> {
     pub count: u64,
     pub first: Vec<(String, T)>,
 }
 
-impl<T> Default for Named<T> {
+impl<T> Default for NamedItems<T> {
     fn default() -> Self {
-        Named { count: 0, first: Vec::new() }
+        NamedItems { count: 0, first: Vec::new() }
     }
 }
 
-impl<T> Named<T> {
+impl<T> NamedItems<T> {
     pub(crate) fn push(&mut self, name: String, what: T) {
         self.count += 1;
-        if self.first.len() < NAMED {
+        if self.first.len() < MAX_NAMED_ITEMS {
             self.first.push((name, what));
         }
     }
@@ -59,7 +59,7 @@ impl<T> Named<T> {
 
 /// How far a sync is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Advance {
+pub struct SyncProgressCounts {
     /// Items dealt with.
     pub done: u64,
     /// How many there were at the last sync: about how many there will be.
@@ -74,19 +74,19 @@ pub struct Advance {
 }
 
 /// Told on every step, from several threads; must return at once.
-pub type Progress = Arc<dyn Fn(Advance) + Send + Sync>;
+pub type SyncProgressCallback = Arc<dyn Fn(SyncProgressCounts) + Send + Sync>;
 
 /// Told the name of an item when its content is read, from several threads; must
 /// return at once.
-pub type ItemReading = Arc<dyn Fn(&str) + Send + Sync>;
+pub type ItemReadingCallback = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// How to sync.
 #[derive(Clone)]
 pub struct SyncOptions {
     /// Read everything again, whatever seems unchanged.
     pub full: bool,
-    pub progress: Progress,
-    pub reading: ItemReading,
+    pub progress: SyncProgressCallback,
+    pub reading: ItemReadingCallback,
 }
 
 impl Default for SyncOptions {

@@ -18,24 +18,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use futures::FutureExt;
-use moonlark_core::{Code, Problem, Result, Value};
+use moonlark_core::{Problem, ProblemCode, Result, Value};
 use rusqlite::InterruptHandle;
 use tokio::sync::mpsc;
 
-use crate::blocking;
-use crate::item::{Connector, Scan, Scanned};
-use crate::knowledge::Inner;
-use crate::store::{self, Explain};
-use crate::summary::{Summary, SyncOptions};
-pub(crate) use catch_up::catch_up;
-pub(crate) use forget::forget;
-use prepare::Preparing;
-pub(crate) use prepare::{UNDER, path_words};
-pub(crate) use write::field;
-use write::{Message, Writer};
+use crate::item::{ScanOutcome, SourceConnector, SourceScan};
+use crate::knowledge::KnowledgeDatabaseInner;
+use crate::run_blocking;
+use crate::store::{self, MapStoreError};
+use crate::summary::{SyncOptions, SyncSummary};
+pub(crate) use catch_up::backfill_vectors;
+pub(crate) use forget::remove_source;
+use prepare::ItemPreparer;
+pub(crate) use prepare::{HEADING_SEPARATOR, path_words};
+pub(crate) use write::field_value;
+use write::{SyncWriter, SyncWriterMessage};
 
 /// Items between a connector and us. Few: each may be as large as a file may be.
-const WAITING: usize = 4;
+const SCAN_CHANNEL_CAPACITY: usize = 4;
 
 /// How much is committed at once.
 #[derive(Debug, Clone, Copy)]
@@ -51,102 +51,107 @@ impl Default for BatchSize {
     }
 }
 
-pub(crate) async fn sync(
-    knowledge: Arc<Inner>,
+pub(crate) async fn sync_source(
+    knowledge: Arc<KnowledgeDatabaseInner>,
     name: &str,
     kind: &str,
-    connector: Arc<dyn Connector>,
+    connector: Arc<dyn SourceConnector>,
     options: SyncOptions,
-) -> Result<Summary> {
+) -> Result<SyncSummary> {
     let began = Instant::now();
-    let synced = run(&knowledge, name, kind, connector, options).await;
+    let synced = run_sync(&knowledge, name, kind, connector, options).await;
     if let Err(problem) = &synced {
         let (name, problem) = (name.to_owned(), problem.clone());
         // Whoever works on it says himself how it went.
-        let noted = blocking(move || note(&knowledge, &name, &problem)).await;
+        let noted = run_blocking(move || record_failure(&knowledge, &name, &problem)).await;
         if let Err(problem) = noted {
-            tracing::debug!("cannot note that a sync failed: {}", problem.line());
+            tracing::debug!("cannot note that a sync failed: {}", problem.to_line());
         }
     }
-    synced.map(|summary| Summary { took: began.elapsed(), ..summary })
+    synced.map(|summary| SyncSummary { took: began.elapsed(), ..summary })
 }
 
-fn note(knowledge: &Inner, name: &str, problem: &Problem) -> Result<()> {
+fn record_failure(knowledge: &KnowledgeDatabaseInner, name: &str, problem: &Problem) -> Result<()> {
     let file = knowledge.store.file();
     if !file.exists() {
         return Ok(());
     }
-    let Ok(_lock) = store::SourceLock::take(file, name) else { return Ok(()) };
-    let writer = knowledge.store.writer()?;
-    store::failed(&writer, name, &problem.line()).explain(file)
+    let Ok(_lock) = store::SourceLock::try_acquire(file, name) else { return Ok(()) };
+    let writer = knowledge.store.open_writer()?;
+    store::record_sync_failure(&writer, name, &problem.to_line()).map_store_error(file)
 }
 
-async fn run(
-    knowledge: &Arc<Inner>,
+async fn run_sync(
+    knowledge: &Arc<KnowledgeDatabaseInner>,
     name: &str,
     kind: &str,
-    connector: Arc<dyn Connector>,
+    connector: Arc<dyn SourceConnector>,
     options: SyncOptions,
-) -> Result<Summary> {
+) -> Result<SyncSummary> {
     let begin = {
         let (knowledge, name, kind) = (knowledge.clone(), name.to_owned(), kind.to_owned());
         let options = options.clone();
-        move || Writer::begin(&knowledge, &name, &kind, &options)
+        move || SyncWriter::begin_sync(&knowledge, &name, &kind, &options)
     };
-    let (mut writer, state) = blocking(begin).await?;
+    let (mut writer, state) = run_blocking(begin).await?;
     // Rows that are missing come first: what follows looks for nothing old.
-    let embedding = catch_up(knowledge).await.err();
-    writer.embedding(embedding.clone());
-    let preparing = Arc::new(Preparing {
+    let embedding = backfill_vectors(knowledge).await.err();
+    writer.note_embedding_problem(embedding.clone());
+    let preparing = Arc::new(ItemPreparer {
         knowledge: knowledge.clone(),
-        source: writer.source(),
+        source: writer.source_number(),
         full: options.full,
-        model: if embedding.is_none() { knowledge.settings.embedder.name() } else { None },
+        model: if embedding.is_none() { knowledge.settings.embedder.model_name() } else { None },
         reading: options.reading.clone(),
     });
-    let abandoned = Abandon::new(writer.interrupt());
+    let abandoned = SyncAbortGuard::new(writer.interrupt_handle());
     let stopped = abandoned.stopped.clone();
     let (batches, inbox) = mpsc::channel(1);
-    let mut writing = tokio::spawn(blocking(move || writer.run(inbox, &stopped)));
+    let mut writing = tokio::spawn(run_blocking(move || writer.commit_until_end(inbox, &stopped)));
     let reading = async {
-        let (out, found) = mpsc::channel(WAITING);
+        let (out, found) = mpsc::channel(SCAN_CHANNEL_CAPACITY);
         let known = {
             let preparing = preparing.clone();
-            blocking(move || preparing.known()).await?
+            run_blocking(move || preparing.stamp_lookup()).await?
         };
-        let scan = Scan { known, state, out };
-        let scanning = scan_well(connector, scan);
-        let batching = batch::batches(preparing.clone(), found, batches.clone());
+        let scan = SourceScan { known, state, out };
+        let scanning = scan_checked(connector, scan);
+        let batching = batch::send_batches(preparing.clone(), found, batches.clone());
         // Also of a scan that fails, what it found until then is kept.
         let (scanned, batched) = tokio::join!(scanning, batching);
         batched.and(scanned)
     };
-    let scanned: Result<Scanned> = tokio::select! {
+    let scanned: Result<ScanOutcome> = tokio::select! {
         scanned = reading => scanned,
         // It only ends this early when it cannot write.
-        written = &mut writing => return settled(written),
+        written = &mut writing => return writer_outcome(written),
     };
     let scanned = match scanned {
         Ok(scanned) => scanned,
         Err(problem) => {
             drop(batches);
-            return match settled(writing.await) {
-                Err(other) if other.code != Code::Cancelled => Err(other),
+            return match writer_outcome(writing.await) {
+                Err(other) if other.code != ProblemCode::Cancelled => Err(other),
                 _ => Err(problem),
             };
         }
     };
-    let sent = batches.send(Message::End(scanned)).await;
+    let sent = batches.send(SyncWriterMessage::End(scanned)).await;
     drop((sent, batches));
-    settled(writing.await)
+    writer_outcome(writing.await)
 }
 
-fn settled(written: Result<Result<Summary>, tokio::task::JoinError>) -> Result<Summary> {
+fn writer_outcome(
+    written: Result<Result<SyncSummary>, tokio::task::JoinError>,
+) -> Result<SyncSummary> {
     written.unwrap_or_else(|error| Err(Problem::internal(format!("the sync broke off: {error}"))))
 }
 
 /// Connectors are others' code: one that panics is one that failed.
-async fn scan_well(connector: Arc<dyn Connector>, scan: Scan) -> Result<Scanned> {
+async fn scan_checked(
+    connector: Arc<dyn SourceConnector>,
+    scan: SourceScan,
+) -> Result<ScanOutcome> {
     let scanning = std::panic::AssertUnwindSafe(async move { connector.scan(scan).await });
     let scanned = scanning.catch_unwind().await.unwrap_or_else(|_| {
         Err(Problem::internal("the connector broke off while it was scanning"))
@@ -159,18 +164,18 @@ async fn scan_well(connector: Arc<dyn Connector>, scan: Scan) -> Result<Scanned>
 }
 
 /// Whoever drops a sync ends it: also a merge or a commit that is under way.
-struct Abandon {
+struct SyncAbortGuard {
     stopped: Arc<AtomicBool>,
     interrupt: InterruptHandle,
 }
 
-impl Abandon {
-    fn new(interrupt: InterruptHandle) -> Abandon {
-        Abandon { stopped: Arc::default(), interrupt }
+impl SyncAbortGuard {
+    fn new(interrupt: InterruptHandle) -> SyncAbortGuard {
+        SyncAbortGuard { stopped: Arc::default(), interrupt }
     }
 }
 
-impl Drop for Abandon {
+impl Drop for SyncAbortGuard {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::Relaxed);
         self.interrupt.interrupt();

@@ -11,19 +11,19 @@ use moonlark_core::tool::BoxFuture;
 use moonlark_core::{Problem, Result, Value};
 use rusqlite::Connection;
 
-use crate::index::{Bits, every_posting};
-use crate::store::Store;
+use crate::index::{GrowableBitSet, every_posting};
+use crate::store::KnowledgeStore;
 use crate::sync::BatchSize;
 use crate::{
-    Connector, Content, Embedder, Found, Item, Knowledge, Query, Scan, Scanned, Settings, Summary,
-    SyncOptions,
+    ItemContent, KnowledgeDatabase, KnowledgeSettings, ScanFinding, ScanOutcome, SearchQuery,
+    SourceConnector, SourceItem, SourceScan, SyncOptions, SyncSummary, TextEmbedder,
 };
 
-pub(crate) fn item(source_id: &str, text: &str) -> Item {
-    Item {
+pub(crate) fn item(source_id: &str, text: &str) -> SourceItem {
+    SourceItem {
         source_id: source_id.to_owned(),
         title: None,
-        content: Content::Text(text.to_owned()),
+        content: ItemContent::Text(text.to_owned()),
         content_type: None,
         source_url: None,
         author: None,
@@ -36,8 +36,8 @@ pub(crate) fn item(source_id: &str, text: &str) -> Item {
 
 /// A source that has what it was given.
 pub(crate) struct Listed {
-    pub(crate) items: Vec<Item>,
-    pub(crate) others: fn() -> Vec<Found>,
+    pub(crate) items: Vec<SourceItem>,
+    pub(crate) others: fn() -> Vec<ScanFinding>,
     pub(crate) incremental: bool,
     pub(crate) state: Value,
     /// Fails before the item of this number.
@@ -50,7 +50,7 @@ pub(crate) struct Listed {
 }
 
 impl Listed {
-    pub(crate) fn new(items: impl IntoIterator<Item = Item>) -> Listed {
+    pub(crate) fn new(items: impl IntoIterator<Item = SourceItem>) -> Listed {
         Listed {
             items: items.into_iter().collect(),
             others: Vec::new,
@@ -71,8 +71,8 @@ impl Listed {
 /// So that a test can look at it afterwards.
 pub(crate) struct Shared(pub(crate) Arc<Listed>);
 
-impl Connector for Shared {
-    fn scan(&self, scan: Scan) -> BoxFuture<Result<Scanned>> {
+impl SourceConnector for Shared {
+    fn scan(&self, scan: SourceScan) -> BoxFuture<Result<ScanOutcome>> {
         let it = self.0.clone();
         Box::pin(async move {
             *it.got_state.lock() = scan.state.clone();
@@ -83,10 +83,10 @@ impl Connector for Shared {
                 }
                 let same = item.stamp.is_some() && (scan.known)(&item.source_id) == item.stamp;
                 let found = match same {
-                    true => Found::Same(item.source_id.clone()),
+                    true => ScanFinding::Same(item.source_id.clone()),
                     false => {
                         it.read.fetch_add(1, Ordering::Relaxed);
-                        Found::Item(Box::new(item.clone()))
+                        ScanFinding::Item(Box::new(item.clone()))
                     }
                 };
                 scan.out.send(found).await.map_err(closed)?;
@@ -97,41 +97,41 @@ impl Connector for Shared {
             if it.hangs {
                 std::future::pending::<()>().await;
             }
-            Ok(Scanned { complete: !it.incremental, state: it.state.clone() })
+            Ok(ScanOutcome { complete: !it.incremental, state: it.state.clone() })
         })
     }
 }
 
 /// A knowledge base that commits after few items, so that there is much to go wrong.
-pub(crate) fn small(file: &Path) -> Knowledge {
-    with(file, Embedder::Builtin)
+pub(crate) fn small(file: &Path) -> KnowledgeDatabase {
+    with(file, TextEmbedder::Builtin)
 }
 
-pub(crate) fn with(file: &Path, embedder: Embedder) -> Knowledge {
+pub(crate) fn with(file: &Path, embedder: TextEmbedder) -> KnowledgeDatabase {
     let batch = BatchSize { items: 3, chunks: 64, time: Duration::from_secs(60) };
-    let settings = Settings { embedder, ..Settings::default() };
-    Knowledge::new(Store::new(file), settings, batch)
+    let settings = KnowledgeSettings { embedder, ..KnowledgeSettings::default() };
+    KnowledgeDatabase::new(KnowledgeStore::new(file), settings, batch)
 }
 
-pub(crate) async fn sync(knowledge: &Knowledge, listed: Listed) -> Result<Summary> {
+pub(crate) async fn sync(knowledge: &KnowledgeDatabase, listed: Listed) -> Result<SyncSummary> {
     sync_as(knowledge, "docs", Arc::new(listed)).await
 }
 
 pub(crate) async fn sync_as(
-    knowledge: &Knowledge,
+    knowledge: &KnowledgeDatabase,
     name: &str,
     listed: Arc<Listed>,
-) -> Result<Summary> {
+) -> Result<SyncSummary> {
     let connector = Arc::new(Shared(listed));
-    knowledge.sync(name, "script", connector, SyncOptions::default()).await
+    knowledge.sync_source(name, "script", connector, SyncOptions::default()).await
 }
 
 /// What a search finds, by the names that the source has for it.
-pub(crate) async fn find(knowledge: &Knowledge, text: &str) -> Vec<String> {
-    found(knowledge, Query::new(text)).await
+pub(crate) async fn find(knowledge: &KnowledgeDatabase, text: &str) -> Vec<String> {
+    found(knowledge, SearchQuery::new(text)).await
 }
 
-pub(crate) async fn found(knowledge: &Knowledge, query: Query) -> Vec<String> {
+pub(crate) async fn found(knowledge: &KnowledgeDatabase, query: SearchQuery) -> Vec<String> {
     let answer = knowledge.search(query).await.unwrap();
     answer.hits.into_iter().map(|hit| hit.source_id).collect()
 }
@@ -218,11 +218,13 @@ fn index_lines(connection: &Connection, names: &BTreeMap<u32, String>) -> Vec<St
     let mut segments = statement.query([]).unwrap();
     while let Some(row) = segments.next().unwrap() {
         let segment: i64 = row.get(0).unwrap();
-        let bits =
-            Bits::from_bytes(row.get_ref(1).unwrap().as_blob().unwrap(), row.get(2).unwrap());
+        let bits = GrowableBitSet::from_bytes(
+            row.get_ref(1).unwrap().as_blob().unwrap(),
+            row.get(2).unwrap(),
+        );
         let bits = bits.unwrap();
-        alive += bits.count();
-        let chunks = crate::index::chunks_in(connection, segment).unwrap();
+        alive += bits.count_set();
+        let chunks = crate::index::chunks_in_segment(connection, segment).unwrap();
         let mut of = connection.prepare(&format!("{sql} WHERE segment = {segment}")).unwrap();
         let mut rows = of.query([]).unwrap();
         while let Some(row) = rows.next().unwrap() {

@@ -12,58 +12,59 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
 /// How long nothing must happen before a change counts as complete.
-const QUIET: Duration = Duration::from_millis(300);
+const QUIET_PERIOD: Duration = Duration::from_millis(300);
 /// How long a change may keep going on before it is looked at anyway.
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_SETTLE_TIME: Duration = Duration::from_secs(5);
 /// How often one looks whether the folder is still the same.
-const LOOK: Duration = Duration::from_secs(1);
+const ROOT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-pub struct Watch {
+pub struct FolderWatcher {
     root: PathBuf,
     sender: mpsc::Sender<()>,
     events: mpsc::Receiver<()>,
     /// Something happened, and nobody was told yet.
     pending: bool,
-    watched: Option<Watched>,
+    watched: Option<WatchedFolder>,
 }
 
 /// One folder that was there when the watching began.
-struct Watched {
+struct WatchedFolder {
     /// Which one: device and number.
     which: (u64, u64),
     _watcher: RecommendedWatcher,
 }
 
-impl Watch {
+impl FolderWatcher {
     /// Of a folder that may not be there yet.
-    pub fn of(root: impl Into<PathBuf>) -> Result<Watch> {
+    pub fn new(root: impl Into<PathBuf>) -> Result<FolderWatcher> {
         // One event waiting is enough: it says that something happened.
         let (sender, events) = mpsc::channel(1);
-        let mut watch = Watch { root: root.into(), sender, events, pending: false, watched: None };
-        watch.follow()?;
+        let mut watch =
+            FolderWatcher { root: root.into(), sender, events, pending: false, watched: None };
+        watch.rewatch_if_replaced()?;
         Ok(watch)
     }
 
     /// Wait for the next change. Nothing that happens between two calls is
     /// missed, and it may be dropped at any moment.
-    pub async fn next(&mut self) -> Result<()> {
-        let mut look = interval(LOOK);
+    pub async fn next_change(&mut self) -> Result<()> {
+        let mut look = interval(ROOT_CHECK_INTERVAL);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !self.pending {
             tokio::select! {
                 _ = self.events.recv() => self.pending = true,
-                _ = look.tick() => self.pending = self.follow()?,
+                _ = look.tick() => self.pending = self.rewatch_if_replaced()?,
             }
         }
-        settle(&mut self.events).await;
-        self.follow()?;
+        wait_for_quiet(&mut self.events).await;
+        self.rewatch_if_replaced()?;
         self.pending = false;
         Ok(())
     }
 
     /// Watch the folder that is there now; whether it is another one.
-    fn follow(&mut self) -> Result<bool> {
-        let now = which(&self.root);
+    fn rewatch_if_replaced(&mut self) -> Result<bool> {
+        let now = folder_identity(&self.root);
         if now == self.watched.as_ref().map(|watched| watched.which) {
             return Ok(false);
         }
@@ -71,30 +72,31 @@ impl Watch {
         self.watched = None;
         if let Some(which) = now {
             let sender = self.sender.clone();
-            let watching = start(&self.root, sender);
-            let _watcher = watching.map_err(|error| self.unwatchable(&error))?;
-            self.watched = Some(Watched { which, _watcher });
+            let watching = start_watcher(&self.root, sender);
+            let _watcher = watching.map_err(|error| self.unwatchable_problem(&error))?;
+            self.watched = Some(WatchedFolder { which, _watcher });
         }
         Ok(true)
     }
 
-    fn unwatchable(&self, error: &notify::Error) -> Problem {
+    fn unwatchable_problem(&self, error: &notify::Error) -> Problem {
         let shown = self.root.display();
         let problem =
             Problem::unavailable(format!("changes below {shown} are not noticed: {error}"));
         match error.kind {
-            notify::ErrorKind::MaxFilesWatch => problem
-                .hint("raise fs.inotify.max_user_watches, or take a smaller folder; syncing works"),
+            notify::ErrorKind::MaxFilesWatch => problem.with_hint(
+                "raise fs.inotify.max_user_watches, or take a smaller folder; syncing works",
+            ),
             _ => problem,
         }
     }
 }
 
-fn start(root: &Path, sender: mpsc::Sender<()>) -> notify::Result<RecommendedWatcher> {
+fn start_watcher(root: &Path, sender: mpsc::Sender<()>) -> notify::Result<RecommendedWatcher> {
     let below = root.to_owned();
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         // An error may mean that events were lost.
-        if event.map_or(true, |event| counts(&below, &event)) {
+        if event.map_or(true, |event| is_relevant_event(&below, &event)) {
             let _ = sender.try_send(());
         }
     })?;
@@ -104,7 +106,7 @@ fn start(root: &Path, sender: mpsc::Sender<()>) -> notify::Result<RecommendedWat
 
 /// Reading is not changing, and what a sync reads and writes itself would wake
 /// us for ever.
-fn counts(root: &Path, event: &notify::Event) -> bool {
+fn is_relevant_event(root: &Path, event: &notify::Event) -> bool {
     let ours = |path: &PathBuf| {
         let mut names = path.strip_prefix(root).unwrap_or(path).iter();
         names.any(|name| name == ".moonlark" || name == ".git")
@@ -113,17 +115,17 @@ fn counts(root: &Path, event: &notify::Event) -> bool {
 }
 
 /// Wait until no event has come for a moment.
-async fn settle(events: &mut mpsc::Receiver<()>) {
-    let end = Instant::now() + PATIENCE;
+async fn wait_for_quiet(events: &mut mpsc::Receiver<()>) {
+    let end = Instant::now() + MAX_SETTLE_TIME;
     loop {
-        let quiet = (Instant::now() + QUIET).min(end);
+        let quiet = (Instant::now() + QUIET_PERIOD).min(end);
         if timeout_at(quiet, events.recv()).await.is_err() || Instant::now() >= end {
             return;
         }
     }
 }
 
-fn which(root: &Path) -> Option<(u64, u64)> {
+fn folder_identity(root: &Path) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
     let found = std::fs::metadata(root).ok().filter(std::fs::Metadata::is_dir)?;
     Some((found.dev(), found.ino()))
@@ -140,15 +142,15 @@ mod tests {
     /// A hang guard, nothing else.
     const LONG: Duration = Duration::from_secs(60);
 
-    async fn next(watch: &mut Watch) {
-        tokio::time::timeout(LONG, watch.next()).await.expect("no change").unwrap();
+    async fn next(watch: &mut FolderWatcher) {
+        tokio::time::timeout(LONG, watch.next_change()).await.expect("no change").unwrap();
     }
 
     #[tokio::test]
     async fn changes_at_any_depth_are_noticed() {
         let root = TempDir::new().unwrap();
         fs::create_dir_all(root.path().join("a/b")).unwrap();
-        let mut watch = Watch::of(root.path()).unwrap();
+        let mut watch = FolderWatcher::new(root.path()).unwrap();
         fs::write(root.path().join("a/b/c.md"), "x").unwrap();
         next(&mut watch).await;
         fs::remove_file(root.path().join("a/b/c.md")).unwrap();
@@ -163,7 +165,7 @@ mod tests {
     async fn a_folder_may_go_away_and_come_back() {
         let parent = TempDir::new().unwrap();
         let root = parent.path().join("docs");
-        let mut watch = Watch::of(&root).unwrap();
+        let mut watch = FolderWatcher::new(&root).unwrap();
         fs::create_dir(&root).unwrap();
         next(&mut watch).await;
         fs::remove_dir(&root).unwrap();
@@ -179,7 +181,7 @@ mod tests {
         use notify::event::{AccessKind, CreateKind, Event, EventKind};
         let check = |kind, paths: &[&str]| {
             let event = paths.iter().fold(Event::new(kind), |it, path| it.add_path(path.into()));
-            counts(Path::new("/a/.git/docs"), &event)
+            is_relevant_event(Path::new("/a/.git/docs"), &event)
         };
         let create = EventKind::Create(CreateKind::File);
         assert!(check(create, &["/a/.git/docs/b.md"]));

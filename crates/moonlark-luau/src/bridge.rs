@@ -6,27 +6,27 @@
 //! reads as nil but is null again when it leaves.
 
 use mlua::{IntoLua, Lua, Table, Value as Lv, ffi};
-use moonlark_core::value::{Budget, Object, Path, Value};
+use moonlark_core::value::{Object, Value, ValueBudget, ValuePath};
 use moonlark_core::{Problem, Result};
 
 /// Integers a Luau number holds exactly. Larger ones become Luau's own
 /// 64-bit integers.
-const EXACT: i64 = 1 << 53;
+const MAX_EXACT_INTEGER: i64 = 1 << 53;
 
 /// The metatable key that names the null fields of an object.
-const NULLS: &str = "__nulls";
+const NULL_FIELDS_KEY: &str = "__nulls";
 
 /// The metatable key of a list that has empty places: how many places it has.
-const PLACES: &str = "__places";
+const LIST_LENGTH_KEY: &str = "__places";
 
 /// The metatable key that says why a table of the prelude is no value, or is a
 /// function that ends the script because of it.
-const NO_VALUE: &str = "__no_value";
+const NOT_A_VALUE_KEY: &str = "__no_value";
 
 /// What a field of an object takes beside its name and its value.
-const FIELD_BYTES: usize = 64;
+const LUAU_FIELD_OVERHEAD_BYTES: usize = 64;
 /// What a table takes, however little is in it.
-const TABLE_BYTES: usize = 48;
+const LUAU_TABLE_OVERHEAD_BYTES: usize = 48;
 
 /// One VM's side of the bridge.
 #[derive(Clone)]
@@ -44,7 +44,7 @@ impl Bridge {
     }
 
     /// The metatable of lists, for lists that the prelude makes.
-    pub(crate) fn array(&self) -> &Table {
+    pub(crate) fn array_metatable(&self) -> &Table {
         &self.array
     }
 
@@ -62,7 +62,7 @@ impl Bridge {
             Value::Array(items) => {
                 let table = lua.create_table_with_capacity(items.len(), 0)?;
                 for (index, item) in items.into_iter().enumerate() {
-                    self.store(lua, &table, index as i64 + 1, item)?;
+                    self.store_item(lua, &table, index as i64 + 1, item)?;
                 }
                 table.set_metatable(Some(self.array.clone()))?;
                 Lv::Table(table)
@@ -78,12 +78,12 @@ impl Bridge {
                         };
                         nulls.raw_set(key, true)?;
                     } else {
-                        self.store(lua, &table, key, item)?;
+                        self.store_item(lua, &table, key, item)?;
                     }
                 }
                 if let Some(nulls) = nulls {
                     let meta = lua.create_table()?;
-                    meta.raw_set(NULLS, nulls)?;
+                    meta.raw_set(NULL_FIELDS_KEY, nulls)?;
                     table.set_metatable(Some(meta))?;
                 }
                 Lv::Table(table)
@@ -91,31 +91,39 @@ impl Bridge {
         })
     }
 
-    fn store(&self, lua: &Lua, table: &Table, key: impl IntoLua, item: Value) -> mlua::Result<()> {
+    fn store_item(
+        &self,
+        lua: &Lua,
+        table: &Table,
+        key: impl IntoLua,
+        item: Value,
+    ) -> mlua::Result<()> {
         match item {
             // A list cannot have holes, so null stands there as itself.
             Value::Null => table.raw_set(key, Lv::NULL),
-            Value::Int(int) if int.unsigned_abs() > EXACT as u64 => table.raw_set(key, Wide(int)),
+            Value::Int(int) if int.unsigned_abs() > MAX_EXACT_INTEGER as u64 => {
+                table.raw_set(key, WideInteger(int))
+            }
             item => table.raw_set(key, self.to_lua(lua, item)?),
         }
     }
 
     /// Copy a value out of the VM; `what` names it in Problems.
-    pub(crate) fn read(&self, value: &Lv, what: &str, limit: usize) -> Result<Value> {
-        let mut reader = Reader {
+    pub(crate) fn read_value(&self, value: &Lv, what: &str, limit: usize) -> Result<Value> {
+        let mut reader = LuauValueReader {
             bridge: self,
-            path: Path::new(what),
+            path: ValuePath::new(what),
             parents: Vec::new(),
-            budget: Budget::new(limit),
+            budget: ValueBudget::new(limit),
         };
-        reader.read(value)
+        reader.read_value(value)
     }
 }
 
 /// A 64-bit integer that a Luau number would round.
-struct Wide(i64);
+struct WideInteger(i64);
 
-impl IntoLua for Wide {
+impl IntoLua for WideInteger {
     fn into_lua(self, _: &Lua) -> mlua::Result<Lv> {
         Ok(Lv::Integer(self.0))
     }
@@ -129,30 +137,30 @@ impl IntoLua for Wide {
 
 /// What a host function answers: `true, value`, `false, problem` or
 /// `nil, ticket`, with integers kept whole.
-pub(crate) struct Reply(pub(crate) Option<bool>, pub(crate) Copied);
+pub(crate) struct HostReply(pub(crate) Option<bool>, pub(crate) HostReplyValue);
 
-pub(crate) enum Copied {
+pub(crate) enum HostReplyValue {
     Value(Lv),
     Wide(i64),
 }
 
 impl Bridge {
     /// A value as the answer of a host function.
-    pub(crate) fn reply(&self, lua: &Lua, value: Value) -> mlua::Result<Reply> {
+    pub(crate) fn to_reply(&self, lua: &Lua, value: Value) -> mlua::Result<HostReply> {
         Ok(match value {
-            Value::Int(int) if int.unsigned_abs() > EXACT as u64 => {
-                Reply(Some(true), Copied::Wide(int))
+            Value::Int(int) if int.unsigned_abs() > MAX_EXACT_INTEGER as u64 => {
+                HostReply(Some(true), HostReplyValue::Wide(int))
             }
-            value => Reply(Some(true), Copied::Value(self.to_lua(lua, value)?)),
+            value => HostReply(Some(true), HostReplyValue::Value(self.to_lua(lua, value)?)),
         })
     }
 }
 
-impl IntoLua for Copied {
+impl IntoLua for HostReplyValue {
     fn into_lua(self, _: &Lua) -> mlua::Result<Lv> {
         Ok(match self {
-            Copied::Value(value) => value,
-            Copied::Wide(int) => Lv::Integer(int),
+            HostReplyValue::Value(value) => value,
+            HostReplyValue::Wide(int) => Lv::Integer(int),
         })
     }
 
@@ -160,14 +168,14 @@ impl IntoLua for Copied {
         // SAFETY: passed on as it came.
         unsafe {
             match self {
-                Copied::Value(value) => value.push_into_stack(lua),
-                Copied::Wide(int) => Wide(int).push_into_stack(lua),
+                HostReplyValue::Value(value) => value.push_into_stack(lua),
+                HostReplyValue::Wide(int) => WideInteger(int).push_into_stack(lua),
             }
         }
     }
 }
 
-impl mlua::IntoLuaMulti for Reply {
+impl mlua::IntoLuaMulti for HostReply {
     fn into_lua_multi(self, lua: &Lua) -> mlua::Result<mlua::MultiValue> {
         (self.0, self.1).into_lua_multi(lua)
     }
@@ -181,17 +189,17 @@ impl mlua::IntoLuaMulti for Reply {
     }
 }
 
-struct Reader<'a> {
+struct LuauValueReader<'a> {
     bridge: &'a Bridge,
-    path: Path,
+    path: ValuePath,
     /// The tables on the way down, to recognise a cycle.
     parents: Vec<usize>,
-    budget: Budget,
+    budget: ValueBudget,
 }
 
-impl Reader<'_> {
-    fn read(&mut self, value: &Lv) -> Result<Value> {
-        self.spend(16)?;
+impl LuauValueReader<'_> {
+    fn read_value(&mut self, value: &Lv) -> Result<Value> {
+        self.spend_bytes(16)?;
         match value {
             Lv::Nil => Ok(Value::Null),
             Lv::Boolean(flag) => Ok(Value::Bool(*flag)),
@@ -199,59 +207,62 @@ impl Reader<'_> {
             Lv::Number(float) => Ok(Value::Float(*float)),
             Lv::String(text) => {
                 let bytes = text.as_bytes();
-                self.spend(bytes.len())?;
+                self.spend_bytes(bytes.len())?;
                 Ok(match std::str::from_utf8(&bytes) {
                     Ok(text) => Value::Str(text.to_owned()),
                     Err(_) => Value::Bytes(bytes.to_vec()),
                 })
             }
-            Lv::Table(table) => self.table(table),
+            Lv::Table(table) => self.read_table(table),
             Lv::LightUserData(pointer) if pointer.0.is_null() => Ok(Value::Null),
             Lv::Buffer(buffer) => {
-                self.spend(buffer.len())?;
+                self.spend_bytes(buffer.len())?;
                 Ok(Value::text_or_bytes(buffer.to_vec()))
             }
-            other => Err(self.refuse(format!("is a {}, which is not a value", kind(other)))),
+            other => {
+                Err(self
+                    .value_problem(format!("is a {}, which is not a value", luau_kind_name(other))))
+            }
         }
     }
 
-    fn table(&mut self, table: &Table) -> Result<Value> {
+    fn read_table(&mut self, table: &Table) -> Result<Value> {
         let pointer = table.to_pointer() as usize;
         if self.parents.contains(&pointer) {
-            return Err(self.refuse("refers back to a table that contains it".to_owned()));
+            return Err(self.value_problem("refers back to a table that contains it".to_owned()));
         }
-        self.spend(TABLE_BYTES)?;
+        self.spend_bytes(LUAU_TABLE_OVERHEAD_BYTES)?;
         self.parents.push(pointer);
         let meta = table.metatable();
         let marked = meta.as_ref().is_some_and(|meta| *meta == self.bridge.array);
-        let places = meta.as_ref().and_then(|meta| meta.raw_get::<Option<usize>>(PLACES).ok()?);
-        let length = places.map_or_else(|| table.raw_len(), |places| last_place(table, places));
+        let places =
+            meta.as_ref().and_then(|meta| meta.raw_get::<Option<usize>>(LIST_LENGTH_KEY).ok()?);
+        let length = places.map_or_else(|| table.raw_len(), |places| find_list_end(table, places));
         let value = if length > 0 || marked {
-            self.array(table, length, places.is_some())?
+            self.read_array(table, length, places.is_some())?
         } else {
-            self.object(table, meta)?
+            self.read_object(table, meta)?
         };
         self.parents.pop();
         Ok(value)
     }
 
-    fn array(&mut self, table: &Table, length: usize, may_have_holes: bool) -> Result<Value> {
+    fn read_array(&mut self, table: &Table, length: usize, may_have_holes: bool) -> Result<Value> {
         // Before anything is reserved for it.
-        self.spend(length.saturating_mul(16))?;
+        self.spend_bytes(length.saturating_mul(16))?;
         let mut items: Vec<Option<Value>> = Vec::new();
         items.resize_with(length, || None);
-        self.each(table, |reader, key, item| {
+        self.for_each_entry(table, |reader, key, item| {
             let index = match key {
                 Lv::Integer(index) if *index >= 1 => (*index - 1) as usize,
                 _ => usize::MAX,
             };
             let Some(place) = items.get_mut(index) else {
-                return Err(
-                    reader.refuse(format!("has list items and also the key {}", show_key(key)))
-                );
+                return Err(reader
+                    .value_problem(format!("has list items and also the key {}", show_key(key))));
             };
             reader.path.push_index(index)?;
-            *place = Some(reader.read(item)?);
+            *place = Some(reader.read_value(item)?);
             reader.path.pop();
             Ok(())
         })?;
@@ -262,60 +273,62 @@ impl Reader<'_> {
         let holes = items.iter().position(Option::is_none);
         if let Some(hole) = holes {
             return Err(self
-                .refuse(format!("is a list with nothing at place {}", hole + 1))
-                .hint("use json.null for an empty place"));
+                .value_problem(format!("is a list with nothing at place {}", hole + 1))
+                .with_hint("use json.null for an empty place"));
         }
         Ok(Value::Array(items.into_iter().flatten().collect()))
     }
 
-    fn object(&mut self, table: &Table, meta: Option<Table>) -> Result<Value> {
+    fn read_object(&mut self, table: &Table, meta: Option<Table>) -> Result<Value> {
         if let Some(meta) = &meta
-            && let Ok(why) = meta.raw_get::<Lv>(NO_VALUE)
+            && let Ok(why) = meta.raw_get::<Lv>(NOT_A_VALUE_KEY)
         {
             match why {
-                Lv::String(why) => return Err(self.refuse(why.to_string_lossy())),
+                Lv::String(why) => return Err(self.value_problem(why.to_string_lossy())),
                 // One that ends the script, which is all that its failure says.
                 Lv::Function(ends) => {
                     let _ = ends.call::<()>(());
-                    return Err(self.refuse("is not known yet".to_owned()));
+                    return Err(self.value_problem("is not known yet".to_owned()));
                 }
                 _ => {}
             }
         }
         let mut fields: Vec<(String, Value)> = Vec::new();
-        self.each(table, |reader, key, item| {
+        self.for_each_entry(table, |reader, key, item| {
             let key = match key {
                 Lv::String(key) => match key.to_str() {
                     Ok(key) => key.to_owned(),
-                    Err(_) => return Err(reader.refuse("has a key that is not UTF-8".to_owned())),
+                    Err(_) => {
+                        return Err(reader.value_problem("has a key that is not UTF-8".to_owned()));
+                    }
                 },
                 Lv::Integer(index) => {
                     return Err(reader
-                        .refuse(format!("has the key [{index}] but nothing at [1]"))
-                        .hint("a list starts at 1 and has no gaps; otherwise use text keys"));
+                        .value_problem(format!("has the key [{index}] but nothing at [1]"))
+                        .with_hint("a list starts at 1 and has no gaps; otherwise use text keys"));
                 }
                 other => {
                     return Err(reader
-                        .refuse(format!("has a {} as a key", kind(other)))
-                        .hint("keys must be text"));
+                        .value_problem(format!("has a {} as a key", luau_kind_name(other)))
+                        .with_hint("keys must be text"));
                 }
             };
-            reader.spend(FIELD_BYTES + key.len())?;
+            reader.spend_bytes(LUAU_FIELD_OVERHEAD_BYTES + key.len())?;
             reader.path.push_key(&key)?;
-            let item = reader.read(item)?;
+            let item = reader.read_value(item)?;
             reader.path.pop();
             fields.push((key, item));
             Ok(())
         })?;
         if let Some(nulls) =
-            meta.and_then(|meta| meta.raw_get::<Option<Table>>(NULLS).ok().flatten())
+            meta.and_then(|meta| meta.raw_get::<Option<Table>>(NULL_FIELDS_KEY).ok().flatten())
         {
-            self.each(&nulls, |reader, key, _| {
+            self.for_each_entry(&nulls, |reader, key, _| {
                 if let Lv::String(key) = key
                     && let Ok(key) = key.to_str()
                     && matches!(table.raw_get(&*key), Ok(Lv::Nil))
                 {
-                    reader.spend(FIELD_BYTES + 16 + key.len())?;
+                    reader.spend_bytes(LUAU_FIELD_OVERHEAD_BYTES + 16 + key.len())?;
                     fields.push((key.to_owned(), Value::Null));
                 }
                 Ok(())
@@ -326,7 +339,7 @@ impl Reader<'_> {
         Ok(Value::Object(fields.into_iter().collect::<Object>()))
     }
 
-    fn each(
+    fn for_each_entry(
         &mut self,
         table: &Table,
         mut visit: impl FnMut(&mut Self, &Lv, &Lv) -> Result<()>,
@@ -345,24 +358,24 @@ impl Reader<'_> {
         }
     }
 
-    fn spend(&mut self, bytes: usize) -> Result<()> {
-        self.budget.spend(bytes, &self.path)
+    fn spend_bytes(&mut self, bytes: usize) -> Result<()> {
+        self.budget.spend_bytes(bytes, &self.path)
     }
 
-    fn refuse(&self, why: String) -> Problem {
+    fn value_problem(&self, why: String) -> Problem {
         Problem::tool_error(format!("{} {why}", self.path))
     }
 }
 
 /// Where a list of at least so many places ends, with what was added to it.
-fn last_place(table: &Table, mut places: usize) -> usize {
+fn find_list_end(table: &Table, mut places: usize) -> usize {
     while table.raw_get::<Lv>(places + 1).is_ok_and(|next| !next.is_nil()) {
         places += 1;
     }
     places
 }
 
-fn kind(value: &Lv) -> &'static str {
+fn luau_kind_name(value: &Lv) -> &'static str {
     match value {
         Lv::Function(_) => "function",
         Lv::Thread(_) => "coroutine",
@@ -377,9 +390,9 @@ fn kind(value: &Lv) -> &'static str {
 
 fn show_key(key: &Lv) -> String {
     match key {
-        Lv::String(key) => moonlark_core::value::shorten(&key.to_string_lossy()).into_owned(),
+        Lv::String(key) => moonlark_core::value::shorten_text(&key.to_string_lossy()).into_owned(),
         Lv::Integer(index) => format!("[{index}]"),
         Lv::Number(number) => format!("[{number}]"),
-        other => format!("({})", kind(other)),
+        other => format!("({})", luau_kind_name(other)),
     }
 }

@@ -56,18 +56,18 @@ mod worker;
 
 use std::sync::Arc;
 
-use moonlark_core::{Catalog, Place, Problem};
+use moonlark_core::{Catalog, Problem, SourceLocation};
 
 #[cfg(all(test, feature = "check"))]
-pub(crate) use globals::libraries;
+pub(crate) use globals::all_libraries;
 #[cfg(feature = "check")]
-pub use walk::Checker;
+pub use walk::ScriptChecker;
 #[cfg(feature = "check")]
-pub use worker::{check_scripts_if_asked, check_scripts_with};
+pub use worker::{check_scripts_if_asked, set_check_program};
 
 /// Something that is surely wrong.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-pub struct Finding {
+pub struct CheckFinding {
     /// Both from one.
     pub line: u32,
     pub column: u32,
@@ -80,16 +80,16 @@ pub struct Finding {
 /// What a check came to.
 #[derive(Debug, Clone, Default)]
 pub struct CheckedScript {
-    pub findings: Vec<Finding>,
+    pub findings: Vec<CheckFinding>,
     /// What runs, and most likely does something else than is meant.
-    pub advice: Vec<Finding>,
+    pub advice: Vec<CheckFinding>,
     /// Why the script, or its types, could not be checked. That is no fault of
     /// the script; one that cannot be followed is a finding.
     pub unchecked: Option<String>,
 }
 
 /// What is surely wrong with a script that is to use the tools of `catalog`.
-pub async fn run(script: &str, catalog: &Arc<Catalog>) -> Vec<Finding> {
+pub async fn find_script_mistakes(script: &str, catalog: &Arc<Catalog>) -> Vec<CheckFinding> {
     check_script(script, catalog, "").await.findings
 }
 
@@ -99,22 +99,22 @@ pub async fn check_script(script: &str, catalog: &Arc<Catalog>, caller: &str) ->
     use pool::PooledCheck;
     use process::CheckFailure;
 
-    if script.len() > crate::unit::MAX_SOURCE {
+    if script.len() > crate::unit::MAX_LUAU_SOURCE_BYTES {
         return CheckedScript::default();
     }
-    if let Some(known) = kept::find(script, catalog) {
+    if let Some(known) = kept::find_cached_check(script, catalog) {
         return known;
     }
-    let checked = match worker::worker_program() {
+    let checked = match worker::check_program() {
         Some(program) => pool::check_in_worker(program, script, catalog, caller).await,
-        None => in_process::check_here(script, catalog)
+        None => in_process::check_in_process(script, catalog)
             .await
             .ok_or_else(|| CheckFailure::Lost("the check failed".to_owned())),
     };
     let (checked, repeatable) = match checked {
         Ok(PooledCheck { report, repeatable }) => {
             let mut findings = report.findings;
-            findings.iter_mut().for_each(|finding| finding.name_tool(catalog));
+            findings.iter_mut().for_each(|finding| finding.suggest_tool_path(catalog));
             let unchecked = report.untyped.then(|| {
                 let beside = if repeatable { "" } else { " while others wait" };
                 format!("its types take too much to check{beside}")
@@ -122,7 +122,7 @@ pub async fn check_script(script: &str, catalog: &Arc<Catalog>, caller: &str) ->
             (CheckedScript { findings, advice: report.advice, unchecked }, repeatable)
         }
         Err(CheckFailure::Stopped(why)) => {
-            let findings = vec![Finding::not_checkable(&why)];
+            let findings = vec![CheckFinding::uncheckable_script(&why)];
             (CheckedScript { findings, ..CheckedScript::default() }, true)
         }
         Err(CheckFailure::Lost(why) | CheckFailure::OutOfTime(why)) => {
@@ -131,7 +131,7 @@ pub async fn check_script(script: &str, catalog: &Arc<Catalog>, caller: &str) ->
     };
     // Also kept where it took too long, which it would again.
     if repeatable {
-        kept::keep(script, catalog, &checked);
+        kept::cache_check(script, catalog, &checked);
     }
     checked
 }
@@ -143,9 +143,9 @@ pub async fn check_script(_script: &str, _catalog: &Arc<Catalog>, _caller: &str)
 
 /// The findings as one Problem, in the file that the script goes by. Signatures
 /// are its hint, each once.
-pub fn problem(findings: &[Finding], file: &str) -> Option<Problem> {
+pub fn problem_from_findings(findings: &[CheckFinding], file: &str) -> Option<Problem> {
     let first = findings.first()?;
-    let line = |it: &Finding| format!("{}:{}: {}", it.line, it.column, it.message);
+    let line = |it: &CheckFinding| format!("{}:{}: {}", it.line, it.column, it.message);
     let mut message = match findings {
         [only] => only.message.clone(),
         many => many.iter().map(line).collect::<Vec<_>>().join("\n"),
@@ -156,7 +156,7 @@ pub fn problem(findings: &[Finding], file: &str) -> Option<Problem> {
             hints.push(hint);
         }
     }
-    let place = Place::column(file, first.line, first.column);
+    let place = SourceLocation::at_column(file, first.line, first.column);
     if hints.is_empty() {
         // That alone is no hint.
         message.push_str(if findings.len() > 1 {
@@ -164,33 +164,33 @@ pub fn problem(findings: &[Finding], file: &str) -> Option<Problem> {
         } else {
             "; nothing was called"
         });
-        return Some(Problem::bad_script(message).at(place));
+        return Some(Problem::bad_script(message).at_location(place));
     }
     hints.push("nothing was called");
-    Some(Problem::bad_script(message).at(place).hint(hints.join("\n")))
+    Some(Problem::bad_script(message).at_location(place).with_hint(hints.join("\n")))
 }
 
 /// How a finding about an unknown name begins.
 #[cfg(feature = "check")]
-const NOTHING_CALLED: &str = "there is nothing called ";
+const UNKNOWN_NAME_PREFIX: &str = "there is nothing called ";
 
 #[cfg(feature = "check")]
-impl Finding {
+impl CheckFinding {
     /// Say where scripts find the tool that an unknown name is, if it is one. Whoever
     /// checks knows only the sources that the script names.
-    fn name_tool(&mut self, catalog: &Catalog) {
+    fn suggest_tool_path(&mut self, catalog: &Catalog) {
         let is_guess = self.hint.as_ref().is_none_or(|hint| hint.starts_with("did you mean "));
-        let Some(name) = self.message.strip_prefix(NOTHING_CALLED).filter(|_| is_guess) else {
+        let Some(name) = self.message.strip_prefix(UNKNOWN_NAME_PREFIX).filter(|_| is_guess) else {
             return;
         };
-        if let Some(path) = globals::path_of_tool(catalog, name) {
+        if let Some(path) = globals::find_tool_path(catalog, name) {
             self.hint = Some(format!("did you mean {path}?"));
         }
     }
 
     /// Of a script that the check was stopped for.
-    fn not_checkable(why: &str) -> Finding {
-        Finding {
+    fn uncheckable_script(why: &str) -> CheckFinding {
+        CheckFinding {
             line: 1,
             column: 1,
             message: format!("the script cannot be checked: {why}"),
@@ -198,13 +198,13 @@ impl Finding {
         }
     }
 
-    fn new(place: luau_syntax::location::Location, message: impl Into<String>) -> Finding {
+    fn new(place: luau_syntax::location::Location, message: impl Into<String>) -> CheckFinding {
         // The script begins on the line after the first, and lines count from 0.
         let (line, column) = (place.begin.line, place.begin.column + 1);
-        Finding { line, column, message: message.into(), hint: None }
+        CheckFinding { line, column, message: message.into(), hint: None }
     }
 
-    fn hint(mut self, hint: impl Into<String>) -> Finding {
+    fn with_hint(mut self, hint: impl Into<String>) -> CheckFinding {
         self.hint = Some(hint.into());
         self
     }

@@ -10,37 +10,37 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
-use moonlark_core::module::Language;
+use moonlark_core::module::ScriptLanguage;
 use moonlark_core::{Module, Problem, Result};
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::prelude::Prelude;
-use crate::watchdog::Interrupt;
+use crate::prelude::LuauPrelude;
+use crate::watchdog::VmInterrupt;
 
 /// VMs kept ready over all scripts; each holds about a quarter of a megabyte.
-const PARKED: usize = 128;
+const MAX_PARKED_VMS: usize = 128;
 
 /// Cheap to clone; all clones are the same engine.
 #[derive(Clone)]
-pub struct Luau(Arc<Inner>);
+pub struct LuauEngine(Arc<LuauEngineInner>);
 
-struct Inner {
+struct LuauEngineInner {
     modules: Vec<Module>,
-    prelude: Arc<Prelude>,
+    prelude: Arc<LuauPrelude>,
     /// The same for tests, once there are any.
-    test_prelude: OnceLock<Arc<Prelude>>,
+    test_prelude: OnceLock<Arc<LuauPrelude>>,
     /// The same for scripts of agents, once there are any.
-    agents_prelude: OnceLock<Arc<Prelude>>,
+    agents_prelude: OnceLock<Arc<LuauPrelude>>,
     /// The same for connectors, once there are any.
-    connectors_prelude: OnceLock<Arc<Prelude>>,
+    connectors_prelude: OnceLock<Arc<LuauPrelude>>,
     runtime: Option<Runtime>,
     parked: Arc<AtomicUsize>,
 }
 
-impl Luau {
-    pub fn new(modules: &[Module]) -> Result<Luau> {
+impl LuauEngine {
+    pub fn new(modules: &[Module]) -> Result<LuauEngine> {
         let threads = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads)
@@ -50,10 +50,13 @@ impl Luau {
             .map_err(|error| {
                 Problem::internal(format!("cannot start the script threads: {error}"))
             })?;
-        let modules: Vec<Module> =
-            modules.iter().filter(|module| module.is_for(Language::Luau)).cloned().collect();
-        Ok(Luau(Arc::new(Inner {
-            prelude: Prelude::new(&modules)?,
+        let modules: Vec<Module> = modules
+            .iter()
+            .filter(|module| module.is_for_language(ScriptLanguage::Luau))
+            .cloned()
+            .collect();
+        Ok(LuauEngine(Arc::new(LuauEngineInner {
+            prelude: LuauPrelude::new(&modules)?,
             test_prelude: OnceLock::new(),
             agents_prelude: OnceLock::new(),
             connectors_prelude: OnceLock::new(),
@@ -63,42 +66,42 @@ impl Luau {
         })))
     }
 
-    pub(crate) fn prelude(&self) -> &Arc<Prelude> {
+    pub(crate) fn prelude(&self) -> &Arc<LuauPrelude> {
         &self.0.prelude
     }
 
     /// What tests find: all that tools do, and what is only for tests.
-    pub(crate) fn test_prelude(&self) -> Result<&Arc<Prelude>> {
+    pub(crate) fn test_prelude(&self) -> Result<&Arc<LuauPrelude>> {
         if let Some(prelude) = self.0.test_prelude.get() {
             return Ok(prelude);
         }
-        let prelude = Prelude::for_tests(&self.0.modules)?;
+        let prelude = LuauPrelude::for_tests(&self.0.modules)?;
         Ok(self.0.test_prelude.get_or_init(|| prelude))
     }
 
     /// What scripts of agents find.
-    pub(crate) fn agents_prelude(&self) -> Result<&Arc<Prelude>> {
+    pub(crate) fn agents_prelude(&self) -> Result<&Arc<LuauPrelude>> {
         if let Some(prelude) = self.0.agents_prelude.get() {
             return Ok(prelude);
         }
-        let prelude = Prelude::for_agents(&self.0.modules)?;
+        let prelude = LuauPrelude::for_agents(&self.0.modules)?;
         Ok(self.0.agents_prelude.get_or_init(|| prelude))
     }
 
     /// What connectors find: all that tools do, and what hands items over.
-    pub(crate) fn connectors_prelude(&self) -> Result<&Arc<Prelude>> {
+    pub(crate) fn connectors_prelude(&self) -> Result<&Arc<LuauPrelude>> {
         if let Some(prelude) = self.0.connectors_prelude.get() {
             return Ok(prelude);
         }
-        let prelude = Prelude::for_connectors(&self.0.modules)?;
+        let prelude = LuauPrelude::for_connectors(&self.0.modules)?;
         Ok(self.0.connectors_prelude.get_or_init(|| prelude))
     }
 
     /// Run `work`, here and then on the script threads; dropping the future
     /// stops it.
-    pub(crate) async fn run<T, F>(
+    pub(crate) async fn run_preemptible<T, F>(
         &self,
-        work: impl FnOnce(Guard) -> F + Send + 'static,
+        work: impl FnOnce(InterruptGuard) -> F + Send + 'static,
     ) -> Result<T>
     where
         T: Send + 'static,
@@ -107,7 +110,7 @@ impl Luau {
         let Some(runtime) = &self.0.runtime else {
             return Err(Problem::internal("the engine has stopped"));
         };
-        let guard = Guard::default();
+        let guard = InterruptGuard::default();
         let mut work = Box::pin(work(guard.clone()));
         let here = std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
             Poll::Ready(result) => Poll::Ready(Some(result)),
@@ -118,25 +121,25 @@ impl Luau {
             return result;
         }
         let handle = runtime.spawn(work);
-        let mut waiting = Waiting { handle: AbortOnDropHandle::new(handle), guard };
+        let mut waiting = ScriptTaskHandle { handle: AbortOnDropHandle::new(handle), guard };
         match (&mut waiting.handle).await {
             Ok(result) => result,
             Err(_) => Err(Problem::internal("the script engine failed")
-                .hint("this is a defect of Moonlark: please report it with the server's log")),
+                .with_hint("this is a defect of Moonlark: please report it with the server's log")),
         }
     }
 
     /// The right to keep one more idle VM, if there is room for it.
-    pub(crate) fn parking_slot(&self) -> Option<ParkingSlot> {
-        let slot = ParkingSlot(self.0.parked.clone());
-        (slot.0.fetch_add(1, Ordering::Relaxed) < PARKED).then_some(slot)
+    pub(crate) fn parking_slot(&self) -> Option<VmParkingSlot> {
+        let slot = VmParkingSlot(self.0.parked.clone());
+        (slot.0.fetch_add(1, Ordering::Relaxed) < MAX_PARKED_VMS).then_some(slot)
     }
 }
 
 /// Counts one idle VM for as long as it is kept, whatever becomes of it.
-pub(crate) struct ParkingSlot(Arc<AtomicUsize>);
+pub(crate) struct VmParkingSlot(Arc<AtomicUsize>);
 
-impl Drop for ParkingSlot {
+impl Drop for VmParkingSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -144,15 +147,15 @@ impl Drop for ParkingSlot {
 
 /// Cancels the script when the caller's future is dropped.
 #[derive(Clone, Default)]
-pub(crate) struct Guard(Arc<Mutex<Option<Arc<Interrupt>>>>);
+pub(crate) struct InterruptGuard(Arc<Mutex<Option<Arc<VmInterrupt>>>>);
 
-impl Guard {
-    pub(crate) fn watch(&self, interrupt: &Arc<Interrupt>) {
+impl InterruptGuard {
+    pub(crate) fn watch_interrupt(&self, interrupt: &Arc<VmInterrupt>) {
         *self.0.lock() = Some(interrupt.clone());
     }
 
     /// The run is over; its VM may belong to somebody else from here on.
-    pub(crate) fn done(&self) {
+    pub(crate) fn finish_run(&self) {
         *self.0.lock() = None;
     }
 
@@ -161,26 +164,26 @@ impl Guard {
         self.0.lock().as_ref().is_some_and(|interrupt| interrupt.was_preempted())
     }
 
-    fn cancel(&self) {
+    fn cancel_run(&self) {
         if let Some(interrupt) = &*self.0.lock() {
-            interrupt.cancel();
+            interrupt.cancel_run();
         }
     }
 }
 
 /// The caller's end of a run.
-struct Waiting<T> {
+struct ScriptTaskHandle<T> {
     handle: AbortOnDropHandle<Result<T>>,
-    guard: Guard,
+    guard: InterruptGuard,
 }
 
-impl<T> Drop for Waiting<T> {
+impl<T> Drop for ScriptTaskHandle<T> {
     fn drop(&mut self) {
-        self.guard.cancel();
+        self.guard.cancel_run();
     }
 }
 
-impl Drop for Inner {
+impl Drop for LuauEngineInner {
     fn drop(&mut self) {
         // Dropping a runtime waits for it, which async code must not do.
         if let Some(runtime) = self.runtime.take() {

@@ -2,62 +2,69 @@
 //! the author wrote another Lua.
 
 use mlua::{Table, Value as Lv};
-use moonlark_core::limits::Limits;
-use moonlark_core::problem::cut;
-use moonlark_core::value::{Value, shorten};
-use moonlark_core::{Code as ProblemCode, Place, Problem};
+use moonlark_core::limits::CallLimits;
+use moonlark_core::problem::cut_message;
+use moonlark_core::value::{Value, shorten_text};
+use moonlark_core::{Problem, ProblemCode, SourceLocation};
 
 use crate::bridge::Bridge;
 use crate::foreign;
-use crate::host::Shared;
-use crate::run::SCRIPT;
-use crate::unit::{Code, Unit};
-use crate::vm::out_of_memory;
+use crate::host::VmHost;
+use crate::run::AGENT_SCRIPT_NAME;
+use crate::unit::{CompiledFile, ScriptUnit};
+use crate::vm::out_of_memory_problem;
 
 /// Longest error value that is shown.
-const MESSAGE: usize = 4096;
+const MAX_ERROR_VALUE_BYTES: usize = 4096;
 
 /// The Problem for an error value that nothing in the script caught.
-pub(crate) fn problem(
+pub(crate) fn problem_from_error_value(
     bridge: &Bridge,
-    shared: &Shared,
+    shared: &VmHost,
     raised: Lv,
-    unit: &Unit,
-    limits: &Limits,
+    unit: &ScriptUnit,
+    limits: &CallLimits,
 ) -> Problem {
     match raised {
-        Lv::String(text) => from_text(&text.to_string_lossy(), unit, limits),
+        Lv::String(text) => problem_from_text(&text.to_string_lossy(), unit, limits),
         Lv::Table(table) if matches!(table.raw_get("host"), Ok(Lv::Table(_))) => {
             match table.raw_get::<Table>("host") {
-                Ok(problem) => from_host(&problem, shared, unit),
+                Ok(problem) => problem_from_host(&problem, shared, unit),
                 Err(_) => Problem::tool_error("the script failed"),
             }
         }
         Lv::Table(table) => {
-            let problem = Problem::tool_error(describe(bridge, &table));
-            match place_of(&table) {
-                Some(place) => problem.at(place),
+            let problem = Problem::tool_error(describe_error_table(bridge, &table));
+            match error_location(&table) {
+                Some(place) => problem.at_location(place),
                 None => problem,
             }
         }
         Lv::Error(error) => match &*error {
-            mlua::Error::MemoryError(_) => out_of_memory(limits.memory),
-            error => Problem::tool_error(cut(&first_line(&error.to_string()))),
+            mlua::Error::MemoryError(_) => out_of_memory_problem(limits.memory),
+            error => Problem::tool_error(cut_message(&first_error_line(&error.to_string()))),
         },
         _ => Problem::tool_error("the script failed without saying why"),
     }
 }
 
 /// A syntax error, with line and hint.
-pub(crate) fn syntax(message: &str, code: &Code) -> Problem {
-    let message = first_line(message);
-    let mut problem = match code.split_place(&message) {
+pub(crate) fn syntax_problem(message: &str, code: &CompiledFile) -> Problem {
+    let message = first_error_line(message);
+    let mut problem = match code.split_location(&message) {
         Some((line, message)) => {
-            let hint = syntax_hint(message, line, |line| code.line(line), code.name() == SCRIPT);
-            let place = Place::line(code.name(), line);
-            Problem::tool_error(cut(message)).maybe_hint(hint.map(str::to_owned)).at(place)
+            let hint = syntax_hint(
+                message,
+                line,
+                |line| code.source_line(line),
+                code.name() == AGENT_SCRIPT_NAME,
+            );
+            let place = SourceLocation::at_line(code.name(), line);
+            Problem::tool_error(cut_message(message))
+                .with_optional_hint(hint.map(str::to_owned))
+                .at_location(place)
         }
-        None => Problem::tool_error(cut(&message)),
+        None => Problem::tool_error(cut_message(&message)),
     };
     problem.code = ProblemCode::BadScript;
     problem
@@ -71,34 +78,35 @@ pub(crate) fn syntax_hint<'a>(
     for_agents: bool,
 ) -> Option<&'static str> {
     let text = line(at);
-    foreign::hint_for_syntax(message, at, line).or_else(|| luau_way(message, text, for_agents))
+    foreign::hint_for_syntax(message, at, line)
+        .or_else(|| hint_for_lua_spelling(message, text, for_agents))
 }
 
-fn from_text(text: &str, unit: &Unit, limits: &Limits) -> Problem {
+fn problem_from_text(text: &str, unit: &ScriptUnit, limits: &CallLimits) -> Problem {
     if text == "not enough memory" {
-        return out_of_memory(limits.memory);
+        return out_of_memory_problem(limits.memory);
     }
-    match unit.split_place(text) {
-        Some((code, line, message)) => at_line(&code, line, message),
-        None => Problem::tool_error(cut(text)),
+    match unit.split_location(text) {
+        Some((code, line, message)) => problem_at_line(&code, line, message),
+        None => Problem::tool_error(cut_message(text)),
     }
 }
 
-fn at_line(code: &Code, line: u32, message: &str) -> Problem {
-    let text = code.line(line);
-    let for_agents = code.name() == SCRIPT;
-    let problem = if for_agents { agents_way(message, text) } else { None };
+fn problem_at_line(code: &CompiledFile, line: u32, message: &str) -> Problem {
+    let text = code.source_line(line);
+    let for_agents = code.name() == AGENT_SCRIPT_NAME;
+    let problem = if for_agents { agent_mistake_problem(message, text) } else { None };
     problem
         .unwrap_or_else(|| {
-            let hint = luau_way(message, text, for_agents)
-                .or_else(|| foreign::hint_for_failure(message, text, for_agents));
-            Problem::tool_error(cut(message)).maybe_hint(hint.map(str::to_owned))
+            let hint = hint_for_lua_spelling(message, text, for_agents)
+                .or_else(|| foreign::hint_for_runtime_error(message, text, for_agents));
+            Problem::tool_error(cut_message(message)).with_optional_hint(hint.map(str::to_owned))
         })
-        .at(Place::line(code.name(), line))
+        .at_location(SourceLocation::at_line(code.name(), line))
 }
 
 /// What agents get wrong about the few things that only their scripts have.
-fn agents_way(message: &str, line: &str) -> Option<Problem> {
+fn agent_mistake_problem(message: &str, line: &str) -> Option<Problem> {
     let line = shorten_line(line);
     let calls_result = line.match_indices("result").any(|(at, word)| {
         let before = line[..at].chars().next_back();
@@ -110,11 +118,11 @@ fn agents_way(message: &str, line: &str) -> Option<Problem> {
         let hidden = "a variable named result hides the function result, which takes the answer";
         return Some(
             Problem::tool_error(format!("{hidden}: {message}"))
-                .hint("give the variable another name: local sum = …; result(sum)"),
+                .with_hint("give the variable another name: local sum = …; result(sum)"),
         );
     }
     if message.contains("'await'") {
-        return Some(Problem::tool_error(cut(message)).hint(
+        return Some(Problem::tool_error(cut_message(message)).with_hint(
             "only a promise has :await(), as source.fn({ … }) gives it; sdk.source.fn({ … }) waits by itself",
         ));
     }
@@ -123,7 +131,7 @@ fn agents_way(message: &str, line: &str) -> Option<Problem> {
 
 /// A Problem of a host function. What the host could not do is the script's
 /// failure, except where the caller can do something about it.
-fn from_host(table: &Table, shared: &Shared, unit: &Unit) -> Problem {
+fn problem_from_host(table: &Table, shared: &VmHost, unit: &ScriptUnit) -> Problem {
     let text = |key: &str| table.raw_get::<Option<String>>(key).ok().flatten();
     let word = text("code").unwrap_or_default();
     let kept = [
@@ -134,38 +142,39 @@ fn from_host(table: &Table, shared: &Shared, unit: &Unit) -> Problem {
     ];
     let kept =
         kept.into_iter().find(|code| code.as_str() == word).unwrap_or(ProblemCode::ToolError);
-    let mut problem = Problem::new(kept, cut(&text("text").unwrap_or_default()))
-        .maybe_hint(text("hint").map(|hint| cut(&hint)))
-        .retryable_if(table.raw_get("retryable").unwrap_or(false));
-    problem.place = place_of(table).or_else(|| Some(Place::file(unit.main().name())));
+    let mut problem = Problem::new(kept, cut_message(&text("text").unwrap_or_default()))
+        .with_optional_hint(text("hint").map(|hint| cut_message(&hint)))
+        .with_retryable(table.raw_get("retryable").unwrap_or(false));
+    problem.place =
+        error_location(table).or_else(|| Some(SourceLocation::in_file(unit.main().name())));
     let refusal = table.raw_get::<Option<u32>>("refusal").ok().flatten();
-    problem.refusal = refusal.and_then(|number| shared.refusal(number));
+    problem.refusal = refusal.and_then(|number| shared.find_refusal(number));
     problem
 }
 
-fn place_of(table: &Table) -> Option<Place> {
+fn error_location(table: &Table) -> Option<SourceLocation> {
     let source: String = table.raw_get("source").ok()?;
     let line: u32 = table.raw_get("line").ok()?;
-    Some(Place::line(source, line))
+    Some(SourceLocation::at_line(source, line))
 }
 
 /// The words for `error({ … })`: its message if it has one.
-fn describe(bridge: &Bridge, table: &Table) -> String {
+fn describe_error_table(bridge: &Bridge, table: &Table) -> String {
     let raised: Lv = table.raw_get("raised").unwrap_or(Lv::Nil);
     if let Lv::Table(fields) = &raised
         && let Ok(Some(message)) = fields.raw_get::<Option<String>>("message")
     {
-        return cut(&message);
+        return cut_message(&message);
     }
-    match bridge.read(&raised, "error", MESSAGE) {
+    match bridge.read_value(&raised, "error", MAX_ERROR_VALUE_BYTES) {
         Ok(Value::Null) => "the script raised an error without a value".to_owned(),
-        Ok(Value::Str(text)) => cut(&text),
-        Ok(value) => cut(&value.to_json_lossy().to_string()),
+        Ok(Value::Str(text)) => cut_message(&text),
+        Ok(value) => cut_message(&value.to_json_lossy().to_string()),
         Err(_) => "the script raised an error value that cannot be shown".to_owned(),
     }
 }
 
-pub(crate) fn first_line(text: &str) -> String {
+pub(crate) fn first_error_line(text: &str) -> String {
     let text = text
         .strip_prefix("runtime error: ")
         .or(text.strip_prefix("syntax error: "))
@@ -175,7 +184,11 @@ pub(crate) fn first_line(text: &str) -> String {
 
 /// What to write instead, for the spellings that real Lua 5.4 scripts use. Scripts
 /// of agents have no files and no environment of their own.
-pub(crate) fn luau_way(message: &str, line: &str, for_agents: bool) -> Option<&'static str> {
+pub(crate) fn hint_for_lua_spelling(
+    message: &str,
+    line: &str,
+    for_agents: bool,
+) -> Option<&'static str> {
     // Only lines of a size that a person wrote.
     let line = shorten_line(line);
     let is_part = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '.';
@@ -183,7 +196,7 @@ pub(crate) fn luau_way(message: &str, line: &str, for_agents: bool) -> Option<&'
         let is_name = part.starts_with(|it: char| it.is_alphabetic());
         line.match_indices(part).any(|(at, _)| !is_name || !line[..at].ends_with(is_part))
     };
-    const TOOL_FOR_FILES: &str =
+    const NO_FILES_HINT: &str =
         "scripts of agents have no files: call a tool that reads or writes them";
     let hint = match () {
         () if has("os.getenv") && for_agents => "scripts of agents see no environment variables",
@@ -191,7 +204,7 @@ pub(crate) fn luau_way(message: &str, line: &str, for_agents: bool) -> Option<&'
         () if has("os.execute") || has("io.popen") => "scripts cannot run commands through a shell",
         () if has("os.exit") => "a script ends by return: return value",
         () if has("io.write") => "use print(...) or log.info(...)",
-        () if has("io.") && for_agents => TOOL_FOR_FILES,
+        () if has("io.") && for_agents => NO_FILES_HINT,
         () if has("io.open") && opens_for_writing(&line) => {
             "use fs.write(path, text), with \"fs:write\" in allow"
         }
@@ -220,5 +233,5 @@ fn opens_for_writing(line: &str) -> bool {
 }
 
 fn shorten_line(line: &str) -> std::borrow::Cow<'_, str> {
-    if line.len() > 1000 { shorten(line) } else { line.into() }
+    if line.len() > 1000 { shorten_text(line) } else { line.into() }
 }

@@ -9,13 +9,13 @@ use luau_syntax::ast::{AstVisitor, Expression, ExpressionKind, IndexNameOp};
 use luau_syntax::parser::{ParseOptions, ParsedSource};
 use moonlark_core::sdk::Sdk;
 
-use crate::check::facts::Facts;
-use crate::result_flow::{ResultFlow, ResultPath, text};
+use crate::check::facts::ScriptFacts;
+use crate::result_flow::{ResultFlow, ResultPath, utf8_text};
 
 /// Fields of one script that are looked at.
-const MAX_READS: usize = 2000;
+const MAX_FIELD_READS: usize = 2000;
 /// Stack of the thread that parses: trees nest as deep as the compiler allows.
-const PARSER_STACK_BYTES: usize = 64 << 20;
+const FIELD_PARSER_STACK_BYTES: usize = 64 << 20;
 
 /// One field of a result that the script relies on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,30 +27,30 @@ pub(crate) struct ResultFieldRead {
 }
 
 /// The fields of results that `script` reads as if they were there.
-pub(crate) fn read_fields(script: &str) -> Vec<ResultFieldRead> {
+pub(crate) fn find_field_reads(script: &str) -> Vec<ResultFieldRead> {
     std::thread::scope(|scope| {
         let parsing = std::thread::Builder::new()
             .name("moonlark-parse".to_owned())
-            .stack_size(PARSER_STACK_BYTES)
-            .spawn_scoped(scope, || parse(script));
+            .stack_size(FIELD_PARSER_STACK_BYTES)
+            .spawn_scoped(scope, || parse_field_reads(script));
         parsing.ok().and_then(|thread| thread.join().ok()).unwrap_or_default()
     })
 }
 
 /// Whether a script may read a field that is not among `names`: a quick look, so that
 /// most scripts are not parsed for it.
-pub(crate) fn may_read_others(script: &str, is_known: impl Fn(&str) -> bool) -> bool {
+pub(crate) fn may_read_unknown_fields(script: &str, is_known: impl Fn(&str) -> bool) -> bool {
     let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
     script.match_indices('.').any(|(at, _)| {
         let before = script[..at].rsplit(|it| !is_part(it)).next().unwrap_or_default();
         let after = script[at + 1..].split(|it| !is_part(it)).next().unwrap_or_default();
         let is_name = after.starts_with(|it: char| it.is_alphabetic() || it == '_');
-        is_name && !LIBRARIES.contains(&before) && !is_known(after)
+        is_name && !NON_RESULT_GLOBALS.contains(&before) && !is_known(after)
     })
 }
 
 /// What has functions and no results.
-const LIBRARIES: [&str; 12] = [
+const NON_RESULT_GLOBALS: [&str; 12] = [
     "sdk",
     "string",
     "table",
@@ -65,27 +65,27 @@ const LIBRARIES: [&str; 12] = [
     "time",
 ];
 
-fn parse(script: &str) -> Vec<ResultFieldRead> {
+fn parse_field_reads(script: &str) -> Vec<ResultFieldRead> {
     // Line 0 is for what the check declares.
     let text = format!("\n{script}");
     let Ok(parsed) = ParsedSource::parse(&text, ParseOptions::default()) else {
         return Vec::new();
     };
-    let facts = Facts::of(parsed.root());
+    let facts = ScriptFacts::from_block(parsed.root());
     let mut visitor =
-        FieldVisitor { facts: &facts, flow: ResultFlow::new(&facts), reads: Vec::new() };
+        FieldReadVisitor { facts: &facts, flow: ResultFlow::new(&facts), reads: Vec::new() };
     parsed.root().visit(&mut visitor);
     visitor.reads
 }
 
-struct FieldVisitor<'x, 'a> {
-    facts: &'x Facts<'a>,
+struct FieldReadVisitor<'x, 'a> {
+    facts: &'x ScriptFacts<'a>,
     flow: ResultFlow<'x, 'a>,
     reads: Vec<ResultFieldRead>,
 }
 
-impl<'a> FieldVisitor<'_, 'a> {
-    fn read(
+impl<'a> FieldReadVisitor<'_, 'a> {
+    fn record_read(
         &mut self,
         expression: Expression<'a>,
         base: Expression<'a>,
@@ -93,23 +93,23 @@ impl<'a> FieldVisitor<'_, 'a> {
         line: u32,
     ) {
         let is_set = self.facts.assigned.contains(name);
-        if is_set || self.facts.is_tested(expression) || self.reads.len() == MAX_READS {
+        if is_set || self.facts.is_tested(expression) || self.reads.len() == MAX_FIELD_READS {
             return;
         }
-        if let Some(origins) = self.flow.results(base)
-            && let Some(field) = text(name)
+        if let Some(origins) = self.flow.trace_results(base)
+            && let Some(field) = utf8_text(name)
         {
             self.reads.push(ResultFieldRead { line, origins, field });
         }
     }
 }
 
-impl<'a> AstVisitor<'a> for FieldVisitor<'_, 'a> {
+impl<'a> AstVisitor<'a> for FieldReadVisitor<'_, 'a> {
     fn visit_index_name_expression(&mut self, expression: Expression<'a>) -> bool {
         if let ExpressionKind::IndexName { expr, index, index_location, op, .. } = expression.kind()
             && op == IndexNameOp::Dot
         {
-            self.read(expression, expr, index.bytes(), index_location.begin.line);
+            self.record_read(expression, expr, index.bytes(), index_location.begin.line);
         }
         true
     }
@@ -118,7 +118,7 @@ impl<'a> AstVisitor<'a> for FieldVisitor<'_, 'a> {
         if let ExpressionKind::IndexExpr { expr, index } = expression.kind()
             && let ExpressionKind::String { value, .. } = index.kind()
         {
-            self.read(expression, expr, value.into_bytes(), index.location().begin.line);
+            self.record_read(expression, expr, value.into_bytes(), index.location().begin.line);
         }
         true
     }
@@ -126,9 +126,12 @@ impl<'a> AstVisitor<'a> for FieldVisitor<'_, 'a> {
 
 impl ResultPath {
     /// The tool that is called, and its path as messages show it.
-    pub(crate) fn tool<'c>(&self, sdk: &'c Sdk) -> Option<(&'c Arc<moonlark_core::Tool>, String)> {
-        let source = sdk.source(&self.source)?;
-        let function = source.function(&self.function)?;
+    pub(crate) fn find_tool<'c>(
+        &self,
+        sdk: &'c Sdk,
+    ) -> Option<(&'c Arc<moonlark_core::Tool>, String)> {
+        let source = sdk.find_source(&self.source)?;
+        let function = source.find_function(&self.function)?;
         Some((&function.tool, format!("sdk.{}.{}", source.name, function.name)))
     }
 }
@@ -139,13 +142,12 @@ mod tests {
 
     fn reads(script: &str) -> Vec<String> {
         let shown = |it: ResultFieldRead| {
-            let origins = it
-                .origins
-                .iter()
-                .map(|at| format!("{}.{} {}/{}", at.source, at.function, at.place(), it.field));
+            let origins = it.origins.iter().map(|at| {
+                format!("{}.{} {}/{}", at.source, at.function, at.display_path(), it.field)
+            });
             format!("{} {}", it.line, origins.collect::<Vec<_>>().join(" or "))
         };
-        read_fields(script).into_iter().map(shown).collect()
+        find_field_reads(script).into_iter().map(shown).collect()
     }
 
     #[test]
@@ -254,9 +256,11 @@ mod tests {
     #[test]
     fn a_script_is_only_parsed_where_a_name_is_not_known() {
         let known = |name: &str| ["content", "read"].contains(&name);
-        assert!(!may_read_others("return sdk.fs.read({}).content .. 'a.b'", |it| known(it)
-            || it == "b"));
-        assert!(!may_read_others("return string.format('%s', 1.5)", known));
-        assert!(may_read_others("return sdk.fs.read({}).text", known));
+        assert!(!may_read_unknown_fields("return sdk.fs.read({}).content .. 'a.b'", |it| known(
+            it
+        ) || it
+            == "b"));
+        assert!(!may_read_unknown_fields("return string.format('%s', 1.5)", known));
+        assert!(may_read_unknown_fields("return sdk.fs.read({}).text", known));
     }
 }

@@ -10,8 +10,8 @@ mod failures;
 mod names;
 mod syntax;
 
-pub(crate) use failures::hint_for_failure;
+pub(crate) use failures::hint_for_runtime_error;
 pub(crate) use names::{
-    Receiver, hint_for_constant, hint_for_field, hint_for_global, hint_for_member,
+    FieldReceiver, hint_for_constant, hint_for_field, hint_for_global, hint_for_member,
 };
 pub(crate) use syntax::hint_for_syntax;

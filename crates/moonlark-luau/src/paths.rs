@@ -1,20 +1,23 @@
 //! Where `require("…")` leads: always into the script's folder.
 
-use moonlark_core::value::shorten;
+use moonlark_core::value::shorten_text;
 use moonlark_core::{Problem, Result};
 
 /// Longest path; the rest of a longer one would only fill messages.
-const LONGEST: usize = 1024;
+const MAX_REQUIRE_PATH_BYTES: usize = 1024;
 
 /// The files that `path` may mean in `from`, the first one that is there wins.
 /// All are relative to the script's folder.
-pub(crate) fn resolve(from: &str, path: &str) -> Result<Vec<String>> {
+pub(crate) fn resolve_require(from: &str, path: &str) -> Result<Vec<String>> {
     let bad = |why: &str| {
-        Problem::bad_script(format!("require({:?}) {why}", shorten(path))).hint(
+        Problem::bad_script(format!("require({:?}) {why}", shorten_text(path))).with_hint(
             "require .luau and .lua files of the script's own folder: require(\"./lib/text\")",
         )
     };
-    if path.starts_with('/') || path.contains(['\\', '\0', ':']) || path.len() > LONGEST {
+    if path.starts_with('/')
+        || path.contains(['\\', '\0', ':'])
+        || path.len() > MAX_REQUIRE_PATH_BYTES
+    {
         return Err(bad("is not a path inside the script's folder"));
     }
     let mut parts: Vec<&str> = from.split('/').collect();
@@ -79,12 +82,12 @@ mod tests {
             ("a.lua", "..\\b", None),
             ("a.lua", "b\0", None),
         ] {
-            let found = resolve(from, path).ok().map(|files| files.join(" "));
+            let found = resolve_require(from, path).ok().map(|files| files.join(" "));
             assert_eq!(found.as_deref(), expected, "{from} {path}");
         }
-        assert!(resolve("a.lua", &"x/".repeat(600)).is_err());
+        assert!(resolve_require("a.lua", &"x/".repeat(600)).is_err());
         assert_eq!(
-            resolve("a.lua", "../b").unwrap_err().to_string(),
+            resolve_require("a.lua", "../b").unwrap_err().to_string(),
             "error[bad_script]: require(\"../b\") leads out of the script's folder\nhint: require .luau and .lua files of the script's own folder: require(\"./lib/text\")"
         );
     }

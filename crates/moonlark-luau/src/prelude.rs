@@ -4,59 +4,71 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use mlua::chunk::Compiler;
-use moonlark_core::module::{Function, Module};
+use moonlark_core::module::{Module, ModuleFunction};
 use moonlark_core::{Problem, Result, Value};
 
-pub(crate) struct Prelude {
+pub(crate) struct LuauPrelude {
     bytecode: Vec<u8>,
-    functions: Vec<Function>,
-    whose: Whose,
+    functions: Vec<ModuleFunction>,
+    whose: PreludeAudience,
 }
 
 /// Which scripts a prelude is for, where that makes a difference to the host.
 #[derive(Clone, Copy, PartialEq)]
-enum Whose {
+enum PreludeAudience {
     Tools,
     Agents,
     Connectors,
 }
 
-impl Prelude {
-    pub(crate) fn new(modules: &[Module]) -> Result<Arc<Prelude>> {
-        Self::build(modules.iter().filter(|module| !module.only_in_tests), "", Whose::Tools)
+impl LuauPrelude {
+    pub(crate) fn new(modules: &[Module]) -> Result<Arc<LuauPrelude>> {
+        Self::build_prelude(
+            modules.iter().filter(|module| !module.only_in_tests),
+            "",
+            PreludeAudience::Tools,
+        )
     }
 
-    pub(crate) fn for_connectors(modules: &[Module]) -> Result<Arc<Prelude>> {
+    pub(crate) fn for_connectors(modules: &[Module]) -> Result<Arc<LuauPrelude>> {
         let modules = modules.iter().filter(|module| !module.only_in_tests);
-        Self::build(modules, include_str!("prelude_connector.luau"), Whose::Connectors)
+        Self::build_prelude(
+            modules,
+            include_str!("prelude_connector.luau"),
+            PreludeAudience::Connectors,
+        )
     }
 
-    pub(crate) fn for_tests(modules: &[Module]) -> Result<Arc<Prelude>> {
-        Self::build(modules.iter(), include_str!("prelude_testing.luau"), Whose::Tools)
+    pub(crate) fn for_tests(modules: &[Module]) -> Result<Arc<LuauPrelude>> {
+        Self::build_prelude(
+            modules.iter(),
+            include_str!("prelude_testing.luau"),
+            PreludeAudience::Tools,
+        )
     }
 
     /// For scripts of agents. Each has a VM of its own, so the modules are made
     /// when they are first named.
-    pub(crate) fn for_agents(modules: &[Module]) -> Result<Arc<Prelude>> {
+    pub(crate) fn for_agents(modules: &[Module]) -> Result<Arc<LuauPrelude>> {
         let mut functions = Vec::new();
         let mut source = [include_str!("prelude.luau"), include_str!("prelude_sdk.luau")].concat();
         // Said below, in the part for these scripts.
         source.push_str("local lazy, recorded = {}, nil\n");
         for module in modules.iter().filter(|module| !module.only_in_tests) {
-            let made = written(module, &mut functions, Whose::Agents);
+            let made = render_module(module, &mut functions, PreludeAudience::Agents);
             let _ = writeln!(source, "function lazy.{}() return {made} end", module.name);
         }
         source.push_str(include_str!("prelude_run.luau"));
         source.push_str(include_str!("prelude_parallel.luau"));
         source.push_str(include_str!("prelude_answer.luau"));
-        Self::compile(source, functions, Whose::Agents)
+        Self::compile_prelude(source, functions, PreludeAudience::Agents)
     }
 
-    fn build<'a>(
+    fn build_prelude<'a>(
         modules: impl Iterator<Item = &'a Module>,
         more: &str,
-        whose: Whose,
-    ) -> Result<Arc<Prelude>> {
+        whose: PreludeAudience,
+    ) -> Result<Arc<LuauPrelude>> {
         let mut functions = Vec::new();
         let mut source = [
             include_str!("prelude.luau"),
@@ -65,22 +77,26 @@ impl Prelude {
         ]
         .concat();
         for module in modules {
-            let made = written(module, &mut functions, whose);
+            let made = render_module(module, &mut functions, whose);
             let _ = writeln!(source, "base.{} = {made}", module.name);
         }
         source.push_str(more);
         source.push_str(include_str!("prelude_end.luau"));
-        Self::compile(source, functions, whose)
+        Self::compile_prelude(source, functions, whose)
     }
 
-    fn compile(source: String, functions: Vec<Function>, whose: Whose) -> Result<Arc<Prelude>> {
+    fn compile_prelude(
+        source: String,
+        functions: Vec<ModuleFunction>,
+        whose: PreludeAudience,
+    ) -> Result<Arc<LuauPrelude>> {
         // Without names and lines, which nobody is shown: they are a third of what a
         // new VM has to read.
         let compiler = Compiler::new().set_optimization_level(2).set_debug_level(0);
         let bytecode = compiler
             .compile(source)
             .map_err(|error| Problem::internal(format!("the prelude does not compile: {error}")))?;
-        Ok(Arc::new(Prelude { bytecode, functions, whose }))
+        Ok(Arc::new(LuauPrelude { bytecode, functions, whose }))
     }
 
     pub(crate) fn bytecode(&self) -> &[u8] {
@@ -88,27 +104,31 @@ impl Prelude {
     }
 
     pub(crate) fn is_for_agents(&self) -> bool {
-        self.whose == Whose::Agents
+        self.whose == PreludeAudience::Agents
     }
 
     pub(crate) fn is_for_connectors(&self) -> bool {
-        self.whose == Whose::Connectors
+        self.whose == PreludeAudience::Connectors
     }
 
-    pub(crate) fn function(&self, id: usize) -> Option<&Function> {
+    pub(crate) fn find_function(&self, id: usize) -> Option<&ModuleFunction> {
         self.functions.get(id)
     }
 }
 
 /// A module as Luau writes it, with its functions by their numbers.
-fn written(module: &Module, functions: &mut Vec<Function>, whose: Whose) -> String {
+fn render_module(
+    module: &Module,
+    functions: &mut Vec<ModuleFunction>,
+    whose: PreludeAudience,
+) -> String {
     let mut fields = String::new();
     for function in &module.functions {
         let (id, name) = (functions.len(), function.name);
         let instant = function.tool.is_instant();
         let body = match whose {
             // An agent's script may be resumed: what it looked at goes on record.
-            Whose::Agents if !instant || function.needs.is_some() => {
+            PreludeAudience::Agents if !instant || function.needs.is_some() => {
                 format!("recorded({id}, {:?})", function.tool.name)
             }
             _ if instant => format!("instant({id})"),

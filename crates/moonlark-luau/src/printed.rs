@@ -4,7 +4,7 @@
 //! place, a table inside itself too, and a large one is shown in part.
 
 use mlua::{Table, Value as Lv};
-use moonlark_core::artifacts::preview;
+use moonlark_core::artifacts::preview_value;
 use moonlark_core::value::{Object, Value};
 
 use crate::bridge::Bridge;
@@ -12,65 +12,67 @@ use crate::bridge::Bridge;
 /// Bytes of one printed table.
 const MAX_PRINTED_BYTES: usize = 4096;
 /// Bytes of a table that are looked at to print it.
-const MAX_READ_BYTES: usize = 1 << 20;
+const MAX_PRINT_READ_BYTES: usize = 1 << 20;
 /// Levels of a table that is not only values, and entries of all of them.
-const MAX_LEVELS: usize = 16;
-const MAX_ENTRIES: usize = 1000;
+const MAX_PRINTED_DEPTH: usize = 16;
+const MAX_PRINTED_ENTRIES: usize = 1000;
 
 /// A table as JSON; none for what has words of its own.
-pub(crate) fn show_value(bridge: &Bridge, value: &Lv) -> Option<String> {
+pub(crate) fn format_printed_value(bridge: &Bridge, value: &Lv) -> Option<String> {
     match value {
         Lv::LightUserData(pointer) if pointer.0.is_null() => Some("null".to_owned()),
-        Lv::Table(table) if !has_words(table) => {
-            let read = bridge.read(value, "print", MAX_READ_BYTES).ok();
-            let mut sketch = Sketch { left: MAX_ENTRIES, parents: Vec::new() };
-            Some(written(read.unwrap_or_else(|| sketch.table(table))))
+        Lv::Table(table) if !has_tostring(table) => {
+            let read = bridge.read_value(value, "print", MAX_PRINT_READ_BYTES).ok();
+            let mut sketch = TableSketch { left: MAX_PRINTED_ENTRIES, parents: Vec::new() };
+            Some(encode_or_preview(read.unwrap_or_else(|| sketch.sketch_table(table))))
         }
         _ => None,
     }
 }
 
-fn written(value: Value) -> String {
+fn encode_or_preview(value: Value) -> String {
     match value.encode_json("print") {
         Ok(text) if text.len() <= MAX_PRINTED_BYTES => text,
-        _ => preview(&value, MAX_PRINTED_BYTES),
+        _ => preview_value(&value, MAX_PRINTED_BYTES),
     }
 }
 
-fn has_words(table: &Table) -> bool {
+fn has_tostring(table: &Table) -> bool {
     let words = |meta: Table| meta.raw_get::<Lv>("__tostring").is_ok_and(|it| !it.is_nil());
     table.metatable().is_some_and(words)
 }
 
 /// Draws tables that are not only values.
-struct Sketch {
+struct TableSketch {
     left: usize,
     /// The tables on the way down.
     parents: Vec<usize>,
 }
 
-impl Sketch {
-    fn value(&mut self, value: &Lv) -> Value {
+impl TableSketch {
+    fn sketch_value(&mut self, value: &Lv) -> Value {
         match value {
             Lv::Nil => Value::Null,
             Lv::Boolean(flag) => Value::Bool(*flag),
             Lv::Integer(int) => Value::Int(*int),
             Lv::Number(number) if number.is_finite() => Value::Float(*number),
             Lv::Number(number) => Value::Str(format!("<{number}>")),
-            Lv::String(text) => Value::Str(beginning_of(text)),
+            Lv::String(text) => Value::Str(truncate_text(text)),
             Lv::LightUserData(pointer) if pointer.0.is_null() => Value::Null,
-            Lv::Table(table) if has_words(table) => Value::Str(format!("<{}>", kind_of(table))),
-            Lv::Table(table) => self.table(table),
+            Lv::Table(table) if has_tostring(table) => {
+                Value::Str(format!("<{}>", prelude_kind_name(table)))
+            }
+            Lv::Table(table) => self.sketch_table(table),
             other => Value::Str(format!("<{}>", other.type_name())),
         }
     }
 
-    fn table(&mut self, table: &Table) -> Value {
+    fn sketch_table(&mut self, table: &Table) -> Value {
         let pointer = table.to_pointer() as usize;
         if self.parents.contains(&pointer) {
             return "<this table again>".into();
         }
-        if self.parents.len() == MAX_LEVELS {
+        if self.parents.len() == MAX_PRINTED_DEPTH {
             return "<table>".into();
         }
         self.parents.push(pointer);
@@ -78,7 +80,7 @@ impl Sketch {
         // Stopping early is no failure.
         let _ = table.for_each(|key: Lv, item: Lv| {
             self.left = self.left.checked_sub(1).ok_or_else(|| mlua::Error::runtime("enough"))?;
-            let item = self.value(&item);
+            let item = self.sketch_value(&item);
             entries.push((key, item));
             Ok(())
         });
@@ -101,21 +103,21 @@ impl Sketch {
 }
 
 /// As much of a text as can be shown: one text may stand in a thousand places.
-fn beginning_of(text: &mlua::LuaString) -> String {
+fn truncate_text(text: &mlua::LuaString) -> String {
     let bytes = text.as_bytes();
     let shown = bytes.get(..MAX_PRINTED_BYTES).unwrap_or(&bytes);
     String::from_utf8_lossy(shown).into_owned()
 }
 
 /// What the prelude calls its own tables: `promise`, `source`.
-fn kind_of(table: &Table) -> String {
+fn prelude_kind_name(table: &Table) -> String {
     let named = |meta: Table| meta.raw_get::<Option<String>>("__metatable").ok().flatten();
     table.metatable().and_then(named).unwrap_or_else(|| "table".to_owned())
 }
 
 fn key_text(key: &Lv) -> String {
     match key {
-        Lv::String(text) => beginning_of(text),
+        Lv::String(text) => truncate_text(text),
         Lv::Integer(int) => format!("[{int}]"),
         Lv::Number(number) => format!("[{number}]"),
         Lv::Boolean(flag) => format!("[{flag}]"),

@@ -14,26 +14,26 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use futures::FutureExt;
-use moonlark_core::run::At;
+use moonlark_core::run::CallSite;
 use moonlark_core::tool::BoxFuture;
 use moonlark_core::{Problem, Result, Run, Value};
 use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 
 /// Calls of host functions in one run; each goes on record.
-const MOST_ASIDE: usize = 10_000;
+const MAX_HOST_CALLS_PER_RUN: usize = 10_000;
 
-pub(crate) struct Promises {
+pub(crate) struct RunPromises {
     run: Arc<Run>,
-    state: Mutex<State>,
+    state: Mutex<RunPromisesState>,
 }
 
 #[derive(Default)]
-struct State {
+struct RunPromisesState {
     /// By number.
-    slots: Vec<Slot>,
+    slots: Vec<PromiseSlot>,
     /// Their numbers by place.
-    places: HashMap<At, usize>,
+    places: HashMap<CallSite, usize>,
     /// Those that whoever runs the script polls.
     polled: Vec<usize>,
     /// Those that the script does not wait for.
@@ -42,12 +42,12 @@ struct State {
     waker: Option<Waker>,
 }
 
-struct Slot {
-    at: At,
-    stage: Stage,
+struct PromiseSlot {
+    at: CallSite,
+    stage: PromiseStage,
 }
 
-enum Stage {
+enum PromiseStage {
     Starting,
     Running {
         _task: AbortOnDropHandle<()>,
@@ -59,46 +59,48 @@ enum Stage {
     Taken,
 }
 
-impl Promises {
-    pub(crate) fn new(run: Arc<Run>) -> Arc<Promises> {
-        Arc::new(Promises { run, state: Mutex::default() })
+impl RunPromises {
+    pub(crate) fn new(run: Arc<Run>) -> Arc<RunPromises> {
+        Arc::new(RunPromises { run, state: Mutex::default() })
     }
 
     /// Start a call that the script does not wait for; never more than `most`.
-    pub(crate) fn start(
+    pub(crate) fn start_call(
         self: &Arc<Self>,
-        at: At,
+        at: CallSite,
         call: impl Future<Output = Result<Value>> + Send + 'static,
         most: usize,
     ) -> Result<usize> {
         let number = {
             let mut state = self.state.lock();
             if state.started >= most {
-                return Err(Problem::limit(format!("more than {most} tool calls in one call"))
-                    .hint("do less in one script, or raise limits.calls in moonlark.toml"));
+                return Err(Problem::limit_exceeded(format!(
+                    "more than {most} tool calls in one call"
+                ))
+                .with_hint("do less in one script, or raise limits.calls in moonlark.toml"));
             }
             state.started += 1;
-            state.add(at, Stage::Starting)
+            state.add_slot(at, PromiseStage::Starting)
         };
         let promises = Arc::downgrade(self);
         let task = tokio::spawn(async move {
             let ended = AssertUnwindSafe(call).catch_unwind().await;
             let failed = || Problem::internal("the call failed inside Moonlark");
-            end(&promises, number, ended.unwrap_or_else(|_| Err(failed())));
+            finish_call(&promises, number, ended.unwrap_or_else(|_| Err(failed())));
         });
         let task = AbortOnDropHandle::new(task);
         let mut state = self.state.lock();
         // It may have ended already.
-        if let Stage::Starting = state.slots[number].stage {
-            state.slots[number].stage = Stage::Running { _task: task };
+        if let PromiseStage::Starting = state.slots[number].stage {
+            state.slots[number].stage = PromiseStage::Running { _task: task };
         }
         Ok(number)
     }
 
     /// Begin a call that the script waits for; never more than `most` at once.
-    pub(crate) fn wait(
+    pub(crate) fn wait_for_call(
         &self,
-        at: At,
+        at: CallSite,
         mut call: BoxFuture<Result<Value>>,
         most: usize,
         waker: &Waker,
@@ -108,13 +110,13 @@ impl Promises {
             // Waits that a script started and then abandoned still count.
             if state.polled.len() >= most {
                 let message = format!("more than {most} host calls wait at once");
-                return Err(Problem::limit(message).hint(
+                return Err(Problem::limit_exceeded(message).with_hint(
                     "wait for some of them first, or raise limits.parallel in moonlark.toml",
                 ));
             }
-            if state.slots.len() - state.started >= MOST_ASIDE {
-                let message = format!("more than {MOST_ASIDE} calls in one run");
-                return Err(Problem::limit(message).hint("do less in one script"));
+            if state.slots.len() - state.started >= MAX_HOST_CALLS_PER_RUN {
+                let message = format!("more than {MAX_HOST_CALLS_PER_RUN} calls in one run");
+                return Err(Problem::limit_exceeded(message).with_hint("do less in one script"));
             }
         }
         // Begun here and now: what a script calls first is sent first.
@@ -122,11 +124,11 @@ impl Promises {
         let mut state = self.state.lock();
         Ok(match polled {
             Poll::Ready(result) => {
-                self.run.answered(&at);
-                state.add(at, Stage::Ended(result))
+                self.run.answer_order(&at);
+                state.add_slot(at, PromiseStage::Ended(result))
             }
             Poll::Pending => {
-                let number = state.add(at, Stage::Polled(call));
+                let number = state.add_slot(at, PromiseStage::Polled(call));
                 state.polled.push(number);
                 number
             }
@@ -135,32 +137,36 @@ impl Promises {
 
     /// The next call whose answer the script is given, now that all of it waits;
     /// a Problem if it must not go on.
-    pub(crate) fn next(&self, context: &mut Context) -> Poll<Result<usize>> {
+    pub(crate) fn poll_next_answer(&self, context: &mut Context) -> Poll<Result<usize>> {
         loop {
-            if let Some(problem) = self.run.stopped() {
+            if let Some(problem) = self.run.stop_problem() {
                 return Poll::Ready(Err(problem.clone()));
             }
             if let Some(at) = self.run.next_answer() {
                 let mut state = self.state.lock();
                 match state.places.get(&at).copied() {
-                    Some(number) if state.slots[number].tell() => {
+                    Some(number) if state.slots[number].mark_told() => {
                         drop(state);
-                        self.run.hand_over();
+                        self.run.hand_over_answer();
                         return Poll::Ready(Ok(number));
                     }
                     // It is about to.
                     Some(_) => {}
-                    None => return Poll::Ready(Err(self.run.stop(self.run.misses(&at)))),
+                    None => {
+                        return Poll::Ready(Err(self
+                            .run
+                            .stop_with(self.run.missing_site_problem(&at))));
+                    }
                 }
             }
-            if !self.poll(context) {
+            if !self.poll_calls(context) {
                 return Poll::Pending;
             }
         }
     }
 
     /// Poll what is to be polled; whether any of it has ended.
-    fn poll(&self, context: &mut Context) -> bool {
+    fn poll_calls(&self, context: &mut Context) -> bool {
         let numbers = std::mem::take(&mut self.state.lock().polled);
         let (mut left, mut any) = (Vec::with_capacity(numbers.len()), false);
         for number in numbers {
@@ -170,12 +176,12 @@ impl Promises {
             let stage = match call.as_mut().poll(context) {
                 Poll::Ready(result) => {
                     any = true;
-                    self.run.answered(&at);
-                    Stage::Ended(result)
+                    self.run.answer_order(&at);
+                    PromiseStage::Ended(result)
                 }
                 Poll::Pending => {
                     left.push(number);
-                    Stage::Polled(call)
+                    PromiseStage::Polled(call)
                 }
             };
             self.state.lock().slots[number].stage = stage;
@@ -185,11 +191,11 @@ impl Promises {
     }
 
     /// The answer of a call that the script was told of; once.
-    pub(crate) fn take(&self, number: usize) -> Option<Result<Value>> {
+    pub(crate) fn take_answer(&self, number: usize) -> Option<Result<Value>> {
         let mut state = self.state.lock();
         let stage = &mut state.slots.get_mut(number)?.stage;
-        match std::mem::replace(stage, Stage::Taken) {
-            Stage::Told(result) => Some(result),
+        match std::mem::replace(stage, PromiseStage::Taken) {
+            PromiseStage::Told(result) => Some(result),
             other => {
                 *stage = other;
                 None
@@ -198,27 +204,31 @@ impl Promises {
     }
 
     /// Why a call failed whose answer the script has not taken.
-    pub(crate) fn failure(&self, number: usize) -> Option<Problem> {
+    pub(crate) fn find_failure(&self, number: usize) -> Option<Problem> {
         let state = self.state.lock();
         match &state.slots.get(number)?.stage {
-            Stage::Ended(Err(problem)) | Stage::Told(Err(problem)) => Some(problem.clone()),
+            PromiseStage::Ended(Err(problem)) | PromiseStage::Told(Err(problem)) => {
+                Some(problem.clone())
+            }
             _ => None,
         }
     }
 
     /// How many of those that the script does not wait for have not ended.
-    pub(crate) fn open(&self) -> usize {
-        let is_open = |slot: &&Slot| matches!(slot.stage, Stage::Starting | Stage::Running { .. });
+    pub(crate) fn count_open_calls(&self) -> usize {
+        let is_open = |slot: &&PromiseSlot| {
+            matches!(slot.stage, PromiseStage::Starting | PromiseStage::Running { .. })
+        };
         self.state.lock().slots.iter().filter(is_open).count()
     }
 
     /// Whether a call was made at this place.
-    pub(crate) fn came_to(&self, place: &str) -> bool {
+    pub(crate) fn has_call_at(&self, place: &str) -> bool {
         self.state.lock().places.contains_key(place)
     }
 
     /// Where the call of this number was made.
-    pub(crate) fn place(&self, number: usize) -> Option<At> {
+    pub(crate) fn call_site(&self, number: usize) -> Option<CallSite> {
         self.state.lock().slots.get(number).map(|slot| slot.at.clone())
     }
 
@@ -231,20 +241,20 @@ impl Promises {
     }
 }
 
-impl State {
-    fn add(&mut self, at: At, stage: Stage) -> usize {
+impl RunPromisesState {
+    fn add_slot(&mut self, at: CallSite, stage: PromiseStage) -> usize {
         self.places.insert(at.clone(), self.slots.len());
-        self.slots.push(Slot { at, stage });
+        self.slots.push(PromiseSlot { at, stage });
         self.slots.len() - 1
     }
 }
 
-impl Slot {
+impl PromiseSlot {
     /// Tell the script, if it has ended.
-    fn tell(&mut self) -> bool {
-        match std::mem::replace(&mut self.stage, Stage::Taken) {
-            Stage::Ended(result) => {
-                self.stage = Stage::Told(result);
+    fn mark_told(&mut self) -> bool {
+        match std::mem::replace(&mut self.stage, PromiseStage::Taken) {
+            PromiseStage::Ended(result) => {
+                self.stage = PromiseStage::Told(result);
                 true
             }
             other => {
@@ -254,9 +264,9 @@ impl Slot {
         }
     }
 
-    fn take_polled(&mut self) -> Option<(At, BoxFuture<Result<Value>>)> {
-        match std::mem::replace(&mut self.stage, Stage::Taken) {
-            Stage::Polled(call) => Some((self.at.clone(), call)),
+    fn take_polled(&mut self) -> Option<(CallSite, BoxFuture<Result<Value>>)> {
+        match std::mem::replace(&mut self.stage, PromiseStage::Taken) {
+            PromiseStage::Polled(call) => Some((self.at.clone(), call)),
             other => {
                 self.stage = other;
                 None
@@ -265,7 +275,7 @@ impl Slot {
     }
 }
 
-impl Drop for Promises {
+impl Drop for RunPromises {
     /// The last first: one that is cancelled gives its turn to the next that
     /// waits, which must not be there any more.
     fn drop(&mut self) {
@@ -276,12 +286,12 @@ impl Drop for Promises {
     }
 }
 
-fn end(promises: &Weak<Promises>, number: usize, result: Result<Value>) {
+fn finish_call(promises: &Weak<RunPromises>, number: usize, result: Result<Value>) {
     // The run may be over.
     let Some(promises) = promises.upgrade() else { return };
     let mut state = promises.state.lock();
-    promises.run.answered(&state.slots[number].at);
-    let old = std::mem::replace(&mut state.slots[number].stage, Stage::Ended(result));
+    promises.run.answer_order(&state.slots[number].at);
+    let old = std::mem::replace(&mut state.slots[number].stage, PromiseStage::Ended(result));
     let waker = state.waker.clone();
     drop(state);
     drop(old);

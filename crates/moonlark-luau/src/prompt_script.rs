@@ -7,25 +7,25 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mlua::{Table, Value as Lv};
-use moonlark_core::files::Snapshot;
-use moonlark_core::nearest::nearest;
+use moonlark_core::files::ScriptSnapshot;
+use moonlark_core::nearest::nearest_name;
 use moonlark_core::value::Object;
-use moonlark_core::{Call, Caller, Code, Gateway, Problem, Result, Value, authored};
+use moonlark_core::{Call, Caller, Gateway, Problem, ProblemCode, Result, Value, authored};
 
 use crate::bridge::Bridge;
-use crate::engine::Luau;
-use crate::script::Script;
-use crate::unit::{MAX_LOOKS, Unit};
-use crate::vm::Vm;
+use crate::engine::LuauEngine;
+use crate::script::ScriptFile;
+use crate::unit::{MAX_FILE_LOOKUPS, ScriptUnit};
+use crate::vm::LuauVm;
 
 /// What is read of one field of the table.
-const MAX_FIELD_BYTES: usize = 256 * 1024;
+const MAX_PROMPT_FIELD_BYTES: usize = 256 * 1024;
 
 /// A prompt script that loads.
 #[derive(Clone)]
 pub struct PromptScript {
-    engine: Luau,
-    unit: Arc<Unit>,
+    engine: LuauEngine,
+    unit: Arc<ScriptUnit>,
     pub header: Arc<PromptHeader>,
 }
 
@@ -49,70 +49,71 @@ pub struct PromptArgument {
     pub default: Option<Value>,
 }
 
-impl Luau {
+impl LuauEngine {
     /// Load a prompt script. Its top level runs here, in the same sandbox and
     /// with the same limits as later. Beside the outcome: the files it consists
     /// of, as with tools.
     pub async fn load_prompt(
         &self,
-        script: Script,
+        script: ScriptFile,
         gateway: &Gateway,
     ) -> (Result<PromptScript>, BTreeMap<String, String>) {
-        let Script { file, folder, main, files, loading, .. } = script;
-        let snapshot = Snapshot::new(files, MAX_LOOKS);
-        let call = gateway.scoped(Caller::new("load"), loading);
-        let loaded = match Unit::new(folder, main, &file, snapshot.clone()) {
+        let ScriptFile { file, folder, main, files, loading, .. } = script;
+        let snapshot = ScriptSnapshot::new(files, MAX_FILE_LOOKUPS);
+        let call = gateway.open_scoped_call(Caller::new("load"), loading);
+        let loaded = match ScriptUnit::new(folder, main, &file, snapshot.clone()) {
             Ok(unit) => self.read_prompt(Arc::new(unit), call).await,
             Err(problem) => Err(problem),
         };
-        let loaded = loaded.map_err(|problem| authored::at_load(problem, &file, "agent.resolve"));
-        (loaded, snapshot.loaded())
+        let loaded =
+            loaded.map_err(|problem| authored::into_load_problem(problem, &file, "agent.resolve"));
+        (loaded, snapshot.finish_loading())
     }
 
-    async fn read_prompt(&self, unit: Arc<Unit>, call: Call) -> Result<PromptScript> {
+    async fn read_prompt(&self, unit: Arc<ScriptUnit>, call: Call) -> Result<PromptScript> {
         let (engine, reading, deadline) = (self.clone(), unit.clone(), call.deadline());
-        let loading = self.run(move |guard| async move {
-            let mut vm = Vm::new(engine.prelude())?;
-            guard.watch(vm.interrupt());
-            let header = vm.load(&reading, &call, read_header).await;
-            guard.done();
+        let loading = self.run_preemptible(move |guard| async move {
+            let mut vm = LuauVm::new(engine.prelude())?;
+            guard.watch_interrupt(vm.interrupt());
+            let header = vm.load_script(&reading, &call, read_prompt_header).await;
+            guard.finish_run();
             header
         });
         let header = tokio::time::timeout_at(deadline, loading)
             .await
-            .unwrap_or_else(|_| Err(Problem::new(Code::Timeout, "")))?;
+            .unwrap_or_else(|_| Err(Problem::new(ProblemCode::Timeout, "")))?;
         Ok(PromptScript { engine: self.clone(), unit, header: Arc::new(header) })
     }
 }
 
 impl PromptScript {
     /// Run `agent.resolve` in `call`, whose scope is the script's.
-    pub async fn resolve(&self, call: &Call, args: Value) -> Result<Value> {
+    pub async fn resolve_prompt(&self, call: &Call, args: Value) -> Result<Value> {
         let (script, call) = (self.clone(), call.clone());
         self.engine
-            .run(move |guard| async move {
-                let mut vm = Vm::new(script.engine.prelude())?;
-                guard.watch(vm.interrupt());
-                let resolved = vm.execute(&script.unit, &call, args).await;
-                guard.done();
+            .run_preemptible(move |guard| async move {
+                let mut vm = LuauVm::new(script.engine.prelude())?;
+                guard.watch_interrupt(vm.interrupt());
+                let resolved = vm.run_execute(&script.unit, &call, args).await;
+                guard.finish_run();
                 resolved
             })
             .await
     }
 }
 
-const FIELDS: [&str; 7] =
+const PROMPT_FIELDS: [&str; 7] =
     ["name", "title", "version", "description", "tools", "arguments", "resolve"];
 
 /// Read the `agent` table out of a script's globals. Only raw access: nothing of
 /// the script runs here.
-fn read_header(bridge: &Bridge, globals: &Table) -> Result<PromptHeader> {
+fn read_prompt_header(bridge: &Bridge, globals: &Table) -> Result<PromptHeader> {
     let agent = match globals.raw_get("agent") {
         Ok(Lv::Table(agent)) => agent,
         Ok(Lv::Nil) => {
             let is_tool = matches!(globals.raw_get("tool"), Ok(Lv::Table(_)));
             let problem = Problem::bad_script("the script defines no global table named agent");
-            return Err(problem.hint(if is_tool {
+            return Err(problem.with_hint(if is_tool {
                 "this is a tool: it belongs into the tools folder"
             } else {
                 "start it with: agent = { name = \"…\", description = \"…\" }; or begin the file's name with _ if others are to require it"
@@ -122,28 +123,28 @@ fn read_header(bridge: &Bridge, globals: &Table) -> Result<PromptHeader> {
     };
     if !matches!(agent.raw_get::<Lv>("resolve"), Ok(Lv::Function(_))) {
         return Err(Problem::bad_script("agent.resolve is not a function")
-            .hint("add: function agent.resolve(args, config, context) … end"));
+            .with_hint("add: function agent.resolve(args, config, context) … end"));
     }
-    check_fields(&agent)?;
+    check_prompt_fields(&agent)?;
     let field = |name: &str| {
         let value = agent.raw_get::<Lv>(name).unwrap_or(Lv::Nil);
-        bridge.read(&value, &format!("agent.{name}"), MAX_FIELD_BYTES)
+        bridge.read_value(&value, &format!("agent.{name}"), MAX_PROMPT_FIELD_BYTES)
     };
     Ok(PromptHeader {
-        name: text("agent.name", field("name")?)?,
-        title: text("agent.title", field("title")?)?,
-        description: text("agent.description", field("description")?)?.unwrap_or_default(),
-        tools: tools(field("tools")?)?,
-        arguments: arguments(field("arguments")?)?,
+        name: read_text("agent.name", field("name")?)?,
+        title: read_text("agent.title", field("title")?)?,
+        description: read_text("agent.description", field("description")?)?.unwrap_or_default(),
+        tools: read_tool_names(field("tools")?)?,
+        arguments: read_arguments(field("arguments")?)?,
     })
 }
 
-fn check_fields(agent: &Table) -> Result<()> {
+fn check_prompt_fields(agent: &Table) -> Result<()> {
     let mut unknown = Vec::new();
     let _ = agent.for_each(|key: Lv, _: Lv| {
         if let Lv::String(key) = key {
             let key = key.to_string_lossy();
-            if !FIELDS.contains(&key.as_str()) {
+            if !PROMPT_FIELDS.contains(&key.as_str()) {
                 unknown.push(key);
             }
         }
@@ -151,14 +152,14 @@ fn check_fields(agent: &Table) -> Result<()> {
     });
     unknown.sort();
     // Helpers kept in the table are fine; a misspelt field is not.
-    match unknown.into_iter().find_map(|name| Some((nearest(&name, FIELDS)?, name))) {
+    match unknown.into_iter().find_map(|name| Some((nearest_name(&name, PROMPT_FIELDS)?, name))) {
         Some((near, name)) => Err(Problem::bad_script(format!("agent.{name} means nothing"))
-            .hint(format!("did you mean agent.{near}?"))),
+            .with_hint(format!("did you mean agent.{near}?"))),
         None => Ok(()),
     }
 }
 
-fn text(what: &str, value: Value) -> Result<Option<String>> {
+fn read_text(what: &str, value: Value) -> Result<Option<String>> {
     match value {
         Value::Null => Ok(None),
         Value::Str(text) => Ok(Some(text)),
@@ -166,7 +167,7 @@ fn text(what: &str, value: Value) -> Result<Option<String>> {
     }
 }
 
-fn list(what: &str, value: Value) -> Result<Vec<Value>> {
+fn read_list(what: &str, value: Value) -> Result<Vec<Value>> {
     match value {
         Value::Null => Ok(Vec::new()),
         Value::Object(empty) if empty.is_empty() => Ok(Vec::new()),
@@ -175,7 +176,7 @@ fn list(what: &str, value: Value) -> Result<Vec<Value>> {
     }
 }
 
-fn tools(value: Value) -> Result<Vec<String>> {
+fn read_tool_names(value: Value) -> Result<Vec<String>> {
     let name = |tool: Value| match tool {
         Value::Str(name) => Ok(name),
         other => Err(Problem::bad_script(format!(
@@ -183,17 +184,17 @@ fn tools(value: Value) -> Result<Vec<String>> {
             other.kind()
         ))),
     };
-    list("agent.tools", value)?.into_iter().map(name).collect()
+    read_list("agent.tools", value)?.into_iter().map(name).collect()
 }
 
-fn arguments(value: Value) -> Result<Vec<PromptArgument>> {
+fn read_arguments(value: Value) -> Result<Vec<PromptArgument>> {
     let mut arguments: Vec<PromptArgument> = Vec::new();
-    for (index, item) in list("agent.arguments", value)?.into_iter().enumerate() {
+    for (index, item) in read_list("agent.arguments", value)?.into_iter().enumerate() {
         let at = format!("agent.arguments[{}]", index + 1);
         let argument = match item {
             // A name alone is an argument that may be left out.
             Value::Str(name) => PromptArgument { name, ..PromptArgument::default() },
-            Value::Object(fields) => argument(fields, &at)?,
+            Value::Object(fields) => read_argument(fields, &at)?,
             other => {
                 return Err(Problem::bad_script(format!(
                     "{at} must be a table such as {{ name = \"topic\" }}, got {}",
@@ -210,9 +211,9 @@ fn arguments(value: Value) -> Result<Vec<PromptArgument>> {
     Ok(arguments)
 }
 
-fn argument(mut fields: Object, at: &str) -> Result<PromptArgument> {
+fn read_argument(mut fields: Object, at: &str) -> Result<PromptArgument> {
     let mut take = |name: &str| fields.swap_remove(name).unwrap_or(Value::Null);
-    let name = text(&format!("{at}.name"), take("name"))?.filter(|name| !name.is_empty());
+    let name = read_text(&format!("{at}.name"), take("name"))?.filter(|name| !name.is_empty());
     let Some(name) = name else {
         return Err(Problem::bad_script(format!("{at} has no name")));
     };
@@ -228,7 +229,8 @@ fn argument(mut fields: Object, at: &str) -> Result<PromptArgument> {
     };
     Ok(PromptArgument {
         name,
-        description: text(&format!("{at}.description"), take("description"))?.unwrap_or_default(),
+        description: read_text(&format!("{at}.description"), take("description"))?
+            .unwrap_or_default(),
         required,
         default: Some(take("default")).filter(|default| *default != Value::Null),
     })

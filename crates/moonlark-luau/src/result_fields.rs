@@ -6,30 +6,30 @@
 
 use std::collections::{HashMap, HashSet};
 
-use moonlark_core::learned::Shape;
-use moonlark_core::sdk::identifier;
-use moonlark_core::value::{Value, shorten};
+use moonlark_core::learned::AnswerShape;
+use moonlark_core::sdk::to_identifier;
+use moonlark_core::value::{Value, shorten_text};
 use moonlark_core::{Call, Tool};
 use parking_lot::Mutex;
 use serde_json::Value as Json;
 
-use crate::field_reads::{ResultFieldRead, may_read_others, read_fields};
-use crate::foreign::{Receiver, hint_for_field};
+use crate::field_reads::{ResultFieldRead, find_field_reads, may_read_unknown_fields};
+use crate::foreign::{FieldReceiver, hint_for_field};
 use crate::result_flow::{ResultPath, ResultStep};
 
 /// Names that are held of one tool; with more, nothing is said of it.
 const MAX_FIELD_NAMES: usize = 2000;
 /// Values of one answer that are looked at; with more, nothing is said of its tool.
-const MAX_VALUES: usize = 200_000;
+const MAX_ANSWER_VALUES: usize = 200_000;
 /// Calls after which a learned shape counts: a field may be missing now and then.
 const MIN_LEARNED_CALLS: u32 = 3;
 /// Lines about missing fields in one run, and names that a line lists.
-const MAX_LINES: usize = 5;
+const MAX_MISSING_FIELD_LINES: usize = 5;
 const MAX_LISTED_NAMES: usize = 10;
 /// Fields of texts that are noted in one run.
 const MAX_NOTED_TEXT_FIELDS: usize = 20;
 /// The longest text that is tried as JSON.
-const MAX_TEXT_BYTES: usize = 64 * 1024;
+const MAX_JSON_TEXT_BYTES: usize = 64 * 1024;
 
 #[derive(Default)]
 pub(crate) struct ResultFields {
@@ -52,7 +52,7 @@ struct AnsweredFields {
 
 impl ResultFields {
     /// Look at what a tool answered.
-    pub(crate) fn record(&self, tool: &str, answer: &Value) {
+    pub(crate) fn record_answer(&self, tool: &str, answer: &Value) {
         if !matches!(answer, Value::Object(_) | Value::Array(_) | Value::Str(_)) {
             return;
         }
@@ -63,16 +63,16 @@ impl ResultFields {
         };
         if let Value::Str(text) = answer {
             fields.texts += 1;
-            if fields.first.is_none() && text.len() <= MAX_TEXT_BYTES {
+            if fields.first.is_none() && text.len() <= MAX_JSON_TEXT_BYTES {
                 let parsed = Value::parse_json(text.as_bytes()).ok();
                 let parsed = parsed.filter(|it| matches!(it, Value::Object(_)));
-                fields.first = parsed.map(|it| Shape::of(&it).to_schema());
+                fields.first = parsed.map(|it| AnswerShape::from_value(&it).to_schema());
             }
             return;
         }
         fields.tables += 1;
         if fields.first.is_none() {
-            fields.first = Some(Shape::of(answer).to_schema());
+            fields.first = Some(AnswerShape::from_value(answer).to_schema());
         }
         fields.add_names(answer);
     }
@@ -82,13 +82,13 @@ impl ResultFields {
         let mut noted = self.of_texts.lock();
         let is_known = noted.iter().any(|(at, known)| *at == line && known == name);
         if noted.len() < MAX_NOTED_TEXT_FIELDS && !is_known {
-            noted.push((line, shorten(name).into_owned()));
+            noted.push((line, shorten_text(name).into_owned()));
         }
     }
 
     /// A sentence for each field that the script reads and no answer and no text had.
     /// `relies_on` says whether a field of that name is read on a line as if it were there.
-    pub(crate) fn missing(
+    pub(crate) fn missing_field_lines(
         &self,
         script: &str,
         relies_on: impl Fn(u32, &str) -> bool,
@@ -99,10 +99,13 @@ impl ResultFields {
         for (line, name) in of_texts.iter() {
             let start = format!("script:{line}: ");
             let is_said = |it: &String| it.starts_with(&start) && it.contains(name.as_str());
-            if lines.len() == MAX_LINES || lines.iter().any(is_said) || !relies_on(*line, name) {
+            if lines.len() == MAX_MISSING_FIELD_LINES
+                || lines.iter().any(is_said)
+                || !relies_on(*line, name)
+            {
                 continue;
             }
-            let hint = hint_for_field(Receiver::Text, name);
+            let hint = hint_for_field(FieldReceiver::Text, name);
             let hint = hint.map_or_else(String::new, |hint| format!(": {hint}"));
             lines.push(format!("{start}a text has no field {name}{hint}"));
         }
@@ -115,21 +118,23 @@ impl ResultFields {
         if tools.is_empty() {
             return Vec::new();
         }
-        let functions: HashSet<String> =
-            tools.keys().map(|tool| identifier(tool.rsplit('.').next().unwrap_or(tool))).collect();
+        let functions: HashSet<String> = tools
+            .keys()
+            .map(|tool| to_identifier(tool.rsplit('.').next().unwrap_or(tool)))
+            .collect();
         let is_known = |name: &str| {
             functions.contains(name) || tools.values().any(|it| it.names.contains(name))
         };
-        if !surely && !may_read_others(script, is_known) {
+        if !surely && !may_read_unknown_fields(script, is_known) {
             return Vec::new();
         }
         let mut lines: Vec<String> = Vec::new();
-        for read in read_fields(script) {
-            let Some(line) = lacking(&tools, &read, call) else { continue };
+        for read in find_field_reads(script) {
+            let Some(line) = missing_field_line(&tools, &read, call) else { continue };
             if !lines.contains(&line) {
                 lines.push(line);
             }
-            if lines.len() == MAX_LINES {
+            if lines.len() == MAX_MISSING_FIELD_LINES {
                 break;
             }
         }
@@ -139,16 +144,16 @@ impl ResultFields {
 
 /// Why a field was not there, if none of the calls that may have given it had it. Those that
 /// were not made say nothing.
-fn lacking(
+fn missing_field_line(
     tools: &HashMap<String, AnsweredFields>,
     read: &ResultFieldRead,
     call: &Call,
 ) -> Option<String> {
     let mut first = None;
     for origin in &read.origins {
-        let (tool, path) = origin.tool(call.catalog().sdk())?;
+        let (tool, path) = origin.find_tool(call.catalog().sdk())?;
         let Some(fields) = tools.get(&tool.name) else { continue };
-        let why = fields.lack(origin, &read.field, tool, call)?;
+        let why = fields.explain_missing_field(origin, &read.field, tool, call)?;
         let line = read.line;
         first.get_or_insert_with(|| format!("script:{line}: the result of {path} {why}"));
     }
@@ -157,7 +162,7 @@ fn lacking(
 
 impl AnsweredFields {
     fn add_names(&mut self, answer: &Value) {
-        let mut left = MAX_VALUES;
+        let mut left = MAX_ANSWER_VALUES;
         let mut open = vec![answer];
         while let Some(value) = open.pop() {
             let Some(fewer) = left.checked_sub(1) else {
@@ -185,13 +190,19 @@ impl AnsweredFields {
     }
 
     /// Why the field that is read was not there, if it surely was not.
-    fn lack(&self, at: &ResultPath, name: &str, tool: &Tool, call: &Call) -> Option<String> {
-        let field = shorten(name);
+    fn explain_missing_field(
+        &self,
+        at: &ResultPath,
+        name: &str,
+        tool: &Tool,
+        call: &Call,
+    ) -> Option<String> {
+        let field = shorten_text(name);
         if self.tables == 0 && self.texts > 0 && at.path.is_empty() {
-            if let Some(hint) = hint_for_field(Receiver::Text, name) {
+            if let Some(hint) = hint_for_field(FieldReceiver::Text, name) {
                 return Some(format!("is a text, which has no field {field}: {hint}"));
             }
-            let names = self.first.as_ref().map(|first| listed(first, &[]));
+            let names = self.first.as_ref().map(|first| list_field_names(first, &[]));
             let decode = match names {
                 Some(names) => format!("; json.decode gives {names}"),
                 None => String::new(),
@@ -208,29 +219,29 @@ impl AnsweredFields {
             && !self.names.contains(name)
             // Where something is missing on the way there, that was said.
             && at.path.iter().all(is_reached);
-        if !surely_not || self.may_be_there(name, tool, call) {
+        if !surely_not || self.may_have_field(name, tool, call) {
             return None;
         }
-        let place = at.place();
+        let place = at.display_path();
         let inside = if place.is_empty() { String::new() } else { format!(" in {place}") };
         let first = self.first.as_ref()?;
         if kind_at(first, &at.path) == Some("array") {
-            let hint = hint_for_field(Receiver::List, name).unwrap_or("its items have fields");
+            let hint = hint_for_field(FieldReceiver::List, name).unwrap_or("its items have fields");
             let what = if place.is_empty() { "is a list" } else { "has a list" };
             return Some(format!("{what}{inside}, which has no field {field}: {hint}"));
         }
-        Some(format!("has no field {field}{inside}; it has {}", listed(first, &at.path)))
+        Some(format!("has no field {field}{inside}; it has {}", list_field_names(first, &at.path)))
     }
 
     /// Whether the field is declared, or was there before. Where nothing is declared and
     /// little is known, it may be.
-    fn may_be_there(&self, field: &str, tool: &Tool, call: &Call) -> bool {
+    fn may_have_field(&self, field: &str, tool: &Tool, call: &Call) -> bool {
         if let Some(output) = &tool.output {
-            return mentions(&Json::Object((**output.json()).clone()), field);
+            return mentions_field(&Json::Object((**output.json()).clone()), field);
         }
-        match call.gateway().learned().of(tool, call.caller()) {
+        match call.gateway().learned_shapes().find_shape(tool, call.caller()) {
             Some(shape) if shape.calls() >= MIN_LEARNED_CALLS => {
-                mentions(&shape.to_schema(), field)
+                mentions_field(&shape.to_schema(), field)
             }
             _ => true,
         }
@@ -238,17 +249,17 @@ impl AnsweredFields {
 }
 
 /// Whether a schema knows a field of that name anywhere, or fields of any name.
-fn mentions(schema: &Json, field: &str) -> bool {
+fn mentions_field(schema: &Json, field: &str) -> bool {
     match schema {
         Json::Object(fields) => fields.iter().any(|(key, value)| match (key.as_str(), value) {
             ("properties", Json::Object(known)) => {
-                known.contains_key(field) || known.values().any(|it| mentions(it, field))
+                known.contains_key(field) || known.values().any(|it| mentions_field(it, field))
             }
             ("patternProperties", _) => true,
             ("additionalProperties", Json::Object(any)) => !any.is_empty(),
-            _ => mentions(value, field),
+            _ => mentions_field(value, field),
         }),
-        Json::Array(items) => items.iter().any(|item| mentions(item, field)),
+        Json::Array(items) => items.iter().any(|item| mentions_field(item, field)),
         _ => false,
     }
 }
@@ -269,12 +280,13 @@ fn kind_at<'s>(schema: &'s Json, path: &[ResultStep]) -> Option<&'s str> {
 }
 
 /// The names of the fields at a path, for a sentence.
-fn listed(schema: &Json, path: &[ResultStep]) -> String {
+fn list_field_names(schema: &Json, path: &[ResultStep]) -> String {
     let at = schema_at(schema, path);
     let fields = at.and_then(|it| it.get("properties")).and_then(Json::as_object);
     let names: Vec<&str> =
         fields.into_iter().flat_map(|it| it.keys().map(String::as_str)).collect();
-    let shown: Vec<_> = names.iter().take(MAX_LISTED_NAMES).map(|name| shorten(name)).collect();
+    let shown: Vec<_> =
+        names.iter().take(MAX_LISTED_NAMES).map(|name| shorten_text(name)).collect();
     match names.len().saturating_sub(MAX_LISTED_NAMES) {
         _ if names.is_empty() => "other fields".to_owned(),
         0 => shown.join(", "),

@@ -12,14 +12,14 @@ use luau_syntax::ast::{
     Statement, TableItem, UnaryOp,
 };
 
-use crate::check::facts::{Facts, Origin, global_name};
+use crate::check::facts::{LocalOrigin, ScriptFacts, global_name};
 
 /// Steps that are followed from one value back to its calls.
-const MAX_DEPTH: usize = 16;
+const MAX_TRACE_DEPTH: usize = 16;
 /// The same for all values of a script together, each way through a helper for itself.
-const MAX_STEPS: usize = 50_000;
+const MAX_TRACE_STEPS: usize = 50_000;
 /// Calls that one value may come from.
-const MAX_ORIGINS: usize = 16;
+const MAX_RESULT_ORIGINS: usize = 16;
 
 /// A call, and the way from its result to some value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,34 +47,34 @@ pub(crate) enum TracedValue<'a> {
 }
 
 pub(crate) struct ResultFlow<'x, 'a> {
-    facts: &'x Facts<'a>,
+    facts: &'x ScriptFacts<'a>,
     steps_left: Cell<usize>,
     /// Calls whose results the script puts something into, under computed keys.
     filled: OnceCell<HashSet<(String, String)>>,
 }
 
 impl<'x, 'a> ResultFlow<'x, 'a> {
-    pub(crate) fn new(facts: &'x Facts<'a>) -> ResultFlow<'x, 'a> {
-        ResultFlow { facts, steps_left: Cell::new(MAX_STEPS), filled: OnceCell::new() }
+    pub(crate) fn new(facts: &'x ScriptFacts<'a>) -> ResultFlow<'x, 'a> {
+        ResultFlow { facts, steps_left: Cell::new(MAX_TRACE_STEPS), filled: OnceCell::new() }
     }
 
-    pub(crate) fn trace(&self, expression: Expression<'a>) -> Option<TracedValue<'a>> {
-        self.follow(expression, MAX_DEPTH)
+    pub(crate) fn trace_value(&self, expression: Expression<'a>) -> Option<TracedValue<'a>> {
+        self.trace_expression(expression, MAX_TRACE_DEPTH)
     }
 
     /// The calls that a value comes from, whole or in part, if all of it does.
-    pub(crate) fn results(&self, expression: Expression<'a>) -> Option<Vec<ResultPath>> {
-        let TracedValue::Results(paths) = self.trace(expression)? else { return None };
-        let filled = self.filled();
+    pub(crate) fn trace_results(&self, expression: Expression<'a>) -> Option<Vec<ResultPath>> {
+        let TracedValue::Results(paths) = self.trace_value(expression)? else { return None };
+        let filled = self.filled_calls();
         let is_filled = |path: &ResultPath| {
             !filled.is_empty() && filled.contains(&(path.source.clone(), path.function.clone()))
         };
         (!paths.iter().any(is_filled)).then_some(paths)
     }
 
-    fn filled(&self) -> &HashSet<(String, String)> {
+    fn filled_calls(&self) -> &HashSet<(String, String)> {
         self.filled.get_or_init(|| {
-            let traced = self.facts.filled.iter().filter_map(|table| self.trace(*table));
+            let traced = self.facts.filled.iter().filter_map(|table| self.trace_value(*table));
             let paths = traced.flat_map(|traced| match traced {
                 TracedValue::Results(paths) => paths,
                 _ => Vec::new(),
@@ -83,55 +83,59 @@ impl<'x, 'a> ResultFlow<'x, 'a> {
         })
     }
 
-    fn follow(&self, expression: Expression<'a>, depth: usize) -> Option<TracedValue<'a>> {
-        let depth = self.step(depth)?;
+    fn trace_expression(
+        &self,
+        expression: Expression<'a>,
+        depth: usize,
+    ) -> Option<TracedValue<'a>> {
+        let depth = self.take_step(depth)?;
         match expression.kind() {
-            ExpressionKind::Grouped(inner) => self.follow(inner, depth),
-            ExpressionKind::Local { local, .. } => self.follow_local(local, depth),
+            ExpressionKind::Grouped(inner) => self.trace_expression(inner, depth),
+            ExpressionKind::Local { local, .. } => self.trace_local(local, depth),
             ExpressionKind::IndexName { expr, index, op: IndexNameOp::Dot, .. } => {
-                self.field(self.follow(expr, depth)?, index.bytes(), depth)
+                self.trace_field(self.trace_expression(expr, depth)?, index.bytes(), depth)
             }
             ExpressionKind::IndexExpr { expr, index } => match index.kind() {
                 ExpressionKind::String { value, .. } => {
-                    self.field(self.follow(expr, depth)?, value.into_bytes(), depth)
+                    self.trace_field(self.trace_expression(expr, depth)?, value.into_bytes(), depth)
                 }
-                _ => self.item(self.follow(expr, depth)?, index, depth),
+                _ => self.trace_item(self.trace_expression(expr, depth)?, index, depth),
             },
-            ExpressionKind::Call { func, args, .. } => self.follow_call(func, args, depth),
+            ExpressionKind::Call { func, args, .. } => self.trace_call(func, args, depth),
             ExpressionKind::Table { items } => Some(TracedValue::Written(items)),
             // `list or {}`
             ExpressionKind::Binary { lhs, op: BinaryOp::Or, rhs }
                 if matches!(rhs.kind(), ExpressionKind::Table { items: [] }) =>
             {
-                self.follow(lhs, depth)
+                self.trace_expression(lhs, depth)
             }
             _ => None,
         }
     }
 
-    fn follow_local(&self, local: &'a Local<'a>, depth: usize) -> Option<TracedValue<'a>> {
-        match self.facts.origin(local) {
-            Origin::Value(value) => match value.kind() {
-                ExpressionKind::Table { items } => self.written_list(local, items, depth),
-                _ => self.follow(value, depth),
+    fn trace_local(&self, local: &'a Local<'a>, depth: usize) -> Option<TracedValue<'a>> {
+        match self.facts.local_origin(local) {
+            LocalOrigin::Value(value) => match value.kind() {
+                ExpressionKind::Table { items } => self.trace_written_list(local, items, depth),
+                _ => self.trace_expression(value, depth),
             },
-            Origin::Each(over) => self.each(over, depth),
-            Origin::Unknown => {
+            LocalOrigin::Each(over) => self.trace_loop_item(over, depth),
+            LocalOrigin::Unknown => {
                 let mut paths = Vec::new();
-                for argument in self.facts.arguments(local)? {
-                    match self.follow(argument?, depth)? {
+                for argument in self.facts.arguments_passed_for(local)? {
+                    match self.trace_expression(argument?, depth)? {
                         TracedValue::Results(found) => add_paths(&mut paths, found)?,
                         _ => return None,
                     }
                 }
                 Some(TracedValue::Results(paths))
             }
-            Origin::OneOf(_) | Origin::Counter | Origin::Key(_) => None,
+            LocalOrigin::OneOf(_) | LocalOrigin::Counter | LocalOrigin::Key(_) => None,
         }
     }
 
     /// A table that a local holds: as it was written, or a list of what is put into it.
-    fn written_list(
+    fn trace_written_list(
         &self,
         local: &Local<'a>,
         items: &'a [TableItem<'a>],
@@ -147,18 +151,23 @@ impl<'x, 'a> ResultFlow<'x, 'a> {
         });
         let mut paths = Vec::new();
         for value in written.chain(added.iter().copied().map(Some)) {
-            add_paths(&mut paths, self.result_or_promise(value?, depth)?)?;
+            add_paths(&mut paths, self.trace_result_or_promise(value?, depth)?)?;
         }
         Some(TracedValue::ListOf(paths))
     }
 
-    fn field(&self, of: TracedValue<'a>, name: &[u8], depth: usize) -> Option<TracedValue<'a>> {
+    fn trace_field(
+        &self,
+        of: TracedValue<'a>,
+        name: &[u8],
+        depth: usize,
+    ) -> Option<TracedValue<'a>> {
         if self.facts.assigned.contains(name) {
             return None;
         }
         match of {
             TracedValue::Results(mut paths) => {
-                let name = text(name)?;
+                let name = utf8_text(name)?;
                 paths.iter_mut().for_each(|it| it.path.push(ResultStep::Field(name.clone())));
                 Some(TracedValue::Results(paths))
             }
@@ -174,19 +183,19 @@ impl<'x, 'a> ResultFlow<'x, 'a> {
                     _ => None,
                 });
                 let value = named.next()?;
-                Some(TracedValue::Results(self.result_or_promise(value, depth)?))
+                Some(TracedValue::Results(self.trace_result_or_promise(value, depth)?))
             }
         }
     }
 
-    fn item(
+    fn trace_item(
         &self,
         of: TracedValue<'a>,
         index: Expression<'a>,
         depth: usize,
     ) -> Option<TracedValue<'a>> {
         match of {
-            TracedValue::Results(mut paths) if self.is_place(index) => {
+            TracedValue::Results(mut paths) if self.is_list_index(index) => {
                 paths.iter_mut().for_each(|it| it.path.push(ResultStep::Item));
                 Some(TracedValue::Results(paths))
             }
@@ -199,40 +208,40 @@ impl<'x, 'a> ResultFlow<'x, 'a> {
                         _ => None,
                     });
                     let value = listed.into_iter().nth(value as usize - 1)?;
-                    Some(TracedValue::Results(self.result_or_promise(value, depth)?))
+                    Some(TracedValue::Results(self.trace_result_or_promise(value, depth)?))
                 }
-                _ => self.any_item(items, depth),
+                _ => self.trace_any_item(items, depth),
             },
         }
     }
 
     /// Any item of a list as it was written.
-    fn any_item(&self, items: &'a [TableItem<'a>], depth: usize) -> Option<TracedValue<'a>> {
+    fn trace_any_item(&self, items: &'a [TableItem<'a>], depth: usize) -> Option<TracedValue<'a>> {
         let mut paths = Vec::new();
         for item in items {
             let (TableItem::List { value }
             | TableItem::Record { value, .. }
             | TableItem::General { value, .. }) = item;
-            add_paths(&mut paths, self.result_or_promise(*value, depth)?)?;
+            add_paths(&mut paths, self.trace_result_or_promise(*value, depth)?)?;
         }
         (!paths.is_empty()).then_some(TracedValue::Results(paths))
     }
 
     /// Whether an index is the place of an item, and not a name.
-    fn is_place(&self, index: Expression<'a>) -> bool {
+    fn is_list_index(&self, index: Expression<'a>) -> bool {
         match index.kind() {
             ExpressionKind::Number { .. } => true,
             ExpressionKind::Unary { op, .. } => op == UnaryOp::Length,
             ExpressionKind::Local { local, .. } => {
-                matches!(self.facts.origin(local), Origin::Counter)
+                matches!(self.facts.local_origin(local), LocalOrigin::Counter)
             }
             _ => false,
         }
     }
 
     /// What a loop is given of a list.
-    fn each(&self, over: Expression<'a>, depth: usize) -> Option<TracedValue<'a>> {
-        let depth = self.step(depth)?;
+    fn trace_loop_item(&self, over: Expression<'a>, depth: usize) -> Option<TracedValue<'a>> {
+        let depth = self.take_step(depth)?;
         let list = match over.kind() {
             ExpressionKind::Call { func, args, .. }
                 if matches!(global_name(func), Some("ipairs" | "pairs")) =>
@@ -241,17 +250,17 @@ impl<'x, 'a> ResultFlow<'x, 'a> {
             }
             _ => over,
         };
-        match self.follow(list, depth)? {
+        match self.trace_expression(list, depth)? {
             TracedValue::Results(mut paths) => {
                 paths.iter_mut().for_each(|it| it.path.push(ResultStep::Item));
                 Some(TracedValue::Results(paths))
             }
             TracedValue::ListOf(paths) => Some(TracedValue::Results(paths)),
-            TracedValue::Written(items) => self.any_item(items, depth),
+            TracedValue::Written(items) => self.trace_any_item(items, depth),
         }
     }
 
-    fn follow_call(
+    fn trace_call(
         &self,
         func: Expression<'a>,
         args: &'a [Expression<'a>],
@@ -261,33 +270,37 @@ impl<'x, 'a> ResultFlow<'x, 'a> {
         if let ExpressionKind::IndexName { expr, index, op: IndexNameOp::Colon, .. } = func.kind()
             && index.bytes() == b"await"
         {
-            return Some(TracedValue::Results(self.result_or_promise(expr, depth)?));
+            return Some(TracedValue::Results(self.trace_result_or_promise(expr, depth)?));
         }
         match global_name(func) {
             Some("map_parallel") => {
-                let paths = self.returned(args.get(1).copied()?, depth)?;
+                let paths = self.trace_returned_values(args.get(1).copied()?, depth)?;
                 return Some(TracedValue::ListOf(paths));
             }
-            Some("await_all") => return self.follow(args.first().copied()?, depth),
+            Some("await_all") => return self.trace_expression(args.first().copied()?, depth),
             _ => {}
         }
-        if let Some(path) = self.named(func, true) {
+        if let Some(path) = self.sdk_function_path(func, true) {
             return Some(TracedValue::Results(vec![path]));
         }
-        Some(TracedValue::Results(self.returned(func, depth)?))
+        Some(TracedValue::Results(self.trace_returned_values(func, depth)?))
     }
 
     /// What a function of the script gives.
-    fn returned(&self, function: Expression<'a>, depth: usize) -> Option<Vec<ResultPath>> {
-        let literal = self.seen_through(function);
+    fn trace_returned_values(
+        &self,
+        function: Expression<'a>,
+        depth: usize,
+    ) -> Option<Vec<ResultPath>> {
+        let literal = self.resolve_local(function);
         let ExpressionKind::FunctionLiteral(function) = literal.kind() else { return None };
         let mut returns = ReturnVisitor { values: Vec::new() };
-        returns.read(function);
+        returns.collect_returns(function);
         let mut paths = Vec::new();
         for value in returns.values {
             match value {
                 Some(value) if matches!(value.kind(), ExpressionKind::Nil) => {}
-                Some(value) => add_paths(&mut paths, self.result_or_promise(value, depth)?)?,
+                Some(value) => add_paths(&mut paths, self.trace_result_or_promise(value, depth)?)?,
                 None => {}
             }
         }
@@ -295,39 +308,43 @@ impl<'x, 'a> ResultFlow<'x, 'a> {
     }
 
     /// The calls behind a value, or behind a promise of one.
-    fn result_or_promise(&self, value: Expression<'a>, depth: usize) -> Option<Vec<ResultPath>> {
-        let depth = self.step(depth)?;
-        if let ExpressionKind::Call { func, .. } = self.seen_through(value).kind()
-            && let Some(path) = self.named(func, false)
+    fn trace_result_or_promise(
+        &self,
+        value: Expression<'a>,
+        depth: usize,
+    ) -> Option<Vec<ResultPath>> {
+        let depth = self.take_step(depth)?;
+        if let ExpressionKind::Call { func, .. } = self.resolve_local(value).kind()
+            && let Some(path) = self.sdk_function_path(func, false)
         {
             return Some(vec![path]);
         }
-        match self.follow(value, depth)? {
+        match self.trace_expression(value, depth)? {
             TracedValue::Results(paths) => Some(paths),
             _ => None,
         }
     }
 
     /// `sdk.source.function`, or without `sdk`.
-    fn named(&self, func: Expression<'a>, under_sdk: bool) -> Option<ResultPath> {
-        let (base, function) = field_of(self.seen_through(func))?;
-        let base = self.seen_through(base);
+    fn sdk_function_path(&self, func: Expression<'a>, under_sdk: bool) -> Option<ResultPath> {
+        let (base, function) = split_field(self.resolve_local(func))?;
+        let base = self.resolve_local(base);
         let source = if under_sdk {
-            let (sdk, source) = field_of(base)?;
-            (global_name(self.seen_through(sdk)) == Some("sdk")).then_some(source)?
+            let (sdk, source) = split_field(base)?;
+            (global_name(self.resolve_local(sdk)) == Some("sdk")).then_some(source)?
         } else {
             global_name(base)?.to_owned()
         };
         Some(ResultPath { source, function, path: Vec::new() })
     }
 
-    fn seen_through(&self, mut expression: Expression<'a>) -> Expression<'a> {
-        for _ in 0..MAX_DEPTH {
+    fn resolve_local(&self, mut expression: Expression<'a>) -> Expression<'a> {
+        for _ in 0..MAX_TRACE_DEPTH {
             expression = match expression.kind() {
                 ExpressionKind::Grouped(inner) => inner,
                 ExpressionKind::Local { local, .. } if global_name(expression).is_none() => {
-                    match self.facts.origin(local) {
-                        Origin::Value(value) => value,
+                    match self.facts.local_origin(local) {
+                        LocalOrigin::Value(value) => value,
                         _ => return expression,
                     }
                 }
@@ -337,7 +354,7 @@ impl<'x, 'a> ResultFlow<'x, 'a> {
         expression
     }
 
-    fn step(&self, depth: usize) -> Option<usize> {
+    fn take_step(&self, depth: usize) -> Option<usize> {
         self.steps_left.set(self.steps_left.get().checked_sub(1)?);
         depth.checked_sub(1)
     }
@@ -349,7 +366,7 @@ struct ReturnVisitor<'a> {
 }
 
 impl<'a> ReturnVisitor<'a> {
-    fn read(&mut self, function: &'a Function<'a>) {
+    fn collect_returns(&mut self, function: &'a Function<'a>) {
         let body: Block<'a> = function.body;
         body.visit(self);
     }
@@ -375,27 +392,27 @@ fn add_paths(paths: &mut Vec<ResultPath>, more: Vec<ResultPath>) -> Option<()> {
             paths.push(path);
         }
     }
-    (paths.len() <= MAX_ORIGINS).then_some(())
+    (paths.len() <= MAX_RESULT_ORIGINS).then_some(())
 }
 
-fn field_of(expression: Expression<'_>) -> Option<(Expression<'_>, String)> {
+fn split_field(expression: Expression<'_>) -> Option<(Expression<'_>, String)> {
     match expression.kind() {
-        ExpressionKind::IndexName { expr, index, .. } => Some((expr, text(index.bytes())?)),
+        ExpressionKind::IndexName { expr, index, .. } => Some((expr, utf8_text(index.bytes())?)),
         ExpressionKind::IndexExpr { expr, index } => match index.kind() {
-            ExpressionKind::String { value, .. } => Some((expr, text(value.into_bytes())?)),
+            ExpressionKind::String { value, .. } => Some((expr, utf8_text(value.into_bytes())?)),
             _ => None,
         },
         _ => None,
     }
 }
 
-pub(crate) fn text(bytes: &[u8]) -> Option<String> {
+pub(crate) fn utf8_text(bytes: &[u8]) -> Option<String> {
     std::str::from_utf8(bytes).ok().map(str::to_owned)
 }
 
 impl ResultPath {
     /// `items[].user`, for messages; empty at the top.
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn display_path(&self) -> String {
         let mut place = String::new();
         for step in &self.path {
             match step {

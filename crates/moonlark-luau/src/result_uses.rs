@@ -9,17 +9,17 @@ use luau_syntax::ast::{AstVisitor, Expression, ExpressionKind, Statement, TableI
 use luau_syntax::location::{Location, Position};
 use luau_syntax::parser::{ParseOptions, ParsedSource};
 
-use crate::check::facts::{Facts, Origin};
+use crate::check::facts::{LocalOrigin, ScriptFacts};
 
 /// Stack of the thread that parses: trees nest as deep as the compiler allows.
-const PARSER_STACK_BYTES: usize = 64 << 20;
+const USE_PARSER_STACK_BYTES: usize = 64 << 20;
 /// Locals that the name of a function may go through.
 const MAX_ALIASES: usize = 8;
 
 /// The calls and the field reads of one script.
 #[derive(Default)]
 pub(crate) struct ResultUses {
-    calls: Vec<CallSite>,
+    calls: Vec<ParsedCall>,
     functions: Vec<FunctionSpan>,
     reads: Vec<FieldRead>,
 }
@@ -48,7 +48,7 @@ pub(crate) struct CallerFrame {
     pub(crate) line: u32,
 }
 
-struct CallSite {
+struct ParsedCall {
     /// The line that the VM says while the call runs: where the function's name ends.
     line: u32,
     position: Position,
@@ -82,32 +82,32 @@ struct FieldRead {
 
 impl ResultUses {
     /// Read a script that the compiler takes.
-    pub(crate) fn of_script(script: &str) -> ResultUses {
+    pub(crate) fn from_script(script: &str) -> ResultUses {
         std::thread::scope(|scope| {
             let parsing = std::thread::Builder::new()
                 .name("moonlark-parse".to_owned())
-                .stack_size(PARSER_STACK_BYTES)
-                .spawn_scoped(scope, || parse(script));
+                .stack_size(USE_PARSER_STACK_BYTES)
+                .spawn_scoped(scope, || parse_result_uses(script));
             parsing.ok().and_then(|thread| thread.join().ok()).unwrap_or_default()
         })
     }
 
     /// What becomes of result number `nth`, from one, of the function `callee` that
     /// the frame calls at this moment.
-    pub(crate) fn find(&self, frame: CallerFrame, callee: &str, nth: usize) -> ResultUse {
+    pub(crate) fn find_use(&self, frame: CallerFrame, callee: &str, nth: usize) -> ResultUse {
         let on_line = || self.calls.iter().filter(|site| site.line == frame.line);
-        let in_frame = |site: &&CallSite| self.is_in_frame(site, frame);
-        let mut sites: Vec<&CallSite> = on_line().filter(in_frame).collect();
+        let in_frame = |site: &&ParsedCall| self.is_in_frame(site, frame);
+        let mut sites: Vec<&ParsedCall> = on_line().filter(in_frame).collect();
         if sites.is_empty() {
             sites = on_line().collect();
         }
-        let is_named = |site: &&CallSite| site.names.iter().any(|name| name == callee);
+        let is_named = |site: &&ParsedCall| site.names.iter().any(|name| name == callee);
         if sites.iter().any(&is_named) {
             sites.retain(|site| is_named(site));
         }
         // Where several calls on one line could be meant, all have to agree.
-        let uses = sites.into_iter().map(|site| site.results.use_of(nth));
-        uses.max_by_key(|it| it.doubt()).unwrap_or(ResultUse::Dropped)
+        let uses = sites.into_iter().map(|site| site.results.use_of_result(nth));
+        uses.max_by_key(|it| it.doubt_rank()).unwrap_or(ResultUse::Dropped)
     }
 
     /// Whether a field of this name is read on the line as if it were there.
@@ -118,7 +118,7 @@ impl ResultUses {
 
     /// Whether the call is made by the function whose frame this is, and not by one
     /// inside or around it.
-    fn is_in_frame(&self, site: &CallSite, frame: CallerFrame) -> bool {
+    fn is_in_frame(&self, site: &ParsedCall, frame: CallerFrame) -> bool {
         let around = self.functions.iter().filter(|span| {
             span.location.begin <= site.position && site.position < span.location.end
         });
@@ -134,7 +134,7 @@ impl ResultUses {
 }
 
 impl ResultTarget {
-    fn use_of(&self, nth: usize) -> ResultUse {
+    fn use_of_result(&self, nth: usize) -> ResultUse {
         match self {
             ResultTarget::Places(read) => match read.get(nth.saturating_sub(1)) {
                 Some(true) => ResultUse::Taken,
@@ -148,7 +148,7 @@ impl ResultTarget {
 }
 
 impl ResultUse {
-    fn doubt(self) -> usize {
+    fn doubt_rank(self) -> usize {
         match self {
             ResultUse::Taken => 0,
             ResultUse::Unread => 1,
@@ -158,27 +158,31 @@ impl ResultUse {
     }
 }
 
-fn parse(script: &str) -> ResultUses {
+fn parse_result_uses(script: &str) -> ResultUses {
     let Ok(parsed) = ParsedSource::parse(script, ParseOptions::default()) else {
         return ResultUses::default();
     };
-    let facts = Facts::of(parsed.root());
+    let facts = ScriptFacts::from_block(parsed.root());
     let mut visitor =
-        SiteVisitor { facts: &facts, targets: Vec::new(), uses: ResultUses::default() };
+        ResultUseVisitor { facts: &facts, targets: Vec::new(), uses: ResultUses::default() };
     parsed.root().visit(&mut visitor);
     visitor.uses
 }
 
-struct SiteVisitor<'x, 'a> {
-    facts: &'x Facts<'a>,
+struct ResultUseVisitor<'x, 'a> {
+    facts: &'x ScriptFacts<'a>,
     /// Where the results of calls go whose parents were visited.
     targets: Vec<(*const (), ResultTarget)>,
     uses: ResultUses,
 }
 
-impl<'a> SiteVisitor<'_, 'a> {
+impl<'a> ResultUseVisitor<'_, 'a> {
     /// Remember where the results of the last of several expressions go.
-    fn send_last(&mut self, values: &[Expression<'a>], target: impl FnOnce(usize) -> ResultTarget) {
+    fn set_last_target(
+        &mut self,
+        values: &[Expression<'a>],
+        target: impl FnOnce(usize) -> ResultTarget,
+    ) {
         if let Some(last) = values.last()
             && matches!(last.kind(), ExpressionKind::Call { .. })
         {
@@ -192,20 +196,20 @@ impl<'a> SiteVisitor<'_, 'a> {
     }
 
     /// Where the results of a call go that is the last argument of another.
-    fn target_of_argument(
+    fn argument_target(
         &self,
         func: Expression<'a>,
         self_call: bool,
         before: usize,
     ) -> ResultTarget {
-        let names = self.names_of(func);
+        let names = self.callee_names(func);
         let takes_all = ["pack", "select"];
         if names.iter().any(|name| takes_all.contains(&name.as_str())) {
             return ResultTarget::All;
         }
         let literal = match func.kind() {
-            ExpressionKind::Local { local, .. } => match self.facts.origin(local) {
-                Origin::Value(value) => value,
+            ExpressionKind::Local { local, .. } => match self.facts.local_origin(local) {
+                LocalOrigin::Value(value) => value,
                 _ => func,
             },
             ExpressionKind::Grouped(inner) => inner,
@@ -223,7 +227,7 @@ impl<'a> SiteVisitor<'_, 'a> {
     }
 
     /// What a function is called, and what the locals stand for that name it.
-    fn names_of(&self, func: Expression<'a>) -> Vec<String> {
+    fn callee_names(&self, func: Expression<'a>) -> Vec<String> {
         let mut names = Vec::new();
         let mut named = func;
         for _ in 0..MAX_ALIASES {
@@ -239,17 +243,17 @@ impl<'a> SiteVisitor<'_, 'a> {
             };
             names.push(String::from_utf8_lossy(name).into_owned());
             let ExpressionKind::Local { local, .. } = named.kind() else { break };
-            let Origin::Value(value) = self.facts.origin(local) else { break };
+            let LocalOrigin::Value(value) = self.facts.local_origin(local) else { break };
             named = value;
         }
         names
     }
 }
 
-impl<'a> AstVisitor<'a> for SiteVisitor<'_, 'a> {
+impl<'a> AstVisitor<'a> for ResultUseVisitor<'_, 'a> {
     fn visit_expression_statement(&mut self, statement: Statement<'a>) -> bool {
         if let Some(it) = statement.as_expression() {
-            self.send_last(&[it.expr], |_| ResultTarget::Places(Vec::new()));
+            self.set_last_target(&[it.expr], |_| ResultTarget::Places(Vec::new()));
         }
         true
     }
@@ -257,7 +261,7 @@ impl<'a> AstVisitor<'a> for SiteVisitor<'_, 'a> {
     fn visit_local_statement(&mut self, statement: Statement<'a>) -> bool {
         if let Some(it) = statement.as_local() {
             let facts = self.facts;
-            self.send_last(it.values, |before| {
+            self.set_last_target(it.values, |before| {
                 let places = it.bindings.iter().skip(before);
                 ResultTarget::Places(places.map(|local| !facts.is_unread(local)).collect())
             });
@@ -268,7 +272,7 @@ impl<'a> AstVisitor<'a> for SiteVisitor<'_, 'a> {
     fn visit_assign_statement(&mut self, statement: Statement<'a>) -> bool {
         if let Some(it) = statement.as_assign() {
             let places = it.vars.len();
-            self.send_last(it.values, |before| {
+            self.set_last_target(it.values, |before| {
                 ResultTarget::Places(vec![true; places.saturating_sub(before)])
             });
         }
@@ -277,7 +281,7 @@ impl<'a> AstVisitor<'a> for SiteVisitor<'_, 'a> {
 
     fn visit_return_statement(&mut self, statement: Statement<'a>) -> bool {
         if let Some(it) = statement.as_return() {
-            self.send_last(it.expressions, ResultTarget::Returned);
+            self.set_last_target(it.expressions, ResultTarget::Returned);
         }
         true
     }
@@ -286,7 +290,7 @@ impl<'a> AstVisitor<'a> for SiteVisitor<'_, 'a> {
         if let ExpressionKind::Table { items } = expression.kind()
             && let Some(TableItem::List { value }) = items.last()
         {
-            self.send_last(&[*value], |_| ResultTarget::All);
+            self.set_last_target(&[*value], |_| ResultTarget::All);
         }
         true
     }
@@ -296,12 +300,12 @@ impl<'a> AstVisitor<'a> for SiteVisitor<'_, 'a> {
             return true;
         };
         let results = self.take_target(expression);
-        let names = self.names_of(func);
+        let names = self.callee_names(func);
         let end = func.location().end;
         let position = Position::new(end.line, end.column.saturating_sub(1));
-        self.uses.calls.push(CallSite { line: end.line + 1, position, names, results });
-        let target = self.target_of_argument(func, self_call, args.len().saturating_sub(1));
-        self.send_last(args, |_| target);
+        self.uses.calls.push(ParsedCall { line: end.line + 1, position, names, results });
+        let target = self.argument_target(func, self_call, args.len().saturating_sub(1));
+        self.set_last_target(args, |_| target);
         true
     }
 
@@ -380,7 +384,7 @@ mod tests {
             ),
             ("if map_parallel(x, f) then end", Dropped),
         ] {
-            let found = ResultUses::of_script(script).find(MAIN, "map_parallel", 2);
+            let found = ResultUses::from_script(script).find_use(MAIN, "map_parallel", 2);
             assert_eq!(found, expected, "{script}");
         }
     }
@@ -388,17 +392,17 @@ mod tests {
     #[test]
     fn what_a_function_passes_on_is_asked_of_its_caller() {
         let script = "local function all(x)\n  return map_parallel(x, f)\nend\nlocal a, b = all(y)\nprint(b)\nlocal c = all(z)";
-        let uses = ResultUses::of_script(script);
+        let uses = ResultUses::from_script(script);
         let inside = CallerFrame { defined: 1, params: 1, variadic: false, line: 2 };
-        assert_eq!(uses.find(inside, "map_parallel", 2), ResultUse::Returned(0));
-        assert_eq!(uses.find(CallerFrame { line: 4, ..MAIN }, "all", 2), ResultUse::Taken);
-        assert_eq!(uses.find(CallerFrame { line: 6, ..MAIN }, "all", 2), ResultUse::Dropped);
+        assert_eq!(uses.find_use(inside, "map_parallel", 2), ResultUse::Returned(0));
+        assert_eq!(uses.find_use(CallerFrame { line: 4, ..MAIN }, "all", 2), ResultUse::Taken);
+        assert_eq!(uses.find_use(CallerFrame { line: 6, ..MAIN }, "all", 2), ResultUse::Dropped);
     }
 
     #[test]
     fn a_field_is_relied_on_unless_it_is_looked_for() {
         let uses =
-            ResultUses::of_script("local a = r.text\nif r.text then end\nlocal b = r.text or 1");
+            ResultUses::from_script("local a = r.text\nif r.text then end\nlocal b = r.text or 1");
         let found: Vec<bool> = (1..=3).map(|line| uses.relies_on_field(line, "text")).collect();
         assert_eq!(found, [true, false, false]);
         assert!(!uses.relies_on_field(1, "other"));

@@ -16,32 +16,32 @@ pub(crate) mod values;
 use std::sync::Arc;
 use std::time::Duration;
 
-use moonlark_core::content::Answer;
-use moonlark_core::gateway::in_time;
-use moonlark_core::limits::seconds;
+use moonlark_core::content::ToolAnswer;
+use moonlark_core::gateway::run_until_deadline;
+use moonlark_core::limits::format_seconds;
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Body, Scope, Shown, Source, SourceKind};
-use moonlark_core::trace::What;
-use moonlark_core::{Call, Code, Level, Problem, Result, Run, Tool, Value};
+use moonlark_core::tool::{CallScope, Source, SourceKind, ToolBody, ToolListing};
+use moonlark_core::trace::SpanKind;
+use moonlark_core::{Call, LogLevel, Problem, ProblemCode, Result, Run, Tool, Value};
 use serde_json::{Value as Json, json};
 use tokio::time::Instant;
 
-use begin::{Beginning, Begun, begin};
-pub(crate) use functions::functions;
+use begin::{RunStart, StartedRun, begin_run};
+pub(crate) use functions::add_agent_functions;
 
 use crate::check;
-use crate::engine::Luau;
-use crate::unit::Unit;
-use crate::vm::Vm;
+use crate::engine::LuauEngine;
+use crate::unit::ScriptUnit;
+use crate::vm::LuauVm;
 
 /// What messages call the script.
-pub(crate) const SCRIPT: &str = "script";
+pub(crate) const AGENT_SCRIPT_NAME: &str = "script";
 /// Longest script that is compiled in passing, on the thread of the caller.
-const SHORT: usize = 16 * 1024;
+const MAX_INLINE_COMPILE_BYTES: usize = 16 * 1024;
 /// More than the script has: to say how it ended.
-const GRACE: Duration = Duration::from_secs(5);
+const EXECUTE_GRACE_PERIOD: Duration = Duration::from_secs(5);
 
-const DESCRIPTION: &str = "Run a Luau script. sdk.source.fn({…}) calls a function and returns its value. \
+const EXECUTE_DESCRIPTION: &str = "Run a Luau script. sdk.source.fn({…}) calls a function and returns its value. \
      source.fn({…}), without sdk, starts it and returns a promise: p:await(), await_all{…}. \
      map_parallel(list, fn) gives a list. Failures raise; local results, errors = map_parallel(…) takes them. \
      Only what the script returns, and prints, comes back: combine and filter there.";
@@ -49,8 +49,8 @@ const DESCRIPTION: &str = "Run a Luau script. sdk.source.fn({…}) calls a funct
 /// What agents' scripts may do and use.
 pub struct ExecuteSettings {
     /// Its timeout is the time a script has that asks for none.
-    pub scope: Scope,
-    pub check: Check,
+    pub scope: CallScope,
+    pub check: LuauCheckMode,
     /// The most time that a script may ask for.
     pub max_timeout: Duration,
     /// Bytes of an answer; a longer one is kept, and shown in part.
@@ -59,7 +59,7 @@ pub struct ExecuteSettings {
 
 /// What to do with a script that the type checker finds fault with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Check {
+pub enum LuauCheckMode {
     /// Refuse it, before anything is called.
     #[default]
     Error,
@@ -68,7 +68,7 @@ pub enum Check {
     Off,
 }
 
-impl Luau {
+impl LuauEngine {
     /// The tool that runs agents' scripts.
     pub fn execute_tool(&self, settings: ExecuteSettings) -> Result<Tool> {
         // Every word of it is in the context of every agent, all the time.
@@ -82,7 +82,7 @@ impl Luau {
             },
         });
         let mut told =
-            json!({"name": "execute", "description": DESCRIPTION, "inputSchema": schema});
+            json!({"name": "execute", "description": EXECUTE_DESCRIPTION, "inputSchema": schema});
         // Clients take no "one of the two" at the top of a schema, and nearly every
         // call has a script.
         told["inputSchema"]["required"] = json!(["script"]);
@@ -103,87 +103,88 @@ impl Luau {
         });
         let Json::Object(schema) = schema else { return Err(Problem::internal("no object")) };
         let mut scope = settings.scope.clone();
-        scope.limits.timeout = settings.max_timeout.max(scope.limits.timeout) + GRACE;
+        scope.limits.timeout =
+            settings.max_timeout.max(scope.limits.timeout) + EXECUTE_GRACE_PERIOD;
         let (engine, settings) = (self.clone(), Arc::new(settings));
-        let body = Body::answering(move |call, args| {
-            execute(engine.clone(), settings.clone(), call, args)
+        let body = ToolBody::from_answering_fn(move |call, args| {
+            execute_script(engine.clone(), settings.clone(), call, args)
         });
         let source = Source { kind: SourceKind::Builtin, name: "moonlark".to_owned() };
         let mut tool = Tool::new("execute", Arc::new(source), Schema::compile(schema)?, body);
-        tool.description = DESCRIPTION.to_owned();
+        tool.description = EXECUTE_DESCRIPTION.to_owned();
         if let Value::Object(told) = Value::from_json(told)? {
             tool.definition = Some(Arc::new(told));
         }
-        tool.shown = Shown::InCodeMode;
-        tool.only_calls = scope.grants.only_calls();
+        tool.shown = ToolListing::InCodeMode;
+        tool.only_calls = scope.grants.only_calls_tools();
         tool.scope = Arc::new(scope);
         Ok(tool)
     }
 }
 
-async fn execute(
-    engine: Luau,
+async fn execute_script(
+    engine: LuauEngine,
     settings: Arc<ExecuteSettings>,
     call: Call,
     args: Value,
-) -> Result<Answer> {
-    let begun = match begin(&settings, &call, &args).await? {
-        Beginning::Run(begun) => begun,
-        Beginning::Ended(answer) => return answer,
+) -> Result<ToolAnswer> {
+    let begun = match begin_run(&settings, &call, &args).await? {
+        RunStart::Run(begun) => begun,
+        RunStart::Ended(answer) => return answer,
     };
     let run = begun.run.clone();
-    let mut running = Box::pin(to_end(engine, settings, call.clone(), begun));
+    let mut running = Box::pin(run_to_end(engine, settings, call.clone(), begun));
     tokio::select! {
         biased;
         answer = &mut running => answer,
         // Nobody is there to decide: the run goes on when somebody has, without
         // whoever waits for it here.
-        ticket = run.waits() => {
-            call.leave();
+        ticket = run.next_pending_ticket() => {
+            call.release_admission();
             tokio::spawn(running);
-            Err(ticket.problem())
+            Err(ticket.into_problem())
         }
     }
 }
 
 /// The script from its first line to its answer.
-async fn to_end(
-    engine: Luau,
+async fn run_to_end(
+    engine: LuauEngine,
     settings: Arc<ExecuteSettings>,
     call: Call,
-    begun: Begun,
-) -> Result<Answer> {
+    begun: StartedRun,
+) -> Result<ToolAnswer> {
     let (run, time) = (begun.run.clone(), begun.time);
-    let spanning = call.spanning(|| What::Run(run.id()));
-    let call = call.within(time).for_run(run.clone()).under(&spanning);
-    let check = if begun.again { Check::Off } else { settings.check };
+    let spanning = call.start_span(|| SpanKind::Run(run.id()));
+    let call = call.with_timeout(time).for_run(run.clone()).in_span(&spanning);
+    let check = if begun.again { LuauCheckMode::Off } else { settings.check };
     let script = begun.script.clone();
-    let ended = in_time(&call, run_script(&engine, check, call.clone(), script)).await;
+    let ended = run_until_deadline(&call, run_script(&engine, check, call.clone(), script)).await;
     let ended = match ended {
         // What it would change is known up to where it was stopped.
-        Ok(ended) if run.is_plan() && (ended.is_ok() || run.stopped().is_some()) => {
-            Ok(plan::shown(&run, call.caller().surface))
+        Ok(ended) if run.is_plan() && (ended.is_ok() || run.stop_problem().is_some()) => {
+            Ok(plan::present_plan(&run, call.caller().surface))
         }
-        Ok(Err(problem)) if run.stopped().is_some() => {
-            Err(run.stopped().cloned().unwrap_or(problem))
+        Ok(Err(problem)) if run.stop_problem().is_some() => {
+            Err(run.stop_problem().cloned().unwrap_or(problem))
         }
-        Err(()) => Err(timed_out(time, settings.max_timeout, &run)),
+        Err(()) => Err(script_timeout_problem(time, settings.max_timeout, &run)),
         // The engine may notice first, or a call that had no more time either.
         Ok(Err(_)) if Instant::now() >= call.deadline() => {
-            Err(timed_out(time, settings.max_timeout, &run))
+            Err(script_timeout_problem(time, settings.max_timeout, &run))
         }
         Ok(ended) => ended,
     };
-    let whole = (run.is_plan() && ended.is_ok()).then(|| plan::written(&run));
-    let answer = answer::of(ended, &begun.script, &run, &call, settings.result);
-    begun.end(&answer, whole);
-    spanning.end(answer.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok"));
+    let whole = (run.is_plan() && ended.is_ok()).then(|| plan::encode_plan(&run));
+    let answer = answer::build_answer(ended, &begun.script, &run, &call, settings.result);
+    begun.end_run(&answer, whole);
+    spanning.end_with(answer.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok"));
     answer
 }
 
 impl ExecuteSettings {
     /// The time that a script gets.
-    fn time(&self, asked: Option<&Value>) -> Result<Duration> {
+    fn script_timeout(&self, asked: Option<&Value>) -> Result<Duration> {
         let asked = match asked {
             Some(Value::Int(seconds)) => *seconds as f64,
             Some(Value::Float(seconds)) => *seconds,
@@ -193,25 +194,30 @@ impl ExecuteSettings {
         match Duration::try_from_secs_f64(asked) {
             Ok(time) if time <= self.max_timeout => Ok(time),
             _ => {
-                let most = seconds(self.max_timeout);
+                let most = format_seconds(self.max_timeout);
                 Err(Problem::bad_request(format!("timeout: a script may take at most {most}"))
-                    .hint("ask for less, or have execute.max_timeout raised in moonlark.toml"))
+                    .with_hint("ask for less, or have execute.max_timeout raised in moonlark.toml"))
             }
         }
     }
 }
 
-async fn run_script(engine: &Luau, check: Check, call: Call, script: String) -> Result<Value> {
-    let unit = Arc::new(compile(script).await?);
-    let call = settled::settled(call, unit.main().text()).await?;
-    checked(check, unit.main().text(), &call).await?;
+async fn run_script(
+    engine: &LuauEngine,
+    check: LuauCheckMode,
+    call: Call,
+    script: String,
+) -> Result<Value> {
+    let unit = Arc::new(compile_script(script).await?);
+    let call = settled::wait_for_sources(call, unit.main().text()).await?;
+    check_before_run(check, unit.main().text(), &call).await?;
     let (engine_, call_) = (engine.clone(), call.clone());
     let (ended, open) = engine
-        .run(move |guard| async move {
-            let mut vm = Vm::new(engine_.agents_prelude()?)?;
-            guard.watch(vm.interrupt());
-            let ended = vm.agents(&unit, &call_).await;
-            guard.done();
+        .run_preemptible(move |guard| async move {
+            let mut vm = LuauVm::new(engine_.agents_prelude()?)?;
+            guard.watch_interrupt(vm.interrupt());
+            let ended = vm.run_agent_script(&unit, &call_).await;
+            guard.finish_run();
             Ok(ended)
         })
         .await?;
@@ -219,46 +225,51 @@ async fn run_script(engine: &Luau, check: Check, call: Call, script: String) -> 
         let calls = if open == 1 { "1 call".to_owned() } else { format!("{open} calls") };
         let said = format!("{calls} had not ended when the script did: cancelled");
         // Too much may have been said already; then this is not said.
-        let _ = call.log(Level::Warn, &said, None);
+        let _ = call.log_message(LogLevel::Warn, &said, None);
     }
     ended
 }
 
-async fn compile(script: String) -> Result<Unit> {
-    if script.len() <= SHORT {
-        return Unit::of_text(SCRIPT, script);
+async fn compile_script(script: String) -> Result<ScriptUnit> {
+    if script.len() <= MAX_INLINE_COMPILE_BYTES {
+        return ScriptUnit::from_text(AGENT_SCRIPT_NAME, script);
     }
-    let compiled = tokio::task::spawn_blocking(move || Unit::of_text(SCRIPT, script)).await;
+    let compiled =
+        tokio::task::spawn_blocking(move || ScriptUnit::from_text(AGENT_SCRIPT_NAME, script)).await;
     compiled.unwrap_or_else(|_| Err(Problem::internal("the compiler failed")))
 }
 
 /// Refuse a script that the type checker finds fault with, or log what it says.
-async fn checked(mode: Check, script: &str, call: &Call) -> Result<()> {
-    if mode == Check::Off {
+async fn check_before_run(mode: LuauCheckMode, script: &str, call: &Call) -> Result<()> {
+    if mode == LuauCheckMode::Off {
         return Ok(());
     }
     let checked = check::check_script(script, call.catalog(), call.caller().name()).await;
-    if mode == Check::Error
-        && let Some(problem) = check::problem(&checked.findings, SCRIPT)
+    if mode == LuauCheckMode::Error
+        && let Some(problem) = check::problem_from_findings(&checked.findings, AGENT_SCRIPT_NAME)
     {
         return Err(problem);
     }
     for it in &checked.advice {
         let hint = it.hint.as_deref().unwrap_or_default();
-        let said = format!("{SCRIPT}:{}: {}; {hint}", it.line, it.message);
-        call.log(Level::Warn, &said, None)?;
+        let said = format!("{AGENT_SCRIPT_NAME}:{}: {}; {hint}", it.line, it.message);
+        call.log_message(LogLevel::Warn, &said, None)?;
     }
     if let Some(why) = &checked.unchecked {
-        call.log(Level::Warn, &format!("{SCRIPT}: runs without a full check: {why}"), None)?;
+        call.log_message(
+            LogLevel::Warn,
+            &format!("{AGENT_SCRIPT_NAME}: runs without a full check: {why}"),
+            None,
+        )?;
     }
     checked.findings.iter().try_for_each(|it| {
-        let said = format!("{SCRIPT}:{}:{}: {}", it.line, it.column, it.message);
-        call.log(Level::Warn, &said, None)
+        let said = format!("{AGENT_SCRIPT_NAME}:{}:{}: {}", it.line, it.column, it.message);
+        call.log_message(LogLevel::Warn, &said, None)
     })
 }
 
-fn timed_out(time: Duration, most: Duration, run: &Run) -> Problem {
-    let message = format!("the script timed out after {}", seconds(time));
+fn script_timeout_problem(time: Duration, most: Duration, run: &Run) -> Problem {
+    let message = format!("the script timed out after {}", format_seconds(time));
     let waited: Vec<String> = run
         .steps()
         .into_iter()
@@ -271,10 +282,10 @@ fn timed_out(time: Duration, most: Duration, run: &Run) -> Problem {
         [one, rest @ ..] => format!("it was waiting for {one} and {} more; ", rest.len()),
     };
     let longer = if time < most {
-        format!("ask for a longer timeout, of up to {}", seconds(most))
+        format!("ask for a longer timeout, of up to {}", format_seconds(most))
     } else {
         "have execute.max_timeout raised in moonlark.toml".to_owned()
     };
     let hint = format!("{hint}do less in one script, or {longer}");
-    Problem::new(Code::Timeout, message).hint(hint)
+    Problem::new(ProblemCode::Timeout, message).with_hint(hint)
 }

@@ -5,102 +5,106 @@ use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
 use moonlark_core::authored;
-use moonlark_core::files::{Files, Snapshot};
-use moonlark_core::tool::{Body, Scope, Source, SourceKind, Tool};
-use moonlark_core::{Call, Caller, Code, Gateway, Problem, Result, Value};
+use moonlark_core::files::{ScriptFileReader, ScriptSnapshot};
+use moonlark_core::tool::{CallScope, Source, SourceKind, Tool, ToolBody};
+use moonlark_core::{Call, Caller, Gateway, Problem, ProblemCode, Result, Value};
 
-use crate::engine::{Luau, ParkingSlot};
+use crate::engine::{LuauEngine, VmParkingSlot};
 use crate::tool_table;
-use crate::unit::{MAX_LOOKS, Unit};
-use crate::vm::Vm;
+use crate::unit::{MAX_FILE_LOOKUPS, ScriptUnit};
+use crate::vm::LuauVm;
 
 /// VMs kept ready for one script.
-const WARM: usize = 32;
+const MAX_WARM_VMS: usize = 32;
 
 /// A script as found on disk.
-pub struct Script {
+pub struct ScriptFile {
     /// Where it is, relative to the project: appears in every message.
     pub file: String,
     /// The folder that `require` stays inside, as messages show it.
     pub folder: String,
     /// The script's path in there.
     pub main: String,
-    pub files: Files,
+    pub files: ScriptFileReader,
     /// The name it has in the configuration, if it is there.
     pub configured: Option<String>,
-    pub scope: Scope,
+    pub scope: CallScope,
     /// What it may do while it loads.
-    pub loading: Arc<Scope>,
+    pub loading: Arc<CallScope>,
 }
 
-impl Luau {
+impl LuauEngine {
     /// Load a script and make it a tool. Its top level runs here, in the same
     /// sandbox and with the same limits as a call. Beside the outcome: the
     /// files it consists of, as far as they were read, so that a change of any
     /// can be noticed even when it did not load.
-    pub async fn load(
+    pub async fn load_tool(
         &self,
-        script: Script,
+        script: ScriptFile,
         gateway: &Gateway,
     ) -> (Result<Tool>, BTreeMap<String, String>) {
-        let Script { file, folder, main, files, configured, scope, loading } = script;
-        let snapshot = Snapshot::new(files, MAX_LOOKS);
-        let call = gateway.scoped(Caller::new("load"), loading);
-        let unit = Unit::new(folder, main, &file, snapshot.clone());
+        let ScriptFile { file, folder, main, files, configured, scope, loading } = script;
+        let snapshot = ScriptSnapshot::new(files, MAX_FILE_LOOKUPS);
+        let call = gateway.open_scoped_call(Caller::new("load"), loading);
+        let unit = ScriptUnit::new(folder, main, &file, snapshot.clone());
         let header = match unit {
             Ok(unit) => {
                 let unit = Arc::new(unit);
                 let (engine, reading, deadline) = (self.clone(), unit.clone(), call.deadline());
-                let loaded = self.run(move |guard| async move {
-                    let mut vm = Vm::new(engine.prelude())?;
-                    guard.watch(vm.interrupt());
-                    let header = vm.load(&reading, &call, tool_table::read).await;
-                    guard.done();
+                let loaded = self.run_preemptible(move |guard| async move {
+                    let mut vm = LuauVm::new(engine.prelude())?;
+                    guard.watch_interrupt(vm.interrupt());
+                    let header =
+                        vm.load_script(&reading, &call, tool_table::read_tool_header).await;
+                    guard.finish_run();
                     header
                 });
                 tokio::time::timeout_at(deadline, loaded)
                     .await
-                    .unwrap_or_else(|_| Err(Problem::new(Code::Timeout, "")))
+                    .unwrap_or_else(|_| Err(Problem::new(ProblemCode::Timeout, "")))
                     .map(|header| (header, unit))
             }
             Err(problem) => Err(problem),
         };
         let tool = header
-            .map_err(|problem| authored::at_load(problem, &file, "tool.execute"))
+            .map_err(|problem| authored::into_load_problem(problem, &file, "tool.execute"))
             .and_then(|(header, unit)| {
-                let warm = Warm { unit, vms: ArrayQueue::new(WARM), engine: self.clone() };
+                let warm =
+                    VmPool { unit, vms: ArrayQueue::new(MAX_WARM_VMS), engine: self.clone() };
                 let warm = Arc::new(warm);
                 let source = Source { kind: SourceKind::Script, name: file };
-                let body = Body::later(move |call, args| execute(warm.clone(), call, args));
+                let body = ToolBody::from_async_fn(move |call, args| {
+                    execute_in_pool(warm.clone(), call, args)
+                });
                 header.into_tool(configured, Arc::new(source), scope, body)
             });
-        (tool, snapshot.loaded())
+        (tool, snapshot.finish_loading())
     }
 }
 
-struct Warm {
-    unit: Arc<Unit>,
+struct VmPool {
+    unit: Arc<ScriptUnit>,
     vms: ArrayQueue<ParkedVm>,
-    engine: Luau,
+    engine: LuauEngine,
 }
 
 /// An idle VM with its place among all that are kept.
 struct ParkedVm {
-    vm: Vm,
-    _slot: ParkingSlot,
+    vm: LuauVm,
+    _slot: VmParkingSlot,
 }
 
-async fn execute(warm: Arc<Warm>, call: Call, args: Value) -> Result<Value> {
+async fn execute_in_pool(warm: Arc<VmPool>, call: Call, args: Value) -> Result<Value> {
     let engine = warm.engine.clone();
     engine
-        .run(move |guard| async move {
+        .run_preemptible(move |guard| async move {
             let mut vm = match warm.vms.pop() {
                 Some(parked) => parked.vm,
-                None => Vm::new(warm.engine.prelude())?,
+                None => LuauVm::new(warm.engine.prelude())?,
             };
-            guard.watch(vm.interrupt());
-            let result = vm.execute(&warm.unit, &call, args).await;
-            guard.done();
+            guard.watch_interrupt(vm.interrupt());
+            let result = vm.run_execute(&warm.unit, &call, args).await;
+            guard.finish_run();
             if result.is_ok()
                 && vm.is_clean()
                 && let Some(slot) = warm.engine.parking_slot()

@@ -7,108 +7,111 @@
 use std::sync::Arc;
 
 use mlua::{Function, IntoLuaMulti, Lua, MultiValue, Table, Value as Lv};
-use moonlark_core::gateway::Started;
-use moonlark_core::run::At;
-use moonlark_core::sdk::identifier;
+use moonlark_core::gateway::StartedCall;
+use moonlark_core::run::CallSite;
+use moonlark_core::sdk::to_identifier;
 use moonlark_core::tool::SourceKind;
-use moonlark_core::value::{Object, Value, shorten};
+use moonlark_core::value::{Object, Value, shorten_text};
 use moonlark_core::{Call, Problem, Result, Tool};
 use serde_json::Value as Json;
 
 use crate::bridge::Bridge;
-use crate::host::Shared;
+use crate::host::VmHost;
 use crate::result_fields::ResultFields;
-use crate::run::values::{self, Form};
+use crate::run::values::{self, AnswerTextForm};
 
 /// Parameters named in a message.
-const SOME: usize = 6;
+const MAX_HINT_PARAMETERS: usize = 6;
 
 /// A tool that a script has named.
 #[derive(Clone)]
-pub(crate) struct Target {
+pub(crate) struct SdkTarget {
     /// As messages call it: `sdk.files.read`.
     name: Arc<str>,
-    found: Found,
+    found: SdkTargetTool,
 }
 
 #[derive(Clone)]
-enum Found {
+enum SdkTargetTool {
     Tool(Arc<Tool>),
     /// A tool that is mocked, or may come: its source is still connecting.
     Named(String),
 }
 
-impl Target {
-    pub(crate) fn start(&self, call: &Call, args: Value) -> Started {
+impl SdkTarget {
+    pub(crate) fn start_call(&self, call: &Call, args: Value) -> StartedCall {
         let gateway = call.gateway();
         match &self.found {
-            Found::Named(name) => gateway.start_named(call, name, args),
-            Found::Tool(tool) if call.mocks().is_some() => {
-                gateway.start_named(call, &tool.name, args)
+            SdkTargetTool::Named(name) => gateway.start_by_name(call, name, args),
+            SdkTargetTool::Tool(tool) if call.mocks().is_some() => {
+                gateway.start_by_name(call, &tool.name, args)
             }
-            Found::Tool(tool) => gateway.start(call, tool, args),
+            SdkTargetTool::Tool(tool) => gateway.start_tool(call, tool, args),
         }
     }
 
     /// The same call, answered with everything that came back, if it has that.
-    fn raw(&self) -> Option<Target> {
-        let Found::Tool(tool) = &self.found else { return None };
+    fn raw_target(&self) -> Option<SdkTarget> {
+        let SdkTargetTool::Tool(tool) = &self.found else { return None };
         let raw = tool.raw.clone()?;
-        Some(Target { name: format!("{}.raw", self.name).into(), found: Found::Tool(raw) })
+        Some(SdkTarget {
+            name: format!("{}.raw", self.name).into(),
+            found: SdkTargetTool::Tool(raw),
+        })
     }
 
     /// The same for an agent's script.
-    pub(crate) async fn ask(
+    pub(crate) async fn call_for_agent(
         self,
         call: Call,
         args: Value,
-        form: Form,
+        form: AnswerTextForm,
         fields: Arc<ResultFields>,
     ) -> Result<Value> {
         let tool = match self.found {
-            Found::Tool(tool) => tool,
-            Found::Named(name) => call.catalog().find(&name)?.clone(),
+            SdkTargetTool::Tool(tool) => tool,
+            SdkTargetTool::Named(name) => call.catalog().find_tool(&name)?.clone(),
         };
-        let answer = call.gateway().ask_tool(&call, &tool, args).await?;
-        let value = values::of(answer, form, &call, &tool.name)?;
-        fields.record(&tool.name, &value);
+        let answer = call.gateway().call_tool(&call, &tool, args).await?;
+        let value = values::value_from_answer(answer, form, &call, &tool.name)?;
+        fields.record_answer(&tool.name, &value);
         Ok(value)
     }
 
     /// The one table that a call takes, as an object.
-    pub(crate) fn arguments(
+    pub(crate) fn read_arguments(
         &self,
         bridge: &Bridge,
         mut args: MultiValue,
         limit: usize,
     ) -> Result<Value> {
         if args.len() > 1 {
-            return Err(self.takes_a_table());
+            return Err(self.takes_table_problem());
         }
         match args.pop_front() {
             None | Some(Lv::Nil) => Ok(Value::Object(Object::new())),
-            Some(table @ Lv::Table(_)) => match bridge.read(&table, &self.name, limit)? {
+            Some(table @ Lv::Table(_)) => match bridge.read_value(&table, &self.name, limit)? {
                 object @ Value::Object(_) => Ok(object),
                 Value::Array(items) if items.is_empty() => Ok(Value::Object(Object::new())),
-                _ => Err(self.takes_a_table()),
+                _ => Err(self.takes_table_problem()),
             },
-            Some(_) => Err(self.takes_a_table()),
+            Some(_) => Err(self.takes_table_problem()),
         }
     }
 
-    fn takes_a_table(&self) -> Problem {
+    fn takes_table_problem(&self) -> Problem {
         let name = &self.name;
         let parameters = match &self.found {
-            Found::Tool(tool) => parameters(tool),
-            Found::Named(_) => "…".to_owned(),
+            SdkTargetTool::Tool(tool) => parameters_hint(tool),
+            SdkTargetTool::Named(_) => "…".to_owned(),
         };
         Problem::bad_request(format!("{name} takes one table of named arguments"))
-            .hint(format!("write {name}({{ {parameters} }})"))
+            .with_hint(format!("write {name}({{ {parameters} }})"))
     }
 }
 
 /// `path = …, head = …`: those that must be there first.
-fn parameters(tool: &Tool) -> String {
+fn parameters_hint(tool: &Tool) -> String {
     let schema = tool.input.json();
     let required: Vec<&str> = schema
         .get("required")
@@ -124,17 +127,17 @@ fn parameters(tool: &Tool) -> String {
         .iter()
         .copied()
         .chain(others)
-        .take(SOME)
-        .map(|name| match identifier(name) == name {
-            true => format!("{} = …", shorten(name)),
-            false => format!("[{:?}] = …", shorten(name)),
+        .take(MAX_HINT_PARAMETERS)
+        .map(|name| match to_identifier(name) == name {
+            true => format!("{} = …", shorten_text(name)),
+            false => format!("[{:?}] = …", shorten_text(name)),
         })
         .collect();
     if names.is_empty() { "NAME = …".to_owned() } else { names.join(", ") }
 }
 
 /// Add what the prelude needs of this to `host`.
-pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::Result<()> {
+pub(crate) fn add_sdk_functions(lua: &Lua, shared: &Arc<VmHost>, host: &Table) -> mlua::Result<()> {
     let add = |name: &str, function: Function| host.raw_set(name, function);
 
     let shared_ = shared.clone();
@@ -142,9 +145,9 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
         "sdk_source",
         lua.create_function(move |lua, name: Lv| {
             let call = shared_.call()?;
-            match source(&call, &name, shared_.is_for_agents()) {
+            match find_source(&call, &name, shared_.is_for_agents()) {
                 Ok(name) => (true, name).into_lua_multi(lua),
-                Err(problem) => (false, shared_.raisable(lua, problem)?).into_lua_multi(lua),
+                Err(problem) => (false, shared_.to_error_table(lua, problem)?).into_lua_multi(lua),
             }
         })?,
     )?;
@@ -154,13 +157,13 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
         "sdk_function",
         lua.create_function(move |lua, (source, name): (String, Lv)| {
             let call = shared_.call()?;
-            match function(&call, &source, &name) {
+            match find_function(&call, &source, &name) {
                 Ok(target) => {
                     let name = target.name.to_string();
-                    let raw = target.raw().map(|raw| shared_.add_target(raw));
+                    let raw = target.raw_target().map(|raw| shared_.add_target(raw));
                     (true, shared_.add_target(target), name, raw).into_lua_multi(lua)
                 }
-                Err(problem) => (false, shared_.raisable(lua, problem)?).into_lua_multi(lua),
+                Err(problem) => (false, shared_.to_error_table(lua, problem)?).into_lua_multi(lua),
             }
         })?,
     )?;
@@ -174,7 +177,7 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
             Ok(match source {
                 None => sdk.sources().iter().map(|it| it.name.clone()).collect(),
                 Some(source) => {
-                    let functions = sdk.source(&source).map(|it| it.functions.as_slice());
+                    let functions = sdk.find_source(&source).map(|it| it.functions.as_slice());
                     let functions = functions.unwrap_or_default().iter();
                     functions.map(|it| it.name.clone()).collect::<Vec<String>>()
                 }
@@ -187,87 +190,94 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
         "call_sdk",
         lua.create_function(move |lua, mut args: MultiValue| {
             let call = shared_.call()?;
-            let target = shared_.target(number(&mut args))?;
-            let at = shared_.is_for_agents().then(|| place(&mut args));
-            let started = match (target.arguments(&shared_.bridge, args, call.limits().value), at) {
-                (Ok(args), Some(at)) => {
-                    let fields = shared_.result_fields();
-                    let asked = target.ask(call.at(at.clone()), args, Form::Plain, fields);
-                    return shared_.wait_at(lua, at, Box::pin(asked));
-                }
-                (Ok(args), None) => target.start(&call, args),
-                (Err(problem), _) => Started::Done(Err(problem)),
-            };
-            shared_.answer(lua, started)
+            let target = shared_.find_target(take_number(&mut args))?;
+            let at = shared_.is_for_agents().then(|| take_call_site(&mut args));
+            let started =
+                match (target.read_arguments(&shared_.bridge, args, call.limits().value), at) {
+                    (Ok(args), Some(at)) => {
+                        let fields = shared_.result_fields();
+                        let asked = target.call_for_agent(
+                            call.at_call_site(at.clone()),
+                            args,
+                            AnswerTextForm::Plain,
+                            fields,
+                        );
+                        return shared_.wait_for_call(lua, at, Box::pin(asked));
+                    }
+                    (Ok(args), None) => target.start_call(&call, args),
+                    (Err(problem), _) => StartedCall::Done(Err(problem)),
+                };
+            shared_.reply_when_done(lua, started)
         })?,
     )
 }
 
 /// The first argument, which is the number of something.
-pub(crate) fn number(args: &mut MultiValue) -> usize {
+pub(crate) fn take_number(args: &mut MultiValue) -> usize {
     args.pop_front().and_then(|id| id.as_usize()).unwrap_or(usize::MAX)
 }
 
 /// The first argument, which is where in an agent's script a call is made.
-pub(crate) fn place(args: &mut MultiValue) -> At {
-    args.pop_front().and_then(|place| text(&place)).unwrap_or_default().into()
+pub(crate) fn take_call_site(args: &mut MultiValue) -> CallSite {
+    args.pop_front().and_then(|place| read_name(&place)).unwrap_or_default().into()
 }
 
 /// The identifier of a source that the script has named.
-fn source(call: &Call, name: &Lv, for_agents: bool) -> Result<String> {
-    let name = text(name).ok_or_else(|| Problem::bad_request("a source has a name"))?;
+fn find_source(call: &Call, name: &Lv, for_agents: bool) -> Result<String> {
+    let name = read_name(name).ok_or_else(|| Problem::bad_request("a source has a name"))?;
     let catalog = call.catalog();
-    if let Some(source) = catalog.sdk().source(&name) {
+    if let Some(source) = catalog.sdk().find_source(&name) {
         return Ok(source.name.clone());
     }
-    let is = |source: &str| source == name || identifier(source) == name;
-    let connecting = catalog.connecting().iter().find(|it| is(&it.source));
+    let is = |source: &str| source == name || to_identifier(source) == name;
+    let connecting = catalog.connecting_sources().iter().find(|it| is(&it.source));
     match connecting {
         // Its tools are waited for when they are called.
         Some(it) if !for_agents => return Ok(it.source.clone()),
-        Some(it) => return Err(still_connecting(&it.source)),
+        Some(it) => return Err(still_connecting_problem(&it.source)),
         None if call.mocks().is_some() => return Ok(name),
         None => {}
     }
     let health = catalog.health().iter().find(|it| is(&it.source));
     if let Some(problem) = health.and_then(|it| it.problem.clone()) {
-        let message = format!("sdk.{} is not there: {}", identifier(&name), problem.message);
-        return Err(problem.saying(message));
+        let message = format!("sdk.{} is not there: {}", to_identifier(&name), problem.message);
+        return Err(problem.with_message(message));
     }
-    match catalog.sdk().find(&format!("{name}.")) {
+    match catalog.sdk().find_function(&format!("{name}.")) {
         Ok((source, _)) => Ok(source.name.clone()),
         Err(problem) => Err(problem),
     }
 }
 
 /// The Problem of a script that names a source too early.
-pub(crate) fn still_connecting(source: &str) -> Problem {
-    let name = identifier(source);
+pub(crate) fn still_connecting_problem(source: &str) -> Problem {
+    let name = to_identifier(source);
     Problem::unavailable(format!("sdk.{name} is not there yet: '{source}' is still connecting"))
-        .hint("try again in a moment; `moonlark doctor` says what it waits for")
+        .with_hint("try again in a moment; `moonlark doctor` says what it waits for")
 }
 
-fn function(call: &Call, source: &str, name: &Lv) -> Result<Target> {
-    let name = text(name).ok_or_else(|| Problem::bad_request("a function has a name"))?;
-    let full = |function: &str| format!("sdk.{}.{function}", identifier(source)).into();
-    let named = |tool: String| Target { name: full(&name), found: Found::Named(tool) };
-    let Some(source) = call.catalog().sdk().source(source) else {
+fn find_function(call: &Call, source: &str, name: &Lv) -> Result<SdkTarget> {
+    let name = read_name(name).ok_or_else(|| Problem::bad_request("a function has a name"))?;
+    let full = |function: &str| format!("sdk.{}.{function}", to_identifier(source)).into();
+    let named = |tool: String| SdkTarget { name: full(&name), found: SdkTargetTool::Named(tool) };
+    let Some(source) = call.catalog().sdk().find_source(source) else {
         return Ok(named(format!("{source}.{name}")));
     };
-    match source.function(&name) {
-        Some(function) => {
-            Ok(Target { name: full(&function.name), found: Found::Tool(function.tool.clone()) })
-        }
+    match source.find_function(&name) {
+        Some(function) => Ok(SdkTarget {
+            name: full(&function.name),
+            found: SdkTargetTool::Tool(function.tool.clone()),
+        }),
         None if call.mocks().is_some() => Ok(named(match source.kind {
             SourceKind::Upstream | SourceKind::Api => format!("{}.{name}", source.original),
             _ => name.clone(),
         })),
-        None => Err(source.unknown(&name)),
+        None => Err(source.unknown_function_problem(&name)),
     }
 }
 
 /// A name as a script writes it.
-pub(crate) fn text(value: &Lv) -> Option<String> {
+pub(crate) fn read_name(value: &Lv) -> Option<String> {
     match value {
         Lv::String(text) => text.to_str().ok().map(|text| text.to_owned()),
         _ => None,

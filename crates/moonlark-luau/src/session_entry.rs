@@ -12,76 +12,77 @@ use luau_syntax::parser::{ParseOptions, ParsedSource};
 
 /// What an entry defines at its top level, and whether it ends with `return`.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct SessionEntry {
-    pub defined: Vec<DefinedName>,
+pub struct ParsedReplEntry {
+    pub defined: Vec<ReplDefinition>,
     /// Where the last statement is, if it is a `return`, and where its values are.
     pub returned: Option<(Range<usize>, Range<usize>)>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct DefinedName {
+pub struct ReplDefinition {
     pub name: String,
     /// The text that defines it, if that is all there is to it.
     pub definition: Option<String>,
 }
 
-impl SessionEntry {
+impl ParsedReplEntry {
     /// Read an entry; none if it is no script.
-    pub fn parse(text: &str) -> Option<SessionEntry> {
+    pub fn parse(text: &str) -> Option<ParsedReplEntry> {
         let parsed = ParsedSource::parse(text, ParseOptions::default()).ok()?;
         if !parsed.metadata().errors.is_empty() {
             return None;
         }
-        let mut entry = SessionEntry::default();
-        let offsets = LineOffsets::of(text);
+        let mut entry = ParsedReplEntry::default();
+        let offsets = LineOffsets::from_text(text);
         let root: Block<'_> = parsed.root();
         for statement in root.as_slice() {
-            entry.add(*statement, text, &offsets);
+            entry.add_statement(*statement, text, &offsets);
         }
         let last = root.as_slice().last().copied();
         if let Some(last) = last
             && let Some(returned) = last.as_return()
         {
-            let whole = offsets.range(last.location());
-            let first = returned.expressions.first().map(|it| offsets.range(it.location()).start);
-            let end = returned.expressions.last().map(|it| offsets.range(it.location()).end);
+            let whole = offsets.to_range(last.location());
+            let first =
+                returned.expressions.first().map(|it| offsets.to_range(it.location()).start);
+            let end = returned.expressions.last().map(|it| offsets.to_range(it.location()).end);
             let values = first.zip(end).map_or(whole.end..whole.end, |(first, end)| first..end);
             entry.returned = Some((whole.start..text.len(), values));
         }
         Some(entry)
     }
 
-    fn add(&mut self, statement: Statement<'_>, text: &str, offsets: &LineOffsets) {
-        let definition = || text.get(offsets.range(statement.location())).map(str::to_owned);
+    fn add_statement(&mut self, statement: Statement<'_>, text: &str, offsets: &LineOffsets) {
+        let definition = || text.get(offsets.to_range(statement.location())).map(str::to_owned);
         if let Some(it) = statement.as_local() {
             let one = it.bindings.len() == 1 && it.values.len() == 1;
             let by_text = one && it.values.first().is_some_and(|value| is_reference(*value));
             for local in it.bindings {
-                self.define(local.name.bytes(), definition().filter(|_| by_text));
+                self.define_name(local.name.bytes(), definition().filter(|_| by_text));
             }
         } else if let Some(it) = statement.as_local_function() {
-            self.define(it.name.name.bytes(), definition());
+            self.define_name(it.name.name.bytes(), definition());
         } else if let Some(it) = statement.as_function_declaration() {
             if let ExpressionKind::Global(name) = it.name.kind() {
-                self.define(name.bytes(), definition());
+                self.define_name(name.bytes(), definition());
             }
         } else if let Some(it) = statement.as_assign() {
             for target in it.vars {
                 if let ExpressionKind::Global(name) = target.kind() {
-                    self.define(name.bytes(), None);
+                    self.define_name(name.bytes(), None);
                 }
             }
         } else if let Some(it) = statement.as_compound_assign()
             && let ExpressionKind::Global(name) = it.var.kind()
         {
-            self.define(name.bytes(), None);
+            self.define_name(name.bytes(), None);
         }
     }
 
-    fn define(&mut self, name: &[u8], definition: Option<String>) {
+    fn define_name(&mut self, name: &[u8], definition: Option<String>) {
         let Ok(name) = std::str::from_utf8(name) else { return };
         self.defined.retain(|it| it.name != name);
-        self.defined.push(DefinedName { name: name.to_owned(), definition });
+        self.defined.push(ReplDefinition { name: name.to_owned(), definition });
     }
 }
 
@@ -100,18 +101,18 @@ fn is_reference(value: Expression<'_>) -> bool {
 struct LineOffsets(Vec<usize>, usize);
 
 impl LineOffsets {
-    fn of(text: &str) -> LineOffsets {
+    fn from_text(text: &str) -> LineOffsets {
         let after = text.match_indices('\n').map(|(at, _)| at + 1);
         LineOffsets(std::iter::once(0).chain(after).collect(), text.len())
     }
 
-    fn offset(&self, position: Position) -> usize {
+    fn to_offset(&self, position: Position) -> usize {
         let line = self.0.get(position.line as usize).copied().unwrap_or(self.1);
         (line + position.column as usize).min(self.1)
     }
 
-    fn range(&self, location: Location) -> Range<usize> {
-        self.offset(location.begin)..self.offset(location.end)
+    fn to_range(&self, location: Location) -> Range<usize> {
+        self.to_offset(location.begin)..self.to_offset(location.end)
     }
 }
 
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     fn defined(text: &str) -> Vec<(String, Option<String>)> {
-        let entry = SessionEntry::parse(text).unwrap();
+        let entry = ParsedReplEntry::parse(text).unwrap();
         entry.defined.into_iter().map(|it| (it.name, it.definition)).collect()
     }
 
@@ -155,10 +156,10 @@ mod tests {
             ("if x then return 1 end", None),
             ("print(1)", None),
         ] {
-            let returned = SessionEntry::parse(entry).unwrap().returned;
+            let returned = ParsedReplEntry::parse(entry).unwrap().returned;
             let found = returned.map(|(whole, values)| (&entry[whole], &entry[values]));
             assert_eq!(found, expected, "{entry}");
         }
-        assert_eq!(SessionEntry::parse("local = 1"), None);
+        assert_eq!(ParsedReplEntry::parse("local = 1"), None);
     }
 }

@@ -4,11 +4,11 @@
 use mlua::chunk::Compiler;
 use moonlark_core::Result;
 
-use crate::run::SCRIPT;
-use crate::unit::{MAX_SOURCE, Unit};
+use crate::run::AGENT_SCRIPT_NAME;
+use crate::unit::{MAX_LUAU_SOURCE_BYTES, ScriptUnit};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Syntax {
+pub enum SyntaxStatus {
     Right,
     /// It may become one: its end is missing.
     Unfinished,
@@ -16,19 +16,19 @@ pub enum Syntax {
 }
 
 /// What is wrong with it as a text, if anything.
-pub fn compiles(text: &str) -> Result<()> {
-    Unit::of_text(SCRIPT, text.to_owned()).map(drop)
+pub fn check_compiles(text: &str) -> Result<()> {
+    ScriptUnit::from_text(AGENT_SCRIPT_NAME, text.to_owned()).map(drop)
 }
 
-pub fn syntax(text: &str) -> Syntax {
-    if text.len() > MAX_SOURCE {
-        return Syntax::Wrong;
+pub fn syntax_status(text: &str) -> SyntaxStatus {
+    if text.len() > MAX_LUAU_SOURCE_BYTES {
+        return SyntaxStatus::Wrong;
     }
     match Compiler::new().compile(text) {
-        Ok(_) => Syntax::Right,
+        Ok(_) => SyntaxStatus::Right,
         // The compiler has no other word for it.
-        Err(error) if error.to_string().contains("got <eof>") => Syntax::Unfinished,
-        Err(_) => Syntax::Wrong,
+        Err(error) if error.to_string().contains("got <eof>") => SyntaxStatus::Unfinished,
+        Err(_) => SyntaxStatus::Wrong,
     }
 }
 
@@ -39,16 +39,16 @@ mod tests {
     #[test]
     fn a_text_that_only_lacks_its_end_is_unfinished() {
         for (text, expected) in [
-            ("", Syntax::Right),
-            ("return 1", Syntax::Right),
-            ("for i = 1, 3 do", Syntax::Unfinished),
-            ("local t = {", Syntax::Unfinished),
-            ("print(", Syntax::Unfinished),
-            ("local a =", Syntax::Unfinished),
-            ("end", Syntax::Wrong),
-            ("local = 1", Syntax::Wrong),
+            ("", SyntaxStatus::Right),
+            ("return 1", SyntaxStatus::Right),
+            ("for i = 1, 3 do", SyntaxStatus::Unfinished),
+            ("local t = {", SyntaxStatus::Unfinished),
+            ("print(", SyntaxStatus::Unfinished),
+            ("local a =", SyntaxStatus::Unfinished),
+            ("end", SyntaxStatus::Wrong),
+            ("local = 1", SyntaxStatus::Wrong),
         ] {
-            assert_eq!(syntax(text), expected, "{text}");
+            assert_eq!(syntax_status(text), expected, "{text}");
         }
     }
 }

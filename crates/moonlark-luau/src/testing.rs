@@ -5,32 +5,34 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use moonlark_core::files::Files;
-use moonlark_core::limits::Limits;
-use moonlark_core::tool::Scope;
-use moonlark_core::{Call, Caller, Catalog, Code, Gateway, Module, Problem, Result, Tool, Value};
+use moonlark_core::files::ScriptFileReader;
+use moonlark_core::limits::CallLimits;
+use moonlark_core::tool::CallScope;
+use moonlark_core::{
+    Call, Caller, Catalog, Gateway, Module, Problem, ProblemCode, Result, Tool, Value,
+};
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::{Luau, Script};
+use crate::{LuauEngine, ScriptFile};
 
 pub(crate) struct Folder {
     texts: Arc<Mutex<BTreeMap<String, String>>>,
     reads: Arc<AtomicUsize>,
-    pub(crate) engine: Luau,
+    pub(crate) engine: LuauEngine,
     modules: Arc<Vec<Module>>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: CallLimits,
 }
 
 impl Folder {
     pub(crate) fn new(files: &[(&str, &str)]) -> Folder {
         let modules = Arc::new(modules());
-        let limits = Limits { timeout: Duration::from_secs(20), ..Limits::default() };
+        let limits = CallLimits { timeout: Duration::from_secs(20), ..CallLimits::default() };
         let folder = Folder {
             texts: Arc::default(),
             reads: Arc::default(),
-            engine: Luau::new(&modules).unwrap(),
+            engine: LuauEngine::new(&modules).unwrap(),
             modules,
             limits,
         };
@@ -53,17 +55,17 @@ impl Folder {
         self.reads.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn files(&self) -> Files {
+    pub(crate) fn files(&self) -> ScriptFileReader {
         let (texts, reads) = (self.texts.clone(), self.reads.clone());
         Arc::new(move |path| {
             reads.fetch_add(1, Ordering::Relaxed);
-            let missing = || Problem::new(Code::NotFound, "there is no such file");
+            let missing = || Problem::new(ProblemCode::NotFound, "there is no such file");
             texts.lock().get(path).cloned().ok_or_else(missing)
         })
     }
 
-    pub(crate) fn scope(&self) -> Scope {
-        Scope { limits: self.limits.clone(), ..Scope::default() }
+    pub(crate) fn scope(&self) -> CallScope {
+        CallScope { limits: self.limits.clone(), ..CallScope::default() }
     }
 
     pub(crate) fn gateway(&self, tools: Vec<Arc<Tool>>) -> Gateway {
@@ -72,7 +74,7 @@ impl Folder {
 
     /// Load the tool in `main`.
     pub(crate) async fn load(&self, main: &str) -> (Result<Arc<Tool>>, BTreeMap<String, String>) {
-        let script = Script {
+        let script = ScriptFile {
             file: format!("tools/{main}"),
             folder: "tools".to_owned(),
             main: main.to_owned(),
@@ -81,20 +83,20 @@ impl Folder {
             scope: self.scope(),
             loading: Arc::new(self.scope()),
         };
-        let (tool, texts) = self.engine.load(script, &self.gateway(vec![])).await;
+        let (tool, texts) = self.engine.load_tool(script, &self.gateway(vec![])).await;
         (tool.map(Arc::new), texts)
     }
 
     /// Call a tool that is loaded.
     pub(crate) async fn call(&self, tool: &Arc<Tool>) -> Result<Value> {
         let gateway = self.gateway(vec![tool.clone()]);
-        let call = gateway.open(Caller::new("cli"), None)?;
+        let call = gateway.open_call(Caller::new("cli"), None)?;
         gateway.call(&call, &tool.name, Value::Object(Default::default())).await
     }
 
     /// A call of a test's own.
     pub(crate) fn test_call(&self) -> Call {
-        self.gateway(vec![]).test(Arc::new(self.scope()), None)
+        self.gateway(vec![]).open_test_call(Arc::new(self.scope()), None)
     }
 }
 
@@ -130,7 +132,7 @@ pub(crate) fn modules() -> Vec<Module> {
         Ok(())
     }
     vec![
-        Module::new("sleep", "").waiting("sleep", "", sleep).callable(),
+        Module::new("sleep", "").async_function("sleep", "", sleep).callable(),
         Module::new("testing", "")
             .function("check", "", check)
             .function("raises", "", nothing)

@@ -1,8 +1,8 @@
 //! The global `tool` table of a script, read out of its VM.
 
 use mlua::{Table, Value as Lv};
-use moonlark_core::authored::{ALIASES, FIELDS, Header};
-use moonlark_core::nearest::nearest;
+use moonlark_core::authored::{TOOL_HEADER_ALIASES, TOOL_HEADER_FIELDS, ToolHeader};
+use moonlark_core::nearest::nearest_name;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, Result};
 
@@ -10,14 +10,15 @@ use crate::bridge::Bridge;
 
 /// Read the `tool` table out of a script's globals. Only raw access: nothing of
 /// the script runs here.
-pub(crate) fn read(bridge: &Bridge, globals: &Table) -> Result<Header> {
+pub(crate) fn read_tool_header(bridge: &Bridge, globals: &Table) -> Result<ToolHeader> {
     let tool = match globals.raw_get("tool") {
         Ok(Lv::Table(tool)) => tool,
         Ok(Lv::Nil) => {
-            return Err(Problem::bad_script("the script defines no global table named tool").hint(
-                "start it with: tool = { name = \"…\", description = \"…\", parameters = {} }; \
+            return Err(Problem::bad_script("the script defines no global table named tool")
+                .with_hint(
+                    "start it with: tool = { name = \"…\", description = \"…\", parameters = {} }; \
                  or begin the file's name with _ if others are to require it",
-            ));
+                ));
         }
         _ => return Err(Problem::bad_script("tool must be a table")),
     };
@@ -29,23 +30,31 @@ pub(crate) fn read(bridge: &Bridge, globals: &Table) -> Result<Header> {
                 Some(name) => format!("rename tool.{name} to tool.execute"),
                 None => "add: function tool.execute(params, context) … end".to_owned(),
             };
-            return Err(Problem::bad_script("tool.execute is not a function").hint(hint));
+            return Err(Problem::bad_script("tool.execute is not a function").with_hint(hint));
         }
     }
-    check_fields(&tool)?;
+    check_tool_fields(&tool)?;
     let mut fields = Object::new();
-    for name in FIELDS.into_iter().chain(ALIASES.map(|(alias, _)| alias)) {
+    for name in TOOL_HEADER_FIELDS.into_iter().chain(TOOL_HEADER_ALIASES.map(|(alias, _)| alias)) {
         let value = tool.raw_get::<Lv>(name).unwrap_or(Lv::Nil);
-        fields.insert(name.to_owned(), bridge.read(&value, &format!("tool.{name}"), 1024 * 1024)?);
+        fields.insert(
+            name.to_owned(),
+            bridge.read_value(&value, &format!("tool.{name}"), 1024 * 1024)?,
+        );
     }
-    Header::read(fields, "tool")
+    ToolHeader::from_fields(fields, "tool")
 }
 
 /// What others call `execute`.
 const EXECUTE_ALIASES: [&str; 6] = ["run", "handler", "call", "main", "invoke", "fn"];
 
-fn check_fields(tool: &Table) -> Result<()> {
-    let known = || FIELDS.into_iter().chain(ALIASES.map(|(alias, _)| alias)).chain(["execute"]);
+fn check_tool_fields(tool: &Table) -> Result<()> {
+    let known = || {
+        TOOL_HEADER_FIELDS
+            .into_iter()
+            .chain(TOOL_HEADER_ALIASES.map(|(alias, _)| alias))
+            .chain(["execute"])
+    };
     let mut unknown = Vec::new();
     let _ = tool.for_each(|key: Lv, _: Lv| {
         if let Lv::String(key) = key {
@@ -58,9 +67,9 @@ fn check_fields(tool: &Table) -> Result<()> {
     });
     // Helpers kept in the table are fine; a misspelt field is not.
     unknown.sort();
-    match unknown.into_iter().find_map(|name| Some((nearest(&name, known())?, name))) {
+    match unknown.into_iter().find_map(|name| Some((nearest_name(&name, known())?, name))) {
         Some((near, name)) => Err(Problem::bad_script(format!("tool.{name} means nothing"))
-            .hint(format!("did you mean tool.{near}?"))),
+            .with_hint(format!("did you mean tool.{near}?"))),
         None => Ok(()),
     }
 }

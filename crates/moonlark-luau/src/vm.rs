@@ -7,30 +7,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
 use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value as Lv};
-use moonlark_core::limits::size;
+use moonlark_core::limits::format_size;
 use moonlark_core::value::{Object, Value};
-use moonlark_core::{Call, Code, Problem, Result};
+use moonlark_core::{Call, Problem, ProblemCode, Result};
 
 use crate::bridge::Bridge;
-use crate::connector::{Items, MAX_STATE, Scanned};
+use crate::connector::{CompletedScan, MAX_CONNECTOR_STATE_BYTES, ScanItemSender};
 use crate::errors;
-use crate::host::{self, Shared};
-use crate::prelude::Prelude;
-use crate::unit::Unit;
-use crate::watchdog::{self, Interrupt};
+use crate::host::{self, VmHost};
+use crate::prelude::LuauPrelude;
+use crate::unit::ScriptUnit;
+use crate::watchdog::{self, VmInterrupt};
 
 /// Memory a VM may have gained over its runs before it is replaced.
-const GROWTH: usize = 2 * 1024 * 1024;
+const MAX_VM_GROWTH_BYTES: usize = 2 * 1024 * 1024;
 /// Answers that an agent's script is given before others have their turn.
-const ANSWERS: usize = 64;
+const MAX_ANSWERS_PER_POLL: usize = 64;
 /// Runs before a VM is replaced.
-const USES: u32 = 1000;
+const MAX_VM_USES: u32 = 1000;
 
-pub(crate) struct Vm {
+pub(crate) struct LuauVm {
     lua: Lua,
     bridge: Bridge,
-    shared: Arc<Shared>,
-    interrupt: Arc<Interrupt>,
+    shared: Arc<VmHost>,
+    interrupt: Arc<VmInterrupt>,
     begin: Function,
     load: Function,
     run: Function,
@@ -40,143 +40,160 @@ pub(crate) struct Vm {
     uses: u32,
 }
 
-impl Vm {
-    pub(crate) fn new(prelude: &Arc<Prelude>) -> Result<Vm> {
-        Self::build(prelude)
+impl LuauVm {
+    pub(crate) fn new(prelude: &Arc<LuauPrelude>) -> Result<LuauVm> {
+        Self::build_sandbox(prelude)
             .map_err(|error| Problem::internal(format!("cannot build a script VM: {error}")))
     }
 
-    fn build(prelude: &Arc<Prelude>) -> mlua::Result<Vm> {
+    fn build_sandbox(prelude: &Arc<LuauPrelude>) -> mlua::Result<LuauVm> {
         let lua = Lua::new_with(StdLib::ALL_SAFE, LuaOptions::new())?;
         // All that is made here stays.
         lua.gc_stop();
         let bridge = Bridge::new(&lua)?;
-        let interrupt = Interrupt::install(&lua)?;
-        let shared = Arc::new(Shared::new(prelude.clone(), interrupt.clone(), bridge.clone()));
-        let functions = host::functions(&lua, &shared)?;
+        let interrupt = VmInterrupt::install(&lua)?;
+        let shared = Arc::new(VmHost::new(prelude.clone(), interrupt.clone(), bridge.clone()));
+        let functions = host::create_host_table(&lua, &shared)?;
         let main: Function = lua
             .load(prelude.bytecode())
             .set_mode(mlua::chunk::ChunkMode::Binary)
             .set_name("=prelude")
             .into_function()?;
-        let (begin, load, run, test) = main.call((functions, host::PENDING))?;
+        let (begin, load, run, test) = main.call((functions, host::PENDING_SENTINEL))?;
         lua.gc_restart();
         let fresh = lua.used_memory();
-        Ok(Vm { lua, bridge, shared, interrupt, begin, load, run, test, fresh, uses: 0 })
+        Ok(LuauVm { lua, bridge, shared, interrupt, begin, load, run, test, fresh, uses: 0 })
     }
 
-    pub(crate) fn interrupt(&self) -> &Arc<Interrupt> {
+    pub(crate) fn interrupt(&self) -> &Arc<VmInterrupt> {
         &self.interrupt
     }
 
     /// Whether the next call of the same script may have it.
     pub(crate) fn is_clean(&self) -> bool {
-        self.uses < USES && self.lua.used_memory() < self.fresh + GROWTH
+        self.uses < MAX_VM_USES && self.lua.used_memory() < self.fresh + MAX_VM_GROWTH_BYTES
     }
 
     /// Run the script's top level and hand its globals to `read`.
-    pub(crate) async fn load<T>(
+    pub(crate) async fn load_script<T>(
         &mut self,
-        unit: &Arc<Unit>,
+        unit: &Arc<ScriptUnit>,
         call: &Call,
         read: impl FnOnce(&Bridge, &Table) -> Result<T>,
     ) -> Result<T> {
-        let (env, main) = self.prepare(unit, call)?;
+        let (env, main) = self.bind_script(unit, call)?;
         let values = MultiValue::from_vec(vec![Lv::Function(main)]);
-        self.drive(self.load.clone(), values, unit, call).await?;
+        self.drive_thread(self.load.clone(), values, unit, call).await?;
         let read = read(&self.bridge, &env);
-        self.shared.end();
+        self.shared.end_run();
         read
     }
 
     /// Run the script's top level and then its `tool.execute`.
-    pub(crate) async fn execute(
+    pub(crate) async fn run_execute(
         &mut self,
-        unit: &Arc<Unit>,
+        unit: &Arc<ScriptUnit>,
         call: &Call,
         args: Value,
     ) -> Result<Value> {
         self.uses += 1;
-        let (env, main) = self.prepare(unit, call)?;
-        let values =
-            self.arguments(env, main, call, args).map_err(|error| self.failed(&error, call))?;
-        let result = self.drive(self.run.clone(), values, unit, call).await?;
-        let value = self.bridge.read(&result, "result", call.limits().value);
-        self.shared.end();
+        let (env, main) = self.bind_script(unit, call)?;
+        let values = self
+            .execute_arguments(env, main, call, args)
+            .map_err(|error| self.vm_error_problem(&error, call))?;
+        let result = self.drive_thread(self.run.clone(), values, unit, call).await?;
+        let value = self.bridge.read_value(&result, "result", call.limits().value);
+        self.shared.end_run();
         value
     }
 
     /// Run the script's top level and then its function `name`.
-    pub(crate) async fn test(&mut self, unit: &Arc<Unit>, call: &Call, name: &str) -> Result<()> {
-        let (env, main) = self.prepare(unit, call)?;
-        let name = self.lua.create_string(name).map_err(|error| self.failed(&error, call))?;
-        let values = [Lv::Function(main), Lv::Table(env), Lv::Number(seed()), Lv::String(name)];
+    pub(crate) async fn run_test(
+        &mut self,
+        unit: &Arc<ScriptUnit>,
+        call: &Call,
+        name: &str,
+    ) -> Result<()> {
+        let (env, main) = self.bind_script(unit, call)?;
+        let name =
+            self.lua.create_string(name).map_err(|error| self.vm_error_problem(&error, call))?;
+        let values =
+            [Lv::Function(main), Lv::Table(env), Lv::Number(random_seed()), Lv::String(name)];
         let values = MultiValue::from_iter(values);
-        let ended = self.drive(self.test.clone(), values, unit, call).await;
-        self.shared.end();
+        let ended = self.drive_thread(self.test.clone(), values, unit, call).await;
+        self.shared.end_run();
         ended.map(drop)
     }
 
     /// Run the script's top level and then its `connector.scan`.
-    pub(crate) async fn scan(
+    pub(crate) async fn run_scan(
         &mut self,
-        unit: &Arc<Unit>,
+        unit: &Arc<ScriptUnit>,
         call: &Call,
         state: Value,
-        items: Items,
-    ) -> Result<Scanned> {
-        let (env, main) = self.prepare(unit, call)?;
+        items: ScanItemSender,
+    ) -> Result<CompletedScan> {
+        let (env, main) = self.bind_script(unit, call)?;
         self.shared.set_items(items);
-        let values = self.scanning(env, main, call, state);
-        let values = values.map_err(|error| self.failed(&error, call))?;
-        let ended = self.drive(self.run.clone(), values, unit, call).await;
+        let values = self.scan_arguments(env, main, call, state);
+        let values = values.map_err(|error| self.vm_error_problem(&error, call))?;
+        let ended = self.drive_thread(self.run.clone(), values, unit, call).await;
         let scanned = ended.and_then(|ended| {
             let field = |name: &str| {
                 ended.as_table().and_then(|it| it.raw_get::<Lv>(name).ok()).unwrap_or(Lv::Nil)
             };
-            let state = self.bridge.read(&field("state"), "state", MAX_STATE)?;
-            Ok(Scanned { state, incremental: field("looked") == Lv::Boolean(true) })
+            let state =
+                self.bridge.read_value(&field("state"), "state", MAX_CONNECTOR_STATE_BYTES)?;
+            Ok(CompletedScan { state, incremental: field("looked") == Lv::Boolean(true) })
         });
-        self.shared.end();
+        self.shared.end_run();
         scanned
     }
 
     /// Run an agent's script. Beside its answer: how many calls it had started
     /// that had not ended.
-    pub(crate) async fn agents(&mut self, unit: &Arc<Unit>, call: &Call) -> (Result<Value>, usize) {
-        let ended = match self.prepare(unit, call) {
+    pub(crate) async fn run_agent_script(
+        &mut self,
+        unit: &Arc<ScriptUnit>,
+        call: &Call,
+    ) -> (Result<Value>, usize) {
+        let ended = match self.bind_script(unit, call) {
             Ok((env, main)) => {
-                let seed = call.run().map_or_else(seed, |run| f64::from(run.seed()));
+                let seed =
+                    call.run().map_or_else(random_seed, |run| f64::from(run.language_seed()));
                 let values = [Lv::Function(main), Lv::Table(env), Lv::Number(seed)];
-                self.drive(self.run.clone(), values.into_iter().collect(), unit, call).await
+                self.drive_thread(self.run.clone(), values.into_iter().collect(), unit, call).await
             }
             Err(problem) => Err(problem),
         };
         let value = match call.run() {
             // What it would give back is not known; what it would do is.
             Some(run) if run.is_plan() => ended.map(|_| Value::Null),
-            _ => ended.and_then(|it| self.bridge.read(&it, "result", call.limits().value)),
+            _ => ended.and_then(|it| self.bridge.read_value(&it, "result", call.limits().value)),
         };
         let cut_short = |problem: &Problem| {
-            matches!(problem.code, Code::Timeout | Code::Limit | Code::Cancelled)
+            matches!(
+                problem.code,
+                ProblemCode::Timeout | ProblemCode::Limit | ProblemCode::Cancelled
+            )
         };
-        let value = match (call.run(), self.shared.left_out()) {
+        let value = match (call.run(), self.shared.missed_call_problem()) {
             // It ended by itself, and has gone another way than before.
             (Some(run), Some(problem)) if !value.as_ref().is_err_and(cut_short) => {
-                Err(run.stop(problem))
+                Err(run.stop_with(problem))
             }
             _ => value,
         };
         self.shared.log_missing_fields();
-        let open = self.shared.open_calls();
-        self.shared.end();
+        let open = self.shared.count_open_calls();
+        self.shared.end_run();
         (value, open)
     }
 
     /// Fresh globals, and the script bound to them. The call is known before,
     /// because binding already looks up what the script names.
-    fn prepare(&mut self, unit: &Arc<Unit>, call: &Call) -> Result<(Table, Function)> {
-        self.shared.begin(call.clone(), unit.clone());
+    fn bind_script(&mut self, unit: &Arc<ScriptUnit>, call: &Call) -> Result<(Table, Function)> {
+        self.shared.begin_run(call.clone(), unit.clone());
         let build = || -> mlua::Result<(Table, Function)> {
             let limits = call.limits();
             self.lua.set_memory_limit(limits.memory)?;
@@ -187,13 +204,13 @@ impl Vm {
                 }
                 false => self.begin.call((unit.path(), unit.main().name()))?,
             };
-            let main = unit.main().bind(&self.lua, env.clone())?;
+            let main = unit.main().bind_globals(&self.lua, env.clone())?;
             Ok((env, main))
         };
-        build().map_err(|error| self.failed(&error, call))
+        build().map_err(|error| self.vm_error_problem(&error, call))
     }
 
-    fn arguments(
+    fn execute_arguments(
         &self,
         env: Table,
         main: Function,
@@ -201,7 +218,7 @@ impl Vm {
         args: Value,
     ) -> mlua::Result<MultiValue> {
         let lua = &self.lua;
-        let caller = Value::object([
+        let caller = Value::from_fields([
             ("surface", call.caller().surface.into()),
             ("name", call.caller().name().into()),
             ("client", call.caller().client.clone().into()),
@@ -209,14 +226,14 @@ impl Vm {
         Ok(MultiValue::from_vec(vec![
             Lv::Function(main),
             Lv::Table(env),
-            Lv::Number(seed()),
+            Lv::Number(random_seed()),
             self.bridge.to_lua(lua, args)?,
             self.bridge.to_lua(lua, call.scope().config.clone())?,
             self.bridge.to_lua(lua, caller)?,
         ]))
     }
 
-    fn scanning(
+    fn scan_arguments(
         &self,
         env: Table,
         main: Function,
@@ -231,29 +248,32 @@ impl Vm {
         Ok(MultiValue::from_vec(vec![
             Lv::Function(main),
             Lv::Table(env),
-            Lv::Number(seed()),
+            Lv::Number(random_seed()),
             self.bridge.to_lua(&self.lua, config)?,
             self.bridge.to_lua(&self.lua, table(state))?,
         ]))
     }
 
     /// Resume the script until it is done, giving way whenever it waits.
-    async fn drive(
+    async fn drive_thread(
         &mut self,
         function: Function,
         values: MultiValue,
-        unit: &Arc<Unit>,
+        unit: &Arc<ScriptUnit>,
         call: &Call,
     ) -> Result<Lv> {
-        let thread = self.lua.create_thread(function).map_err(|error| self.failed(&error, call))?;
-        self.interrupt.begin(thread.to_pointer(), call.clone());
+        let thread = self
+            .lua
+            .create_thread(function)
+            .map_err(|error| self.vm_error_problem(&error, call))?;
+        self.interrupt.begin_run(thread.to_pointer(), call.clone());
         let (mut values, mut preempted) = (Some(values), false);
         let for_agents = self.shared.is_for_agents();
         // All of an agent's script waits.
         let mut waits = false;
         let ended = std::future::poll_fn(|cx| {
             self.shared.set_waker(cx.waker());
-            for _ in 0..ANSWERS {
+            for _ in 0..MAX_ANSWERS_PER_POLL {
                 if waits {
                     let number = match std::task::ready!(self.shared.next_answer(cx)) {
                         Ok(number) => number,
@@ -261,17 +281,17 @@ impl Vm {
                     };
                     values = Some(MultiValue::from_iter([Lv::Number(number as f64)]));
                 }
-                let entered = watchdog::enter(&self.interrupt);
+                let entered = watchdog::enter_vm(&self.interrupt);
                 let resumed = thread.resume::<MultiValue>(values.take().unwrap_or_default());
                 drop(entered);
                 let results = match resumed {
                     Ok(results) => results,
-                    Err(error) => return Poll::Ready(Err(self.failed(&error, call))),
+                    Err(error) => return Poll::Ready(Err(self.vm_error_problem(&error, call))),
                 };
                 if thread.status() != mlua::thread::ThreadStatus::Resumable {
                     return Poll::Ready(Ok(results));
                 }
-                let pending = results.front() == Some(&Lv::LightUserData(host::PENDING));
+                let pending = results.front() == Some(&Lv::LightUserData(host::PENDING_SENTINEL));
                 waits = pending && for_agents;
                 if waits {
                     continue;
@@ -297,7 +317,7 @@ impl Vm {
             Poll::Pending
         })
         .await;
-        if let Some(doom) = self.interrupt.take_doom() {
+        if let Some(doom) = self.interrupt.take_abort_problem() {
             return Err(doom);
         }
         let mut results = ended?;
@@ -306,27 +326,33 @@ impl Vm {
         if ok {
             return Ok(value);
         }
-        Err(errors::problem(&self.bridge, &self.shared, value, unit, call.limits()))
+        Err(errors::problem_from_error_value(
+            &self.bridge,
+            &self.shared,
+            value,
+            unit,
+            call.limits(),
+        ))
     }
 
     /// An error of the VM itself, outside anything the script could catch.
-    fn failed(&self, error: &mlua::Error, call: &Call) -> Problem {
-        self.interrupt.take_doom().unwrap_or_else(|| match error {
-            mlua::Error::MemoryError(_) => out_of_memory(call.limits().memory),
-            error => Problem::tool_error(errors::first_line(&error.to_string())),
+    fn vm_error_problem(&self, error: &mlua::Error, call: &Call) -> Problem {
+        self.interrupt.take_abort_problem().unwrap_or_else(|| match error {
+            mlua::Error::MemoryError(_) => out_of_memory_problem(call.limits().memory),
+            error => Problem::tool_error(errors::first_error_line(&error.to_string())),
         })
     }
 }
 
-pub(crate) fn out_of_memory(limit: usize) -> Problem {
-    Problem::limit(format!("the script used more than {} of memory", size(limit)))
-        .hint("work in smaller pieces, or raise limits.memory in moonlark.toml")
+pub(crate) fn out_of_memory_problem(limit: usize) -> Problem {
+    Problem::limit_exceeded(format!("the script used more than {} of memory", format_size(limit)))
+        .with_hint("work in smaller pieces, or raise limits.memory in moonlark.toml")
 }
 
 /// A different seed for every run, so that `math.random` carries nothing over.
-fn seed() -> f64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let count = NEXT.fetch_add(1, Ordering::Relaxed);
+fn random_seed() -> f64 {
+    static SEED_COUNTER: AtomicU64 = AtomicU64::new(0);
+    let count = SEED_COUNTER.fetch_add(1, Ordering::Relaxed);
     let nanos = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |elapsed| u64::from(elapsed.subsec_nanos()));

@@ -23,24 +23,24 @@ use moonlark_core::{Call, Problem};
 use parking_lot::Mutex;
 
 /// How often the watchdog looks.
-const TICK: Duration = Duration::from_millis(2);
+const WATCHDOG_INTERVAL: Duration = Duration::from_millis(2);
 /// How long a script computes before others get their turn.
-const SLICE: Duration = Duration::from_millis(6);
+const SCRIPT_TIME_SLICE: Duration = Duration::from_millis(6);
 /// Looks at nothing before the watchdog goes to sleep: about a tenth of a second.
-const IDLE_TICKS: u32 = 50;
+const MAX_IDLE_TICKS: u32 = 50;
 
 /// The interrupt of one VM, and why it should stop.
-pub(crate) struct Interrupt {
+pub(crate) struct VmInterrupt {
     slot: *mut *mut c_void,
     callback: *mut c_void,
-    state: Mutex<State>,
+    state: Mutex<VmInterruptState>,
     cancelled: AtomicBool,
     /// It has given way to others at least once in this run.
     preempted: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
+struct VmInterruptState {
     /// The call that runs. Asked for its deadline every time, because that moves
     /// while somebody thinks about what the script asked.
     call: Option<Call>,
@@ -55,24 +55,24 @@ struct State {
 // SAFETY: `slot` points into the VM's global state and is only written as an
 // aligned pointer-sized atomic, which Luau allows from any thread; see above for
 // why it is alive.
-unsafe impl Send for Interrupt {}
-unsafe impl Sync for Interrupt {}
+unsafe impl Send for VmInterrupt {}
+unsafe impl Sync for VmInterrupt {}
 
-impl State {
-    fn is_late(&self, now: Instant) -> bool {
+impl VmInterruptState {
+    fn is_past_deadline(&self, now: Instant) -> bool {
         self.call.as_ref().is_some_and(|call| now >= call.deadline().into_std())
     }
 }
 
-impl Interrupt {
+impl VmInterrupt {
     /// Take over the interrupt of `lua`.
-    pub(crate) fn install(lua: &Lua) -> mlua::Result<Arc<Interrupt>> {
+    pub(crate) fn install(lua: &Lua) -> mlua::Result<Arc<VmInterrupt>> {
         // mlua's trampoline turns a safe closure into the callback. It is taken
         // out of the slot again at once: unarmed, it must not be called.
-        let shared: Arc<Mutex<Weak<Interrupt>>> = Arc::default();
+        let shared: Arc<Mutex<Weak<VmInterrupt>>> = Arc::default();
         let inner = shared.clone();
         lua.set_interrupt(move |lua| match inner.lock().upgrade() {
-            Some(interrupt) => interrupt.fired(lua),
+            Some(interrupt) => interrupt.on_interrupt(lua),
             None => Ok(VmState::Continue),
         });
         let mut slot: *mut *mut c_void = std::ptr::null_mut();
@@ -85,7 +85,7 @@ impl Interrupt {
         }
         // SAFETY: just obtained, the VM is alive, and nothing runs in it.
         let callback = unsafe { *slot };
-        let interrupt = Arc::new(Interrupt {
+        let interrupt = Arc::new(VmInterrupt {
             slot,
             callback,
             state: Mutex::default(),
@@ -93,34 +93,38 @@ impl Interrupt {
             preempted: AtomicBool::new(false),
         });
         *shared.lock() = Arc::downgrade(&interrupt);
-        interrupt.write(std::ptr::null_mut());
+        interrupt.write_slot(std::ptr::null_mut());
         Ok(interrupt)
     }
 
     /// Get ready for a run of `root` until the call's deadline.
-    pub(crate) fn begin(&self, root: *const c_void, call: Call) {
+    pub(crate) fn begin_run(&self, root: *const c_void, call: Call) {
         self.cancelled.store(false, Ordering::Relaxed);
         self.preempted.store(false, Ordering::Relaxed);
-        let fresh = State { call: Some(call), root: root as usize, ..State::default() };
+        let fresh = VmInterruptState {
+            call: Some(call),
+            root: root as usize,
+            ..VmInterruptState::default()
+        };
         // The old one goes after the lock: a call takes much with it.
         let old = std::mem::replace(&mut *self.state.lock(), fresh);
         drop(old);
     }
 
     /// The run is over; its call may go.
-    pub(crate) fn end(&self) {
+    pub(crate) fn end_run(&self) {
         let call = self.state.lock().call.take();
         drop(call);
     }
 
     /// Stop the run for good. Called on the thread that runs it.
-    pub(crate) fn doom(&self, problem: Problem) {
+    pub(crate) fn abort_run(&self, problem: Problem) {
         self.state.lock().doom.get_or_insert(problem);
-        self.write(self.callback);
+        self.write_slot(self.callback);
     }
 
     /// Nobody waits for the run any more.
-    pub(crate) fn cancel(&self) {
+    pub(crate) fn cancel_run(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
@@ -130,7 +134,7 @@ impl Interrupt {
     }
 
     /// Why the run was stopped, if it was.
-    pub(crate) fn take_doom(&self) -> Option<Problem> {
+    pub(crate) fn take_abort_problem(&self) -> Option<Problem> {
         self.state.lock().doom.take()
     }
 
@@ -139,22 +143,26 @@ impl Interrupt {
         std::mem::take(&mut self.state.lock().yielding)
     }
 
-    fn fired(&self, lua: &Lua) -> mlua::Result<VmState> {
+    fn on_interrupt(&self, lua: &Lua) -> mlua::Result<VmState> {
         let mut state = self.state.lock();
         if state.doom.is_none() {
             if self.cancelled.load(Ordering::Relaxed) {
-                state.doom =
-                    Some(Problem::new(moonlark_core::Code::Cancelled, "the caller went away"));
-            } else if state.is_late(Instant::now()) {
-                state.doom =
-                    Some(Problem::new(moonlark_core::Code::Timeout, "the deadline has passed"));
+                state.doom = Some(Problem::new(
+                    moonlark_core::ProblemCode::Cancelled,
+                    "the caller went away",
+                ));
+            } else if state.is_past_deadline(Instant::now()) {
+                state.doom = Some(Problem::new(
+                    moonlark_core::ProblemCode::Timeout,
+                    "the deadline has passed",
+                ));
             }
         }
         if state.doom.is_some() {
             // Stays armed: caught once, it is raised again.
             return Err(mlua::Error::runtime("the script was stopped"));
         }
-        self.write(std::ptr::null_mut());
+        self.write_slot(std::ptr::null_mut());
         let at_root = lua.current_thread().to_pointer() as usize == state.root;
         if at_root && !state.yielding {
             state.yielding = true;
@@ -172,50 +180,50 @@ impl Interrupt {
         Ok(VmState::Continue)
     }
 
-    fn write(&self, callback: *mut c_void) {
+    fn write_slot(&self, callback: *mut c_void) {
         // SAFETY: see the impl of Send and Sync.
         unsafe { AtomicPtr::from_ptr(self.slot) }.store(callback, Ordering::Release);
     }
 }
 
 /// While it lives, the watchdog looks after the VM that runs on this thread.
-pub(crate) struct Entered {
-    interrupt: Arc<Interrupt>,
-    cell: Arc<Cell>,
+pub(crate) struct EnteredVm {
+    interrupt: Arc<VmInterrupt>,
+    cell: Arc<WatchedThread>,
 }
 
 /// Enter a VM for one poll.
-pub(crate) fn enter(interrupt: &Arc<Interrupt>) -> Entered {
-    let watchdog = &*WATCHDOG;
-    let cell = THIS_THREAD.with(Clone::clone);
-    *cell.running.lock() = Some(Running { interrupt: interrupt.clone(), since: Instant::now() });
+pub(crate) fn enter_vm(interrupt: &Arc<VmInterrupt>) -> EnteredVm {
+    let watchdog = &*SCRIPT_WATCHDOG;
+    let cell = CURRENT_THREAD.with(Clone::clone);
+    *cell.running.lock() = Some(RunningVm { interrupt: interrupt.clone(), since: Instant::now() });
     interrupt.state.lock().yielding = false;
     watchdog.active.fetch_add(1, Ordering::SeqCst);
     if watchdog.asleep.load(Ordering::SeqCst) {
         watchdog.thread.unpark();
     }
-    Entered { interrupt: interrupt.clone(), cell }
+    EnteredVm { interrupt: interrupt.clone(), cell }
 }
 
-impl Drop for Entered {
+impl Drop for EnteredVm {
     fn drop(&mut self) {
         *self.cell.running.lock() = None;
-        WATCHDOG.active.fetch_sub(1, Ordering::SeqCst);
+        SCRIPT_WATCHDOG.active.fetch_sub(1, Ordering::SeqCst);
         // A doomed run stays armed; nobody will resume it.
         if self.interrupt.state.lock().doom.is_none() {
-            self.interrupt.write(std::ptr::null_mut());
+            self.interrupt.write_slot(std::ptr::null_mut());
         }
     }
 }
 
 /// What one thread runs at the moment.
 #[derive(Default)]
-struct Cell {
-    running: Mutex<Option<Running>>,
+struct WatchedThread {
+    running: Mutex<Option<RunningVm>>,
 }
 
-struct Running {
-    interrupt: Arc<Interrupt>,
+struct RunningVm {
+    interrupt: Arc<VmInterrupt>,
     since: Instant,
 }
 
@@ -223,22 +231,24 @@ struct Watchdog {
     thread: Thread,
     active: AtomicUsize,
     asleep: AtomicBool,
-    cells: Mutex<Vec<Weak<Cell>>>,
+    cells: Mutex<Vec<Weak<WatchedThread>>>,
 }
 
 thread_local! {
-    static THIS_THREAD: Arc<Cell> = {
-        let cell = Arc::new(Cell::default());
-        let mut cells = WATCHDOG.cells.lock();
+    static CURRENT_THREAD: Arc<WatchedThread> = {
+        let cell = Arc::new(WatchedThread::default());
+        let mut cells = SCRIPT_WATCHDOG.cells.lock();
         cells.retain(|cell| cell.strong_count() > 0);
         cells.push(Arc::downgrade(&cell));
         cell
     };
 }
 
-static WATCHDOG: LazyLock<Watchdog> = LazyLock::new(|| {
-    let handle =
-        std::thread::Builder::new().name("watchdog".into()).spawn(watch).unwrap_or_else(|error| {
+static SCRIPT_WATCHDOG: LazyLock<Watchdog> = LazyLock::new(|| {
+    let handle = std::thread::Builder::new()
+        .name("watchdog".into())
+        .spawn(run_watchdog)
+        .unwrap_or_else(|error| {
             // Without it no script could be stopped: refuse to run any.
             eprintln!("error[internal]: cannot start the watchdog thread: {error}");
             std::process::exit(1)
@@ -251,18 +261,18 @@ static WATCHDOG: LazyLock<Watchdog> = LazyLock::new(|| {
     }
 });
 
-fn watch() {
-    let watchdog = &*WATCHDOG;
+fn run_watchdog() {
+    let watchdog = &*SCRIPT_WATCHDOG;
     let mut idle = 0;
     loop {
         if watchdog.active.load(Ordering::SeqCst) > 0 {
             idle = 0;
-            look(watchdog);
+            interrupt_overdue_vms(watchdog);
         } else {
             idle += 1;
         }
-        if idle < IDLE_TICKS {
-            std::thread::sleep(TICK);
+        if idle < MAX_IDLE_TICKS {
+            std::thread::sleep(WATCHDOG_INTERVAL);
             continue;
         }
         watchdog.asleep.store(true, Ordering::SeqCst);
@@ -274,16 +284,16 @@ fn watch() {
     }
 }
 
-fn look(watchdog: &Watchdog) {
+fn interrupt_overdue_vms(watchdog: &Watchdog) {
     let now = Instant::now();
     for cell in watchdog.cells.lock().iter().filter_map(Weak::upgrade) {
         let mut running = cell.running.lock();
         let Some(running) = running.as_mut() else { continue };
         let interrupt = &running.interrupt;
-        let late = interrupt.state.lock().is_late(now);
-        let spent = now.duration_since(running.since) >= SLICE;
+        let late = interrupt.state.lock().is_past_deadline(now);
+        let spent = now.duration_since(running.since) >= SCRIPT_TIME_SLICE;
         if late || spent || interrupt.cancelled.load(Ordering::Relaxed) {
-            interrupt.write(interrupt.callback);
+            interrupt.write_slot(interrupt.callback);
             running.since = now;
         }
     }

@@ -18,21 +18,21 @@
 
 use std::cmp::Ordering;
 
-use crate::bm25::{MOST, rarity};
+use crate::bm25::{MAX_TERM_WEIGHT, inverse_document_frequency};
 
 /// How many rare words a usual question has.
-const USUAL_WORDS: f32 = 4.0;
+const TYPICAL_QUERY_WORDS: f32 = 4.0;
 /// What one deviation counts, where 1 is what a usual question's words reach.
-const DEVIATION: f32 = 1.0 / 25.0;
+const DEVIATION_WEIGHT: f32 = 1.0 / 25.0;
 /// Rows that are nearer to each other than this are all the same row.
-const LEAST: f32 = 0.01;
+const MIN_COSINE_DEVIATION: f32 = 0.01;
 /// What is known of cosines before any is seen, as if by so many rows: a
 /// collection of three has no deviation to speak of.
-const BEFORE: Cosines = Cosines { rows: 20, mean: 0.1, deviation: 0.1 };
+const PRIOR_COSINES: CosineStats = CosineStats { rows: 20, mean: 0.1, deviation: 0.1 };
 
 /// Something that words or vectors have found, judged by both.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Candidate<I> {
+pub struct FusionCandidate<I> {
     pub id: I,
     /// The sum of BM25, with what neighbours add; 0 if it has no word of the
     /// question.
@@ -43,25 +43,25 @@ pub struct Candidate<I> {
 
 /// What both judgements are held against.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Collection {
+pub struct CollectionStats {
     /// How many documents rarity was counted in.
     pub documents: u64,
     /// [`crate::Weights::asked`].
     pub asked: f32,
     /// From [`crate::Found`].
-    pub cosines: Cosines,
+    pub cosines: CosineStats,
 }
 
 /// The cosines of a question with the rows of a collection.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Cosines {
+pub struct CosineStats {
     pub rows: usize,
     pub mean: f32,
     pub deviation: f32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Fused<I> {
+pub struct FusedScore<I> {
     pub id: I,
     /// From 0 to 1.
     pub score: f32,
@@ -74,68 +74,71 @@ pub struct Fused<I> {
 }
 
 /// All candidates, best first; of equals, the one with the smaller id.
-pub fn fuse<I: Copy + Ord>(collection: &Collection, candidates: &[Candidate<I>]) -> Vec<Fused<I>> {
-    let cosines = collection.cosines.settled();
-    let mut fused: Vec<(f32, Fused<I>)> = candidates
+pub fn fuse_scores<I: Copy + Ord>(
+    collection: &CollectionStats,
+    candidates: &[FusionCandidate<I>],
+) -> Vec<FusedScore<I>> {
+    let cosines = collection.cosines.with_prior();
+    let mut fused: Vec<(f32, FusedScore<I>)> = candidates
         .iter()
         .map(|it| {
-            let words = collection.words(it.keyword);
-            let vectors = it.semantic.map_or(0.0, |cosine| cosines.vectors(cosine));
+            let words = collection.keyword_score(it.keyword);
+            let vectors = it.semantic.map_or(0.0, |cosine| cosines.semantic_score(cosine));
             let sum = words + vectors;
             let weight = if sum > 0.0 { vectors / sum } else { 0.0 };
-            let keyword = collection.reached(it.keyword);
+            let keyword = collection.keyword_share(it.keyword);
             let semantic = it.semantic.map_or(0.0, |cosine| cosine.clamp(0.0, 1.0));
-            (sum, Fused { id: it.id, score: sum.tanh(), keyword, semantic, weight })
+            (sum, FusedScore { id: it.id, score: sum.tanh(), keyword, semantic, weight })
         })
         .collect();
     // By the sum: scores near 1 are all alike.
-    let order = |a: &(f32, Fused<I>), b: &(f32, Fused<I>)| -> Ordering {
+    let order = |a: &(f32, FusedScore<I>), b: &(f32, FusedScore<I>)| -> Ordering {
         b.0.total_cmp(&a.0).then_with(|| a.1.id.cmp(&b.1.id))
     };
     fused.sort_unstable_by(order);
     fused.into_iter().map(|(_, it)| it).collect()
 }
 
-impl Collection {
-    fn words(&self, score: f32) -> f32 {
-        let usual = USUAL_WORDS * rarity(self.documents, 1);
-        let reach = MOST * (self.asked * usual).sqrt();
+impl CollectionStats {
+    fn keyword_score(&self, score: f32) -> f32 {
+        let usual = TYPICAL_QUERY_WORDS * inverse_document_frequency(self.documents, 1);
+        let reach = MAX_TERM_WEIGHT * (self.asked * usual).sqrt();
         if reach > 0.0 { score.max(0.0) / reach } else { 0.0 }
     }
 
     /// How much of what was asked a sum of BM25 is, from 0 to 1. Neighbours add
     /// to what was asked, so nothing is cut: of two, the better has more.
-    fn reached(&self, score: f32) -> f32 {
-        let most = MOST * self.asked;
+    fn keyword_share(&self, score: f32) -> f32 {
+        let most = MAX_TERM_WEIGHT * self.asked;
         if most > 0.0 { (score.max(0.0) / most).tanh() } else { 0.0 }
     }
 }
 
-impl Cosines {
+impl CosineStats {
     /// How many deviations nearer than usual a cosine is.
-    pub fn nearer(&self, cosine: f32) -> f32 {
-        let of = self.settled();
+    pub fn deviations_above_mean(&self, cosine: f32) -> f32 {
+        let of = self.with_prior();
         (cosine - of.mean) / of.deviation
     }
 
-    fn vectors(&self, cosine: f32) -> f32 {
-        (DEVIATION * (cosine - self.mean) / self.deviation).max(0.0)
+    fn semantic_score(&self, cosine: f32) -> f32 {
+        (DEVIATION_WEIGHT * (cosine - self.mean) / self.deviation).max(0.0)
     }
 
     /// With what is known before.
-    fn settled(self) -> Cosines {
-        let (own, before) = (self.rows as f32, BEFORE.rows as f32);
+    fn with_prior(self) -> CosineStats {
+        let (own, before) = (self.rows as f32, PRIOR_COSINES.rows as f32);
         let mean = |a: f32, b: f32| (own * a + before * b) / (own + before);
         let square = |it: f32| it * it;
-        let deviation = mean(square(self.deviation), square(BEFORE.deviation)).sqrt();
-        let deviation = deviation.max(LEAST);
-        Cosines { rows: self.rows, mean: mean(self.mean, BEFORE.mean), deviation }
+        let deviation = mean(square(self.deviation), square(PRIOR_COSINES.deviation)).sqrt();
+        let deviation = deviation.max(MIN_COSINE_DEVIATION);
+        CosineStats { rows: self.rows, mean: mean(self.mean, PRIOR_COSINES.mean), deviation }
     }
 }
 
-impl From<&crate::Found> for Cosines {
-    fn from(found: &crate::Found) -> Cosines {
-        Cosines { rows: found.rows, mean: found.mean, deviation: found.deviation }
+impl From<&crate::NearestRows> for CosineStats {
+    fn from(found: &crate::NearestRows) -> CosineStats {
+        CosineStats { rows: found.rows, mean: found.mean, deviation: found.deviation }
     }
 }
 
@@ -143,21 +146,21 @@ impl From<&crate::Found> for Cosines {
 mod tests {
     use super::*;
 
-    fn collection(asked: f32) -> Collection {
-        let cosines = Cosines { rows: 1_000, mean: 0.1, deviation: 0.1 };
-        Collection { documents: 1_000, asked, cosines }
+    fn collection(asked: f32) -> CollectionStats {
+        let cosines = CosineStats { rows: 1_000, mean: 0.1, deviation: 0.1 };
+        CollectionStats { documents: 1_000, asked, cosines }
     }
 
-    fn ids(collection: &Collection, candidates: &[(u32, f32, Option<f32>)]) -> Vec<u32> {
+    fn ids(collection: &CollectionStats, candidates: &[(u32, f32, Option<f32>)]) -> Vec<u32> {
         let candidates: Vec<_> = candidates
             .iter()
-            .map(|(id, keyword, semantic)| Candidate {
+            .map(|(id, keyword, semantic)| FusionCandidate {
                 id: *id,
                 keyword: *keyword,
                 semantic: *semantic,
             })
             .collect();
-        fuse(collection, &candidates).iter().map(|it| it.id).collect()
+        fuse_scores(collection, &candidates).iter().map(|it| it.id).collect()
     }
 
     #[test]
@@ -182,11 +185,12 @@ mod tests {
 
     #[test]
     fn without_words_without_vectors_or_without_documents_there_are_still_numbers() {
-        for collection in [Collection::default(), collection(0.0), collection(10.0)] {
+        for collection in [CollectionStats::default(), collection(0.0), collection(10.0)] {
             for (keyword, semantic) in
                 [(0.0, None), (5.0, None), (0.0, Some(1.0)), (1e30, Some(-1.0))]
             {
-                let fused = fuse(&collection, &[Candidate { id: 0, keyword, semantic }])[0];
+                let fused =
+                    fuse_scores(&collection, &[FusionCandidate { id: 0, keyword, semantic }])[0];
                 for number in [fused.score, fused.keyword, fused.semantic, fused.weight] {
                     assert!((0.0..=1.0).contains(&number), "{collection:?} {fused:?}");
                 }
@@ -196,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_collection_of_one_does_not_make_its_row_near() {
-        let cosines = Cosines { rows: 1, mean: 0.15, deviation: 0.0 };
-        assert!(cosines.nearer(0.15) < 1.0);
+        let cosines = CosineStats { rows: 1, mean: 0.15, deviation: 0.0 };
+        assert!(cosines.deviations_above_mean(0.15) < 1.0);
     }
 }

@@ -16,11 +16,11 @@ pub mod question;
 pub mod vectors;
 pub mod words;
 
-pub use bm25::{Bm25, Field};
-pub use fuse::{Candidate, Collection, Cosines, Fused, fuse};
+pub use bm25::{Bm25Weights, FieldWeight};
+pub use fuse::{CollectionStats, CosineStats, FusedScore, FusionCandidate, fuse_scores};
 pub use likeness::{TitleGain, title_gain};
-pub use model::Model;
-pub use neighbours::Neighbours;
-pub use question::{Question, Weighed, Weights};
-pub use vectors::{Bits, Found, cosine, quantise, top_k};
-pub use words::{Role, Term, bare, terms};
+pub use model::StaticEmbeddingModel;
+pub use neighbours::ProximityGain;
+pub use question::{ParsedQuery, QueryWeights, WeightedTerm};
+pub use vectors::{NearestRows, RowBitmap, cosine_similarity, quantize_vector, top_k};
+pub use words::{TermRole, TextTerm, for_each_term, normalize_name};

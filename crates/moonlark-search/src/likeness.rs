@@ -6,8 +6,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::question::{Question, Weights};
-use crate::words::{self, Role};
+use crate::question::{ParsedQuery, QueryWeights};
+use crate::words::{self, TermRole};
 
 /// What a title gains that says all that was asked and nothing else, in units of
 /// what all words of the question are worth.
@@ -33,7 +33,7 @@ pub struct TitleGain<'a> {
 }
 
 impl<'a> TitleGain<'a> {
-    pub fn new(question: &'a Question, weights: &Weights) -> TitleGain<'a> {
+    pub fn new(question: &'a ParsedQuery, weights: &QueryWeights) -> TitleGain<'a> {
         let words = weights.terms.iter().filter(|it| it.word);
         let worth: FxHashMap<&str, f32> =
             words.map(|it| (question.terms[it.number].term.as_str(), it.in_title)).collect();
@@ -43,11 +43,11 @@ impl<'a> TitleGain<'a> {
     }
 
     /// What a document gains by this title.
-    pub fn weight(&self, title: &str) -> f32 {
+    pub fn title_weight(&self, title: &str) -> f32 {
         let (mut common, mut beside) = (0.0, 0.0);
         let mut seen: FxHashSet<&str> = FxHashSet::default();
-        words::terms(title, |term| {
-            if term.role != Role::Word {
+        words::for_each_term(title, |term| {
+            if term.role != TermRole::Word {
                 return;
             }
             match self.worth.get_key_value(term.text) {
@@ -66,13 +66,15 @@ mod tests {
 
     #[test]
     fn a_heading_that_is_nearly_the_question_gains_more_than_a_longer_one() {
-        let question = Question::read("what may an agent's script do");
-        let weights = question.weigh(100, |_| 3);
+        let question = ParsedQuery::parse("what may an agent's script do");
+        let weights = question.weigh_terms(100, |_| 3);
         let titles = TitleGain::new(&question, &weights);
-        assert!(titles.weight("What a script may do") > titles.weight("Script"));
-        assert!(titles.weight("Script") > titles.weight("Script tests and how they run"));
-        assert_eq!(titles.weight("Limits"), 0.0);
-        assert_eq!(titles.weight("Script script"), titles.weight("Script"));
+        assert!(titles.title_weight("What a script may do") > titles.title_weight("Script"));
+        assert!(
+            titles.title_weight("Script") > titles.title_weight("Script tests and how they run")
+        );
+        assert_eq!(titles.title_weight("Limits"), 0.0);
+        assert_eq!(titles.title_weight("Script script"), titles.title_weight("Script"));
     }
 
     #[test]

@@ -10,11 +10,11 @@ mod pieces;
 
 use std::sync::LazyLock;
 
-use pieces::Pieces;
+use pieces::WordPieceTokenizer;
 
 /// The one model there is.
-pub struct Model {
-    pieces: Pieces,
+pub struct StaticEmbeddingModel {
+    pieces: WordPieceTokenizer,
     /// A row of signed bytes for each piece.
     rows: &'static [u8],
     /// What the bytes of each row are multiplied by.
@@ -24,20 +24,20 @@ pub struct Model {
 
 /// Changes whenever vectors made before can no longer be compared with those
 /// made now.
-const ID: &str = "moonlark-static-1";
+const STATIC_MODEL_ID: &str = "moonlark-static-1";
 
 /// Bytes of a text that are looked at.
-const MOST_BYTES: usize = 1024 * 1024;
+const MAX_EMBEDDED_TEXT_BYTES: usize = 1024 * 1024;
 
-impl Model {
+impl StaticEmbeddingModel {
     /// Read when it is first used.
-    pub fn builtin() -> &'static Model {
-        static MODEL: LazyLock<Model> = LazyLock::new(file::builtin);
-        &MODEL
+    pub fn builtin() -> &'static StaticEmbeddingModel {
+        static BUILTIN_MODEL: LazyLock<StaticEmbeddingModel> = LazyLock::new(file::load_builtin);
+        &BUILTIN_MODEL
     }
 
     pub fn id(&self) -> &'static str {
-        ID
+        STATIC_MODEL_ID
     }
 
     pub fn dimensions(&self) -> usize {
@@ -48,8 +48,8 @@ impl Model {
     /// zeroes.
     pub fn embed(&self, text: &str) -> Vec<f32> {
         let mut sum = vec![0.0_f32; self.dimensions];
-        let text = crate::question::beginning(text, MOST_BYTES);
-        self.pieces.of(text, |piece| self.add(piece, &mut sum));
+        let text = crate::question::truncate_text(text, MAX_EMBEDDED_TEXT_BYTES);
+        self.pieces.for_each_piece(text, |piece| self.add_piece_vector(piece, &mut sum));
         let norm = sum.iter().map(|it| it * it).sum::<f32>().sqrt();
         if norm > 0.0 {
             sum.iter_mut().for_each(|it| *it /= norm);
@@ -57,7 +57,7 @@ impl Model {
         sum
     }
 
-    fn add(&self, piece: u32, sum: &mut [f32]) {
+    fn add_piece_vector(&self, piece: u32, sum: &mut [f32]) {
         let start = piece as usize * self.dimensions;
         let (Some(row), Some(scale)) =
             (self.rows.get(start..start + self.dimensions), self.scales.get(piece as usize))
@@ -75,7 +75,10 @@ mod tests {
     use super::*;
 
     fn near(one: &str, other: &str) -> f32 {
-        let (one, other) = (Model::builtin().embed(one), Model::builtin().embed(other));
+        let (one, other) = (
+            StaticEmbeddingModel::builtin().embed(one),
+            StaticEmbeddingModel::builtin().embed(other),
+        );
         one.iter().zip(&other).map(|(a, b)| a * b).sum()
     }
 
@@ -93,8 +96,9 @@ mod tests {
 
     #[test]
     fn a_vector_has_length_one_or_none() {
-        let length =
-            |text: &str| Model::builtin().embed(text).iter().map(|it| it * it).sum::<f32>().sqrt();
+        let length = |text: &str| {
+            StaticEmbeddingModel::builtin().embed(text).iter().map(|it| it * it).sum::<f32>().sqrt()
+        };
         assert!((length("read a file") - 1.0).abs() < 1e-5);
         assert!((length(&"read a file ".repeat(200_000)) - 1.0).abs() < 1e-3);
         for nothing in ["", " \n", "?!", "\0", &"x".repeat(5_000)] {

@@ -5,41 +5,41 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::question::{Question, Weights};
-use crate::words::{self, Role};
+use crate::question::{ParsedQuery, QueryWeights};
+use crate::words::{self, TermRole};
 
 /// What it counts that two words stand together in both, and how soon once is
 /// as good as often.
-const TOGETHER: f32 = 0.6;
-const ONCE: f32 = 0.5;
+const PROXIMITY_WEIGHT: f32 = 0.6;
+const PROXIMITY_SATURATION: f32 = 0.5;
 /// Neighbours that are looked for.
-const MOST: usize = 64;
+const MAX_PROXIMITY_PAIRS: usize = 64;
 
-pub struct Neighbours<'a> {
+pub struct ProximityGain<'a> {
     numbers: FxHashMap<&'a str, usize>,
-    pairs: FxHashMap<(usize, usize), Pair>,
+    pairs: FxHashMap<(usize, usize), ProximityPair>,
 }
 
-struct Pair {
+struct ProximityPair {
     number: usize,
     weight: f32,
 }
 
-impl<'a> Neighbours<'a> {
+impl<'a> ProximityGain<'a> {
     /// Those of a question that some document has, by what they are worth.
-    pub fn new(question: &'a Question, weights: &Weights) -> Neighbours<'a> {
+    pub fn new(question: &'a ParsedQuery, weights: &QueryWeights) -> ProximityGain<'a> {
         let worth: FxHashMap<usize, f32> =
             weights.terms.iter().map(|it| (it.number, it.weight)).collect();
-        let mut of = Neighbours { numbers: FxHashMap::default(), pairs: FxHashMap::default() };
+        let mut of = ProximityGain { numbers: FxHashMap::default(), pairs: FxHashMap::default() };
         for (first, second) in &question.pairs {
             let (Some(one), Some(other)) = (worth.get(first), worth.get(second)) else { continue };
             let (number, weight) = (of.pairs.len(), (one + other) / 2.0);
-            if number == MOST {
+            if number == MAX_PROXIMITY_PAIRS {
                 break;
             }
             of.numbers.insert(&question.terms[*first].term, *first);
             of.numbers.insert(&question.terms[*second].term, *second);
-            of.pairs.insert((*first, *second), Pair { number, weight });
+            of.pairs.insert((*first, *second), ProximityPair { number, weight });
         }
         of
     }
@@ -50,15 +50,15 @@ impl<'a> Neighbours<'a> {
 
     /// What a document gains by these texts of it. Nothing stands side by side
     /// across two of them.
-    pub fn weight<'t>(&self, texts: impl IntoIterator<Item = &'t str>) -> f32 {
+    pub fn proximity_weight<'t>(&self, texts: impl IntoIterator<Item = &'t str>) -> f32 {
         let mut counts = vec![0.0_f32; self.pairs.len()];
         if self.is_empty() {
             return 0.0;
         }
         for text in texts {
             let mut before = None;
-            words::terms(text, |term| {
-                if term.role != Role::Word {
+            words::for_each_term(text, |term| {
+                if term.role != TermRole::Word {
                     return;
                 }
                 let number = self.numbers.get(term.text).copied();
@@ -70,17 +70,18 @@ impl<'a> Neighbours<'a> {
                 before = number;
             });
         }
-        let of = |pair: &Pair| together(pair.weight, counts[pair.number]);
+        let of = |pair: &ProximityPair| proximity_gain(pair.weight, counts[pair.number]);
         // In the order of the question, so that sums are the same every time.
-        let mut pairs: Vec<&Pair> = self.pairs.values().collect();
+        let mut pairs: Vec<&ProximityPair> = self.pairs.values().collect();
         pairs.sort_unstable_by_key(|pair| pair.number);
         pairs.into_iter().map(of).sum()
     }
 }
 
 /// What two words of this rarity count that stand together so often.
-pub fn together(rarity: f32, times: f32) -> f32 {
-    TOGETHER * rarity * times * (ONCE + 1.0) / (times + ONCE)
+pub fn proximity_gain(rarity: f32, times: f32) -> f32 {
+    PROXIMITY_WEIGHT * rarity * times * (PROXIMITY_SATURATION + 1.0)
+        / (times + PROXIMITY_SATURATION)
 }
 
 #[cfg(test)]
@@ -89,22 +90,22 @@ mod tests {
 
     #[test]
     fn words_side_by_side_count_and_words_apart_do_not() {
-        let question = Question::read("how do I make a pull request?");
-        let weights = question.weigh(10, |_| 2);
-        let neighbours = Neighbours::new(&question, &weights);
-        let weight = |text| neighbours.weight([text]);
+        let question = ParsedQuery::parse("how do I make a pull request?");
+        let weights = question.weigh_terms(10, |_| 2);
+        let neighbours = ProximityGain::new(&question, &weights);
+        let weight = |text| neighbours.proximity_weight([text]);
         assert_eq!(weight("Request a pull."), 0.0);
         assert!(weight("Pull requests are made.") > 0.0);
         assert!(weight("A pull request is a pull request.") > weight("A pull request."));
-        assert_eq!(neighbours.weight(["a pull", "request"]), 0.0);
+        assert_eq!(neighbours.proximity_weight(["a pull", "request"]), 0.0);
     }
 
     #[test]
     fn a_word_alone_has_no_neighbours() {
-        let question = Question::read("pull");
-        assert!(Neighbours::new(&question, &question.weigh(10, |_| 2)).is_empty());
-        let question = Question::read("pull request");
+        let question = ParsedQuery::parse("pull");
+        assert!(ProximityGain::new(&question, &question.weigh_terms(10, |_| 2)).is_empty());
+        let question = ParsedQuery::parse("pull request");
         let nowhere = |term: &str| u64::from(term == "pull");
-        assert!(Neighbours::new(&question, &question.weigh(10, nowhere)).is_empty());
+        assert!(ProximityGain::new(&question, &question.weigh_terms(10, nowhere)).is_empty());
     }
 }

@@ -13,11 +13,11 @@ use std::collections::BinaryHeap;
 
 /// How many times the usual size a number in a row may be. What is larger is
 /// cut to that.
-const REACH: f32 = 8.0;
+const QUANTIZATION_CLIP_FACTOR: f32 = 8.0;
 
 /// The rows that come nearest to a question, and how near rows are in general.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Found {
+pub struct NearestRows {
     /// Numbers of rows and their cosines, nearest first; of equals, the first
     /// row first.
     pub best: Vec<(u32, f32)>,
@@ -30,93 +30,93 @@ pub struct Found {
 
 /// Which rows count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Bits {
+pub struct RowBitmap {
     words: Vec<u64>,
 }
 
-impl Bits {
-    pub fn new(length: usize) -> Bits {
-        Bits { words: vec![0; length.div_ceil(64)] }
+impl RowBitmap {
+    pub fn new(length: usize) -> RowBitmap {
+        RowBitmap { words: vec![0; length.div_ceil(64)] }
     }
 
-    pub fn from_words(words: Vec<u64>) -> Bits {
-        Bits { words }
+    pub fn from_words(words: Vec<u64>) -> RowBitmap {
+        RowBitmap { words }
     }
 
-    pub fn words(&self) -> &[u64] {
+    pub fn as_words(&self) -> &[u64] {
         &self.words
     }
 
-    pub fn set(&mut self, bit: usize) {
+    pub fn set_bit(&mut self, bit: usize) {
         if let Some(word) = self.words.get_mut(bit / 64) {
             *word |= 1 << (bit % 64);
         }
     }
 
-    pub fn clear(&mut self, bit: usize) {
+    pub fn clear_bit(&mut self, bit: usize) {
         if let Some(word) = self.words.get_mut(bit / 64) {
             *word &= !(1 << (bit % 64));
         }
     }
 
-    pub fn has(&self, bit: usize) -> bool {
+    pub fn has_bit(&self, bit: usize) -> bool {
         self.words.get(bit / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1)
     }
 
-    pub fn count(&self) -> usize {
+    pub fn count_ones(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 }
 
 /// A vector as a row. One that points nowhere stays so.
-pub fn quantise(vector: &[f32]) -> Vec<i8> {
+pub fn quantize_vector(vector: &[f32]) -> Vec<i8> {
     let norm = vector.iter().map(|it| it * it).sum::<f32>().sqrt();
     if norm.is_nan() || norm <= f32::MIN_POSITIVE || norm.is_infinite() {
         return vec![0; vector.len()];
     }
-    let scale = scale(vector.len()) / norm;
+    let scale = quantization_scale(vector.len()) / norm;
     // `as` cuts what is too large.
     vector.iter().map(|it| (it * scale).round().clamp(-127.0, 127.0) as i8).collect()
 }
 
 /// The cosine of two rows of one length.
-pub fn cosine(row: &[i8], other: &[i8]) -> f32 {
-    cosine_of(dot::portable(row, other), row.len())
+pub fn cosine_similarity(row: &[i8], other: &[i8]) -> f32 {
+    cosine_from_product(dot::dot_portable(row, other), row.len())
 }
 
 /// The `most` of these rows that come nearest to `query`: of all rows, or of
 /// those that `mask` has.
-pub fn top_k(rows: &[i8], query: &[i8], most: usize, mask: Option<&Bits>) -> Found {
+pub fn top_k(rows: &[i8], query: &[i8], most: usize, mask: Option<&RowBitmap>) -> NearestRows {
     let length = query.len();
     if length == 0 {
-        return Found::default();
+        return NearestRows::default();
     }
-    let product = dot::Product::with(query);
-    let mut heap: BinaryHeap<Reverse<Near>> = BinaryHeap::with_capacity(most.min(1024) + 1);
+    let product = dot::DotProduct::for_query(query);
+    let mut heap: BinaryHeap<Reverse<ScoredRow>> = BinaryHeap::with_capacity(most.min(1024) + 1);
     let (mut count, mut sum, mut squares) = (0_u64, 0_i64, 0_f64);
     for (number, row) in rows.chunks_exact(length).enumerate() {
-        if mask.is_some_and(|mask| !mask.has(number)) {
+        if mask.is_some_and(|mask| !mask.has_bit(number)) {
             continue;
         }
-        let near = product.of(row);
+        let near = product.with_row(row);
         count += 1;
         sum += i64::from(near);
         squares += f64::from(near) * f64::from(near);
         if heap.len() < most {
-            heap.push(Reverse(Near { near, row: number as u32 }));
+            heap.push(Reverse(ScoredRow { near, row: number as u32 }));
         } else if let Some(mut last) = heap.peek_mut()
             && near > last.0.near
         {
-            *last = Reverse(Near { near, row: number as u32 });
+            *last = Reverse(ScoredRow { near, row: number as u32 });
         }
     }
-    let mut best: Vec<Near> = heap.into_iter().map(|Reverse(near)| near).collect();
+    let mut best: Vec<ScoredRow> = heap.into_iter().map(|Reverse(near)| near).collect();
     best.sort_unstable_by(|a, b| b.cmp(a));
     let mean = sum as f64 / count.max(1) as f64;
     let deviation = (squares / count.max(1) as f64 - mean * mean).max(0.0).sqrt();
-    let unit = f64::from(cosine_of(1, length));
-    Found {
-        best: best.into_iter().map(|it| (it.row, cosine_of(it.near, length))).collect(),
+    let unit = f64::from(cosine_from_product(1, length));
+    NearestRows {
+        best: best.into_iter().map(|it| (it.row, cosine_from_product(it.near, length))).collect(),
         rows: count as usize,
         mean: (mean * unit) as f32,
         deviation: (deviation * unit) as f32,
@@ -125,29 +125,29 @@ pub fn top_k(rows: &[i8], query: &[i8], most: usize, mask: Option<&Bits>) -> Fou
 
 /// What a number of a unit vector is multiplied by: its usual size is one over
 /// the root of the length.
-fn scale(length: usize) -> f32 {
+fn quantization_scale(length: usize) -> f32 {
     let root = (length as f32).sqrt();
-    127.0 / REACH.min(root) * root
+    127.0 / QUANTIZATION_CLIP_FACTOR.min(root) * root
 }
 
-fn cosine_of(product: i32, length: usize) -> f32 {
-    product as f32 / (scale(length) * scale(length))
+fn cosine_from_product(product: i32, length: usize) -> f32 {
+    product as f32 / (quantization_scale(length) * quantization_scale(length))
 }
 
 #[derive(PartialEq, Eq)]
-struct Near {
+struct ScoredRow {
     near: i32,
     row: u32,
 }
 
 /// The nearest is the greatest; of equals, the first.
-impl Ord for Near {
+impl Ord for ScoredRow {
     fn cmp(&self, other: &Self) -> Ordering {
         self.near.cmp(&other.near).then(other.row.cmp(&self.row))
     }
 }
 
-impl PartialOrd for Near {
+impl PartialOrd for ScoredRow {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -179,7 +179,7 @@ mod tests {
         for length in [1, 7, 31, 256, 384, 1536] {
             for seed in 1..20 {
                 let (a, b) = (vector(seed, length), vector(seed + 100, length));
-                let near = cosine(&quantise(&a), &quantise(&b));
+                let near = cosine_similarity(&quantize_vector(&a), &quantize_vector(&b));
                 assert!((near - exact(&a, &b)).abs() < 0.02, "{length} {seed}: {near}");
             }
         }
@@ -188,12 +188,13 @@ mod tests {
     #[test]
     fn the_nearest_rows_come_first_whatever_the_machine_can_do() {
         for length in [1, 7, 15, 16, 33, 256] {
-            let rows: Vec<i8> = (1..200).flat_map(|seed| quantise(&vector(seed, length))).collect();
-            let query = quantise(&vector(7, length));
+            let rows: Vec<i8> =
+                (1..200).flat_map(|seed| quantize_vector(&vector(seed, length))).collect();
+            let query = quantize_vector(&vector(7, length));
             let mut expected: Vec<(u32, f32)> = rows
                 .chunks(length)
                 .zip(0..)
-                .map(|(row, number)| (number, cosine(row, &query)))
+                .map(|(row, number)| (number, cosine_similarity(row, &query)))
                 .collect();
             expected.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
             expected.truncate(10);
@@ -203,21 +204,21 @@ mod tests {
 
     #[test]
     fn only_what_the_mask_has_is_found() {
-        let rows: Vec<i8> = (1..200).flat_map(|seed| quantise(&vector(seed, 64))).collect();
-        let mut mask = Bits::new(199);
-        mask.set(3);
-        mask.set(190);
-        mask.set(5_000);
-        let found = top_k(&rows, &quantise(&vector(4, 64)), 10, Some(&mask));
+        let rows: Vec<i8> = (1..200).flat_map(|seed| quantize_vector(&vector(seed, 64))).collect();
+        let mut mask = RowBitmap::new(199);
+        mask.set_bit(3);
+        mask.set_bit(190);
+        mask.set_bit(5_000);
+        let found = top_k(&rows, &quantize_vector(&vector(4, 64)), 10, Some(&mask));
         assert_eq!(found.best.iter().map(|it| it.0).collect::<Vec<_>>(), [3, 190]);
-        assert_eq!((found.rows, mask.count()), (2, 2));
-        mask.clear(3);
-        assert!(!mask.has(3) && mask.has(190));
+        assert_eq!((found.rows, mask.count_ones()), (2, 2));
+        mask.clear_bit(3);
+        assert!(!mask.has_bit(3) && mask.has_bit(190));
     }
 
     #[test]
     fn equals_keep_their_order() {
-        let row = quantise(&vector(1, 8));
+        let row = quantize_vector(&vector(1, 8));
         let rows: Vec<i8> = (0..50).flat_map(|_| row.clone()).collect();
         let found = top_k(&rows, &row, 3, None);
         assert_eq!(found.best.iter().map(|it| it.0).collect::<Vec<_>>(), [0, 1, 2]);
@@ -226,11 +227,11 @@ mod tests {
 
     #[test]
     fn nothing_is_near_to_nothing() {
-        assert_eq!(top_k(&[], &[], 3, None), Found::default());
+        assert_eq!(top_k(&[], &[], 3, None), NearestRows::default());
         assert_eq!(top_k(&[], &[1, 2], 3, None).best, []);
         assert_eq!(top_k(&[1, 2], &[1, 2], 0, None).best, []);
-        assert_eq!(quantise(&[0.0, 0.0]), [0, 0]);
-        assert_eq!(quantise(&[f32::NAN, 1.0]), [0, 0]);
-        assert_eq!(quantise(&[f32::INFINITY, 1.0]), [0, 0]);
+        assert_eq!(quantize_vector(&[0.0, 0.0]), [0, 0]);
+        assert_eq!(quantize_vector(&[f32::NAN, 1.0]), [0, 0]);
+        assert_eq!(quantize_vector(&[f32::INFINITY, 1.0]), [0, 0]);
     }
 }

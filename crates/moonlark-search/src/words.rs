@@ -13,25 +13,25 @@ mod stop;
 
 use std::ops::Range;
 
-use fold::{fold, is_mark};
-pub(crate) use german::{is_german, other_forms};
-pub use stem::stem;
+use fold::{fold_letters, is_combining_mark};
+pub(crate) use german::{is_german_text, other_word_forms};
+pub use stem::stem_word;
 pub use stop::is_stop_word;
 pub(crate) use stop::is_weak_term;
 
 /// Longer runs of letters are data, not words.
-const LONGEST: usize = 64;
+const MAX_WORD_BYTES: usize = 64;
 
 /// A word of a text, as it is looked up.
-pub struct Term<'a> {
+pub struct TextTerm<'a> {
     pub text: &'a str,
     /// Where it stands, in bytes.
     pub at: Range<usize>,
-    pub role: Role,
+    pub role: TermRole,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum TermRole {
     /// A word in its place: it has neighbours and adds to the text's length.
     Word,
     /// Another way to find what stands there already: an identifier as a whole,
@@ -43,40 +43,40 @@ pub enum Role {
 }
 
 /// The terms of a text, in order, those that say nothing left out.
-pub fn terms(text: &str, mut each: impl FnMut(Term<'_>)) {
-    let mut reader = Reader { each: &mut each, word: String::new(), whole: String::new() };
+pub fn for_each_term(text: &str, mut each: impl FnMut(TextTerm<'_>)) {
+    let mut reader = TermExtractor { each: &mut each, word: String::new(), whole: String::new() };
     let mut start = None;
     for (at, letter) in text.char_indices() {
-        if is_part(letter) {
+        if is_word_char(letter) {
             start.get_or_insert(at);
             continue;
         }
         if let Some(start) = start.take() {
-            reader.run(text, start..at);
+            reader.extract_run(text, start..at);
         }
         if is_pictogram(letter) {
             let end = at + letter.len_utf8();
-            (reader.each)(Term { text: &text[at..end], at: at..end, role: Role::Word });
+            (reader.each)(TextTerm { text: &text[at..end], at: at..end, role: TermRole::Word });
         }
     }
     if let Some(start) = start {
-        reader.run(text, start..text.len());
+        reader.extract_run(text, start..text.len());
     }
 }
 
 /// Neighbouring words as one, since names often are: `air quality` as
 /// `airquality`.
-pub(crate) fn joined(text: &str, mut each: impl FnMut(&str)) {
+pub(crate) fn for_each_joined_pair(text: &str, mut each: impl FnMut(&str)) {
     let (mut before, mut word) = (String::new(), String::new());
-    for run in text.split(|letter: char| !(letter.is_alphanumeric() || is_mark(letter))) {
-        if run.is_empty() || run.len() > LONGEST {
+    for run in text.split(|letter: char| !(letter.is_alphanumeric() || is_combining_mark(letter))) {
+        if run.is_empty() || run.len() > MAX_WORD_BYTES {
             continue;
         }
         word.clear();
-        fold(run, &mut word);
+        fold_letters(run, &mut word);
         if !before.is_empty() {
             before.push_str(&word);
-            stem(&mut before);
+            stem_word(&mut before);
             each(&before);
         }
         std::mem::swap(&mut before, &mut word);
@@ -84,25 +84,26 @@ pub(crate) fn joined(text: &str, mut each: impl FnMut(&str)) {
 }
 
 /// All letters and digits of a name, so that spellings of it are one.
-pub fn bare(name: &str) -> String {
+pub fn normalize_name(name: &str) -> String {
     let mut bare = String::new();
-    let letters: String = name.chars().filter(|it| it.is_alphanumeric() || is_mark(*it)).collect();
-    fold(&letters, &mut bare);
+    let letters: String =
+        name.chars().filter(|it| it.is_alphanumeric() || is_combining_mark(*it)).collect();
+    fold_letters(&letters, &mut bare);
     bare
 }
 
 /// A name as words: `readHTTPFile_v2` as `read HTTP File v2`.
-pub fn spaced(name: &str) -> String {
-    let parts: Vec<&str> = parts_of(name).map(|part| &name[part]).collect();
+pub fn split_name(name: &str) -> String {
+    let parts: Vec<&str> = identifier_parts(name).map(|part| &name[part]).collect();
     parts.join(" ")
 }
 
 /// The runs of letters and digits of a text. Ideographs are a run each.
-pub(crate) fn runs(text: &str, mut each: impl FnMut(&str)) {
+pub(crate) fn for_each_run(text: &str, mut each: impl FnMut(&str)) {
     let mut start = None;
     for (at, letter) in text.char_indices() {
         let alone = is_ideograph(letter);
-        if is_part(letter) && letter != '_' && !alone {
+        if is_word_char(letter) && letter != '_' && !alone {
             start.get_or_insert(at);
             continue;
         }
@@ -119,89 +120,93 @@ pub(crate) fn runs(text: &str, mut each: impl FnMut(&str)) {
 }
 
 /// A run in plain small letters, in place of what was in `word`.
-pub(crate) fn plain(run: &str, word: &mut String) {
+pub(crate) fn fold_run(run: &str, word: &mut String) {
     word.clear();
-    fold(run, word);
+    fold_letters(run, word);
 }
 
 /// Turns runs of letters into terms, in buffers that are used again.
-struct Reader<'a, F> {
+struct TermExtractor<'a, F> {
     each: &'a mut F,
     word: String,
     whole: String,
 }
 
-impl<F: FnMut(Term<'_>)> Reader<'_, F> {
+impl<F: FnMut(TextTerm<'_>)> TermExtractor<'_, F> {
     /// A run of letters, digits and underscores.
-    fn run(&mut self, text: &str, at: Range<usize>) {
+    fn extract_run(&mut self, text: &str, at: Range<usize>) {
         let run = &text[at.clone()];
-        if !run.is_ascii() && run.chars().any(is_unspaced) {
-            return self.unspaced(text, at);
+        if !run.is_ascii() && run.chars().any(is_unspaced_script) {
+            return self.extract_unspaced_run(text, at);
         }
-        if is_data(run) {
+        if is_encoded_data(run) {
             return;
         }
         let (mut parts, mut fits) = (0, true);
         self.whole.clear();
-        for part in parts_of(run) {
+        for part in identifier_parts(run) {
             let start = at.start + part.start;
             let end = at.start + part.end;
             parts += 1;
-            if !self.read(&text[start..end]) {
+            if !self.fold_part(&text[start..end]) {
                 fits = false;
                 continue;
             }
-            fits &= self.whole.len() + self.word.len() <= LONGEST;
+            fits &= self.whole.len() + self.word.len() <= MAX_WORD_BYTES;
             if fits {
                 self.whole.push_str(&self.word);
             }
             if !is_stop_word(&self.word) {
-                self.spelled_out(&text[start..end], start..end);
-                stem(&mut self.word);
-                (self.each)(Term { text: &self.word, at: start..end, role: Role::Word });
+                self.emit_umlaut_spelling(&text[start..end], start..end);
+                stem_word(&mut self.word);
+                (self.each)(TextTerm { text: &self.word, at: start..end, role: TermRole::Word });
             }
         }
         if parts > 1 && fits {
-            (self.each)(Term { text: &self.whole, at, role: Role::Also });
+            (self.each)(TextTerm { text: &self.whole, at, role: TermRole::Also });
         }
     }
 
     /// A part of a run in plain small letters; whether there is anything to find.
-    fn read(&mut self, part: &str) -> bool {
+    fn fold_part(&mut self, part: &str) -> bool {
         self.word.clear();
-        if part.len() > 2 * LONGEST {
+        if part.len() > 2 * MAX_WORD_BYTES {
             return false;
         }
-        fold(part, &mut self.word);
-        (1..=LONGEST).contains(&self.word.len())
+        fold_letters(part, &mut self.word);
+        (1..=MAX_WORD_BYTES).contains(&self.word.len())
     }
 
     /// `ü` as `ue`, as those write it whose keyboard does not have it.
-    fn spelled_out(&mut self, part: &str, at: Range<usize>) {
+    fn emit_umlaut_spelling(&mut self, part: &str, at: Range<usize>) {
         if part.is_ascii() {
             return;
         }
-        if let Some(mut spelled) = german::spelled_out(part) {
-            stem(&mut spelled);
-            (self.each)(Term { text: &spelled, at, role: Role::Also });
+        if let Some(mut spelled) = german::spell_out_umlauts(part) {
+            stem_word(&mut spelled);
+            (self.each)(TextTerm { text: &spelled, at, role: TermRole::Also });
         }
     }
 
-    fn unspaced(&mut self, text: &str, at: Range<usize>) {
+    fn extract_unspaced_run(&mut self, text: &str, at: Range<usize>) {
         let mut before: Option<Range<usize>> = None;
         let mut spaced: Option<usize> = None;
         for (offset, letter) in text[at.clone()].char_indices() {
             let place = at.start + offset..at.start + offset + letter.len_utf8();
-            if is_unspaced(letter) {
+            if is_unspaced_script(letter) {
                 if let Some(start) = spaced.take() {
-                    self.run(text, start..place.start);
+                    self.extract_run(text, start..place.start);
                 }
                 if let Some(before) = before {
                     let pair = before.start..place.end;
-                    (self.each)(Term { text: &text[pair.clone()], at: pair, role: Role::Word });
+                    (self.each)(TextTerm {
+                        text: &text[pair.clone()],
+                        at: pair,
+                        role: TermRole::Word,
+                    });
                 }
                 let one = &text[place.clone()];
-                (self.each)(Term { text: one, at: place.clone(), role: Role::Letter });
+                (self.each)(TextTerm { text: one, at: place.clone(), role: TermRole::Letter });
                 before = Some(place);
             } else {
                 before = None;
@@ -209,34 +214,34 @@ impl<F: FnMut(Term<'_>)> Reader<'_, F> {
             }
         }
         if let Some(start) = spaced {
-            self.run(text, start..at.end);
+            self.extract_run(text, start..at.end);
         }
     }
 }
 
 /// Whether a run is bytes in letters, such as Base64: its parts are too short
 /// for a name.
-fn is_data(run: &str) -> bool {
-    const SHORTEST: usize = 16;
-    run.len() >= SHORTEST && parts_of(run).count() * 3 > run.len()
+fn is_encoded_data(run: &str) -> bool {
+    const MIN_ENCODED_DATA_BYTES: usize = 16;
+    run.len() >= MIN_ENCODED_DATA_BYTES && identifier_parts(run).count() * 3 > run.len()
 }
 
 /// `readHTTPFile_v2` as `read`, `HTTP`, `File`, `v2`.
-fn parts_of(run: &str) -> impl Iterator<Item = Range<usize>> {
+fn identifier_parts(run: &str) -> impl Iterator<Item = Range<usize>> {
     let mut start = 0;
     run.split('_').flat_map(move |part| {
         let at = start;
         start += part.len() + 1;
-        Camel { run: part, at: 0 }.map(move |part| at + part.start..at + part.end)
+        CamelCaseParts { run: part, at: 0 }.map(move |part| at + part.start..at + part.end)
     })
 }
 
-struct Camel<'a> {
+struct CamelCaseParts<'a> {
     run: &'a str,
     at: usize,
 }
 
-impl Iterator for Camel<'_> {
+impl Iterator for CamelCaseParts<'_> {
     type Item = Range<usize>;
 
     fn next(&mut self) -> Option<Range<usize>> {
@@ -251,7 +256,7 @@ impl Iterator for Camel<'_> {
                 self.at = start + offset;
                 return Some(start..self.at);
             }
-            if !is_mark(letter) {
+            if !is_combining_mark(letter) {
                 before = letter;
             }
         }
@@ -260,14 +265,14 @@ impl Iterator for Camel<'_> {
     }
 }
 
-fn is_part(letter: char) -> bool {
+fn is_word_char(letter: char) -> bool {
     letter.is_ascii_alphanumeric()
         || letter == '_'
-        || (!letter.is_ascii() && (letter.is_alphanumeric() || is_mark(letter)))
+        || (!letter.is_ascii() && (letter.is_alphanumeric() || is_combining_mark(letter)))
 }
 
 /// Letters of scripts that do not put spaces between words.
-fn is_unspaced(letter: char) -> bool {
+fn is_unspaced_script(letter: char) -> bool {
     matches!(letter, '\u{0e00}'..='\u{0eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}'
         | '\u{3005}'..='\u{3007}' | '\u{3040}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}'
         | '\u{3400}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}'
@@ -290,12 +295,12 @@ mod tests {
 
     fn check(text: &str, expected: &[&str]) {
         let mut found = Vec::new();
-        terms(text, |term| {
+        for_each_term(text, |term| {
             assert!(text.get(term.at.clone()).is_some(), "{text}: {:?}", term.at);
             found.push(match term.role {
-                Role::Word => term.text.to_owned(),
-                Role::Also => format!("+{}", term.text),
-                Role::Letter => format!("-{}", term.text),
+                TermRole::Word => term.text.to_owned(),
+                TermRole::Also => format!("+{}", term.text),
+                TermRole::Letter => format!("-{}", term.text),
             });
         });
         assert_eq!(found, expected, "{text}");
@@ -313,9 +318,9 @@ mod tests {
 
     #[test]
     fn names_are_read_as_words() {
-        assert_eq!(spaced("readHTTPFile_v2"), "read HTTP File v2");
-        assert_eq!(spaced("list-pull requests"), "list-pull requests");
-        assert_eq!(spaced(""), "");
+        assert_eq!(split_name("readHTTPFile_v2"), "read HTTP File v2");
+        assert_eq!(split_name("list-pull requests"), "list-pull requests");
+        assert_eq!(split_name(""), "");
     }
 
     #[test]

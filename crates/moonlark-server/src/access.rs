@@ -8,48 +8,49 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
-use moonlark_core::{Code, Problem};
+use moonlark_core::{Problem, ProblemCode};
 
 use crate::status;
 
-const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FETCH_SITE_HEADER: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Beside what every page may read of an answer.
-const EXPOSED: &str = "mcp-session-id, mcp-protocol-version, retry-after, www-authenticate";
+const EXPOSED_HEADERS: &str = "mcp-session-id, mcp-protocol-version, retry-after, www-authenticate";
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Access {
+pub(crate) struct OriginPolicy {
     /// Host names, beside those of this machine.
     pub(crate) hosts: Vec<String>,
     /// Browser origins, beside the server's own.
     pub(crate) origins: Vec<String>,
 }
 
-pub(crate) async fn check(
-    access: &Access,
+pub(crate) async fn check_origin(
+    access: &OriginPolicy,
     request: Request,
     next: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
-    let origin = match access.judge(request.headers(), request.uri()) {
+    let origin = match access.check_headers(request.headers(), request.uri()) {
         Ok(Some(origin)) => origin,
         Ok(None) => return next(request).await,
-        Err(problem) => return status::problem(&problem),
+        Err(problem) => return status::problem_response(&problem),
     };
     let asks = request.method() == Method::OPTIONS
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     let mut response = match asks {
         // Without a token: browsers send none before they have asked.
-        true => may_call(request.headers()),
+        true => preflight_response(request.headers()),
         false => next(request).await,
     };
     let headers = response.headers_mut();
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
+    headers
+        .insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED_HEADERS));
     headers.append(header::VARY, HeaderValue::from_static("origin"));
     response
 }
 
 /// To a browser that asks whether a page of an allowed origin may send a request.
-fn may_call(asked: &HeaderMap) -> Response {
+fn preflight_response(asked: &HeaderMap) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
@@ -62,9 +63,13 @@ fn may_call(asked: &HeaderMap) -> Response {
     response
 }
 
-impl Access {
+impl OriginPolicy {
     /// Lets the request pass, with its origin if that is another one that may call.
-    fn judge(&self, headers: &HeaderMap, uri: &Uri) -> Result<Option<HeaderValue>, Problem> {
+    fn check_headers(
+        &self,
+        headers: &HeaderMap,
+        uri: &Uri,
+    ) -> Result<Option<HeaderValue>, Problem> {
         let mut hosts: Vec<&str> = Vec::new();
         for host in headers.get_all(header::HOST) {
             hosts.push(host.to_str().unwrap_or_default());
@@ -80,15 +85,15 @@ impl Access {
         let Some(name) = host_name(host) else {
             return Err(Problem::bad_request("the Host header names no host"));
         };
-        if !is_this_machine(name)
+        if !is_loopback_host(name)
             && !self.hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
         {
-            return Err(forbidden(format!("the Host {name} is not served here"))
-                .hint(format!("add {name:?} to server.allowed_hosts if it is yours")));
+            return Err(forbidden_problem(format!("the Host {name} is not served here"))
+                .with_hint(format!("add {name:?} to server.allowed_hosts if it is yours")));
         }
         let mut origins = headers.get_all(header::ORIGIN).iter();
         let (first, second) = (origins.next(), origins.next());
-        let Some(origin) = first else { return no_origin(headers) };
+        let Some(origin) = first else { return check_fetch_site(headers) };
         let text = origin.to_str().unwrap_or_default();
         let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
         if second.is_none() && rest.is_some_and(|rest| rest.eq_ignore_ascii_case(host)) {
@@ -98,24 +103,26 @@ impl Access {
         if second.is_none() && allowed {
             return Ok(Some(origin.clone()));
         }
-        Err(forbidden(format!("pages of {text} may not call this server"))
-            .hint(format!("add {text:?} to server.allowed_origins if it is yours")))
+        Err(forbidden_problem(format!("pages of {text} may not call this server"))
+            .with_hint(format!("add {text:?} to server.allowed_origins if it is yours")))
     }
 }
 
 /// A browser leaves the Origin out where a page cannot read the answer: images,
 /// links, forms that get. The request would be made all the same.
-fn no_origin(headers: &HeaderMap) -> Result<Option<HeaderValue>, Problem> {
+fn check_fetch_site(headers: &HeaderMap) -> Result<Option<HeaderValue>, Problem> {
     let elsewhere = |site: &HeaderValue| !matches!(site.as_bytes(), b"same-origin" | b"none");
-    match headers.get_all(FETCH_SITE).iter().any(elsewhere) {
+    match headers.get_all(FETCH_SITE_HEADER).iter().any(elsewhere) {
         false => Ok(None),
-        true => Err(forbidden("a page of another site may not call this server".to_owned())
-            .hint("open the address itself, not by a link")),
+        true => {
+            Err(forbidden_problem("a page of another site may not call this server".to_owned())
+                .with_hint("open the address itself, not by a link"))
+        }
     }
 }
 
-fn forbidden(message: String) -> Problem {
-    Problem::new(Code::Forbidden, message)
+fn forbidden_problem(message: String) -> Problem {
+    Problem::new(ProblemCode::Forbidden, message)
 }
 
 /// The host without its port; none if it is no host.
@@ -129,7 +136,7 @@ fn host_name(host: &str) -> Option<&str> {
     (is_port && (port.is_empty() || port.starts_with(':'))).then_some(name)
 }
 
-fn is_this_machine(name: &str) -> bool {
+fn is_loopback_host(name: &str) -> bool {
     name.eq_ignore_ascii_case("localhost")
         || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
@@ -139,7 +146,7 @@ mod tests {
     use super::*;
 
     fn judge(headers: &[(&'static str, &str)], uri: &'static str) -> String {
-        let access = Access {
+        let access = OriginPolicy {
             hosts: vec!["tools.example.com".into()],
             origins: vec!["https://app.example.com".into()],
         };
@@ -147,7 +154,7 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        match access.judge(&map, &Uri::from_static(uri)) {
+        match access.check_headers(&map, &Uri::from_static(uri)) {
             Ok(None) => "ok".into(),
             Ok(Some(origin)) => format!("ok for {}", origin.to_str().unwrap()),
             Err(problem) => problem.message,

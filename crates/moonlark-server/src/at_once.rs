@@ -14,44 +14,44 @@ use std::task::{Context, Poll, Wake, Waker};
 use futures::task::AtomicWaker;
 
 /// Rounds before others get their turn.
-const MOST: usize = 16;
+const MAX_POLLS_IN_A_ROW: usize = 16;
 
 /// The same future, but for who is woken.
-pub(crate) fn at_once<F: Future + Send>(future: F) -> AtOnce<F> {
-    let bell = Arc::new(Bell::default());
-    AtOnce { future: Box::pin(future), waker: bell.clone().into(), bell }
+pub(crate) fn coalesce_self_wakes<F: Future + Send>(future: F) -> SelfWakeCoalescer<F> {
+    let bell = Arc::new(CoalescingWaker::default());
+    SelfWakeCoalescer { future: Box::pin(future), waker: bell.clone().into(), bell }
 }
 
-pub(crate) struct AtOnce<F> {
+pub(crate) struct SelfWakeCoalescer<F> {
     future: Pin<Box<F>>,
-    bell: Arc<Bell>,
+    bell: Arc<CoalescingWaker>,
     /// The bell, as the parts have it.
     waker: Waker,
 }
 
 #[derive(Default)]
-struct Bell {
+struct CoalescingWaker {
     state: AtomicU8,
     task: AtomicWaker,
 }
 
-const WAITING: u8 = 0;
-const POLLED: u8 = 1;
-const RUNG: u8 = 2;
+const STATE_WAITING: u8 = 0;
+const STATE_POLLED: u8 = 1;
+const STATE_WOKEN: u8 = 2;
 
-impl<F: Future> Future for AtOnce<F> {
+impl<F: Future> Future for SelfWakeCoalescer<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = &mut *self;
         this.bell.task.register(context.waker());
         let mut inner = Context::from_waker(&this.waker);
-        for _ in 0..MOST {
-            this.bell.state.store(POLLED, Ordering::Release);
+        for _ in 0..MAX_POLLS_IN_A_ROW {
+            this.bell.state.store(STATE_POLLED, Ordering::Release);
             if let Poll::Ready(output) = this.future.as_mut().poll(&mut inner) {
                 return Poll::Ready(output);
             }
-            if this.bell.state.swap(WAITING, Ordering::AcqRel) != RUNG {
+            if this.bell.state.swap(STATE_WAITING, Ordering::AcqRel) != STATE_WOKEN {
                 return Poll::Pending;
             }
         }
@@ -60,14 +60,19 @@ impl<F: Future> Future for AtOnce<F> {
     }
 }
 
-impl Wake for Bell {
+impl Wake for CoalescingWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let rung = self.state.compare_exchange(POLLED, RUNG, Ordering::AcqRel, Ordering::Acquire);
-        if rung == Err(WAITING) {
+        let rung = self.state.compare_exchange(
+            STATE_POLLED,
+            STATE_WOKEN,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        if rung == Err(STATE_WAITING) {
             self.task.wake();
         }
     }
@@ -103,7 +108,7 @@ mod tests {
     fn woken_by(times: usize) -> usize {
         let count = Arc::new(Count::default());
         let waker = count.clone().into();
-        let mut task = Box::pin(at_once(wakes_itself(times)));
+        let mut task = Box::pin(coalesce_self_wakes(wakes_itself(times)));
         assert!(task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         count.0.load(Ordering::Relaxed)
     }
@@ -122,7 +127,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn what_is_woken_from_outside_goes_on() {
         let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
-        let sum = tokio::spawn(at_once(async move {
+        let sum = tokio::spawn(coalesce_self_wakes(async move {
             let mut sum = 0;
             while let Some(number) = receiver.recv().await {
                 sum += number;

@@ -23,30 +23,32 @@ use axum::extract::Request;
 use axum::response::Response;
 use futures::StreamExt;
 use http::{HeaderMap, header};
-use moonlark_core::call::{ANONYMOUS, LOCAL};
-use moonlark_core::policy::{Action, Terms};
-use moonlark_core::{Code, Gateway, Problem, Result};
+use moonlark_core::call::{ANONYMOUS_CALLER, LOCAL_CALLER};
+use moonlark_core::policy::{RuleAction, RuleTerms};
+use moonlark_core::{Gateway, Problem, ProblemCode, Result};
 use parking_lot::Mutex;
 
-use crate::who::Who;
-use challenge::Refusal;
-use issuer::{Doubt, Issuer};
-use jwt::Refused;
-use tokens::Table;
+use crate::who::Principal;
+use challenge::AuthRefusal;
+use issuer::{TokenIssuer, TokenRejection};
+use jwt::JwtRejection;
+use tokens::TokenTable;
 
-pub(crate) use challenge::{LOGIN_PATHS, WELL_KNOWN, explain_tokens, metadata};
-pub use issuer::{Fetch, IssuerSettings, is_safe};
-pub use jwt::Expected;
-pub use tokens::{Hash, Held, TokenFile, check_name};
+pub(crate) use challenge::{
+    LOGIN_PATHS, RESOURCE_METADATA_PATH, explain_tokens, serve_resource_metadata,
+};
+pub use issuer::{FetchUrl, IssuerSettings, is_secure_url};
+pub use jwt::ExpectedClaims;
+pub use tokens::{StoredToken, TokenFile, TokenHash, check_token_name};
 
 /// How often it is looked whether the token of an open stream is still good.
-const LOOK: Duration = Duration::from_secs(2);
+const TOKEN_RECHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What the operator decides about callers.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct AuthSettings {
     /// Names, and the hashes of their tokens.
-    pub tokens: Vec<(String, Hash)>,
+    pub tokens: Vec<(String, TokenHash)>,
     pub issuer: Option<IssuerSettings>,
     /// Names of those who may see and decide what others may not.
     pub operators: Vec<String>,
@@ -55,12 +57,12 @@ pub struct AuthSettings {
 }
 
 /// Finds out who makes a request.
-pub struct Auth {
+pub struct RequestAuthenticator {
     gateway: Gateway,
     file: TokenFile,
-    fetch: Fetch,
-    configured: ArcSwap<Configured>,
-    table: ArcSwap<Table>,
+    fetch: FetchUrl,
+    configured: ArcSwap<ConfiguredAuth>,
+    table: ArcSwap<TokenTable>,
     /// One at a time takes over what is new in the file.
     changing: Mutex<()>,
     /// Nobody may call without a token, even if there is none.
@@ -68,57 +70,61 @@ pub struct Auth {
 }
 
 #[derive(Default)]
-struct Configured {
+struct ConfiguredAuth {
     settings: AuthSettings,
-    issuer: Option<Arc<Issuer>>,
+    issuer: Option<Arc<TokenIssuer>>,
 }
 
 /// What a caller has shown.
-enum Shown {
+enum PresentedToken {
     /// A token of ours.
-    Ours(Hash),
+    Ours(TokenHash),
     /// One that a provider signed, and until when it counts.
-    Signed(Arc<Issuer>, f64),
+    Signed(Arc<TokenIssuer>, f64),
 }
 
 /// Lets whoever shows who they are through to what is behind it.
-pub(crate) async fn check(
-    auth: &Arc<Auth>,
+pub(crate) async fn authenticate_request(
+    auth: &Arc<RequestAuthenticator>,
     mut request: Request,
     next: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
-    match auth.who(request.headers()).await {
+    match auth.identify_caller(request.headers()).await {
         Ok(Some((who, token))) => {
             request.headers_mut().remove(header::AUTHORIZATION);
             request.extensions_mut().insert(who);
             let response = next(request).await;
-            while_good(response, auth, token)
+            end_stream_with_token(response, auth, token)
         }
         Ok(None) => next(request).await,
-        Err(refusal) => refusal.response(auth, &request),
+        Err(refusal) => refusal.into_challenge_response(auth, &request),
     }
 }
 
 /// A stream that goes on for long ends soon after its token was taken back, or has
 /// expired: whoever wants to hear more comes with another one.
-fn while_good(response: Response, auth: &Arc<Auth>, token: Shown) -> Response {
+fn end_stream_with_token(
+    response: Response,
+    auth: &Arc<RequestAuthenticator>,
+    token: PresentedToken,
+) -> Response {
     let kind = response.headers().get(header::CONTENT_TYPE);
     if kind.is_none_or(|kind| !kind.as_bytes().starts_with(b"text/event-stream")) {
         return response;
     }
     let auth = auth.clone();
     let over = async move {
-        while auth.is_good(&token) {
-            tokio::time::sleep(LOOK).await;
+        while auth.is_still_valid(&token) {
+            tokio::time::sleep(TOKEN_RECHECK_INTERVAL).await;
         }
     };
     response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(over))))
 }
 
-impl Auth {
+impl RequestAuthenticator {
     /// Tokens are kept in `file`, and documents of providers got by `fetch`.
-    pub fn new(gateway: Gateway, file: PathBuf, fetch: Fetch) -> Arc<Auth> {
-        let auth = Auth {
+    pub fn new(gateway: Gateway, file: PathBuf, fetch: FetchUrl) -> Arc<RequestAuthenticator> {
+        let auth = RequestAuthenticator {
             gateway,
             file: TokenFile::new(file),
             fetch,
@@ -127,7 +133,7 @@ impl Auth {
             changing: Mutex::default(),
             always: AtomicBool::new(false),
         };
-        auth.table();
+        auth.current_token_table();
         Arc::new(auth)
     }
 
@@ -138,22 +144,22 @@ impl Auth {
             return;
         }
         let kept = before.issuer.iter().find(|it| Some(&it.settings) == settings.issuer.as_ref());
-        let new = || settings.issuer.clone().map(|it| Issuer::new(it, self.fetch.clone()));
+        let new = || settings.issuer.clone().map(|it| TokenIssuer::new(it, self.fetch.clone()));
         let issuer = kept.cloned().or_else(new);
-        self.configured.store(Arc::new(Configured { settings, issuer }));
+        self.configured.store(Arc::new(ConfiguredAuth { settings, issuer }));
     }
 
     /// Let nobody call without a token, whatever becomes of tokens and settings.
-    pub fn require(&self) {
+    pub fn require_token(&self) {
         self.always.store(true, Ordering::Relaxed);
     }
 
     /// Whether callers have to show who they are.
     pub fn is_required(&self) -> bool {
-        self.requires(&self.table(), &self.configured.load())
+        self.requires_token(&self.current_token_table(), &self.configured.load())
     }
 
-    fn requires(&self, table: &Table, configured: &Configured) -> bool {
+    fn requires_token(&self, table: &TokenTable, configured: &ConfiguredAuth) -> bool {
         self.always.load(Ordering::Relaxed)
             || !configured.settings.tokens.is_empty()
             || configured.issuer.is_some()
@@ -162,7 +168,7 @@ impl Auth {
 
     /// How callers are known, in words; for a provider, whether it answers.
     pub async fn summary(&self) -> Result<String> {
-        let (table, configured) = (self.table(), self.configured.load_full());
+        let (table, configured) = (self.current_token_table(), self.configured.load_full());
         if let Some(problem) = &table.problem {
             return Err(problem.clone());
         }
@@ -174,12 +180,12 @@ impl Auth {
             ways.push(format!("by token: {}", names.join(", ")));
         }
         if let Some(issuer) = &configured.issuer {
-            issuer.look().await?;
-            let (name, keys) = (&issuer.settings.expected.issuer, issuer.count());
+            issuer.refresh_keys().await?;
+            let (name, keys) = (&issuer.settings.expected.issuer, issuer.key_count());
             let many = if keys == 1 { "" } else { "s" };
             ways.push(format!("by {name}, which has {keys} key{many}"));
         }
-        Ok(match (ways.is_empty(), self.requires(&table, &configured)) {
+        Ok(match (ways.is_empty(), self.requires_token(&table, &configured)) {
             (false, _) => ways.join("; "),
             (true, true) => "nobody has a token, so nobody may call over HTTP".to_owned(),
             (true, false) => "nobody has to show who they are, on this machine".to_owned(),
@@ -187,61 +193,73 @@ impl Auth {
     }
 
     /// Whether what was shown still counts.
-    fn is_good(&self, token: &Shown) -> bool {
+    fn is_still_valid(&self, token: &PresentedToken) -> bool {
         let configured = self.configured.load();
         match token {
-            Shown::Ours(hash) => configured.owner(*hash, &self.table()).is_some(),
-            Shown::Signed(by, until) => {
-                issuer::now() < *until
+            PresentedToken::Ours(hash) => {
+                configured.find_token_owner(*hash, &self.current_token_table()).is_some()
+            }
+            PresentedToken::Signed(by, until) => {
+                issuer::unix_seconds() < *until
                     && configured.issuer.as_ref().is_some_and(|it| Arc::ptr_eq(it, by))
             }
         }
     }
 
     /// Who makes a request, and by which token; none if nobody has to say.
-    async fn who(&self, headers: &HeaderMap) -> Result<Option<(Who, Shown)>, Refusal> {
-        let (table, configured) = (self.table(), self.configured.load_full());
-        if !self.requires(&table, &configured) {
+    async fn identify_caller(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<Option<(Principal, PresentedToken)>, AuthRefusal> {
+        let (table, configured) = (self.current_token_table(), self.configured.load_full());
+        if !self.requires_token(&table, &configured) {
             return Ok(None);
         }
-        let token = bearer(headers)?;
-        let hash = Hash::of(token);
-        if let Some(who) = configured.owner(hash, &table) {
-            return Ok(Some((who, Shown::Ours(hash))));
+        let token = bearer_token(headers)?;
+        let hash = TokenHash::from_token(token);
+        if let Some(who) = configured.find_token_owner(hash, &table) {
+            return Ok(Some((who, PresentedToken::Ours(hash))));
         }
         let Some(issuer) = &configured.issuer else {
-            return Err(Refusal::invalid("is not one that was handed out here"));
+            return Err(AuthRefusal::invalid_token("is not one that was handed out here"));
         };
-        let (name, until) = issuer.name(token).await.map_err(|doubt| match doubt {
-            Doubt::Refused(Refused::Invalid(why)) => Refusal::invalid(why),
-            Doubt::Refused(Refused::LacksScope) => Refusal::lacks_scope(issuer),
-            Doubt::NoKeys(problem) => Refusal::plain(problem),
+        let (name, until) = issuer.verify_token(token).await.map_err(|doubt| match doubt {
+            TokenRejection::Refused(JwtRejection::Invalid(why)) => AuthRefusal::invalid_token(why),
+            TokenRejection::Refused(JwtRejection::LacksScope) => {
+                AuthRefusal::insufficient_scope(issuer)
+            }
+            TokenRejection::NoKeys(problem) => AuthRefusal::from_problem(problem),
         })?;
         // A provider's users do not become ours by taking their names.
-        let is_ours = matches!(name.as_str(), LOCAL | ANONYMOUS)
+        let is_ours = matches!(name.as_str(), LOCAL_CALLER | ANONYMOUS_CALLER)
             || table.held.iter().any(|it| it.name == name)
             || configured.settings.tokens.iter().any(|(ours, _)| *ours == name);
         match is_ours {
-            true => Err(Refusal::invalid("has a name that belongs to somebody else here")),
-            false => Ok(Some((configured.who(&name, false), Shown::Signed(issuer.clone(), until)))),
+            true => {
+                Err(AuthRefusal::invalid_token("has a name that belongs to somebody else here"))
+            }
+            false => Ok(Some((
+                configured.principal_for(&name, false),
+                PresentedToken::Signed(issuer.clone(), until),
+            ))),
         }
     }
 
     /// The tokens as the file has them now. What their holders may not reach is in
     /// force before the first of them counts.
-    fn table(&self) -> Arc<Table> {
+    fn current_token_table(&self) -> Arc<TokenTable> {
         let last = self.table.load_full();
-        if Arc::ptr_eq(&self.file.current(&last), &last) {
+        if Arc::ptr_eq(&self.file.current_table(&last), &last) {
             return last;
         }
         let _changing = self.changing.lock();
         let last = self.table.load_full();
-        let table = self.file.current(&last);
+        let table = self.file.current_table(&last);
         if Arc::ptr_eq(&table, &last) {
             return last;
         }
         match &table.problem {
-            None => self.gateway.limit_callers(limits(&table)),
+            None => self.gateway.limit_callers(token_rules(&table)),
             // What is known of their limits holds on.
             Some(problem) if last.problem.as_ref() != Some(problem) => tracing::error!("{problem}"),
             Some(_) => {}
@@ -252,42 +270,43 @@ impl Auth {
 }
 
 /// What tokens leave out, as rules.
-fn limits(table: &Table) -> Vec<(String, Terms)> {
+fn token_rules(table: &TokenTable) -> Vec<(String, RuleTerms)> {
     let limited = table.held.iter().filter(|it| !it.tools.is_empty());
-    let rule = |held: &Held| {
+    let rule = |held: &StoredToken| {
         let (callers, except) = (vec![held.name.clone()], held.tools.clone());
-        let terms = Terms { callers, except, action: Action::Deny, ..Terms::default() };
+        let terms = RuleTerms { callers, except, action: RuleAction::Deny, ..RuleTerms::default() };
         (format!("the token {}", held.name), terms)
     };
     limited.map(rule).collect()
 }
 
-impl Configured {
+impl ConfiguredAuth {
     /// Whose token of ours it is.
-    fn owner(&self, token: Hash, table: &Table) -> Option<Who> {
-        if let Some(held) = table.find(token) {
-            return Some(self.who(&held.name, held.operator));
+    fn find_token_owner(&self, token: TokenHash, table: &TokenTable) -> Option<Principal> {
+        if let Some(held) = table.find_token(token) {
+            return Some(self.principal_for(&held.name, held.operator));
         }
         let mut set = self.settings.tokens.iter();
-        set.find(|(_, set)| set.is(token)).map(|(name, _)| self.who(name, false))
+        set.find(|(_, set)| set.equals_in_constant_time(token))
+            .map(|(name, _)| self.principal_for(name, false))
     }
 
-    fn who(&self, name: &str, operator: bool) -> Who {
+    fn principal_for(&self, name: &str, operator: bool) -> Principal {
         let operator = operator || self.settings.operators.iter().any(|it| it == name);
-        Who::named(name).operating(operator)
+        Principal::with_name(name).with_operator(operator)
     }
 }
 
 /// The token of a request.
-fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
+fn bearer_token(headers: &HeaderMap) -> Result<&str, AuthRefusal> {
     let mut all = headers.get_all(header::AUTHORIZATION).iter();
-    let Some(value) = all.next() else { return Err(Refusal::missing()) };
+    let Some(value) = all.next() else { return Err(AuthRefusal::missing_token()) };
     let (scheme, token) = value.to_str().ok().and_then(|it| it.split_once(' ')).unwrap_or_default();
     match scheme.eq_ignore_ascii_case("bearer") && all.next().is_none() {
         true => Ok(token.trim()),
-        false => Err(Refusal::plain(
-            Problem::new(Code::Unauthorized, "the Authorization header has no bearer token")
-                .hint("send it once, as: Authorization: Bearer TOKEN"),
+        false => Err(AuthRefusal::from_problem(
+            Problem::new(ProblemCode::Unauthorized, "the Authorization header has no bearer token")
+                .with_hint("send it once, as: Authorization: Bearer TOKEN"),
         )),
     }
 }

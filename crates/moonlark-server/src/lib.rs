@@ -23,16 +23,17 @@ mod trace;
 mod who;
 
 pub use auth::{
-    Auth, AuthSettings, Expected, Fetch, Hash, Held, IssuerSettings, TokenFile, check_name, is_safe,
+    AuthSettings, ExpectedClaims, FetchUrl, IssuerSettings, RequestAuthenticator, StoredToken,
+    TokenFile, TokenHash, check_token_name, is_secure_url,
 };
-pub use http::{App, Callers, Options, router};
+pub use http::{CallerIdentification, HttpApp, HttpServerOptions, build_http_app};
 pub use mcp::SessionVault;
-pub use metrics::figures;
-pub use rest::health;
-pub use serving::{serve, serve_connection};
-pub use status::status;
+pub use metrics::collect_metrics;
+pub use rest::source_health_json;
+pub use serving::{serve_connection, serve_listener};
+pub use status::status_for_code;
 pub use stdio::{ClientPresence, ClosedInput, serve_lines, serve_stdio};
-pub use who::Who;
+pub use who::Principal;
 
 /// What every surface calls itself.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub const MOONLARK_VERSION: &str = env!("CARGO_PKG_VERSION");

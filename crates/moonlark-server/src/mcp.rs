@@ -33,10 +33,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::request::Parts;
-use moonlark_core::content::Answer;
-use moonlark_core::offers::{Offers, of_prompt, of_uri};
+use moonlark_core::content::ToolAnswer;
+use moonlark_core::offers::{SourceResources, resources_for_prompt, resources_for_uri};
 use moonlark_core::tool::SourceKind;
-use moonlark_core::{Caller, Catalog, Code, Gateway, Problem, Value};
+use moonlark_core::{Caller, Catalog, Gateway, Problem, ProblemCode, Value};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
     CompleteResult, DiscoverResult, ErrorData, GetPromptRequestParams, GetPromptResponse,
@@ -54,33 +54,33 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::VERSION;
-use crate::who::Who;
-use answer::{AnswerForm, asks, of_request, of_tool, refusal};
+use crate::MOONLARK_VERSION;
+use crate::who::Principal;
+use answer::{AnswerForm, error_from_problem, requires_input, tool_response, typed_response};
 use caching::ListCaching;
-use call::Callee;
-use caller::{Sequel, Session, caller_of, is_modern};
+use call::McpCallee;
+use caller::{CallContinuation, McpClientSession, caller_from_request, is_modern};
 use changes::BegunSubscriptions;
 use content_kinds::ContentKinds;
-use notify::Wants;
+use notify::RequestedNotifications;
 use sessions::OpenedSession;
-use tools::{Listing, ListingCache, page};
-use wishes::Wishes;
+use tools::{McpListing, McpListingCache, paginate_list};
+use wishes::LegacySubscriptions;
 
+pub(crate) use sessions::McpSessions;
 pub use sessions::SessionVault;
-pub(crate) use sessions::Sessions;
-pub(crate) use straight::{PlainCall, Straight, plain_call};
+pub(crate) use straight::{McpFastPath, PlainCall, parse_plain_call};
 
 /// How long a client waits for scripts before it is told what this server is.
 const MAX_INTRODUCTION_WAIT: Duration = Duration::from_secs(1);
 
 /// The service behind `/mcp`.
 pub(crate) fn http_service(
-    mcp: Mcp,
-    sessions: Arc<Sessions>,
+    mcp: McpServer,
+    sessions: Arc<McpSessions>,
     request_body: usize,
     stop: CancellationToken,
-) -> StreamableHttpService<Mcp, Sessions> {
+) -> StreamableHttpService<McpServer, McpSessions> {
     let mut config = StreamableHttpServerConfig::default()
         .with_json_response(true)
         // Whether a stream begins with an event without data depends on the version
@@ -91,17 +91,17 @@ pub(crate) fn http_service(
         // Host and Origin are checked in front of every route; see `access`.
         .disable_allowed_hosts()
         .disable_allowed_origins();
-    config.session_store = Some(sessions.store());
+    config.session_store = Some(sessions.session_store());
     StreamableHttpService::new(move || Ok(mcp.for_client()), sessions, config)
 }
 
 #[derive(Clone)]
-pub(crate) struct Mcp {
+pub(crate) struct McpServer {
     gateway: Gateway,
-    listings: Arc<ListingCache>,
+    listings: Arc<McpListingCache>,
     /// What an old client asked to be told.
-    wishes: Arc<Wishes>,
-    session: Arc<Session>,
+    wishes: Arc<LegacySubscriptions>,
+    session: Arc<McpClientSession>,
     /// What a modern one asked to be told, before it is acknowledged.
     begun: Arc<BegunSubscriptions>,
     /// The client will ask nothing more.
@@ -110,13 +110,13 @@ pub(crate) struct Mcp {
     pub(crate) left: CancellationToken,
 }
 
-impl Mcp {
-    pub(crate) fn new(gateway: Gateway, who: Who) -> Self {
+impl McpServer {
+    pub(crate) fn new(gateway: Gateway, who: Principal) -> Self {
         Self {
             gateway,
             listings: Arc::default(),
             wishes: Arc::default(),
-            session: Arc::new(Session::new(next_owner(), who)),
+            session: Arc::new(McpClientSession::new(next_client_number(), who)),
             begun: Arc::default(),
             gone: CancellationToken::new(),
             left: CancellationToken::new(),
@@ -125,37 +125,37 @@ impl Mcp {
 
     /// The same server for another client: what it serves is shared.
     fn for_client(&self) -> Self {
-        let who = Who::now().unwrap_or_else(|| self.session.who.clone());
-        Self { listings: self.listings.clone(), ..Mcp::new(self.gateway.clone(), who) }
+        let who = Principal::current().unwrap_or_else(|| self.session.who.clone());
+        Self { listings: self.listings.clone(), ..McpServer::new(self.gateway.clone(), who) }
     }
 
     /// The same server for one request of a client that keeps no connection.
-    fn for_request(&self, who: Who) -> Self {
-        Self { session: Arc::new(Session::new(next_owner(), who)), ..self.clone() }
+    fn for_request(&self, who: Principal) -> Self {
+        Self { session: Arc::new(McpClientSession::new(next_client_number(), who)), ..self.clone() }
     }
 
     /// Whoever began to talk to us, where it is not said who makes a request.
     fn first_caller(&self) -> Caller {
-        self.session.who.caller("mcp")
+        self.session.who.to_caller("mcp")
     }
 
     /// The tools as MCP shows them to a caller, made once per catalog.
-    fn listing(&self, caller: &Caller) -> Arc<Listing> {
-        self.listing_of(&self.gateway.catalog_for(caller))
+    fn listing_for_caller(&self, caller: &Caller) -> Arc<McpListing> {
+        self.listing_of_catalog(&self.gateway.catalog_for(caller))
     }
 
-    fn listing_of(&self, catalog: &Arc<Catalog>) -> Arc<Listing> {
-        self.listings.of(catalog, self.gateway.identity().schemas)
+    fn listing_of_catalog(&self, catalog: &Arc<Catalog>) -> Arc<McpListing> {
+        self.listings.listing_of(catalog, self.gateway.identity().schemas)
     }
 
     /// The same for one request. Clients ask once what there is, so a server that has
     /// just started answers when it knows.
-    async fn listing_for(&self, context: &RequestContext<RoleServer>) -> Arc<Listing> {
-        self.listing_of(&self.settled_catalog_for(context).await)
+    async fn listing_for_request(&self, context: &RequestContext<RoleServer>) -> Arc<McpListing> {
+        self.listing_of_catalog(&self.settled_catalog_for(context).await)
     }
 
     async fn settled_catalog_for(&self, context: &RequestContext<RoleServer>) -> Arc<Catalog> {
-        self.gateway.settled_catalog(&caller_of(context, &self.session)).await
+        self.gateway.settled_catalog(&caller_from_request(context, &self.session)).await
     }
 
     /// The catalog for a request about something that `is_known` finds, or does not
@@ -165,77 +165,81 @@ impl Mcp {
         context: &RequestContext<RoleServer>,
         is_known: impl Fn(&Catalog) -> bool + Send,
     ) -> Arc<Catalog> {
-        let catalog = self.gateway.catalog_for(&caller_of(context, &self.session));
+        let catalog = self.gateway.catalog_for(&caller_from_request(context, &self.session));
         if is_known(&catalog) { catalog } else { self.settled_catalog_for(context).await }
     }
 
     fn catalog_for(&self, context: &RequestContext<RoleServer>) -> Arc<Catalog> {
-        self.gateway.catalog_for(&caller_of(context, &self.session))
+        self.gateway.catalog_for(&caller_from_request(context, &self.session))
     }
 
     /// Let scripts that load in a moment be part of what a client is told first.
     async fn await_scripts(&self) {
         let caller = self.first_caller();
-        let loaded = self.gateway.loaded(&caller);
+        let loaded = self.gateway.loaded_catalog(&caller);
         let _ = tokio::time::timeout(MAX_INTRODUCTION_WAIT, loaded).await;
     }
 
-    fn caching(&self, context: &RequestContext<RoleServer>) -> ListCaching {
-        ListCaching::for_caller(&self.gateway, &caller_of(context, &self.session))
+    fn list_caching(&self, context: &RequestContext<RoleServer>) -> ListCaching {
+        ListCaching::for_caller(&self.gateway, &caller_from_request(context, &self.session))
     }
 
     /// What this request wants to be told: modern clients say so in the request
     /// and otherwise want nothing.
-    fn wants(&self, context: &RequestContext<RoleServer>) -> Wants {
+    fn requested_notifications(
+        &self,
+        context: &RequestContext<RoleServer>,
+    ) -> RequestedNotifications {
         let level = match is_modern(context) {
             true => context.meta.log_level(),
-            false => Some(self.wishes.level().unwrap_or(LoggingLevel::Info)),
+            false => Some(self.wishes.log_level().unwrap_or(LoggingLevel::Info)),
         };
-        Wants { progress: context.meta.get_progress_token(), level }
+        RequestedNotifications { progress: context.meta.get_progress_token(), level }
     }
 
-    async fn tool(
+    async fn call_named_tool(
         &self,
         name: String,
         args: Result<Value, Problem>,
-        sequel: Sequel,
+        sequel: CallContinuation,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let form = AnswerForm::for_request(&context);
         let ended = match args {
-            Ok(args) => self.run(Callee::Named(name), args, sequel, context).await,
+            Ok(args) => self.run_callee(McpCallee::Named(name), args, sequel, context).await,
             Err(problem) => Err(problem),
         };
-        of_tool(ended, form)
+        tool_response(ended, form)
     }
 
-    async fn run(
+    async fn run_callee(
         &self,
-        callee: Callee,
+        callee: McpCallee,
         args: Value,
-        sequel: Sequel,
+        sequel: CallContinuation,
         context: RequestContext<RoleServer>,
-    ) -> Result<Answer, Problem> {
-        let wants = self.wants(&context);
-        let called = call::call(&self.gateway, callee, args, sequel, context, wants, &self.session);
+    ) -> Result<ToolAnswer, Problem> {
+        let wants = self.requested_notifications(&context);
+        let called =
+            call::run_call(&self.gateway, callee, args, sequel, context, wants, &self.session);
         tokio::select! {
             ended = called => ended,
             // Dropping the call stops everything it started.
             () = self.left.cancelled() => {
-                Err(Problem::new(Code::Cancelled, "the client has left"))
+                Err(Problem::new(ProblemCode::Cancelled, "the client has left"))
             }
         }
     }
 
     /// Pass a request on to the source it is for.
-    async fn pass_on(
+    async fn forward_to_source(
         &self,
-        offers: &Offers,
+        offers: &SourceResources,
         method: &str,
         params: impl Serialize,
-        sequel: Sequel,
+        sequel: CallContinuation,
         context: RequestContext<RoleServer>,
-    ) -> Result<Answer, Problem> {
+    ) -> Result<ToolAnswer, Problem> {
         let mut params = json!(params);
         if let Json::Object(fields) = &mut params {
             // They are in the context, and in the sequel.
@@ -244,17 +248,17 @@ impl Mcp {
             });
         }
         let args = Value::from_json(json!({"method": method, "params": params}))?;
-        self.run(Callee::Door(offers.door.clone()), args, sequel, context).await
+        self.run_callee(McpCallee::Door(offers.door.clone()), args, sequel, context).await
     }
 }
 
-impl ServerHandler for Mcp {
+impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
         let catalog = self.gateway.catalog_for(&self.first_caller());
-        let mut info = ServerConfig::new(offers::capabilities(&catalog));
+        let mut info = ServerConfig::new(offers::server_capabilities(&catalog));
         let identity = self.gateway.identity();
-        info.server_info = Implementation::new(&identity.name, VERSION);
-        let ours = offers::instructions(&catalog);
+        info.server_info = Implementation::new(&identity.name, MOONLARK_VERSION);
+        let ours = offers::agent_instructions(&catalog);
         info.instructions = Some(match &identity.instructions {
             Some(theirs) => format!("{}\n\n{ours}", theirs.trim()),
             None => ours,
@@ -272,8 +276,8 @@ impl ServerHandler for Mcp {
         let opened = context.extensions.get::<Parts>();
         let opened = opened.and_then(|parts| parts.extensions.get::<OpenedSession>());
         if let Some(level) = opened.and_then(OpenedSession::earlier_level) {
-            let caller = caller_of(&context, &self.session);
-            self.wishes.hear(&self.gateway, &caller, level, &context.peer);
+            let caller = caller_from_request(&context, &self.session);
+            self.wishes.set_log_level(&self.gateway, &caller, level, &context.peer);
         }
         self.negotiate_initialize(&request)
     }
@@ -284,7 +288,7 @@ impl ServerHandler for Mcp {
     ) -> Result<DiscoverResult, ErrorData> {
         self.await_scripts().await;
         let versions = self.supported_protocol_versions().into_owned();
-        let ListCaching { ttl_ms, scope } = self.caching(&context);
+        let ListCaching { ttl_ms, scope } = self.list_caching(&context);
         let discovered = DiscoverResult::from_server_info(versions, self.get_info());
         Ok(discovered.with_ttl_ms(ttl_ms).with_cache_scope(scope))
     }
@@ -294,19 +298,19 @@ impl ServerHandler for Mcp {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let listing = self.listing_for(&context).await;
-        let (tools, next) = page(listing.tools(), request)?;
+        let listing = self.listing_for_request(&context).await;
+        let (tools, next) = paginate_list(listing.tools(), request)?;
         let mut page = ListToolsResult::with_all_items(tools);
         page.next_cursor = next;
         if is_modern(&context) {
-            let ListCaching { ttl_ms, scope } = self.caching(&context);
+            let ListCaching { ttl_ms, scope } = self.list_caching(&context);
             page = page.with_ttl_ms(ttl_ms).with_cache_scope(scope);
         }
         Ok(page)
     }
 
     fn get_tool(&self, name: &str) -> Option<rmcp::model::Tool> {
-        self.listing(&self.first_caller()).with_headers(name)
+        self.listing_for_caller(&self.first_caller()).tool_with_headers(name)
     }
 
     async fn call_tool(
@@ -314,9 +318,10 @@ impl ServerHandler for Mcp {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let sequel = Sequel { state: request.request_state, responses: request.input_responses };
+        let sequel =
+            CallContinuation { state: request.request_state, responses: request.input_responses };
         let args = Value::from_json(request.arguments.unwrap_or_default().into());
-        self.tool(request.name.into_owned(), args, sequel, context).await
+        self.call_named_tool(request.name.into_owned(), args, sequel, context).await
     }
 
     async fn list_resources(
@@ -324,11 +329,12 @@ impl ServerHandler for Mcp {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let (resources, next) = page(self.listing_for(&context).await.resources(), request)?;
+        let (resources, next) =
+            paginate_list(self.listing_for_request(&context).await.resources(), request)?;
         let mut page = ListResourcesResult::with_all_items(resources);
         page.next_cursor = next;
         if is_modern(&context) {
-            let ListCaching { ttl_ms, scope } = self.caching(&context);
+            let ListCaching { ttl_ms, scope } = self.list_caching(&context);
             page = page.with_ttl_ms(ttl_ms).with_cache_scope(scope);
         }
         Ok(page)
@@ -339,11 +345,12 @@ impl ServerHandler for Mcp {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let (templates, next) = page(self.listing_for(&context).await.templates(), request)?;
+        let (templates, next) =
+            paginate_list(self.listing_for_request(&context).await.templates(), request)?;
         let mut page = ListResourceTemplatesResult::with_all_items(templates);
         page.next_cursor = next;
         if is_modern(&context) {
-            let ListCaching { ttl_ms, scope } = self.caching(&context);
+            let ListCaching { ttl_ms, scope } = self.list_caching(&context);
             page = page.with_ttl_ms(ttl_ms).with_cache_scope(scope);
         }
         Ok(page)
@@ -354,11 +361,12 @@ impl ServerHandler for Mcp {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let (prompts, next) = page(self.listing_for(&context).await.prompts(), request)?;
+        let (prompts, next) =
+            paginate_list(self.listing_for_request(&context).await.prompts(), request)?;
         let mut page = ListPromptsResult::with_all_items(prompts);
         page.next_cursor = next;
         if is_modern(&context) {
-            let ListCaching { ttl_ms, scope } = self.caching(&context);
+            let ListCaching { ttl_ms, scope } = self.list_caching(&context);
             page = page.with_ttl_ms(ttl_ms).with_cache_scope(scope);
         }
         Ok(page)
@@ -371,22 +379,23 @@ impl ServerHandler for Mcp {
     ) -> Result<ReadResourceResponse, ErrorData> {
         // What Moonlark offers itself says what there is.
         let is_known = |catalog: &Catalog| {
-            let offers = of_uri(catalog.offers(), &request.uri);
+            let offers = resources_for_uri(catalog.source_resources(), &request.uri);
             offers.is_some_and(|it| it.source.kind != SourceKind::Builtin)
         };
         let catalog = self.catalog_with(&context, is_known).await;
-        let Some(offers) = of_uri(catalog.offers(), &request.uri) else {
+        let Some(offers) = resources_for_uri(catalog.source_resources(), &request.uri) else {
             let data = Some(json!({"uri": request.uri}));
             return Err(ErrorData::resource_not_found("no source has this resource", data));
         };
-        let sequel = Sequel {
+        let sequel = CallContinuation {
             state: request.request_state.take(),
             responses: request.input_responses.take(),
         };
-        let ended = self.pass_on(offers, "resources/read", request, sequel, context).await;
-        match asks(&ended) {
-            true => of_request(ended).map(ReadResourceResponse::InputRequired),
-            false => of_request(ended).map(ReadResourceResponse::Complete),
+        let ended =
+            self.forward_to_source(offers, "resources/read", request, sequel, context).await;
+        match requires_input(&ended) {
+            true => typed_response(ended).map(ReadResourceResponse::InputRequired),
+            false => typed_response(ended).map(ReadResourceResponse::Complete),
         }
     }
 
@@ -395,24 +404,28 @@ impl ServerHandler for Mcp {
         mut request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        let is_known = |catalog: &Catalog| of_prompt(catalog.offers(), &request.name).is_some();
-        let catalog = self.catalog_with(&context, is_known).await;
-        let Some(offers) = of_prompt(catalog.offers(), &request.name) else {
-            let problem = Problem::new(Code::NotFound, "no source has a prompt of this name");
-            return Err(refusal(problem));
+        let is_known = |catalog: &Catalog| {
+            resources_for_prompt(catalog.source_resources(), &request.name).is_some()
         };
-        let sequel = Sequel {
+        let catalog = self.catalog_with(&context, is_known).await;
+        let Some(offers) = resources_for_prompt(catalog.source_resources(), &request.name) else {
+            let problem =
+                Problem::new(ProblemCode::NotFound, "no source has a prompt of this name");
+            return Err(error_from_problem(problem));
+        };
+        let sequel = CallContinuation {
             state: request.request_state.take(),
             responses: request.input_responses.take(),
         };
         let kinds = ContentKinds::known_to_client(&context);
-        let mut ended = self.pass_on(offers, "prompts/get", request, sequel, context).await;
-        if let Ok(Answer::Raw(result)) = &mut ended {
+        let mut ended =
+            self.forward_to_source(offers, "prompts/get", request, sequel, context).await;
+        if let Ok(ToolAnswer::Raw(result)) = &mut ended {
             kinds.adapt_messages(result);
         }
-        match asks(&ended) {
-            true => of_request(ended).map(GetPromptResponse::InputRequired),
-            false => of_request(ended).map(GetPromptResponse::Complete),
+        match requires_input(&ended) {
+            true => typed_response(ended).map(GetPromptResponse::InputRequired),
+            false => typed_response(ended).map(GetPromptResponse::Complete),
         }
     }
 
@@ -421,12 +434,19 @@ impl ServerHandler for Mcp {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        let is_known = |catalog: &Catalog| offers::of_reference(catalog, &request.r#ref).is_some();
+        let is_known =
+            |catalog: &Catalog| offers::source_of_reference(catalog, &request.r#ref).is_some();
         let catalog = self.catalog_with(&context, is_known).await;
-        match offers::of_reference(&catalog, &request.r#ref) {
-            Some(offers) => of_request(
-                self.pass_on(offers, "completion/complete", request, Sequel::default(), context)
-                    .await,
+        match offers::source_of_reference(&catalog, &request.r#ref) {
+            Some(offers) => typed_response(
+                self.forward_to_source(
+                    offers,
+                    "completion/complete",
+                    request,
+                    CallContinuation::default(),
+                    context,
+                )
+                .await,
             ),
             // Nobody has anything to suggest.
             None => Ok(CompleteResult::default()),
@@ -439,8 +459,17 @@ impl ServerHandler for Mcp {
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
         let catalog = self.catalog_for(&context);
-        let offers = offers::of_task(&catalog, &request.task_id)?;
-        of_request(self.pass_on(offers, "tasks/get", request, Sequel::default(), context).await)
+        let offers = offers::source_of_task(&catalog, &request.task_id)?;
+        typed_response(
+            self.forward_to_source(
+                offers,
+                "tasks/get",
+                request,
+                CallContinuation::default(),
+                context,
+            )
+            .await,
+        )
     }
 
     async fn update_task(
@@ -449,12 +478,14 @@ impl ServerHandler for Mcp {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let catalog = self.catalog_for(&context);
-        let offers = offers::of_task(&catalog, &request.task_id)?;
+        let offers = offers::source_of_task(&catalog, &request.task_id)?;
         // Here the responses are what it is about.
-        let sequel =
-            Sequel { responses: Some(request.input_responses.clone()), ..Sequel::default() };
-        let ended = self.pass_on(offers, "tasks/update", request, sequel, context).await;
-        ended.map(|_| ()).map_err(refusal)
+        let sequel = CallContinuation {
+            responses: Some(request.input_responses.clone()),
+            ..CallContinuation::default()
+        };
+        let ended = self.forward_to_source(offers, "tasks/update", request, sequel, context).await;
+        ended.map(|_| ()).map_err(error_from_problem)
     }
 
     async fn cancel_task(
@@ -463,9 +494,17 @@ impl ServerHandler for Mcp {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let catalog = self.catalog_for(&context);
-        let offers = offers::of_task(&catalog, &request.task_id)?;
-        let ended = self.pass_on(offers, "tasks/cancel", request, Sequel::default(), context).await;
-        ended.map(|_| ()).map_err(refusal)
+        let offers = offers::source_of_task(&catalog, &request.task_id)?;
+        let ended = self
+            .forward_to_source(
+                offers,
+                "tasks/cancel",
+                request,
+                CallContinuation::default(),
+                context,
+            )
+            .await;
+        ended.map(|_| ()).map_err(error_from_problem)
     }
 
     async fn set_level(
@@ -475,8 +514,8 @@ impl ServerHandler for Mcp {
     ) -> Result<(), ErrorData> {
         // Modern clients say it with each request, and hear of nothing else.
         if !is_modern(&context) {
-            let caller = caller_of(&context, &self.session);
-            self.wishes.hear(&self.gateway, &caller, request.level, &context.peer);
+            let caller = caller_from_request(&context, &self.session);
+            self.wishes.set_log_level(&self.gateway, &caller, request.level, &context.peer);
             let opened = context.extensions.get::<Parts>();
             let opened = opened.and_then(|parts| parts.extensions.get::<OpenedSession>());
             if let Some(opened) = opened {
@@ -484,13 +523,15 @@ impl ServerHandler for Mcp {
             }
         }
         let catalog = self.catalog_for(&context);
-        for offers in catalog.offers().iter().filter(|it| it.capabilities.contains_key("logging")) {
+        for offers in
+            catalog.source_resources().iter().filter(|it| it.capabilities.contains_key("logging"))
+        {
             let params = json!({"level": request.level});
-            let passed = self.pass_on(
+            let passed = self.forward_to_source(
                 offers,
                 "logging/setLevel",
                 params,
-                Sequel::default(),
+                CallContinuation::default(),
                 context.clone(),
             );
             // Its own level stays, and ours holds in any case.
@@ -504,11 +545,17 @@ impl ServerHandler for Mcp {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let caller = caller_of(&context, &self.session);
-        let is_known = |catalog: &Catalog| of_uri(catalog.offers(), &request.uri).is_some();
+        let caller = caller_from_request(&context, &self.session);
+        let is_known = |catalog: &Catalog| {
+            resources_for_uri(catalog.source_resources(), &request.uri).is_some()
+        };
         self.catalog_with(&context, is_known).await;
-        let call = self.gateway.open_in_turn(caller, None, None).await.map_err(refusal)?;
-        self.wishes.watch(&call, request.uri, &context.peer).await
+        let call = self
+            .gateway
+            .open_call_when_admitted(caller, None, None)
+            .await
+            .map_err(error_from_problem)?;
+        self.wishes.watch_resource(&call, request.uri, &context.peer).await
     }
 
     async fn unsubscribe(
@@ -516,39 +563,44 @@ impl ServerHandler for Mcp {
         request: UnsubscribeRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.wishes.unwatch(&request.uri);
+        self.wishes.unwatch_resource(&request.uri);
         Ok(())
     }
 
     /// An old client has connected: tell it from now on when something changes.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        let caller = self.session.who(&context.extensions).caller("mcp");
+        let caller = self.session.principal_of(&context.extensions).to_caller("mcp");
         // A session that was taken up may know lists that another process had.
         let taken_up = context.extensions.get::<SessionRestoreMarker>().is_some();
-        tokio::spawn(changes::tell(self.gateway.clone(), caller, context.peer, taken_up));
+        tokio::spawn(changes::notify_list_changes(
+            self.gateway.clone(),
+            caller,
+            context.peer,
+            taken_up,
+        ));
     }
 
     fn accepted_subscription_filter(
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        Some(self.begun.begin(&self.gateway, &self.first_caller(), requested))
+        Some(self.begun.begin_subscription(&self.gateway, &self.first_caller(), requested))
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let caller = caller_of(context.request_context(), &self.session);
-        changes::listen(&self.gateway, &caller, &self.gone, &self.begun, context).await;
+        let caller = caller_from_request(context.request_context(), &self.session);
+        changes::notify_subscriber(&self.gateway, &caller, &self.gone, &self.begun, context).await;
         Ok(())
     }
 }
 
 /// A number that no other client has.
-fn next_owner() -> u64 {
-    static OWNERS: AtomicU64 = AtomicU64::new(1);
-    OWNERS.fetch_add(1, Ordering::Relaxed)
+fn next_client_number() -> u64 {
+    static NEXT_CLIENT_NUMBER: AtomicU64 = AtomicU64::new(1);
+    NEXT_CLIENT_NUMBER.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The name as rmcp takes it.
-fn owned(text: &str) -> Cow<'static, str> {
+fn owned_cow(text: &str) -> Cow<'static, str> {
     Cow::Owned(text.to_owned())
 }

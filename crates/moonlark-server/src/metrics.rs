@@ -9,36 +9,39 @@ use axum::extract::State as Extract;
 use axum::response::{IntoResponse, Response};
 use http::header;
 use moonlark_core::Gateway;
-use moonlark_core::metrics::family::{Family, Kind};
+use moonlark_core::metrics::family::{MetricFamily, MetricKind};
 
-use crate::VERSION;
-use crate::rest::State;
+use crate::MOONLARK_VERSION;
+use crate::rest::RestState;
 pub(crate) use process::note_start;
 
-const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+const PROMETHEUS_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-pub(crate) async fn metrics(Extract(state): Extract<State>) -> Response {
-    let text = prometheus::text(&figures(state.gateway()).await);
-    ([(header::CONTENT_TYPE, FORMAT)], text).into_response()
+pub(crate) async fn serve_metrics(Extract(state): Extract<RestState>) -> Response {
+    let text = prometheus::render_families(&collect_metrics(state.gateway()).await);
+    ([(header::CONTENT_TYPE, PROMETHEUS_CONTENT_TYPE)], text).into_response()
 }
 
 /// Everything that is counted, at this moment.
-pub async fn figures(gateway: &Gateway) -> Vec<Family> {
-    let build =
-        Family::new("moonlark_build_info", Kind::Gauge, "The version of Moonlark; always 1");
-    let mut all = vec![build.with(vec![("version", VERSION.to_owned())], 1.0)];
-    all.extend(gateway.figures());
-    if let Some(approvals) = gateway.approvals() {
+pub async fn collect_metrics(gateway: &Gateway) -> Vec<MetricFamily> {
+    let build = MetricFamily::new(
+        "moonlark_build_info",
+        MetricKind::Gauge,
+        "The version of Moonlark; always 1",
+    );
+    let mut all = vec![build.with_sample(vec![("version", MOONLARK_VERSION.to_owned())], 1.0)];
+    all.extend(gateway.collect_metrics());
+    if let Some(approvals) = gateway.approval_ledger() {
         // Of what cannot be read, nothing is said.
-        all.extend(approvals.waiting().await.ok().map(|waiting| {
-            Family::one(
+        all.extend(approvals.count_pending().await.ok().map(|waiting| {
+            MetricFamily::from_value(
                 "moonlark_approvals_waiting",
-                Kind::Gauge,
+                MetricKind::Gauge,
                 "Calls that wait for a person to decide",
                 waiting as f64,
             )
         }));
     }
-    all.extend(process::figures());
+    all.extend(process::process_metrics());
     all
 }

@@ -3,10 +3,10 @@
 use moonlark_core::{Catalog, Tool};
 use serde_json::{Map, Value as Json, json};
 
-use crate::VERSION;
+use crate::MOONLARK_VERSION;
 
 /// OpenAPI 3.1: the fixed routes and one path per tool.
-pub(crate) fn document(catalog: &Catalog) -> Json {
+pub(crate) fn build_openapi_document(catalog: &Catalog) -> Json {
     let mut paths = Map::new();
     paths.insert("/health".into(), json!({"get": {
         "operationId": "health",
@@ -25,12 +25,12 @@ pub(crate) fn document(catalog: &Catalog) -> Json {
             "required": ["tools"],
         }}}}},
     }}));
-    for tool in catalog.listed() {
-        paths.insert(format!("/tools/{}", tool.name), operation(tool));
+    for tool in catalog.tools_for_agents() {
+        paths.insert(format!("/tools/{}", tool.name), tool_operation(tool));
     }
     json!({
         "openapi": "3.1.0",
-        "info": {"title": "Moonlark", "version": VERSION, "description": "Tools for agents, over REST."},
+        "info": {"title": "Moonlark", "version": MOONLARK_VERSION, "description": "Tools for agents, over REST."},
         "paths": paths,
         "components": {
             "schemas": {
@@ -83,7 +83,7 @@ pub(crate) fn document(catalog: &Catalog) -> Json {
     })
 }
 
-fn operation(tool: &Tool) -> Json {
+fn tool_operation(tool: &Tool) -> Json {
     let problem = |text: &str| {
         json!({
             "description": text,

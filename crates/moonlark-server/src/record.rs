@@ -6,120 +6,128 @@
 use axum::extract::{Path, Query, State as Extract};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName};
-use moonlark_core::approval::{Approvals, Decider, Decision};
-use moonlark_core::journal::{Id, Look, Looked, Recorder};
-use moonlark_core::{Code, Gateway, Problem, Result};
+use moonlark_core::approval::{ApprovalDecider, ApprovalDecision, ApprovalLedger};
+use moonlark_core::journal::{JournalQuery, JournalQueryKind, JournalRecorder, RecordId};
+use moonlark_core::{Gateway, Problem, ProblemCode, Result};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
-use crate::rest::State;
+use crate::rest::RestState;
 use crate::status;
-use crate::who::Who;
+use crate::who::Principal;
 
 /// Carries the tokens of approvals, separated by commas.
-const APPROVAL: HeaderName = HeaderName::from_static("moonlark-approval");
+const APPROVAL_HEADER: HeaderName = HeaderName::from_static("moonlark-approval");
 /// Runs in one answer.
-const MOST: usize = 100;
+const MAX_RUNS_PER_PAGE: usize = 100;
 
 /// Which part of a list.
 #[derive(Deserialize)]
-pub(crate) struct Part {
+pub(crate) struct RunsPageQuery {
     limit: Option<usize>,
     before: Option<String>,
 }
 
-pub(crate) async fn runs(
-    Extract(state): Extract<State>,
-    who: Who,
-    Query(part): Query<Part>,
+pub(crate) async fn list_runs(
+    Extract(state): Extract<RestState>,
+    who: Principal,
+    Query(part): Query<RunsPageQuery>,
 ) -> Response {
-    answer(look_at_runs(state.gateway(), &who, part).await)
+    json_or_problem(query_runs(state.gateway(), &who, part).await)
 }
 
-async fn look_at_runs(gateway: &Gateway, who: &Who, part: Part) -> Result<Json> {
+async fn query_runs(gateway: &Gateway, who: &Principal, part: RunsPageQuery) -> Result<Json> {
     let before = part.before.as_deref().map(str::parse).transpose()?;
-    let most = part.limit.unwrap_or(MOST).clamp(1, MOST);
-    let look = Look { what: Looked::Runs { most, before }, of: name(who) };
-    recorder(gateway)?.look(look).await
+    let most = part.limit.unwrap_or(MAX_RUNS_PER_PAGE).clamp(1, MAX_RUNS_PER_PAGE);
+    let look =
+        JournalQuery { what: JournalQueryKind::Runs { most, before }, of: owner_filter(who) };
+    require_recorder(gateway)?.run_query(look).await
 }
 
-pub(crate) async fn run(
-    Extract(state): Extract<State>,
-    who: Who,
+pub(crate) async fn show_run(
+    Extract(state): Extract<RestState>,
+    who: Principal,
     Path(id): Path<String>,
 ) -> Response {
     let look = async {
-        let look = Look { what: Looked::Run(id.parse()?), of: name(&who) };
-        recorder(state.gateway())?.look(look).await
+        let look =
+            JournalQuery { what: JournalQueryKind::Run(id.parse()?), of: owner_filter(&who) };
+        require_recorder(state.gateway())?.run_query(look).await
     };
-    answer(look.await)
+    json_or_problem(look.await)
 }
 
-pub(crate) async fn approvals(Extract(state): Extract<State>, who: Who) -> Response {
-    let look = async { kept(state.gateway())?.look(None, name(&who)).await };
-    answer(look.await)
+pub(crate) async fn list_approvals(Extract(state): Extract<RestState>, who: Principal) -> Response {
+    let look = async {
+        require_approvals(state.gateway())?.describe_requests(None, owner_filter(&who)).await
+    };
+    json_or_problem(look.await)
 }
 
-pub(crate) async fn approval(
-    Extract(state): Extract<State>,
-    who: Who,
+pub(crate) async fn show_approval(
+    Extract(state): Extract<RestState>,
+    who: Principal,
     Path(id): Path<String>,
 ) -> Response {
-    let look = async { kept(state.gateway())?.look(Some(id.parse()?), name(&who)).await };
-    answer(look.await)
+    let look = async {
+        require_approvals(state.gateway())?
+            .describe_requests(Some(id.parse()?), owner_filter(&who))
+            .await
+    };
+    json_or_problem(look.await)
 }
 
-pub(crate) async fn decide(
-    Extract(state): Extract<State>,
-    who: Who,
+pub(crate) async fn decide_approval(
+    Extract(state): Extract<RestState>,
+    who: Principal,
     Path((id, word)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Response {
-    answer(decided(state.gateway(), &who, &id, &word, &headers).await)
+    json_or_problem(apply_decision(state.gateway(), &who, &id, &word, &headers).await)
 }
 
-async fn decided(
+async fn apply_decision(
     gateway: &Gateway,
-    who: &Who,
+    who: &Principal,
     id: &str,
     word: &str,
     headers: &HeaderMap,
 ) -> Result<Json> {
     let decision = match word {
-        "approve" => Decision::Approve,
-        "deny" => Decision::Deny,
+        "approve" => ApprovalDecision::Approve,
+        "deny" => ApprovalDecision::Deny,
         _ => {
-            return Err(Problem::new(Code::NotFound, "an approval is approved or denied")
-                .hint("POST /approvals/ID/approve or /approvals/ID/deny"));
+            return Err(Problem::new(ProblemCode::NotFound, "an approval is approved or denied")
+                .with_hint("POST /approvals/ID/approve or /approvals/ID/deny"));
         }
     };
-    let id: Id = id.parse()?;
-    let caller = who.caller("rest").name().to_owned();
-    let by = match (who.is_operator(), tokens(headers).into_iter().next()) {
-        (true, _) => Decider::Operator(caller),
-        (false, Some(token)) => Decider::Holder { token, name: caller },
+    let id: RecordId = id.parse()?;
+    let caller = who.to_caller("rest").name().to_owned();
+    let by = match (who.is_operator(), approval_tokens(headers).into_iter().next()) {
+        (true, _) => ApprovalDecider::Operator(caller),
+        (false, Some(token)) => ApprovalDecider::Holder { token, name: caller },
         (false, None) => {
-            return Err(Problem::new(Code::Forbidden, "deciding needs the token of the approval")
-                .hint(format!("send it as the header Moonlark-Approval, where the answer to the call had one; otherwise ask the operator of this server to decide on approval {id}")));
+            return Err(Problem::new(ProblemCode::Forbidden, "deciding needs the token of the approval")
+                .with_hint(format!("send it as the header Moonlark-Approval, where the answer to the call had one; otherwise ask the operator of this server to decide on approval {id}")));
         }
     };
-    let kept = kept(gateway)?;
-    kept.decide(id, decision, by).await?;
-    kept.look(Some(id), None).await
+    let kept = require_approvals(gateway)?;
+    kept.record_decision(id, decision, by).await?;
+    kept.describe_requests(Some(id), None).await
 }
 
 /// The tokens of approvals that came with a request.
-pub(crate) fn tokens(headers: &HeaderMap) -> Vec<String> {
-    let values = headers.get_all(APPROVAL).iter().filter_map(|value| value.to_str().ok());
+pub(crate) fn approval_tokens(headers: &HeaderMap) -> Vec<String> {
+    let values = headers.get_all(APPROVAL_HEADER).iter().filter_map(|value| value.to_str().ok());
     let tokens = values.flat_map(|value| value.split(',')).map(str::trim);
     tokens.filter(|token| !token.is_empty()).map(str::to_owned).collect()
 }
 
 /// Whether the server is up, and what is wrong with it all the same.
-pub(crate) async fn health(Extract(state): Extract<State>) -> Response {
-    let trouble = state.gateway().recorder().and_then(|recorder| recorder.problem());
-    let mut health = json!({"status": "ok", "version": crate::VERSION});
+pub(crate) async fn show_health(Extract(state): Extract<RestState>) -> Response {
+    let trouble = state.gateway().recorder().and_then(|recorder| recorder.current_problem());
+    let mut health = json!({"status": "ok", "version": crate::MOONLARK_VERSION});
     if trouble.is_some() {
         // Anybody may ask: where it is, and what is wrong, is for the operator.
         let said = "the journal cannot be written: see the server's log, or `moonlark doctor`";
@@ -130,7 +138,7 @@ pub(crate) async fn health(Extract(state): Extract<State>) -> Response {
         && let Some(recorder) = state.gateway().recorder()
     {
         // The last count, so that nobody waits for the disk. That there is none is said.
-        match recorder.interrupted() {
+        match recorder.count_interrupted_runs() {
             Some(0) => {}
             count => health["interrupted_runs"] = count.into(),
         }
@@ -140,14 +148,14 @@ pub(crate) async fn health(Extract(state): Extract<State>) -> Response {
 
 /// Whether everything that the server serves is there: its scripts are loaded, and
 /// every other source has been reached, or could not be.
-pub(crate) async fn ready(Extract(state): Extract<State>) -> Response {
-    match state.awaits() {
-        None => health(Extract(state)).await,
+pub(crate) async fn show_readiness(Extract(state): Extract<RestState>) -> Response {
+    match state.start_progress() {
+        None => show_health(Extract(state)).await,
         Some(awaits) => {
             // How many, not which: anybody may ask.
             let body = json!({
                 "status": "starting",
-                "version": crate::VERSION,
+                "version": crate::MOONLARK_VERSION,
                 "scripts_loading": awaits.loading,
                 "sources_connecting": awaits.connecting,
             });
@@ -156,26 +164,27 @@ pub(crate) async fn ready(Extract(state): Extract<State>) -> Response {
     }
 }
 
-fn answer(result: Result<Json>) -> Response {
+fn json_or_problem(result: Result<Json>) -> Response {
     match result {
         Ok(json) => axum::Json(json).into_response(),
-        Err(problem) => status::problem(&problem),
+        Err(problem) => status::problem_response(&problem),
     }
 }
 
 /// Whose they must be; none for all.
-fn name(who: &Who) -> Option<String> {
-    who.caller("rest").name.filter(|_| !who.is_operator()).map(|name| name.to_string())
+fn owner_filter(who: &Principal) -> Option<String> {
+    who.to_caller("rest").name.filter(|_| !who.is_operator()).map(|name| name.to_string())
 }
 
-fn recorder(gateway: &Gateway) -> Result<&Arc<dyn Recorder>> {
-    gateway.recorder().ok_or_else(not_kept)
+fn require_recorder(gateway: &Gateway) -> Result<&Arc<dyn JournalRecorder>> {
+    gateway.recorder().ok_or_else(no_journal_problem)
 }
 
-fn kept(gateway: &Gateway) -> Result<&Arc<dyn Approvals>> {
-    gateway.approvals().ok_or_else(not_kept)
+fn require_approvals(gateway: &Gateway) -> Result<&Arc<dyn ApprovalLedger>> {
+    gateway.approval_ledger().ok_or_else(no_journal_problem)
 }
 
-fn not_kept() -> Problem {
-    Problem::new(Code::NotFound, "no journal is kept").hint("set journal.enabled = true")
+fn no_journal_problem() -> Problem {
+    Problem::new(ProblemCode::NotFound, "no journal is kept")
+        .with_hint("set journal.enabled = true")
 }

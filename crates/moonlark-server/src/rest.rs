@@ -10,25 +10,25 @@ use axum::response::sse::{Event as Sse, KeepAlive};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use http::{HeaderMap, HeaderValue, header};
-use moonlark_core::call::{Events, Level};
+use moonlark_core::call::{CallEventSink, LogLevel};
 use moonlark_core::catalog::PerCatalog;
-use moonlark_core::limits::size;
-use moonlark_core::offers::Health;
+use moonlark_core::limits::format_size;
+use moonlark_core::offers::SourceHealth;
 use moonlark_core::tool::SourceKind;
-use moonlark_core::trace::Trace;
-use moonlark_core::{Caller, Code, Event, Gateway, Problem, Result, Tool, Value};
+use moonlark_core::trace::TraceContext;
+use moonlark_core::{CallEvent, Caller, Gateway, Problem, ProblemCode, Result, Tool, Value};
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::who::Who;
+use crate::who::Principal;
 use crate::{openapi, record, status, trace};
 
 #[derive(Clone)]
-pub(crate) struct State(Arc<Shared>);
+pub(crate) struct RestState(Arc<RestStateInner>);
 
-struct Shared {
+struct RestStateInner {
     gateway: Gateway,
     request_body: usize,
     /// The answers to `/tools/list`.
@@ -37,25 +37,27 @@ struct Shared {
     ready: AtomicBool,
 }
 
-impl State {
+impl RestState {
     pub(crate) fn gateway(&self) -> &Gateway {
         &self.0.gateway
     }
 
     pub(crate) fn new(gateway: Gateway, request_body: usize) -> Self {
         let (listings, ready) = Default::default();
-        Self(Arc::new(Shared { gateway, request_body, listings, ready }))
+        Self(Arc::new(RestStateInner { gateway, request_body, listings, ready }))
     }
 
     /// What a server that has just started still waits for; none from when it had
     /// everything for the first time.
-    pub(crate) fn awaits(&self) -> Option<StartProgress> {
+    pub(crate) fn start_progress(&self) -> Option<StartProgress> {
         if self.0.ready.load(Ordering::Relaxed) {
             return None;
         }
         let catalog = self.0.gateway.catalog();
-        let awaits =
-            StartProgress { loading: catalog.is_loading(), connecting: catalog.connecting().len() };
+        let awaits = StartProgress {
+            loading: catalog.is_loading(),
+            connecting: catalog.connecting_sources().len(),
+        };
         if !awaits.loading && awaits.connecting == 0 {
             self.0.ready.store(true, Ordering::Relaxed);
             return None;
@@ -72,16 +74,19 @@ pub(crate) struct StartProgress {
     pub(crate) connecting: usize,
 }
 
-pub(crate) async fn list(Extract(State(shared)): Extract<State>, who: Who) -> Response {
-    let catalog = shared.gateway.settled_catalog(&who.caller("rest")).await;
-    let body = shared.listings.of(&catalog, || {
-        let tools: Vec<Json> = catalog.listed().map(|tool| describe(tool)).collect();
+pub(crate) async fn list_tools(
+    Extract(RestState(shared)): Extract<RestState>,
+    who: Principal,
+) -> Response {
+    let catalog = shared.gateway.settled_catalog(&who.to_caller("rest")).await;
+    let body = shared.listings.get_or_make(&catalog, || {
+        let tools: Vec<Json> = catalog.tools_for_agents().map(|tool| describe_tool(tool)).collect();
         Bytes::from(json!({ "tools": tools }).to_string())
     });
     json_response(Bytes::clone(&body))
 }
 
-fn describe(tool: &Tool) -> Json {
+fn describe_tool(tool: &Tool) -> Json {
     let mut described = json!({
         "name": tool.name,
         "description": tool.description,
@@ -94,45 +99,51 @@ fn describe(tool: &Tool) -> Json {
     described
 }
 
-pub(crate) async fn openapi(Extract(State(shared)): Extract<State>, who: Who) -> Response {
-    let catalog = shared.gateway.settled_catalog(&who.caller("rest")).await;
-    axum::Json(openapi::document(&catalog)).into_response()
+pub(crate) async fn serve_openapi(
+    Extract(RestState(shared)): Extract<RestState>,
+    who: Principal,
+) -> Response {
+    let catalog = shared.gateway.settled_catalog(&who.to_caller("rest")).await;
+    axum::Json(openapi::build_openapi_document(&catalog)).into_response()
 }
 
-pub(crate) async fn call(
-    Extract(State(shared)): Extract<State>,
+pub(crate) async fn call_tool(
+    Extract(RestState(shared)): Extract<RestState>,
     Path(name): Path<String>,
-    who: Who,
+    who: Principal,
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
     match read_body(&shared, &parts.headers, body).await {
-        Ok(args) => answer(&shared, name, args, who, &parts.headers).await,
-        Err(problem) => status::problem(&problem),
+        Ok(args) => answer_call(&shared, name, args, who, &parts.headers).await,
+        Err(problem) => status::problem_response(&problem),
     }
 }
 
 /// Reading by GET, for tools that only read and need no parameters.
-pub(crate) async fn call_by_get(
-    Extract(State(shared)): Extract<State>,
+pub(crate) async fn call_tool_by_get(
+    Extract(RestState(shared)): Extract<RestState>,
     Path(name): Path<String>,
-    who: Who,
+    who: Principal,
     headers: HeaderMap,
 ) -> Response {
-    let catalog = shared.gateway.loaded(&who.caller("rest")).await;
-    match catalog.find_for_agents(&name) {
+    let catalog = shared.gateway.loaded_catalog(&who.to_caller("rest")).await;
+    match catalog.find_tool_for_agents(&name) {
         Ok(tool) if tool.effects.read_only && !tool.input.json().contains_key("required") => {
-            answer(&shared, name, Value::Object(Default::default()), who, &headers).await
+            answer_call(&shared, name, Value::Object(Default::default()), who, &headers).await
         }
-        Ok(_) => status::problem(
-            &Problem::new(Code::MethodNotAllowed, format!("the tool {name} is called with POST"))
-                .hint("send its parameters as a JSON object"),
+        Ok(_) => status::problem_response(
+            &Problem::new(
+                ProblemCode::MethodNotAllowed,
+                format!("the tool {name} is called with POST"),
+            )
+            .with_hint("send its parameters as a JSON object"),
         ),
-        Err(problem) => status::problem(&problem),
+        Err(problem) => status::problem_response(&problem),
     }
 }
 
-async fn read_body(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<Value> {
+async fn read_body(shared: &RestStateInner, headers: &HeaderMap, body: Body) -> Result<Value> {
     // How it has to come is up to `serving`.
     let body = axum::body::to_bytes(body, shared.request_body).await;
     let body = body.map_err(|error| {
@@ -142,10 +153,10 @@ async fn read_body(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<V
             .is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
         if over {
             Problem::new(
-                Code::TooLarge,
-                format!("the request body is larger than {}", size(shared.request_body)),
+                ProblemCode::TooLarge,
+                format!("the request body is larger than {}", format_size(shared.request_body)),
             )
-            .hint("send less, or raise limits.request_body")
+            .with_hint("send less, or raise limits.request_body")
         } else {
             Problem::bad_request("the request body did not arrive whole")
         }
@@ -161,17 +172,17 @@ async fn read_body(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<V
             && kind.to_ascii_lowercase().ends_with("+json"));
     if !is_json {
         return Err(Problem::new(
-            Code::UnsupportedMediaType,
+            ProblemCode::UnsupportedMediaType,
             format!(
                 "the request body must be JSON, not {}",
                 if kind.is_empty() { "of no type" } else { kind }
             ),
         )
-        .hint("send the header Content-Type: application/json"));
+        .with_hint("send the header Content-Type: application/json"));
     }
     let args = Value::parse_json(&body).map_err(|mut problem| {
         // Too deep is the caller's mistake here, not a limit of a script.
-        problem.code = Code::BadRequest;
+        problem.code = ProblemCode::BadRequest;
         problem
     })?;
     match args {
@@ -183,11 +194,11 @@ async fn read_body(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<V
     }
 }
 
-async fn answer(
-    shared: &Shared,
+async fn answer_call(
+    shared: &RestStateInner,
     name: String,
     args: Value,
-    who: Who,
+    who: Principal,
     headers: &HeaderMap,
 ) -> Response {
     let streams = headers
@@ -195,55 +206,59 @@ async fn answer(
         .and_then(|accept| accept.to_str().ok())
         .is_some_and(|accept| accept.contains("text/event-stream"));
     let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
-    let caller = Caller { client: agent.map(str::to_owned), ..who.caller("rest") };
-    let asker =
-        Asker { caller, tokens: record::tokens(headers), trace: trace::of_headers(headers) };
+    let caller = Caller { client: agent.map(str::to_owned), ..who.to_caller("rest") };
+    let asker = RestCaller {
+        caller,
+        tokens: record::approval_tokens(headers),
+        trace: trace::trace_from_headers(headers),
+    };
     if streams {
-        return stream(shared.gateway.clone(), asker, name, args);
+        return stream_call(shared.gateway.clone(), asker, name, args);
     }
-    match run(&shared.gateway, asker, None, &name, args).await {
+    match run_tool(&shared.gateway, asker, None, &name, args).await {
         Ok(body) => json_response(body.into()),
-        Err(problem) => status::problem(&problem),
+        Err(problem) => status::problem_response(&problem),
     }
 }
 
 /// Who asks, and what came with that.
-struct Asker {
+struct RestCaller {
     caller: Caller,
     /// Of approvals.
     tokens: Vec<String>,
-    trace: Option<Trace>,
+    trace: Option<TraceContext>,
 }
 
 /// Call and encode: `{"result": …}`.
-async fn run(
+async fn run_tool(
     gateway: &Gateway,
-    asker: Asker,
-    events: Option<Events>,
+    asker: RestCaller,
+    events: Option<CallEventSink>,
     name: &str,
     args: Value,
 ) -> Result<String> {
-    let call = gateway.open_in_turn(asker.caller, None, events).await?.continuing(asker.trace);
+    let call =
+        gateway.open_call_when_admitted(asker.caller, None, events).await?.with_trace(asker.trace);
     if !asker.tokens.is_empty() {
-        call.present(asker.tokens);
+        call.present_approval_tokens(asker.tokens);
     }
     let result = gateway.call(&call, name, args).await?;
     Ok(format!("{{\"result\":{}}}", result.encode_json("result")?))
 }
 
 /// The same as server-sent events: `log`, `progress`, and `result` at the end.
-fn stream(gateway: Gateway, asker: Asker, name: String, args: Value) -> Response {
+fn stream_call(gateway: Gateway, asker: RestCaller, name: String, args: Value) -> Response {
     // Unbounded but for the limits: log output is capped per call and progress
     // is thinned out.
     let (sender, receiver) = mpsc::unbounded_channel();
     let events = sender.clone();
-    let events: Events = Arc::new(move |event| {
+    let events: CallEventSink = Arc::new(move |event| {
         let _ = events.send(describe_event(event));
     });
     let task = tokio::spawn(async move {
-        let last = match run(&gateway, asker, Some(events), &name, args).await {
+        let last = match run_tool(&gateway, asker, Some(events), &name, args).await {
             Ok(body) => body,
-            Err(problem) => status::body(&problem).to_string(),
+            Err(problem) => status::problem_body(&problem).to_string(),
         };
         let _ = sender.send(("result", last));
     });
@@ -257,14 +272,17 @@ fn stream(gateway: Gateway, asker: Asker, name: String, args: Value) -> Response
 }
 
 /// How the servers behind this one are doing.
-pub(crate) async fn sources(Extract(State(shared)): Extract<State>, who: Who) -> Response {
-    let catalog = shared.gateway.loaded(&who.caller("rest")).await;
-    let upstreams: Vec<Json> = catalog.health().iter().map(health).collect();
+pub(crate) async fn list_sources(
+    Extract(RestState(shared)): Extract<RestState>,
+    who: Principal,
+) -> Response {
+    let catalog = shared.gateway.loaded_catalog(&who.to_caller("rest")).await;
+    let upstreams: Vec<Json> = catalog.health().iter().map(source_health_json).collect();
     axum::Json(json!({ "upstreams": upstreams })).into_response()
 }
 
 /// One of them, for REST and the command line alike.
-pub fn health(health: &Health) -> Json {
+pub fn source_health_json(health: &SourceHealth) -> Json {
     json!({
         "name": health.source,
         "state": health.state,
@@ -279,26 +297,26 @@ pub fn health(health: &Health) -> Json {
     })
 }
 
-fn describe_event(event: Event) -> (&'static str, String) {
+fn describe_event(event: CallEvent) -> (&'static str, String) {
     match event {
-        Event::Log { level, message, fields } => {
-            let mut log = json!({"level": Level::as_str(level), "message": message});
+        CallEvent::Log { level, message, fields } => {
+            let mut log = json!({"level": LogLevel::as_str(level), "message": message});
             if let Some(fields) = fields {
                 log["fields"] = fields.to_json_lossy();
             }
             ("log", log.to_string())
         }
-        Event::Relayed { level, logger, data } => {
+        CallEvent::Relayed { level, logger, data } => {
             let data = data.to_json_lossy();
             ("log", json!({"level": level, "logger": logger, "data": data}).to_string())
         }
-        Event::Step(step) => {
+        CallEvent::Step(step) => {
             let millis = |time: std::time::Duration| time.as_secs_f64() * 1000.0;
             let took = step.took.map(millis);
             let call = json!({"tool": step.tool, "at_ms": millis(step.at), "took_ms": took, "outcome": step.outcome});
             ("call", call.to_string())
         }
-        Event::Progress { done, total, message } => {
+        CallEvent::Progress { done, total, message } => {
             ("progress", json!({"done": done, "total": total, "message": message}).to_string())
         }
     }

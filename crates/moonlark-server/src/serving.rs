@@ -23,36 +23,36 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::at_once::at_once;
-use crate::http::App;
-use body::Pace;
+use crate::at_once::coalesce_self_wakes;
+use crate::http::HttpApp;
+use body::BodyProgressLimit;
 
 /// What a server takes of its clients.
 #[derive(Debug, Clone, Copy)]
-struct Patience {
+struct ConnectionLimits {
     /// Connections at once. Further ones wait with the system until one ends.
     connections: usize,
     /// The time to send the head of a request, and to be idle before the next.
     head: Duration,
     /// How the body of a request has to come.
-    body: Pace,
+    body: BodyProgressLimit,
 }
 
 /// More than all calls that may be in progress and wait, and little memory if idle.
-const MOST_CONNECTIONS: usize = 16_384;
+const MAX_CONNECTIONS: usize = 16_384;
 /// As long as reverse proxies keep idle connections to us.
-const HEAD: Duration = Duration::from_secs(75);
+const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 
-impl Default for Patience {
+impl Default for ConnectionLimits {
     /// Connections leave a quarter of the descriptors there are to everything else.
     fn default() -> Self {
-        let connections = MOST_CONNECTIONS.min(descriptors() / 4 * 3).max(16);
-        Self { connections, head: HEAD, body: Pace::default() }
+        let connections = MAX_CONNECTIONS.min(max_open_files() / 4 * 3).max(16);
+        Self { connections, head: REQUEST_HEAD_TIMEOUT, body: BodyProgressLimit::default() }
     }
 }
 
 #[cfg(unix)]
-fn descriptors() -> usize {
+fn max_open_files() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
@@ -63,19 +63,19 @@ fn descriptors() -> usize {
 }
 
 /// Serve until `stop` is cancelled, then let requests in progress finish.
-pub async fn serve(
+pub async fn serve_listener(
     listener: TcpListener,
-    app: App,
+    app: HttpApp,
     stop: CancellationToken,
 ) -> std::io::Result<()> {
-    serve_with(listener, app, stop, Patience::default()).await
+    serve_with_limits(listener, app, stop, ConnectionLimits::default()).await
 }
 
-async fn serve_with(
+async fn serve_with_limits(
     mut listener: TcpListener,
-    app: App,
+    app: HttpApp,
     stop: CancellationToken,
-    patience: Patience,
+    patience: ConnectionLimits,
 ) -> std::io::Result<()> {
     let connections = TaskTracker::new();
     let places = Arc::new(Semaphore::new(patience.connections));
@@ -92,8 +92,8 @@ async fn serve_with(
         // Without this, small answers wait for the client's acknowledgement.
         let _ = stream.set_nodelay(true);
         let (app, stop) = (app.clone(), stop.clone());
-        connections.spawn(at_once(async move {
-            connection(stream, app, stop, patience).await;
+        connections.spawn(coalesce_self_wakes(async move {
+            serve_tcp_connection(stream, app, stop, patience).await;
             drop(place);
         }));
     }
@@ -104,9 +104,14 @@ async fn serve_with(
 }
 
 /// How it ends is the client's business.
-async fn connection(stream: TcpStream, app: App, stop: CancellationToken, patience: Patience) {
+async fn serve_tcp_connection(
+    stream: TcpStream,
+    app: HttpApp,
+    stop: CancellationToken,
+    patience: ConnectionLimits,
+) {
     tokio::select! {
-        begun = timeout(patience.head, begun(&stream)) => if begun.is_err() { return },
+        begun = timeout(patience.head, wait_for_first_bytes(&stream)) => if begun.is_err() { return },
         () = stop.cancelled() => return,
     }
     serve_stream(stream, app, stop, patience).await;
@@ -114,20 +119,24 @@ async fn connection(stream: TcpStream, app: App, stop: CancellationToken, patien
 
 /// Serve one connection that has begun to send a request, whatever carries it, until
 /// it ends or `stop` is cancelled.
-pub async fn serve_connection<S>(stream: S, app: App, stop: CancellationToken)
+pub async fn serve_connection<S>(stream: S, app: HttpApp, stop: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    serve_stream(stream, app, stop, Patience::default()).await;
+    serve_stream(stream, app, stop, ConnectionLimits::default()).await;
 }
 
-async fn serve_stream<S>(stream: S, app: App, stop: CancellationToken, patience: Patience)
-where
+async fn serve_stream<S>(
+    stream: S,
+    app: HttpApp,
+    stop: CancellationToken,
+    patience: ConnectionLimits,
+) where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let head = patience.head;
     let service = service_fn(move |request: Request<Incoming>| {
-        let answer = body::answer(app.clone(), request, patience.body);
+        let answer = body::answer_request(app.clone(), request, patience.body);
         async { Ok::<_, Infallible>(answer.await) }
     });
     let mut builder = Builder::new(TokioExecutor::new());
@@ -144,15 +153,15 @@ where
 }
 
 /// What a client of HTTP/2 says first.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Until it is clear which version of HTTP a client speaks. Whoever serves it waits for
 /// that without end.
-async fn begun(stream: &TcpStream) {
-    let mut start = [0; PREFACE.len()];
+async fn wait_for_first_bytes(stream: &TcpStream) {
+    let mut start = [0; HTTP2_PREFACE.len()];
     // An error, or the end, is for whoever reads next to find.
     while let Ok(count @ 1..) = stream.peek(&mut start).await {
-        if count == PREFACE.len() || !PREFACE.starts_with(&start[..count]) {
+        if count == HTTP2_PREFACE.len() || !HTTP2_PREFACE.starts_with(&start[..count]) {
             return;
         }
         // Seldom: the first few letters came alone, and nobody tells when there are more.
@@ -165,21 +174,21 @@ mod tests {
     use axum::Router;
     use axum::routing::get;
     use moonlark_core::schema::Schema;
-    use moonlark_core::tool::{Body as ToolBody, Source, SourceKind};
+    use moonlark_core::tool::{Source, SourceKind, ToolBody};
     use moonlark_core::{Catalog, Gateway, Tool};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
-    use crate::http::{Callers, Options};
+    use crate::http::{CallerIdentification, HttpServerOptions};
 
-    async fn server(patience: Patience) -> std::net::SocketAddr {
-        serving(App::new(Router::new().route("/", get(|| async { "here" }))), patience).await
+    async fn server(patience: ConnectionLimits) -> std::net::SocketAddr {
+        serving(HttpApp::new(Router::new().route("/", get(|| async { "here" }))), patience).await
     }
 
-    async fn serving(app: App, patience: Patience) -> std::net::SocketAddr {
+    async fn serving(app: HttpApp, patience: ConnectionLimits) -> std::net::SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(serve_with(listener, app, CancellationToken::new(), patience));
+        tokio::spawn(serve_with_limits(listener, app, CancellationToken::new(), patience));
         address
     }
 
@@ -193,7 +202,8 @@ mod tests {
 
     #[tokio::test]
     async fn who_does_not_say_what_it_wants_is_let_go() {
-        let patience = Patience { head: Duration::from_millis(200), ..Patience::default() };
+        let patience =
+            ConnectionLimits { head: Duration::from_millis(200), ..ConnectionLimits::default() };
         let address = server(patience).await;
         for first in [&b""[..], b"P", b"PRI * HTTP/2.0\r\n", b"GET / HTTP/1.1\r\nHost: a\r\n"] {
             let mut stream = TcpStream::connect(address).await.unwrap();
@@ -208,8 +218,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_that_comes_letter_by_letter_is_served() {
-        let address =
-            server(Patience { head: Duration::from_secs(60), ..Patience::default() }).await;
+        let address = server(ConnectionLimits {
+            head: Duration::from_secs(60),
+            ..ConnectionLimits::default()
+        })
+        .await;
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
         for letter in WHOLE {
@@ -221,8 +234,11 @@ mod tests {
 
     #[tokio::test]
     async fn those_who_keep_every_place_are_let_go_and_others_get_in() {
-        let patience =
-            Patience { connections: 4, head: Duration::from_millis(300), ..Patience::default() };
+        let patience = ConnectionLimits {
+            connections: 4,
+            head: Duration::from_millis(300),
+            ..ConnectionLimits::default()
+        };
         let address = server(patience).await;
         let mut silent = Vec::new();
         for _ in 0..4 {
@@ -241,20 +257,21 @@ mod tests {
     /// Everything that a server has, with this time for bodies.
     async fn whole_server(pause: Duration, rate: u32) -> std::net::SocketAddr {
         let source = Arc::new(Source { kind: SourceKind::Script, name: "a".to_owned() });
-        let body = ToolBody::now(|_, args| Ok(args));
-        let tool = Tool::new("same", source, Schema::described(Default::default()), body);
+        let body = ToolBody::from_fn(|_, args| Ok(args));
+        let tool = Tool::new("same", source, Schema::description_only(Default::default()), body);
         let catalog = Catalog::new(Arc::default(), vec![Arc::new(tool)], &[], vec![]);
         let (allowed_hosts, allowed_origins) = (vec!["a".to_owned()], vec![]);
-        let options = Options {
+        let options = HttpServerOptions {
             allowed_hosts,
             allowed_origins,
             request_body: 1 << 30,
-            callers: Callers::Anybody,
-            sessions: crate::SessionVault::passing(),
+            callers: CallerIdentification::Anybody,
+            sessions: crate::SessionVault::in_memory(),
         };
-        let app = crate::router(Gateway::new(catalog, 10), options, CancellationToken::new());
-        let body = Pace { pause, rate };
-        serving(app, Patience { body, ..Patience::default() }).await
+        let app =
+            crate::build_http_app(Gateway::new(catalog, 10), options, CancellationToken::new());
+        let body = BodyProgressLimit { pause, rate };
+        serving(app, ConnectionLimits { body, ..ConnectionLimits::default() }).await
     }
 
     /// The head of a request with a body of this length.

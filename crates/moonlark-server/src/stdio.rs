@@ -21,12 +21,12 @@ use rmcp::{RoleServer, ServiceExt};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use crate::mcp::Mcp;
-use crate::who::Who;
-use output::{Output, Writer};
+use crate::mcp::McpServer;
+use crate::who::Principal;
+use output::{SharedOutput, SharedOutputWriter};
 
 pub use presence::{ClientPresence, ClosedInput};
-use short::{Short, Sieve};
+use short::{PlainCallFilter, StdioFastPath};
 
 pub async fn serve_stdio(gateway: Gateway) -> Result<(), Problem> {
     let (input, output) = stdio_pipes();
@@ -48,14 +48,14 @@ where
     let stopped = |error: &dyn std::fmt::Display| {
         Problem::unavailable(format!("the MCP client went away: {error}"))
     };
-    let mcp = Mcp::new(gateway, Who::local());
+    let mcp = McpServer::new(gateway, Principal::local());
     let (gone, left) = (mcp.gone.clone(), mcp.left.clone());
     let presence = Arc::<ClientPresence>::default();
-    let output = Output::new(output, presence.clone());
-    let writer = output.writer();
-    let short = Short::new(mcp.clone(), output);
-    let inner = AsyncRwTransport::new(Sieve::new(input, short.clone()), writer);
-    let transport = Patient {
+    let output = SharedOutput::new(output, presence.clone());
+    let writer = output.new_writer();
+    let short = StdioFastPath::new(mcp.clone(), output);
+    let inner = AsyncRwTransport::new(PlainCallFilter::new(input, short.clone()), writer);
+    let transport = StdioClientTransport {
         inner,
         short: short.clone(),
         presence: presence.clone(),
@@ -63,7 +63,7 @@ where
         gone,
         left: left.clone(),
     };
-    let _leaving = LeavesWhenDropped { presence: presence.clone(), left: left.clone() };
+    let _leaving = LeaveOnDrop { presence: presence.clone(), left: left.clone() };
     let ended = match mcp.serve(transport).await {
         Ok(running) => tokio::select! {
             ended = running.waiting() => ended.map(drop).map_err(|error| stopped(&error)),
@@ -74,20 +74,20 @@ where
         Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => Ok(()),
         Err(error) => Err(stopped(&error)),
     };
-    short.finished().await;
+    short.wait_finished().await;
     ended
 }
 
 /// Whoever gives up serving a client says nothing more to it: the SDK would still answer
 /// the calls that end with that.
-struct LeavesWhenDropped {
+struct LeaveOnDrop {
     presence: Arc<ClientPresence>,
     left: CancellationToken,
 }
 
-impl Drop for LeavesWhenDropped {
+impl Drop for LeaveOnDrop {
     fn drop(&mut self) {
-        self.presence.leave();
+        self.presence.mark_left();
         self.left.cancel();
     }
 }
@@ -95,14 +95,14 @@ impl Drop for LeavesWhenDropped {
 /// The SDK gives up on a client whose first words are not a request. A stray
 /// notification, say of a request cancelled before a restart, harms nobody: it
 /// is passed over.
-struct Patient<R, W>
+struct StdioClientTransport<R, W>
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    inner: AsyncRwTransport<RoleServer, Sieve<R, W>, Writer<W>>,
+    inner: AsyncRwTransport<RoleServer, PlainCallFilter<R, W>, SharedOutputWriter<W>>,
     /// Open once a session has begun, or a request that stands by itself was made.
-    short: Arc<Short<W>>,
+    short: Arc<StdioFastPath<W>>,
     presence: Arc<ClientPresence>,
     /// The server is to stop: what was asked before is answered.
     stop: CancellationToken,
@@ -113,7 +113,7 @@ where
     left: CancellationToken,
 }
 
-impl<R, W> Transport<RoleServer> for Patient<R, W>
+impl<R, W> Transport<RoleServer> for StdioClientTransport<R, W>
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,

@@ -6,47 +6,47 @@
 
 use http::HeaderMap;
 use http::request::Parts;
-use moonlark_core::trace::Trace;
+use moonlark_core::trace::TraceContext;
 use rmcp::RoleServer;
 use rmcp::model::RequestMetaObject;
 use rmcp::service::RequestContext;
 use serde_json::Value as Json;
 
-const PARENT: &str = "traceparent";
-const STATE: &str = "tracestate";
+const TRACEPARENT_KEY: &str = "traceparent";
+const TRACESTATE_KEY: &str = "tracestate";
 
-pub(crate) fn of_headers(headers: &HeaderMap) -> Option<Trace> {
-    let mut parents = headers.get_all(PARENT).iter();
+pub(crate) fn trace_from_headers(headers: &HeaderMap) -> Option<TraceContext> {
+    let mut parents = headers.get_all(TRACEPARENT_KEY).iter();
     let parent = parents.next()?.to_str().ok()?;
     if parents.next().is_some() {
         return None;
     }
     let states: Vec<&str> =
-        headers.get_all(STATE).iter().filter_map(|state| state.to_str().ok()).collect();
-    Trace::parse(parent, Some(states.join(",").as_str()))
+        headers.get_all(TRACESTATE_KEY).iter().filter_map(|state| state.to_str().ok()).collect();
+    TraceContext::parse(parent, Some(states.join(",").as_str()))
 }
 
-pub(crate) fn of_request(context: &RequestContext<RoleServer>) -> Option<Trace> {
-    let by_headers = || of_headers(&context.extensions.get::<Parts>()?.headers);
-    of_meta(&context.meta).or_else(by_headers)
+pub(crate) fn trace_from_request(context: &RequestContext<RoleServer>) -> Option<TraceContext> {
+    let by_headers = || trace_from_headers(&context.extensions.get::<Parts>()?.headers);
+    trace_from_meta(&context.meta).or_else(by_headers)
 }
 
 /// For requests whose headers do not get any further.
-pub(crate) fn note(meta: &mut RequestMetaObject, headers: &HeaderMap) {
-    if of_meta(meta).is_some() {
+pub(crate) fn copy_trace_to_meta(meta: &mut RequestMetaObject, headers: &HeaderMap) {
+    if trace_from_meta(meta).is_some() {
         return;
     }
-    let Some(trace) = of_headers(headers) else { return };
-    meta.0.0.insert(PARENT.to_owned(), trace.parent().into());
-    match trace.state() {
-        Some(state) => meta.0.0.insert(STATE.to_owned(), state.into()),
-        None => meta.0.0.remove(STATE),
+    let Some(trace) = trace_from_headers(headers) else { return };
+    meta.0.0.insert(TRACEPARENT_KEY.to_owned(), trace.to_traceparent().into());
+    match trace.tracestate() {
+        Some(state) => meta.0.0.insert(TRACESTATE_KEY.to_owned(), state.into()),
+        None => meta.0.0.remove(TRACESTATE_KEY),
     };
 }
 
-fn of_meta(meta: &RequestMetaObject) -> Option<Trace> {
+fn trace_from_meta(meta: &RequestMetaObject) -> Option<TraceContext> {
     let text = |key: &str| meta.0.0.get(key).and_then(Json::as_str);
-    Trace::parse(text(PARENT)?, text(STATE))
+    TraceContext::parse(text(TRACEPARENT_KEY)?, text(TRACESTATE_KEY))
 }
 
 #[cfg(test)]
@@ -66,23 +66,31 @@ mod tests {
 
     #[test]
     fn one_header_is_taken_and_what_others_say_of_it_is_put_together() {
-        let trace = of_headers(&headers(&[(PARENT, ONE), (STATE, "a=1"), (STATE, "b=2")])).unwrap();
-        assert_eq!((trace.parent().as_str(), trace.state()), (ONE, Some("a=1,b=2")));
-        assert_eq!(of_headers(&headers(&[(PARENT, ONE), (PARENT, OTHER)])), None);
-        assert_eq!(of_headers(&headers(&[(PARENT, "nonsense")])), None);
-        assert_eq!(of_headers(&headers(&[(STATE, "a=1")])), None);
+        let trace = trace_from_headers(&headers(&[
+            (TRACEPARENT_KEY, ONE),
+            (TRACESTATE_KEY, "a=1"),
+            (TRACESTATE_KEY, "b=2"),
+        ]))
+        .unwrap();
+        assert_eq!((trace.to_traceparent().as_str(), trace.tracestate()), (ONE, Some("a=1,b=2")));
+        assert_eq!(
+            trace_from_headers(&headers(&[(TRACEPARENT_KEY, ONE), (TRACEPARENT_KEY, OTHER)])),
+            None
+        );
+        assert_eq!(trace_from_headers(&headers(&[(TRACEPARENT_KEY, "nonsense")])), None);
+        assert_eq!(trace_from_headers(&headers(&[(TRACESTATE_KEY, "a=1")])), None);
     }
 
     #[test]
     fn what_the_message_says_comes_before_what_carried_it() {
-        let carried = headers(&[(PARENT, OTHER)]);
+        let carried = headers(&[(TRACEPARENT_KEY, OTHER)]);
         for (said, taken) in [(None, OTHER), (Some(ONE), ONE), (Some("nonsense"), OTHER)] {
             let mut meta = RequestMetaObject::new();
             if let Some(said) = said {
-                meta.0.0.insert(PARENT.to_owned(), said.into());
+                meta.0.0.insert(TRACEPARENT_KEY.to_owned(), said.into());
             }
-            note(&mut meta, &carried);
-            assert_eq!(of_meta(&meta).unwrap().parent(), taken);
+            copy_trace_to_meta(&mut meta, &carried);
+            assert_eq!(trace_from_meta(&meta).unwrap().to_traceparent(), taken);
         }
     }
 }

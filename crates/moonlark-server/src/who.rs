@@ -12,11 +12,11 @@ use axum::extract::FromRequestParts;
 use http::Extensions;
 use http::request::Parts;
 use moonlark_core::Caller;
-use moonlark_core::call::LOCAL;
+use moonlark_core::call::LOCAL_CALLER;
 
 /// Who it is, as far as that is known.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Who {
+pub struct Principal {
     /// The name that rules know the caller by; none if it has not shown who it is.
     name: Option<Arc<str>>,
     /// Whether it may see and decide what is others'.
@@ -25,40 +25,40 @@ pub struct Who {
 
 tokio::task_local! {
     /// The SDK asks some things of us without saying for which request.
-    static NOW: Who;
+    static CURRENT_PRINCIPAL: Principal;
 }
 
-impl Who {
-    pub fn named(name: impl Into<Arc<str>>) -> Self {
+impl Principal {
+    pub fn with_name(name: impl Into<Arc<str>>) -> Self {
         Self { name: Some(name.into()), operator: false }
     }
 
     /// The same, as somebody who may see and decide what is others'.
     #[must_use]
-    pub fn operating(self, operator: bool) -> Self {
+    pub fn with_operator(self, operator: bool) -> Self {
         Self { operator, ..self }
     }
 
     /// Whoever has started this process.
     pub(crate) fn local() -> Self {
-        Self::named(LOCAL)
+        Self::with_name(LOCAL_CALLER)
     }
 
-    pub(crate) fn of(extensions: &Extensions) -> Self {
-        extensions.get::<Who>().cloned().unwrap_or_default()
+    pub(crate) fn from_extensions(extensions: &Extensions) -> Self {
+        extensions.get::<Principal>().cloned().unwrap_or_default()
     }
 
     /// Whose request this task serves, if that is known.
-    pub(crate) fn now() -> Option<Self> {
-        NOW.try_with(Who::clone).ok()
+    pub(crate) fn current() -> Option<Self> {
+        CURRENT_PRINCIPAL.try_with(Principal::clone).ok()
     }
 
     /// Serve a request of this caller.
-    pub(crate) async fn during<F: Future>(self, serving: F) -> F::Output {
-        NOW.scope(self, serving).await
+    pub(crate) async fn scope_current<F: Future>(self, serving: F) -> F::Output {
+        CURRENT_PRINCIPAL.scope(self, serving).await
     }
 
-    pub(crate) fn caller(&self, surface: &'static str) -> Caller {
+    pub(crate) fn to_caller(&self, surface: &'static str) -> Caller {
         Caller { name: self.name.clone(), ..Caller::new(surface) }
     }
 
@@ -77,15 +77,15 @@ impl Who {
     }
 
     /// Whether both are the same caller.
-    pub(crate) fn is(&self, other: &Who) -> bool {
+    pub(crate) fn is_same_caller(&self, other: &Principal) -> bool {
         self.name == other.name
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for Who {
+impl<S: Sync> FromRequestParts<S> for Principal {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(Who::of(&parts.extensions))
+        Ok(Principal::from_extensions(&parts.extensions))
     }
 }

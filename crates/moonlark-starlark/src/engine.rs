@@ -5,52 +5,52 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use moonlark_core::files::Files;
-use moonlark_core::gateway::Started;
-use moonlark_core::module::Function;
+use moonlark_core::files::ScriptFileReader;
+use moonlark_core::gateway::StartedCall;
+use moonlark_core::module::ModuleFunction;
 use moonlark_core::tool::BoxFuture;
-use moonlark_core::{Call, Level, Module, Problem, Result, Value};
+use moonlark_core::{Call, LogLevel, Module, Problem, Result, Value};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::process::Process;
-pub(crate) use crate::wire::Script;
-use crate::wire::{Job, Kind, Order, Report};
+use crate::process::WorkerProcess;
+pub(crate) use crate::wire::StarlarkScriptVersion;
+use crate::wire::{WorkerJob, WorkerJobKind, WorkerOrder, WorkerReport};
 
 /// Processes at once. More calls than that wait for their turn.
-const MOST: usize = 64;
+const MAX_WORKERS: usize = 64;
 /// Of those, for one extension: its calls wait for each other before anybody
 /// else's do.
-pub(crate) const MOST_OF_ONE: usize = 16;
+pub(crate) const MAX_WORKERS_PER_EXTENSION: usize = 16;
 /// More processes, for what extensions call: were they to wait for a turn, all
 /// turns could be held by callers that wait.
-const MOST_INSIDE: usize = 64;
+const MAX_NESTED_WORKERS: usize = 64;
 
 /// Extensions that load at once. Whoever loads many starts them one after another;
 /// those that take long must not keep the others from being loaded.
-const LOADS: usize = 20;
+const MAX_CONCURRENT_LOADS: usize = 20;
 /// Processes kept for the next calls.
-const KEPT: usize = 16;
+const MAX_IDLE_WORKERS: usize = 16;
 /// How long, when no call comes.
-const REST: Duration = Duration::from_secs(30);
+const IDLE_WORKER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Processes always kept ready.
-const READY: usize = 1;
+const MIN_READY_WORKERS: usize = 1;
 
 tokio::task_local! {
     /// Set while a call is answered that a Starlark script made.
-    static INSIDE: ();
+    static INSIDE_STARLARK_CALL: ();
 }
 
 /// Cheap to clone; all clones are the same engine.
 #[derive(Clone)]
-pub struct Starlark(Arc<Inner>);
+pub struct StarlarkEngine(Arc<StarlarkEngineInner>);
 
-struct Inner {
+struct StarlarkEngineInner {
     /// Our own binary.
     program: PathBuf,
-    functions: Vec<Function>,
+    functions: Vec<ModuleFunction>,
     /// Last used last, with when that was.
-    idle: Mutex<Vec<(Process, Instant)>>,
+    idle: Mutex<Vec<(WorkerProcess, Instant)>>,
     /// Somebody looks after those that are not needed any more.
     tidying: AtomicBool,
     starting: AtomicUsize,
@@ -60,83 +60,85 @@ struct Inner {
     units: AtomicU64,
 }
 
-impl Starlark {
+impl StarlarkEngine {
     /// `program` is a Moonlark binary: it serves as its own worker.
-    pub fn new(program: PathBuf, modules: &[Module]) -> Starlark {
-        Starlark(Arc::new(Inner {
+    pub fn new(program: PathBuf, modules: &[Module]) -> StarlarkEngine {
+        StarlarkEngine(Arc::new(StarlarkEngineInner {
             program,
-            functions: functions(modules).cloned().collect(),
+            functions: host_functions(modules).cloned().collect(),
             idle: Mutex::default(),
             tidying: AtomicBool::new(false),
             starting: AtomicUsize::new(0),
-            turns: Semaphore::new(MOST),
-            inside: Semaphore::new(MOST_INSIDE),
-            loads: Semaphore::new(LOADS),
+            turns: Semaphore::new(MAX_WORKERS),
+            inside: Semaphore::new(MAX_NESTED_WORKERS),
+            loads: Semaphore::new(MAX_CONCURRENT_LOADS),
             units: AtomicU64::new(0),
         }))
     }
 
     /// A version of a script, which workers that have loaded it can keep.
-    pub(crate) fn script(&self, folder: String, main: String) -> Script {
-        Script { unit: self.0.units.fetch_add(1, Ordering::Relaxed), folder, main }
+    pub(crate) fn new_script_version(&self, folder: String, main: String) -> StarlarkScriptVersion {
+        StarlarkScriptVersion { unit: self.0.units.fetch_add(1, Ordering::Relaxed), folder, main }
     }
 
     /// One of the places for extensions that load.
-    pub(crate) async fn turn_to_load(&self) -> Option<SemaphorePermit<'_>> {
+    pub(crate) async fn acquire_load_permit(&self) -> Option<SemaphorePermit<'_>> {
         self.0.loads.acquire().await.ok()
     }
 
     /// Do one job in a worker. Dropping the future kills the worker.
-    pub(crate) async fn run(
+    pub(crate) async fn run_job(
         &self,
         call: &Call,
-        script: &Script,
-        kind: Kind,
-        files: &Files,
+        script: &StarlarkScriptVersion,
+        kind: WorkerJobKind,
+        files: &ScriptFileReader,
     ) -> Result<Value> {
-        let _turn = self.turn().await?;
+        let _turn = self.acquire_worker_permit().await?;
         let limits = call.limits();
-        let job = Job {
+        let job = WorkerJob {
             script: script.clone(),
             kind,
             memory: limits.memory,
             value: limits.value,
             steps: limits.steps,
         };
-        let mut worker = self.take()?;
-        let mut order = Order::Job(job);
+        let mut worker = self.take_worker()?;
+        let mut order = WorkerOrder::Job(job);
         let mut again = false;
         loop {
-            let alive = worker.send(&order).await?.is_some();
-            let report = if alive { worker.receive().await? } else { None };
+            let alive = worker.send_order(&order).await?.is_some();
+            let report = if alive { worker.receive_report().await? } else { None };
             let Some(report) = report else {
                 let death = worker.post_mortem(limits.memory).await;
                 // It had asked for nothing yet, so nothing has happened.
-                if death.by_others && !again && matches!(order, Order::Job(_)) {
+                if death.by_others && !again && matches!(order, WorkerOrder::Job(_)) {
                     again = true;
-                    worker = Process::start(&self.0.program)?;
+                    worker = WorkerProcess::start(&self.0.program)?;
                     continue;
                 }
                 return Err(death.problem);
             };
             let answer = match report {
-                Report::Done { reply, clean } => {
+                WorkerReport::Done { reply, clean } => {
                     if clean {
-                        self.give_back(worker);
+                        self.return_worker(worker);
                     }
                     return reply.map_err(Problem::from);
                 }
-                report => INSIDE.scope((), self.answer(call, report, files)).await,
+                report => {
+                    INSIDE_STARLARK_CALL.scope((), self.answer_report(call, report, files)).await
+                }
             };
-            order = Order::Answer(answer.map_err(Into::into));
+            order = WorkerOrder::Answer(answer.map_err(Into::into));
         }
     }
 
-    async fn turn(&self) -> Result<SemaphorePermit<'_>> {
-        if is_inside() {
+    async fn acquire_worker_permit(&self) -> Result<SemaphorePermit<'_>> {
+        if is_inside_starlark_call() {
             return self.0.inside.try_acquire().map_err(|_| {
                 Problem::unavailable("too many extensions call each other at the moment")
-                    .hint("try again, or load() the other extension's functions instead")
+                    .with_hint("try again, or load() the other extension's functions instead")
             });
         }
         let turn = self.0.turns.acquire().await;
@@ -144,76 +146,84 @@ impl Starlark {
     }
 
     /// What the script asked for, by the gateway.
-    async fn answer(&self, call: &Call, report: Report, files: &Files) -> Result<Value> {
-        let wait = |started: Started| -> BoxFuture<Result<Value>> {
+    async fn answer_report(
+        &self,
+        call: &Call,
+        report: WorkerReport,
+        files: &ScriptFileReader,
+    ) -> Result<Value> {
+        let wait = |started: StartedCall| -> BoxFuture<Result<Value>> {
             match started {
-                Started::Done(result) => Box::pin(std::future::ready(result)),
-                Started::Running(future) => future,
+                StartedCall::Done(result) => Box::pin(std::future::ready(result)),
+                StartedCall::Running(future) => future,
             }
         };
         match report {
-            Report::Host { function, args } => match self.0.functions.get(function) {
-                Some(function) => wait(call.gateway().start(call, &function.tool, args)).await,
+            WorkerReport::Host { function, args } => match self.0.functions.get(function) {
+                Some(function) => wait(call.gateway().start_tool(call, &function.tool, args)).await,
                 None => Err(Problem::internal("a script asked for an unknown host function")),
             },
-            Report::Tool { name, args } => {
-                wait(call.gateway().start_named(call, &name, args)).await
+            WorkerReport::Tool { name, args } => {
+                wait(call.gateway().start_by_name(call, &name, args)).await
             }
-            Report::Print { text } => call.log(Level::Info, &text, None).map(|()| Value::Null),
-            Report::Read { path } => files(&path).map(Value::from),
-            Report::Done { .. } => Ok(Value::Null),
+            WorkerReport::Print { text } => {
+                call.log_message(LogLevel::Info, &text, None).map(|()| Value::Null)
+            }
+            WorkerReport::Read { path } => files(&path).map(Value::from),
+            WorkerReport::Done { .. } => Ok(Value::Null),
         }
     }
 
-    fn take(&self) -> Result<Process> {
+    fn take_worker(&self) -> Result<WorkerProcess> {
         let kept = self.0.idle.lock().pop();
         let worker = match kept {
             Some((worker, _)) => worker,
-            None => Process::start(&self.0.program)?,
+            None => WorkerProcess::start(&self.0.program)?,
         };
-        self.prepare();
+        self.start_spare_worker();
         Ok(worker)
     }
 
-    fn give_back(&self, worker: Process) {
+    fn return_worker(&self, worker: WorkerProcess) {
         let mut idle = self.0.idle.lock();
-        if idle.len() < KEPT {
+        if idle.len() < MAX_IDLE_WORKERS {
             idle.push((worker, Instant::now()));
         }
-        if idle.len() > READY && !self.0.tidying.swap(true, Ordering::Relaxed) {
-            tokio::spawn(tidy(Arc::downgrade(&self.0)));
+        if idle.len() > MIN_READY_WORKERS && !self.0.tidying.swap(true, Ordering::Relaxed) {
+            tokio::spawn(end_idle_workers(Arc::downgrade(&self.0)));
         }
     }
 
     /// See to it that the next call finds a worker ready.
-    fn prepare(&self) {
+    fn start_spare_worker(&self) {
         let ready = self.0.idle.lock().len() + self.0.starting.load(Ordering::Relaxed);
-        if ready >= READY {
+        if ready >= MIN_READY_WORKERS {
             return;
         }
         self.0.starting.fetch_add(1, Ordering::Relaxed);
         let engine = self.clone();
         tokio::spawn(async move {
-            let started = Process::start(&engine.0.program);
+            let started = WorkerProcess::start(&engine.0.program);
             engine.0.starting.fetch_sub(1, Ordering::Relaxed);
             if let Ok(worker) = started {
-                engine.give_back(worker);
+                engine.return_worker(worker);
             }
         });
     }
 }
 
 /// End processes that nobody has needed for a while.
-async fn tidy(engine: Weak<Inner>) {
+async fn end_idle_workers(engine: Weak<StarlarkEngineInner>) {
     loop {
-        tokio::time::sleep(REST).await;
+        tokio::time::sleep(IDLE_WORKER_TIMEOUT).await;
         let Some(engine) = engine.upgrade() else { return };
         let mut idle = engine.idle.lock();
-        let spare = idle.len().saturating_sub(READY);
-        let rested = idle.iter().take(spare).take_while(|(_, since)| since.elapsed() >= REST);
+        let spare = idle.len().saturating_sub(MIN_READY_WORKERS);
+        let rested =
+            idle.iter().take(spare).take_while(|(_, since)| since.elapsed() >= IDLE_WORKER_TIMEOUT);
         let rested = rested.count();
         let ended: Vec<_> = idle.drain(..rested).collect();
-        if idle.len() <= READY {
+        if idle.len() <= MIN_READY_WORKERS {
             engine.tidying.store(false, Ordering::Relaxed);
             drop(idle);
             drop(ended);
@@ -223,11 +233,11 @@ async fn tidy(engine: Weak<Inner>) {
 }
 
 /// Whether this is part of a call that a Starlark script made.
-pub(crate) fn is_inside() -> bool {
-    INSIDE.try_with(|()| ()).is_ok()
+pub(crate) fn is_inside_starlark_call() -> bool {
+    INSIDE_STARLARK_CALL.try_with(|()| ()).is_ok()
 }
 
 /// All host functions in the order by which worker and engine number them.
-pub(crate) fn functions(modules: &[Module]) -> impl Iterator<Item = &Function> {
+pub(crate) fn host_functions(modules: &[Module]) -> impl Iterator<Item = &ModuleFunction> {
     modules.iter().flat_map(|module| &module.functions)
 }

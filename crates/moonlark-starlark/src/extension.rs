@@ -3,31 +3,33 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use moonlark_core::authored::{self, Header};
-use moonlark_core::files::{Files, Snapshot};
-use moonlark_core::tool::{Body, Scope, Source, SourceKind, Tool};
+use moonlark_core::authored::{self, ToolHeader};
+use moonlark_core::files::{ScriptFileReader, ScriptSnapshot};
+use moonlark_core::tool::{CallScope, Source, SourceKind, Tool, ToolBody};
 use moonlark_core::value::Object;
-use moonlark_core::{Call, Caller, Code, Gateway, Problem, Result, Value};
+use moonlark_core::{Call, Caller, Gateway, Problem, ProblemCode, Result, Value};
 
 use tokio::sync::Semaphore;
 
-use crate::engine::{MOST_OF_ONE, Script, Starlark, is_inside};
-use crate::wire::{Kind, MAX_FILES};
+use crate::engine::{
+    MAX_WORKERS_PER_EXTENSION, StarlarkEngine, StarlarkScriptVersion, is_inside_starlark_call,
+};
+use crate::wire::{MAX_EXTENSION_FILES, WorkerJobKind};
 
 /// An extension as found on disk.
-pub struct Extension {
+pub struct ExtensionFile {
     /// The extensions folder as messages show it.
     pub folder: String,
     /// Its main file in there.
     pub main: String,
-    pub files: Files,
-    pub scope: Scope,
+    pub files: ScriptFileReader,
+    pub scope: CallScope,
     /// What it may do while it loads.
-    pub loading: Arc<Scope>,
+    pub loading: Arc<CallScope>,
 }
 
 /// An extension that works.
-pub struct Loaded {
+pub struct LoadedExtension {
     pub tools: Vec<Tool>,
     /// It describes no extension: it is there for others to load.
     pub library: bool,
@@ -35,51 +37,61 @@ pub struct Loaded {
     pub hides_tools: bool,
 }
 
-impl Starlark {
+impl StarlarkEngine {
     /// Load an extension and make its tools. Beside the outcome: the files it
     /// consists of, as far as they were read, so that a change of any can be
     /// noticed even when it did not load.
-    pub async fn load(
+    pub async fn load_extension(
         &self,
-        extension: Extension,
+        extension: ExtensionFile,
         gateway: &Gateway,
-    ) -> (Result<Loaded>, BTreeMap<String, String>) {
-        let Extension { folder, main, files, scope, loading } = extension;
+    ) -> (Result<LoadedExtension>, BTreeMap<String, String>) {
+        let ExtensionFile { folder, main, files, scope, loading } = extension;
         let shown = format!("{folder}/{main}");
-        let snapshot = Snapshot::new(files, MAX_FILES);
-        let script = Arc::new(self.script(folder, main));
+        let snapshot = ScriptSnapshot::new(files, MAX_EXTENSION_FILES);
+        let script = Arc::new(self.new_script_version(folder, main));
         // Before the clock starts.
-        let _turn = self.turn_to_load().await;
-        let call = gateway.scoped(Caller::new("load"), loading);
-        let recording = snapshot.reader();
-        let describing = self.run(&call, &script, Kind::Describe, &recording);
+        let _turn = self.acquire_load_permit().await;
+        let call = gateway.open_scoped_call(Caller::new("load"), loading);
+        let recording = snapshot.file_reader();
+        let describing = self.run_job(&call, &script, WorkerJobKind::Describe, &recording);
         let described = match tokio::time::timeout_at(call.deadline(), describing).await {
             Ok(described) => described,
-            Err(_) => Err(Problem::new(Code::Timeout, "")),
+            Err(_) => Err(Problem::new(ProblemCode::Timeout, "")),
         };
-        let texts = snapshot.loaded();
-        let turns = Semaphore::new(MOST_OF_ONE);
-        let unit = Unit { engine: self.clone(), script, files: snapshot.replay(), turns };
+        let texts = snapshot.finish_loading();
+        let turns = Semaphore::new(MAX_WORKERS_PER_EXTENSION);
+        let unit = ExtensionVersion {
+            engine: self.clone(),
+            script,
+            files: snapshot.recorded_file_reader(),
+            turns,
+        };
         let loaded = described
             .and_then(|described| unit.into_tools(described, &shown, scope))
-            .map_err(|problem| authored::at_load(problem, &shown, "a handler"));
+            .map_err(|problem| authored::into_load_problem(problem, &shown, "a handler"));
         (loaded, texts)
     }
 }
 
 /// One version of an extension.
-struct Unit {
-    engine: Starlark,
-    script: Arc<Script>,
-    files: Files,
+struct ExtensionVersion {
+    engine: StarlarkEngine,
+    script: Arc<StarlarkScriptVersion>,
+    files: ScriptFileReader,
     turns: Semaphore,
 }
 
-impl Unit {
-    fn into_tools(self, described: Value, shown: &str, scope: Scope) -> Result<Loaded> {
+impl ExtensionVersion {
+    fn into_tools(
+        self,
+        described: Value,
+        shown: &str,
+        scope: CallScope,
+    ) -> Result<LoadedExtension> {
         let Value::Object(mut about) = described else {
             let hides_tools = described == Value::Bool(true);
-            return Ok(Loaded { tools: Vec::new(), library: true, hides_tools });
+            return Ok(LoadedExtension { tools: Vec::new(), library: true, hides_tools });
         };
         let mut take = |name: &str| about.swap_remove(name).unwrap_or(Value::Null);
         let (version, allowed) = (take("version"), take("allowed_exec"));
@@ -99,17 +111,28 @@ impl Unit {
                 _ => format!("tools[{handler}]"),
             };
             let unit = unit.clone();
-            let body =
-                Body::later(move |call, args| call_handler(unit.clone(), handler, call, args));
-            Header::read(fields, &what)?.into_tool(None, source.clone(), scope.clone(), body)
+            let body = ToolBody::from_async_fn(move |call, args| {
+                call_handler(unit.clone(), handler, call, args)
+            });
+            ToolHeader::from_fields(fields, &what)?.into_tool(
+                None,
+                source.clone(),
+                scope.clone(),
+                body,
+            )
         });
         let tools = tools.collect::<Result<_>>()?;
-        Ok(Loaded { tools, library: false, hides_tools: false })
+        Ok(LoadedExtension { tools, library: false, hides_tools: false })
     }
 }
 
-async fn call_handler(unit: Arc<Unit>, handler: usize, call: Call, args: Value) -> Result<Value> {
-    let caller = Value::object([
+async fn call_handler(
+    unit: Arc<ExtensionVersion>,
+    handler: usize,
+    call: Call,
+    args: Value,
+) -> Result<Value> {
+    let caller = Value::from_fields([
         ("surface", call.caller().surface.into()),
         ("name", call.caller().name().into()),
         ("client", call.caller().client.clone().into()),
@@ -118,8 +141,8 @@ async fn call_handler(unit: Arc<Unit>, handler: usize, call: Call, args: Value) 
         Value::Null => Value::Object(Object::new()),
         config => config.clone(),
     };
-    let context = Value::object([("config", config), ("caller", caller)]);
-    let kind = Kind::Call { handler, args, context };
-    let _turn = if is_inside() { None } else { unit.turns.acquire().await.ok() };
-    unit.engine.run(&call, &unit.script, kind, &unit.files).await
+    let context = Value::from_fields([("config", config), ("caller", caller)]);
+    let kind = WorkerJobKind::Call { handler, args, context };
+    let _turn = if is_inside_starlark_call() { None } else { unit.turns.acquire().await.ok() };
+    unit.engine.run_job(&call, &unit.script, kind, &unit.files).await
 }

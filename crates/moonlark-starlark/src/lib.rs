@@ -18,9 +18,9 @@ mod tests_in_scripts;
 mod wire;
 pub mod worker;
 
-pub use engine::Starlark;
-pub use extension::{Extension, Loaded};
-pub use moonlark_core::files::Files;
-pub use paths::resolve;
-pub use tests_in_scripts::Tests;
-pub use wire::{MAX_DATA_BYTES, MAX_FILES, MAX_SOURCE};
+pub use engine::StarlarkEngine;
+pub use extension::{ExtensionFile, LoadedExtension};
+pub use moonlark_core::files::ScriptFileReader;
+pub use paths::resolve_load;
+pub use tests_in_scripts::StarlarkTestFile;
+pub use wire::{MAX_EXTENSION_DATA_BYTES, MAX_EXTENSION_FILES, MAX_STARLARK_SOURCE_BYTES};

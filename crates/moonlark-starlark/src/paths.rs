@@ -4,10 +4,10 @@ use moonlark_core::{Problem, Result};
 
 /// The file that `path` means in `from`, relative to the extensions folder.
 /// `//` starts at that folder, anything else beside `from`.
-pub fn resolve(from: &str, path: &str) -> Result<String> {
+pub fn resolve_load(from: &str, path: &str) -> Result<String> {
     let bad = |why: &str| {
         Problem::bad_script(format!("load({path:?}) {why}"))
-            .hint("load files of the extensions folder: load(\"other.star\", \"name\")")
+            .with_hint("load files of the extensions folder: load(\"other.star\", \"name\")")
     };
     let (mut parts, rest): (Vec<&str>, &str) = match path.strip_prefix("//") {
         Some(rest) => (Vec::new(), rest),
@@ -48,7 +48,7 @@ pub fn resolve(from: &str, path: &str) -> Result<String> {
 pub(crate) fn resolve_data(path: &str) -> Result<String> {
     let bad = |why: &str| {
         Problem::denied(format!("data.load_json: {path:?} {why}"))
-            .hint("name a file of the extensions folder: data.load_json(\"items.json\")")
+            .with_hint("name a file of the extensions folder: data.load_json(\"items.json\")")
     };
     let rest = path.strip_prefix("//").unwrap_or(path);
     if rest.starts_with('/') || rest.contains(['\\', '\0', ':']) {
@@ -101,10 +101,10 @@ mod tests {
             ("a.star", "..\\b.star", None),
             ("a.star", "b\0.star", None),
         ] {
-            assert_eq!(resolve(from, path).ok().as_deref(), expected, "{from} {path}");
+            assert_eq!(resolve_load(from, path).ok().as_deref(), expected, "{from} {path}");
         }
         assert_eq!(
-            resolve("a.star", "../b.star").unwrap_err().to_string(),
+            resolve_load("a.star", "../b.star").unwrap_err().to_string(),
             "error[bad_script]: load(\"../b.star\") leads out of the extensions folder\nhint: load files of the extensions folder: load(\"other.star\", \"name\")"
         );
     }

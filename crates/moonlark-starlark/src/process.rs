@@ -7,17 +7,17 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use libc::SIGKILL;
-use moonlark_core::limits::size;
+use moonlark_core::limits::format_size;
 use moonlark_core::{Problem, Result};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
-use crate::wire::{self, MAX_FRAME, Order, Report};
+use crate::wire::{self, MAX_WORKER_FRAME_BYTES, WorkerOrder, WorkerReport};
 use crate::worker;
 
 /// Killed when it is dropped; reaped by the runtime.
-pub(crate) struct Process {
+pub(crate) struct WorkerProcess {
     child: Child,
     /// Read through a buffer: a message is one system call, not two.
     socket: BufReader<UnixStream>,
@@ -25,20 +25,20 @@ pub(crate) struct Process {
 }
 
 /// How long a worker that has closed its socket may take to be gone.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const WORKER_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-impl Process {
-    pub(crate) fn start(program: &Path) -> Result<Process> {
-        Self::spawn(program).map_err(|error| {
+impl WorkerProcess {
+    pub(crate) fn start(program: &Path) -> Result<WorkerProcess> {
+        Self::spawn_process(program).map_err(|error| {
             Problem::internal(format!("a worker process cannot be started: {error}"))
         })
     }
 
-    fn spawn(program: &Path) -> std::io::Result<Process> {
+    fn spawn_process(program: &Path) -> std::io::Result<WorkerProcess> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let child = Command::new(program)
-            .arg(worker::MODE)
+            .arg(worker::WORKER_MODE_ARG)
             // Nothing of our environment is a script's business.
             .env_clear()
             .current_dir("/")
@@ -48,19 +48,19 @@ impl Process {
             .kill_on_drop(true)
             .spawn()?;
         let socket = BufReader::new(UnixStream::from_std(ours)?);
-        Ok(Process { child, socket, buffer: Vec::new() })
+        Ok(WorkerProcess { child, socket, buffer: Vec::new() })
     }
 
     /// None when the worker is gone.
-    pub(crate) async fn send(&mut self, order: &Order) -> Result<Option<()>> {
-        let frame = wire::encode(order)?;
+    pub(crate) async fn send_order(&mut self, order: &WorkerOrder) -> Result<Option<()>> {
+        let frame = wire::encode_frame(order)?;
         Ok(self.socket.get_mut().write_all(&frame).await.ok())
     }
 
     /// None when the worker is gone.
-    pub(crate) async fn receive(&mut self) -> Result<Option<Report>> {
+    pub(crate) async fn receive_report(&mut self) -> Result<Option<WorkerReport>> {
         let Ok(length) = self.socket.read_u32_le().await else { return Ok(None) };
-        if length as usize > MAX_FRAME {
+        if length as usize > MAX_WORKER_FRAME_BYTES {
             return Err(Problem::internal("a worker sent a frame beyond all limits"));
         }
         self.buffer.clear();
@@ -70,51 +70,53 @@ impl Process {
             Ok(read) if read == length as usize => {}
             _ => return Ok(None),
         }
-        let report = wire::decode(&self.buffer);
+        let report = wire::decode_frame(&self.buffer);
         self.buffer.shrink_to(64 * 1024);
         report.map(Some)
     }
 
     /// Why the worker is gone.
-    pub(crate) async fn post_mortem(mut self, memory: usize) -> Death {
-        let waited = tokio::time::timeout(LAST_WORDS, self.child.wait()).await;
+    pub(crate) async fn post_mortem(mut self, memory: usize) -> WorkerExit {
+        let waited = tokio::time::timeout(WORKER_EXIT_TIMEOUT, self.child.wait()).await;
         let status = waited.ok().and_then(std::io::Result::ok);
         // We kill by dropping, and a script cannot.
         let by_others = status.is_some_and(|status| status.signal() == Some(SIGKILL));
         let problem = match status.and_then(|status| status.code()) {
-            Some(worker::OUT_OF_MEMORY) => out_of_memory(memory),
-            _ => self.last_words(status).await,
+            Some(worker::OUT_OF_MEMORY_EXIT_CODE) => out_of_memory_problem(memory),
+            _ => self.exit_problem(status).await,
         };
-        Death { problem, by_others }
+        WorkerExit { problem, by_others }
     }
 
-    async fn last_words(&mut self, status: Option<ExitStatus>) -> Problem {
+    async fn exit_problem(&mut self, status: Option<ExitStatus>) -> Problem {
         let status = status.map_or_else(|| "it closed its socket".to_owned(), |it| it.to_string());
         let mut words = Vec::new();
         if let Some(stderr) = self.child.stderr.take() {
-            let _ =
-                tokio::time::timeout(LAST_WORDS, stderr.take(64 * 1024).read_to_end(&mut words))
-                    .await;
+            let _ = tokio::time::timeout(
+                WORKER_EXIT_TIMEOUT,
+                stderr.take(64 * 1024).read_to_end(&mut words),
+            )
+            .await;
         }
         let words = String::from_utf8_lossy(&words);
         // What the Rust runtime says last; nothing of the script gets there.
         if words.contains("overflowed its stack") {
-            return Problem::limit("the script nests deeper than it can be followed");
+            return Problem::limit_exceeded("the script nests deeper than it can be followed");
         }
         tracing::error!("a Starlark worker ended: {status}: {words}");
         Problem::internal(format!("the script's process ended unexpectedly: {status}"))
-            .hint("this is a defect of Moonlark: please report it with the server's log")
+            .with_hint("this is a defect of Moonlark: please report it with the server's log")
     }
 }
 
 /// How a worker ended.
-pub(crate) struct Death {
+pub(crate) struct WorkerExit {
     pub(crate) problem: Problem,
     /// Killed by somebody else, or by a system that ran out of memory.
     pub(crate) by_others: bool,
 }
 
-pub(crate) fn out_of_memory(limit: usize) -> Problem {
-    Problem::limit(format!("the script used more than {} of memory", size(limit)))
-        .hint("work in smaller pieces, or raise limits.memory")
+pub(crate) fn out_of_memory_problem(limit: usize) -> Problem {
+    Problem::limit_exceeded(format!("the script used more than {} of memory", format_size(limit)))
+        .with_hint("work in smaller pieces, or raise limits.memory")
 }

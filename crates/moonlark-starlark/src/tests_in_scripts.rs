@@ -3,54 +3,62 @@
 use std::sync::Arc;
 
 use moonlark_core::authored;
-use moonlark_core::files::{Files, Snapshot};
-use moonlark_core::module::Language;
+use moonlark_core::files::{ScriptFileReader, ScriptSnapshot};
+use moonlark_core::module::ScriptLanguage;
 use moonlark_core::{Call, Result, Value};
 
-use crate::engine::{Script, Starlark};
-use crate::wire::{Kind, MAX_FILES};
+use crate::engine::{StarlarkEngine, StarlarkScriptVersion};
+use crate::wire::{MAX_EXTENSION_FILES, WorkerJobKind};
 
 /// A file of tests that loads.
-pub struct Tests {
-    engine: Starlark,
-    script: Script,
-    files: Files,
+pub struct StarlarkTestFile {
+    engine: StarlarkEngine,
+    script: StarlarkScriptVersion,
+    files: ScriptFileReader,
     /// The tests in it, in alphabetical order.
     pub names: Vec<String>,
 }
 
-impl Starlark {
+impl StarlarkEngine {
     /// Load the tests of `main`, a file of the folder that `files` reads from;
     /// `folder` is how messages call it.
-    pub async fn tests(
+    pub async fn load_tests(
         &self,
         folder: String,
         main: String,
-        files: Files,
+        files: ScriptFileReader,
         call: &Call,
-    ) -> Result<Tests> {
+    ) -> Result<StarlarkTestFile> {
         let shown = format!("{folder}/{main}");
-        let script = self.script(folder, main);
-        let snapshot = Snapshot::new(files, MAX_FILES);
-        let listed = self.run(call, &script, Kind::ListTests, &snapshot.reader()).await;
-        let names = match listed.map_err(|problem| authored::at_load(problem, &shown, "a test"))? {
+        let script = self.new_script_version(folder, main);
+        let snapshot = ScriptSnapshot::new(files, MAX_EXTENSION_FILES);
+        let listed =
+            self.run_job(call, &script, WorkerJobKind::ListTests, &snapshot.file_reader()).await;
+        let names = match listed
+            .map_err(|problem| authored::into_load_problem(problem, &shown, "a test"))?
+        {
             Value::Array(names) => names,
             _ => Vec::new(),
         };
         let mut names: Vec<String> =
             names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect();
         names.sort();
-        Ok(Tests { engine: self.clone(), script, files: snapshot.replay(), names })
+        Ok(StarlarkTestFile {
+            engine: self.clone(),
+            script,
+            files: snapshot.recorded_file_reader(),
+            names,
+        })
     }
 }
 
-impl Tests {
+impl StarlarkTestFile {
     /// Run one test in `call`, which is its own.
-    pub async fn run(self: &Arc<Self>, name: &str, call: &Call) -> Result<()> {
+    pub async fn run_test(self: &Arc<Self>, name: &str, call: &Call) -> Result<()> {
         if let Some(mocks) = call.mocks() {
-            mocks.set_language(Language::Starlark);
+            mocks.set_language(ScriptLanguage::Starlark);
         }
-        let kind = Kind::Test { name: name.to_owned() };
-        self.engine.run(call, &self.script, kind, &self.files).await.map(drop)
+        let kind = WorkerJobKind::Test { name: name.to_owned() };
+        self.engine.run_job(call, &self.script, kind, &self.files).await.map(drop)
     }
 }

@@ -29,52 +29,54 @@ use std::process::ExitCode;
 
 use moonlark_core::{Module, Problem};
 
-use crate::wire::{Order, Report};
-use evaluate::Units;
-use link::Link;
-pub(crate) use memory::OUT_OF_MEMORY;
+use crate::wire::{WorkerOrder, WorkerReport};
+use evaluate::LoadedScriptCache;
+use link::EngineLink;
+pub(crate) use memory::OUT_OF_MEMORY_EXIT_CODE;
 
 /// The argument that makes this binary a worker.
-pub const MODE: &str = "__worker";
+pub const WORKER_MODE_ARG: &str = "__worker";
 
 /// Evaluation recurses on the native stack; it is reserved, not used up.
-const STACK: usize = 512 * 1024 * 1024;
+const WORKER_STACK_BYTES: usize = 512 * 1024 * 1024;
 
 /// Jobs after which a worker looks whether it has grown.
-const LOOK: u64 = 16;
+const JOBS_PER_MEMORY_CHECK: u64 = 16;
 
 /// Serve jobs from the socket on stdin until it closes.
-pub fn main(modules: Vec<Module>) -> ExitCode {
-    memory::harden();
-    let worker = std::thread::Builder::new().stack_size(STACK).spawn(move || serve(modules));
+pub fn run_worker(modules: Vec<Module>) -> ExitCode {
+    memory::harden_process();
+    let worker = std::thread::Builder::new()
+        .stack_size(WORKER_STACK_BYTES)
+        .spawn(move || serve_jobs(modules));
     match worker.map(std::thread::JoinHandle::join) {
         Ok(Ok(())) => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     }
 }
 
-fn serve(modules: Vec<Module>) {
-    let Some(link) = Link::on_stdin().map(std::rc::Rc::new) else { return };
-    let mut units = Units::new(modules);
+fn serve_jobs(modules: Vec<Module>) {
+    let Some(link) = EngineLink::from_stdin().map(std::rc::Rc::new) else { return };
+    let mut units = LoadedScriptCache::new(modules);
     for count in 1_u64.. {
-        let Some(Order::Job(job)) = link.receive() else { return };
+        let Some(WorkerOrder::Job(job)) = link.receive_order() else { return };
         let limit = job.memory;
-        let done = std::panic::catch_unwind(AssertUnwindSafe(|| units.work(&link, job)));
+        let done = std::panic::catch_unwind(AssertUnwindSafe(|| units.run_job(&link, job)));
         let (reply, clean) = match done {
             // Looking costs more than most calls.
-            Ok(Ok(value)) => (Ok(value), count % LOOK != 0 || memory::is_small()),
+            Ok(Ok(value)) => (Ok(value), count % JOBS_PER_MEMORY_CHECK != 0 || memory::is_small()),
             Ok(Err(problem)) => {
                 // There must be enough left to say so.
-                memory::unlimited();
+                memory::lift_memory_limit();
                 (Err(problem), memory::is_small())
             }
             // A panic leaves the interpreter in an unknown state.
             Err(panic) => {
-                memory::unlimited();
-                (Err(explain(&*panic, limit)), false)
+                memory::lift_memory_limit();
+                (Err(panic_problem(&*panic, limit)), false)
             }
         };
-        link.send(&Report::Done { reply: reply.map_err(Into::into), clean });
+        link.send_report(&WorkerReport::Done { reply: reply.map_err(Into::into), clean });
         if !clean {
             let _ = std::io::stderr().flush();
             return;
@@ -83,15 +85,15 @@ fn serve(modules: Vec<Module>) {
 }
 
 /// Builtins of the interpreter panic where memory or a size runs out.
-fn explain(panic: &(dyn std::any::Any + Send), limit: usize) -> Problem {
+fn panic_problem(panic: &(dyn std::any::Any + Send), limit: usize) -> Problem {
     let words = panic
         .downcast_ref::<String>()
         .map(String::as_str)
         .or(panic.downcast_ref::<&str>().copied())
         .unwrap_or_default();
     if words.contains("out of memory") || words.contains("capacity overflow") {
-        return crate::process::out_of_memory(limit);
+        return crate::process::out_of_memory_problem(limit);
     }
-    Problem::limit("the script asked for more than the interpreter can do")
-        .hint("look for a very large list, string or number")
+    Problem::limit_exceeded("the script asked for more than the interpreter can do")
+        .with_hint("look for a very large list, string or number")
 }

@@ -6,23 +6,25 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use moonlark_core::journal::{Backlog, Entry, Id, Look, Recorder, RunBegan, RunRecord};
+use moonlark_core::journal::{
+    JournalBacklog, JournalEntry, JournalQuery, JournalRecorder, RecordId, RunBegan, RunRecord,
+};
 use moonlark_core::tool::BoxFuture;
 use moonlark_core::{Problem, Result};
 use parking_lot::Mutex;
 use serde_json::Value as Json;
 use tokio::sync::oneshot;
 
-use crate::queue::{Item, Queue};
-use crate::reading::{Reader, replay};
-use crate::schema::Settings;
-use crate::writer::{Shared, Writer};
+use crate::queue::{JournalQueue, JournalQueueItem};
+use crate::reading::{JournalReader, replay};
+use crate::schema::JournalSettings;
+use crate::writer::{JournalShared, JournalWriter};
 
 /// How long a program that ends waits for the rest to be written.
-const CLOSING: Duration = Duration::from_secs(10);
+const JOURNAL_CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub struct Journal {
-    shared: Arc<Shared>,
+    shared: Arc<JournalShared>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Runs that were interrupted, as they were last counted.
     interrupted: Mutex<Option<usize>>,
@@ -30,7 +32,7 @@ pub struct Journal {
 
 /// How the journal is doing.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Health {
+pub struct JournalHealth {
     /// Why nothing can be written at the moment.
     pub problem: Option<Problem>,
     /// Entries that wait to be written.
@@ -42,17 +44,17 @@ pub struct Health {
 impl Journal {
     /// Begin to keep one. The file is opened by the writer: what is wrong with
     /// it is known a moment later, and calls do not wait for it.
-    pub fn open(settings: Settings) -> Result<Arc<Journal>> {
-        let shared = Arc::new(Shared {
+    pub fn open(settings: JournalSettings) -> Result<Arc<Journal>> {
+        let shared = Arc::new(JournalShared {
             settings: Mutex::new(settings),
-            queue: Arc::new(Queue::default()),
+            queue: Arc::new(JournalQueue::default()),
             trouble: Mutex::default(),
             number: AtomicI64::new(0),
             written: AtomicU64::new(0),
         });
-        let writer = Writer::new(shared.clone());
+        let writer = JournalWriter::new(shared.clone());
         let thread = std::thread::Builder::new().name("journal".to_owned());
-        let thread = thread.spawn(move || writer.run()).map_err(|error| {
+        let thread = thread.spawn(move || writer.run_until_closed()).map_err(|error| {
             Problem::unavailable(format!("the thread of the journal cannot be started: {error}"))
         })?;
         let thread = Mutex::new(Some(thread));
@@ -60,26 +62,26 @@ impl Journal {
     }
 
     /// Other settings from now on; the file stays the same.
-    pub fn configure(&self, settings: Settings) {
+    pub fn configure(&self, settings: JournalSettings) {
         let mut current = self.shared.settings.lock();
         let file = current.file.clone();
-        *current = Settings { file, ..settings };
+        *current = JournalSettings { file, ..settings };
     }
 
-    pub fn health(&self) -> Health {
-        let (waiting, lost) = self.shared.queue.counts();
-        Health { problem: self.shared.trouble.lock().clone(), waiting, lost }
+    pub fn health(&self) -> JournalHealth {
+        let (waiting, lost) = self.shared.queue.waiting_and_lost();
+        JournalHealth { problem: self.shared.trouble.lock().clone(), waiting, lost }
     }
 
     /// Look at what is in it.
-    pub fn reader(&self) -> Reader {
-        Reader::of(&self.shared.settings.lock().file)
+    pub fn reader(&self) -> JournalReader {
+        JournalReader::new(&self.shared.settings.lock().file)
     }
 
     /// Count the runs that were interrupted, for whoever asks until the next time. Blocks,
     /// as files do.
     pub fn count_interrupted(&self) -> Result<usize> {
-        let counted = self.reader().interrupted();
+        let counted = self.reader().count_interrupted();
         *self.interrupted.lock() = counted.as_ref().ok().copied();
         counted
     }
@@ -88,8 +90,8 @@ impl Journal {
     /// it is not.
     pub async fn flush(&self) -> Result<()> {
         let (waits, written) = oneshot::channel();
-        self.shared.queue.add(Item::new(None, Some(waits)));
-        written.await.unwrap_or_else(|_| Err(over()))
+        self.shared.queue.push_item(JournalQueueItem::new(None, Some(waits)));
+        written.await.unwrap_or_else(|_| Err(journal_closed_problem()))
     }
 
     /// Write the rest, and end.
@@ -97,10 +99,10 @@ impl Journal {
         self.shared.queue.close();
         let Some(thread) = self.thread.lock().take() else { return };
         let ended = tokio::task::spawn_blocking(move || thread.join());
-        if tokio::time::timeout(CLOSING, ended).await.is_err() {
+        if tokio::time::timeout(JOURNAL_CLOSE_TIMEOUT, ended).await.is_err() {
             tracing::warn!("the journal could not be written to its end");
         }
-        let Health { lost, .. } = self.health();
+        let JournalHealth { lost, .. } = self.health();
         if lost > 0 {
             tracing::warn!("{lost} entries of the journal were lost");
         }
@@ -113,100 +115,101 @@ impl Drop for Journal {
     }
 }
 
-impl Recorder for Journal {
-    fn record(&self, entry: Entry) {
-        self.shared.queue.add(Item::new(Some(entry), None));
+impl JournalRecorder for Journal {
+    fn record_entry(&self, entry: JournalEntry) {
+        self.shared.queue.push_item(JournalQueueItem::new(Some(entry), None));
     }
 
-    fn room(&self) -> Option<BoxFuture<()>> {
-        self.shared.queue.room()
+    fn wait_for_room(&self) -> Option<BoxFuture<()>> {
+        self.shared.queue.wait_for_room()
     }
 
-    fn durable(&self, entry: Entry) -> BoxFuture<Result<()>> {
+    fn record_durably(&self, entry: JournalEntry) -> BoxFuture<Result<()>> {
         if let Some(problem) = self.shared.trouble.lock().clone() {
             let message =
                 format!("this call must be on record before it is made, but {}", problem.message);
-            return Box::pin(std::future::ready(Err(problem.saying(message))));
+            return Box::pin(std::future::ready(Err(problem.with_message(message))));
         }
         let (waits, written) = oneshot::channel();
-        self.shared.queue.add(Item::durable(entry, waits));
-        Box::pin(async move { written.await.unwrap_or_else(|_| Err(over())) })
+        self.shared.queue.push_item(JournalQueueItem::new_durable(entry, waits));
+        Box::pin(async move { written.await.unwrap_or_else(|_| Err(journal_closed_problem())) })
     }
 
-    fn written(&self) -> BoxFuture<()> {
+    fn flush_entries(&self) -> BoxFuture<()> {
         if self.shared.trouble.lock().is_some() {
             return Box::pin(std::future::ready(()));
         }
         let (waits, written) = oneshot::channel();
-        self.shared.queue.add(Item::new(None, Some(waits)));
+        self.shared.queue.push_item(JournalQueueItem::new(None, Some(waits)));
         Box::pin(async move { drop(written.await) })
     }
 
-    fn carry_out(&self, began: RunBegan, again: bool) -> BoxFuture<Result<Option<Id>>> {
+    fn claim_plan_run(&self, began: RunBegan, again: bool) -> BoxFuture<Result<Option<RecordId>>> {
         let (waits, written) = oneshot::channel();
-        self.shared.queue.add(Item::new(None, Some(waits)));
+        self.shared.queue.push_item(JournalQueueItem::new(None, Some(waits)));
         let shared = self.shared.clone();
         Box::pin(async move {
-            written.await.unwrap_or_else(|_| Err(over()))?;
+            written.await.unwrap_or_else(|_| Err(journal_closed_problem()))?;
             let number = shared.number.load(Ordering::Relaxed);
             let file = shared.settings.lock().file.clone();
-            let claim = move || replay::carry_out(&file, &began, number, again);
+            let claim = move || replay::claim_plan(&file, &began, number, again);
             let claimed = tokio::task::spawn_blocking(claim).await;
             claimed.unwrap_or_else(|_| Err(Problem::internal("the journal could not be written")))
         })
     }
 
-    fn take_over(&self, run: Id) -> BoxFuture<Result<RunRecord>> {
-        self.read(run, true)
+    fn take_over_run(&self, run: RecordId) -> BoxFuture<Result<RunRecord>> {
+        self.load_run_record(run, true)
     }
 
-    fn run(&self, run: Id) -> BoxFuture<Result<RunRecord>> {
-        self.read(run, false)
+    fn load_run(&self, run: RecordId) -> BoxFuture<Result<RunRecord>> {
+        self.load_run_record(run, false)
     }
 
-    fn problem(&self) -> Option<Problem> {
+    fn current_problem(&self) -> Option<Problem> {
         self.shared.trouble.lock().clone()
     }
 
-    fn backlog(&self) -> Backlog {
-        let (waiting, lost) = self.shared.queue.counts();
+    fn backlog(&self) -> JournalBacklog {
+        let (waiting, lost) = self.shared.queue.waiting_and_lost();
         let (bytes, written) =
-            (self.shared.queue.weight(), self.shared.written.load(Ordering::Relaxed));
-        Backlog { waiting: waiting as u64, bytes: bytes as u64, written, lost }
+            (self.shared.queue.queued_bytes(), self.shared.written.load(Ordering::Relaxed));
+        JournalBacklog { waiting: waiting as u64, bytes: bytes as u64, written, lost }
     }
 
-    fn interrupted(&self) -> Option<usize> {
+    fn count_interrupted_runs(&self) -> Option<usize> {
         *self.interrupted.lock()
     }
 
-    fn look(&self, look: Look) -> BoxFuture<Result<Json>> {
+    fn run_query(&self, look: JournalQuery) -> BoxFuture<Result<Json>> {
         let (waits, written) = oneshot::channel();
-        self.shared.queue.add(Item::new(None, Some(waits)));
+        self.shared.queue.push_item(JournalQueueItem::new(None, Some(waits)));
         let reader = self.reader();
         Box::pin(async move {
             // What cannot be written now can still be looked at.
             let _ = written.await;
-            let read = tokio::task::spawn_blocking(move || reader.look(&look));
+            let read = tokio::task::spawn_blocking(move || reader.answer_query(&look));
             read.await.unwrap_or_else(|_| Err(Problem::internal("the journal could not be read")))
         })
     }
 }
 
 impl Journal {
-    fn read(&self, run: Id, take_over: bool) -> BoxFuture<Result<RunRecord>> {
+    fn load_run_record(&self, run: RecordId, take_over: bool) -> BoxFuture<Result<RunRecord>> {
         let (waits, written) = oneshot::channel();
-        self.shared.queue.add(Item::new(None, Some(waits)));
+        self.shared.queue.push_item(JournalQueueItem::new(None, Some(waits)));
         let shared = self.shared.clone();
         Box::pin(async move {
-            written.await.unwrap_or_else(|_| Err(over()))?;
+            written.await.unwrap_or_else(|_| Err(journal_closed_problem()))?;
             let number = take_over.then(|| shared.number.load(Ordering::Relaxed));
             let file = shared.settings.lock().file.clone();
-            let read = tokio::task::spawn_blocking(move || replay::read(&file, run, number));
+            let read =
+                tokio::task::spawn_blocking(move || replay::read_run_record(&file, run, number));
             read.await.unwrap_or_else(|_| Err(Problem::internal("the journal could not be read")))
         })
     }
 }
 
-fn over() -> Problem {
+fn journal_closed_problem() -> Problem {
     Problem::unavailable("the journal is closed: the program is ending")
 }

@@ -25,9 +25,10 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use approvals::{ApprovalSettings, ApprovalShown, ApprovalStore};
-pub use journal::{Health, Journal};
+pub use approvals::{ApprovalSettings, ApprovalStore, ApprovalView};
+pub use journal::{Journal, JournalHealth};
 pub use reading::{
-    AwaitedState, CallShown, CallerShown, Reader, RunLine, RunShown, State, Watched,
+    AwaitedApprovalState, CallView, CallerView, JournalReader, JournalWatcher, RecordedState,
+    RunSummary, RunView,
 };
-pub use schema::Settings;
+pub use schema::JournalSettings;

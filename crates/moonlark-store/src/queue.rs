@@ -9,32 +9,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use moonlark_core::Result;
-use moonlark_core::journal::Entry;
+use moonlark_core::journal::JournalEntry;
 use moonlark_core::tool::BoxFuture;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, oneshot};
 
 /// Entries, and bytes of them, that may wait before calls do.
-const MOST: usize = 20_000;
-const BYTES: usize = 64 * 1024 * 1024;
+const MAX_QUEUED_ENTRIES: usize = 20_000;
+const MAX_QUEUED_BYTES: usize = 64 * 1024 * 1024;
 /// Entries that are written in one go.
-const BATCH: usize = 4096;
+const MAX_BATCH_ENTRIES: usize = 4096;
 /// How long the writer waits for more to come: a transaction costs as much as
 /// dozens of entries in it.
-const LINGER: Duration = Duration::from_millis(50);
+const WRITER_LINGER_TIME: Duration = Duration::from_millis(50);
 
 #[derive(Default)]
-pub(crate) struct Queue {
-    state: Mutex<State>,
+pub(crate) struct JournalQueue {
+    state: Mutex<JournalQueueState>,
     added: Condvar,
     room: Notify,
 }
 
 #[derive(Default)]
-struct State {
-    items: VecDeque<Item>,
+struct JournalQueueState {
+    items: VecDeque<JournalQueueItem>,
     weight: usize,
-    writer: Writer,
+    writer: QueueWriterState,
     /// Somebody waits for an entry to be durable.
     urgent: bool,
     closed: bool,
@@ -45,7 +45,7 @@ struct State {
 }
 
 #[derive(Default, Clone, Copy, PartialEq)]
-enum Writer {
+enum QueueWriterState {
     #[default]
     Busy,
     /// It has something to write, and waits for more.
@@ -54,28 +54,34 @@ enum Writer {
 }
 
 /// An entry and who waits for it; no entry for whoever waits for all before.
-pub(crate) struct Item {
-    pub(crate) entry: Option<Entry>,
+pub(crate) struct JournalQueueItem {
+    pub(crate) entry: Option<JournalEntry>,
     pub(crate) waits: Option<oneshot::Sender<Result<()>>>,
     /// Whether whoever waits needs it to survive a loss of power.
     pub(crate) durable: bool,
     weight: usize,
 }
 
-impl Item {
-    pub(crate) fn new(entry: Option<Entry>, waits: Option<oneshot::Sender<Result<()>>>) -> Item {
-        let weight = entry.as_ref().map_or(0, Entry::weight);
-        Item { entry, waits, durable: false, weight }
+impl JournalQueueItem {
+    pub(crate) fn new(
+        entry: Option<JournalEntry>,
+        waits: Option<oneshot::Sender<Result<()>>>,
+    ) -> JournalQueueItem {
+        let weight = entry.as_ref().map_or(0, JournalEntry::approx_bytes);
+        JournalQueueItem { entry, waits, durable: false, weight }
     }
 
     /// An entry that must survive a loss of power before whoever waits goes on.
-    pub(crate) fn durable(entry: Entry, waits: oneshot::Sender<Result<()>>) -> Item {
-        Item { durable: true, ..Item::new(Some(entry), Some(waits)) }
+    pub(crate) fn new_durable(
+        entry: JournalEntry,
+        waits: oneshot::Sender<Result<()>>,
+    ) -> JournalQueueItem {
+        JournalQueueItem { durable: true, ..JournalQueueItem::new(Some(entry), Some(waits)) }
     }
 }
 
-impl Queue {
-    pub(crate) fn add(&self, item: Item) {
+impl JournalQueue {
+    pub(crate) fn push_item(&self, item: JournalQueueItem) {
         let urgent = item.waits.is_some();
         let mut state = self.state.lock();
         // Calls wait for room, so only those that were refused at once can be too
@@ -91,12 +97,12 @@ impl Queue {
             state.give_up_oldest();
         }
         let wake = match state.writer {
-            Writer::Busy => false,
-            Writer::Lingering => urgent || state.items.len() == BATCH,
-            Writer::Idle => true,
+            QueueWriterState::Busy => false,
+            QueueWriterState::Lingering => urgent || state.items.len() == MAX_BATCH_ENTRIES,
+            QueueWriterState::Idle => true,
         };
         if wake {
-            state.writer = Writer::Busy;
+            state.writer = QueueWriterState::Busy;
         }
         drop(state);
         if wake {
@@ -105,7 +111,7 @@ impl Queue {
     }
 
     /// Nothing if there is room, else what to wait for.
-    pub(crate) fn room(self: &Arc<Self>) -> Option<BoxFuture<()>> {
+    pub(crate) fn wait_for_room(self: &Arc<Self>) -> Option<BoxFuture<()>> {
         if !self.state.lock().is_short_of_room() {
             return None;
         }
@@ -123,20 +129,22 @@ impl Queue {
 
     /// The next entries to write, as they came; none after `patience` without
     /// any, or when the queue is closed and empty.
-    pub(crate) fn take(&self, patience: Duration) -> Vec<Item> {
+    pub(crate) fn take_batch(&self, patience: Duration) -> Vec<JournalQueueItem> {
         let mut state = self.state.lock();
         if state.items.is_empty() && !state.closed {
-            state.writer = Writer::Idle;
+            state.writer = QueueWriterState::Idle;
             self.added.wait_for(&mut state, patience);
         }
-        let more = |state: &State| state.items.len() < BATCH && !state.items.is_empty();
+        let more = |state: &JournalQueueState| {
+            state.items.len() < MAX_BATCH_ENTRIES && !state.items.is_empty()
+        };
         if more(&state) && !state.urgent && !state.closed {
-            state.writer = Writer::Lingering;
-            self.added.wait_for(&mut state, LINGER);
+            state.writer = QueueWriterState::Lingering;
+            self.added.wait_for(&mut state, WRITER_LINGER_TIME);
         }
-        state.writer = Writer::Busy;
-        let count = state.items.len().min(BATCH);
-        let taken: Vec<Item> = state.items.drain(..count).collect();
+        state.writer = QueueWriterState::Busy;
+        let count = state.items.len().min(MAX_BATCH_ENTRIES);
+        let taken: Vec<JournalQueueItem> = state.items.drain(..count).collect();
         state.weight -= taken.iter().map(|item| item.weight).sum::<usize>();
         state.urgent = state.items.iter().any(|item| item.waits.is_some());
         drop(state);
@@ -171,24 +179,24 @@ impl Queue {
     }
 
     /// Bytes of the entries that wait.
-    pub(crate) fn weight(&self) -> usize {
+    pub(crate) fn queued_bytes(&self) -> usize {
         self.state.lock().weight
     }
 
     /// Entries that wait, and that were given up.
-    pub(crate) fn counts(&self) -> (usize, u64) {
+    pub(crate) fn waiting_and_lost(&self) -> (usize, u64) {
         let state = self.state.lock();
         (state.items.len(), state.lost)
     }
 }
 
-impl State {
+impl JournalQueueState {
     fn is_full(&self) -> bool {
-        self.items.len() >= MOST || self.weight >= BYTES
+        self.items.len() >= MAX_QUEUED_ENTRIES || self.weight >= MAX_QUEUED_BYTES
     }
 
     fn is_overfull(&self) -> bool {
-        self.items.len() >= 4 * MOST || self.weight >= 4 * BYTES
+        self.items.len() >= 4 * MAX_QUEUED_ENTRIES || self.weight >= 4 * MAX_QUEUED_BYTES
     }
 
     fn is_short_of_room(&self) -> bool {
@@ -205,57 +213,57 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use moonlark_core::journal::Id;
+    use moonlark_core::journal::RecordId;
 
     use super::*;
 
-    fn item() -> Item {
-        Item::new(Some(Entry::RunWentOn(Id::new())), None)
+    fn item() -> JournalQueueItem {
+        JournalQueueItem::new(Some(JournalEntry::RunWentOn(RecordId::new())), None)
     }
 
     #[tokio::test]
     async fn calls_wait_when_the_queue_is_full_and_go_on_when_it_is_not() {
-        let queue = Arc::new(Queue::default());
-        for _ in 0..MOST {
-            assert!(queue.room().is_none());
-            queue.add(item());
+        let queue = Arc::new(JournalQueue::default());
+        for _ in 0..MAX_QUEUED_ENTRIES {
+            assert!(queue.wait_for_room().is_none());
+            queue.push_item(item());
         }
-        let room = queue.room().unwrap();
+        let room = queue.wait_for_room().unwrap();
         let waiting = tokio::spawn(room);
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
-        assert_eq!(queue.take(Duration::ZERO).len(), BATCH);
+        assert_eq!(queue.take_batch(Duration::ZERO).len(), MAX_BATCH_ENTRIES);
         waiting.await.unwrap();
     }
 
     #[tokio::test]
     async fn while_nothing_can_be_written_nobody_waits_and_the_oldest_go() {
-        let queue = Arc::new(Queue::default());
-        (0..MOST).for_each(|_| queue.add(item()));
-        let waiting = tokio::spawn(queue.room().unwrap());
+        let queue = Arc::new(JournalQueue::default());
+        (0..MAX_QUEUED_ENTRIES).for_each(|_| queue.push_item(item()));
+        let waiting = tokio::spawn(queue.wait_for_room().unwrap());
         queue.set_broken(true);
         waiting.await.unwrap();
-        assert!(queue.room().is_none());
-        (0..10).for_each(|_| queue.add(item()));
-        assert_eq!(queue.counts(), (MOST - 1, 11));
+        assert!(queue.wait_for_room().is_none());
+        (0..10).for_each(|_| queue.push_item(item()));
+        assert_eq!(queue.waiting_and_lost(), (MAX_QUEUED_ENTRIES - 1, 11));
     }
 
     #[test]
     fn what_nobody_waits_with_is_bounded_too() {
-        let queue = Queue::default();
-        (0..5 * MOST).for_each(|_| queue.add(item()));
-        assert_eq!(queue.counts(), (4 * MOST, MOST as u64));
+        let queue = JournalQueue::default();
+        (0..5 * MAX_QUEUED_ENTRIES).for_each(|_| queue.push_item(item()));
+        assert_eq!(queue.waiting_and_lost(), (4 * MAX_QUEUED_ENTRIES, MAX_QUEUED_ENTRIES as u64));
     }
 
     #[test]
     fn a_closed_queue_is_emptied_and_takes_no_more() {
-        let queue = Queue::default();
-        queue.add(item());
+        let queue = JournalQueue::default();
+        queue.push_item(item());
         queue.close();
-        queue.add(item());
+        queue.push_item(item());
         assert!(!queue.is_done());
-        assert_eq!(queue.take(Duration::from_secs(60)).len(), 1);
+        assert_eq!(queue.take_batch(Duration::from_secs(60)).len(), 1);
         assert!(queue.is_done());
-        assert_eq!(queue.counts(), (0, 1));
+        assert_eq!(queue.waiting_and_lost(), (0, 1));
     }
 }

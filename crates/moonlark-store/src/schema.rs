@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use moonlark_core::{Problem, Result};
 use rusqlite::{Connection, OpenFlags};
 
-use crate::failure::problem;
+use crate::failure::journal_problem;
 
 /// What the operator decides about the journal.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
+pub struct JournalSettings {
     /// The database. The key and the locks of processes are beside it.
     pub file: PathBuf,
     /// Whether what must be durable survives a loss of power, not only of the
@@ -23,13 +23,13 @@ pub struct Settings {
 }
 
 /// Raised with every change of the tables that older versions cannot read.
-const VERSION: i64 = 1;
+const JOURNAL_SCHEMA_VERSION: i64 = 1;
 /// Bytes of the file beside the database that stay after a burst.
-const WAL: i64 = 16 * 1024 * 1024;
+const MAX_KEPT_WAL_BYTES: i64 = 16 * 1024 * 1024;
 /// How long a statement waits for another process.
-const BUSY: Duration = Duration::from_secs(5);
+const JOURNAL_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-const TABLES: &str = "
+const CREATE_TABLES: &str = "
 CREATE TABLE journal_processes (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     lock   TEXT NOT NULL,
@@ -105,7 +105,7 @@ CREATE INDEX approval_requests_by_call ON approval_requests (digest);
 ";
 
 /// What was added since, in a way that older versions can read on.
-const ADDED: [(&str, &str, &str); 2] = [
+const ADDED_COLUMNS: [(&str, &str, &str); 2] = [
     (
         "approval_requests",
         "left_out",
@@ -126,11 +126,11 @@ const OPEN_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 ///
 /// SQLite waits for no lock while a WAL is begun, recovered or removed by its last
 /// user, so that is tried again here.
-pub(crate) fn open(path: &Path) -> Result<Connection> {
-    let until = Instant::now() + BUSY;
+pub(crate) fn open_database(path: &Path) -> Result<Connection> {
+    let until = Instant::now() + JOURNAL_BUSY_TIMEOUT;
     loop {
-        match open_once(path) {
-            Err(problem) if problem.retryable() && Instant::now() < until => {
+        match open_database_once(path) {
+            Err(problem) if problem.is_retryable() && Instant::now() < until => {
                 std::thread::sleep(OPEN_RETRY_INTERVAL);
             }
             opened => return opened,
@@ -138,23 +138,23 @@ pub(crate) fn open(path: &Path) -> Result<Connection> {
     }
 }
 
-fn open_once(path: &Path) -> Result<Connection> {
+fn open_database_once(path: &Path) -> Result<Connection> {
     if let Some(folder) = path.parent() {
-        private_folder(folder)?;
+        create_private_folder(folder)?;
     }
     // What SQLite makes beside it is as private as the file.
     let mut options = std::fs::OpenOptions::new();
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let _ = options.write(true).create_new(true).open(path);
-    let fail = |error: rusqlite::Error| problem(path, &error);
+    let fail = |error: rusqlite::Error| journal_problem(path, &error);
     let connection = Connection::open(path).map_err(fail)?;
-    connection.busy_timeout(BUSY).map_err(fail)?;
+    connection.busy_timeout(JOURNAL_BUSY_TIMEOUT).map_err(fail)?;
     // Only a new file can still choose; it lets retention give pages back.
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(fail)?;
     connection.pragma_update(None, "journal_mode", "WAL").map_err(fail)?;
-    connection.pragma_update(None, "journal_size_limit", WAL).map_err(fail)?;
-    prepare(&connection, path)?;
+    connection.pragma_update(None, "journal_size_limit", MAX_KEPT_WAL_BYTES).map_err(fail)?;
+    prepare_tables(&connection, path)?;
     Ok(connection)
 }
 
@@ -166,46 +166,46 @@ pub(crate) fn open_if_begun(path: &Path) -> Result<Option<Connection>> {
     }
     let connection = open_to_read(path)?;
     // Tables and version come into the file at once.
-    let is_begun = version(&connection, path)? > 0;
+    let is_begun = schema_version(&connection, path)? > 0;
     Ok(is_begun.then_some(connection))
 }
 
 /// Open it to look; a Problem if there is none.
 pub(crate) fn open_to_read(path: &Path) -> Result<Connection> {
-    let fail = |error: rusqlite::Error| problem(path, &error);
+    let fail = |error: rusqlite::Error| journal_problem(path, &error);
     // Not read-only: reading a WAL means taking part in it.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(fail)?;
-    connection.busy_timeout(BUSY).map_err(fail)?;
-    check_version(version(&connection, path)?, path)?;
+    connection.busy_timeout(JOURNAL_BUSY_TIMEOUT).map_err(fail)?;
+    check_version(schema_version(&connection, path)?, path)?;
     Ok(connection)
 }
 
-fn prepare(connection: &Connection, path: &Path) -> Result<()> {
-    let fail = |error: rusqlite::Error| problem(path, &error);
-    if check_version(version(connection, path)?, path)? == VERSION {
-        return add(connection).map_err(fail);
+fn prepare_tables(connection: &Connection, path: &Path) -> Result<()> {
+    let fail = |error: rusqlite::Error| journal_problem(path, &error);
+    if check_version(schema_version(connection, path)?, path)? == JOURNAL_SCHEMA_VERSION {
+        return add_missing_columns(connection).map_err(fail);
     }
     // Two processes may get here at once: the second finds the tables made.
     connection.execute_batch("BEGIN IMMEDIATE").map_err(fail)?;
-    let made = match version(connection, path)? {
-        VERSION => Ok(()),
+    let made = match schema_version(connection, path)? {
+        JOURNAL_SCHEMA_VERSION => Ok(()),
         _ => connection
-            .execute_batch(TABLES)
-            .and_then(|()| connection.pragma_update(None, "user_version", VERSION)),
+            .execute_batch(CREATE_TABLES)
+            .and_then(|()| connection.pragma_update(None, "user_version", JOURNAL_SCHEMA_VERSION)),
     };
     let end = if made.is_ok() { "COMMIT" } else { "ROLLBACK" };
     connection.execute_batch(end).map_err(fail)?;
-    made.and_then(|()| add(connection)).map_err(fail)
+    made.and_then(|()| add_missing_columns(connection)).map_err(fail)
 }
 
 /// Add what the tables of an earlier version do not have.
-fn add(connection: &Connection) -> rusqlite::Result<()> {
+fn add_missing_columns(connection: &Connection) -> rusqlite::Result<()> {
     let has = |table: &str, column: &str| {
         let sql = "SELECT count(*) FROM pragma_table_info(?1) WHERE name = ?2";
         connection.query_row(sql, [table, column], |row| row.get::<_, i64>(0))
     };
-    for (table, column, sql) in ADDED {
+    for (table, column, sql) in ADDED_COLUMNS {
         // Another process may add it at the same time.
         if has(table, column)? == 0
             && let Err(error) = connection.execute_batch(sql)
@@ -221,31 +221,31 @@ fn add(connection: &Connection) -> rusqlite::Result<()> {
     }
 }
 
-fn version(connection: &Connection, path: &Path) -> Result<i64> {
+fn schema_version(connection: &Connection, path: &Path) -> Result<i64> {
     let version = connection.query_row("PRAGMA user_version", [], |row| row.get(0));
-    version.map_err(|error| problem(path, &error))
+    version.map_err(|error| journal_problem(path, &error))
 }
 
 fn check_version(version: i64, path: &Path) -> Result<i64> {
-    if version <= VERSION {
+    if version <= JOURNAL_SCHEMA_VERSION {
         return Ok(version);
     }
     Err(Problem::unavailable(format!(
-        "the journal {} was written by a newer version of Moonlark (form {version}, this one knows {VERSION})",
+        "the journal {} was written by a newer version of Moonlark (form {version}, this one knows {JOURNAL_SCHEMA_VERSION})",
         path.display()
     ))
-    .retryable_if(false)
-    .hint("run that version, or move the file away: a new one is begun"))
+    .with_retryable(false)
+    .with_hint("run that version, or move the file away: a new one is begun"))
 }
 
 /// A folder that is this user's alone if we make it.
-pub(crate) fn private_folder(folder: &Path) -> Result<()> {
+pub(crate) fn create_private_folder(folder: &Path) -> Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.recursive(true).create(folder).map_err(|error| {
         Problem::unavailable(format!("{} cannot be made: {error}", folder.display()))
-            .retryable_if(false)
-            .hint("check that this user may write there, or set journal.enabled = false")
+            .with_retryable(false)
+            .with_hint("check that this user may write there, or set journal.enabled = false")
     })
 }

@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use moonlark_core::journal::Id;
+use moonlark_core::journal::RecordId;
 use moonlark_core::{Problem, Result};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hmac;
 
-pub(crate) struct Seal {
+pub(crate) struct JournalSeal {
     key: LessSafeKey,
     tokens: hmac::Key,
     digests: hmac::Key,
@@ -23,7 +23,7 @@ pub(crate) struct Seal {
 
 /// Where a sealed value belongs.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Spot {
+pub(crate) enum SealedField {
     Run,
     RunAnswer,
     Arguments,
@@ -33,27 +33,29 @@ pub(crate) enum Spot {
     ApprovalShown,
 }
 
-const KEY: usize = 32;
+const JOURNAL_KEY_BYTES: usize = 32;
 
-impl Seal {
+impl JournalSeal {
     /// The key beside the database at `file`; made if there is none.
-    pub(crate) fn beside(file: &Path) -> Result<Seal> {
+    pub(crate) fn load_beside(file: &Path) -> Result<JournalSeal> {
         let path = file.with_extension("key");
-        let bytes = match read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => make(&path),
+        let bytes = match read_key(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => make_key(&path),
             other => other,
         };
-        let bytes = bytes.map_err(|error| unusable(&path, &error))?;
-        Self::of(&bytes).ok_or_else(|| {
+        let bytes = bytes.map_err(|error| unusable_key_problem(&path, &error))?;
+        Self::from_bytes(&bytes).ok_or_else(|| {
             let file = path.display();
             Problem::unavailable(format!("the key of the journal, {file}, is damaged"))
-                .retryable_if(false)
-                .hint("move it away: a new one is made, and older runs can no longer be resumed")
+                .with_retryable(false)
+                .with_hint(
+                    "move it away: a new one is made, and older runs can no longer be resumed",
+                )
         })
     }
 
-    fn of(bytes: &[u8]) -> Option<Seal> {
-        if bytes.len() != KEY {
+    fn from_bytes(bytes: &[u8]) -> Option<JournalSeal> {
+        if bytes.len() != JOURNAL_KEY_BYTES {
             return None;
         }
         // One key per purpose.
@@ -62,18 +64,23 @@ impl Seal {
         let tokens = hmac::sign(&root, b"moonlark journal: tokens");
         let digests = hmac::sign(&root, b"moonlark journal: digests");
         let key = UnboundKey::new(&CHACHA20_POLY1305, sealing.as_ref()).ok()?;
-        Some(Seal {
+        Some(JournalSeal {
             key: LessSafeKey::new(key),
             tokens: hmac::Key::new(hmac::HMAC_SHA256, tokens.as_ref()),
             digests: hmac::Key::new(hmac::HMAC_SHA256, digests.as_ref()),
         })
     }
 
-    pub(crate) fn seal(&self, spot: Spot, id: Id, mut plain: Vec<u8>) -> Result<Vec<u8>> {
+    pub(crate) fn seal_value(
+        &self,
+        spot: SealedField,
+        id: RecordId,
+        mut plain: Vec<u8>,
+    ) -> Result<Vec<u8>> {
         let mut nonce = [0; NONCE_LEN];
         let failed = |_| Problem::internal("a value could not be sealed for the journal");
         getrandom::fill(&mut nonce).map_err(|_| failed(ring::error::Unspecified))?;
-        let aad = Aad::from(belongs(spot, id));
+        let aad = Aad::from(associated_data(spot, id));
         self.key
             .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut plain)
             .map_err(failed)?;
@@ -81,23 +88,29 @@ impl Seal {
         Ok(plain)
     }
 
-    pub(crate) fn open(&self, spot: Spot, id: Id, mut sealed: Vec<u8>) -> Result<Vec<u8>> {
+    pub(crate) fn open_value(
+        &self,
+        spot: SealedField,
+        id: RecordId,
+        mut sealed: Vec<u8>,
+    ) -> Result<Vec<u8>> {
         let failed = || {
             Problem::unavailable(format!("what the journal keeps of {id} cannot be read"))
-                .retryable_if(false)
-                .hint("it was sealed with another key than the file journal.key holds now")
+                .with_retryable(false)
+                .with_hint("it was sealed with another key than the file journal.key holds now")
         };
         let at = sealed.len().checked_sub(NONCE_LEN).ok_or_else(failed)?;
         let nonce = Nonce::try_assume_unique_for_key(&sealed[at..]).map_err(|_| failed())?;
         sealed.truncate(at);
-        let opened = self.key.open_in_place(nonce, Aad::from(belongs(spot, id)), &mut sealed);
+        let opened =
+            self.key.open_in_place(nonce, Aad::from(associated_data(spot, id)), &mut sealed);
         let length = opened.map_err(|_| failed())?.len();
         sealed.truncate(length);
         Ok(sealed)
     }
 
     /// Tells calls apart without saying what is in them.
-    pub(crate) fn digest(&self, tool: &str, packed_args: &[u8]) -> Vec<u8> {
+    pub(crate) fn call_digest(&self, tool: &str, packed_args: &[u8]) -> Vec<u8> {
         let mut context = hmac::Context::with_key(&self.digests);
         context.update(&(tool.len() as u64).to_le_bytes());
         context.update(tool.as_bytes());
@@ -107,7 +120,7 @@ impl Seal {
 
     /// What proves that its holder was told of the approval `id`. It is not
     /// kept anywhere: it can be made again, here only.
-    pub(crate) fn token(&self, id: Id) -> String {
+    pub(crate) fn approval_token(&self, id: RecordId) -> String {
         let tag = hmac::sign(&self.tokens, id.as_bytes());
         let mut token = id.as_bytes().to_vec();
         token.extend_from_slice(tag.as_ref());
@@ -115,21 +128,21 @@ impl Seal {
     }
 
     /// The approval that a token is for, if it is one of ours.
-    pub(crate) fn approval_of(&self, token: &str) -> Option<Id> {
+    pub(crate) fn approval_from_token(&self, token: &str) -> Option<RecordId> {
         let bytes = URL_SAFE_NO_PAD.decode(token.strip_prefix("apr_")?).ok()?;
         let (id, tag) = bytes.split_first_chunk::<16>()?;
         hmac::verify(&self.tokens, id, tag).ok()?;
-        Some(Id::from_bytes(*id))
+        Some(RecordId::from_bytes(*id))
     }
 }
 
-fn belongs(spot: Spot, id: Id) -> [u8; 17] {
+fn associated_data(spot: SealedField, id: RecordId) -> [u8; 17] {
     let mut aad = [spot as u8; 17];
     aad[1..].copy_from_slice(id.as_bytes());
     aad
 }
 
-fn read(path: &Path) -> io::Result<Vec<u8>> {
+fn read_key(path: &Path) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
     #[cfg(unix)]
     if std::os::unix::fs::MetadataExt::mode(&file.metadata()?) & 0o077 != 0 {
@@ -142,10 +155,10 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Written aside and linked into place: whoever else makes one at the same time
 /// ends up with the same.
-fn make(path: &Path) -> io::Result<Vec<u8>> {
-    let mut key = vec![0; KEY];
+fn make_key(path: &Path) -> io::Result<Vec<u8>> {
+    let mut key = vec![0; JOURNAL_KEY_BYTES];
     getrandom::fill(&mut key).map_err(io::Error::other)?;
-    let aside = aside(path);
+    let aside = partial_path(path);
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -154,7 +167,7 @@ fn make(path: &Path) -> io::Result<Vec<u8>> {
     let made =
         file.write_all(&key).and_then(|()| file.sync_all()).and_then(
             |()| match std::fs::hard_link(&aside, path) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => read(path),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => read_key(path),
                 Err(error) => Err(error),
                 Ok(()) => Ok(key),
             },
@@ -163,17 +176,17 @@ fn make(path: &Path) -> io::Result<Vec<u8>> {
     made
 }
 
-fn aside(path: &Path) -> PathBuf {
-    path.with_extension(format!("key.{}", Id::new()))
+fn partial_path(path: &Path) -> PathBuf {
+    path.with_extension(format!("key.{}", RecordId::new()))
 }
 
-fn unusable(path: &Path, error: &io::Error) -> Problem {
+fn unusable_key_problem(path: &Path, error: &io::Error) -> Problem {
     Problem::unavailable(format!(
         "the key of the journal, {}, cannot be used: {error}",
         path.display()
     ))
-    .retryable_if(false)
-    .hint("check that this user, and nobody else, may read and write it")
+    .with_retryable(false)
+    .with_hint("check that this user, and nobody else, may read and write it")
 }
 
 #[cfg(test)]
@@ -182,34 +195,37 @@ mod tests {
 
     #[test]
     fn what_is_sealed_opens_where_it_belongs_and_nowhere_else() {
-        let seal = Seal::of(&[7; KEY]).unwrap();
-        let (id, other) = (Id::new(), Id::new());
-        let sealed = seal.seal(Spot::Answer, id, b"hunter22".to_vec()).unwrap();
+        let seal = JournalSeal::from_bytes(&[7; JOURNAL_KEY_BYTES]).unwrap();
+        let (id, other) = (RecordId::new(), RecordId::new());
+        let sealed = seal.seal_value(SealedField::Answer, id, b"hunter22".to_vec()).unwrap();
         assert!(!sealed.windows(8).any(|bytes| bytes == b"hunter22"));
-        assert_eq!(seal.open(Spot::Answer, id, sealed.clone()).unwrap(), b"hunter22");
-        for (spot, id) in [(Spot::Answer, other), (Spot::Arguments, id)] {
-            assert!(seal.open(spot, id, sealed.clone()).is_err());
+        assert_eq!(seal.open_value(SealedField::Answer, id, sealed.clone()).unwrap(), b"hunter22");
+        for (spot, id) in [(SealedField::Answer, other), (SealedField::Arguments, id)] {
+            assert!(seal.open_value(spot, id, sealed.clone()).is_err());
         }
-        let another = Seal::of(&[8; KEY]).unwrap();
-        assert!(another.open(Spot::Answer, id, sealed.clone()).is_err());
+        let another = JournalSeal::from_bytes(&[8; JOURNAL_KEY_BYTES]).unwrap();
+        assert!(another.open_value(SealedField::Answer, id, sealed.clone()).is_err());
         let mut changed = sealed;
         changed[0] ^= 1;
-        assert!(seal.open(Spot::Answer, id, changed).is_err());
+        assert!(seal.open_value(SealedField::Answer, id, changed).is_err());
         for short in [0, 5, 12] {
-            assert!(seal.open(Spot::Answer, id, vec![0; short]).is_err());
+            assert!(seal.open_value(SealedField::Answer, id, vec![0; short]).is_err());
         }
     }
 
     #[test]
     fn a_token_names_its_approval_and_cannot_be_made_up() {
-        let seal = Seal::of(&[7; KEY]).unwrap();
-        let id = Id::new();
-        let token = seal.token(id);
-        assert_eq!(seal.approval_of(&token), Some(id));
-        assert_eq!(token, seal.token(id));
-        assert_eq!(Seal::of(&[8; KEY]).unwrap().approval_of(&token), None);
+        let seal = JournalSeal::from_bytes(&[7; JOURNAL_KEY_BYTES]).unwrap();
+        let id = RecordId::new();
+        let token = seal.approval_token(id);
+        assert_eq!(seal.approval_from_token(&token), Some(id));
+        assert_eq!(token, seal.approval_token(id));
+        assert_eq!(
+            JournalSeal::from_bytes(&[8; JOURNAL_KEY_BYTES]).unwrap().approval_from_token(&token),
+            None
+        );
         for wrong in ["", "apr_", "apr_AAAA", &token[4..], &token[..token.len() - 2]] {
-            assert_eq!(seal.approval_of(wrong), None, "{wrong}");
+            assert_eq!(seal.approval_from_token(wrong), None, "{wrong}");
         }
     }
 
@@ -217,9 +233,18 @@ mod tests {
     fn the_key_is_made_once_for_this_user_alone() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("journal.db");
-        let id = Id::new();
-        let sealed = Seal::beside(&file).unwrap().seal(Spot::Run, id, b"x".to_vec()).unwrap();
-        assert_eq!(Seal::beside(&file).unwrap().open(Spot::Run, id, sealed).unwrap(), b"x");
+        let id = RecordId::new();
+        let sealed = JournalSeal::load_beside(&file)
+            .unwrap()
+            .seal_value(SealedField::Run, id, b"x".to_vec())
+            .unwrap();
+        assert_eq!(
+            JournalSeal::load_beside(&file)
+                .unwrap()
+                .open_value(SealedField::Run, id, sealed)
+                .unwrap(),
+            b"x"
+        );
         let names: Vec<_> = std::fs::read_dir(folder.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -232,7 +257,7 @@ mod tests {
             let mode = || std::fs::metadata(&key).unwrap().permissions().mode() & 0o777;
             assert_eq!(mode(), 0o600);
             std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
-            let problem = Seal::beside(&file).err().unwrap();
+            let problem = JournalSeal::load_beside(&file).err().unwrap();
             assert!(problem.message.contains("others can read it"), "{problem}");
         }
     }

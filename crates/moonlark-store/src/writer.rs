@@ -14,27 +14,27 @@ use moonlark_core::{Problem, Result};
 use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode, TransactionBehavior, params};
 
-use crate::failure::problem;
-use crate::process::{self, Process};
-use crate::queue::{Item, Queue};
-use crate::retention::Retention;
-use crate::rows::{self, Unwritten, micros};
-use crate::schema::{self, Settings};
-use crate::sealing::Seal;
+use crate::failure::journal_problem;
+use crate::process::{self, ProcessLock};
+use crate::queue::{JournalQueue, JournalQueueItem};
+use crate::retention::JournalRetention;
+use crate::rows::{self, EntryWriteError, unix_micros};
+use crate::schema::{self, JournalSettings};
+use crate::sealing::JournalSeal;
 
 /// How often what failed is tried again, and how long an idle writer sleeps.
-const RETRY: Duration = Duration::from_secs(1);
+const WRITE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// How long entries that nobody waits for may be in the system's hands only.
-const SYNC: Duration = Duration::from_secs(1);
+const MAX_UNSYNCED_TIME: Duration = Duration::from_secs(1);
 /// How often old entries are looked for.
-const TIDY: Duration = Duration::from_secs(60);
+const RETENTION_INTERVAL: Duration = Duration::from_secs(60);
 /// How often a batch is tried that is still there when the journal is closed.
-const LAST_TRIES: u32 = 2;
+const MAX_CLOSING_ATTEMPTS: u32 = 2;
 
 /// What the writer and everybody else see.
-pub(crate) struct Shared {
-    pub(crate) settings: Mutex<Settings>,
-    pub(crate) queue: Arc<Queue>,
+pub(crate) struct JournalShared {
+    pub(crate) settings: Mutex<JournalSettings>,
+    pub(crate) queue: Arc<JournalQueue>,
     /// Why nothing can be written at the moment.
     pub(crate) trouble: Mutex<Option<Problem>>,
     /// The number of this process; 0 until the file is open.
@@ -43,51 +43,51 @@ pub(crate) struct Shared {
     pub(crate) written: AtomicU64,
 }
 
-pub(crate) struct Writer {
-    shared: Arc<Shared>,
-    open: Option<Open>,
+pub(crate) struct JournalWriter {
+    shared: Arc<JournalShared>,
+    open: Option<OpenJournal>,
     /// Taken from the queue, and not written yet.
-    pending: Vec<Item>,
+    pending: Vec<JournalQueueItem>,
     synced: Instant,
     tidied: Option<Instant>,
-    retention: Retention,
+    retention: JournalRetention,
 }
 
-struct Open {
+struct OpenJournal {
     connection: Connection,
-    seal: Seal,
+    seal: JournalSeal,
     number: i64,
     /// Whether commits reach the disk before they are over.
     syncs: Option<bool>,
-    _process: Process,
+    _process: ProcessLock,
 }
 
-impl Writer {
-    pub(crate) fn new(shared: Arc<Shared>) -> Writer {
-        Writer {
+impl JournalWriter {
+    pub(crate) fn new(shared: Arc<JournalShared>) -> JournalWriter {
+        JournalWriter {
             shared,
             open: None,
             pending: Vec::new(),
             synced: Instant::now(),
             tidied: None,
-            retention: Retention::default(),
+            retention: JournalRetention::default(),
         }
     }
 
     /// Until the queue is closed and empty.
-    pub(crate) fn run(mut self) {
+    pub(crate) fn run_until_closed(mut self) {
         let mut tries = 0;
         // So that what is wrong is known before anything has been called.
-        self.step();
+        self.write_step();
         while !self.shared.queue.is_done() || !self.pending.is_empty() {
-            let taken = self.shared.queue.take(RETRY);
+            let taken = self.shared.queue.take_batch(WRITE_RETRY_INTERVAL);
             self.pending.extend(taken);
-            self.step();
+            self.write_step();
             if self.pending.is_empty() || !self.shared.queue.is_closed() {
                 continue;
             }
             tries += 1;
-            if tries >= LAST_TRIES {
+            if tries >= MAX_CLOSING_ATTEMPTS {
                 self.shared.queue.count_lost(self.pending.len());
                 return;
             }
@@ -95,45 +95,49 @@ impl Writer {
         }
     }
 
-    fn step(&mut self) {
-        match self.write() {
-            Ok(()) => self.went_well(),
-            Err(trouble) => self.failed(trouble),
+    fn write_step(&mut self) {
+        match self.write_pending() {
+            Ok(()) => self.handle_success(),
+            Err(trouble) => self.handle_failure(trouble),
         }
     }
 
-    fn write(&mut self) -> Result<(), Trouble> {
+    fn write_pending(&mut self) -> Result<(), JournalWriteFailure> {
         let settings = self.shared.settings.lock().clone();
         let open = match &mut self.open {
             Some(open) => open,
-            none => none.insert(Open::new(&settings.file).map_err(Trouble::lasting)?),
+            none => none.insert(
+                OpenJournal::new(&settings.file).map_err(JournalWriteFailure::from_problem)?,
+            ),
         };
         self.shared.number.store(open.number, Ordering::Relaxed);
         if !self.pending.is_empty() {
             // What whoever waits needs only to be in the system's hands costs no sync.
             let awaited = self.pending.iter().any(|item| item.durable);
-            let sync = settings.power && (awaited || self.synced.elapsed() > SYNC);
-            open.write(&self.pending, sync).map_err(|error| Trouble::of(&settings.file, error))?;
+            let sync = settings.power && (awaited || self.synced.elapsed() > MAX_UNSYNCED_TIME);
+            open.write_items(&self.pending, sync)
+                .map_err(|error| JournalWriteFailure::from_error(&settings.file, error))?;
             let entries = self.pending.iter().filter(|item| item.entry.is_some()).count();
             self.shared.written.fetch_add(entries as u64, Ordering::Relaxed);
             if sync {
                 self.synced = Instant::now();
             }
         }
-        if self.tidied.is_none_or(|tidied| tidied.elapsed() > TIDY) {
+        if self.tidied.is_none_or(|tidied| tidied.elapsed() > RETENTION_INTERVAL) {
             let file = &settings.file;
-            let tidied = self.retention.tidy(&mut open.connection, &settings);
-            let done = tidied.map_err(|error| Trouble::of(file, error.into()))?;
-            process::sweep(file);
+            let tidied = self.retention.remove_expired(&mut open.connection, &settings);
+            let done =
+                tidied.map_err(|error| JournalWriteFailure::from_error(file, error.into()))?;
+            process::remove_stale_locks(file);
             // The rest can wait until others had their turn.
             self.tidied = done.then(Instant::now);
         }
         Ok(())
     }
 
-    fn went_well(&mut self) {
+    fn handle_success(&mut self) {
         if let Some(was) = self.shared.trouble.lock().take() {
-            let (_, lost) = self.shared.queue.counts();
+            let (_, lost) = self.shared.queue.waiting_and_lost();
             self.shared.queue.set_broken(false);
             tracing::info!(
                 "the journal is written again; {lost} entries were lost ({})",
@@ -146,8 +150,8 @@ impl Writer {
         }
     }
 
-    fn failed(&mut self, trouble: Trouble) {
-        let Trouble { problem, reopen, give_up } = trouble;
+    fn handle_failure(&mut self, trouble: JournalWriteFailure) {
+        let JournalWriteFailure { problem, reopen, give_up } = trouble;
         let problem = *problem;
         if self.shared.trouble.lock().replace(problem.clone()).as_ref() != Some(&problem) {
             tracing::error!("{problem}\ncalls go on without being recorded");
@@ -170,25 +174,29 @@ impl Writer {
             self.pending.clear();
         } else if self.pending.len() < before || !self.pending.is_empty() {
             // Not at once: it will not be better.
-            std::thread::sleep(RETRY / 10);
+            std::thread::sleep(WRITE_RETRY_INTERVAL / 10);
         }
     }
 }
 
-impl Open {
-    fn new(file: &Path) -> Result<Open> {
-        let connection = schema::open(file)?;
-        let seal = Seal::beside(file)?;
-        let process = Process::begin(file)?;
-        let row = params![process.lock, std::process::id(), micros(SystemTime::now())];
+impl OpenJournal {
+    fn new(file: &Path) -> Result<OpenJournal> {
+        let connection = schema::open_database(file)?;
+        let seal = JournalSeal::load_beside(file)?;
+        let process = ProcessLock::acquire(file)?;
+        let row = params![process.lock, std::process::id(), unix_micros(SystemTime::now())];
         connection
             .execute("INSERT INTO journal_processes (lock, pid, at) VALUES (?1, ?2, ?3)", row)
-            .map_err(|error| problem(file, &error))?;
+            .map_err(|error| journal_problem(file, &error))?;
         let number = connection.last_insert_rowid();
-        Ok(Open { connection, seal, number, syncs: None, _process: process })
+        Ok(OpenJournal { connection, seal, number, syncs: None, _process: process })
     }
 
-    fn write(&mut self, items: &[Item], sync: bool) -> Result<(), Unwritten> {
+    fn write_items(
+        &mut self,
+        items: &[JournalQueueItem],
+        sync: bool,
+    ) -> Result<(), EntryWriteError> {
         if self.syncs.replace(sync) != Some(sync) {
             let level = if sync { "FULL" } else { "NORMAL" };
             self.connection.pragma_update(None, "synchronous", level)?;
@@ -198,13 +206,13 @@ impl Open {
         let transaction =
             self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let entries = items.iter().filter_map(|item| item.entry.as_ref());
-        rows::write(&transaction, entries, self.number, &self.seal)?;
+        rows::write_entries(&transaction, entries, self.number, &self.seal)?;
         Ok(transaction.commit()?)
     }
 }
 
 /// Why nothing was written, and what to do about it.
-struct Trouble {
+struct JournalWriteFailure {
     problem: Box<Problem>,
     /// The connection is of no use any more.
     reopen: bool,
@@ -212,17 +220,21 @@ struct Trouble {
     give_up: bool,
 }
 
-impl Trouble {
-    fn lasting(problem: Problem) -> Trouble {
-        Trouble { problem: Box::new(problem), reopen: true, give_up: false }
+impl JournalWriteFailure {
+    fn from_problem(problem: Problem) -> JournalWriteFailure {
+        JournalWriteFailure { problem: Box::new(problem), reopen: true, give_up: false }
     }
 
-    fn of(file: &Path, error: Unwritten) -> Trouble {
+    fn from_error(file: &Path, error: EntryWriteError) -> JournalWriteFailure {
         let error = match error {
-            Unwritten::Problem(problem) => {
-                return Trouble { problem: Box::new(problem), reopen: false, give_up: true };
+            EntryWriteError::Problem(problem) => {
+                return JournalWriteFailure {
+                    problem: Box::new(problem),
+                    reopen: false,
+                    give_up: true,
+                };
             }
-            Unwritten::Sqlite(error) => error,
+            EntryWriteError::Sqlite(error) => error,
         };
         use ErrorCode::{CannotOpen, DatabaseCorrupt, NotADatabase, PermissionDenied, ReadOnly};
         use ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull, OutOfMemory, SystemIoFailure};
@@ -235,7 +247,7 @@ impl Trouble {
             code,
             Some(DatabaseCorrupt | NotADatabase | CannotOpen | PermissionDenied | ReadOnly)
         );
-        let problem = Box::new(problem(file, &error));
-        Trouble { problem, reopen, give_up: !passing && !reopen }
+        let problem = Box::new(journal_problem(file, &error));
+        JournalWriteFailure { problem, reopen, give_up: !passing && !reopen }
     }
 }

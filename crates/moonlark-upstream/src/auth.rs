@@ -27,21 +27,24 @@ use moonlark_core::secret::Secrets;
 use parking_lot::Mutex;
 use url::Url;
 
-pub use config::{Auth, Bearer, GrantType, OAuthSettings};
-pub use login::{Ask, LoggedIn, LoggedOut, Revoked, login, logout, open_browser};
-pub use web::{client, fetch};
+pub use config::{BearerTokenSource, OAuthConfig, OAuthGrantType, UpstreamAuthConfig};
+pub use login::{
+    LoginOutcome, LoginPrompt, LogoutOutcome, RevocationOutcome, log_in_to_upstream,
+    log_out_of_upstream, open_browser,
+};
+pub use web::{fetch_provider_document, shared_http_client};
 
-use crate::mcp::Authorize;
-use fixed::{Anonymous, Given, InFile};
-use oauth::OAuth;
+use crate::mcp::RequestAuthorizer;
+use fixed::{AnonymousAuthorizer, ConfiguredTokenAuthorizer, TokenFileAuthorizer};
+use oauth::OAuthAuthorizer;
 
 /// An upstream, as far as logging in to it goes.
 #[derive(Debug, Clone)]
-pub struct Account {
+pub struct UpstreamAccount {
     /// What the operator calls it.
     pub name: String,
     pub url: Url,
-    pub auth: Auth,
+    pub auth: UpstreamAuthConfig,
     /// Where Moonlark keeps things; logins are in `auth/` in there.
     pub state_dir: PathBuf,
     /// What relative paths in the configuration are relative to.
@@ -51,8 +54,14 @@ pub struct Account {
     pub(crate) follow: bool,
 }
 
-impl Account {
-    pub fn new(name: &str, url: Url, auth: Auth, state_dir: PathBuf, base_dir: PathBuf) -> Self {
+impl UpstreamAccount {
+    pub fn new(
+        name: &str,
+        url: Url,
+        auth: UpstreamAuthConfig,
+        state_dir: PathBuf,
+        base_dir: PathBuf,
+    ) -> Self {
         let follow = follows_redirects();
         Self { name: name.to_owned(), url, auth, state_dir, base_dir, follow }
     }
@@ -68,18 +77,20 @@ fn follows_redirects() -> bool {
 
 /// Who says which token goes with a request to this upstream. Tokens that are obtained
 /// or read are `secrets` before any of them is sent.
-pub fn authorizer(account: Account, secrets: Secrets) -> Arc<dyn Authorize> {
+pub fn build_authorizer(account: UpstreamAccount, secrets: Secrets) -> Arc<dyn RequestAuthorizer> {
     let upstream = account.name.clone();
     match &account.auth {
-        Auth::None => Arc::new(Anonymous { upstream }),
-        Auth::Bearer(Bearer::Token(token)) => Arc::new(Given { upstream, token: token.clone() }),
-        Auth::Bearer(Bearer::File(path)) => {
-            let path = account.base_dir.join(path);
-            Arc::new(InFile { upstream, path, secrets, seen: Mutex::new(None) })
+        UpstreamAuthConfig::None => Arc::new(AnonymousAuthorizer { upstream }),
+        UpstreamAuthConfig::Bearer(BearerTokenSource::Token(token)) => {
+            Arc::new(ConfiguredTokenAuthorizer { upstream, token: token.clone() })
         }
-        Auth::OAuth(settings) => {
+        UpstreamAuthConfig::Bearer(BearerTokenSource::File(path)) => {
+            let path = account.base_dir.join(path);
+            Arc::new(TokenFileAuthorizer { upstream, path, secrets, seen: Mutex::new(None) })
+        }
+        UpstreamAuthConfig::OAuth(settings) => {
             let settings = (**settings).clone();
-            Arc::new(OAuth::new(account, settings, secrets))
+            Arc::new(OAuthAuthorizer::new(account, settings, secrets))
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use moonlark_core::Value;
-use moonlark_core::limits::size;
+use moonlark_core::limits::format_size;
 use moonlark_core::value::Object;
 use serde_json::Value as Json;
 
@@ -29,7 +29,7 @@ pub(crate) fn clean_text(text: &str, max_bytes: usize) -> Cow<'_, str> {
         return visible;
     }
     let end = (0..=max_bytes).rev().find(|end| visible.is_char_boundary(*end)).unwrap_or(0);
-    let left_out = size(visible.len() - end);
+    let left_out = format_size(visible.len() - end);
     format!("{}… ({left_out} left out)", visible[..end].trim_end()).into()
 }
 
@@ -63,8 +63,8 @@ pub(crate) fn clean_definition(definition: &mut Object) -> Option<String> {
     (before > MAX_DESCRIPTION_BYTES).then(|| {
         format!(
             "its description is {} long: the first {} are used",
-            size(before),
-            size(MAX_DESCRIPTION_BYTES)
+            format_size(before),
+            format_size(MAX_DESCRIPTION_BYTES)
         )
     })
 }

@@ -39,11 +39,11 @@ mod upstream;
 mod watching;
 pub(crate) mod wire;
 
-pub use authorize::Authorize;
-pub use kept::listing_file;
-pub(crate) use kept::write as write_private_file;
+pub use authorize::RequestAuthorizer;
+pub use kept::listing_file_path;
+pub(crate) use kept::write_private_file;
 pub use link::ClosePace;
-pub use pins::Difference;
-pub use settings::Settings;
-pub use target::{LinkLimits, SecretText, Target, Way};
+pub use pins::PinDifference;
+pub use settings::UpstreamSettings;
+pub use target::{McpConnectionLimits, McpTransportConfig, SecretText, UpstreamTarget};
 pub use upstream::Upstream;

@@ -6,11 +6,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use moonlark_core::grant::matches_pattern;
-use moonlark_core::nearest::nearest;
-use moonlark_core::sdk::identifier;
-use moonlark_core::tool::Effects;
-use moonlark_core::value::shorten;
-use moonlark_core::{Place, Problem, Value};
+use moonlark_core::nearest::nearest_name;
+use moonlark_core::sdk::to_identifier;
+use moonlark_core::tool::CallEffects;
+use moonlark_core::value::shorten_text;
+use moonlark_core::{Problem, SourceLocation, Value};
 use serde_json::{Map, Value as Json};
 
 /// What the operator says about one tool; nothing where the source is right.
@@ -38,11 +38,11 @@ impl EffectsConfig {
     }
 
     /// The effects that hold where the source says `said`.
-    pub(crate) fn apply(self, said: Effects) -> Effects {
+    pub(crate) fn apply_to(self, said: CallEffects) -> CallEffects {
         let read_only = self.read_only.unwrap_or(said.read_only);
         // What a source says about a tool that reads says nothing about one that writes.
-        let rest = if read_only == said.read_only { said } else { Effects::default() };
-        Effects {
+        let rest = if read_only == said.read_only { said } else { CallEffects::default() };
+        CallEffects {
             read_only,
             destructive: self.destructive.unwrap_or(!read_only && rest.destructive),
             idempotent: self.idempotent.unwrap_or(read_only || rest.idempotent),
@@ -82,7 +82,7 @@ impl fmt::Display for ToolPattern {
 }
 
 impl ToolPattern {
-    pub(crate) fn fits(&self, name: &str, tags: &[&str]) -> bool {
+    pub(crate) fn matches_tool(&self, name: &str, tags: &[&str]) -> bool {
         match self {
             ToolPattern::Name(pattern) => matches_pattern(pattern, name),
             ToolPattern::Tag(pattern) => tags.iter().any(|tag| matches_pattern(pattern, tag)),
@@ -98,72 +98,77 @@ pub(crate) struct SourceKey<'a> {
 }
 
 impl SourceKey<'_> {
-    fn place(self, rest: &str) -> Place {
-        Place::file(format!("{}.{}.{rest}", self.table, self.name))
+    fn config_place(self, rest: &str) -> SourceLocation {
+        SourceLocation::in_file(format!("{}.{}.{rest}", self.table, self.name))
     }
 
     /// An entry of `include` or `exclude` that fits nothing.
-    pub(crate) fn pattern_matches_nothing<'a>(
+    pub(crate) fn unmatched_pattern_problem<'a>(
         self,
         key: &str,
         pattern: &str,
         known: impl IntoIterator<Item = &'a str>,
     ) -> Problem {
-        let near = nearest(pattern, known);
+        let near = nearest_name(pattern, known);
         Problem::bad_config(format!(
             "\"{}\" in {key} matches no tool of '{}'",
-            shorten(pattern),
+            shorten_text(pattern),
             self.name
         ))
-        .at(self.place(key))
-        .hint(match near {
+        .at_location(self.config_place(key))
+        .with_hint(match near {
             Some(near) => format!("did you mean \"{near}\"?"),
             None => format!("correct it, or take it out of {key}"),
         })
     }
 
     /// A table for a tool that the source does not have.
-    pub(crate) fn tool_is_unknown<'a>(
+    pub(crate) fn unknown_tool_problem<'a>(
         self,
         tool: &str,
         known: impl IntoIterator<Item = &'a str>,
     ) -> Problem {
-        let near = nearest(tool, known);
-        let message = format!("'{}' has no tool named {}", self.name, shorten(tool));
-        Problem::bad_config(message).at(self.place(&format!("tools.{tool}"))).hint(match near {
-            Some(near) => format!("did you mean {near}?"),
-            None => "it is named as the source itself names it".to_owned(),
-        })
+        let near = nearest_name(tool, known);
+        let message = format!("'{}' has no tool named {}", self.name, shorten_text(tool));
+        Problem::bad_config(message)
+            .at_location(self.config_place(&format!("tools.{tool}")))
+            .with_hint(match near {
+                Some(near) => format!("did you mean {near}?"),
+                None => "it is named as the source itself names it".to_owned(),
+            })
     }
 
     /// A fixed argument that the tool does not take.
-    pub(crate) fn argument_is_unknown(self, tool: &str, argument: &str) -> Problem {
+    pub(crate) fn unknown_argument_problem(self, tool: &str, argument: &str) -> Problem {
         Problem::bad_config(format!(
             "{tool} of '{}' takes no argument named {}",
             self.name,
-            shorten(argument)
+            shorten_text(argument)
         ))
-        .at(self.place(&format!("tools.{tool}.arguments")))
-        .hint("it is sent all the same; take it out if that is a mistake")
+        .at_location(self.config_place(&format!("tools.{tool}.arguments")))
+        .with_hint("it is sent all the same; take it out if that is a mistake")
     }
 
     /// Tools whose names differ only in what cannot be part of an identifier.
-    pub(crate) fn name_collisions<'a>(
+    pub(crate) fn name_collision_problems<'a>(
         self,
         names: impl IntoIterator<Item = &'a str>,
     ) -> Vec<Problem> {
         let mut by_identifier: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for name in names {
-            let same = by_identifier.entry(identifier(name)).or_default();
+            let same = by_identifier.entry(to_identifier(name)).or_default();
             if !same.contains(&name) {
                 same.push(name);
             }
         }
         by_identifier.retain(|_, names| names.len() > 1);
-        by_identifier.into_iter().map(|(shared, names)| self.collision(&shared, &names)).collect()
+        by_identifier
+            .into_iter()
+            .map(|(shared, names)| self.collision_problem(&shared, &names))
+            .collect()
     }
 
-    fn collision(self, shared: &str, names: &[&str]) -> Problem {
+    fn collision_problem(self, shared: &str, names: &[&str]) -> Problem {
         let first = names.iter().find(|name| **name == shared).unwrap_or(&names[0]);
         let others: Vec<&str> = names.iter().copied().filter(|name| name != first).collect();
         let verb = if others.len() == 1 { "gets" } else { "get" };
@@ -171,11 +176,11 @@ impl SourceKey<'_> {
         Problem::bad_config(format!(
             "tools {} of '{name}' are all sdk.{}.{shared} in scripts: that is {first}, and {} {verb} a number behind it",
             names.join(", "),
-            identifier(name),
+            to_identifier(name),
             others.join(", "),
         ))
-        .at(Place::file(format!("{table}.{name}")))
-        .hint(format!(
+        .at_location(SourceLocation::in_file(format!("{table}.{name}")))
+        .with_hint(format!(
             "give one of them another name: [{table}.{name}.tools.{:?}] name = \"…\"",
             others.first().copied().unwrap_or(first)
         ))
@@ -211,21 +216,21 @@ mod tests {
 
     #[test]
     fn effects_of_the_operator_come_before_those_of_the_source() {
-        let careful = Effects::default();
+        let careful = CallEffects::default();
         let set = |read_only, destructive, idempotent| EffectsConfig {
             read_only,
             destructive,
             idempotent,
             open_world: None,
         };
-        let reads = set(Some(true), None, None).apply(careful);
+        let reads = set(Some(true), None, None).apply_to(careful);
         assert!(reads.read_only && !reads.destructive && reads.idempotent && reads.open_world);
-        let writes = set(Some(false), None, None).apply(Effects::READ);
+        let writes = set(Some(false), None, None).apply_to(CallEffects::READ_ONLY);
         assert!(!writes.read_only && writes.destructive && !writes.idempotent);
         assert!(!writes.open_world);
-        let adds = set(None, Some(false), Some(true)).apply(careful);
+        let adds = set(None, Some(false), Some(true)).apply_to(careful);
         assert!(!adds.read_only && !adds.destructive && adds.idempotent);
-        assert_eq!(set(None, None, None).apply(careful), careful);
+        assert_eq!(set(None, None, None).apply_to(careful), careful);
     }
 
     #[test]
@@ -243,7 +248,7 @@ mod tests {
 
     #[test]
     fn names_that_are_one_identifier_are_said() {
-        let said = SourceKey { table: "mcp_servers", name: "fs" }.name_collisions([
+        let said = SourceKey { table: "mcp_servers", name: "fs" }.name_collision_problems([
             "read-file",
             "read_file",
             "list",

@@ -1,19 +1,19 @@
 //! A place in a trace as HTTP headers, for whoever is asked.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use moonlark_core::trace::Trace;
+use moonlark_core::trace::TraceContext;
 
-const PARENT: HeaderName = HeaderName::from_static("traceparent");
-const STATE: HeaderName = HeaderName::from_static("tracestate");
+const TRACEPARENT_HEADER: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE_HEADER: HeaderName = HeaderName::from_static("tracestate");
 
 /// In place of what is there; nothing is changed where there is no trace.
-pub(crate) fn add(headers: &mut HeaderMap, trace: Option<&Trace>) {
+pub(crate) fn add_trace_headers(headers: &mut HeaderMap, trace: Option<&TraceContext>) {
     let Some(trace) = trace else { return };
-    if let Ok(parent) = HeaderValue::from_str(&trace.parent()) {
-        headers.insert(PARENT, parent);
+    if let Ok(parent) = HeaderValue::from_str(&trace.to_traceparent()) {
+        headers.insert(TRACEPARENT_HEADER, parent);
     }
-    match trace.state().and_then(|state| HeaderValue::from_str(state).ok()) {
-        Some(state) => headers.insert(STATE, state),
-        None => headers.remove(STATE),
+    match trace.tracestate().and_then(|state| HeaderValue::from_str(state).ok()) {
+        Some(state) => headers.insert(TRACESTATE_HEADER, state),
+        None => headers.remove(TRACESTATE_HEADER),
     };
 }

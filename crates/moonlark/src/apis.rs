@@ -6,42 +6,42 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use moonlark_core::catalog::Connecting;
-use moonlark_core::limits::Limits;
-use moonlark_core::offers::Health;
-use moonlark_core::secret::{Secret, Secrets};
-use moonlark_core::tool::{Scope, SourceKind};
-use moonlark_core::{Code, Place, Problem, Result, Tool, Value};
+use moonlark_core::catalog::ConnectingSource;
+use moonlark_core::limits::CallLimits;
+use moonlark_core::offers::SourceHealth;
+use moonlark_core::secret::{SecretValue, Secrets};
+use moonlark_core::tool::{CallScope, SourceKind};
+use moonlark_core::{Problem, ProblemCode, Result, SourceLocation, Tool, Value};
 use moonlark_upstream::mcp::SecretText;
 use moonlark_upstream::openapi::{
-    self, ApiSettings, ClientCredentials, Credential, Credentials, OriginMemory, RefPermission,
-    Spec,
+    self, ApiCredential, ApiCredentials, ApiSettings, ClientCredentials, OriginMemory,
+    RefPermission, SpecLocation,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
-use crate::config::{Api, ApiAuth, ApiScheme, tool_configs};
-use crate::config_file::Loaded;
+use crate::config::{ApiAuthConfig, ApiConfig, ApiSchemeAuth, tool_configs};
+use crate::config_file::LoadedConfig;
 
 /// Before a document that could not be read is tried again.
-const FIRST_PAUSE: Duration = Duration::from_secs(2);
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+const INITIAL_SPEC_RETRY_DELAY: Duration = Duration::from_secs(2);
+const MAX_SPEC_RETRY_DELAY: Duration = Duration::from_secs(300);
 
 /// Flaws of one document that are logged one by one.
-const MAX_LOGGED_FLAWS: usize = 5;
+const MAX_LOGGED_SPEC_FLAWS: usize = 5;
 
 #[derive(Default)]
-pub(crate) struct Apis {
-    running: Mutex<BTreeMap<String, Running>>,
+pub(crate) struct ApiSources {
+    running: Mutex<BTreeMap<String, RunningApi>>,
 }
 
-struct Running {
-    config: Api,
-    limits: Limits,
+struct RunningApi {
+    config: ApiConfig,
+    limits: CallLimits,
     frozen: BTreeMap<String, Value>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ApiDocumentState>>,
     /// Its document is a file of this machine.
     is_local: bool,
     tried: watch::Receiver<bool>,
@@ -53,7 +53,7 @@ struct Running {
 
 /// What is known of one API.
 #[derive(Default)]
-struct State {
+struct ApiDocumentState {
     tools: Vec<Arc<Tool>>,
     flaws: Vec<Problem>,
     /// Why the newest document is not in use.
@@ -64,37 +64,37 @@ struct State {
 
 /// What all of them have for the catalog.
 #[derive(Default)]
-pub(crate) struct Offered {
+pub(crate) struct ApiOfferings {
     pub(crate) tools: Vec<Arc<Tool>>,
-    pub(crate) connecting: Vec<Connecting>,
-    pub(crate) health: Vec<Health>,
+    pub(crate) connecting: Vec<ConnectingSource>,
+    pub(crate) health: Vec<SourceHealth>,
     pub(crate) problems: Vec<Problem>,
 }
 
-impl Apis {
+impl ApiSources {
     /// Read what is new or changed, and forget what is gone.
-    pub(crate) fn apply(&self, loaded: &Loaded, changed: &Arc<Notify>) {
+    pub(crate) fn apply_config(&self, loaded: &LoadedConfig, changed: &Arc<Notify>) {
         let mut running = self.running.lock();
         let mut old = std::mem::take(&mut *running);
-        let frozen = frozen(&loaded.config.frozen_params);
+        let frozen = convert_frozen_params(&loaded.config.frozen_params);
         for (name, config) in &loaded.config.apis {
-            let limits = loaded.config.limits.of(name, config.timeout);
+            let limits = loaded.config.limits.for_tool(name, config.timeout);
             let kept = old
                 .remove(name)
                 .filter(|it| it.config == *config && it.limits == limits && it.frozen == frozen);
             let next = match kept {
                 Some(mut kept) => {
-                    kept.look();
+                    kept.wake_if_files_changed();
                     kept
                 }
-                None => start(name, config, limits, frozen.clone(), loaded, changed.clone()),
+                None => start_api(name, config, limits, frozen.clone(), loaded, changed.clone()),
             };
             running.insert(name.clone(), next);
         }
     }
 
-    pub(crate) fn offered(&self) -> Offered {
-        let mut offered = Offered::default();
+    pub(crate) fn current_offerings(&self) -> ApiOfferings {
+        let mut offered = ApiOfferings::default();
         for (name, running) in self.running.lock().iter() {
             let state = running.state.lock();
             offered.tools.extend(state.tools.iter().cloned());
@@ -102,7 +102,7 @@ impl Apis {
                 let prefix = running.config.prefix.clone();
                 let prefix = prefix.unwrap_or_else(|| format!("{}__", name.replace('.', "_")));
                 let (source, expose) = (name.clone(), running.config.expose);
-                offered.connecting.push(Connecting {
+                offered.connecting.push(ConnectingSource {
                     source,
                     kind: SourceKind::Api,
                     prefix,
@@ -112,7 +112,7 @@ impl Apis {
             }
             offered.problems.extend(state.problem.clone());
             offered.problems.extend(state.flaws.iter().cloned());
-            offered.health.push(Health {
+            offered.health.push(SourceHealth {
                 source: name.clone(),
                 state: match (&state.problem, state.tried) {
                     (_, false) => "connecting",
@@ -122,29 +122,29 @@ impl Apis {
                 tools: state.tools.len(),
                 problem: state.problem.clone(),
                 flaws: state.flaws.clone(),
-                ..Health::default()
+                ..SourceHealth::default()
             });
         }
         offered
     }
 
     /// The files that the documents consist of.
-    pub(crate) fn files(&self) -> Vec<PathBuf> {
+    pub(crate) fn document_files(&self) -> Vec<PathBuf> {
         let running = self.running.lock();
         running.values().flat_map(|it| it.state.lock().files.clone()).collect()
     }
 
     /// Wait until each has been tried once.
-    pub(crate) async fn settled(&self) {
-        self.settled_of(|_| true).await;
+    pub(crate) async fn wait_until_tried(&self) {
+        self.wait_until_matching_tried(|_| true).await;
     }
 
     /// The same for those whose documents are files.
-    pub(crate) async fn files_settled(&self) {
-        self.settled_of(|it| it.is_local).await;
+    pub(crate) async fn wait_until_files_tried(&self) {
+        self.wait_until_matching_tried(|it| it.is_local).await;
     }
 
-    async fn settled_of(&self, which: impl Fn(&Running) -> bool) {
+    async fn wait_until_matching_tried(&self, which: impl Fn(&RunningApi) -> bool) {
         let running: Vec<_> = {
             let running = self.running.lock();
             running.values().filter(|it| which(it)).map(|it| it.tried.clone()).collect()
@@ -160,39 +160,40 @@ impl Apis {
     }
 }
 
-impl Running {
+impl RunningApi {
     /// Whether a file of the document was written since it was read.
-    fn look(&mut self) {
+    fn wake_if_files_changed(&mut self) {
         let files = self.state.lock().files.clone();
-        let now: Vec<_> = files.into_iter().map(|file| (file.clone(), written(&file))).collect();
+        let now: Vec<_> =
+            files.into_iter().map(|file| (file.clone(), modified_time(&file))).collect();
         if now != std::mem::replace(&mut self.seen, now.clone()) {
             self.again.notify_one();
         }
     }
 }
 
-fn written(file: &Path) -> Option<SystemTime> {
+fn modified_time(file: &Path) -> Option<SystemTime> {
     std::fs::metadata(file).and_then(|it| it.modified()).ok()
 }
 
-fn start(
+fn start_api(
     name: &str,
-    config: &Api,
-    limits: Limits,
+    config: &ApiConfig,
+    limits: CallLimits,
     frozen: BTreeMap<String, Value>,
-    loaded: &Loaded,
+    loaded: &LoadedConfig,
     changed: Arc<Notify>,
-) -> Running {
-    let state = Arc::new(Mutex::new(State::default()));
+) -> RunningApi {
+    let state = Arc::new(Mutex::new(ApiDocumentState::default()));
     let (tell, tried) = watch::channel(false);
     let again = Arc::new(Notify::new());
-    let spec = spec(config, &loaded.root);
+    let spec = spec_location(config, &loaded.root);
     let settings = match config.outage.first() {
         Some(problem) => Err(problem.clone()),
-        None => settings(name, config, limits.clone(), frozen.clone()),
+        None => api_settings(name, config, limits.clone(), frozen.clone()),
     };
     let settings = settings.map(|mut settings| {
-        if let Ok(Spec::Web(url)) = &spec {
+        if let Ok(SpecLocation::Web(url)) = &spec {
             let file = loaded.state.join("apis").join(format!("{name}.json"));
             settings.memory = Some(OriginMemory { file, spec: url.clone() });
         }
@@ -201,18 +202,18 @@ fn start(
     let refs: Vec<RefPermission> =
         config.refs.iter().map(|it| RefPermission::parse(it, &loaded.root)).collect();
     // A change of a file must be noticed also when it could not be read.
-    if let Ok(Spec::File(file)) = &spec {
+    if let Ok(SpecLocation::File(file)) = &spec {
         state.lock().files = vec![file.clone()];
     }
-    let is_local = matches!(spec, Ok(Spec::File(_)));
-    let seen = state.lock().files.iter().map(|file| (file.clone(), written(file))).collect();
-    let (shared, wake, refresh) = (state.clone(), again.clone(), config.refresh.duration());
+    let is_local = matches!(spec, Ok(SpecLocation::File(_)));
+    let seen = state.lock().files.iter().map(|file| (file.clone(), modified_time(file))).collect();
+    let (shared, wake, refresh) = (state.clone(), again.clone(), config.refresh.to_duration());
     let api = name.to_owned();
     let reading = tokio::spawn(async move {
-        let mut pause = FIRST_PAUSE;
+        let mut pause = INITIAL_SPEC_RETRY_DELAY;
         loop {
             let read = match (&settings, &spec) {
-                (Ok(settings), Ok(spec)) => read(settings, spec, &refs).await,
+                (Ok(settings), Ok(spec)) => read_document(settings, spec, &refs).await,
                 (Err(problem), _) | (_, Err(problem)) => Err(problem.clone()),
             };
             let ended_well = read.is_ok();
@@ -222,7 +223,7 @@ fn start(
                 match read {
                     Ok(next) => {
                         tracing::debug!("{api}: {} operations", next.tools.len());
-                        log_flaws(&api, &state.flaws, &next.flaws);
+                        log_spec_flaws(&api, &state.flaws, &next.flaws);
                         *state = next;
                     }
                     // The old document goes on working.
@@ -238,14 +239,14 @@ fn start(
             tell.send_replace(true);
             changed.notify_one();
             // Settings that cannot be used do not become better by waiting.
-            let web = settings.is_ok() && matches!(spec, Ok(Spec::Web(_)));
+            let web = settings.is_ok() && matches!(spec, Ok(SpecLocation::Web(_)));
             let wait = match (ended_well, web) {
                 (true, true) => {
-                    pause = FIRST_PAUSE;
+                    pause = INITIAL_SPEC_RETRY_DELAY;
                     refresh
                 }
                 (false, true) => {
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    pause = (pause * 2).min(MAX_SPEC_RETRY_DELAY);
                     pause
                 }
                 // A file is read again when it changes.
@@ -257,7 +258,7 @@ fn start(
             }
         }
     });
-    Running {
+    RunningApi {
         config: config.clone(),
         limits,
         frozen,
@@ -272,43 +273,49 @@ fn start(
 
 /// The tools of one document that belongs to no project, and what of it cannot
 /// be used.
-pub(crate) async fn look(
+pub(crate) async fn read_standalone_document(
     name: &str,
     spec: &str,
     root: &Path,
 ) -> Result<(Vec<Arc<Tool>>, Vec<Problem>)> {
-    let config = Api { spec: spec.to_owned(), ..Api::default() };
-    let settings = settings(name, &config, Limits::default(), BTreeMap::new())?;
-    let state = read(&settings, &self::spec(&config, root)?, &[]).await?;
+    let config = ApiConfig { spec: spec.to_owned(), ..ApiConfig::default() };
+    let settings = api_settings(name, &config, CallLimits::default(), BTreeMap::new())?;
+    let state = read_document(&settings, &self::spec_location(&config, root)?, &[]).await?;
     // Where it is matters only to those who call it.
-    let flaws = state.flaws.into_iter().filter(|it| it.code != Code::BadConfig);
+    let flaws = state.flaws.into_iter().filter(|it| it.code != ProblemCode::BadConfig);
     Ok((state.tools, flaws.collect()))
 }
 
 /// Say what cannot be used of a document, once.
-fn log_flaws(api: &str, known: &[Problem], flaws: &[Problem]) {
+fn log_spec_flaws(api: &str, known: &[Problem], flaws: &[Problem]) {
     let new: Vec<&Problem> = flaws.iter().filter(|it| !known.contains(it)).collect();
-    for flaw in new.iter().take(MAX_LOGGED_FLAWS) {
-        tracing::warn!(target: "upstream", "{api}: {}", flaw.line());
+    for flaw in new.iter().take(MAX_LOGGED_SPEC_FLAWS) {
+        tracing::warn!(target: "upstream", "{api}: {}", flaw.to_line());
     }
-    if new.len() > MAX_LOGGED_FLAWS {
-        let more = new.len() - MAX_LOGGED_FLAWS;
+    if new.len() > MAX_LOGGED_SPEC_FLAWS {
+        let more = new.len() - MAX_LOGGED_SPEC_FLAWS;
         tracing::warn!(target: "upstream", "{api}: and {more} more: see `moonlark doctor`");
     }
 }
 
-async fn read(settings: &ApiSettings, spec: &Spec, refs: &[RefPermission]) -> Result<State> {
-    let place = |problem: Problem| problem.at(Place::file(settings.file.clone()));
-    let loaded = openapi::load(spec, refs).await.map_err(place)?;
+async fn read_document(
+    settings: &ApiSettings,
+    spec: &SpecLocation,
+    refs: &[RefPermission],
+) -> Result<ApiDocumentState> {
+    let place =
+        |problem: Problem| problem.at_location(SourceLocation::in_file(settings.file.clone()));
+    let loaded = openapi::load_document(spec, refs).await.map_err(place)?;
     let refused: Vec<Problem> = loaded.problems.into_iter().map(place).collect();
     let (settings, document) = (settings.clone(), Arc::new(loaded.document));
     let file = settings.file.clone();
     // Thousands of operations are work for a thread that has time.
-    let made = tokio::task::spawn_blocking(move || openapi::tools(settings, document)).await;
+    let made =
+        tokio::task::spawn_blocking(move || openapi::build_api_tools(settings, document)).await;
     let made = made.unwrap_or_else(|_| Err(Problem::internal("the document could not be read")));
-    let place = |problem: Problem| problem.at(Place::file(file.clone()));
+    let place = |problem: Problem| problem.at_location(SourceLocation::in_file(file.clone()));
     let (tools, flaws) = made.map_err(place)?;
-    Ok(State {
+    Ok(ApiDocumentState {
         tools: tools.into_iter().map(Arc::new).collect(),
         flaws: refused.into_iter().chain(flaws).collect(),
         problem: None,
@@ -317,43 +324,43 @@ async fn read(settings: &ApiSettings, spec: &Spec, refs: &[RefPermission]) -> Re
     })
 }
 
-fn spec(config: &Api, root: &Path) -> Result<Spec> {
+fn spec_location(config: &ApiConfig, root: &Path) -> Result<SpecLocation> {
     match Url::parse(&config.spec) {
-        Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(Spec::Web(url)),
-        _ => Ok(Spec::File(root.join(&config.spec))),
+        Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(SpecLocation::Web(url)),
+        _ => Ok(SpecLocation::File(root.join(&config.spec))),
     }
 }
 
 /// What the configuration means for the one that calls.
-fn settings(
+fn api_settings(
     name: &str,
-    config: &Api,
-    limits: Limits,
+    config: &ApiConfig,
+    limits: CallLimits,
     global: BTreeMap<String, Value>,
 ) -> Result<ApiSettings> {
     let secret = |text: &str| SecretText::new(text.to_owned());
-    let mut secrets: Vec<Secret> = config
+    let mut secrets: Vec<SecretValue> = config
         .secrets
         .iter()
         .map(|it| {
             // What goes along with every request is nobody's business; an argument or an
             // address may well be part of an answer.
             let credential = it.key.starts_with("auth") || it.key.starts_with("headers");
-            Secret {
+            SecretValue {
                 key: it.key.clone(),
-                value: it.expose().to_owned(),
+                value: it.expose_secret().to_owned(),
                 by_name: credential || it.by_name,
             }
         })
         .collect();
-    let mut credentials = Credentials::default();
+    let mut credentials = ApiCredentials::default();
     match (&config.auth, &config.auth_env) {
-        (ApiAuth::Secret(text), _) => credentials.any = Some(secret(&text.0)),
-        (ApiAuth::Schemes(schemes), _) => {
+        (ApiAuthConfig::Secret(text), _) => credentials.any = Some(secret(&text.0)),
+        (ApiAuthConfig::Schemes(schemes), _) => {
             for (scheme, given) in schemes {
                 let credential = match given {
-                    ApiScheme::Secret(text) => Credential::Secret(secret(&text.0)),
-                    ApiScheme::Client(client) => Credential::OAuth(ClientCredentials {
+                    ApiSchemeAuth::Secret(text) => ApiCredential::Secret(secret(&text.0)),
+                    ApiSchemeAuth::Client(client) => ApiCredential::OAuth(ClientCredentials {
                         client_id: client.client_id.clone(),
                         client_secret: secret(&client.client_secret.0),
                         token_url: client.token_url.as_deref().and_then(|it| Url::parse(it).ok()),
@@ -363,28 +370,32 @@ fn settings(
                 credentials.schemes.insert(scheme.clone(), credential);
             }
         }
-        (ApiAuth::None, Some(variable)) => {
+        (ApiAuthConfig::None, Some(variable)) => {
             let text = config.auth_value.clone().map(|it| it.0).ok_or_else(|| {
                 Problem::bad_config(format!("the environment variable {variable} is not set"))
-                    .at(Place::file(format!("apis.{name}.auth_env")))
-                    .hint(format!(
+                    .at_location(SourceLocation::in_file(format!("apis.{name}.auth_env")))
+                    .with_hint(format!(
                         "set {variable}, or add a line {variable}=… to {}",
-                        crate::secrets_file::shown_path()
+                        crate::secrets_file::secrets_file_display_path()
                     ))
             })?;
-            secrets.push(Secret { key: "auth".to_owned(), value: text.clone(), by_name: true });
+            secrets.push(SecretValue {
+                key: "auth".to_owned(),
+                value: text.clone(),
+                by_name: true,
+            });
             credentials.any = Some(SecretText::new(text));
         }
-        (ApiAuth::None, None) => {}
+        (ApiAuthConfig::None, None) => {}
     }
     let schemes = &mut credentials.schemes.values();
-    let secrets = match schemes.any(|it| matches!(it, Credential::OAuth(_))) {
+    let secrets = match schemes.any(|it| matches!(it, ApiCredential::OAuth(_))) {
         // There will be tokens.
-        true => Secrets::learning(secrets),
+        true => Secrets::with_learning(secrets),
         false => Secrets::new(secrets),
     };
     let mut all_frozen = global;
-    all_frozen.extend(frozen(&config.frozen_params));
+    all_frozen.extend(convert_frozen_params(&config.frozen_params));
     let tools = tool_configs(&config.tools);
     // Whatever of these came from the environment, or is called like a secret.
     let is_secret = |name: &str| {
@@ -400,7 +411,7 @@ fn settings(
         .collect();
     Ok(ApiSettings {
         name: name.to_owned(),
-        file: moonlark_knowledge::without_secrets(&config.spec),
+        file: moonlark_knowledge::redact_repository_url(&config.spec),
         base_url: config.base_url.as_deref().and_then(|it| Url::parse(it).ok()),
         credentials,
         headers: config.headers.iter().map(|(key, it)| (key.clone(), secret(&it.0))).collect(),
@@ -416,11 +427,11 @@ fn settings(
         concurrency: config.concurrency.map(|it| it as usize),
         expose: config.expose,
         prefix: config.prefix.clone(),
-        scope: Arc::new(Scope { limits, secrets, ..Scope::default() }),
+        scope: Arc::new(CallScope { limits, secrets, ..CallScope::default() }),
     })
 }
 
-fn frozen(params: &BTreeMap<String, serde_json::Value>) -> BTreeMap<String, Value> {
+fn convert_frozen_params(params: &BTreeMap<String, serde_json::Value>) -> BTreeMap<String, Value> {
     let read = |(key, it): (&String, &serde_json::Value)| {
         Some((key.clone(), Value::from_json(it.clone()).ok()?))
     };

@@ -6,54 +6,61 @@
 
 use std::sync::Arc;
 
-use moonlark_core::grant::{Grant, Grants};
-use moonlark_core::tool::Scope;
-use moonlark_core::{Place, Problem, Result, Tool};
-use moonlark_luau::{Check, ExecuteSettings, Luau};
+use moonlark_core::grant::{Grant, GrantSet};
+use moonlark_core::tool::CallScope;
+use moonlark_core::{Problem, Result, SourceLocation, Tool};
+use moonlark_luau::{ExecuteSettings, LuauCheckMode, LuauEngine};
 
-use crate::config::{CheckMode, Config};
-use crate::config_file::Loaded;
+use crate::config::{ExecuteCheckConfig, ProjectConfig};
+use crate::config_file::LoadedConfig;
 use crate::knowledge::KnowledgeBase;
 
 /// Built-ins that a script may stand in for.
-pub const REPLACEABLE: [&str; 3] = ["search", "get_document", "list_sources"];
+pub const REPLACEABLE_TOOL_NAMES: [&str; 3] = ["search", "get_document", "list_sources"];
 
 /// All but `execute`.
-pub(crate) fn tools(knowledge: &KnowledgeBase) -> Result<Vec<Arc<Tool>>> {
-    let mut tools = knowledge.tools()?;
-    tools.extend(moonlark_discovery::tools()?);
+pub(crate) fn make_builtin_tools(knowledge: &KnowledgeBase) -> Result<Vec<Arc<Tool>>> {
+    let mut tools = knowledge.knowledge_tools()?;
+    tools.extend(moonlark_discovery::discovery_tools()?);
     Ok(tools)
 }
 
 /// The tool that runs agents' scripts, with what it was made from: it stays the
 /// same as long as that does.
-pub type Execute = (String, Arc<Tool>);
+pub type CachedExecuteTool = (String, Arc<Tool>);
 
-pub fn execute(luau: &Luau, loaded: &Loaded, old: Option<&Execute>) -> Result<Execute> {
-    let Config { execute, limits, network, .. } = &loaded.config;
+pub fn make_execute_tool(
+    luau: &LuauEngine,
+    loaded: &LoadedConfig,
+    old: Option<&CachedExecuteTool>,
+) -> Result<CachedExecuteTool> {
+    let ProjectConfig { execute, limits, network, .. } = &loaded.config;
     let made_from = format!("{execute:?}\n{limits:?}\n{network:?}\n{}", loaded.root.display());
     if let Some(old) = old.filter(|(known, _)| *known == made_from) {
         return Ok(old.clone());
     }
     let read = |grant: &String| {
-        let at = |problem: Problem| problem.at(Place::file("execute.allow"));
+        let at = |problem: Problem| problem.at_location(SourceLocation::in_file("execute.allow"));
         grant.parse::<Grant>().map_err(at)
     };
     let grants = execute.allow.iter().map(read).collect::<Result<Vec<_>>>()?;
     let dir = execute.dir.as_ref().map(|dir| loaded.root.join(dir));
-    let own = limits.of("execute", execute.timeout);
+    let own = limits.for_tool("execute", execute.timeout);
     let settings = ExecuteSettings {
         check: match execute.check {
-            CheckMode::Error => Check::Error,
-            CheckMode::Warn => Check::Warn,
-            CheckMode::Off => Check::Off,
+            ExecuteCheckConfig::Error => LuauCheckMode::Error,
+            ExecuteCheckConfig::Warn => LuauCheckMode::Warn,
+            ExecuteCheckConfig::Off => LuauCheckMode::Off,
         },
-        max_timeout: execute.max_timeout.map_or(own.timeout, |it| it.duration().max(own.timeout)),
+        max_timeout: execute
+            .max_timeout
+            .map_or(own.timeout, |it| it.to_duration().max(own.timeout)),
         result: usize::try_from(limits.result.bytes()).unwrap_or(usize::MAX),
-        scope: Scope {
-            grants: Grants::agents("execute", dir, grants).under(&network.rules()),
+        scope: CallScope {
+            grants: GrantSet::for_agent_script("execute", dir, grants)
+                .with_network_policy(&network.to_network_rules()),
             limits: own,
-            ..Scope::default()
+            ..CallScope::default()
         },
     };
     Ok((made_from, Arc::new(luau.execute_tool(settings)?)))

@@ -27,7 +27,7 @@ pub(crate) mod yaml_text;
 use clap::ValueEnum;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Client {
+pub(crate) enum ClientApp {
     ClaudeDesktop,
     Cursor,
     Vscode,
@@ -45,61 +45,62 @@ pub(crate) enum Client {
     Goose,
 }
 
-impl Client {
+impl ClientApp {
     /// The name that people know it by.
-    pub(crate) fn title(self) -> &'static str {
+    pub(crate) fn display_name(self) -> &'static str {
         match self {
-            Client::ClaudeDesktop => "Claude Desktop",
-            Client::Cursor => "Cursor",
-            Client::Vscode => "VS Code",
-            Client::Zed => "Zed",
-            Client::ClaudeCode => "Claude Code",
-            Client::Codex => "Codex",
-            Client::Gemini => "Gemini CLI",
-            Client::Opencode => "opencode",
-            Client::Qwen => "Qwen Code",
-            Client::Continue => "Continue",
-            Client::Windsurf => "Windsurf",
-            Client::Cline => "Cline",
-            Client::Goose => "goose",
+            ClientApp::ClaudeDesktop => "Claude Desktop",
+            ClientApp::Cursor => "Cursor",
+            ClientApp::Vscode => "VS Code",
+            ClientApp::Zed => "Zed",
+            ClientApp::ClaudeCode => "Claude Code",
+            ClientApp::Codex => "Codex",
+            ClientApp::Gemini => "Gemini CLI",
+            ClientApp::Opencode => "opencode",
+            ClientApp::Qwen => "Qwen Code",
+            ClientApp::Continue => "Continue",
+            ClientApp::Windsurf => "Windsurf",
+            ClientApp::Cline => "Cline",
+            ClientApp::Goose => "goose",
         }
     }
 
     /// The word that the command line takes.
-    pub(crate) fn word(self) -> String {
+    pub(crate) fn cli_name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
     /// The words of all of them.
-    pub(crate) fn words() -> String {
-        let words: Vec<String> = Client::value_variants().iter().map(|it| it.word()).collect();
+    pub(crate) fn all_cli_names() -> String {
+        let words: Vec<String> =
+            ClientApp::value_variants().iter().map(|it| it.cli_name()).collect();
         words.join(", ")
     }
 
     /// The key of its file that holds the servers.
     pub(crate) fn servers_key(self) -> &'static str {
         match self {
-            Client::Vscode => "servers",
-            Client::Zed => "context_servers",
-            Client::Codex => "mcp_servers",
-            Client::Opencode => "mcp",
-            Client::Goose => "extensions",
+            ClientApp::Vscode => "servers",
+            ClientApp::Zed => "context_servers",
+            ClientApp::Codex => "mcp_servers",
+            ClientApp::Opencode => "mcp",
+            ClientApp::Goose => "extensions",
             _ => "mcpServers",
         }
     }
 
     /// Its servers are a list, each with its name, instead of an object by names.
     pub(crate) fn lists_servers(self) -> bool {
-        self == Client::Continue
+        self == ClientApp::Continue
     }
 
     /// What a new file of it has beside servers.
-    pub(crate) fn new_file(self) -> &'static str {
+    pub(crate) fn new_file_text(self) -> &'static str {
         match self {
             // It would add this line itself at its next start.
-            Client::Opencode => "{\n  \"$schema\": \"https://opencode.ai/config.json\"\n}\n",
+            ClientApp::Opencode => "{\n  \"$schema\": \"https://opencode.ai/config.json\"\n}\n",
             // It takes no file without.
-            Client::Continue => "name: Local Config\nversion: 1.0.0\nschema: v1\n",
+            ClientApp::Continue => "name: Local Config\nversion: 1.0.0\nschema: v1\n",
             _ => "",
         }
     }

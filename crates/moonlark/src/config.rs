@@ -28,34 +28,41 @@ mod telemetry;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use moonlark_core::limits::Limits;
-use moonlark_core::places::PlaceLimits;
+use moonlark_core::limits::CallLimits;
+use moonlark_core::places::AdmissionLimits;
 use moonlark_core::server_identity::{ListedSchemas, ServerIdentity};
-use moonlark_core::tool::Expose;
+use moonlark_core::tool::ToolExposure;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use agents::{Agents, ScriptAgent};
-pub use api::{Api, ApiAuth, ApiClient, ApiScheme};
-pub use auth::ServerAuth;
-pub(crate) use connectors::scan_timeout;
-pub use connectors::{Connectors, FilesystemSource, GitSource, ScriptConnector};
-pub use execute::{CheckMode, Execute};
-pub use journal::{ApprovalsConfig, ApproverWord, Durability, JournalConfig};
-pub use knowledge::{Embedder, EmbedderKind, Knowledge, RemoteEmbedder, SyncWhen};
-pub use mcp_server::{Hidden, McpServer, Transport};
+pub use agents::{AgentsConfig, ScriptAgentConfig};
+pub use api::{ApiAuthConfig, ApiClientCredentials, ApiConfig, ApiSchemeAuth};
+pub use auth::ServerAuthConfig;
+pub(crate) use connectors::default_scan_timeout;
+pub use connectors::{
+    ConnectorsConfig, FilesystemSourceConfig, GitSourceConfig, ScriptConnectorConfig,
+};
+pub use execute::{ExecuteCheckConfig, ExecuteConfig};
+pub use journal::{ApprovalsConfig, ApproverConfig, JournalConfig, JournalDurability};
+pub use knowledge::{
+    EmbedderConfig, KnowledgeConfig, RemoteEmbedderConfig, RemoteEmbedderKind, SyncTrigger,
+};
+pub use mcp_server::{McpHttpTransport, McpServerConfig, RedactedString};
 pub use network::NetworkConfig;
-pub use policy::{ActionWord, EffectWord, KindWord, PerWord, PolicyConfig, RuleConfig};
-pub use reference::reference;
-pub use schema::schema;
-pub use script_config::{ScriptConfig, Secret};
-pub use seconds::Seconds;
-pub use size::{BadSize, Size};
-pub use source_tool::{SourceTool, ToolEffects};
+pub use policy::{
+    PolicyConfig, PolicyRuleConfig, RuleActionConfig, RuleEffectConfig, RuleScopeConfig,
+    RuleSourceKindConfig,
+};
+pub use reference::render_config_reference;
+pub use schema::config_json_schema;
+pub use script_config::{ConfigSecret, ScriptConfig};
+pub use seconds::TimeoutSeconds;
+pub use size::{ByteSize, ByteSizeError};
+pub use source_tool::{SourceToolConfig, SourceToolEffects};
 pub(crate) use source_tool::{fixed_arguments, tool_configs};
-pub use span::{BadSpan, Span};
-pub use store::Store;
+pub use span::{HumanDuration, HumanDurationError};
+pub use store::StoreConfig;
 pub use telemetry::{LogConfig, LogFormat, TelemetryConfig};
 
 /// Every key is optional; without a file, all defaults hold.
@@ -68,8 +75,8 @@ pub use telemetry::{LogConfig, LogFormat, TelemetryConfig};
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(title = "moonlark.toml")]
-pub struct Config {
-    pub server: Server,
+pub struct ProjectConfig {
+    pub server: ServerConfig,
     pub limits: LimitsConfig,
     pub policy: PolicyConfig,
     pub network: NetworkConfig,
@@ -77,19 +84,19 @@ pub struct Config {
     pub journal: JournalConfig,
     pub telemetry: TelemetryConfig,
     pub log: LogConfig,
-    pub tools: Tools,
-    pub extensions: Extensions,
-    pub agents: Agents,
-    pub execute: Execute,
-    pub store: Store,
-    pub knowledge: Knowledge,
-    pub connectors: Connectors,
+    pub tools: ToolsConfig,
+    pub extensions: ExtensionsConfig,
+    pub agents: AgentsConfig,
+    pub execute: ExecuteConfig,
+    pub store: StoreConfig,
+    pub knowledge: KnowledgeConfig,
+    pub connectors: ConnectorsConfig,
     /// Upstream MCP servers, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub mcp_servers: BTreeMap<String, McpServer>,
+    pub mcp_servers: BTreeMap<String, McpServerConfig>,
     /// APIs by their OpenAPI documents, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub apis: BTreeMap<String, Api>,
+    pub apis: BTreeMap<String, ApiConfig>,
     /// Arguments that are the same for all APIs that take them. Nobody sees them
     /// or can change them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -97,13 +104,13 @@ pub struct Config {
     pub frozen_params: BTreeMap<String, Value>,
     /// What of those must not be echoed. Filled when a file is loaded.
     #[serde(skip)]
-    pub secrets: Vec<Secret>,
+    pub secrets: Vec<ConfigSecret>,
 }
 
 /// Where the HTTP server listens and whom it answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Server {
+pub struct ServerConfig {
     /// The address to listen on.
     #[schemars(length(min = 1))]
     pub host: String,
@@ -127,14 +134,14 @@ pub struct Server {
     /// Seconds that the first lists (of tools, functions, resources and prompts) wait
     /// for sources that are still connecting when the server starts; 0 to answer with
     /// what is there. Calls wait for the source of their tool in any case.
-    #[serde(serialize_with = "seconds::serialize_plainly")]
+    #[serde(serialize_with = "seconds::serialize_seconds")]
     #[schemars(range(min = 0, max = 60))]
     pub settle: f64,
     /// How the schemas of tools are listed over MCP: `"portable"` as every model and
     /// every framework takes them, or `"exact"` as they were written. Arguments are
     /// checked by the exact ones in any case.
     pub schemas: ListedSchemas,
-    pub auth: ServerAuth,
+    pub auth: ServerAuthConfig,
 }
 
 /// What one call, and everything it causes, may use.
@@ -144,13 +151,13 @@ pub struct Server {
 #[serde(default, deny_unknown_fields)]
 pub struct LimitsConfig {
     /// Seconds until a call is ended.
-    pub timeout: Seconds,
+    pub timeout: TimeoutSeconds,
     /// Seconds until the loading of a script, an extension or a connector is ended.
     /// Callers of a server that starts wait for all of them together at most twice as
     /// long.
-    pub load: Seconds,
+    pub load: TimeoutSeconds,
     /// Memory of one script.
-    pub memory: Size,
+    pub memory: ByteSize,
     /// Calls and loop rounds of one Starlark script.
     #[schemars(range(min = 1, max = 1_000_000_000_000_u64))]
     pub steps: u64,
@@ -161,18 +168,18 @@ pub struct LimitsConfig {
     #[schemars(range(min = 1, max = 10_000))]
     pub parallel: u32,
     /// Log output of one call.
-    pub logs: Size,
+    pub logs: ByteSize,
     /// One value that goes into or comes out of a tool.
-    pub value: Size,
+    pub value: ByteSize,
     /// The answer of an agent's script; a longer one is kept as an artifact, and
     /// its beginning shown.
-    pub result: Size,
+    pub result: ByteSize,
     /// All artifacts together; the oldest make room for new ones.
-    pub artifacts: Size,
+    pub artifacts: ByteSize,
     /// The body of one HTTP response that a script reads.
-    pub http_body: Size,
+    pub http_body: ByteSize,
     /// The body of one HTTP request that the server takes.
-    pub request_body: Size,
+    pub request_body: ByteSize,
     /// Calls in progress at once in the whole server.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub runs: u32,
@@ -180,28 +187,28 @@ pub struct LimitsConfig {
     #[schemars(range(min = 0, max = 1_000_000))]
     pub queued: u32,
     /// How long a call waits before it is refused.
-    pub queue_time: Span,
+    pub queue_time: HumanDuration,
     /// Upstream servers that are started or connected to at once. More wait for
     /// their turn.
     #[schemars(range(min = 1, max = 1_000))]
     pub starting: u32,
     /// Limits of single tools, by tool name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub tools: BTreeMap<String, ToolLimits>,
+    pub tools: BTreeMap<String, ToolLimitsConfig>,
 }
 
 /// Limits of the tool `NAME`; a key that is not set is taken from `[limits]`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct ToolLimits {
+pub struct ToolLimitsConfig {
     /// Seconds until a call is ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Seconds")]
-    pub timeout: Option<Seconds>,
+    #[schemars(with = "TimeoutSeconds")]
+    pub timeout: Option<TimeoutSeconds>,
     /// Memory of one script.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Size")]
-    pub memory: Option<Size>,
+    #[schemars(with = "ByteSize")]
+    pub memory: Option<ByteSize>,
     /// Calls and loop rounds of one Starlark script.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64", range(min = 1, max = 1_000_000_000_000_u64), example = 1_000_000)]
@@ -216,14 +223,14 @@ pub struct ToolLimits {
     pub parallel: Option<u32>,
     /// Log output of one call.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Size")]
-    pub logs: Option<Size>,
+    #[schemars(with = "ByteSize")]
+    pub logs: Option<ByteSize>,
 }
 
 /// Where tool scripts are found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Tools {
+pub struct ToolsConfig {
     /// The folder whose `*.lua` and `*.luau` files are tools.
     #[schemars(length(min = 1))]
     pub dir: String,
@@ -231,20 +238,20 @@ pub struct Tools {
     pub watch: bool,
     /// Script tools with a configuration of their own, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub script: BTreeMap<String, ScriptTool>,
+    pub script: BTreeMap<String, ScriptToolConfig>,
 }
 
 /// The script tool `NAME`. Every key that is not listed here is the script's
 /// own and reaches it as `context.config`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ScriptTool {
+pub struct ScriptToolConfig {
     /// The script file.
     #[schemars(length(min = 1), example = &"tools/create-ticket.luau")]
     pub path: String,
     /// Seconds until a call is ended; when not set, those of `[limits]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Seconds")]
-    pub timeout: Option<Seconds>,
+    #[schemars(with = "TimeoutSeconds")]
+    pub timeout: Option<TimeoutSeconds>,
     /// What the script may reach, as grants such as `net:api.github.com`,
     /// `env:NAME`, `fs:write` and `tool:jira.*`.
     #[serde(default)]
@@ -254,7 +261,7 @@ pub struct ScriptTool {
     /// from scripts, `"both"`, `"auto"` whichever takes fewer words, `"hidden"`
     /// not at all.
     #[serde(default)]
-    pub expose: Expose,
+    pub expose: ToolExposure,
     /// Hold every call until a person approves it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approve: bool,
@@ -276,7 +283,7 @@ pub struct ScriptTool {
 /// Where Starlark extensions are found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Extensions {
+pub struct ExtensionsConfig {
     /// The folder whose `*.star` files, at any depth, are extensions. They may
     /// `load()` each other. Files whose names begin with `_` are only loaded.
     #[schemars(length(min = 1))]
@@ -286,21 +293,21 @@ pub struct Extensions {
     /// Extensions with a configuration of their own, by file name without
     /// `.star`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub script: BTreeMap<String, ScriptExtension>,
+    pub script: BTreeMap<String, ScriptExtensionConfig>,
 }
 
 /// The extension `NAME`. Every key that is not listed here is the extension's
 /// own and reaches its handlers as `context.config`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ScriptExtension {
+pub struct ScriptExtensionConfig {
     /// The file inside the extensions folder; when not set, `NAME.star`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1), example = &"github/issues.star")]
     pub path: Option<String>,
     /// Seconds until a call is ended; when not set, those of `[limits]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Seconds")]
-    pub timeout: Option<Seconds>,
+    #[schemars(with = "TimeoutSeconds")]
+    pub timeout: Option<TimeoutSeconds>,
     /// What the extension may reach, as grants such as `exec:git`,
     /// `net:api.github.com`, `env:NAME`, `sql:write` and `tool:jira.*`.
     #[serde(default)]
@@ -310,7 +317,7 @@ pub struct ScriptExtension {
     /// from scripts, `"both"`, `"auto"` whichever takes fewer words, `"hidden"`
     /// not at all.
     #[serde(default)]
-    pub expose: Expose,
+    pub expose: ToolExposure,
     /// Hold every call until a person approves it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approve: bool,
@@ -329,7 +336,7 @@ pub struct ScriptExtension {
     pub config: ScriptConfig,
 }
 
-impl Default for Server {
+impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             host: "127.0.0.1".to_owned(),
@@ -340,19 +347,19 @@ impl Default for Server {
             instructions: None,
             schemas: ListedSchemas::default(),
             settle: 4.0,
-            auth: ServerAuth::default(),
+            auth: ServerAuthConfig::default(),
         }
     }
 }
 
-impl Server {
+impl ServerConfig {
     /// How long first lists wait for sources.
     pub(crate) fn settle_time(&self) -> Duration {
         Duration::try_from_secs_f64(self.settle).unwrap_or_default()
     }
 
     /// How it introduces itself to MCP clients.
-    pub(crate) fn identity(&self) -> ServerIdentity {
+    pub(crate) fn server_identity(&self) -> ServerIdentity {
         ServerIdentity {
             name: self.name.clone(),
             instructions: self.instructions.clone(),
@@ -364,21 +371,21 @@ impl Server {
 impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
-            timeout: Seconds::new(30),
-            load: Seconds::new(5),
-            memory: Size::mb(64),
+            timeout: TimeoutSeconds::new(30),
+            load: TimeoutSeconds::new(5),
+            memory: ByteSize::from_mib(64),
             steps: 1_000_000_000,
             calls: 100,
             parallel: 16,
-            logs: Size::mb(1),
-            value: Size::mb(32),
-            result: Size::kb(64),
-            artifacts: Size::mb(256),
-            http_body: Size::mb(10),
-            request_body: Size::mb(4),
+            logs: ByteSize::from_mib(1),
+            value: ByteSize::from_mib(32),
+            result: ByteSize::from_kib(64),
+            artifacts: ByteSize::from_mib(256),
+            http_body: ByteSize::from_mib(10),
+            request_body: ByteSize::from_mib(4),
             runs: 4000,
             queued: 4000,
-            queue_time: Span::seconds(10),
+            queue_time: HumanDuration::from_seconds(10),
             starting: 8,
             tools: BTreeMap::new(),
         }
@@ -387,21 +394,24 @@ impl Default for LimitsConfig {
 
 impl LimitsConfig {
     /// Those of the whole server.
-    pub fn places(&self) -> PlaceLimits {
-        PlaceLimits {
+    pub fn admission_limits(&self) -> AdmissionLimits {
+        AdmissionLimits {
             runs: self.runs as usize,
             queued: self.queued as usize,
-            queue_time: self.queue_time.duration(),
+            queue_time: self.queue_time.to_duration(),
         }
     }
 
     /// The general limits, overridden for one tool. A `timeout` of its own is
     /// the nearest to it and wins.
-    pub fn of(&self, tool: &str, timeout: Option<Seconds>) -> Limits {
+    pub fn for_tool(&self, tool: &str, timeout: Option<TimeoutSeconds>) -> CallLimits {
         let own = self.tools.get(tool);
-        let bytes = |size: Size| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
-        Limits {
-            timeout: timeout.or(own.and_then(|own| own.timeout)).unwrap_or(self.timeout).duration(),
+        let bytes = |size: ByteSize| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
+        CallLimits {
+            timeout: timeout
+                .or(own.and_then(|own| own.timeout))
+                .unwrap_or(self.timeout)
+                .to_duration(),
             memory: bytes(own.and_then(|own| own.memory).unwrap_or(self.memory)),
             steps: own.and_then(|own| own.steps).unwrap_or(self.steps),
             calls: own.and_then(|own| own.calls).unwrap_or(self.calls),
@@ -413,13 +423,13 @@ impl LimitsConfig {
     }
 }
 
-impl Default for Extensions {
+impl Default for ExtensionsConfig {
     fn default() -> Self {
         Self { dir: "extensions".to_owned(), watch: true, script: BTreeMap::new() }
     }
 }
 
-impl Default for Tools {
+impl Default for ToolsConfig {
     fn default() -> Self {
         Self { dir: "tools".to_owned(), watch: true, script: BTreeMap::new() }
     }

@@ -23,32 +23,32 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use moonlark_core::problem::{Place, Problem};
+use moonlark_core::problem::{Problem, SourceLocation};
 use toml::de::DeTable;
 
-use crate::config::{Config, schema};
-use crate::secrets_file::{SecretsFile, secrets_path};
-use crate::state_folder::state_folder;
-use build::Built;
-use check::AbsentValue;
-use finding::Finding;
-use search::{Found, find};
+use crate::config::{ProjectConfig, config_json_schema};
+use crate::secrets_file::{SecretsFile, secrets_file_path};
+use crate::state_folder::state_folder_path;
+use build::BuiltConfig;
+use check::AbsentConfigValue;
+use finding::ConfigFinding;
+use search::{FoundConfigFile, find_config_file};
 use values::ValueSources;
 
-pub use show::show;
+pub use show::render_redacted_config;
 
 /// The file's name wherever it is looked for.
-pub const FILE_NAME: &str = "moonlark.toml";
+pub const CONFIG_FILE_NAME: &str = "moonlark.toml";
 
 /// No configuration that a person wrote is larger.
-const MAX_BYTES: u64 = 1024 * 1024;
+const MAX_CONFIG_FILE_BYTES: u64 = 1024 * 1024;
 
 /// How a variable of the environment is looked up.
-pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub type EnvLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Whether what a configuration needs has to be there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ValuesNeeded {
+pub enum ValueRequirement {
     /// A source whose variable or file is not there is out of order. Without one that
     /// all of Moonlark needs, there is no configuration.
     #[default]
@@ -59,8 +59,8 @@ pub enum ValuesNeeded {
 
 /// A configuration and where it came from.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Loaded {
-    pub config: Config,
+pub struct LoadedConfig {
+    pub config: ProjectConfig,
     /// The file; none when everything is default.
     pub path: Option<PathBuf>,
     /// The project: what paths in the configuration are relative to.
@@ -79,18 +79,18 @@ pub struct Loaded {
     pub state: PathBuf,
 }
 
-impl Loaded {
-    fn new(config: Config, path: Option<PathBuf>, root: &Path) -> Loaded {
-        Loaded {
+impl LoadedConfig {
+    fn new(config: ProjectConfig, path: Option<PathBuf>, root: &Path) -> LoadedConfig {
+        LoadedConfig {
             config,
             path,
             root: root.to_owned(),
             warnings: Vec::new(),
             unset: Vec::new(),
             absent_texts: BTreeSet::new(),
-            value_files: vec![secrets_path(root)],
+            value_files: vec![secrets_file_path(root)],
             secrets: SecretsFile::default(),
-            state: state_folder(root),
+            state: state_folder_path(root),
         }
     }
 
@@ -102,7 +102,7 @@ impl Loaded {
             [&config.tools.dir, &config.extensions.dir, &config.connectors.dir, &config.agents.dir];
         self.path.is_some()
             || folders.into_iter().any(|folder| self.root.join(folder).is_dir())
-            || state_folder(&self.root).is_dir()
+            || state_folder_path(&self.root).is_dir()
     }
 }
 
@@ -129,28 +129,36 @@ impl From<Vec<Problem>> for RejectedConfig {
 }
 
 /// Load `explicit`, else the first file of the search order, else the defaults.
-pub fn load(explicit: Option<&Path>, cwd: &Path, env: Env<'_>) -> Result<Loaded, RejectedConfig> {
-    load_for(ValuesNeeded::ToRun, explicit, cwd, env)
+pub fn load_config(
+    explicit: Option<&Path>,
+    cwd: &Path,
+    env: EnvLookup<'_>,
+) -> Result<LoadedConfig, RejectedConfig> {
+    load_config_with(ValueRequirement::ToRun, explicit, cwd, env)
 }
 
 /// The same, for whoever may do without the values of variables.
-pub fn load_for(
-    needed: ValuesNeeded,
+pub fn load_config_with(
+    needed: ValueRequirement,
     explicit: Option<&Path>,
     cwd: &Path,
-    env: Env<'_>,
-) -> Result<Loaded, RejectedConfig> {
-    let Some(found) = find(explicit, cwd, env) else {
+    env: EnvLookup<'_>,
+) -> Result<LoadedConfig, RejectedConfig> {
+    let Some(found) = find_config_file(explicit, cwd, env) else {
         let (secrets, warnings) = SecretsFile::read(cwd);
-        return Ok(Loaded { secrets, warnings, ..Loaded::new(Config::default(), None, cwd) });
+        return Ok(LoadedConfig {
+            secrets,
+            warnings,
+            ..LoadedConfig::new(ProjectConfig::default(), None, cwd)
+        });
     };
-    let bytes = read(&found)?;
-    let text = decode(&bytes, &found.label)?;
+    let bytes = read_config_file(&found)?;
+    let text = decode_utf8(&bytes, &found.label)?;
     let root = found.path.parent().unwrap_or(cwd).to_owned();
     let (secrets, mut warnings) = SecretsFile::read(&root);
     let values = ValueSources::new(env, secrets.clone(), &root);
-    let place = |findings| finding::place(findings, &found.label, text);
-    let parsed = match parse(text, &found.label, &values, needed) {
+    let place = |findings| finding::locate_findings(findings, &found.label, text);
+    let parsed = match parse_config_text(text, &found.label, &values, needed) {
         Ok(parsed) => parsed,
         Err(rejected) => {
             warnings.extend(place(rejected.warnings));
@@ -159,107 +167,121 @@ pub fn load_for(
         }
     };
     warnings.extend(place(parsed.warnings));
-    let mut loaded = Loaded::new(parsed.config, Some(found.path.clone()), &root);
-    loaded.value_files.extend(values.files());
-    let Parsed { unset, absent_texts, .. } = parsed;
-    Ok(Loaded { warnings, unset, absent_texts, secrets, ..loaded })
+    let mut loaded = LoadedConfig::new(parsed.config, Some(found.path.clone()), &root);
+    loaded.value_files.extend(values.requested_files());
+    let ParsedConfig { unset, absent_texts, .. } = parsed;
+    Ok(LoadedConfig { warnings, unset, absent_texts, secrets, ..loaded })
 }
 
 /// The file that [`load`] would read, whatever is in it.
-pub fn in_effect(explicit: Option<&Path>, cwd: &Path, env: Env<'_>) -> Option<PathBuf> {
-    find(explicit, cwd, env).map(|found| found.path)
+pub fn find_config_path(
+    explicit: Option<&Path>,
+    cwd: &Path,
+    env: EnvLookup<'_>,
+) -> Option<PathBuf> {
+    find_config_file(explicit, cwd, env).map(|found| found.path)
 }
 
-fn read(found: &Found) -> Result<Vec<u8>, Problem> {
-    let problem =
-        |message: String| Problem::bad_config(message).at(Place::file(found.label.as_str()));
+fn read_config_file(found: &FoundConfigFile) -> Result<Vec<u8>, Problem> {
+    let problem = |message: String| {
+        Problem::bad_config(message).at_location(SourceLocation::in_file(found.label.as_str()))
+    };
     let unreadable = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => problem("there is no such file".to_owned())
-            .hint("check the path, and where it leads if it is a link"),
+            .with_hint("check the path, and where it leads if it is a link"),
         io::ErrorKind::IsADirectory => problem("this is a directory, not a file".to_owned())
-            .hint(format!("name the file in it, such as {FILE_NAME}")),
+            .with_hint(format!("name the file in it, such as {CONFIG_FILE_NAME}")),
         _ => problem(format!("the file cannot be read: {error}"))
-            .hint("check that it is a file which this user may read"),
+            .with_hint("check that it is a file which this user may read"),
     };
 
     // Opening a pipe waits until somebody writes. One that was named is meant, such as
     // `--config <(…)`.
     let kind = found.path.metadata().map_err(unreadable)?;
-    if found.label == FILE_NAME && !kind.is_file() && !kind.is_dir() {
+    if found.label == CONFIG_FILE_NAME && !kind.is_file() && !kind.is_dir() {
         return Err(problem("this is not a regular file".to_owned())
-            .hint("put a file in its place, or name it with --config"));
+            .with_hint("put a file in its place, or name it with --config"));
     }
     let mut bytes = Vec::new();
     let file = File::open(&found.path).map_err(unreadable)?;
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > MAX_BYTES {
+    file.take(MAX_CONFIG_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_CONFIG_FILE_BYTES {
         return Err(problem("the file is larger than 1 MB".to_owned())
-            .hint("keep data in files of its own that a script reads"));
+            .with_hint("keep data in files of its own that a script reads"));
     }
     Ok(bytes)
 }
 
-fn decode<'a>(bytes: &'a [u8], label: &str) -> Result<&'a str, Vec<Problem>> {
+fn decode_utf8<'a>(bytes: &'a [u8], label: &str) -> Result<&'a str, Vec<Problem>> {
     match str::from_utf8(bytes) {
         // Editors on Windows write a mark first; it is no part of line 1.
         Ok(text) => Ok(text.strip_prefix('\u{feff}').unwrap_or(text)),
         Err(error) => {
             let valid = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
             let problem =
-                Problem::bad_config("the file is not UTF-8 text").hint("save it as UTF-8");
-            Err(finding::place(vec![Finding::at(valid.len(), problem)], label, &valid))
+                Problem::bad_config("the file is not UTF-8 text").with_hint("save it as UTF-8");
+            Err(finding::locate_findings(
+                vec![ConfigFinding::at_offset(valid.len(), problem)],
+                label,
+                &valid,
+            ))
         }
     }
 }
 
 /// A text that is a configuration.
-struct Parsed {
-    config: Config,
-    warnings: Vec<Finding>,
+struct ParsedConfig {
+    config: ProjectConfig,
+    warnings: Vec<ConfigFinding>,
     unset: Vec<Problem>,
     absent_texts: BTreeSet<String>,
 }
 
 /// A text that is none.
 #[derive(Default)]
-struct Rejected {
-    errors: Vec<Finding>,
-    warnings: Vec<Finding>,
-    unset: Vec<Finding>,
+struct RejectedConfigText {
+    errors: Vec<ConfigFinding>,
+    warnings: Vec<ConfigFinding>,
+    unset: Vec<ConfigFinding>,
 }
 
-fn parse(
+fn parse_config_text(
     text: &str,
     label: &str,
     values: &ValueSources<'_>,
-    needed: ValuesNeeded,
-) -> Result<Parsed, Rejected> {
+    needed: ValueRequirement,
+) -> Result<ParsedConfig, RejectedConfigText> {
     let document = DeTable::parse(text).map_err(|error| {
-        let errors = vec![syntax(&error, text)];
-        Rejected { errors, ..Rejected::default() }
+        let errors = vec![syntax_error_finding(&error, text)];
+        RejectedConfigText { errors, ..RejectedConfigText::default() }
     })?;
-    let schema = schema();
-    let mut checked = check::check(&schema, document.get_ref(), text, values);
+    let schema = config_json_schema();
+    let mut checked = check::check_document(&schema, document.get_ref(), text, values);
     let mut errors = std::mem::take(&mut checked.findings);
-    let Built { mut config, faults, absent } = match build::build(&schema, &checked, values) {
-        Ok(built) => built,
-        Err(problem) => {
-            // What is wrong with the text is why, if anything is.
-            if errors.is_empty() {
-                errors.push(Finding { offset: None, problem });
+    let BuiltConfig { mut config, faults, absent } =
+        match build::build_config(&schema, &checked, values) {
+            Ok(built) => built,
+            Err(problem) => {
+                // What is wrong with the text is why, if anything is.
+                if errors.is_empty() {
+                    errors.push(ConfigFinding { offset: None, problem });
+                }
+                return Err(RejectedConfigText {
+                    errors,
+                    warnings: checked.warnings,
+                    unset: Vec::new(),
+                });
             }
-            return Err(Rejected { errors, warnings: checked.warnings, unset: Vec::new() });
-        }
-    };
+        };
     errors.extend(faults);
-    let mut absent: Vec<AbsentValue> = checked.absent.into_iter().chain(absent).collect();
+    let mut absent: Vec<AbsentConfigValue> = checked.absent.into_iter().chain(absent).collect();
     absent.sort_by_key(|it| it.finding.offset);
     let mut sources = Vec::new();
     let mut of_sources = Vec::new();
     let absent_texts = absent.iter().map(|it| it.text.clone()).collect();
-    for AbsentValue { key, finding, .. } in absent {
+    for AbsentConfigValue { key, finding, .. } in absent {
         match (needed, key.source_table()) {
-            (ValuesNeeded::ToRun, None) => errors.push(finding),
+            (ValueRequirement::ToRun, None) => errors.push(finding),
             (_, source) => {
                 sources.push(source);
                 of_sources.push(finding);
@@ -267,31 +289,31 @@ fn parse(
         }
     }
     if !errors.is_empty() {
-        let unset = if needed == ValuesNeeded::Never { of_sources } else { Vec::new() };
-        return Err(Rejected { errors, warnings: checked.warnings, unset });
+        let unset = if needed == ValueRequirement::Never { of_sources } else { Vec::new() };
+        return Err(RejectedConfigText { errors, warnings: checked.warnings, unset });
     }
-    let outages = finding::place(of_sources, label, text);
-    if needed == ValuesNeeded::Never {
+    let outages = finding::locate_findings(of_sources, label, text);
+    if needed == ValueRequirement::Never {
         let warnings = checked.warnings;
-        return Ok(Parsed { config, warnings, unset: outages, absent_texts });
+        return Ok(ParsedConfig { config, warnings, unset: outages, absent_texts });
     }
     for (source, problem) in sources.iter().zip(outages) {
         if let Some(source) = source {
-            build::note_outage(&mut config, source, problem);
+            build::record_outage(&mut config, source, problem);
         }
     }
-    Ok(Parsed { config, warnings: checked.warnings, unset: Vec::new(), absent_texts })
+    Ok(ParsedConfig { config, warnings: checked.warnings, unset: Vec::new(), absent_texts })
 }
 
 /// The error's own form quotes the line, which may hold a secret: only its
 /// message, which quotes nothing, is taken.
-fn syntax(error: &toml::de::Error, text: &str) -> Finding {
+fn syntax_error_finding(error: &toml::de::Error, text: &str) -> ConfigFinding {
     let key = error.span().and_then(|span| text.get(span)).unwrap_or_default();
     let problem = match error.message() {
         "duplicate key" => Problem::bad_config(format!("duplicate key {key}"))
-            .hint("a key may be set once; remove one of the two"),
+            .with_hint("a key may be set once; remove one of the two"),
         message => Problem::bad_config(format!("not valid TOML: {message}"))
-            .hint("check the quotes, brackets and equals signs here and just before"),
+            .with_hint("check the quotes, brackets and equals signs here and just before"),
     };
-    Finding { offset: error.span().map(|span| span.start), problem }
+    ConfigFinding { offset: error.span().map(|span| span.start), problem }
 }

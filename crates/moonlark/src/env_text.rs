@@ -5,21 +5,21 @@
 
 /// The variables of a text in its order, and the lines that are none.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct EnvText {
+pub(crate) struct ParsedEnvText {
     pub(crate) variables: Vec<(String, String)>,
     pub(crate) bad_lines: Vec<u32>,
 }
 
-pub(crate) fn parse_env_text(text: &str) -> EnvText {
-    let mut parsed = EnvText::default();
+pub(crate) fn parse_env_text(text: &str) -> ParsedEnvText {
+    let mut parsed = ParsedEnvText::default();
     let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut line = 1;
     while !rest.is_empty() {
         let (taken, variable) = next_entry(rest);
         match variable {
-            Entry::Variable(name, value) => parsed.variables.push((name, value)),
-            Entry::Nothing => {}
-            Entry::Bad => parsed.bad_lines.push(line),
+            EnvTextEntry::Variable(name, value) => parsed.variables.push((name, value)),
+            EnvTextEntry::Nothing => {}
+            EnvTextEntry::Bad => parsed.bad_lines.push(line),
         }
         line += u32::try_from(rest[..taken].matches('\n').count()).unwrap_or(u32::MAX);
         rest = &rest[taken..];
@@ -41,56 +41,59 @@ pub(crate) fn render_variable(name: &str, value: &str) -> String {
     format!("{name}={written}\n")
 }
 
-enum Entry {
+enum EnvTextEntry {
     Variable(String, String),
     Nothing,
     Bad,
 }
 
 /// What the text begins with, and how many of its bytes that takes.
-fn next_entry(text: &str) -> (usize, Entry) {
+fn next_entry(text: &str) -> (usize, EnvTextEntry) {
     let end = text.find('\n').map_or(text.len(), |at| at + 1);
     let line = text[..end].trim();
     if line.is_empty() || line.starts_with('#') {
-        return (end, Entry::Nothing);
+        return (end, EnvTextEntry::Nothing);
     }
     let line = line.strip_prefix("export ").unwrap_or(line);
-    let Some((name, value)) = line.split_once('=') else { return (end, Entry::Bad) };
+    let Some((name, value)) = line.split_once('=') else { return (end, EnvTextEntry::Bad) };
     let name = name.trim();
     let letter = |letter: char| letter.is_ascii_alphanumeric() || "_.-".contains(letter);
     if name.is_empty()
         || name.starts_with(|c: char| c.is_ascii_digit())
         || !name.chars().all(letter)
     {
-        return (end, Entry::Bad);
+        return (end, EnvTextEntry::Bad);
     }
     let value = value.trim_start();
     let Some(quote) = value.chars().next().filter(|first| matches!(first, '"' | '\'')) else {
         // A comment needs a space before it: `#` is part of many a password.
         let comment = value.find(" #").or_else(|| value.find("\t#")).unwrap_or(value.len());
-        return (end, Entry::Variable(name.to_owned(), value[..comment].trim_end().to_owned()));
+        return (
+            end,
+            EnvTextEntry::Variable(name.to_owned(), value[..comment].trim_end().to_owned()),
+        );
     };
     // A value in quotes may go on over lines.
     let Some(start) = text.find('=').and_then(|at| Some(at + 1 + text[at + 1..].find(quote)? + 1))
     else {
-        return (end, Entry::Bad);
+        return (end, EnvTextEntry::Bad);
     };
-    match quoted(&text[start..], quote) {
+    match parse_quoted(&text[start..], quote) {
         Some((value, taken)) => {
             let after = start + taken;
             let end = text[after..].find('\n').map_or(text.len(), |at| after + at + 1);
             let rest = text[after..end].trim();
             match rest.is_empty() || rest.starts_with('#') {
-                true => (end, Entry::Variable(name.to_owned(), value)),
-                false => (end, Entry::Bad),
+                true => (end, EnvTextEntry::Variable(name.to_owned(), value)),
+                false => (end, EnvTextEntry::Bad),
             }
         }
-        None => (end, Entry::Bad),
+        None => (end, EnvTextEntry::Bad),
     }
 }
 
 /// The value up to the closing quote, and the bytes that takes with it.
-fn quoted(text: &str, quote: char) -> Option<(String, usize)> {
+fn parse_quoted(text: &str, quote: char) -> Option<(String, usize)> {
     let mut value = String::new();
     let mut letters = text.char_indices();
     while let Some((at, letter)) = letters.next() {

@@ -6,33 +6,35 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use moonlark_core::journal::Id;
+use moonlark_core::journal::RecordId;
 use moonlark_core::{Caller, Gateway, Result, Value};
-use moonlark_store::{ApprovalSettings, ApprovalStore, Journal, Reader, Settings, Watched};
+use moonlark_store::{
+    ApprovalSettings, ApprovalStore, Journal, JournalReader, JournalSettings, JournalWatcher,
+};
 
-use crate::config::{ApproverWord, Durability};
-use crate::config_file::Loaded;
+use crate::config::{ApproverConfig, JournalDurability};
+use crate::config_file::LoadedConfig;
 
 /// How often a server looks for runs that it can go on with.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+const DECISION_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// After so many looks it counts the interrupted ones, whether there is news or not.
-const LOOKS_UNTIL_COUNT: u32 = 10;
+const POLLS_PER_INTERRUPTED_COUNT: u32 = 10;
 
 /// Kept by the commands that call tools, from when they begin to.
 #[derive(Default)]
-pub(crate) struct Journaling(OnceLock<(Arc<Journal>, ApprovalStore)>);
+pub(crate) struct ProjectJournal(OnceLock<(Arc<Journal>, ApprovalStore)>);
 
-impl Journaling {
+impl ProjectJournal {
     /// Keep one from now on, if the configuration says so.
-    pub(crate) fn begin(&self, loaded: &Loaded, gateway: &Gateway) {
+    pub(crate) fn start_recording(&self, loaded: &LoadedConfig, gateway: &Gateway) {
         if !loaded.config.journal.enabled || self.0.get().is_some() {
             return;
         }
-        match Journal::open(settings(loaded)) {
+        match Journal::open(journal_settings(loaded)) {
             Ok(journal) => {
-                let approvals = approvals(loaded);
-                gateway.keep_journal(journal.clone());
-                gateway.keep_approvals(Arc::new(approvals.clone()));
+                let approvals = approval_store(loaded);
+                gateway.set_recorder(journal.clone());
+                gateway.set_approval_ledger(Arc::new(approvals.clone()));
                 let _ = self.0.set((journal, approvals));
             }
             Err(problem) => tracing::error!("{problem}"),
@@ -40,9 +42,9 @@ impl Journaling {
     }
 
     /// The configuration has changed.
-    pub(crate) fn configure(&self, loaded: &Loaded) {
+    pub(crate) fn apply_config(&self, loaded: &LoadedConfig) {
         if let Some((journal, approvals)) = self.0.get() {
-            journal.configure(settings(loaded));
+            journal.configure(journal_settings(loaded));
             approvals.configure(approval_settings(loaded));
         }
     }
@@ -53,7 +55,7 @@ impl Journaling {
     }
 
     /// Write the rest.
-    pub(crate) async fn end(&self) {
+    pub(crate) async fn flush_and_close(&self) {
         if let Some((journal, _)) = self.0.get() {
             journal.close().await;
         }
@@ -61,7 +63,7 @@ impl Journaling {
 }
 
 /// How many runs a crash has left behind; none if that cannot be found out.
-pub(crate) async fn count_interrupted(journal: Arc<Journal>) -> Option<usize> {
+pub(crate) async fn count_interrupted_runs(journal: Arc<Journal>) -> Option<usize> {
     let counted = tokio::task::spawn_blocking(move || journal.count_interrupted()).await;
     counted.ok()?.inspect_err(|problem| tracing::warn!("{problem}")).ok()
 }
@@ -69,21 +71,21 @@ pub(crate) async fn count_interrupted(journal: Arc<Journal>) -> Option<usize> {
 /// Go on with runs that waited for a decision when their process ended, as soon
 /// as somebody has decided. Until it is aborted. `interrupted` is how many runs were
 /// interrupted at the start.
-pub(crate) async fn take_up(
-    loaded: Loaded,
+pub(crate) async fn resume_decided_runs(
+    loaded: LoadedConfig,
     gateway: Gateway,
     journal: Arc<Journal>,
     interrupted: Option<usize>,
 ) {
-    gateway.loaded(&Caller::new("resume")).await;
+    gateway.loaded_catalog(&Caller::new("resume")).await;
     if let Some(count @ 1..) = interrupted {
-        tracing::warn!("{}", interrupted_runs(count));
+        tracing::warn!("{}", interrupted_runs_message(count));
     }
-    let mut left = LeftRuns { loaded, journal, watched: None, looks_since_count: 0 };
+    let mut left = OrphanedRuns { loaded, journal, watched: None, looks_since_count: 0 };
     let mut tried = HashSet::new();
     loop {
-        tokio::time::sleep(LOOK_INTERVAL).await;
-        let looked = tokio::task::spawn_blocking(move || (left.decided(), left)).await;
+        tokio::time::sleep(DECISION_POLL_INTERVAL).await;
+        let looked = tokio::task::spawn_blocking(move || (left.poll_decided(), left)).await;
         let Ok((decided, back)) = looked else { return };
         left = back;
         for (run, caller, approval) in decided {
@@ -91,7 +93,7 @@ pub(crate) async fn take_up(
             if tried.insert((run, approval)) {
                 let gateway = gateway.clone();
                 tokio::spawn(async move {
-                    match resume(&gateway, run, caller).await {
+                    match resume_run(&gateway, run, caller).await {
                         Ok(()) => tracing::info!("run {run} went on, as somebody has decided"),
                         Err(problem) => tracing::warn!("run {run} did not go on: {problem}"),
                     }
@@ -102,7 +104,7 @@ pub(crate) async fn take_up(
 }
 
 /// What is said of runs that were interrupted.
-pub(crate) fn interrupted_runs(count: usize) -> String {
+pub(crate) fn interrupted_runs_message(count: usize) -> String {
     let runs = match count {
         1 => "1 run was interrupted when its process ended".to_owned(),
         many => format!("{many} runs were interrupted when their processes ended"),
@@ -113,75 +115,76 @@ pub(crate) fn interrupted_runs(count: usize) -> String {
 }
 
 /// Runs that processes have left: waiting, or interrupted.
-struct LeftRuns {
-    loaded: Loaded,
+struct OrphanedRuns {
+    loaded: LoadedConfig,
     journal: Arc<Journal>,
-    watched: Option<Watched>,
+    watched: Option<JournalWatcher>,
     looks_since_count: u32,
 }
 
-impl LeftRuns {
+impl OrphanedRuns {
     /// Those that wait and that somebody has decided on, if anything is new at all.
-    fn decided(&mut self) -> Vec<(Id, Caller, Id)> {
-        let reader = reader(&self.loaded);
+    fn poll_decided(&mut self) -> Vec<(RecordId, Caller, RecordId)> {
+        let reader = journal_reader(&self.loaded);
         if self.watched.is_none() {
-            self.watched = reader.watch().ok().flatten();
+            self.watched = reader.watch_changes().ok().flatten();
         }
-        let is_news = self.watched.as_mut().is_some_and(|it| it.changed().unwrap_or(false));
+        let is_news = self.watched.as_mut().is_some_and(|it| it.has_changed().unwrap_or(false));
         self.looks_since_count += 1;
         // That a process was killed is written by nobody.
-        if is_news || self.looks_since_count >= LOOKS_UNTIL_COUNT {
+        if is_news || self.looks_since_count >= POLLS_PER_INTERRUPTED_COUNT {
             self.looks_since_count = 0;
             let _ = self.journal.count_interrupted();
         }
         if !is_news {
             return Vec::new();
         }
-        let approvals = approvals(&self.loaded);
-        let decided = |approval| approvals.show(approval).is_ok_and(|it| it.decided_by.is_some());
-        let mut left = reader.left_waiting().unwrap_or_default();
+        let approvals = approval_store(&self.loaded);
+        let decided =
+            |approval| approvals.show_approval(approval).is_ok_and(|it| it.decided_by.is_some());
+        let mut left = reader.abandoned_waiting_runs().unwrap_or_default();
         left.retain(|(_, _, approval)| decided(*approval));
         left
     }
 }
 
 /// As whoever began it: their rules hold.
-async fn resume(gateway: &Gateway, run: Id, caller: Caller) -> Result<()> {
-    let call = gateway.open_in_turn(caller, None, None).await?;
-    let args = Value::object([("resume", run.to_string().into())]);
-    gateway.ask(&call, "execute", args).await.map(|_| ())
+async fn resume_run(gateway: &Gateway, run: RecordId, caller: Caller) -> Result<()> {
+    let call = gateway.open_call_when_admitted(caller, None, None).await?;
+    let args = Value::from_fields([("resume", run.to_string().into())]);
+    gateway.call_for_answer(&call, "execute", args).await.map(|_| ())
 }
 
 /// To look at what is kept.
-pub(crate) fn reader(loaded: &Loaded) -> Reader {
-    Reader::of(&file(loaded))
+pub(crate) fn journal_reader(loaded: &LoadedConfig) -> JournalReader {
+    JournalReader::new(&journal_file(loaded))
 }
 
 /// To look at what waits for a decision, and to decide.
-pub(crate) fn approvals(loaded: &Loaded) -> ApprovalStore {
-    ApprovalStore::new(file(loaded), approval_settings(loaded))
+pub(crate) fn approval_store(loaded: &LoadedConfig) -> ApprovalStore {
+    ApprovalStore::new(journal_file(loaded), approval_settings(loaded))
 }
 
-fn approval_settings(loaded: &Loaded) -> ApprovalSettings {
+fn approval_settings(loaded: &LoadedConfig) -> ApprovalSettings {
     let config = &loaded.config.approvals;
     ApprovalSettings {
-        expiry: config.expiry.duration(),
-        by_caller: config.by == ApproverWord::Caller,
+        expiry: config.expiry.to_duration(),
+        by_caller: config.by == ApproverConfig::Caller,
     }
 }
 
 /// Not the file of the knowledge base: a sync must not hold up a call, and one
 /// of them may be damaged or thrown away without the other.
-pub(crate) fn file(loaded: &Loaded) -> PathBuf {
-    loaded.config.store.file(&loaded.root).with_file_name("journal.db")
+pub(crate) fn journal_file(loaded: &LoadedConfig) -> PathBuf {
+    loaded.config.store.sqlite_file(&loaded.root).with_file_name("journal.db")
 }
 
-fn settings(loaded: &Loaded) -> Settings {
+fn journal_settings(loaded: &LoadedConfig) -> JournalSettings {
     let config = &loaded.config.journal;
-    Settings {
-        file: file(loaded),
-        power: config.durability == Durability::Power,
-        keep: config.keep.duration(),
+    JournalSettings {
+        file: journal_file(loaded),
+        power: config.durability == JournalDurability::Power,
+        keep: config.keep.to_duration(),
         size: config.size.bytes(),
     }
 }

@@ -14,39 +14,39 @@ use std::time::Duration;
 
 use moonlark_core::{Gateway, Problem, Result};
 use moonlark_knowledge::{
-    ChunkSettings, Embedder, HttpSettings, Knowledge, Settings, SourceStats, Speaks, Summary,
-    SyncOptions,
+    ChunkSettings, EmbeddingApi, EmbeddingServiceSettings, KnowledgeDatabase, KnowledgeSettings,
+    SourceStats, SyncOptions, SyncSummary, TextEmbedder,
 };
 use parking_lot::Mutex;
 use secrecy::SecretString;
 use tokio::sync::watch;
 
-use crate::config::{self, EmbedderKind, SyncWhen};
-use crate::config_file::Loaded;
-use crate::connectors::Source;
-use crate::state_folder::{STATE_FOLDER, prepare_state_folder};
+use crate::config::{self, RemoteEmbedderKind, SyncTrigger};
+use crate::config_file::LoadedConfig;
+use crate::connectors::KnowledgeSource;
+use crate::state_folder::{STATE_FOLDER_NAME, prepare_state_folder};
 
 /// How long a service may take for one batch of texts.
-const PATIENCE: Duration = Duration::from_secs(60);
+const EMBEDDING_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Cheap to clone; all clones are the same.
 #[derive(Clone, Default)]
-pub(crate) struct KnowledgeBase(Arc<Inner>);
+pub(crate) struct KnowledgeBase(Arc<KnowledgeBaseInner>);
 
 #[derive(Default)]
-struct Inner {
-    now: Mutex<Now>,
-    opened: tokio::sync::Mutex<Option<(Opened, Knowledge)>>,
+struct KnowledgeBaseInner {
+    now: Mutex<KnowledgeBaseState>,
+    opened: tokio::sync::Mutex<Option<(KnowledgeOpenOptions, KnowledgeDatabase)>>,
     /// Counts how often sources or settings became others.
     changed: watch::Sender<u64>,
 }
 
 /// What the configuration says at present.
 #[derive(Clone, Default)]
-struct Now {
-    opened: Opened,
-    sources: Arc<Vec<Source>>,
-    when: SyncWhen,
+struct KnowledgeBaseState {
+    opened: KnowledgeOpenOptions,
+    sources: Arc<Vec<KnowledgeSource>>,
+    when: SyncTrigger,
     interval: Option<Duration>,
     /// Sources that there are documents of, where none is configured.
     left: Arc<Vec<String>>,
@@ -54,13 +54,13 @@ struct Now {
 
 /// What a knowledge base is opened with.
 #[derive(Clone, PartialEq, Default)]
-struct Opened {
+struct KnowledgeOpenOptions {
     file: PathBuf,
-    config: config::Knowledge,
+    config: config::KnowledgeConfig,
 }
 
 /// One source, as configured and as it is.
-pub(crate) struct Known {
+pub(crate) struct KnowledgeSourceStatus {
     pub(crate) stats: SourceStats,
     pub(crate) configured: bool,
     /// Why it cannot be read, or was not at the last sync.
@@ -71,16 +71,24 @@ pub(crate) struct Known {
 
 impl KnowledgeBase {
     /// Use these sources and settings from now on.
-    pub(crate) fn apply(&self, loaded: &Loaded, sources: Vec<Source>) {
+    pub(crate) fn apply_config(&self, loaded: &LoadedConfig, sources: Vec<KnowledgeSource>) {
         let config = &loaded.config.knowledge;
-        let opened =
-            Opened { file: loaded.config.store.file(&loaded.root), config: config.clone() };
-        let interval = config.interval.map(config::Seconds::duration);
+        let opened = KnowledgeOpenOptions {
+            file: loaded.config.store.sqlite_file(&loaded.root),
+            config: config.clone(),
+        };
+        let interval = config.interval.map(config::TimeoutSeconds::to_duration);
         let left = Arc::default();
-        let next = Now { opened, sources: Arc::new(sources), when: config.sync, interval, left };
+        let next = KnowledgeBaseState {
+            opened,
+            sources: Arc::new(sources),
+            when: config.sync,
+            interval,
+            left,
+        };
         let mut now = self.0.now.lock();
         let same_sources = now.sources.len() == next.sources.len()
-            && now.sources.iter().zip(&*next.sources).all(|(a, b)| a.reads_like(b));
+            && now.sources.iter().zip(&*next.sources).all(|(a, b)| a.reads_same_as(b));
         let same = same_sources && now.opened == next.opened && now.interval == next.interval;
         *now = next;
         drop(now);
@@ -89,20 +97,20 @@ impl KnowledgeBase {
         }
     }
 
-    pub(crate) fn sources(&self) -> Arc<Vec<Source>> {
+    pub(crate) fn sources(&self) -> Arc<Vec<KnowledgeSource>> {
         self.0.now.lock().sources.clone()
     }
 
-    pub(crate) fn source(&self, name: &str) -> Result<Source> {
+    pub(crate) fn find_source(&self, name: &str) -> Result<KnowledgeSource> {
         let sources = self.sources();
         sources.iter().find(|it| it.name == name).cloned().ok_or_else(|| {
             let names = sources.iter().map(|it| it.name.as_str());
-            let near = moonlark_core::nearest::nearest(name, names.clone());
+            let near = moonlark_core::nearest::nearest_name(name, names.clone());
             let all = names.collect::<Vec<_>>().join(", ");
-            let name = moonlark_core::value::shorten(name);
-            Problem::bad_request(format!("there is no connector {name}")).hint(match near {
+            let name = moonlark_core::value::shorten_text(name);
+            Problem::bad_request(format!("there is no connector {name}")).with_hint(match near {
                 Some(near) => format!("did you mean {near}?"),
-                None if all.is_empty() => HOW_TO_BEGIN.to_owned(),
+                None if all.is_empty() => FIRST_SOURCE_HINT.to_owned(),
                 None => format!("there are {all}"),
             })
         })
@@ -114,18 +122,18 @@ impl KnowledgeBase {
     }
 
     /// Whether there is, or is to be, anything to find.
-    pub(crate) fn has_anything(&self) -> bool {
+    pub(crate) fn has_sources_or_documents(&self) -> bool {
         let now = self.0.now.lock();
         !now.sources.is_empty() || !now.left.is_empty()
     }
 
     /// See whether there are documents although no source is configured.
-    pub(crate) async fn look_for_left_sources(&self) {
-        if self.is_configured() || !has_file(&self.file()) {
+    pub(crate) async fn find_leftover_sources(&self) {
+        if self.is_configured() || !database_exists(&self.database_file()) {
             return;
         }
         let left = match self.open().await {
-            Ok(knowledge) => knowledge.sources().await.unwrap_or_default(),
+            Ok(knowledge) => knowledge.list_sources().await.unwrap_or_default(),
             // Whoever searches is told.
             Err(_) => return,
         };
@@ -133,12 +141,12 @@ impl KnowledgeBase {
         self.0.now.lock().left = Arc::new(names);
     }
 
-    pub(crate) fn file(&self) -> PathBuf {
+    pub(crate) fn database_file(&self) -> PathBuf {
         self.0.now.lock().opened.file.clone()
     }
 
     /// The knowledge base itself, as the configuration is now.
-    pub(crate) async fn open(&self) -> Result<Knowledge> {
+    pub(crate) async fn open(&self) -> Result<KnowledgeDatabase> {
         let wanted = self.0.now.lock().opened.clone();
         if let Some(problem) = wanted.config.outage.first() {
             return Err(problem.clone());
@@ -148,23 +156,26 @@ impl KnowledgeBase {
             return Ok(knowledge.clone());
         }
         // Elsewhere, the folder is the operator's own business.
-        if let Some(folder) = wanted.file.parent().filter(|folder| folder.ends_with(STATE_FOLDER)) {
+        if let Some(folder) =
+            wanted.file.parent().filter(|folder| folder.ends_with(STATE_FOLDER_NAME))
+        {
             prepare_state_folder(folder);
         }
-        let knowledge = Knowledge::open(&wanted.file, settings(&wanted.config)?).await?;
+        let knowledge =
+            KnowledgeDatabase::open(&wanted.file, knowledge_settings(&wanted.config)?).await?;
         *opened = Some((wanted, knowledge.clone()));
         Ok(knowledge)
     }
 
     /// The same for readers, who have nothing to read before the first sync.
-    async fn open_to_read(&self, what: &str) -> Result<Knowledge> {
+    async fn open_for_reading(&self, what: &str) -> Result<KnowledgeDatabase> {
         if !self.is_configured() {
-            let nothing = |_| self.nothing_yet(what);
-            if !has_file(&self.file()) {
+            let nothing = |_| self.no_knowledge_problem(what);
+            if !database_exists(&self.database_file()) {
                 return Err(nothing(()));
             }
             let knowledge = self.open().await?;
-            return match knowledge.sources().await?.is_empty() {
+            return match knowledge.list_sources().await?.is_empty() {
                 true => Err(nothing(())),
                 false => Ok(knowledge),
             };
@@ -172,31 +183,31 @@ impl KnowledgeBase {
         self.open().await
     }
 
-    fn nothing_yet(&self, what: &str) -> Problem {
+    fn no_knowledge_problem(&self, what: &str) -> Problem {
         Problem::unavailable(format!("{what}: there is no knowledge base yet"))
-            .hint(HOW_TO_BEGIN)
-            .retryable_if(false)
+            .with_hint(FIRST_SOURCE_HINT)
+            .with_retryable(false)
     }
 
     /// Bring one source up to date.
-    pub(crate) async fn sync(
+    pub(crate) async fn sync_source(
         &self,
-        source: &Source,
+        source: &KnowledgeSource,
         gateway: &Gateway,
         options: SyncOptions,
-    ) -> Result<Summary> {
-        let connector = source.connector(options.full, gateway)?;
+    ) -> Result<SyncSummary> {
+        let connector = source.make_connector(options.full, gateway)?;
         let knowledge = self.open().await?;
-        knowledge.sync(&source.name, source.kind(), connector, options).await
+        knowledge.sync_source(&source.name, source.kind(), connector, options).await
     }
 
     /// Remove what came from sources that are no longer configured: their names.
-    pub(crate) async fn forget_others(&self) -> Result<Vec<SourceStats>> {
+    pub(crate) async fn forget_unconfigured_sources(&self) -> Result<Vec<SourceStats>> {
         let (knowledge, sources) = (self.open().await?, self.sources());
         let mut forgotten = Vec::new();
-        for stats in knowledge.sources().await? {
+        for stats in knowledge.list_sources().await? {
             if !sources.iter().any(|it| it.name == stats.name) {
-                knowledge.forget(&stats.name).await?;
+                knowledge.remove_source(&stats.name).await?;
                 forgotten.push(stats);
             }
         }
@@ -204,41 +215,41 @@ impl KnowledgeBase {
     }
 
     /// All sources, configured or left from before, in order.
-    pub(crate) async fn known(&self) -> Result<Vec<Known>> {
+    pub(crate) async fn source_statuses(&self) -> Result<Vec<KnowledgeSourceStatus>> {
         let sources = self.sources();
-        let mut there = match has_file(&self.file()) {
-            true => self.open().await?.sources().await?,
+        let mut there = match database_exists(&self.database_file()) {
+            true => self.open().await?.list_sources().await?,
             false => Vec::new(),
         };
         let mut known = Vec::new();
         for source in sources.iter() {
             let stats = match there.iter().position(|it| it.name == source.name) {
                 Some(index) => there.swap_remove(index),
-                None => never_synced(source),
+                None => never_synced_stats(source),
             };
             let again = || Some(format!("`moonlark sync {}` tries again", stats.name));
             let (problem, hint) = match (&source.problem, &stats.problem) {
-                (Some(problem), _) => (Some(problem.line()), problem.hint.clone()),
+                (Some(problem), _) => (Some(problem.to_line()), problem.hint.clone()),
                 (None, Some(problem)) => (Some(problem.clone()), again()),
                 (None, None) => (None, None),
             };
-            known.push(Known { stats, configured: true, problem, hint });
+            known.push(KnowledgeSourceStatus { stats, configured: true, problem, hint });
         }
         there.sort_by(|a, b| a.name.cmp(&b.name));
         known.extend(there.into_iter().map(|stats| {
             let problem = stats.problem.clone();
             let hint =
                 problem.as_ref().map(|_| "`moonlark sync` removes what is left of it".into());
-            Known { stats, configured: false, problem, hint }
+            KnowledgeSourceStatus { stats, configured: false, problem, hint }
         }));
         Ok(known)
     }
 }
 
 /// What to do where there is nothing to search.
-pub(crate) const HOW_TO_BEGIN: &str = "name a source in moonlark.toml, such as [connectors.filesystem.docs] with root = \"docs\", then run `moonlark sync`";
+pub(crate) const FIRST_SOURCE_HINT: &str = "name a source in moonlark.toml, such as [connectors.filesystem.docs] with root = \"docs\", then run `moonlark sync`";
 
-fn never_synced(source: &Source) -> SourceStats {
+fn never_synced_stats(source: &KnowledgeSource) -> SourceStats {
     SourceStats {
         name: source.name.clone(),
         kind: source.kind().to_owned(),
@@ -249,26 +260,28 @@ fn never_synced(source: &Source) -> SourceStats {
     }
 }
 
-fn has_file(file: &Path) -> bool {
+fn database_exists(file: &Path) -> bool {
     file.exists()
 }
 
-fn settings(config: &config::Knowledge) -> Result<Settings> {
+fn knowledge_settings(config: &config::KnowledgeConfig) -> Result<KnowledgeSettings> {
     let embedder = match &config.embedder {
-        config::Embedder::Named(_) => Embedder::Builtin,
-        config::Embedder::Service(service) => Embedder::Http(Box::new(HttpSettings {
-            speaks: match service.kind {
-                EmbedderKind::Openai => Speaks::OpenAi,
-                EmbedderKind::Ollama => Speaks::Ollama,
-            },
-            url: service.url.clone(),
-            model: service.model.clone(),
-            api_key: service.api_key.as_ref().map(|key| SecretString::from(key.0.clone())),
-            dimensions: service.dimensions.map(|count| count as usize),
-            batch: service.batch as usize,
-            timeout: PATIENCE,
-            client: moonlark_upstream::auth::client()?.clone(),
-        })),
+        config::EmbedderConfig::Named(_) => TextEmbedder::Builtin,
+        config::EmbedderConfig::Service(service) => {
+            TextEmbedder::Http(Box::new(EmbeddingServiceSettings {
+                speaks: match service.kind {
+                    RemoteEmbedderKind::Openai => EmbeddingApi::OpenAi,
+                    RemoteEmbedderKind::Ollama => EmbeddingApi::Ollama,
+                },
+                url: service.url.clone(),
+                model: service.model.clone(),
+                api_key: service.api_key.as_ref().map(|key| SecretString::from(key.0.clone())),
+                dimensions: service.dimensions.map(|count| count as usize),
+                batch: service.batch as usize,
+                timeout: EMBEDDING_TIMEOUT,
+                client: moonlark_upstream::auth::shared_http_client()?.clone(),
+            }))
+        }
     };
     // The three go together: a block is cut when it is much longer than a chunk.
     let usual = ChunkSettings::default();
@@ -278,5 +291,5 @@ fn settings(config: &config::Knowledge) -> Result<Settings> {
         most: target * usual.most / usual.target,
         overlap: target * usual.overlap / usual.target,
     };
-    Ok(Settings { embedder, chunks, ..Settings::default() })
+    Ok(KnowledgeSettings { embedder, chunks, ..KnowledgeSettings::default() })
 }

@@ -19,32 +19,32 @@ use tokio_util::sync::CancellationToken;
 use crate::state_folder::create_state_folder;
 
 /// The least time between two writings.
-const EVERY: Duration = Duration::from_secs(5);
+const LEARNED_WRITE_INTERVAL: Duration = Duration::from_secs(5);
 /// Several times what is ever written.
-const LARGEST: u64 = 4 * 1024 * 1024;
+const MAX_LEARNED_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Take over what earlier processes learned.
-pub(crate) fn recall(gateway: &Gateway, state: &Path) {
-    let file = file_of(state);
-    if let Err(why) = read(gateway, &file) {
+pub(crate) fn import_learned_shapes(gateway: &Gateway, state: &Path) {
+    let file = learned_shapes_path(state);
+    if let Err(why) = import_file(gateway, &file) {
         tracing::warn!("{}: {why}; it is learned anew", file.display());
     }
 }
 
 /// Writes what is new from now on, until it is stopped.
-pub(crate) struct Keeping {
+pub(crate) struct LearnedShapesWriter {
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
-impl Keeping {
-    pub(crate) fn start(gateway: Gateway, state: &Path) -> Keeping {
-        let (stop, file) = (CancellationToken::new(), file_of(state));
+impl LearnedShapesWriter {
+    pub(crate) fn start(gateway: Gateway, state: &Path) -> LearnedShapesWriter {
+        let (stop, file) = (CancellationToken::new(), learned_shapes_path(state));
         // From now on, not from when the task begins.
-        let changes = gateway.learned().changes();
+        let changes = gateway.learned_shapes().subscribe_to_changes();
         let kept = *changes.borrow();
-        let task = tokio::spawn(keep(gateway, changes, kept, file, stop.clone()));
-        Keeping { stop, task }
+        let task = tokio::spawn(write_until_stopped(gateway, changes, kept, file, stop.clone()));
+        LearnedShapesWriter { stop, task }
     }
 
     /// Write what is still unwritten.
@@ -55,7 +55,7 @@ impl Keeping {
     }
 }
 
-async fn keep(
+async fn write_until_stopped(
     gateway: Gateway,
     mut changes: watch::Receiver<u64>,
     mut kept: u64,
@@ -70,7 +70,7 @@ async fn keep(
         }
         // What is learned first is written soon, what follows with it.
         tokio::select! {
-            () = tokio::time::sleep(EVERY) => {}
+            () = tokio::time::sleep(LEARNED_WRITE_INTERVAL) => {}
             () = stop.cancelled() => {}
         }
         over = stop.is_cancelled();
@@ -80,7 +80,7 @@ async fn keep(
         }
         kept = known;
         let (gateway, file) = (gateway.clone(), file.clone());
-        let written = tokio::task::spawn_blocking(move || write(&gateway, &file)).await;
+        let written = tokio::task::spawn_blocking(move || export_file(&gateway, &file)).await;
         if let Ok(Err(why)) = written {
             tracing::warn!("what tools answer is not kept: {why}");
             return;
@@ -88,11 +88,11 @@ async fn keep(
     }
 }
 
-fn file_of(state: &Path) -> PathBuf {
+fn learned_shapes_path(state: &Path) -> PathBuf {
     state.join("learned.json")
 }
 
-fn read(gateway: &Gateway, file: &Path) -> Result<(), String> {
+fn import_file(gateway: &Gateway, file: &Path) -> Result<(), String> {
     // Opening a pipe would wait for somebody to write.
     if file.metadata().is_ok_and(|kind| !kind.is_file()) {
         return Err("it is not a regular file".to_owned());
@@ -101,20 +101,21 @@ fn read(gateway: &Gateway, file: &Path) -> Result<(), String> {
     match std::fs::File::open(file) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error.to_string()),
-        Ok(file) => {
-            file.take(LARGEST + 1).read_to_end(&mut text).map_err(|error| error.to_string())?
-        }
+        Ok(file) => file
+            .take(MAX_LEARNED_FILE_BYTES + 1)
+            .read_to_end(&mut text)
+            .map_err(|error| error.to_string())?,
     };
-    if text.len() as u64 > LARGEST {
+    if text.len() as u64 > MAX_LEARNED_FILE_BYTES {
         return Err("the file is too large".to_owned());
     }
-    gateway.learned().import(&text).map_err(|problem| problem.message)
+    gateway.learned_shapes().import_json(&text).map_err(|problem| problem.message)
 }
 
 /// Whole or not at all, and for nobody else to read.
-fn write(gateway: &Gateway, file: &Path) -> Result<(), String> {
+fn export_file(gateway: &Gateway, file: &Path) -> Result<(), String> {
     // What others have written since; if it is broken, it is replaced.
-    let _ = read(gateway, file);
+    let _ = import_file(gateway, file);
     let folder = file.parent().unwrap_or(Path::new("."));
     let written = || -> std::io::Result<()> {
         create_state_folder(folder)?;
@@ -123,7 +124,7 @@ fn write(gateway: &Gateway, file: &Path) -> Result<(), String> {
         let mut text =
             options.write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
         let whole = text
-            .write_all(gateway.learned().export().to_string().as_bytes())
+            .write_all(gateway.learned_shapes().export_json().to_string().as_bytes())
             .and_then(|()| text.sync_all());
         whole.and_then(|()| std::fs::rename(&partial, file)).inspect_err(|_| {
             let _ = std::fs::remove_file(&partial);

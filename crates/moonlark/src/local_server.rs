@@ -15,8 +15,11 @@ mod greeting;
 mod sessions;
 mod socket;
 
-pub(crate) use bridge::{Backend, bridge_stdio};
-pub(crate) use greeting::{Purpose, Reached, ServerSummary, canonical_config, reach};
-pub(crate) use greeting::{connection_lost, read_line, write_line};
+pub(crate) use bridge::{BridgeBackend, bridge_stdio};
+pub(crate) use greeting::{
+    ConnectionPurpose, LocalServerLookup, LocalServerSummary, canonical_config_path,
+    find_local_server,
+};
+pub(crate) use greeting::{connection_lost_problem, read_json_line, write_json_line};
 pub(crate) use sessions::{LocalServer, ServingCommand};
 pub(crate) use socket::{ProjectSocket, SocketClaim};

@@ -1,43 +1,43 @@
 //! The rules in force: those of `[policy]`, then those that the tables of
 //! scripts make with `approve`, `rate` and `concurrency`.
 
-use moonlark_core::policy::{Action, Per, Policy, Terms};
+use moonlark_core::policy::{CallPolicy, CountingScope, RuleAction, RuleTerms};
 use moonlark_core::tool::SourceKind;
 use toml::de::DeTable;
 
-use crate::config_file::Loaded;
-use crate::scripts::shown;
+use crate::config_file::LoadedConfig;
+use crate::scripts::display_path;
 
-pub(crate) fn in_force(loaded: &Loaded) -> Policy {
+pub(crate) fn build_policy(loaded: &LoadedConfig) -> CallPolicy {
     let config = &loaded.config;
-    let lines = rule_lines(loaded);
+    let lines = policy_rule_lines(loaded);
     let place = |index: usize| match lines.get(index) {
         Some(line) => format!("policy rule {} (line {line})", index + 1),
         None => format!("policy rule {}", index + 1),
     };
     let rules = config.policy.rules.iter().enumerate();
-    let mut all: Vec<(String, Terms)> =
-        rules.map(|(index, rule)| (place(index), rule.terms())).collect();
+    let mut all: Vec<(String, RuleTerms)> =
+        rules.map(|(index, rule)| (place(index), rule.to_policy_terms())).collect();
     for (name, tool) in &config.tools.script {
-        let file = shown(&loaded.root, &loaded.root.join(&tool.path));
+        let file = display_path(&loaded.root, &loaded.root.join(&tool.path));
         let place = format!("tools.script.{name}");
         let limits = (tool.approve, &tool.rate, tool.concurrency);
-        all.extend(own(place, limits, SourceKind::Script, file));
+        all.extend(script_table_rule(place, limits, SourceKind::Script, file));
     }
     let dir = loaded.root.join(&config.extensions.dir);
     for (name, extension) in &config.extensions.script {
         let main = extension.path.clone().unwrap_or_else(|| format!("{name}.star"));
-        let file = shown(&loaded.root, &dir.join(main));
+        let file = display_path(&loaded.root, &dir.join(main));
         let place = format!("extensions.script.{name}");
         let limits = (extension.approve, &extension.rate, extension.concurrency);
-        all.extend(own(place, limits, SourceKind::Extension, file));
+        all.extend(script_table_rule(place, limits, SourceKind::Extension, file));
     }
-    Policy::new(all)
+    CallPolicy::new(all)
 }
 
 /// The lines of the configuration file that the rules begin in; none where that is
 /// not known.
-fn rule_lines(loaded: &Loaded) -> Vec<usize> {
+fn policy_rule_lines(loaded: &LoadedConfig) -> Vec<usize> {
     let text = loaded.path.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
     let text = text.unwrap_or_default();
     let Ok(table) = DeTable::parse(&text) else { return Vec::new() };
@@ -51,20 +51,20 @@ fn rule_lines(loaded: &Loaded) -> Vec<usize> {
 }
 
 /// What a script's own table says, as a rule for its file.
-fn own(
+fn script_table_rule(
     place: String,
     (approve, rate, concurrency): (bool, &Option<String>, Option<u32>),
     kind: SourceKind,
     file: String,
-) -> Option<(String, Terms)> {
-    let terms = Terms {
+) -> Option<(String, RuleTerms)> {
+    let terms = RuleTerms {
         kinds: vec![kind],
         sources: vec![file],
-        action: if approve { Action::Approve } else { Action::Allow },
+        action: if approve { RuleAction::Approve } else { RuleAction::Allow },
         rate: rate.as_ref().and_then(|rate| rate.parse().ok()),
         concurrency: concurrency.map(|most| most as usize),
-        per: Per::Tool,
-        ..Terms::default()
+        per: CountingScope::Tool,
+        ..RuleTerms::default()
     };
     (approve || rate.is_some() || concurrency.is_some()).then_some((place, terms))
 }

@@ -18,36 +18,36 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use moonlark_core::{Caller, Catalog, Gateway, Module, Place, Problem, Result, Tool};
-use moonlark_luau::Luau;
-use moonlark_server::{Auth, SessionVault};
-use moonlark_starlark::Starlark;
+use moonlark_core::{Caller, Catalog, Gateway, Module, Problem, Result, SourceLocation, Tool};
+use moonlark_luau::LuauEngine;
+use moonlark_server::{RequestAuthenticator, SessionVault};
+use moonlark_starlark::StarlarkEngine;
 use moonlark_upstream::mcp::ClosePace;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::agents;
-use crate::apis::Apis;
+use crate::apis::ApiSources;
 use crate::builtin;
-use crate::config::{Config, McpServer};
-use crate::config_file::{self, Loaded, RejectedConfig, ValuesNeeded};
+use crate::config::{McpServerConfig, ProjectConfig};
+use crate::config_file::{self, LoadedConfig, RejectedConfig, ValueRequirement};
 use crate::connectors;
-use crate::journal::{self, Journaling};
+use crate::journal::{self, ProjectJournal};
 use crate::knowledge::KnowledgeBase;
-use crate::learned::{self, Keeping};
+use crate::learned::{self, LearnedShapesWriter};
 use crate::policy;
-use crate::scripts::{Entries, shown};
+use crate::scripts::{ScriptEntries, display_path};
 use crate::source_names;
-use crate::source_start::SourceStart;
-use crate::state_folder::{create_state_folder, prepare_state_folder, remove_leftovers};
-use crate::telemetry::Telemetry;
-use crate::upstreams::Upstreams;
+use crate::source_start::SourceSelection;
+use crate::state_folder::{create_state_folder, prepare_state_folder, remove_stale_partial_files};
+use crate::telemetry::TelemetryExport;
+use crate::upstreams::UpstreamServers;
 use crate::who;
 
-use effective_config::read_config;
-use load_turns::LoadTurns;
-use script_loading::{LoadJobs, LoadedFiles, ScriptKey};
+use effective_config::read_effective_config;
+use load_turns::ScriptLoadLimiter;
+use script_loading::{ScriptFileUseCounts, ScriptKey, ScriptLoadJobs};
 
 pub(crate) use watch_list::WatchList;
 
@@ -57,33 +57,33 @@ pub struct Project {
     explicit: Option<PathBuf>,
     cwd: PathBuf,
     modules: Arc<Vec<Module>>,
-    pub(crate) luau: Luau,
-    pub(crate) starlark: Starlark,
-    pub(crate) upstreams: Upstreams,
-    pub(crate) apis: Apis,
+    pub(crate) luau: LuauEngine,
+    pub(crate) starlark: StarlarkEngine,
+    pub(crate) upstreams: UpstreamServers,
+    pub(crate) apis: ApiSources,
     pub(crate) knowledge: KnowledgeBase,
-    journaling: Journaling,
-    telemetry: Telemetry,
+    journaling: ProjectJournal,
+    telemetry: TelemetryExport,
     /// Who may call over HTTP.
-    pub(crate) auth: Arc<Auth>,
+    pub(crate) auth: Arc<RequestAuthenticator>,
     /// From the command line, which comes before the file.
-    more: More,
+    more: CliSources,
     /// In place of `.moonlark/` where there is no project.
     passing_state: Option<tempfile::TempDir>,
-    state: Mutex<State>,
+    state: Mutex<ProjectState>,
     /// Loads under way; whoever has it sees to them.
-    jobs: tokio::sync::Mutex<LoadJobs>,
+    jobs: tokio::sync::Mutex<ScriptLoadJobs>,
     session_vault: OnceLock<Arc<SessionVault>>,
     /// Callers of a server that starts wait until the documents that are files are read.
     awaits_documents: AtomicBool,
     /// Something may have changed on disk.
     look_again: Notify,
-    lua_turns: Arc<LoadTurns>,
-    starlark_turns: Arc<LoadTurns>,
+    lua_turns: Arc<ScriptLoadLimiter>,
+    starlark_turns: Arc<ScriptLoadLimiter>,
 }
 
-struct State {
-    loaded: Arc<Loaded>,
+struct ProjectState {
+    loaded: Arc<LoadedConfig>,
     /// Why the newest configuration is not in use.
     config_problems: Vec<Problem>,
     /// The text that has these problems, so that each version is reported once.
@@ -94,10 +94,10 @@ struct State {
     found: Vec<(ScriptKey, String)>,
     /// What is wrong with the folders of scripts.
     folder_problems: Vec<Problem>,
-    scripts: Entries,
-    connectors: connectors::Entries,
-    agents: agents::Entries,
-    execute: Option<builtin::Execute>,
+    scripts: ScriptEntries,
+    connectors: connectors::ConnectorEntries,
+    agents: agents::PromptScriptEntries,
+    execute: Option<builtin::CachedExecuteTool>,
     /// Made once; only what `search` says of itself changes with the sources.
     builtin: Vec<Arc<Tool>>,
     /// Of Moonlark and of all scripts, in order.
@@ -109,22 +109,22 @@ struct State {
 /// Sources from the command line, which come before those of the file, and what the
 /// command makes of the project.
 #[derive(Debug, Default, Clone)]
-pub struct More {
-    pub servers: BTreeMap<String, McpServer>,
+pub struct CliSources {
+    pub servers: BTreeMap<String, McpServerConfig>,
     /// Documents of APIs, by the names they get. Files are seen from the working
     /// directory.
     pub specs: BTreeMap<String, String>,
     /// The environment variables that hold their secrets.
     pub logins: BTreeMap<String, String>,
     /// Whether the values of variables have to be there.
-    pub values_needed: ValuesNeeded,
+    pub values_needed: ValueRequirement,
     /// What becomes of what there is to remember where there is no project.
-    pub state_kept: StateKept,
+    pub state_kept: StateRetention,
 }
 
 /// Where a folder that is no project keeps what Moonlark remembers.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub enum StateKept {
+pub enum StateRetention {
     /// Nowhere: a command that is done in a moment leaves nothing behind.
     #[default]
     UntilTheEnd,
@@ -134,7 +134,7 @@ pub enum StateKept {
 
 /// What a reload did, in words for the log.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct ReloadReport {
     pub changes: Vec<String>,
     pub problems: Vec<ReloadProblem>,
 }
@@ -147,12 +147,12 @@ pub struct ReloadProblem {
     pub last_good_stays: bool,
 }
 
-impl Report {
+impl ReloadReport {
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.problems.is_empty()
     }
 
-    fn add(&mut self, other: Report) {
+    fn merge_report(&mut self, other: ReloadReport) {
         self.changes.extend(other.changes);
         self.problems.extend(other.problems);
     }
@@ -161,67 +161,67 @@ impl Report {
 impl Project {
     /// Read the configuration and load everything it leads to.
     pub async fn open(explicit: Option<&Path>, cwd: &Path) -> Result<Project, RejectedConfig> {
-        Self::open_with(explicit, cwd, More::default()).await
+        Self::open_with_sources(explicit, cwd, CliSources::default()).await
     }
 
     /// The same, with sources that are not in the file.
-    pub async fn open_with(
+    pub async fn open_with_sources(
         explicit: Option<&Path>,
         cwd: &Path,
-        more: More,
+        more: CliSources,
     ) -> Result<Project, RejectedConfig> {
-        let project = Self::prepare(explicit, cwd, more)?;
-        project.finish_loading().await;
+        let project = Self::open_without_scripts(explicit, cwd, more)?;
+        project.load_scripts_initially().await;
         Ok(project)
     }
 
     /// Read the configuration and put its rules in force. Scripts are not loaded yet:
     /// callers wait for them until they are.
-    pub fn prepare(
+    pub fn open_without_scripts(
         explicit: Option<&Path>,
         cwd: &Path,
-        more: More,
+        more: CliSources,
     ) -> Result<Project, RejectedConfig> {
-        let mut loaded = read_config(explicit, cwd, &more)?;
+        let mut loaded = read_effective_config(explicit, cwd, &more)?;
         let passing_state = match more.state_kept {
-            StateKept::UntilTheEnd if !loaded.is_project() => tempfile::tempdir().ok(),
+            StateRetention::UntilTheEnd if !loaded.is_project() => tempfile::tempdir().ok(),
             _ => None,
         };
         if let Some(folder) = &passing_state {
             loaded.state = folder.path().to_owned();
         }
-        let modules = Arc::new(moonlark_host::all());
-        let luau = Luau::new(&modules)?;
-        let starlark = Starlark::new(own_binary(), &modules);
+        let modules = Arc::new(moonlark_host::host_modules());
+        let luau = LuauEngine::new(&modules)?;
+        let starlark = StarlarkEngine::new(own_binary_path(), &modules);
         let empty = Catalog::new(modules.clone(), Vec::new(), &[], Vec::new());
         let gateway = Gateway::new(empty, loaded.config.limits.runs as usize);
         let knowledge = KnowledgeBase::default();
-        let builtin = builtin::tools(&knowledge)?;
+        let builtin = builtin::make_builtin_tools(&knowledge)?;
         let project = Project {
-            auth: who::auth(&loaded, &gateway),
+            auth: who::make_http_auth(&loaded, &gateway),
             gateway,
             explicit: explicit.map(Path::to_owned),
             cwd: cwd.to_owned(),
             modules,
             luau,
             starlark,
-            upstreams: Upstreams::default(),
-            apis: Apis::default(),
+            upstreams: UpstreamServers::default(),
+            apis: ApiSources::default(),
             knowledge,
-            journaling: Journaling::default(),
-            telemetry: Telemetry::default(),
+            journaling: ProjectJournal::default(),
+            telemetry: TelemetryExport::default(),
             more,
             passing_state,
-            state: Mutex::new(State {
+            state: Mutex::new(ProjectState {
                 loaded: Arc::new(loaded),
                 config_problems: Vec::new(),
                 broken_config: None,
                 loading: true,
                 found: Vec::new(),
                 folder_problems: Vec::new(),
-                scripts: Entries::new(),
-                connectors: connectors::Entries::new(),
-                agents: agents::Entries::new(),
+                scripts: ScriptEntries::new(),
+                connectors: connectors::ConnectorEntries::new(),
+                agents: agents::PromptScriptEntries::new(),
                 execute: None,
                 builtin,
                 tools: Vec::new(),
@@ -231,49 +231,49 @@ impl Project {
             session_vault: OnceLock::new(),
             awaits_documents: AtomicBool::new(false),
             look_again: Notify::new(),
-            lua_turns: Arc::new(LoadTurns::for_lua()),
-            starlark_turns: Arc::new(LoadTurns::for_starlark()),
+            lua_turns: Arc::new(ScriptLoadLimiter::for_lua()),
+            starlark_turns: Arc::new(ScriptLoadLimiter::for_starlark()),
         };
         let mut state = project.state.lock();
-        project.gateway.set_places(state.loaded.config.limits.places());
-        project.gateway.set_policy(policy::in_force(&state.loaded));
-        project.gateway.set_identity(state.loaded.config.server.identity());
-        learned::recall(&project.gateway, &state.loaded.state);
-        project.compose(&mut state);
+        project.gateway.set_admission_limits(state.loaded.config.limits.admission_limits());
+        project.gateway.set_policy(policy::build_policy(&state.loaded));
+        project.gateway.set_identity(state.loaded.config.server.server_identity());
+        learned::import_learned_shapes(&project.gateway, &state.loaded.state);
+        project.compose_catalog(&mut state);
         drop(state);
         Ok(project)
     }
 
     /// Look again at what is on disk, and wait until all of it is in use.
-    pub async fn reload(&self) -> Report {
+    pub async fn reload(&self) -> ReloadReport {
         let mut report = self.reload_config();
         self.look_again.notify_one();
-        self.load_scripts(&mut |more| report.add(more)).await;
+        self.load_scripts(&mut |more| report.merge_report(more)).await;
         report
     }
 
     /// Read the configuration again and put it in force, without waiting for any script.
-    pub(crate) fn reload_config(&self) -> Report {
-        let mut report = Report::default();
-        let read = read_config(self.explicit.as_deref(), &self.cwd, &self.more);
+    pub(crate) fn reload_config(&self) -> ReloadReport {
+        let mut report = ReloadReport::default();
+        let read = read_effective_config(self.explicit.as_deref(), &self.cwd, &self.more);
         let mut state = self.state.lock();
         match read {
             Ok(mut loaded) => {
                 if let Some(folder) = &self.passing_state {
                     loaded.state = folder.path().to_owned();
                 }
-                self.gateway.set_places(loaded.config.limits.places());
-                self.gateway.set_policy(policy::in_force(&loaded));
-                self.gateway.set_identity(loaded.config.server.identity());
-                self.journaling.configure(&loaded);
-                self.auth.configure(loaded.config.server.auth.settings());
+                self.gateway.set_admission_limits(loaded.config.limits.admission_limits());
+                self.gateway.set_policy(policy::build_policy(&loaded));
+                self.gateway.set_identity(loaded.config.server.server_identity());
+                self.journaling.apply_config(&loaded);
+                self.auth.configure(loaded.config.server.auth.to_auth_settings());
                 if self.upstreams.is_connected() {
-                    self.upstreams.apply(&loaded, &self.gateway);
-                    self.apis.apply(&loaded, &self.upstreams.changed());
+                    self.upstreams.apply_config(&loaded, &self.gateway);
+                    self.apis.apply_config(&loaded, &self.upstreams.changed());
                 }
                 if *state.loaded != loaded || !state.config_problems.is_empty() {
-                    let file = loaded.path.as_deref().map(|path| shown(&loaded.root, path));
-                    let file = file.unwrap_or_else(|| config_file::FILE_NAME.to_owned());
+                    let file = loaded.path.as_deref().map(|path| display_path(&loaded.root, path));
+                    let file = file.unwrap_or_else(|| config_file::CONFIG_FILE_NAME.to_owned());
                     report.changes.push(format!("{file} taken over"));
                     state.loaded = Arc::new(loaded);
                 }
@@ -282,7 +282,7 @@ impl Project {
             }
             Err(RejectedConfig { errors: problems, .. }) => {
                 // Once for each version of the file, whatever else changes meanwhile.
-                let text = self.config_text();
+                let text = self.read_config_text();
                 if state.broken_config.as_ref() != Some(&text) || state.config_problems != problems
                 {
                     let news = problems.iter().cloned();
@@ -294,42 +294,43 @@ impl Project {
                 state.config_problems = problems;
             }
         }
-        self.compose(&mut state);
+        self.compose_catalog(&mut state);
         report
     }
 
     /// The configuration file as it is, if it can be read at all.
-    fn config_text(&self) -> Vec<u8> {
+    fn read_config_text(&self) -> Vec<u8> {
         let env = |name: &str| std::env::var(name).ok();
-        let file = config_file::in_effect(self.explicit.as_deref(), &self.cwd, &env);
+        let file = config_file::find_config_path(self.explicit.as_deref(), &self.cwd, &env);
         let file = file.filter(|file| file.is_file());
         file.and_then(|file| std::fs::read(file).ok()).unwrap_or_default()
     }
 
     /// Begin to connect to the upstream servers, and follow what they offer. Clients
     /// that ask meanwhile what there is wait, but not for long.
-    pub async fn connect(self: &Arc<Self>) {
+    pub async fn connect_all_sources(self: &Arc<Self>) {
         let config = self.config().await;
-        remove_leftovers(&self.current().state);
+        remove_stale_partial_files(&self.current_config().state);
         let settle = config.server.settle_time();
         self.awaits_documents.store(true, Ordering::Release);
         self.gateway.begin_settling(settle);
-        self.connect_to(&SourceStart::All).await;
-        let (project, load) = (self.clone(), config.limits.load.duration());
+        self.connect_sources(&SourceSelection::All).await;
+        let (project, load) = (self.clone(), config.limits.load.to_duration());
         tokio::spawn(async move {
-            let settled =
-                async { tokio::join!(project.upstreams.settled(), project.apis.settled()) };
+            let settled = async {
+                tokio::join!(project.upstreams.wait_until_tried(), project.apis.wait_until_tried())
+            };
             let documents = async {
-                let _ = tokio::time::timeout(load, project.apis.files_settled()).await;
+                let _ = tokio::time::timeout(load, project.apis.wait_until_files_tried()).await;
                 project.awaits_documents.store(false, Ordering::Release);
-                project.refresh().await;
+                project.refresh_catalog().await;
             };
             let sources = async {
                 let _ = tokio::time::timeout(settle, settled).await;
                 if !settle.is_zero() {
                     project.upstreams.stop_waiting_for_start();
                 }
-                project.refresh().await;
+                project.refresh_catalog().await;
                 project.gateway.end_settling();
             };
             tokio::join!(documents, sources);
@@ -337,126 +338,127 @@ impl Project {
     }
 
     /// The same, for a command that needs only some of them.
-    pub(crate) async fn connect_to(self: &Arc<Self>, start: &SourceStart) {
-        let loaded = start.restrict(&self.state.lock().loaded);
+    pub(crate) async fn connect_sources(self: &Arc<Self>, start: &SourceSelection) {
+        let loaded = start.restrict_config(&self.state.lock().loaded);
         if !loaded.config.mcp_servers.is_empty() {
             prepare_state_folder(&loaded.state);
         }
-        self.upstreams.apply(&loaded, &self.gateway);
-        self.apis.apply(&loaded, &self.upstreams.changed());
-        self.publish(&self.state.lock());
+        self.upstreams.apply_config(&loaded, &self.gateway);
+        self.apis.apply_config(&loaded, &self.upstreams.changed());
+        self.publish_catalog(&self.state.lock());
         let project = Arc::downgrade(self);
         let changed = self.upstreams.changed();
         tokio::spawn(async move {
             loop {
                 changed.notified().await;
                 let Some(project) = project.upgrade() else { return };
-                project.refresh().await;
+                project.refresh_catalog().await;
             }
         });
     }
 
     /// See to it that the catalog has all that the upstreams have said so far.
-    pub async fn refresh(&self) {
-        self.publish(&self.state.lock());
+    pub async fn refresh_catalog(&self) {
+        self.publish_catalog(&self.state.lock());
     }
 
     /// Write down what is learned of tools from now on.
-    pub(crate) async fn keep_learned(&self) -> Keeping {
-        Keeping::start(self.gateway.clone(), &self.current().state)
+    pub(crate) async fn persist_learned_shapes(&self) -> LearnedShapesWriter {
+        LearnedShapesWriter::start(self.gateway.clone(), &self.current_config().state)
     }
 
     /// Keep the journal, and send telemetry, from now on until the project is
     /// disconnected.
-    pub(crate) async fn keep_journal(&self) {
-        let loaded = self.current();
-        self.telemetry.begin(&loaded.config.telemetry, &self.gateway);
+    pub(crate) async fn start_journal_and_telemetry(&self) {
+        let loaded = self.current_config();
+        self.telemetry.start_export(&loaded.config.telemetry, &self.gateway);
         if self.passing_state.is_none() {
             prepare_state_folder(&loaded.state);
-            self.journaling.begin(&loaded, &self.gateway);
+            self.journaling.start_recording(&loaded, &self.gateway);
         }
     }
 
     /// Count the runs that were interrupted, and go on with those that waited when their
     /// process ended, for as long as this is held.
-    pub(crate) async fn take_up_runs(&self) -> Option<AbortOnDropHandle<()>> {
+    pub(crate) async fn resume_waiting_runs(&self) -> Option<AbortOnDropHandle<()>> {
         let journal = self.journaling.journal()?;
-        let interrupted = journal::count_interrupted(journal.clone()).await;
-        let (loaded, gateway) = (self.loaded().await, self.gateway.clone());
-        let taking_up = journal::take_up(loaded, gateway, journal, interrupted);
+        let interrupted = journal::count_interrupted_runs(journal.clone()).await;
+        let (loaded, gateway) = (self.loaded_config().await, self.gateway.clone());
+        let taking_up = journal::resume_decided_runs(loaded, gateway, journal, interrupted);
         Some(AbortOnDropHandle::new(tokio::spawn(taking_up)))
     }
 
     /// Keep the knowledge base up to date, from when its connectors are loaded, for as
     /// long as this is held.
-    pub(crate) fn follow_knowledge(&self) -> AbortOnDropHandle<()> {
+    pub(crate) fn sync_knowledge_in_background(&self) -> AbortOnDropHandle<()> {
         let (knowledge, gateway) = (self.knowledge.clone(), self.gateway.clone());
         AbortOnDropHandle::new(tokio::spawn(async move {
-            gateway.loaded(&Caller::new("sync")).await;
-            let _following = knowledge.follow(&gateway);
+            gateway.loaded_catalog(&Caller::new("sync")).await;
+            let _following = knowledge.start_background_sync(&gateway);
             std::future::pending::<()>().await;
         }))
     }
 
     /// Wait until every source has been tried once.
-    pub(crate) async fn settled(&self) {
-        self.gateway.loaded(&Caller::new("cli")).await;
-        self.upstreams.settled().await;
-        self.apis.settled().await;
+    pub(crate) async fn wait_for_sources(&self) {
+        self.gateway.loaded_catalog(&Caller::new("cli")).await;
+        self.upstreams.wait_until_tried().await;
+        self.apis.wait_until_tried().await;
     }
 
     /// End the upstream servers as they like to be ended, and the journal; send the
     /// last of what is to be seen of all this.
     pub(crate) async fn disconnect_gently(&self) {
-        self.disconnect_at(ClosePace::Gentle).await;
+        self.disconnect_at_pace(ClosePace::Gentle).await;
     }
 
     /// The same where somebody waits for the end of this process.
-    pub async fn disconnect(&self) {
-        self.disconnect_at(ClosePace::Quick).await;
+    pub async fn disconnect_quickly(&self) {
+        self.disconnect_at_pace(ClosePace::Quick).await;
     }
 
-    async fn disconnect_at(&self, pace: ClosePace) {
-        self.upstreams.stop(pace).await;
-        tokio::join!(self.journaling.end(), self.telemetry.end());
+    async fn disconnect_at_pace(&self, pace: ClosePace) {
+        self.upstreams.stop_all(pace).await;
+        tokio::join!(self.journaling.flush_and_close(), self.telemetry.flush_and_stop());
     }
 
-    pub async fn config(&self) -> Config {
-        self.current().config.clone()
+    pub async fn config(&self) -> ProjectConfig {
+        self.current_config().config.clone()
     }
 
     /// The configuration as loaded, with where it came from.
-    pub async fn loaded(&self) -> Loaded {
-        Loaded::clone(&self.current())
+    pub async fn loaded_config(&self) -> LoadedConfig {
+        LoadedConfig::clone(&self.current_config())
     }
 
     /// What is kept of MCP sessions beyond this process, made when it is first needed.
     pub(crate) fn session_vault(&self) -> Arc<SessionVault> {
         let open = || {
-            let state = self.current().state.clone();
+            let state = self.current_config().state.clone();
             let opened = create_state_folder(&state).and_then(|()| SessionVault::open(&state));
             opened.unwrap_or_else(|error| {
                 tracing::warn!("MCP sessions will end with this process: {error}");
-                SessionVault::passing()
+                SessionVault::in_memory()
             })
         };
-        let vault = || if self.passing_state.is_some() { SessionVault::passing() } else { open() };
+        let vault =
+            || if self.passing_state.is_some() { SessionVault::in_memory() } else { open() };
         self.session_vault.get_or_init(vault).clone()
     }
 
     /// Files beside the configuration whose content is part of it.
     pub(crate) fn value_files(&self) -> Vec<PathBuf> {
-        self.current().value_files.clone()
+        self.current_config().value_files.clone()
     }
 
-    fn current(&self) -> Arc<Loaded> {
+    fn current_config(&self) -> Arc<LoadedConfig> {
         self.state.lock().loaded.clone()
     }
 
     /// Whether there is any script, working or not, loaded or not.
     pub(crate) fn has_scripts(&self) -> bool {
         if self.state.lock().found.is_empty() {
-            self.find_scripts();
+            self.list_scripts();
         }
         !self.state.lock().found.is_empty()
     }
@@ -468,45 +470,47 @@ impl Project {
 
     /// Make the tools and problems of scripts and configuration what they are now, and
     /// publish them.
-    fn compose(&self, state: &mut State) {
+    fn compose_catalog(&self, state: &mut ProjectState) {
         let scripts = state.found.iter().filter_map(|(key, file)| match key {
             ScriptKey::Connector(name) => Some((name.as_str(), file.as_str())),
             ScriptKey::Script(_) | ScriptKey::Agent(_) => None,
         });
-        let sources = connectors::sources(&state.loaded, scripts, &state.connectors);
+        let sources = connectors::list_knowledge_sources(&state.loaded, scripts, &state.connectors);
         let mut problems = state.folder_problems.clone();
         let configured = sources.iter().filter(|it| it.kind() != "script");
         problems.extend(configured.filter_map(|it| it.problem.clone()));
         problems.extend(state.loaded.config.knowledge.outage.iter().cloned());
-        self.knowledge.apply(&state.loaded, sources);
+        self.knowledge.apply_config(&state.loaded, sources);
         problems.extend(self.knowledge.renew_search_tool(&mut state.builtin).err());
         let mut tools = state.builtin.clone();
-        match builtin::execute(&self.luau, &state.loaded, state.execute.as_ref()) {
+        match builtin::make_execute_tool(&self.luau, &state.loaded, state.execute.as_ref()) {
             Ok(execute) => state.execute = Some(execute),
             Err(problem) => problems.push(problem),
         }
         tools.extend(state.execute.iter().map(|(_, tool)| tool.clone()));
         let artifacts = state.loaded.config.limits.artifacts.bytes();
-        self.gateway.artifacts().set_bytes(usize::try_from(artifacts).unwrap_or(usize::MAX));
-        let libraries = (!state.loading).then(|| LoadedFiles::of(&state.scripts));
+        self.gateway.artifacts().set_max_bytes(usize::try_from(artifacts).unwrap_or(usize::MAX));
+        let libraries = (!state.loading).then(|| ScriptFileUseCounts::count_uses(&state.scripts));
         for (key, file) in &state.found {
             let problem = match key {
                 ScriptKey::Script(path) => match state.scripts.get(path) {
                     Some(entry) => {
                         let idle = libraries.as_ref();
-                        problems.extend(idle.and_then(|it| it.idle_problem(path, file, entry)));
+                        problems.extend(
+                            idle.and_then(|it| it.unused_library_problem(path, file, entry)),
+                        );
                         tools.extend(entry.tools.iter().cloned());
                         entry.problem.clone()
                     }
-                    None => still_loading(state.loading, file),
+                    None => still_loading_problem(state.loading, file),
                 },
                 ScriptKey::Connector(name) => match state.connectors.get(name) {
                     Some(entry) => entry.problem().cloned(),
-                    None => still_loading(state.loading, file),
+                    None => still_loading_problem(state.loading, file),
                 },
                 ScriptKey::Agent(path) => match state.agents.get(path) {
                     Some(entry) => entry.problem().cloned(),
-                    None => still_loading(state.loading, file),
+                    None => still_loading_problem(state.loading, file),
                 },
             };
             problems.extend(problem);
@@ -515,17 +519,19 @@ impl Project {
             ScriptKey::Agent(path) => Some((state.agents.get(path)?.as_ref(), file.as_str())),
             ScriptKey::Script(_) | ScriptKey::Connector(_) => None,
         });
-        problems.extend(agents::name_collisions(prompts));
+        problems.extend(agents::prompt_name_collisions(prompts));
         problems.extend(state.config_problems.iter().cloned());
         (state.tools, state.problems) = (tools, problems);
-        self.publish(state);
+        self.publish_catalog(state);
     }
 
     /// What is wrong with this project, but for what upstream servers and APIs have: how
     /// those are doing is logged where it is found out.
-    pub(crate) fn problems_of_its_own(&self) -> Vec<Problem> {
+    pub(crate) fn own_problems(&self) -> Vec<Problem> {
         let catalog = self.gateway.catalog();
-        let offered = [self.upstreams.offered().problems, self.apis.offered().problems].concat();
+        let offered =
+            [self.upstreams.current_offerings().problems, self.apis.current_offerings().problems]
+                .concat();
         let of_sources = |problem: &Problem| {
             let mut down = catalog.health().iter().filter_map(|it| it.problem.as_ref());
             offered.contains(problem) || down.any(|it| it == problem)
@@ -534,42 +540,48 @@ impl Project {
     }
 
     /// Put the next catalog together, and publish it if it says anything new.
-    fn publish(&self, state: &State) {
+    fn publish_catalog(&self, state: &ProjectState) {
         let (mut tools, mut problems) = (state.tools.clone(), state.problems.clone());
-        let upstreams = self.upstreams.offered();
-        let apis = self.apis.offered();
+        let upstreams = self.upstreams.current_offerings();
+        let apis = self.apis.current_offerings();
         tools.extend(upstreams.tools.into_iter().chain(apis.tools));
         problems.extend(upstreams.problems.into_iter().chain(apis.problems));
         let connecting = [upstreams.connecting, apis.connecting].concat();
         let mut health = [upstreams.health, apis.health].concat();
         let config = &state.loaded.config;
         let names = config.mcp_servers.keys().chain(config.apis.keys()).map(String::as_str);
-        for (source, problem) in source_names::collisions(names) {
+        for (source, problem) in source_names::source_name_collisions(names) {
             let of = health.iter_mut().filter(|it| it.source == source);
             of.for_each(|it| it.flaws.push(problem.clone()));
             problems.push(problem);
         }
-        let catalog = Catalog::new(self.modules.clone(), tools, &builtin::REPLACEABLE, problems)
-            .with_offers([agents::offers(&state.agents), upstreams.offers].concat(), connecting);
-        let catalog = match self.knowledge.has_anything() {
-            true => catalog.with_none_idle(),
+        let catalog =
+            Catalog::new(self.modules.clone(), tools, &builtin::REPLACEABLE_TOOL_NAMES, problems)
+                .with_source_resources(
+                    [agents::collect_prompt_offers(&state.agents), upstreams.offers].concat(),
+                    connecting,
+                );
+        let catalog = match self.knowledge.has_sources_or_documents() {
+            true => catalog.with_backed_builtins(),
             false => catalog,
         };
-        let catalog = catalog.with_own_offers(moonlark_discovery::offers).with_health(health);
+        let catalog = catalog
+            .with_builtin_resources(moonlark_discovery::discovery_resources)
+            .with_health(health);
         let reads_documents =
             self.awaits_documents.load(Ordering::Acquire) && self.apis.is_reading_files();
-        let catalog = catalog.while_loading(state.loading || reads_documents);
+        let catalog = catalog.with_loading(state.loading || reads_documents);
         let before = self.gateway.catalog();
         let same_tools = before.tools().len() == catalog.tools().len()
             && before.tools().iter().zip(catalog.tools()).all(|(a, b)| Arc::ptr_eq(a, b))
-            && before.has_idle() == catalog.has_idle()
+            && before.has_unbacked_builtins() == catalog.has_unbacked_builtins()
             && before.is_loading() == catalog.is_loading();
-        let same_offers = before.offers().len() == catalog.offers().len()
-            && before.offers().iter().zip(catalog.offers()).all(|(a, b)| {
+        let same_offers = before.source_resources().len() == catalog.source_resources().len()
+            && before.source_resources().iter().zip(catalog.source_resources()).all(|(a, b)| {
                 // Our own say nothing that the tools do not.
                 Arc::ptr_eq(a, b) || (a.uris == b.uris && a.source.name == "moonlark")
             })
-            && before.connecting() == catalog.connecting()
+            && before.connecting_sources() == catalog.connecting_sources()
             && before.health() == catalog.health();
         if !same_tools || !same_offers || before.problems() != catalog.problems() {
             self.gateway.publish(catalog);
@@ -578,16 +590,17 @@ impl Project {
 }
 
 /// The Problem of a script that callers no longer wait for.
-fn still_loading(first: bool, file: &str) -> Option<Problem> {
+fn still_loading_problem(first: bool, file: &str) -> Option<Problem> {
     let problem = || {
-        Problem::unavailable("the script is still being loaded").at(Place::file(file.to_owned()))
+        Problem::unavailable("the script is still being loaded")
+            .at_location(SourceLocation::in_file(file.to_owned()))
     };
     (!first).then(problem)
 }
 
 /// This very binary, which is its own worker. The link of the kernel holds even
 /// when the file was replaced by a newer version.
-fn own_binary() -> PathBuf {
+fn own_binary_path() -> PathBuf {
     if cfg!(target_os = "linux") {
         return PathBuf::from("/proc/self/exe");
     }

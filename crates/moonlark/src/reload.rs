@@ -15,16 +15,16 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
-use crate::project::{Project, ReloadProblem, Report, WatchList};
+use crate::project::{Project, ReloadProblem, ReloadReport, WatchList};
 
 /// How long nothing must happen before a change counts as complete.
-const QUIET: Duration = Duration::from_millis(40);
+const CHANGE_QUIET_PERIOD: Duration = Duration::from_millis(40);
 /// How long a change may keep going on before it is looked at anyway.
-const PATIENCE: Duration = Duration::from_millis(500);
+const MAX_CHANGE_WAIT: Duration = Duration::from_millis(500);
 
 /// How often files with values of the configuration are looked at. They may be links
 /// that are pointed elsewhere, as those of Kubernetes are, which no watch notices.
-const VALUE_FILE_INTERVAL: Duration = Duration::from_secs(1);
+const VALUE_FILE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Load the scripts of the project, now and whenever they change on disk (if its
 /// configuration says so) or on SIGHUP, until the task is dropped. `loaded` is called
@@ -42,17 +42,17 @@ pub async fn load_and_watch(project: Arc<Project>, loaded: impl FnOnce(&Project)
     let loading = async {
         project.load_scripts(&mut |_| {}).await;
         loaded(&project);
-        project.keep_loading(|report| tell(&report)).await;
+        project.load_scripts_on_change(|report| log_report(&report)).await;
     };
     // The sender is kept, so that waiting for events does not end.
-    let watching = on_events(&project, events, watcher, &list);
+    let watching = reload_on_events(&project, events, watcher, &list);
     // Watching begins first: what changes from then on is seen.
     tokio::join!(biased; watching, loading);
     drop(sender);
 }
 
 /// Configuration and rules are taken over at once, whatever scripts are being loaded.
-async fn on_events(
+async fn reload_on_events(
     project: &Project,
     mut events: mpsc::Receiver<()>,
     mut watcher: Option<RecommendedWatcher>,
@@ -60,14 +60,14 @@ async fn on_events(
 ) {
     let mut watched = HashSet::new();
     let is_watching = watcher.is_some();
-    let mut values = FileStamps::of(&project.value_files());
-    let mut ticks = tokio::time::interval(VALUE_FILE_INTERVAL);
+    let mut values = FileStamps::read_stamps(&project.value_files());
+    let mut ticks = tokio::time::interval(VALUE_FILE_POLL_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut published = project.gateway.subscribe();
     let mut follow_now = |watched: &mut HashSet<PathBuf>| {
         let Some(watcher) = &mut watcher else { return false };
         let next = project.watch_list();
-        let has_new_folders = follow(watcher, watched, &next.folders);
+        let has_new_folders = watch_new_folders(watcher, watched, &next.folders);
         let before = std::mem::replace(&mut *list.lock(), next.clone());
         has_new_folders || before != next
     };
@@ -75,10 +75,10 @@ async fn on_events(
     // The configuration was read before it was watched.
     let report = project.reload_config();
     if !report.is_empty() {
-        tell(&report);
-        project.look_again();
+        log_report(&report);
+        project.request_disk_scan();
     }
-    let mut hangups = hangups();
+    let mut hangups = hangup_signals();
     loop {
         let hangup = async {
             match &mut hangups {
@@ -88,12 +88,12 @@ async fn on_events(
         };
         tokio::select! {
             event = events.recv() => match event {
-                Some(()) => settle(&mut events).await,
+                Some(()) => wait_for_quiet(&mut events).await,
                 None => return,
             },
             () = hangup => {}
             _ = ticks.tick(), if is_watching => {
-                if FileStamps::of(&project.value_files()) == values {
+                if FileStamps::read_stamps(&project.value_files()) == values {
                     continue;
                 }
             }
@@ -104,20 +104,20 @@ async fn on_events(
                 }
                 if follow_now(&mut watched) {
                     // It may have changed before it was watched.
-                    project.look_again();
+                    project.request_disk_scan();
                 }
                 continue;
             }
         }
         // Before they are read: what changes meanwhile is a change of its own.
-        values = FileStamps::of(&project.value_files());
-        tell(&project.reload_config());
-        project.look_again();
+        values = FileStamps::read_stamps(&project.value_files());
+        log_report(&project.reload_config());
+        project.request_disk_scan();
         follow_now(&mut watched);
     }
 }
 
-fn hangups() -> Option<tokio::signal::unix::Signal> {
+fn hangup_signals() -> Option<tokio::signal::unix::Signal> {
     tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok()
 }
 
@@ -129,7 +129,7 @@ struct FileStamps(Vec<(PathBuf, Option<FileStamp>)>);
 type FileStamp = (SystemTime, u64, u64);
 
 impl FileStamps {
-    fn of(files: &[PathBuf]) -> FileStamps {
+    fn read_stamps(files: &[PathBuf]) -> FileStamps {
         let stamp = |file: &PathBuf| {
             let there = file.metadata().ok()?;
             Some((there.modified().ok()?, there.len(), there.ino()))
@@ -139,33 +139,33 @@ impl FileStamps {
 }
 
 /// Changes anywhere below some folders, gathered as above.
-pub struct Changes {
+pub struct FolderChanges {
     events: mpsc::Receiver<()>,
     _watcher: RecommendedWatcher,
 }
 
-impl Changes {
-    pub fn below(paths: &[PathBuf]) -> moonlark_core::Result<Changes> {
+impl FolderChanges {
+    pub fn watch_below(paths: &[PathBuf]) -> moonlark_core::Result<FolderChanges> {
         let problem = |error: notify::Error| {
             moonlark_core::Problem::unavailable(format!("changes cannot be noticed: {error}"))
         };
         let (sender, events) = mpsc::channel::<()>(1);
-        let mut watcher = watcher(sender).map_err(problem)?;
+        let mut watcher = folder_watcher(sender).map_err(problem)?;
         for path in paths {
             watcher.watch(path, RecursiveMode::Recursive).map_err(problem)?;
         }
-        Ok(Changes { events, _watcher: watcher })
+        Ok(FolderChanges { events, _watcher: watcher })
     }
 
     /// Wait for the next.
     pub async fn next(&mut self) {
         if self.events.recv().await.is_some() {
-            settle(&mut self.events).await;
+            wait_for_quiet(&mut self.events).await;
         }
     }
 }
 
-fn watcher(sender: mpsc::Sender<()>) -> notify::Result<RecommendedWatcher> {
+fn folder_watcher(sender: mpsc::Sender<()>) -> notify::Result<RecommendedWatcher> {
     notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         // Reading is not changing, and our own reading would wake us for ever.
         if event.is_ok_and(|event| !event.kind.is_access()) {
@@ -182,8 +182,8 @@ fn project_watcher(
     notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         let Ok(event) = event else { return };
         // Without a path, changes were lost.
-        let concerns =
-            event.paths.is_empty() || event.paths.iter().any(|path| list.lock().concerns(path));
+        let concerns = event.paths.is_empty()
+            || event.paths.iter().any(|path| list.lock().concerns_path(path));
         if concerns && !event.kind.is_access() {
             let _ = sender.try_send(());
         }
@@ -191,14 +191,15 @@ fn project_watcher(
 }
 
 /// Wait until no event has come for a moment.
-async fn settle(events: &mut mpsc::Receiver<()>) {
-    let quiet =
-        async { while let Ok(Some(())) = tokio::time::timeout(QUIET, events.recv()).await {} };
-    let _ = tokio::time::timeout(PATIENCE, quiet).await;
+async fn wait_for_quiet(events: &mut mpsc::Receiver<()>) {
+    let quiet = async {
+        while let Ok(Some(())) = tokio::time::timeout(CHANGE_QUIET_PERIOD, events.recv()).await {}
+    };
+    let _ = tokio::time::timeout(MAX_CHANGE_WAIT, quiet).await;
 }
 
 /// Whether there is one that was not watched before.
-fn follow(
+fn watch_new_folders(
     watcher: &mut RecommendedWatcher,
     watched: &mut HashSet<PathBuf>,
     folders: &BTreeSet<PathBuf>,
@@ -218,7 +219,7 @@ fn follow(
     is_new
 }
 
-fn tell(report: &Report) {
+fn log_report(report: &ReloadReport) {
     for change in &report.changes {
         tracing::info!("reload: {change}");
     }

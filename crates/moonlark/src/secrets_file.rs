@@ -10,15 +10,15 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use moonlark_core::{Place, Problem, Result};
+use moonlark_core::{Problem, Result, SourceLocation};
 
-use crate::clients::file::Found;
+use crate::clients::file::ClientFile;
 use crate::env_text::{parse_env_text, render_variable};
-use crate::state_folder::{STATE_FOLDER, create_state_folder, state_folder};
+use crate::state_folder::{STATE_FOLDER_NAME, create_state_folder, state_folder_path};
 
-const SECRETS_NAME: &str = "secrets.env";
+const SECRETS_FILE_NAME: &str = "secrets.env";
 
-const FIRST_LINE: &str = "# Values of ${NAME} in moonlark.toml, for this user alone. The environment comes before this file.\n";
+const SECRETS_FILE_HEADER: &str = "# Values of ${NAME} in moonlark.toml, for this user alone. The environment comes before this file.\n";
 
 /// The variables of the file, by name.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -28,17 +28,17 @@ impl SecretsFile {
     /// That of the project in `root`, and what is wrong with it. A file that is not
     /// there is an empty one.
     pub(crate) fn read(root: &Path) -> (SecretsFile, Vec<Problem>) {
-        let path = secrets_path(root);
-        close_to_others(&path);
-        let found = match Found::read(&path, shown_path()) {
+        let path = secrets_file_path(root);
+        restrict_to_owner(&path);
+        let found = match ClientFile::read(&path, secrets_file_display_path()) {
             Ok(found) => found,
             Err(problem) => return (SecretsFile::default(), vec![problem]),
         };
         let parsed = parse_env_text(found.text());
         let problem = |line| {
             Problem::bad_config("the line is no variable")
-                .at(Place::line(shown_path(), line))
-                .hint("variables are written NAME=value, one in each line")
+                .at_location(SourceLocation::at_line(secrets_file_display_path(), line))
+                .with_hint("variables are written NAME=value, one in each line")
         };
         let problems = parsed.bad_lines.into_iter().map(problem).collect();
         (SecretsFile(Arc::new(parsed.variables.into_iter().collect())), problems)
@@ -56,13 +56,13 @@ impl fmt::Debug for SecretsFile {
     }
 }
 
-pub(crate) fn secrets_path(root: &Path) -> PathBuf {
-    state_folder(root).join(SECRETS_NAME)
+pub(crate) fn secrets_file_path(root: &Path) -> PathBuf {
+    state_folder_path(root).join(SECRETS_FILE_NAME)
 }
 
 /// As people know it.
-pub(crate) fn shown_path() -> String {
-    format!("{STATE_FOLDER}/{SECRETS_NAME}")
+pub(crate) fn secrets_file_display_path() -> String {
+    format!("{STATE_FOLDER_NAME}/{SECRETS_FILE_NAME}")
 }
 
 /// Add what the file does not have yet. Entries that it has stay as they are.
@@ -76,21 +76,21 @@ pub(crate) fn add_secrets(root: &Path, new: &BTreeMap<String, String>) -> Result
     if lines.is_empty() {
         return Ok(());
     }
-    create_state_folder(&state_folder(root)).map_err(|error| {
+    create_state_folder(&state_folder_path(root)).map_err(|error| {
         Problem::unavailable(format!("the folder cannot be made: {error}"))
-            .at(Place::file(STATE_FOLDER))
-            .hint("secrets are kept there; check that this user may write to the project")
+            .at_location(SourceLocation::in_file(STATE_FOLDER_NAME))
+            .with_hint("secrets are kept there; check that this user may write to the project")
     })?;
-    let file = Found::read(&secrets_path(root), shown_path())?;
+    let file = ClientFile::read(&secrets_file_path(root), secrets_file_display_path())?;
     let before = match &file.text {
-        None => FIRST_LINE.to_owned(),
+        None => SECRETS_FILE_HEADER.to_owned(),
         Some(text) if text.is_empty() || text.ends_with('\n') => text.clone(),
         Some(text) => format!("{text}\n"),
     };
-    file.replace(&format!("{before}{lines}"), true)
+    file.replace_text(&format!("{before}{lines}"), true)
 }
 
-fn close_to_others(path: &Path) {
+fn restrict_to_owner(path: &Path) {
     let Ok(there) = fs::metadata(path) else { return };
     if there.is_file() && there.mode() & 0o077 != 0 {
         // Of another user it is not ours to change; reading goes on either way.
@@ -114,7 +114,7 @@ mod tests {
         let (secrets, problems) = SecretsFile::read(root.path());
         assert_eq!(problems, []);
         assert_eq!(*secrets.0, some(&[("A", "one"), ("B", "it's"), ("C", "three")]));
-        let path = secrets_path(root.path());
+        let path = secrets_file_path(root.path());
         assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
         assert_eq!(path.parent().unwrap().metadata().unwrap().mode() & 0o777, 0o700);
         assert!(path.with_file_name(".gitignore").is_file());
@@ -127,13 +127,13 @@ mod tests {
     #[test]
     fn a_file_that_its_user_wrote_is_closed_and_its_bad_lines_are_named() {
         let root = tempfile::tempdir().unwrap();
-        let path = secrets_path(root.path());
+        let path = secrets_file_path(root.path());
         fs::create_dir(path.parent().unwrap()).unwrap();
         fs::write(&path, "A=1\nhunter2\nB=2").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         let (secrets, problems) = SecretsFile::read(root.path());
         assert_eq!((secrets.get("A"), secrets.get("B")), (Some("1"), Some("2")));
-        let said: Vec<String> = problems.iter().map(Problem::line).collect();
+        let said: Vec<String> = problems.iter().map(Problem::to_line).collect();
         assert_eq!(said, [".moonlark/secrets.env:2: the line is no variable"]);
         assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
         add_secrets(root.path(), &some(&[("C", "3")])).unwrap();

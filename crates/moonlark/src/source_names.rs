@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use moonlark_core::Problem;
-use moonlark_core::sdk::identifier;
+use moonlark_core::sdk::to_identifier;
 
 /// The sources that get a number behind their names, each with what is to be said.
-pub(crate) fn collisions<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(&'a str, Problem)> {
+pub(crate) fn source_name_collisions<'a>(
+    names: impl Iterator<Item = &'a str>,
+) -> Vec<(&'a str, Problem)> {
     let mut by_identifier: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for name in names {
-        by_identifier.entry(identifier(name)).or_default().push(name);
+        by_identifier.entry(to_identifier(name)).or_default().push(name);
     }
     by_identifier.retain(|_, names| names.len() > 1);
     let of_one = by_identifier.into_iter().flat_map(|(shared, names)| {
@@ -20,7 +22,7 @@ pub(crate) fn collisions<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(&'a s
                 "the sources {} are all sdk.{shared} in scripts: that is {first}, and {name} gets a number behind it",
                 names.join(", ")
             ))
-            .hint("rename one of them; until then, sdk[\"NAME\"] finds each under its own name");
+            .with_hint("rename one of them; until then, sdk[\"NAME\"] finds each under its own name");
             (name, problem)
         })
     });
@@ -33,7 +35,8 @@ mod tests {
 
     #[test]
     fn the_one_that_is_an_identifier_keeps_it_and_the_others_are_said() {
-        let found = collisions(["data-server", "data_server", "my.api", "files"].into_iter());
+        let found =
+            source_name_collisions(["data-server", "data_server", "my.api", "files"].into_iter());
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].0, "data-server");
         assert_eq!(

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use moonlark_core::tool::SourceKind;
 
-use crate::config_file::Loaded;
+use crate::config_file::LoadedConfig;
 use crate::project::Project;
-use crate::upstreams::listing_file;
+use crate::upstreams::upstream_listing_file;
 
 /// Older listings are read from the server again.
 const MAX_LISTING_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum SourceStart {
+pub(crate) enum SourceSelection {
     All,
     /// Servers whose tools are known from an earlier time wait until one is called.
     WhenNeeded,
@@ -23,30 +23,35 @@ pub(crate) enum SourceStart {
     Nothing,
 }
 
-impl SourceStart {
+impl SourceSelection {
     /// What a call of this tool may need.
-    pub(crate) async fn for_tool(name: &str, project: &Project) -> SourceStart {
-        if let Ok(tool) = project.gateway.catalog().find(name) {
+    pub(crate) async fn for_tool(name: &str, project: &Project) -> SourceSelection {
+        if let Ok(tool) = project.gateway.catalog().find_tool(name) {
             let kind = tool.source.kind;
             let calls = kind == SourceKind::Builtin || tool.scope.grants.has_kind("tool");
-            return if calls { SourceStart::WhenNeeded } else { SourceStart::Nothing };
+            return if calls { SourceSelection::WhenNeeded } else { SourceSelection::Nothing };
         }
         let config = project.config().await;
         let servers = config.mcp_servers.iter().map(|(name, it)| (name, it.prefix.as_deref()));
         let apis = config.apis.iter().map(|(name, it)| (name, it.prefix.as_deref()));
-        let named = servers.chain(apis).filter(|(source, prefix)| is_of(name, source, *prefix));
+        let named = servers
+            .chain(apis)
+            .filter(|(source, prefix)| may_belong_to_source(name, source, *prefix));
         let named: BTreeSet<String> = named.map(|(source, _)| source.clone()).collect();
-        if named.is_empty() { SourceStart::All } else { SourceStart::Only(named) }
+        if named.is_empty() { SourceSelection::All } else { SourceSelection::Only(named) }
     }
 
     /// The configuration with only what is to be started.
-    pub(crate) fn restrict(&self, loaded: &Loaded) -> Loaded {
+    pub(crate) fn restrict_config(&self, loaded: &LoadedConfig) -> LoadedConfig {
         let mut loaded = loaded.clone();
         match self {
-            SourceStart::All => {}
-            SourceStart::WhenNeeded => {
-                let files =
-                    loaded.config.mcp_servers.keys().map(|name| listing_file(&loaded, name));
+            SourceSelection::All => {}
+            SourceSelection::WhenNeeded => {
+                let files = loaded
+                    .config
+                    .mcp_servers
+                    .keys()
+                    .map(|name| upstream_listing_file(&loaded, name));
                 let files: Vec<PathBuf> = files.collect();
                 for (server, file) in loaded.config.mcp_servers.values_mut().zip(files) {
                     let file = file.metadata();
@@ -55,11 +60,11 @@ impl SourceStart {
                     server.lazy |= age.is_some_and(|age| age < MAX_LISTING_AGE);
                 }
             }
-            SourceStart::Only(names) => {
+            SourceSelection::Only(names) => {
                 loaded.config.mcp_servers.retain(|name, _| names.contains(name));
                 loaded.config.apis.retain(|name, _| names.contains(name));
             }
-            SourceStart::Nothing => {
+            SourceSelection::Nothing => {
                 loaded.config.mcp_servers.clear();
                 loaded.config.apis.clear();
             }
@@ -70,7 +75,7 @@ impl SourceStart {
 
 /// Whether the name may be that of a tool of this source: `git.log`, `git__log`,
 /// or with the prefix that its tools have.
-fn is_of(tool: &str, source: &str, prefix: Option<&str>) -> bool {
+fn may_belong_to_source(tool: &str, source: &str, prefix: Option<&str>) -> bool {
     let after = tool.strip_prefix(source).and_then(|rest| rest.chars().next());
     let by_name = after.is_some_and(|letter| !letter.is_alphanumeric());
     by_name || prefix.is_some_and(|prefix| !prefix.is_empty() && tool.starts_with(prefix))
@@ -90,7 +95,7 @@ mod tests {
             ("t_now", "time", Some("t_"), true),
             ("now", "time", Some(""), false),
         ] {
-            assert_eq!(is_of(tool, source, prefix), expected, "{tool}");
+            assert_eq!(may_belong_to_source(tool, source, prefix), expected, "{tool}");
         }
     }
 }

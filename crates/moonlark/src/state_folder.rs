@@ -10,20 +10,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Its name below the project.
-pub(crate) const STATE_FOLDER: &str = ".moonlark";
+pub(crate) const STATE_FOLDER_NAME: &str = ".moonlark";
 
 /// The journal's key, tokens and logins are in there.
-const IGNORE_EVERYTHING: &str = "# Made by Moonlark: nothing in this folder belongs into git.\n*\n";
+const STATE_GITIGNORE_TEXT: &str =
+    "# Made by Moonlark: nothing in this folder belongs into git.\n*\n";
 
 /// Nobody takes longer to write a file.
-const MAX_WRITING_TIME: Duration = Duration::from_secs(60 * 60);
+const MAX_FILE_WRITE_TIME: Duration = Duration::from_secs(60 * 60);
 
 /// The bits that let others than the owner in.
-const OTHERS: u32 = 0o077;
+const GROUP_AND_OTHERS_MODE_BITS: u32 = 0o077;
 
 /// Where the project in `root` keeps it.
-pub(crate) fn state_folder(root: &Path) -> PathBuf {
-    root.join(STATE_FOLDER)
+pub(crate) fn state_folder_path(root: &Path) -> PathBuf {
+    root.join(STATE_FOLDER_NAME)
 }
 
 /// Make the folder if it is missing, and close it to others if it is open. A folder
@@ -34,9 +35,9 @@ pub(crate) fn create_state_folder(folder: &Path) -> io::Result<()> {
     if there.uid() != rustix::process::geteuid().as_raw() {
         return Ok(());
     }
-    if there.mode() & OTHERS != 0 {
+    if there.mode() & GROUP_AND_OTHERS_MODE_BITS != 0 {
         fs::set_permissions(folder, Permissions::from_mode(0o700))?;
-        close_files(folder);
+        restrict_files_to_owner(folder);
     }
     match OpenOptions::new()
         .write(true)
@@ -44,7 +45,7 @@ pub(crate) fn create_state_folder(folder: &Path) -> io::Result<()> {
         .mode(0o600)
         .open(folder.join(".gitignore"))
     {
-        Ok(mut file) => file.write_all(IGNORE_EVERYTHING.as_bytes()),
+        Ok(mut file) => file.write_all(STATE_GITIGNORE_TEXT.as_bytes()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
     }
@@ -60,20 +61,20 @@ pub(crate) fn prepare_state_folder(folder: &Path) {
 
 /// Remove what processes that were killed have left behind: files that were being
 /// written. Their names say whose they are, `learned.1234.partial`.
-pub(crate) fn remove_leftovers(folder: &Path) {
+pub(crate) fn remove_stale_partial_files(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let Ok(kind) = entry.file_type() else { continue };
         if kind.is_dir() {
             // No folder in it has folders with such files.
             let inside = fs::read_dir(entry.path()).into_iter().flatten().flatten();
-            inside.filter(is_leftover).for_each(|it| drop(fs::remove_file(it.path())));
-        } else if is_leftover(&entry) {
+            inside.filter(is_stale_partial_file).for_each(|it| drop(fs::remove_file(it.path())));
+        } else if is_stale_partial_file(&entry) {
             let _ = fs::remove_file(entry.path());
         }
     }
 }
 
-fn is_leftover(entry: &fs::DirEntry) -> bool {
+fn is_stale_partial_file(entry: &fs::DirEntry) -> bool {
     let name = entry.file_name();
     let Some(name) = name.to_str() else { return false };
     if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
@@ -81,7 +82,7 @@ fn is_leftover(entry: &fs::DirEntry) -> bool {
     }
     let is_old = || {
         let written = entry.metadata().and_then(|it| it.modified()).ok();
-        written.and_then(|it| it.elapsed().ok()).is_some_and(|age| age > MAX_WRITING_TIME)
+        written.and_then(|it| it.elapsed().ok()).is_some_and(|age| age > MAX_FILE_WRITE_TIME)
     };
     // Earlier versions wrote `.tmpAbCdEf`, of whichever process.
     if name.len() == ".tmpAbCdEf".len() && name.starts_with(".tmp") {
@@ -95,12 +96,12 @@ fn is_leftover(entry: &fs::DirEntry) -> bool {
 }
 
 /// Files that were made while the folder was open to others.
-fn close_files(folder: &Path) {
+fn restrict_files_to_owner(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         // Links are left alone: what they lead to is somebody else's business.
         let Ok(there) = entry.path().symlink_metadata() else { continue };
-        if there.is_file() && there.mode() & OTHERS != 0 {
-            let closed = Permissions::from_mode(there.mode() & 0o777 & !OTHERS);
+        if there.is_file() && there.mode() & GROUP_AND_OTHERS_MODE_BITS != 0 {
+            let closed = Permissions::from_mode(there.mode() & 0o777 & !GROUP_AND_OTHERS_MODE_BITS);
             let _ = fs::set_permissions(entry.path(), closed);
         }
     }
@@ -117,7 +118,7 @@ mod tests {
     #[test]
     fn the_folder_is_its_users_alone_and_git_ignores_it() {
         let root = tempfile::tempdir().unwrap();
-        let folder = state_folder(root.path());
+        let folder = state_folder_path(root.path());
         create_state_folder(&folder).unwrap();
         assert_eq!(mode(&folder), 0o700);
         assert_eq!(mode(&folder.join(".gitignore")), 0o600);
@@ -131,7 +132,7 @@ mod tests {
     #[test]
     fn what_a_killed_process_was_writing_is_removed_and_nothing_else() {
         let root = tempfile::tempdir().unwrap();
-        let folder = state_folder(root.path());
+        let folder = state_folder_path(root.path());
         fs::create_dir_all(folder.join("upstreams")).unwrap();
         let mut ended = std::process::Command::new("true").spawn().unwrap();
         ended.wait().unwrap();
@@ -148,7 +149,7 @@ mod tests {
         for name in leftovers.iter().chain(&others) {
             fs::write(folder.join(name), "").unwrap();
         }
-        remove_leftovers(&folder);
+        remove_stale_partial_files(&folder);
         for name in &leftovers {
             assert!(!folder.join(name).exists(), "{name}");
         }
@@ -156,15 +157,15 @@ mod tests {
             assert!(folder.join(name).exists(), "{name}");
         }
         let old = fs::File::options().write(true).open(folder.join(".tmpAbCdEf")).unwrap();
-        old.set_modified(std::time::SystemTime::now() - 2 * MAX_WRITING_TIME).unwrap();
-        remove_leftovers(&folder);
+        old.set_modified(std::time::SystemTime::now() - 2 * MAX_FILE_WRITE_TIME).unwrap();
+        remove_stale_partial_files(&folder);
         assert!(!folder.join(".tmpAbCdEf").exists());
     }
 
     #[test]
     fn a_folder_that_was_open_to_others_is_closed_with_its_files() {
         let root = tempfile::tempdir().unwrap();
-        let folder = state_folder(root.path());
+        let folder = state_folder_path(root.path());
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join("moonlark.db"), "").unwrap();
         fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();

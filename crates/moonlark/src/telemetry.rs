@@ -23,42 +23,42 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::TelemetryConfig;
-use export::Exporter;
-use settings::Settings;
-use spans::Spans;
+use export::OtlpExporter;
+use settings::TelemetrySettings;
+use spans::SpanQueue;
 
 /// How long a program that ends waits for the rest to be sent.
-const FLUSH: Duration = Duration::from_secs(3);
+const SHUTDOWN_FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Begun by the commands that call tools.
 #[derive(Default)]
-pub(crate) struct Telemetry(OnceLock<Running>);
+pub(crate) struct TelemetryExport(OnceLock<RunningTelemetry>);
 
-struct Running {
+struct RunningTelemetry {
     stop: CancellationToken,
     tasks: Mutex<Vec<JoinHandle<()>>>,
-    spans: Arc<Spans>,
+    spans: Arc<SpanQueue>,
 }
 
-impl Telemetry {
+impl TelemetryExport {
     /// Send from now on, if anybody said where to.
-    pub(crate) fn begin(&self, config: &TelemetryConfig, gateway: &Gateway) {
+    pub(crate) fn start_export(&self, config: &TelemetryConfig, gateway: &Gateway) {
         let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let settings = match Settings::of(config, &env) {
+        let settings = match TelemetrySettings::from_config(config, &env) {
             Ok(Some(settings)) if self.0.get().is_none() => settings,
             Ok(_) => return,
             Err(problem) => return tracing::warn!("{problem}"),
         };
-        let exporter = match Exporter::new(&settings) {
+        let exporter = match OtlpExporter::new(&settings) {
             Ok(exporter) => Arc::new(exporter),
             Err(problem) => return tracing::warn!("{problem}"),
         };
-        let (stop, spans) = (CancellationToken::new(), Spans::new(settings.sampler));
+        let (stop, spans) = (CancellationToken::new(), SpanQueue::new(settings.sampler));
         let mut tasks = Vec::new();
         if settings.traces {
-            gateway.keep_traces(spans.clone());
+            gateway.set_tracer(spans.clone());
             let counted = spans.clone();
-            gateway.metrics().also(move || counted.figures());
+            gateway.metrics().add_collector(move || counted.metric_families());
             let sending = exporter.clone().send_traces(spans.clone(), stop.clone());
             tasks.push(tokio::spawn(sending));
         }
@@ -66,19 +66,22 @@ impl Telemetry {
             let sending = exporter.send_metrics(gateway.clone(), settings.interval, stop.clone());
             tasks.push(tokio::spawn(sending));
         }
-        let _ = self.0.set(Running { stop, tasks: Mutex::new(tasks), spans });
+        let _ = self.0.set(RunningTelemetry { stop, tasks: Mutex::new(tasks), spans });
     }
 
     /// Send the rest, for as long as that may take.
-    pub(crate) async fn end(&self) {
+    pub(crate) async fn flush_and_stop(&self) {
         let Some(running) = self.0.get() else { return };
         running.stop.cancel();
         let tasks = std::mem::take(&mut *running.tasks.lock());
         let aborts: Vec<_> = tasks.iter().map(JoinHandle::abort_handle).collect();
-        if tokio::time::timeout(FLUSH, futures::future::join_all(tasks)).await.is_err() {
+        if tokio::time::timeout(SHUTDOWN_FLUSH_TIMEOUT, futures::future::join_all(tasks))
+            .await
+            .is_err()
+        {
             aborts.iter().for_each(|task| task.abort());
         }
-        let unsent = running.spans.unsent();
+        let unsent = running.spans.unsent_count();
         if unsent > 0 {
             tracing::warn!(target: "telemetry", "{unsent} spans were not sent");
         }

@@ -7,49 +7,50 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use moonlark_core::catalog::Connecting;
-use moonlark_core::limits::Limits;
-use moonlark_core::offers::{Health, Offers};
-use moonlark_core::secret::{Secret, Secrets};
-use moonlark_core::tool::Scope;
+use moonlark_core::catalog::ConnectingSource;
+use moonlark_core::limits::CallLimits;
+use moonlark_core::offers::{SourceHealth, SourceResources};
+use moonlark_core::secret::{SecretValue, Secrets};
+use moonlark_core::tool::CallScope;
 use moonlark_core::{Gateway, Problem, Result, Tool};
-use moonlark_upstream::auth::{self, Account, Auth, Bearer};
+use moonlark_upstream::auth::{self, BearerTokenSource, UpstreamAccount, UpstreamAuthConfig};
 use moonlark_upstream::mcp::{
-    ClosePace, Difference, LinkLimits, SecretText, Settings, Target, Upstream, Way,
+    ClosePace, McpConnectionLimits, McpTransportConfig, PinDifference, SecretText, Upstream,
+    UpstreamSettings, UpstreamTarget,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use url::Url;
 
-use crate::config::{Hidden, McpServer, Transport, tool_configs};
-use crate::config_file::Loaded;
+use crate::config::{McpHttpTransport, McpServerConfig, RedactedString, tool_configs};
+use crate::config_file::LoadedConfig;
 
 /// How long all servers together may take to end when nobody waits for them.
 const QUICK_STOP_TIMEOUT: Duration = Duration::from_millis(700);
 
 #[derive(Default)]
-pub(crate) struct Upstreams {
-    running: Mutex<BTreeMap<String, Running>>,
+pub(crate) struct UpstreamServers {
+    running: Mutex<BTreeMap<String, RunningUpstream>>,
     changed: Arc<Notify>,
     connected: AtomicBool,
-    starting: Mutex<StartPermits>,
+    starting: Mutex<UpstreamStartPermits>,
 }
 
 /// How many servers may start at once, and who may now.
-struct StartPermits {
+struct UpstreamStartPermits {
     most: usize,
     permits: Arc<Semaphore>,
 }
 
-impl Default for StartPermits {
+impl Default for UpstreamStartPermits {
     fn default() -> Self {
         Self { most: 0, permits: Arc::new(Semaphore::new(0)) }
     }
 }
 
-impl StartPermits {
+impl UpstreamStartPermits {
     /// Those that hold for servers which are started from now on.
-    fn of(&mut self, most: usize) -> Arc<Semaphore> {
+    fn permits_for(&mut self, most: usize) -> Arc<Semaphore> {
         if self.most != most {
             (self.most, self.permits) = (most, Arc::new(Semaphore::new(most)));
         }
@@ -57,24 +58,24 @@ impl StartPermits {
     }
 }
 
-struct Running {
-    config: McpServer,
-    limits: Limits,
+struct RunningUpstream {
+    config: McpServerConfig,
+    limits: CallLimits,
     /// None if it is out of order: the configuration says why.
     upstream: Option<Upstream>,
 }
 
 /// What all of them have for the catalog.
 #[derive(Default)]
-pub(crate) struct Offered {
+pub(crate) struct UpstreamOfferings {
     pub(crate) tools: Vec<Arc<Tool>>,
-    pub(crate) offers: Vec<Arc<Offers>>,
-    pub(crate) connecting: Vec<Connecting>,
-    pub(crate) health: Vec<Health>,
+    pub(crate) offers: Vec<Arc<SourceResources>>,
+    pub(crate) connecting: Vec<ConnectingSource>,
+    pub(crate) health: Vec<SourceHealth>,
     pub(crate) problems: Vec<Problem>,
 }
 
-impl Upstreams {
+impl UpstreamServers {
     /// Whether they were asked for. Most commands do not need them.
     pub(crate) fn is_connected(&self) -> bool {
         self.connected.load(Ordering::Relaxed)
@@ -86,19 +87,20 @@ impl Upstreams {
     }
 
     /// Start what is new, stop what is gone, and start anew what changed.
-    pub(crate) fn apply(&self, loaded: &Loaded, gateway: &Gateway) {
+    pub(crate) fn apply_config(&self, loaded: &LoadedConfig, gateway: &Gateway) {
         self.connected.store(true, Ordering::Relaxed);
         let mut running = self.running.lock();
         let mut old = std::mem::take(&mut *running);
-        let start_permits = self.starting.lock().of(loaded.config.limits.starting as usize);
+        let start_permits =
+            self.starting.lock().permits_for(loaded.config.limits.starting as usize);
         for (name, config) in &loaded.config.mcp_servers {
-            let limits = loaded.config.limits.of(name, config.timeout);
+            let limits = loaded.config.limits.for_tool(name, config.timeout);
             let kept = old
                 .remove(name)
                 .filter(|running| running.config == *config && running.limits == limits);
             let next = kept.unwrap_or_else(|| {
                 let start = || {
-                    let mut settings = settings(name, config, limits.clone(), loaded);
+                    let mut settings = upstream_settings(name, config, limits.clone(), loaded);
                     settings.start_permits = start_permits.clone();
                     let changed = self.changed.clone();
                     let tell = Arc::new(move || changed.notify_one());
@@ -108,7 +110,7 @@ impl Upstreams {
                     tracing::warn!(target: "upstream", "{problem}");
                 }
                 let upstream = config.outage.is_empty().then(start);
-                Running { config: config.clone(), limits, upstream }
+                RunningUpstream { config: config.clone(), limits, upstream }
             });
             running.insert(name.clone(), next);
         }
@@ -118,22 +120,22 @@ impl Upstreams {
         }
     }
 
-    pub(crate) fn offered(&self) -> Offered {
-        let mut offered = Offered::default();
-        for (name, Running { upstream, config, .. }) in self.running.lock().iter() {
+    pub(crate) fn current_offerings(&self) -> UpstreamOfferings {
+        let mut offered = UpstreamOfferings::default();
+        for (name, RunningUpstream { upstream, config, .. }) in self.running.lock().iter() {
             let Some(upstream) = upstream else {
-                offered.health.push(Health {
+                offered.health.push(SourceHealth {
                     source: name.clone(),
                     state: "failed",
                     problem: config.outage.first().cloned(),
-                    ..Health::default()
+                    ..SourceHealth::default()
                 });
                 offered.problems.extend(config.outage.iter().cloned());
                 continue;
             };
             offered.tools.extend(upstream.tools());
             offered.offers.extend(upstream.offers());
-            offered.connecting.extend(upstream.connecting());
+            offered.connecting.extend(upstream.connecting_status());
             offered.health.push(upstream.health());
             offered.problems.extend(upstream.problems());
         }
@@ -141,9 +143,9 @@ impl Upstreams {
     }
 
     /// Wait until each has been tried once.
-    pub(crate) async fn settled(&self) {
+    pub(crate) async fn wait_until_tried(&self) {
         let all: Vec<_> = (self.running.lock().values())
-            .filter_map(|running| running.upstream.as_ref().map(Upstream::settled))
+            .filter_map(|running| running.upstream.as_ref().map(Upstream::wait_first_attempt))
             .collect();
         futures::future::join_all(all).await;
     }
@@ -158,21 +160,25 @@ impl Upstreams {
 
     /// How the tools of one differ from what was approved; approve them if so
     /// asked. None if there is no such server.
-    pub(crate) fn pinned(&self, name: &str, approve: bool) -> Option<Result<Vec<Difference>>> {
+    pub(crate) fn check_pinned_tools(
+        &self,
+        name: &str,
+        approve: bool,
+    ) -> Option<Result<Vec<PinDifference>>> {
         let running = self.running.lock();
-        let Running { upstream, config, .. } = running.get(name)?;
+        let RunningUpstream { upstream, config, .. } = running.get(name)?;
         let Some(upstream) = upstream else {
             return config.outage.first().map(|problem| Err(problem.clone()));
         };
-        Some(upstream.differences().and_then(|differences| {
+        Some(upstream.pin_differences().and_then(|differences| {
             if approve {
-                upstream.approve()?;
+                upstream.approve_tools()?;
             }
             Ok(differences)
         }))
     }
 
-    pub(crate) async fn stop(&self, pace: ClosePace) {
+    pub(crate) async fn stop_all(&self, pace: ClosePace) {
         let all = std::mem::take(&mut *self.running.lock());
         let all = all.into_values().filter_map(|running| running.upstream);
         let stopped = futures::future::join_all(all.map(|upstream| upstream.stop(pace)));
@@ -185,19 +191,19 @@ impl Upstreams {
 }
 
 /// Where it is kept what a server offers, for the next time.
-pub(crate) fn listing_file(loaded: &Loaded, server: &str) -> std::path::PathBuf {
-    moonlark_upstream::mcp::listing_file(&loaded.state, server)
+pub(crate) fn upstream_listing_file(loaded: &LoadedConfig, server: &str) -> std::path::PathBuf {
+    moonlark_upstream::mcp::listing_file_path(&loaded.state, server)
 }
 
 /// What the configuration means for the one that connects.
-pub(crate) fn settings(
+pub(crate) fn upstream_settings(
     name: &str,
-    config: &McpServer,
-    limits: Limits,
-    loaded: &Loaded,
-) -> Settings {
+    config: &McpServerConfig,
+    limits: CallLimits,
+    loaded: &LoadedConfig,
+) -> UpstreamSettings {
     let root = &loaded.root;
-    let hidden = |of: &BTreeMap<String, Hidden>| -> BTreeMap<String, SecretText> {
+    let hidden = |of: &BTreeMap<String, RedactedString>| -> BTreeMap<String, SecretText> {
         of.iter().map(|(key, value)| (key.clone(), SecretText::new(value.0.clone()))).collect()
     };
     let url = config.url.as_deref().and_then(|url| Url::parse(url).ok());
@@ -205,11 +211,11 @@ pub(crate) fn settings(
         (None, Some(url)) => {
             let headers = hidden(&config.headers);
             match config.transport.unwrap_or_default() {
-                Transport::StreamableHttp => Way::Http { url, headers },
-                Transport::Sse => Way::Sse { url, headers },
+                McpHttpTransport::StreamableHttp => McpTransportConfig::Http { url, headers },
+                McpHttpTransport::Sse => McpTransportConfig::Sse { url, headers },
             }
         }
-        (command, _) => Way::Stdio {
+        (command, _) => McpTransportConfig::Stdio {
             // That it is there was checked when the file was read.
             command: command.clone().unwrap_or_default(),
             args: config.args.clone(),
@@ -217,62 +223,76 @@ pub(crate) fn settings(
             cwd: config.cwd.as_ref().map_or_else(|| root.clone(), |cwd| root.join(cwd)),
         },
     };
-    let connect = config.connect_timeout.duration();
-    let secrets = config.secrets.iter().map(|secret| Secret {
+    let connect = config.connect_timeout.to_duration();
+    let secrets = config.secrets.iter().map(|secret| SecretValue {
         key: secret.key.clone(),
-        value: secret.expose().to_owned(),
+        value: secret.expose_secret().to_owned(),
         by_name: secret.by_name,
     });
-    let login = login(&config.auth).map(|(key, text)| Secret {
+    let login = login_secret(&config.auth).map(|(key, text)| SecretValue {
         key: key.to_owned(),
-        value: text.expose().to_owned(),
+        value: text.expose_secret().to_owned(),
         by_name: true,
     });
     let secrets = secrets.chain(login).collect();
     let secrets = match &config.auth {
         // There will be tokens.
-        Auth::OAuth(_) | Auth::Bearer(Bearer::File(_)) => Secrets::learning(secrets),
-        Auth::Bearer(Bearer::Token(_)) | Auth::None => Secrets::new(secrets),
+        UpstreamAuthConfig::OAuth(_) | UpstreamAuthConfig::Bearer(BearerTokenSource::File(_)) => {
+            Secrets::with_learning(secrets)
+        }
+        UpstreamAuthConfig::Bearer(BearerTokenSource::Token(_)) | UpstreamAuthConfig::None => {
+            Secrets::new(secrets)
+        }
     };
-    let scope = Scope { secrets: secrets.clone(), limits: limits.clone(), ..Scope::default() };
-    Settings {
-        target: Target {
+    let scope =
+        CallScope { secrets: secrets.clone(), limits: limits.clone(), ..CallScope::default() };
+    UpstreamSettings {
+        target: UpstreamTarget {
             name: name.to_owned(),
             way,
-            limits: LinkLimits { message: limits.value, connect },
+            limits: McpConnectionLimits { message: limits.value, connect },
         },
-        auth: url.map(|url| auth::authorizer(account(name, config, url, loaded), secrets)),
+        auth: url.map(|url| {
+            auth::build_authorizer(upstream_account(name, config, url, loaded), secrets)
+        }),
         scope: Arc::new(scope),
         expose: config.expose,
         prefix: config.prefix.clone(),
         lazy: config.lazy,
-        idle_stop: config.idle_stop.map(|seconds| seconds.duration()),
+        idle_stop: config.idle_stop.map(|seconds| seconds.to_duration()),
         pin: config.pin,
         // That they can be read was checked with the file.
         include: config.include.iter().filter_map(|it| it.parse().ok()).collect(),
         exclude: config.exclude.iter().filter_map(|it| it.parse().ok()).collect(),
         tools: tool_configs(&config.tools),
         start_permits: Arc::new(Semaphore::new(1)),
-        roots: roots(config, root),
+        roots: root_uris(config, root),
         state: loaded.state.clone(),
     }
 }
 
 /// The secret that the configuration has for a login, and its key.
-fn login(auth: &Auth) -> Option<(&'static str, &SecretText)> {
+fn login_secret(auth: &UpstreamAuthConfig) -> Option<(&'static str, &SecretText)> {
     match auth {
-        Auth::Bearer(Bearer::Token(token)) => Some(("auth.token", token)),
-        Auth::OAuth(oauth) => Some(("auth.client_secret", oauth.client_secret.as_ref()?)),
-        Auth::Bearer(Bearer::File(_)) | Auth::None => None,
+        UpstreamAuthConfig::Bearer(BearerTokenSource::Token(token)) => Some(("auth.token", token)),
+        UpstreamAuthConfig::OAuth(oauth) => {
+            Some(("auth.client_secret", oauth.client_secret.as_ref()?))
+        }
+        UpstreamAuthConfig::Bearer(BearerTokenSource::File(_)) | UpstreamAuthConfig::None => None,
     }
 }
 
 /// An upstream as far as logging in goes.
-pub(crate) fn account(name: &str, config: &McpServer, url: Url, loaded: &Loaded) -> Account {
-    Account::new(name, url, config.auth.clone(), loaded.state.clone(), loaded.root.clone())
+pub(crate) fn upstream_account(
+    name: &str,
+    config: &McpServerConfig,
+    url: Url,
+    loaded: &LoadedConfig,
+) -> UpstreamAccount {
+    UpstreamAccount::new(name, url, config.auth.clone(), loaded.state.clone(), loaded.root.clone())
 }
 
-fn roots(config: &McpServer, root: &Path) -> Vec<String> {
+fn root_uris(config: &McpServerConfig, root: &Path) -> Vec<String> {
     let uri = |folder: &String| {
         let folder = root.join(folder);
         let folder = folder.canonicalize().unwrap_or(folder);

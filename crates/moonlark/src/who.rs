@@ -5,19 +5,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use moonlark_core::Gateway;
-use moonlark_server::Auth;
+use moonlark_server::RequestAuthenticator;
 
-use crate::config_file::Loaded;
-use crate::state_folder::state_folder;
+use crate::config_file::LoadedConfig;
+use crate::state_folder::state_folder_path;
 
 /// Where handed out tokens are kept.
-pub(crate) fn file(root: &Path) -> PathBuf {
-    state_folder(root).join("tokens.json")
+pub(crate) fn token_file(root: &Path) -> PathBuf {
+    state_folder_path(root).join("tokens.json")
 }
 
-pub(crate) fn auth(loaded: &Loaded, gateway: &Gateway) -> Arc<Auth> {
-    let fetch = Arc::new(|url| Box::pin(moonlark_upstream::auth::fetch(url)) as _);
-    let auth = Auth::new(gateway.clone(), file(&loaded.root), fetch);
-    auth.configure(loaded.config.server.auth.settings());
+pub(crate) fn make_http_auth(
+    loaded: &LoadedConfig,
+    gateway: &Gateway,
+) -> Arc<RequestAuthenticator> {
+    let fetch =
+        Arc::new(|url| Box::pin(moonlark_upstream::auth::fetch_provider_document(url)) as _);
+    let auth = RequestAuthenticator::new(gateway.clone(), token_file(&loaded.root), fetch);
+    auth.configure(loaded.config.server.auth.to_auth_settings());
     auth
 }

@@ -12,7 +12,7 @@ its work, 1 when it failed and 2 when the command line itself is wrong.
 ";
 
 pub(crate) fn page() -> String {
-    let mut command = moonlark::cli::command();
+    let mut command = moonlark::cli::clap_command();
     command.build();
     let mut page = format!(
         "# Command line\n\n{}\n\n{INTRODUCTION}",

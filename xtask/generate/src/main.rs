@@ -43,13 +43,13 @@ fn repository_root() -> PathBuf {
 /// Every generated file: where it is, what is in it.
 fn all() -> Result<Vec<(&'static str, String)>> {
     let modules = made_from("the modules in crates/moonlark-host");
-    let definitions = moonlark::cli::definitions()?;
+    let definitions = moonlark::cli::editor_definitions()?;
     Ok(vec![
         ("types/moonlark.d.luau", commented("--", "luau/contract.d.luau", &definitions.luau)),
         ("types/__builtins__.pyi", commented("#", "starlark/contract.pyi", &definitions.starlark)),
-        ("schema/moonlark.schema.json", format!("{:#}\n", moonlark::config::schema())),
-        ("docs/reference/modules.md", modules_page(&moonlark_host::all(), &modules)),
-        ("docs/reference/configuration.md", moonlark::config::reference()),
+        ("schema/moonlark.schema.json", format!("{:#}\n", moonlark::config::config_json_schema())),
+        ("docs/reference/modules.md", modules_page(&moonlark_host::host_modules(), &modules)),
+        ("docs/reference/configuration.md", moonlark::config::render_config_reference()),
         ("docs/reference/cli.md", cli_page::page()),
         ("docs/reference/problems.md", problems_page::page()),
     ])

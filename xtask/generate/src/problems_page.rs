@@ -2,15 +2,15 @@
 
 use std::fmt::Write;
 
-use moonlark_core::{Code, Place, Problem};
+use moonlark_core::{Problem, ProblemCode, SourceLocation};
 use serde_json::json;
 
 use super::{cell, made_from};
 
 pub(crate) fn page() -> String {
     let example = Problem::denied("http.get may not reach localhost:8080")
-        .at(Place::line("tools/tickets.lua", 12))
-        .hint("add \"net:localhost:8080\" to allow for tools.script.tickets in moonlark.toml");
+        .at_location(SourceLocation::at_line("tools/tickets.lua", 12))
+        .with_hint("add \"net:localhost:8080\" to allow for tools.script.tickets in moonlark.toml");
     let body = json!({ "error": example.to_json() });
     let mut page = format!(
         "\
@@ -42,9 +42,9 @@ when it is known how long to wait.
 ",
         made_from("`Code` in crates/moonlark-core")
     );
-    for code in Code::ALL {
-        let status = moonlark_server::status(*code).as_u16();
-        let retry = if code.retryable() { "yes" } else { "no" };
+    for code in ProblemCode::ALL_CODES {
+        let status = moonlark_server::status_for_code(*code).as_u16();
+        let retry = if code.is_retryable() { "yes" } else { "no" };
         let _ = writeln!(page, "| `{code}` | {status} | {retry} | {} |", cell(code.meaning()));
     }
     page

@@ -9,7 +9,8 @@ use anyhow::{Context, Result};
 use moonlark_core::Value;
 use moonlark_core::tool::BoxFuture;
 use moonlark_knowledge::{
-    Connector, Content, Filesystem, FilesystemSettings, Found, Item, Scan, Scanned,
+    FilesystemConnector, FilesystemSettings, ItemContent, ScanFinding, ScanOutcome,
+    SourceConnector, SourceItem, SourceScan,
 };
 use rusqlite::Connection;
 use tokio::sync::mpsc;
@@ -22,14 +23,14 @@ const TOGETHER: u64 = 12;
 
 /// The files of a folder, until there are enough chunks.
 pub(super) struct UpTo {
-    files: Arc<Filesystem>,
+    files: Arc<FilesystemConnector>,
     chunks: Arc<AtomicU64>,
     most: u64,
 }
 
 impl UpTo {
     pub(super) fn new(folder: &Path, chunks: Arc<AtomicU64>, most: u64) -> Result<UpTo> {
-        let files = Filesystem::new(FilesystemSettings {
+        let files = FilesystemConnector::new(FilesystemSettings {
             name: "text".to_owned(),
             root: folder.to_owned(),
             include: TEXT.map(str::to_owned).to_vec(),
@@ -42,13 +43,14 @@ impl UpTo {
     }
 }
 
-impl Connector for UpTo {
-    fn scan(&self, scan: Scan) -> BoxFuture<moonlark_core::Result<Scanned>> {
+impl SourceConnector for UpTo {
+    fn scan(&self, scan: SourceScan) -> BoxFuture<moonlark_core::Result<ScanOutcome>> {
         let (files, chunks, most) = (self.files.clone(), self.chunks.clone(), self.most);
         Box::pin(async move {
             let (out, mut found) = mpsc::channel(4);
-            let Scan { known, state, out: forward } = scan;
-            let reading = tokio::spawn(async move { files.scan(Scan { known, state, out }).await });
+            let SourceScan { known, state, out: forward } = scan;
+            let reading =
+                tokio::spawn(async move { files.scan(SourceScan { known, state, out }).await });
             while let Some(found) = found.recv().await {
                 if chunks.load(Ordering::Relaxed) >= most || forward.send(found).await.is_err() {
                     break;
@@ -57,7 +59,7 @@ impl Connector for UpTo {
             // It ends when nobody listens any more.
             drop(found);
             let _ = reading.await;
-            Ok(Scanned { complete: true, state: Value::Null })
+            Ok(ScanOutcome { complete: true, state: Value::Null })
         })
     }
 }
@@ -75,8 +77,8 @@ impl Mixed {
     }
 }
 
-impl Connector for Mixed {
-    fn scan(&self, scan: Scan) -> BoxFuture<moonlark_core::Result<Scanned>> {
+impl SourceConnector for Mixed {
+    fn scan(&self, scan: SourceScan) -> BoxFuture<moonlark_core::Result<ScanOutcome>> {
         let (paragraphs, chunks, most) = (self.paragraphs.clone(), self.chunks.clone(), self.most);
         Box::pin(async move {
             let mut random = Random(7);
@@ -88,10 +90,10 @@ impl Connector for Mixed {
                     text.push_str(&paragraphs[random.below(paragraphs.len())]);
                     text.push('\n');
                 }
-                let item = Item {
+                let item = SourceItem {
                     source_id: format!("{number}.md"),
                     title: None,
-                    content: Content::Text(text),
+                    content: ItemContent::Text(text),
                     content_type: None,
                     source_url: None,
                     author: None,
@@ -100,12 +102,12 @@ impl Connector for Mixed {
                     metadata: Value::Null,
                     stamp: None,
                 };
-                if scan.out.send(Found::Item(Box::new(item))).await.is_err() {
+                if scan.out.send(ScanFinding::Item(Box::new(item))).await.is_err() {
                     break;
                 }
                 number += 1;
             }
-            Ok(Scanned { complete: true, state: Value::Null })
+            Ok(ScanOutcome { complete: true, state: Value::Null })
         })
     }
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use moonlark_knowledge::{Knowledge, Mode, Query, Settings};
+use moonlark_knowledge::{KnowledgeDatabase, KnowledgeSettings, SearchMode, SearchQuery};
 use serde::{Deserialize, Serialize};
 
 use crate::process::status;
@@ -49,10 +49,12 @@ pub(super) fn child(base: &Path, questions: &Path) -> Result<()> {
     let questions: Vec<&str> = questions.lines().collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let knowledge = Knowledge::open(base, Settings::default()).await?;
-        let first = ask(&knowledge, "how to read a file", Mode::Hybrid).await?.as_secs_f64();
+        let knowledge = KnowledgeDatabase::open(base, KnowledgeSettings::default()).await?;
+        let first = ask(&knowledge, "how to read a file", SearchMode::Hybrid).await?.as_secs_f64();
         let mut modes = [Times::default(); 3];
-        for (times, mode) in modes.iter_mut().zip([Mode::Keyword, Mode::Semantic, Mode::Hybrid]) {
+        for (times, mode) in
+            modes.iter_mut().zip([SearchMode::Keyword, SearchMode::Semantic, SearchMode::Hybrid])
+        {
             let mut took = Vec::with_capacity(questions.len());
             for question in &questions {
                 took.push(ask(&knowledge, question, mode).await?);
@@ -67,10 +69,10 @@ pub(super) fn child(base: &Path, questions: &Path) -> Result<()> {
     })
 }
 
-async fn ask(knowledge: &Knowledge, question: &str, mode: Mode) -> Result<Duration> {
+async fn ask(knowledge: &KnowledgeDatabase, question: &str, mode: SearchMode) -> Result<Duration> {
     let began = Instant::now();
-    let answer = knowledge.search(Query { mode, ..Query::new(question) }).await?;
+    let answer = knowledge.search(SearchQuery { mode, ..SearchQuery::new(question) }).await?;
     let took = began.elapsed();
-    ensure!(!answer.hits.is_empty() || mode != Mode::Hybrid, "nothing answers {question}");
+    ensure!(!answer.hits.is_empty() || mode != SearchMode::Hybrid, "nothing answers {question}");
     Ok(took)
 }

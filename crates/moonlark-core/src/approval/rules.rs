@@ -2,7 +2,7 @@
 
 /// How a request stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum ApprovalState {
     Waiting,
     Approved,
     Denied,
@@ -10,41 +10,46 @@ pub enum State {
     Used,
 }
 
-impl State {
-    pub const ALL: [State; 4] = [State::Waiting, State::Approved, State::Denied, State::Used];
+impl ApprovalState {
+    pub const ALL_STATES: [ApprovalState; 4] = [
+        ApprovalState::Waiting,
+        ApprovalState::Approved,
+        ApprovalState::Denied,
+        ApprovalState::Used,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            State::Waiting => "waiting",
-            State::Approved => "approved",
-            State::Denied => "denied",
-            State::Used => "used",
+            ApprovalState::Waiting => "waiting",
+            ApprovalState::Approved => "approved",
+            ApprovalState::Denied => "denied",
+            ApprovalState::Used => "used",
         }
     }
 }
 
 /// What is on record of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Known {
-    pub state: State,
+pub struct ApprovalRecord {
+    pub state: ApprovalState,
     /// There was time to decide, and to make the call, and it is over.
     pub expired: bool,
 }
 
 /// What becomes of the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum ApprovalVerdict {
     /// It is made, which uses the approval up.
     Make,
     /// Somebody has to decide.
     Wait,
     /// Somebody has to decide, and nobody was asked yet.
     Ask,
-    Refuse(Why),
+    Refuse(ApprovalRefusal),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum ApprovalRefusal {
     Denied,
     Expired,
     Used,
@@ -52,18 +57,22 @@ pub enum Why {
 
 /// `token` is whether the call came with the token of this very request, and
 /// `by_caller` whether that decides.
-pub fn next(known: Option<Known>, token: bool, by_caller: bool) -> Next {
-    let Some(Known { state, expired }) = known else { return Next::Ask };
+pub fn decide_next_step(
+    known: Option<ApprovalRecord>,
+    token: bool,
+    by_caller: bool,
+) -> ApprovalVerdict {
+    let Some(ApprovalRecord { state, expired }) = known else { return ApprovalVerdict::Ask };
     match (state, expired) {
         // Whoever comes back with a token means this request, and no new one.
-        (State::Used, _) if token => Next::Refuse(Why::Used),
-        (State::Used, _) => Next::Ask,
-        (_, true) if token => Next::Refuse(Why::Expired),
-        (_, true) => Next::Ask,
-        (State::Denied, false) => Next::Refuse(Why::Denied),
-        (State::Approved, false) => Next::Make,
-        (State::Waiting, false) if token && by_caller => Next::Make,
-        (State::Waiting, false) => Next::Wait,
+        (ApprovalState::Used, _) if token => ApprovalVerdict::Refuse(ApprovalRefusal::Used),
+        (ApprovalState::Used, _) => ApprovalVerdict::Ask,
+        (_, true) if token => ApprovalVerdict::Refuse(ApprovalRefusal::Expired),
+        (_, true) => ApprovalVerdict::Ask,
+        (ApprovalState::Denied, false) => ApprovalVerdict::Refuse(ApprovalRefusal::Denied),
+        (ApprovalState::Approved, false) => ApprovalVerdict::Make,
+        (ApprovalState::Waiting, false) if token && by_caller => ApprovalVerdict::Make,
+        (ApprovalState::Waiting, false) => ApprovalVerdict::Wait,
     }
 }
 
@@ -75,9 +84,9 @@ mod tests {
     /// kind of decider.
     #[test]
     fn a_call_is_made_only_on_a_decision_in_time_and_only_once() {
-        use Next::{Ask, Make, Refuse, Wait};
-        use State::{Approved, Denied, Used, Waiting};
-        use Why::{Denied as No, Expired as Late, Used as Twice};
+        use ApprovalRefusal::{Denied as No, Expired as Late, Used as Twice};
+        use ApprovalState::{Approved, Denied, Used, Waiting};
+        use ApprovalVerdict::{Ask, Make, Refuse, Wait};
         let cases = [
             (Waiting, false, false, Wait, Wait),
             (Waiting, false, true, Make, Wait),
@@ -97,12 +106,20 @@ mod tests {
             (Used, true, true, Refuse(Twice), Refuse(Twice)),
         ];
         for (state, expired, token, by_caller, by_operator) in cases {
-            let known = Some(Known { state, expired });
-            assert_eq!(next(known, token, true), by_caller, "{state:?} {expired} {token}");
-            assert_eq!(next(known, token, false), by_operator, "{state:?} {expired} {token}");
+            let known = Some(ApprovalRecord { state, expired });
+            assert_eq!(
+                decide_next_step(known, token, true),
+                by_caller,
+                "{state:?} {expired} {token}"
+            );
+            assert_eq!(
+                decide_next_step(known, token, false),
+                by_operator,
+                "{state:?} {expired} {token}"
+            );
         }
         for by_caller in [true, false] {
-            assert_eq!(next(None, false, by_caller), Ask);
+            assert_eq!(decide_next_step(None, false, by_caller), Ask);
         }
     }
 }

@@ -5,16 +5,16 @@
 //! taken out by their value only, and what is long is shortened by itself. If
 //! anything was left out, that is known, and nobody decides by this text.
 
-use crate::journal::Secrecy;
+use crate::journal::RedactionScopes;
 use crate::value::{Object, Value};
 
 /// Bytes of a text that is shown whole.
-const MAX_TEXT_BYTES: usize = 2048;
+const MAX_SHOWN_TEXT_BYTES: usize = 2048;
 /// Bytes that are shown of the beginning and of the end of a longer one.
 const TEXT_END_BYTES: usize = 256;
 /// Bytes of all texts and keys together, and how many values: more is not read.
 const MAX_SHOWN_BYTES: usize = 32 * 1024;
-const MAX_VALUES: usize = 2000;
+const MAX_SHOWN_VALUES: usize = 2000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShownArguments {
@@ -25,11 +25,11 @@ pub struct ShownArguments {
 }
 
 impl ShownArguments {
-    pub fn new(args: &Value, secrets: &Secrecy) -> ShownArguments {
-        let mut shortening = Shortening {
+    pub fn new(args: &Value, secrets: &RedactionScopes) -> ShownArguments {
+        let mut shortening = ArgumentShortener {
             secrets,
             bytes_left: MAX_SHOWN_BYTES,
-            values_left: MAX_VALUES,
+            values_left: MAX_SHOWN_VALUES,
             left_out: false,
         };
         let shown = shortening.shorten_value(args);
@@ -39,14 +39,14 @@ impl ShownArguments {
     }
 }
 
-struct Shortening<'a> {
-    secrets: &'a Secrecy,
+struct ArgumentShortener<'a> {
+    secrets: &'a RedactionScopes,
     bytes_left: usize,
     values_left: usize,
     left_out: bool,
 }
 
-impl Shortening<'_> {
+impl ArgumentShortener<'_> {
     /// Values are no deeper than [`MAX_DEPTH`](crate::value::MAX_DEPTH) here.
     fn shorten_value(&mut self, value: &Value) -> Value {
         self.values_left = self.values_left.saturating_sub(1);
@@ -59,8 +59,8 @@ impl Shortening<'_> {
             Value::Array(items) => {
                 let mut shown = Vec::new();
                 for item in items {
-                    if self.is_over() {
-                        shown.push(Value::from(self.count_rest(items.len() - shown.len())));
+                    if self.is_exhausted() {
+                        shown.push(Value::from(self.left_out_text(items.len() - shown.len())));
                         break;
                     }
                     shown.push(self.shorten_value(item));
@@ -70,8 +70,8 @@ impl Shortening<'_> {
             Value::Object(fields) => {
                 let mut shown = Object::new();
                 for (key, item) in fields {
-                    if self.is_over() {
-                        let rest = self.count_rest(fields.len() - shown.len());
+                    if self.is_exhausted() {
+                        let rest = self.left_out_text(fields.len() - shown.len());
                         shown.insert("…".to_owned(), rest.into());
                         break;
                     }
@@ -87,8 +87,8 @@ impl Shortening<'_> {
 
     fn shorten_text(&mut self, text: &str) -> String {
         // Cut only afterwards: half a secret is one that nothing finds.
-        let text = self.secrets.take_out(text);
-        let shown = if text.len() <= MAX_TEXT_BYTES {
+        let text = self.secrets.redact_secrets(text);
+        let shown = if text.len() <= MAX_SHOWN_TEXT_BYTES {
             text.into_owned()
         } else {
             self.left_out = true;
@@ -101,11 +101,11 @@ impl Shortening<'_> {
         shown
     }
 
-    fn is_over(&self) -> bool {
+    fn is_exhausted(&self) -> bool {
         self.bytes_left == 0 || self.values_left == 0
     }
 
-    fn count_rest(&mut self, rest: usize) -> String {
+    fn left_out_text(&mut self, rest: usize) -> String {
         self.left_out = true;
         format!("[… {rest} more are left out …]")
     }
@@ -117,7 +117,7 @@ mod tests {
 
     fn check(args: &str, expected: &str, left_out: bool) {
         let args = Value::parse_json(args.as_bytes()).unwrap();
-        let shown = ShownArguments::new(&args, &Secrecy::default());
+        let shown = ShownArguments::new(&args, &RedactionScopes::default());
         assert_eq!((shown.text.as_str(), shown.left_out), (expected, left_out));
     }
 
@@ -141,10 +141,10 @@ mod tests {
     #[test]
     fn what_is_too_much_is_counted_and_said() {
         let many = Value::Array((0..100_000).map(Value::Int).collect());
-        let shown = ShownArguments::new(&many, &Secrecy::default());
+        let shown = ShownArguments::new(&many, &RedactionScopes::default());
         assert!(shown.left_out && shown.text.ends_with(r#""[… 98001 more are left out …]"]"#));
         let fields = (0..3000).map(|it| (it.to_string(), Value::from("x"))).collect();
-        let shown = ShownArguments::new(&Value::Object(fields), &Secrecy::default());
+        let shown = ShownArguments::new(&Value::Object(fields), &RedactionScopes::default());
         assert!(shown.left_out && shown.text.contains("more are left out"), "{}", shown.text);
     }
 }

@@ -3,20 +3,20 @@
 
 use std::borrow::Cow;
 
-use super::preview::{floor, grouped};
-use super::{Held, Stored};
-use crate::nearest::nearest;
-use crate::problem::{Code, Problem, Result};
-use crate::value::{Path, Value, shorten};
+use super::preview::{floor_char_boundary, format_grouped};
+use super::{ArtifactContent, StoredArtifact};
+use crate::nearest::nearest_name;
+use crate::problem::{Problem, ProblemCode, Result};
+use crate::value::{Value, ValuePath, shorten_text};
 
 /// A path is written by hand; this is far more than any takes.
-const LONGEST: usize = 1000;
+const MAX_PATH_BYTES: usize = 1000;
 /// Fields named in a hint.
-const SOME: usize = 12;
+const MAX_HINTED_FIELDS: usize = 12;
 
 /// What of an artifact: all of it, unless something is said.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct ArtifactSelection {
     /// The way to a part: `items[3].name`.
     pub path: Option<String>,
     /// The first item of a list, or byte of a text; 1 if none is said.
@@ -25,30 +25,30 @@ pub struct Wanted {
     pub count: Option<usize>,
 }
 
-impl Stored {
+impl StoredArtifact {
     /// The value, or what is wanted of it.
-    pub fn read(&self, wanted: &Wanted) -> Result<Cow<'_, Value>> {
+    pub fn read_selection(&self, wanted: &ArtifactSelection) -> Result<Cow<'_, Value>> {
         let whole = match &self.held {
-            Held::Value(value) => Cow::Borrowed(value),
-            Held::Bytes { bytes, .. } => Cow::Owned(Value::text_or_bytes(bytes.clone())),
+            ArtifactContent::Value(value) => Cow::Borrowed(value),
+            ArtifactContent::Bytes { bytes, .. } => Cow::Owned(Value::text_or_bytes(bytes.clone())),
         };
         let found = match (&wanted.path, whole) {
             (None, whole) => whole,
-            (Some(path), Cow::Borrowed(value)) => Cow::Borrowed(part(value, path)?),
-            (Some(path), Cow::Owned(value)) => Cow::Owned(part(&value, path)?.clone()),
+            (Some(path), Cow::Borrowed(value)) => Cow::Borrowed(value_at_path(value, path)?),
+            (Some(path), Cow::Owned(value)) => Cow::Owned(value_at_path(&value, path)?.clone()),
         };
         if wanted.from.is_none() && wanted.count.is_none() {
             return Ok(found);
         }
         let (from, count) = (wanted.from.unwrap_or(1), wanted.count.unwrap_or(usize::MAX));
-        slice(&found, from, count).map(Cow::Owned)
+        slice_value(&found, from, count).map(Cow::Owned)
     }
 }
 
 /// `count` items of a list, or bytes of a text, starting with number `from`.
 /// Past the end there are none. A text is cut before the character that a
 /// bound falls into, so slices that follow each other make up the whole.
-pub fn slice(value: &Value, from: usize, count: usize) -> Result<Value> {
+pub fn slice_value(value: &Value, from: usize, count: usize) -> Result<Value> {
     let Some(start) = from.checked_sub(1) else {
         return Err(Problem::bad_request("from counts from 1"));
     };
@@ -58,16 +58,18 @@ pub fn slice(value: &Value, from: usize, count: usize) -> Result<Value> {
             let end = end.min(items.len());
             Ok(Value::Array(items.get(start..end).unwrap_or_default().to_vec()))
         }
-        Value::Str(text) => Ok(text[floor(text, start)..floor(text, end)].into()),
+        Value::Str(text) => {
+            Ok(text[floor_char_boundary(text, start)..floor_char_boundary(text, end)].into())
+        }
         Value::Bytes(bytes) => {
             let end = end.min(bytes.len());
             Ok(Value::text_or_bytes(bytes.get(start..end).unwrap_or_default().to_vec()))
         }
         other => Err(Problem::bad_request(format!(
             "only lists and texts have slices; this is {}",
-            what(other)
+            describe_value(other)
         ))
-        .hint(match other {
+        .with_hint(match other {
             Value::Object(_) => "name the part to slice with path",
             _ => "read it without from and count",
         })),
@@ -76,43 +78,54 @@ pub fn slice(value: &Value, from: usize, count: usize) -> Result<Value> {
 
 /// The part of a value that `path` leads to: `items[3].name`, `items.3.name`,
 /// `["a key"].x`.
-pub fn part<'a>(value: &'a Value, path: &str) -> Result<&'a Value> {
-    if path.len() > LONGEST {
-        return Err(Problem::bad_request(format!("path is longer than {LONGEST} bytes")));
+pub fn value_at_path<'a>(value: &'a Value, path: &str) -> Result<&'a Value> {
+    if path.len() > MAX_PATH_BYTES {
+        return Err(Problem::bad_request(format!("path is longer than {MAX_PATH_BYTES} bytes")));
     }
-    let mut at = Path::new("artifact");
+    let mut at = ValuePath::new("artifact");
     let mut found = value;
-    for step in steps(path)? {
+    for step in parse_path(path)? {
         found = match (found, step.parse::<usize>()) {
             (Value::Object(fields), _) => {
-                let next = fields.get(&*step).ok_or_else(|| no_field(found, &step, &at))?;
+                let next = fields.get(&*step).ok_or_else(|| no_field_problem(found, &step, &at))?;
                 at.push_key(&step)?;
                 next
             }
             (Value::Array(items), Ok(number)) => {
                 let next = number.checked_sub(1).and_then(|index| items.get(index));
                 let next = next.ok_or_else(|| {
-                    missing(format!("{at} has no item {number}: it is {}", what(found)))
+                    not_found_problem(format!(
+                        "{at} has no item {number}: it is {}",
+                        describe_value(found)
+                    ))
                 })?;
                 at.push_index(number)?;
                 next
             }
-            (Value::Array(_), Err(_)) => return Err(not_inside_list(found, &step, &at)),
+            (Value::Array(_), Err(_)) => return Err(not_inside_list_problem(found, &step, &at)),
             (Value::Str(_), _) => {
-                return Err(missing(format!("{at} is {}, with nothing inside", what(found)))
-                    .hint("if the text is JSON, read it with json.decode(artifact(handle))"));
+                return Err(not_found_problem(format!(
+                    "{at} is {}, with nothing inside",
+                    describe_value(found)
+                ))
+                .with_hint("if the text is JSON, read it with json.decode(artifact(handle))"));
             }
-            _ => return Err(missing(format!("{at} is {}, with nothing inside", what(found)))),
+            _ => {
+                return Err(not_found_problem(format!(
+                    "{at} is {}, with nothing inside",
+                    describe_value(found)
+                )));
+            }
         };
     }
     Ok(found)
 }
 
 /// The names and numbers of a path, in order.
-fn steps(path: &str) -> Result<Vec<Cow<'_, str>>> {
+fn parse_path(path: &str) -> Result<Vec<Cow<'_, str>>> {
     let wrong = |rest: &str| {
-        Problem::bad_request(format!("path cannot be read from '{}' on", shorten(rest)))
-            .hint("write it as in items[3].name or [\"a key\"].name")
+        Problem::bad_request(format!("path cannot be read from '{}' on", shorten_text(rest)))
+            .with_hint("write it as in items[3].name or [\"a key\"].name")
     };
     let mut steps = Vec::new();
     let mut rest = path;
@@ -142,45 +155,54 @@ fn steps(path: &str) -> Result<Vec<Cow<'_, str>>> {
     Ok(steps)
 }
 
-fn no_field(object: &Value, name: &str, at: &Path) -> Problem {
+fn no_field_problem(object: &Value, name: &str, at: &ValuePath) -> Problem {
     let names: Vec<&str> = object
         .as_object()
         .into_iter()
         .flat_map(|fields| fields.keys().map(String::as_str))
         .collect();
-    let hint = match nearest(name, names.iter().copied().take(LONGEST)) {
-        Some(near) => Some(format!("did you mean {}?", shorten(near))),
+    let hint = match nearest_name(name, names.iter().copied().take(MAX_PATH_BYTES)) {
+        Some(near) => Some(format!("did you mean {}?", shorten_text(near))),
         None if names.is_empty() => None,
         None => {
-            let some: Vec<_> = names.iter().take(SOME).map(|name| shorten(name)).collect();
-            let more = names.len().saturating_sub(SOME);
-            let rest =
-                if more > 0 { format!(" and {} more", grouped(more)) } else { String::new() };
+            let some: Vec<_> =
+                names.iter().take(MAX_HINTED_FIELDS).map(|name| shorten_text(name)).collect();
+            let more = names.len().saturating_sub(MAX_HINTED_FIELDS);
+            let rest = if more > 0 {
+                format!(" and {} more", format_grouped(more))
+            } else {
+                String::new()
+            };
             Some(format!("there are {}{rest}", some.join(", ")))
         }
     };
-    missing(format!("{at} has no field '{}'", shorten(name))).maybe_hint(hint)
+    not_found_problem(format!("{at} has no field '{}'", shorten_text(name)))
+        .with_optional_hint(hint)
 }
 
-fn not_inside_list(list: &Value, step: &str, at: &Path) -> Problem {
-    missing(format!("{at} is {}, which has no field '{}'", what(list), shorten(step)))
-        .hint("take one item by its number, as in items[1], or slice the list with from and count")
+fn not_inside_list_problem(list: &Value, step: &str, at: &ValuePath) -> Problem {
+    not_found_problem(format!(
+        "{at} is {}, which has no field '{}'",
+        describe_value(list),
+        shorten_text(step)
+    ))
+    .with_hint("take one item by its number, as in items[1], or slice the list with from and count")
 }
 
-fn missing(message: String) -> Problem {
-    Problem::new(Code::NotFound, message)
+fn not_found_problem(message: String) -> Problem {
+    Problem::new(ProblemCode::NotFound, message)
 }
 
 /// `a list of 5,000 items`.
-fn what(value: &Value) -> String {
+fn describe_value(value: &Value) -> String {
     match value {
         Value::Array(items) if items.len() == 1 => "a list of 1 item".to_owned(),
-        Value::Array(items) => format!("a list of {} items", grouped(items.len())),
+        Value::Array(items) => format!("a list of {} items", format_grouped(items.len())),
         Value::Object(fields) if fields.len() == 1 => "an object with 1 field".to_owned(),
-        Value::Object(fields) => format!("an object with {} fields", grouped(fields.len())),
+        Value::Object(fields) => format!("an object with {} fields", format_grouped(fields.len())),
         Value::Str(text) if text.len() == 1 => "a text of 1 byte".to_owned(),
-        Value::Str(text) => format!("a text of {} bytes", grouped(text.len())),
-        Value::Bytes(bytes) => format!("{} bytes", grouped(bytes.len())),
+        Value::Str(text) => format!("a text of {} bytes", format_grouped(text.len())),
+        Value::Bytes(bytes) => format!("{} bytes", format_grouped(bytes.len())),
         Value::Null => "null".to_owned(),
         other => format!("a {}", other.kind()).replace("a integer", "an integer"),
     }

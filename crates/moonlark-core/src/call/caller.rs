@@ -10,20 +10,20 @@ pub struct Caller {
     /// `mcp`, `rest` or `cli`.
     pub surface: &'static str,
     /// The name that rules know it by, where it has shown who it is.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "plain")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "serialize_name")]
     pub name: Option<Arc<str>>,
     /// The client's own name for itself, where it gave one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
 }
 
-fn plain<S: serde::Serializer>(name: &Option<Arc<str>>, to: S) -> Result<S::Ok, S::Error> {
+fn serialize_name<S: serde::Serializer>(name: &Option<Arc<str>>, to: S) -> Result<S::Ok, S::Error> {
     name.as_deref().serialize(to)
 }
 
 /// Callers that have no name of their own.
-pub const ANONYMOUS: &str = "anonymous";
-pub const LOCAL: &str = "local";
+pub const ANONYMOUS_CALLER: &str = "anonymous";
+pub const LOCAL_CALLER: &str = "local";
 
 impl Caller {
     pub fn new(surface: &'static str) -> Self {
@@ -32,7 +32,7 @@ impl Caller {
 
     /// The same, known to be `name`.
     #[must_use]
-    pub fn named(mut self, name: impl Into<Arc<str>>) -> Self {
+    pub fn with_name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = Some(name.into());
         self
     }
@@ -42,8 +42,8 @@ impl Caller {
     pub fn name(&self) -> &str {
         match (&self.name, self.surface) {
             (Some(name), _) => name,
-            (None, "cli" | "test" | "load" | "worker" | "sync") => LOCAL,
-            (None, _) => ANONYMOUS,
+            (None, "cli" | "test" | "load" | "worker" | "sync") => LOCAL_CALLER,
+            (None, _) => ANONYMOUS_CALLER,
         }
     }
 }

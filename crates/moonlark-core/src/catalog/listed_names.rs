@@ -14,7 +14,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use super::{Catalog, numbered_until_free};
-use crate::tool::{Shown, Tool};
+use crate::tool::{Tool, ToolListing};
 
 /// What OpenAI and Gemini take.
 const MAX_MODEL_NAME_CHARS: usize = 64;
@@ -25,9 +25,9 @@ const CLIENT_PREFIX: &str = "mcp__moonlark__";
 /// The longest name that is listed: 49.
 pub const MAX_LISTED_NAME_CHARS: usize = MAX_MODEL_NAME_CHARS - CLIENT_PREFIX.len();
 /// Hexadecimal digits at the end of a name that had to be shortened or told apart.
-const HASH_CHARS: usize = 8;
+const NAME_HASH_CHARS: usize = 8;
 /// What is kept of such a name, before `_` and the digits.
-const MAX_KEPT_CHARS: usize = MAX_LISTED_NAME_CHARS - HASH_CHARS - 1;
+const MAX_KEPT_NAME_CHARS: usize = MAX_LISTED_NAME_CHARS - NAME_HASH_CHARS - 1;
 
 /// A tool that is listed under another name than its source would have it.
 pub struct ListedNameChange<'a> {
@@ -62,25 +62,25 @@ impl ListedNameReason {
 
 /// The names that a tool whose source would have it listed as `wanted` may be known
 /// by: as it is listed, and as it would be if names could have any length.
-pub(crate) fn names_made_of(wanted: &str) -> [String; 2] {
-    [listed_name(wanted), plain_name(wanted)]
+pub(crate) fn listed_name_variants(wanted: &str) -> [String; 2] {
+    [listed_name(wanted), to_model_name(wanted)]
 }
 
 /// `name` as every model takes it.
 pub(super) fn listed_name(name: &str) -> String {
-    let plain = plain_name(name);
-    if plain.len() <= MAX_LISTED_NAME_CHARS { plain } else { with_hash(&plain, name) }
+    let plain = to_model_name(name);
+    if plain.len() <= MAX_LISTED_NAME_CHARS { plain } else { with_name_hash(&plain, name) }
 }
 
 /// What names begin with whose beginning is `prefix`.
 pub(super) fn listed_prefix(prefix: &str) -> String {
-    let mut plain = if prefix.is_empty() { String::new() } else { plain_name(prefix) };
-    plain.truncate(MAX_KEPT_CHARS);
+    let mut plain = if prefix.is_empty() { String::new() } else { to_model_name(prefix) };
+    plain.truncate(MAX_KEPT_NAME_CHARS);
     plain
 }
 
 /// Only letters, digits, `_` and `-`, the first a letter.
-fn plain_name(name: &str) -> String {
+fn to_model_name(name: &str) -> String {
     let known = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
     let plain: String = name.chars().map(|it| if known(it) { it } else { '_' }).collect();
     match plain.chars().next() {
@@ -91,19 +91,20 @@ fn plain_name(name: &str) -> String {
 }
 
 /// The beginning of a name, and a hash of what tells it from all others.
-fn with_hash(plain: &str, identity: &str) -> String {
+fn with_name_hash(plain: &str, identity: &str) -> String {
     let digest = Sha256::digest(identity.as_bytes());
-    let hash: String = digest.iter().take(HASH_CHARS / 2).map(|it| format!("{it:02x}")).collect();
-    let kept = &plain[..plain.len().min(MAX_KEPT_CHARS)];
+    let hash: String =
+        digest.iter().take(NAME_HASH_CHARS / 2).map(|it| format!("{it:02x}")).collect();
+    let kept = &plain[..plain.len().min(MAX_KEPT_NAME_CHARS)];
     format!("{}_{hash}", kept.trim_end_matches(['_', '-']))
 }
 
 /// The name that a tool would be listed under if every name were taken by models.
 pub(super) fn wanted_name(tool: &Tool) -> Option<&str> {
     match &tool.shown {
-        Shown::ByName | Shown::InCodeMode => Some(&tool.name),
-        Shown::As(name) => Some(name),
-        Shown::Not => None,
+        ToolListing::ByName | ToolListing::InCodeMode => Some(&tool.name),
+        ToolListing::As(name) => Some(name),
+        ToolListing::Not => None,
     }
 }
 
@@ -139,7 +140,7 @@ pub(super) fn listed_names(
         let name = if !is_contested && is_free(plain, &taken) {
             plain.clone()
         } else {
-            let apart = with_hash(plain, &tool.name);
+            let apart = with_name_hash(plain, &tool.name);
             let is_taken = |name: &str| !is_free(name, &taken) || unchanged.contains(name);
             numbered_until_free(&apart, is_taken)
         };
@@ -155,14 +156,14 @@ impl Catalog {
     pub fn listed_name_changes(&self) -> impl Iterator<Item = ListedNameChange<'_>> {
         self.shown.iter().filter_map(|(listed, tool)| {
             let wanted = wanted_name(tool)?;
-            let reason = reason_for(wanted, listed)?;
+            let reason = listed_name_reason(wanted, listed)?;
             Some(ListedNameChange { tool, wanted: wanted.to_owned(), listed, reason })
         })
     }
 }
 
-fn reason_for(wanted: &str, listed: &str) -> Option<ListedNameReason> {
-    let plain = plain_name(wanted);
+fn listed_name_reason(wanted: &str, listed: &str) -> Option<ListedNameReason> {
+    let plain = to_model_name(wanted);
     if wanted == listed {
         None
     } else if listed_name(wanted) != listed {
@@ -180,15 +181,15 @@ fn reason_for(wanted: &str, listed: &str) -> Option<ListedNameReason> {
 mod tests {
     use super::*;
     use crate::schema::Schema;
-    use crate::tool::{Body, Source, SourceKind};
+    use crate::tool::{Source, SourceKind, ToolBody};
     use crate::value::Value;
 
     fn tool(source: &str, name: &str, prefix: &str) -> Arc<Tool> {
         let of = Arc::new(Source { kind: SourceKind::Upstream, name: source.to_owned() });
-        let schema = Schema::described(serde_json::Map::new());
-        let body = Body::now(|_, _| Ok(Value::Null));
+        let schema = Schema::description_only(serde_json::Map::new());
+        let body = ToolBody::from_fn(|_, _| Ok(Value::Null));
         let mut tool = Tool::new(format!("{source}.{name}"), of, schema, body);
-        tool.shown = Shown::As(format!("{prefix}{name}"));
+        tool.shown = ToolListing::As(format!("{prefix}{name}"));
         Arc::new(tool)
     }
 
@@ -198,7 +199,11 @@ mod tests {
 
     fn listed(tools: &[Arc<Tool>]) -> Vec<(String, String)> {
         let catalog = catalog(tools);
-        catalog.shown().iter().map(|(name, tool)| (tool.name.clone(), name.clone())).collect()
+        catalog
+            .listed_tools()
+            .iter()
+            .map(|(name, tool)| (tool.name.clone(), name.clone()))
+            .collect()
     }
 
     #[test]
@@ -253,10 +258,10 @@ mod tests {
         let long = "an operation whose name says all there is to say about it";
         let tools = [tool("api", long, "api__"), tool("files", "files.read", "files__")];
         let catalog = catalog(&tools);
-        for (tool, (listed, _)) in tools.iter().zip(catalog.shown()) {
-            let Shown::As(wanted) = &tool.shown else { unreachable!("set above") };
-            for name in [&tool.name, wanted, listed, &plain_name(wanted)] {
-                assert!(Arc::ptr_eq(catalog.find(name).unwrap(), tool), "{name}");
+        for (tool, (listed, _)) in tools.iter().zip(catalog.listed_tools()) {
+            let ToolListing::As(wanted) = &tool.shown else { unreachable!("set above") };
+            for name in [&tool.name, wanted, listed, &to_model_name(wanted)] {
+                assert!(Arc::ptr_eq(catalog.find_tool(name).unwrap(), tool), "{name}");
             }
         }
         let changes: Vec<_> = catalog.listed_name_changes().map(|it| it.reason).collect();

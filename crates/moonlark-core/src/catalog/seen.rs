@@ -7,32 +7,34 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Catalog, Connecting, ToolNames};
-use crate::offers::{Health, Offers};
-use crate::policy::{Rule, Ruling, Subject};
+use super::{Catalog, ConnectingSource, ToolNames};
+use crate::offers::{SourceHealth, SourceResources};
+use crate::policy::{PolicyRule, PolicyRuling, RuleSubject};
 use crate::problem::Result;
-use crate::sdk::BUILTIN;
-use crate::tool::{Scope, Source, SourceKind, Tool};
+use crate::sdk::BUILTIN_SOURCE_NAME;
+use crate::tool::{CallScope, Source, SourceKind, Tool};
 
 /// What was made of a catalog, and for whom.
-pub(super) struct Seen {
+pub(super) struct CatalogView {
     pub(super) whole: Arc<Catalog>,
     /// The rules that may decide for these callers, in order.
-    rules: Vec<Arc<Rule>>,
+    rules: Vec<Arc<PolicyRule>>,
     /// What decides for each tool that exists, by its address; the whole catalog
     /// keeps those from being used again.
-    rulings: HashMap<usize, Option<Ruling>>,
+    rulings: HashMap<usize, Option<PolicyRuling>>,
 }
 
 impl Catalog {
     /// This catalog for callers to whom `rules` apply.
-    pub(crate) fn seen_by(self: &Arc<Self>, rules: Vec<Arc<Rule>>) -> Catalog {
-        let rulings = rulings(self, &rules);
-        let exists = |tool: &Arc<Tool>| rulings.contains_key(&address(tool));
-        let own = |it: &Arc<Offers>| it.source.name == BUILTIN;
+    pub(crate) fn view_for(self: &Arc<Self>, rules: Vec<Arc<PolicyRule>>) -> Catalog {
+        let rulings = compute_rulings(self, &rules);
+        let exists = |tool: &Arc<Tool>| rulings.contains_key(&tool_address(tool));
+        let own = |it: &Arc<SourceResources>| it.source.name == BUILTIN_SOURCE_NAME;
         let known = self.tool_names();
         let whole = |source: &str, kinds: &[SourceKind]| {
-            let denies = |kind: &SourceKind| denies(&rules, &Subject::whole(source, *kind, known));
+            let denies = |kind: &SourceKind| {
+                is_denied(&rules, &RuleSubject::from_source(source, *kind, known))
+            };
             !kinds.iter().any(denies)
         };
         let mut seen = Catalog {
@@ -53,41 +55,41 @@ impl Catalog {
                 .cloned()
                 .collect(),
             health: (self.health.iter())
-                .filter(|it| whole(&it.source, &self.kinds_of(&it.source)))
-                .filter_map(|it| self.health_of(it, exists))
+                .filter(|it| whole(&it.source, &self.source_kinds(&it.source)))
+                .filter_map(|it| self.visible_health(it, exists))
                 .collect(),
             modules: self.modules.clone(),
             problems: self.problems.clone(),
             ..Catalog::default()
         };
-        seen.seen = Some(Seen { whole: self.clone(), rules, rulings });
-        seen.show();
+        seen.seen = Some(CatalogView { whole: self.clone(), rules, rulings });
+        seen.update_listing();
         // What we offer ourselves says what there is.
         let mut own = self.own.map(|own| own(&seen)).unwrap_or_default();
-        own.retain(|it| seen.ruling(&it.door).is_ok());
+        own.retain(|it| seen.ruling_for(&it.door).is_ok());
         seen.offers.extend(own);
         seen
     }
 
     /// Whether a source is there at all for these callers.
-    pub fn knows(&self, source: &Source) -> bool {
-        let whole = || Subject::whole(&source.name, source.kind, self.tool_names());
-        self.seen.as_ref().is_none_or(|seen| !denies(&seen.rules, &whole()))
+    pub fn knows_source(&self, source: &Source) -> bool {
+        let whole = || RuleSubject::from_source(&source.name, source.kind, self.tool_names());
+        self.seen.as_ref().is_none_or(|seen| !is_denied(&seen.rules, &whole()))
     }
 
     /// Whether a tool of the whole catalog exists here.
-    pub(super) fn has(&self, tool: &Arc<Tool>) -> bool {
-        self.seen.as_ref().is_none_or(|seen| seen.rulings.contains_key(&address(tool)))
+    pub(super) fn has_tool(&self, tool: &Arc<Tool>) -> bool {
+        self.seen.as_ref().is_none_or(|seen| seen.rulings.contains_key(&tool_address(tool)))
     }
 
     /// Whether a token names the very tool: then its holder has a use for it.
-    pub(super) fn is_asked_for(&self, tool: &Tool) -> bool {
-        let names = |rule: &Arc<Rule>| rule.terms.except.contains(&tool.name);
+    pub(super) fn is_requested_by_name(&self, tool: &Tool) -> bool {
+        let names = |rule: &Arc<PolicyRule>| rule.terms.except.contains(&tool.name);
         self.seen.as_ref().is_some_and(|seen| seen.rules.iter().any(names))
     }
 
     /// What a source that connects is, or may be while it has no tools.
-    fn kinds_of(&self, source: &str) -> Vec<SourceKind> {
+    fn source_kinds(&self, source: &str) -> Vec<SourceKind> {
         match self.tools.iter().find(|it| it.source.name == source) {
             Some(tool) => vec![tool.source.kind],
             None => vec![SourceKind::Upstream, SourceKind::Api],
@@ -95,7 +97,11 @@ impl Catalog {
     }
 
     /// How a source is doing as far as it exists: none if none of its tools does.
-    fn health_of(&self, health: &Health, exists: impl Fn(&Arc<Tool>) -> bool) -> Option<Health> {
+    fn visible_health(
+        &self,
+        health: &SourceHealth,
+        exists: impl Fn(&Arc<Tool>) -> bool,
+    ) -> Option<SourceHealth> {
         let tools = self.tools.iter().filter(|it| it.source.name == health.source);
         let (seen, gone): (Vec<_>, Vec<_>) = tools.partition(|it| exists(it));
         let offers = self.offers.iter().find(|it| it.source.name == health.source);
@@ -105,45 +111,48 @@ impl Catalog {
             return Some(health.clone());
         }
         // What is wrong with tools names them.
-        let less = Health { tools: seen.len(), flaws: Vec::new(), ..health.clone() };
+        let less = SourceHealth { tools: seen.len(), flaws: Vec::new(), ..health.clone() };
         (offers || !seen.is_empty()).then_some(less)
     }
 
     /// What decides for a tool; none if no rule does. What does not exist for
     /// this caller is not found, however it was come by.
-    pub(crate) fn ruling(&self, tool: &Tool) -> Result<Option<Ruling>> {
+    pub(crate) fn ruling_for(&self, tool: &Tool) -> Result<Option<PolicyRuling>> {
         let Some(seen) = &self.seen else { return Ok(None) };
         if let Some(ruling) = seen.rulings.get(&std::ptr::from_ref(tool).addr()) {
             return Ok(ruling.clone());
         }
-        match deciding(&seen.rules, &Subject::of(tool, self.tool_names())) {
-            Some(rule) if rule.denies() => Err(self.not_found(&tool.name)),
-            rule => Ok(rule.map(|rule| Ruling::new(rule, &tool.scope))),
+        match first_matching_rule(&seen.rules, &RuleSubject::from_tool(tool, self.tool_names())) {
+            Some(rule) if rule.is_denial() => Err(self.not_found_problem(&tool.name)),
+            rule => Ok(rule.map(|rule| PolicyRuling::new(rule, &tool.scope))),
         }
     }
 }
 
-fn address(tool: &Arc<Tool>) -> usize {
+fn tool_address(tool: &Arc<Tool>) -> usize {
     Arc::as_ptr(tool).addr()
 }
 
-fn deciding<'a>(rules: &'a [Arc<Rule>], subject: &Subject) -> Option<&'a Arc<Rule>> {
-    rules.iter().find(|rule| rule.matches(subject))
+fn first_matching_rule<'a>(
+    rules: &'a [Arc<PolicyRule>],
+    subject: &RuleSubject,
+) -> Option<&'a Arc<PolicyRule>> {
+    rules.iter().find(|rule| rule.matches_subject(subject))
 }
 
-fn denies(rules: &[Arc<Rule>], subject: &Subject) -> bool {
-    deciding(rules, subject).is_some_and(|rule| rule.denies())
+fn is_denied(rules: &[Arc<PolicyRule>], subject: &RuleSubject) -> bool {
+    first_matching_rule(rules, subject).is_some_and(|rule| rule.is_denial())
 }
 
 /// Whether a source whose tools are not known yet may have one that the rules do not deny.
 /// A rule that denies the source may exempt single tools, as the tools of a token do, and
 /// one that stands before it may allow them.
-fn may_have_tools(rules: &[Arc<Rule>], source: &Connecting, known: &ToolNames) -> bool {
-    let whole = Subject::whole(&source.source, source.kind, known);
+fn may_have_tools(rules: &[Arc<PolicyRule>], source: &ConnectingSource, known: &ToolNames) -> bool {
+    let whole = RuleSubject::from_source(&source.source, source.kind, known);
     let mut means_part = |patterns: &[String]| patterns.iter().any(|it| source.may_be_meant_by(it));
     for rule in rules {
         let terms = &rule.terms;
-        match (rule.denies(), rule.matches(&whole)) {
+        match (rule.is_denial(), rule.matches_subject(&whole)) {
             (false, true) => return true,
             (false, false) if means_part(&terms.tools) => return true,
             (true, true) if !means_part(&terms.except) => return false,
@@ -154,26 +163,30 @@ fn may_have_tools(rules: &[Arc<Rule>], source: &Connecting, known: &ToolNames) -
 }
 
 /// What decides for every tool that is not denied, doors included.
-fn rulings(catalog: &Catalog, rules: &[Arc<Rule>]) -> HashMap<usize, Option<Ruling>> {
+fn compute_rulings(
+    catalog: &Catalog,
+    rules: &[Arc<PolicyRule>],
+) -> HashMap<usize, Option<PolicyRuling>> {
     // The tools of one source share a scope; so do they under one rule.
-    let mut scopes: HashMap<(usize, usize), Arc<Scope>> = HashMap::new();
-    let mut ruling = |rule: &Arc<Rule>, tool: &Tool| {
+    let mut scopes: HashMap<(usize, usize), Arc<CallScope>> = HashMap::new();
+    let mut ruling = |rule: &Arc<PolicyRule>, tool: &Tool| {
         let both = (Arc::as_ptr(rule).addr(), Arc::as_ptr(&tool.scope).addr());
-        let made = || Ruling::new(rule, &tool.scope).scope;
-        Ruling { rule: rule.clone(), scope: scopes.entry(both).or_insert_with(made).clone() }
+        let made = || PolicyRuling::new(rule, &tool.scope).scope;
+        PolicyRuling { rule: rule.clone(), scope: scopes.entry(both).or_insert_with(made).clone() }
     };
     let mut rulings = HashMap::with_capacity(catalog.tools.len());
     let doors = catalog.offers.iter().map(|offers| &offers.door);
     for tool in catalog.tools.iter().chain(doors) {
-        let decides = deciding(rules, &Subject::of(tool, catalog.tool_names()));
-        if decides.is_some_and(|rule| rule.denies()) {
+        let decides =
+            first_matching_rule(rules, &RuleSubject::from_tool(tool, catalog.tool_names()));
+        if decides.is_some_and(|rule| rule.is_denial()) {
             continue;
         }
         let decides = decides.map(|rule| ruling(rule, tool));
         if let Some(raw) = &tool.raw {
-            rulings.insert(address(raw), decides.clone());
+            rulings.insert(tool_address(raw), decides.clone());
         }
-        rulings.insert(address(tool), decides);
+        rulings.insert(tool_address(tool), decides);
     }
     rulings
 }

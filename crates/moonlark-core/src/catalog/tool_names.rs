@@ -24,14 +24,14 @@ pub(crate) struct ToolNames {
 impl ToolNames {
     fn new(catalog: &Catalog) -> ToolNames {
         let mut holders: HashMap<String, usize> =
-            catalog.by_name.iter().map(|(name, tool)| (name.clone(), address(tool))).collect();
+            catalog.by_name.iter().map(|(name, tool)| (name.clone(), tool_address(tool))).collect();
         let mut sources = HashMap::new();
         for source in catalog.sdk().sources() {
             sources.insert(source.original.clone(), source.name.clone());
             for function in &source.functions {
                 for source in [&source.name, &source.original] {
                     for name in [&function.name, &function.original] {
-                        let holder = address(&function.tool);
+                        let holder = tool_address(&function.tool);
                         holders.entry(format!("{source}.{name}")).or_insert(holder);
                     }
                 }
@@ -39,7 +39,7 @@ impl ToolNames {
         }
         // A variant that answers with everything is the same tool.
         let variants: HashMap<usize, usize> = (catalog.tools.iter())
-            .filter_map(|tool| Some((address(tool), address(tool.raw.as_ref()?))))
+            .filter_map(|tool| Some((tool_address(tool), tool_address(tool.raw.as_ref()?))))
             .collect();
         let mut names: HashMap<usize, Vec<String>> = HashMap::new();
         for (name, holder) in &holders {
@@ -53,15 +53,15 @@ impl ToolNames {
     }
 
     /// The names that the catalog and `sdk` gave to a tool.
-    pub(crate) fn given_to(&self, tool: &Tool) -> &[String] {
+    pub(crate) fn names_of(&self, tool: &Tool) -> &[String] {
         self.names.get(&std::ptr::from_ref(tool).addr()).map_or(&[], Vec::as_slice)
     }
 
     /// Whether a name leads to some other tool.
-    pub(crate) fn is_of_another(&self, name: &str, tool: &Tool) -> bool {
+    pub(crate) fn belongs_to_another(&self, name: &str, tool: &Tool) -> bool {
         let mine = |holder: &usize| {
             *holder == std::ptr::from_ref(tool).addr()
-                || self.given_to(tool).binary_search_by(|it| it.as_str().cmp(name)).is_ok()
+                || self.names_of(tool).binary_search_by(|it| it.as_str().cmp(name)).is_ok()
         };
         self.holders.get(name).is_some_and(|holder| !mine(holder))
     }
@@ -82,6 +82,6 @@ impl Catalog {
     }
 }
 
-fn address(tool: &Arc<Tool>) -> usize {
+fn tool_address(tool: &Arc<Tool>) -> usize {
     Arc::as_ptr(tool).addr()
 }

@@ -18,7 +18,7 @@ use crate::problem::Result;
 use crate::tool::SourceKind;
 
 /// How long a call waits for the source of its tool to connect.
-const CONNECTING: Duration = Duration::from_secs(30);
+const SOURCE_CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Gateway {
     /// From now on and for at most this long, lists wait until no source is connecting
@@ -40,7 +40,7 @@ impl Gateway {
     /// The caller's catalog once its sources have connected, or the time for that has
     /// passed. Whoever lists what there is asks here.
     pub async fn settled_catalog(&self, caller: &Caller) -> Arc<Catalog> {
-        let catalog = self.loaded(caller).await;
+        let catalog = self.loaded_catalog(caller).await;
         if !self.is_settling() || !catalog.awaits_sources() {
             return catalog;
         }
@@ -69,7 +69,7 @@ impl Gateway {
 
     /// The caller's catalog once all scripts have been loaded for the first time, or
     /// their time for that has passed.
-    pub async fn loaded(&self, caller: &Caller) -> Arc<Catalog> {
+    pub async fn loaded_catalog(&self, caller: &Caller) -> Arc<Catalog> {
         let catalog = self.catalog_for(caller);
         if !catalog.is_loading() {
             return catalog;
@@ -90,7 +90,7 @@ impl Gateway {
     pub(super) async fn when_loaded(&self, parent: &Call, name: &str) -> Result<Call> {
         let caller = parent.caller();
         let is_there = |catalog: &Catalog| {
-            catalog.find(name).is_ok_and(|it| it.source.kind != SourceKind::Builtin)
+            catalog.find_tool(name).is_ok_and(|it| it.source.kind != SourceKind::Builtin)
         };
         let mut changes = self.subscribe();
         loop {
@@ -98,27 +98,27 @@ impl Gateway {
             let catalog = self.catalog_for(caller);
             if is_there(&catalog) || !catalog.is_loading() {
                 let call = parent.with_catalog(catalog);
-                return if call.catalog().awaits(name) {
+                return if call.catalog().awaits_tool(name) {
                     self.when_connected(&call, name).await
                 } else {
                     Ok(call)
                 };
             }
             if tokio::time::timeout_at(parent.deadline(), changes.changed()).await.is_err() {
-                return Err(catalog.still_connecting(name));
+                return Err(catalog.still_connecting_problem(name));
             }
         }
     }
 
     /// The caller's catalog as it is once the source of `name` has connected, or
     /// has not.
-    pub async fn settled(&self, caller: &Caller, name: &str) -> Arc<Catalog> {
+    pub async fn wait_for_source(&self, caller: &Caller, name: &str) -> Arc<Catalog> {
         let mut changes = self.subscribe();
-        let until = Instant::now() + CONNECTING;
+        let until = Instant::now() + SOURCE_CONNECT_TIMEOUT;
         loop {
             changes.mark_unchanged();
             let catalog = self.catalog_for(caller);
-            let waits = catalog.awaits(name);
+            let waits = catalog.awaits_tool(name);
             if !waits || tokio::time::timeout_at(until, changes.changed()).await.is_err() {
                 return catalog;
             }
@@ -128,11 +128,11 @@ impl Gateway {
     /// The call as it is once the source of `name` has connected, or has not.
     pub(super) async fn when_connected(&self, parent: &Call, name: &str) -> Result<Call> {
         let caller = parent.caller();
-        let settled = self.settled(caller, name);
+        let settled = self.wait_for_source(caller, name);
         let settled = tokio::time::timeout_at(parent.deadline(), settled).await;
         let catalog = settled.unwrap_or_else(|_| self.catalog_for(caller));
-        if catalog.awaits(name) {
-            Err(catalog.still_connecting(name))
+        if catalog.awaits_tool(name) {
+            Err(catalog.still_connecting_problem(name))
         } else {
             Ok(parent.with_catalog(catalog))
         }
@@ -145,35 +145,35 @@ mod tests {
     use std::task::Poll;
 
     use super::*;
-    use crate::catalog::Connecting;
-    use crate::problem::Code;
+    use crate::catalog::ConnectingSource;
+    use crate::problem::ProblemCode;
     use crate::schema::Schema;
-    use crate::tool::{Body, Expose, Source, Tool};
+    use crate::tool::{Source, Tool, ToolBody, ToolExposure};
     use crate::value::Value;
 
     fn tool(kind: SourceKind, name: &str) -> Arc<Tool> {
         let source = Arc::new(Source { kind, name: name.to_owned() });
-        let body = Body::now(|call, _| Ok(Value::Int(call.catalog().tools().len() as i64)));
-        Arc::new(Tool::new(name, source, Schema::described(Default::default()), body))
+        let body = ToolBody::from_fn(|call, _| Ok(Value::Int(call.catalog().tools().len() as i64)));
+        Arc::new(Tool::new(name, source, Schema::description_only(Default::default()), body))
     }
 
     fn catalog(scripts: &[&str], loading: bool) -> Catalog {
         let scripts = scripts.iter().map(|name| tool(SourceKind::Script, name));
         let tools = std::iter::once(tool(SourceKind::Builtin, "list")).chain(scripts).collect();
-        Catalog::new(Arc::default(), tools, &[], Vec::new()).while_loading(loading)
+        Catalog::new(Arc::default(), tools, &[], Vec::new()).with_loading(loading)
     }
 
     /// The same with a source that is still connecting, and whether its tools are known
     /// from an earlier time.
     fn connecting(is_remembered: bool) -> Catalog {
-        let connecting = Connecting {
+        let connecting = ConnectingSource {
             source: "slow".to_owned(),
             kind: SourceKind::Upstream,
             prefix: "slow__".to_owned(),
-            expose: Expose::Direct,
+            expose: ToolExposure::Direct,
             is_remembered,
         };
-        catalog(&["first"], false).with_offers(Vec::new(), vec![connecting])
+        catalog(&["first"], false).with_source_resources(Vec::new(), vec![connecting])
     }
 
     #[tokio::test]
@@ -211,18 +211,20 @@ mod tests {
     async fn only_tools_that_say_what_there_is_wait_for_all_sources() {
         let listing = |names: &[&str]| {
             let source = Arc::new(Source { kind: SourceKind::Builtin, name: "own".to_owned() });
-            let body = Body::now(|call, _| Ok(Value::Int(call.catalog().tools().len() as i64)));
-            let schema = Schema::described(Default::default());
+            let body =
+                ToolBody::from_fn(|call, _| Ok(Value::Int(call.catalog().tools().len() as i64)));
+            let schema = Schema::description_only(Default::default());
             let mut lists = Tool::new("search_docs", source, schema, body);
             lists.describes_sources = true;
             let scripts = names.iter().map(|name| tool(SourceKind::Script, name));
             let tools = std::iter::once(Arc::new(lists)).chain(scripts).collect();
             Catalog::new(Arc::default(), tools, &[], Vec::new())
         };
-        let awaited = connecting(false).connecting().to_vec();
-        let gateway = Gateway::new(listing(&["first"]).with_offers(Vec::new(), awaited), 10);
+        let awaited = connecting(false).connecting_sources().to_vec();
+        let gateway =
+            Gateway::new(listing(&["first"]).with_source_resources(Vec::new(), awaited), 10);
         gateway.begin_settling(Duration::from_secs(600));
-        let call = gateway.open(Caller::new("test"), None).unwrap();
+        let call = gateway.open_call(Caller::new("test"), None).unwrap();
         let nothing = || Value::Object(Default::default());
         assert_eq!(gateway.call(&call, "first", nothing()).await, Ok(Value::Int(2)));
         let mut search = pin!(gateway.call(&call, "search_docs", nothing()));
@@ -234,7 +236,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_not_there_yet_is_waited_for_and_what_is_there_is_not() {
         let gateway = Gateway::new(catalog(&["first"], true), 10);
-        let call = gateway.open(Caller::new("test"), None).unwrap();
+        let call = gateway.open_call(Caller::new("test"), None).unwrap();
         let nothing = || Value::Object(Default::default());
         assert_eq!(gateway.call(&call, "first", nothing()).await, Ok(Value::Int(2)));
         // A built-in one says what there is, so it waits for all; so do lists.
@@ -242,7 +244,7 @@ mod tests {
         let mut missing = pin!(gateway.call(&call, "missing", nothing()));
         let mut builtin = pin!(gateway.call(&call, "list", nothing()));
         let caller = Caller::new("test");
-        let mut list = pin!(gateway.loaded(&caller));
+        let mut list = pin!(gateway.loaded_catalog(&caller));
         assert!(futures::poll!(&mut second).is_pending());
         assert!(futures::poll!(&mut missing).is_pending());
         assert!(futures::poll!(&mut builtin).is_pending());
@@ -257,6 +259,6 @@ mod tests {
         gateway.publish(catalog(&["first", "second", "third"], false));
         assert_eq!(builtin.await, Ok(Value::Int(4)));
         assert_eq!(list.await.tools().len(), 4);
-        assert_eq!(missing.await.unwrap_err().code, Code::NotFound);
+        assert_eq!(missing.await.unwrap_err().code, ProblemCode::NotFound);
     }
 }

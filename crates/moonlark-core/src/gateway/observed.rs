@@ -4,45 +4,45 @@
 use std::time::Duration;
 
 use crate::call::Call;
-use crate::content::Answer;
-use crate::metrics::Calling;
+use crate::content::ToolAnswer;
+use crate::metrics::CallTimer;
 use crate::problem::Result;
 use crate::tool::Tool;
 
 /// A call that is made; one that is dropped was cancelled. It is no future around
 /// the others: calls are nested, and each would take its part of the stack.
-pub(super) struct Seen<'a> {
+pub(super) struct CallObserver<'a> {
     call: &'a Call,
     tool: &'a Tool,
-    calling: Calling<'a>,
+    calling: CallTimer<'a>,
     ended: bool,
 }
 
-impl<'a> Seen<'a> {
-    pub(super) fn begin(call: &'a Call, tool: &'a Tool) -> Self {
-        let calling = Calling::begin(call.gateway().metrics(), tool, call.began());
+impl<'a> CallObserver<'a> {
+    pub(super) fn start(call: &'a Call, tool: &'a Tool) -> Self {
+        let calling = CallTimer::start(call.gateway().metrics(), tool, call.started_at());
         Self { call, tool, calling, ended: false }
     }
 
-    pub(super) fn end(mut self, result: Result<Answer>) -> Result<Answer> {
+    pub(super) fn finish(mut self, result: Result<ToolAnswer>) -> Result<ToolAnswer> {
         self.ended = true;
         let problem = result.as_ref().err();
-        let took = self.calling.end(problem);
+        let took = self.calling.end_with(problem);
         let outcome = problem.map_or("ok", |problem| problem.code.as_str());
-        self.call.tell(&self.tool.source, took, outcome);
-        self.note_access(took, outcome);
+        self.call.trace_ended_call(&self.tool.source, took, outcome);
+        self.log_access(took, outcome);
         result
     }
 
     /// A line in the log for every call from outside.
-    fn note_access(&self, took: Duration, outcome: &str) {
+    fn log_access(&self, took: Duration, outcome: &str) {
         let caller = self.call.caller();
         if self.call.depth() != 1 || !matches!(caller.surface, "mcp" | "rest" | "cli") {
             return;
         }
         tracing::info!(
             target: "access",
-            trace_id = self.call.trace().map(|trace| tracing::field::display(trace.id_text())),
+            trace_id = self.call.trace().map(|trace| tracing::field::display(trace.id_hex())),
             "{} called by {} over {}{}: {outcome}, {:.1} ms",
             self.tool.name,
             caller.name(),
@@ -53,12 +53,12 @@ impl<'a> Seen<'a> {
     }
 }
 
-impl Drop for Seen<'_> {
+impl Drop for CallObserver<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            let took = self.call.began().elapsed();
-            self.call.tell(&self.tool.source, took, "cancelled");
-            self.note_access(took, "cancelled");
+            let took = self.call.started_at().elapsed();
+            self.call.trace_ended_call(&self.tool.source, took, "cancelled");
+            self.log_access(took, "cancelled");
         }
     }
 }

@@ -13,7 +13,7 @@ pub(super) fn is_local_name(domain: &str) -> bool {
 
 /// An address on the public internet: not this machine, not its network, not a
 /// cloud's metadata service, not a range that embeds one of those.
-pub fn is_public(ip: IpAddr) -> bool {
+pub fn is_public_address(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => is_public_v4(ip),
         IpAddr::V6(ip) => is_public_v6(ip),
@@ -39,7 +39,7 @@ fn is_public_v4(ip: Ipv4Addr) -> bool {
 }
 
 fn is_public_v6(ip: Ipv6Addr) -> bool {
-    if let Some(carried) = carried(ip) {
+    if let Some(carried) = embedded_ipv4(ip) {
         return is_public_v4(carried);
     }
     let [first, second, ..] = ip.segments();
@@ -52,7 +52,7 @@ fn is_public_v6(ip: Ipv6Addr) -> bool {
 }
 
 /// The IPv4 address that an IPv6 address leads to: mapped, compatible, NAT64, 6to4.
-pub(super) fn carried(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+pub(super) fn embedded_ipv4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let (high, low) = match ip.segments() {
         [0, 0, 0, 0, 0, 0xffff | 0, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
             (high, low)

@@ -9,35 +9,38 @@ use std::str::FromStr;
 
 use url::Host;
 
-use super::address::{carried, is_public};
+use super::address::{embedded_ipv4, is_public_address};
 use super::matches_pattern;
 
 /// `api.example.com`, `*.example.com:8443`, `127.0.0.1:80`, `[fd00::]/8:443`, or the
 /// folder of a Unix socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Net {
-    whom: Whom,
+pub struct NetworkTarget {
+    whom: TargetHost,
     port: Option<u16>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Whom {
+enum TargetHost {
     /// A name in lower case, an address in its usual spelling, or a folder.
     Host(String),
     /// A name with `*` for any characters.
     Pattern(String),
-    Range(Range),
+    Range(AddressRange),
 }
 
-impl FromStr for Net {
+impl FromStr for NetworkTarget {
     /// What is wrong with it.
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, &'static str> {
         if text.starts_with('/') {
-            return Ok(Self { whom: Whom::Host(socket_dir(text).to_owned()), port: None });
+            return Ok(Self {
+                whom: TargetHost::Host(normalize_socket_dir(text).to_owned()),
+                port: None,
+            });
         }
-        let (host, bits, port) = split(text)?;
+        let (host, bits, port) = split_target(text)?;
         let port = match port.map(str::parse) {
             Some(Ok(0)) => return Err("no server has port 0"),
             Some(Ok(port)) => Some(port),
@@ -45,54 +48,60 @@ impl FromStr for Net {
             None => None,
         };
         let whom = match (bits, host.parse()) {
-            (Some(bits), Ok(ip)) => Whom::Range(Range::new(ip, bits)?),
+            (Some(bits), Ok(ip)) => TargetHost::Range(AddressRange::new(ip, bits)?),
             (Some(_), Err(_)) => return Err("only an address can be followed by / and a number"),
-            (None, Ok(ip)) => Whom::Host(IpAddr::to_string(&ip)),
-            (None, Err(_)) if host.contains('*') => Whom::Pattern(host.to_ascii_lowercase()),
-            (None, Err(_)) => Whom::Host(host_name(host).ok_or("that is no name of a host")?),
+            (None, Ok(ip)) => TargetHost::Host(IpAddr::to_string(&ip)),
+            (None, Err(_)) if host.contains('*') => TargetHost::Pattern(host.to_ascii_lowercase()),
+            (None, Err(_)) => {
+                TargetHost::Host(normalize_host_name(host).ok_or("that is no name of a host")?)
+            }
         };
         Ok(Self { whom, port })
     }
 }
 
-impl Net {
+impl NetworkTarget {
     /// Whether it is exactly this host, not by a pattern.
-    pub(super) fn names(&self, host: &str, port: u16) -> bool {
-        self.on(port) && matches!(&self.whom, Whom::Host(own) if own == host)
+    pub(super) fn is_exactly(&self, host: &str, port: u16) -> bool {
+        self.applies_to_port(port) && matches!(&self.whom, TargetHost::Host(own) if own == host)
     }
 
     /// Whether it is this host, also by a pattern.
-    pub(super) fn matches(&self, host: &str, port: u16) -> bool {
+    pub(super) fn matches_host(&self, host: &str, port: u16) -> bool {
         match &self.whom {
-            Whom::Pattern(pattern) => self.on(port) && matches_pattern(pattern, host),
-            _ => self.names(host, port),
+            TargetHost::Pattern(pattern) => {
+                self.applies_to_port(port) && matches_pattern(pattern, host)
+            }
+            _ => self.is_exactly(host, port),
         }
     }
 
     /// The range it is, if it holds for this port.
-    pub(super) fn range(&self, port: u16) -> Option<Range> {
+    pub(super) fn address_range(&self, port: u16) -> Option<AddressRange> {
         match &self.whom {
-            Whom::Range(range) if self.on(port) => Some(*range),
+            TargetHost::Range(range) if self.applies_to_port(port) => Some(*range),
             _ => None,
         }
     }
 
     /// The address it is, as a range, if it holds for this port: what is forbidden
     /// by its address is forbidden by every name too.
-    pub(super) fn address(&self, port: u16) -> Option<Range> {
+    pub(super) fn address_as_range(&self, port: u16) -> Option<AddressRange> {
         match &self.whom {
-            Whom::Host(host) if self.on(port) => host.parse().ok().map(Range::of),
-            _ => self.range(port),
+            TargetHost::Host(host) if self.applies_to_port(port) => {
+                host.parse().ok().map(AddressRange::from_address)
+            }
+            _ => self.address_range(port),
         }
     }
 
-    fn on(&self, port: u16) -> bool {
+    fn applies_to_port(&self, port: u16) -> bool {
         self.port.is_none_or(|own| own == port)
     }
 }
 
 /// Host, bits of a range and port, each as written.
-fn split(text: &str) -> Result<(&str, Option<&str>, Option<&str>), &'static str> {
+fn split_target(text: &str) -> Result<(&str, Option<&str>, Option<&str>), &'static str> {
     let (host, rest) = match text.strip_prefix('[') {
         Some(rest) => rest.split_once(']').ok_or("the [ is not closed")?,
         // More than one colon and no brackets: an IPv6 address without a port.
@@ -116,12 +125,12 @@ fn split(text: &str) -> Result<(&str, Option<&str>, Option<&str>), &'static str>
 }
 
 /// A name as addresses have it: lower case, without marks, no dot at its end.
-fn host_name(text: &str) -> Option<String> {
-    Some(spelled(&Host::parse(text).ok()?))
+fn normalize_host_name(text: &str) -> Option<String> {
+    Some(normalize_host(&Host::parse(text).ok()?))
 }
 
 /// The one spelling of a host that is compared.
-pub(super) fn spelled<S: AsRef<str>>(host: &Host<S>) -> String {
+pub(super) fn normalize_host<S: AsRef<str>>(host: &Host<S>) -> String {
     match host {
         Host::Domain(domain) => domain.as_ref().trim_end_matches('.').to_ascii_lowercase(),
         Host::Ipv4(ip) => ip.to_string(),
@@ -130,7 +139,7 @@ pub(super) fn spelled<S: AsRef<str>>(host: &Host<S>) -> String {
 }
 
 /// `/run/postgresql/` is the same folder as `/run/postgresql`.
-pub(super) fn socket_dir(text: &str) -> &str {
+pub(super) fn normalize_socket_dir(text: &str) -> &str {
     match text.trim_end_matches('/') {
         "" => "/",
         dir => dir,
@@ -139,12 +148,12 @@ pub(super) fn socket_dir(text: &str) -> &str {
 
 /// Addresses that begin with the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Range {
+pub struct AddressRange {
     first: IpAddr,
     bits: u32,
 }
 
-impl Range {
+impl AddressRange {
     fn new(first: IpAddr, bits: &str) -> Result<Self, &'static str> {
         let most = if first.is_ipv4() { 32 } else { 128 };
         let bits = bits.parse().ok().filter(|bits| *bits <= most);
@@ -152,41 +161,42 @@ impl Range {
         match range.bits {
             // Who writes it means the internet, and would open this machine.
             0 => Err("it holds every address, this machine's too; for all public hosts, write *"),
-            _ if range.start() != number(first) => {
+            _ if range.first_number() != address_number(first) => {
                 Err("its address has bits that the range does not, as 10.0.0.5/8 for 10.0.0.0/8")
             }
             _ => Ok(range),
         }
     }
 
-    fn of(ip: IpAddr) -> Self {
+    fn from_address(ip: IpAddr) -> Self {
         Self { first: ip, bits: if ip.is_ipv4() { 32 } else { 128 } }
     }
 
     /// An IPv4 address in an IPv6 one is that IPv4 address.
     pub fn contains(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
-        ip.is_ipv4() == self.first.is_ipv4() && number(ip) & self.mask() == self.start()
+        ip.is_ipv4() == self.first.is_ipv4()
+            && address_number(ip) & self.network_mask() == self.first_number()
     }
 
     /// Whether an IPv6 address is a way to an IPv4 address in here.
-    fn is_behind(&self, ip: IpAddr) -> bool {
+    fn contains_embedded(&self, ip: IpAddr) -> bool {
         let IpAddr::V6(ip) = ip else { return false };
-        carried(ip).is_some_and(|ip| self.contains(ip.into()))
+        embedded_ipv4(ip).is_some_and(|ip| self.contains(ip.into()))
     }
 
-    fn start(&self) -> u128 {
-        number(self.first) & self.mask()
+    fn first_number(&self) -> u128 {
+        address_number(self.first) & self.network_mask()
     }
 
-    fn mask(&self) -> u128 {
+    fn network_mask(&self) -> u128 {
         // An IPv4 address is the last 32 of 128 bits, and all before are equal.
         let bits = if self.first.is_ipv4() { self.bits + 96 } else { self.bits };
         u128::MAX.checked_shl(128 - bits).unwrap_or(0)
     }
 }
 
-fn number(ip: IpAddr) -> u128 {
+fn address_number(ip: IpAddr) -> u128 {
     match ip {
         IpAddr::V4(ip) => u32::from(ip).into(),
         IpAddr::V6(ip) => ip.into(),
@@ -195,20 +205,20 @@ fn number(ip: IpAddr) -> u128 {
 
 /// How far a permission goes once DNS has answered.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Reach {
+pub struct NetworkReach {
     /// Wherever the name leads: the operator wrote it down.
     pub(super) named: bool,
     /// Every public address.
     pub(super) public: bool,
     /// And those in here.
-    pub(super) ranges: Vec<Range>,
+    pub(super) ranges: Vec<AddressRange>,
     /// But never those in here.
-    pub(super) except: Vec<Range>,
+    pub(super) except: Vec<AddressRange>,
 }
 
 /// What a [`Reach`] says of one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Within {
+pub enum ReachVerdict {
     Yes,
     /// A grant would open it.
     No,
@@ -216,25 +226,25 @@ pub enum Within {
     Never,
 }
 
-impl Reach {
+impl NetworkReach {
     /// To every address there is: for what the operator set up.
     pub fn anywhere() -> Self {
         Self { named: true, ..Self::default() }
     }
 
-    pub fn to(&self, ip: IpAddr) -> Within {
-        if self.except.iter().any(|range| range.contains(ip) || range.is_behind(ip)) {
-            return Within::Never;
+    pub fn check_address(&self, ip: IpAddr) -> ReachVerdict {
+        if self.except.iter().any(|range| range.contains(ip) || range.contains_embedded(ip)) {
+            return ReachVerdict::Never;
         }
         let open = self.named
-            || (self.public && is_public(ip))
+            || (self.public && is_public_address(ip))
             || self.ranges.iter().any(|range| range.contains(ip));
-        if open { Within::Yes } else { Within::No }
+        if open { ReachVerdict::Yes } else { ReachVerdict::No }
     }
 
     /// Whether it holds for a name that somebody else looks up, such as a proxy. What
     /// holds only for certain addresses does not.
-    pub fn unseen(&self) -> bool {
+    pub fn allows_unresolved_name(&self) -> bool {
         self.named || self.public
     }
 }
@@ -245,12 +255,12 @@ mod tests {
 
     /// What a place is read as, or why it is none.
     fn check(text: &str, expected: &str) {
-        let read = match text.parse::<Net>() {
-            Ok(Net { whom, port }) => {
+        let read = match text.parse::<NetworkTarget>() {
+            Ok(NetworkTarget { whom, port }) => {
                 let whom = match whom {
-                    Whom::Host(host) => host,
-                    Whom::Pattern(pattern) => format!("~{pattern}"),
-                    Whom::Range(Range { first, bits }) => format!("{first}+{bits}"),
+                    TargetHost::Host(host) => host,
+                    TargetHost::Pattern(pattern) => format!("~{pattern}"),
+                    TargetHost::Range(AddressRange { first, bits }) => format!("{first}+{bits}"),
                 };
                 port.map_or_else(|| whom.clone(), |port| format!("{whom} {port}"))
             }
@@ -308,26 +318,29 @@ mod tests {
             ("128.0.0.0/1", "255.0.0.1", true),
             ("128.0.0.0/1", "127.0.0.1", false),
         ] {
-            let net: Net = range.parse().unwrap();
-            let range = net.range(80).unwrap();
+            let net: NetworkTarget = range.parse().unwrap();
+            let range = net.address_range(80).unwrap();
             assert_eq!(range.contains(ip.parse().unwrap()), expected, "{range:?} {ip}");
         }
     }
 
     #[test]
     fn what_is_closed_is_closed_on_every_way_to_it() {
-        let net: Net = "93.184.215.0/24".parse().unwrap();
-        let reach =
-            Reach { public: true, except: vec![net.range(80).unwrap()], ..Reach::default() };
+        let net: NetworkTarget = "93.184.215.0/24".parse().unwrap();
+        let reach = NetworkReach {
+            public: true,
+            except: vec![net.address_range(80).unwrap()],
+            ..NetworkReach::default()
+        };
         for (ip, expected) in [
-            ("93.184.215.14", Within::Never),
-            ("::ffff:93.184.215.14", Within::Never),
-            ("64:ff9b::5db8:d70e", Within::Never),
-            ("2002:5db8:d70e::1", Within::Never),
-            ("93.184.216.14", Within::Yes),
-            ("127.0.0.1", Within::No),
+            ("93.184.215.14", ReachVerdict::Never),
+            ("::ffff:93.184.215.14", ReachVerdict::Never),
+            ("64:ff9b::5db8:d70e", ReachVerdict::Never),
+            ("2002:5db8:d70e::1", ReachVerdict::Never),
+            ("93.184.216.14", ReachVerdict::Yes),
+            ("127.0.0.1", ReachVerdict::No),
         ] {
-            assert_eq!(reach.to(ip.parse().unwrap()), expected, "{ip}");
+            assert_eq!(reach.check_address(ip.parse().unwrap()), expected, "{ip}");
         }
     }
 }

@@ -3,12 +3,12 @@
 use super::*;
 
 fn reach(grants: &[&str], url: &str) -> String {
-    let grants = Grants::authored(
+    let grants = GrantSet::for_authored_script(
         "tools.script.t",
         PathBuf::from("."),
         grants.iter().map(|grant| grant.parse().unwrap()).collect(),
     );
-    match grants.url("http.get", &url.parse().unwrap()) {
+    match grants.check_url("http.get", &url.parse().unwrap()) {
         Ok(proof) if proof.reach().named => "Named".to_owned(),
         Ok(proof) if proof.reach().public => "Public".to_owned(),
         Ok(_) => "Ranges".to_owned(),
@@ -45,19 +45,20 @@ fn a_range_opens_its_addresses_and_names_that_lead_there() {
     assert_eq!(reach(&["net:[fd00::]/8"], "http://[fd12::1]:8080/"), "Public");
     assert!(reach(&["net:[fd00::]/8"], "http://[fe80::1]/").contains("denied"));
 
-    let agents = Grants::agents("execute", None, vec!["net:10.0.0.0/8".parse().unwrap()]);
-    let agents = |url: &str| agents.url("http.get", &url.parse().unwrap());
+    let agents =
+        GrantSet::for_agent_script("execute", None, vec!["net:10.0.0.0/8".parse().unwrap()]);
+    let agents = |url: &str| agents.check_url("http.get", &url.parse().unwrap());
     assert!(agents("http://10.0.0.1/").is_ok());
     assert!(agents("http://93.184.215.14/").is_err());
     let named = agents("http://example.com/").unwrap();
-    assert!(!named.reach().unseen());
-    assert_eq!(named.reach().to("93.184.215.14".parse().unwrap()), Within::No);
-    assert_eq!(named.reach().to("10.0.0.9".parse().unwrap()), Within::Yes);
+    assert!(!named.reach().allows_unresolved_name());
+    assert_eq!(named.reach().check_address("93.184.215.14".parse().unwrap()), ReachVerdict::No);
+    assert_eq!(named.reach().check_address("10.0.0.9".parse().unwrap()), ReachVerdict::Yes);
 }
 
 #[test]
 fn what_the_operator_closes_no_grant_opens() {
-    let network = Network {
+    let network = NetworkPolicy {
         public: true,
         deny: ["*.ads.example", "db.example:22", "192.168.0.0/16", "10.0.0.9:80"]
             .iter()
@@ -66,8 +67,9 @@ fn what_the_operator_closes_no_grant_opens() {
     };
     let grants = ["net:x.ads.example", "net:db.example", "net:192.168.1.1", "net:10.0.0.9"];
     let grants = grants.iter().map(|grant| grant.parse().unwrap()).collect();
-    let grants = Grants::authored("tools.script.t", PathBuf::from("."), grants).under(&network);
-    let check = |url: &str| match grants.url("http.get", &url.parse().unwrap()) {
+    let grants = GrantSet::for_authored_script("tools.script.t", PathBuf::from("."), grants)
+        .with_network_policy(&network);
+    let check = |url: &str| match grants.check_url("http.get", &url.parse().unwrap()) {
         Ok(_) => "ok".to_owned(),
         Err(problem) => problem.to_string(),
     };
@@ -82,17 +84,18 @@ fn what_the_operator_closes_no_grant_opens() {
         assert_eq!(check(url), "ok", "{url}");
     }
     // A granted name that leads where it is closed is stopped after DNS.
-    let proof = grants.url("http.get", &"http://db.example/".parse().unwrap()).unwrap();
-    assert_eq!(proof.reach().to("10.0.0.9".parse().unwrap()), Within::Never);
-    assert!(grants.server("postgres.query", "192.168.1.1", 5432).is_err());
+    let proof = grants.check_url("http.get", &"http://db.example/".parse().unwrap()).unwrap();
+    assert_eq!(proof.reach().check_address("10.0.0.9".parse().unwrap()), ReachVerdict::Never);
+    assert!(grants.check_server("postgres.query", "192.168.1.1", 5432).is_err());
 }
 
 #[test]
 fn without_the_public_internet_only_grants_count() {
-    let network = Network { public: false, ..Network::default() };
+    let network = NetworkPolicy { public: false, ..NetworkPolicy::default() };
     let grants = vec!["net:*.example.com".parse().unwrap()];
-    let grants = Grants::authored("tools.script.t", PathBuf::from("."), grants).under(&network);
-    let check = |url: &str| grants.url("http.get", &url.parse().unwrap()).is_ok();
+    let grants = GrantSet::for_authored_script("tools.script.t", PathBuf::from("."), grants)
+        .with_network_policy(&network);
+    let check = |url: &str| grants.check_url("http.get", &url.parse().unwrap()).is_ok();
     assert!(check("http://api.example.com/"));
     assert!(!check("http://example.org/"));
     assert!(!check("http://93.184.215.14/"));
@@ -147,9 +150,9 @@ fn patterns_match_whole_names() {
 
 fn exec(declared: &[&str], grants: &[&str], command: &str) -> String {
     let grants = grants.iter().map(|grant| grant.parse().unwrap()).collect();
-    let grants = Grants::authored("tools.script.t", PathBuf::from("."), grants)
-        .declaring(declared.iter().map(|command| (*command).to_owned()).collect());
-    match grants.exec("exec.run", command) {
+    let grants = GrantSet::for_authored_script("tools.script.t", PathBuf::from("."), grants)
+        .with_declared_commands(declared.iter().map(|command| (*command).to_owned()).collect());
+    match grants.check_exec("exec.run", command) {
         Ok(proof) => proof.command().to_owned(),
         Err(problem) => problem.to_string(),
     }
@@ -212,14 +215,15 @@ fn what_only_looks_like_a_command_is_never_one() {
 fn a_database_is_open_inside_the_directory_or_by_name() {
     let open = |grants: &[&str], path: &str| {
         let grants = grants.iter().map(|grant| grant.parse().unwrap()).collect();
-        let grants = Grants::authored("tools.script.t", PathBuf::from("/p/tools"), grants);
+        let grants =
+            GrantSet::for_authored_script("tools.script.t", PathBuf::from("/p/tools"), grants);
         // One link in the directory leads out of it; another database is missing.
         let links = |path: &Path| match path.to_str().unwrap() {
             "/p/tools/link.db" => Some(PathBuf::from("/p/data/app.db")),
             missing if missing.contains("missing") => None,
-            _ => Some(plain(path)),
+            _ => Some(normalize_path(path)),
         };
-        match grants.database("sqlite.query", path, links) {
+        match grants.check_database("sqlite.query", path, links) {
             Ok(proof) => proof.path().display().to_string(),
             Err(problem) => problem.to_string(),
         }
@@ -243,8 +247,8 @@ fn a_database_is_open_inside_the_directory_or_by_name() {
 fn a_database_server_is_reached_only_by_name() {
     let reach = |grant: &str, host: &str, port| {
         let grants = vec![grant.parse().unwrap()];
-        let grants = Grants::authored("tools.script.t", PathBuf::from("."), grants);
-        match grants.server("postgres.query", host, port) {
+        let grants = GrantSet::for_authored_script("tools.script.t", PathBuf::from("."), grants);
+        match grants.check_server("postgres.query", host, port) {
             Ok(proof) => format!("{} {}", proof.host(), proof.port()),
             Err(problem) => problem.to_string(),
         }

@@ -3,39 +3,39 @@
 
 use std::borrow::Cow;
 
-use super::Secrecy;
-use crate::content::Answer;
-use crate::secret::{looks_secret, without_literals};
+use super::RedactionScopes;
+use crate::content::ToolAnswer;
+use crate::secret::{is_secret_name, redact_literals};
 use crate::value::{Object, Value};
 
 /// Bytes of arguments that are kept for people.
-const MOST: usize = 4096;
+const MAX_SHOWN_ARGUMENT_BYTES: usize = 4096;
 /// What stands where a secret was.
-const HIDDEN: &str = "[redacted]";
+const REDACTED_VALUE_MARK: &str = "[redacted]";
 
 /// Arguments as JSON text: redacted, and cut where it gets long.
-pub fn arguments(args: &Value, secrets: &Secrecy) -> String {
-    let mut room = MOST;
-    let shown = redacted(args, secrets, false, &mut room);
+pub fn redact_arguments(args: &Value, secrets: &RedactionScopes) -> String {
+    let mut room = MAX_SHOWN_ARGUMENT_BYTES;
+    let shown = redact_value(args, secrets, false, &mut room);
     // Nothing in it has no JSON form any more.
     serde_json::to_string(&shown).unwrap_or_default()
 }
 
 /// A script, with the secrets taken out by value, and by the names they are given.
-pub fn script(script: &str, secrets: &Secrecy) -> String {
-    without_literals(&secrets.take_out(script)).into_owned()
+pub fn redact_script(script: &str, secrets: &RedactionScopes) -> String {
+    redact_literals(&secrets.redact_secrets(script)).into_owned()
 }
 
 /// A text with the secrets taken out by value.
-pub fn text(text: &str, secrets: &Secrecy) -> String {
-    secrets.take_out(text).into_owned()
+pub fn redact_text(text: &str, secrets: &RedactionScopes) -> String {
+    secrets.redact_secrets(text).into_owned()
 }
 
-impl Secrecy {
-    pub(crate) fn take_out<'a>(&self, text: &'a str) -> Cow<'a, str> {
+impl RedactionScopes {
+    pub(crate) fn redact_secrets<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut text = Cow::Borrowed(text);
         for scope in &self.0 {
-            if let Cow::Owned(redacted) = scope.secrets.redact(&text) {
+            if let Cow::Owned(redacted) = scope.secrets.redact_text(&text) {
                 text = Cow::Owned(redacted);
             }
         }
@@ -45,13 +45,13 @@ impl Secrecy {
 
 /// A copy with nothing secret in it, of about `room` bytes at most. Values are
 /// no deeper than [`MAX_DEPTH`](crate::value::MAX_DEPTH) when they get here.
-fn redacted(value: &Value, secrets: &Secrecy, named: bool, room: &mut usize) -> Value {
+fn redact_value(value: &Value, secrets: &RedactionScopes, named: bool, room: &mut usize) -> Value {
     match value {
-        Value::Str(text) if named && !text.is_empty() => Value::from(HIDDEN),
+        Value::Str(text) if named && !text.is_empty() => Value::from(REDACTED_VALUE_MARK),
         Value::Str(text) => {
             // Cut only afterwards: half a secret is one that nothing finds.
-            let text = secrets.take_out(text);
-            let text = cut(&without_literals(&text), *room);
+            let text = secrets.redact_secrets(text);
+            let text = cut_to_room(&redact_literals(&text), *room);
             *room = room.saturating_sub(text.len());
             Value::from(text)
         }
@@ -64,7 +64,7 @@ fn redacted(value: &Value, secrets: &Secrecy, named: bool, room: &mut usize) -> 
                     break;
                 }
                 *room = room.saturating_sub(2);
-                shown.push(redacted(item, secrets, named, room));
+                shown.push(redact_value(item, secrets, named, room));
             }
             Value::Array(shown)
         }
@@ -76,9 +76,9 @@ fn redacted(value: &Value, secrets: &Secrecy, named: bool, room: &mut usize) -> 
                     shown.insert("…".to_owned(), more.into());
                     break;
                 }
-                let key_shown = cut(&secrets.take_out(key), *room);
+                let key_shown = cut_to_room(&secrets.redact_secrets(key), *room);
                 *room = room.saturating_sub(key_shown.len() + 4);
-                let item = redacted(item, secrets, named || looks_secret(key), room);
+                let item = redact_value(item, secrets, named || is_secret_name(key), room);
                 shown.insert(key_shown, item);
             }
             Value::Object(shown)
@@ -90,7 +90,7 @@ fn redacted(value: &Value, secrets: &Secrecy, named: bool, room: &mut usize) -> 
     }
 }
 
-fn cut(text: &str, room: usize) -> String {
+fn cut_to_room(text: &str, room: usize) -> String {
     if text.len() <= room {
         return text.to_owned();
     }
@@ -99,27 +99,27 @@ fn cut(text: &str, room: usize) -> String {
 }
 
 /// About how many bytes a value takes.
-pub(super) fn weight(value: &Value) -> usize {
+pub(super) fn approx_value_bytes(value: &Value) -> usize {
     match value {
         Value::Str(text) => 32 + text.len(),
         Value::Bytes(bytes) => 32 + bytes.len(),
-        Value::Array(items) => 32 + items.iter().map(weight).sum::<usize>(),
-        Value::Object(fields) => fields_weight(fields),
+        Value::Array(items) => 32 + items.iter().map(approx_value_bytes).sum::<usize>(),
+        Value::Object(fields) => approx_fields_bytes(fields),
         _ => 32,
     }
 }
 
-fn fields_weight(fields: &Object) -> usize {
-    64 + fields.iter().map(|(key, value)| 40 + key.len() + weight(value)).sum::<usize>()
+fn approx_fields_bytes(fields: &Object) -> usize {
+    64 + fields.iter().map(|(key, value)| 40 + key.len() + approx_value_bytes(value)).sum::<usize>()
 }
 
-pub(super) fn weight_of_answer(answer: &Answer) -> usize {
+pub(super) fn approx_answer_bytes(answer: &ToolAnswer) -> usize {
     match answer {
-        Answer::Value(value) => weight(value),
-        Answer::Raw(fields) => fields_weight(fields),
-        Answer::Content(content) => {
+        ToolAnswer::Value(value) => approx_value_bytes(value),
+        ToolAnswer::Raw(fields) => approx_fields_bytes(fields),
+        ToolAnswer::Content(content) => {
             let values = content.blocks.iter().chain(&content.structured);
-            fields_weight(&content.extra) + values.map(weight).sum::<usize>()
+            approx_fields_bytes(&content.extra) + values.map(approx_value_bytes).sum::<usize>()
         }
     }
 }
@@ -129,14 +129,17 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::secret::{Secret, Secrets};
-    use crate::tool::Scope;
+    use crate::secret::{SecretValue, Secrets};
+    use crate::tool::CallScope;
 
     fn check(args: &str, expected: &str) {
-        let secret = Secret { key: "token".into(), value: "hunter22".into(), by_name: true };
-        let scope = Scope { secrets: Secrets::new(vec![secret]), ..Scope::default() };
+        let secret = SecretValue { key: "token".into(), value: "hunter22".into(), by_name: true };
+        let scope = CallScope { secrets: Secrets::new(vec![secret]), ..CallScope::default() };
         let args = Value::parse_json(args.as_bytes()).unwrap();
-        assert_eq!(arguments(&args, &Secrecy([Arc::default(), Arc::new(scope)])), expected);
+        assert_eq!(
+            redact_arguments(&args, &RedactionScopes([Arc::default(), Arc::new(scope)])),
+            expected
+        );
     }
 
     #[test]
@@ -168,25 +171,30 @@ mod tests {
 
     #[test]
     fn what_is_long_is_cut_after_the_secrets_are_out() {
-        let long = format!("{}hunter22{}", "x".repeat(MOST - 4), "y".repeat(100));
-        let shown = arguments(
-            &Value::object([("q", long.as_str().into())]),
-            &Secrecy([
+        let long =
+            format!("{}hunter22{}", "x".repeat(MAX_SHOWN_ARGUMENT_BYTES - 4), "y".repeat(100));
+        let shown = redact_arguments(
+            &Value::from_fields([("q", long.as_str().into())]),
+            &RedactionScopes([
                 Arc::default(),
-                Arc::new(Scope {
-                    secrets: Secrets::new(vec![Secret {
+                Arc::new(CallScope {
+                    secrets: Secrets::new(vec![SecretValue {
                         key: "k".into(),
                         value: "hunter22".into(),
                         by_name: true,
                     }]),
-                    ..Scope::default()
+                    ..CallScope::default()
                 }),
             ]),
         );
         assert!(!shown.contains("hunt"), "{}", &shown[shown.len() - 60..]);
-        assert!(shown.len() < MOST + 100);
+        assert!(shown.len() < MAX_SHOWN_ARGUMENT_BYTES + 100);
         let many = Value::Array((0..100_000).map(Value::Int).collect());
-        let shown = arguments(&many, &Secrecy::default());
-        assert!(shown.len() < 3 * MOST && shown.ends_with(" more\"]"), "{}", shown.len());
+        let shown = redact_arguments(&many, &RedactionScopes::default());
+        assert!(
+            shown.len() < 3 * MAX_SHOWN_ARGUMENT_BYTES && shown.ends_with(" more\"]"),
+            "{}",
+            shown.len()
+        );
     }
 }

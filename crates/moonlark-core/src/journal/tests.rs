@@ -5,29 +5,29 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::{CallEnded, Entry, Id, Recorder, RunBegan, RunRecord};
-use crate::problem::{Code, Problem, Result};
+use super::{CallEnded, JournalEntry, JournalRecorder, RecordId, RunBegan, RunRecord};
+use crate::problem::{Problem, ProblemCode, Result};
 use crate::schema::Schema;
-use crate::tool::{Body, BoxFuture, Effects, Source, SourceKind};
+use crate::tool::{BoxFuture, CallEffects, Source, SourceKind, ToolBody};
 use crate::{Call, Caller, Catalog, Gateway, Run, Tool, Value};
 
 /// Keeps entries in memory, and whether each was waited for.
 #[derive(Default)]
 struct Notes {
-    kept: Mutex<Vec<(Entry, bool)>>,
+    kept: Mutex<Vec<(JournalEntry, bool)>>,
     broken: bool,
 }
 
-impl Recorder for Notes {
-    fn record(&self, entry: Entry) {
+impl JournalRecorder for Notes {
+    fn record_entry(&self, entry: JournalEntry) {
         self.kept.lock().push((entry, false));
     }
 
-    fn room(&self) -> Option<BoxFuture<()>> {
+    fn wait_for_room(&self) -> Option<BoxFuture<()>> {
         None
     }
 
-    fn durable(&self, entry: Entry) -> BoxFuture<Result<()>> {
+    fn record_durably(&self, entry: JournalEntry) -> BoxFuture<Result<()>> {
         if self.broken {
             let problem = Problem::unavailable("the disk is full");
             return Box::pin(std::future::ready(Err(problem)));
@@ -36,12 +36,12 @@ impl Recorder for Notes {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn take_over(&self, _: Id) -> BoxFuture<Result<RunRecord>> {
+    fn take_over_run(&self, _: RecordId) -> BoxFuture<Result<RunRecord>> {
         Box::pin(std::future::ready(Err(Problem::internal("no"))))
     }
 
-    fn run(&self, run: Id) -> BoxFuture<Result<RunRecord>> {
-        self.take_over(run)
+    fn load_run(&self, run: RecordId) -> BoxFuture<Result<RunRecord>> {
+        self.take_over_run(run)
     }
 }
 
@@ -54,11 +54,11 @@ struct World {
 impl World {
     fn new(broken: bool) -> World {
         let made = Arc::<Mutex<Vec<Value>>>::default();
-        let tool = |name: &str, effects: Effects| {
+        let tool = |name: &str, effects: CallEffects| {
             let schema = json!({"type": "object", "properties": {"id": {"type": "integer"}}});
             let schema = Schema::compile(schema.as_object().unwrap().clone()).unwrap();
             let made = made.clone();
-            let body = Body::later(move |_, args| {
+            let body = ToolBody::from_async_fn(move |_, args| {
                 made.lock().push(args.clone());
                 async move {
                     if args.get("id") == Some(&Value::Int(0)) {
@@ -75,33 +75,33 @@ impl World {
             tool.effects = effects;
             Arc::new(tool)
         };
-        let again = Effects { idempotent: true, ..Effects::default() };
+        let again = CallEffects { idempotent: true, ..CallEffects::default() };
         let tools = vec![
-            tool("write", Effects::default()),
-            tool("read", Effects::READ),
+            tool("write", CallEffects::default()),
+            tool("read", CallEffects::READ_ONLY),
             tool("put", again),
         ];
         let gateway = Gateway::new(Catalog::new(Arc::default(), tools, &[], vec![]), 10);
         let notes = Arc::new(Notes { broken, ..Notes::default() });
-        gateway.keep_journal(notes.clone());
+        gateway.set_recorder(notes.clone());
         World { gateway, notes, made }
     }
 
     fn root(&self) -> Call {
-        self.gateway.open(Caller::new("test"), None).unwrap()
+        self.gateway.open_call(Caller::new("test"), None).unwrap()
     }
 
     /// As a run's script that calls something at `place`.
     fn script(&self, place: &str) -> Call {
-        let run = Run::of(&RunBegan::of_script("", [0; 32]), &Default::default());
-        self.root().for_run(run).at(place.into())
+        let run = Run::new(&RunBegan::for_script("", [0; 32]), &Default::default());
+        self.root().for_run(run).at_call_site(place.into())
     }
 
     /// Began or ended, the tool or the outcome, and whether it was waited for.
     fn entries(&self) -> Vec<(String, bool)> {
-        let word = |entry: &Entry| match entry {
-            Entry::CallBegan(began) => began.tool.clone(),
-            Entry::CallEnded(ended) => ended.outcome.to_owned(),
+        let word = |entry: &JournalEntry| match entry {
+            JournalEntry::CallBegan(began) => began.tool.clone(),
+            JournalEntry::CallEnded(ended) => ended.outcome.to_owned(),
             other => format!("{other:?}"),
         };
         self.notes.kept.lock().iter().map(|(entry, waited)| (word(entry), *waited)).collect()
@@ -110,7 +110,7 @@ impl World {
     fn ended(&self) -> CallEnded {
         let kept = self.notes.kept.lock();
         let ended = kept.iter().find_map(|(entry, _)| match entry {
-            Entry::CallEnded(ended) => Some(ended.clone()),
+            JournalEntry::CallEnded(ended) => Some(ended.clone()),
             _ => None,
         });
         ended.unwrap()
@@ -118,7 +118,7 @@ impl World {
 }
 
 fn id(id: i64) -> Value {
-    Value::object([("id", Value::Int(id))])
+    Value::from_fields([("id", Value::Int(id))])
 }
 
 #[tokio::test]
@@ -145,7 +145,7 @@ async fn only_what_a_script_changes_is_waited_for() {
 async fn what_cannot_be_put_on_record_first_is_not_called() {
     let world = World::new(true);
     let problem = world.gateway.call(&world.script("0"), "write", id(1)).await.unwrap_err();
-    assert_eq!(problem.code, Code::Unavailable);
+    assert_eq!(problem.code, ProblemCode::Unavailable);
     assert!(world.made.lock().is_empty());
     world.gateway.call(&world.script("0"), "read", id(1)).await.unwrap();
     world.gateway.call(&world.root(), "write", id(2)).await.unwrap();
@@ -167,7 +167,7 @@ async fn a_call_that_fails_or_is_given_up_ends_on_record_too() {
 #[tokio::test]
 async fn a_call_that_is_refused_is_on_record_with_why() {
     let world = World::new(false);
-    let wrong = Value::object([("id", "x".into())]);
+    let wrong = Value::from_fields([("id", "x".into())]);
     world.gateway.call(&world.root(), "write", wrong).await.unwrap_err();
     assert_eq!(world.entries(), [("write".into(), false), ("bad_request".into(), false)]);
     assert!(world.ended().message.unwrap().contains("id"));

@@ -12,20 +12,20 @@ use serde_json::{Map, Value as Json, json};
 use crate::value::{Object, Value};
 
 /// Levels that are looked at.
-pub(super) const DEEPEST: usize = 8;
+pub(super) const MAX_SHAPE_DEPTH: usize = 8;
 /// Items of one list that are looked at.
-pub(super) const ITEMS: usize = 50;
+pub(super) const MAX_OBSERVED_ITEMS: usize = 50;
 /// Names that one object may have; with more, they are keys of a map.
-const FIELDS: usize = 64;
+const MAX_SHAPE_FIELDS: usize = 64;
 /// Values that are looked at in one answer.
-const LOOKS: usize = 5000;
+const MAX_OBSERVED_VALUES: usize = 5000;
 /// The longest name of a field; a longer one is data.
-const LONGEST: usize = 40;
+const MAX_FIELD_NAME_BYTES: usize = 40;
 
 /// Nothing set is nothing known; it changes nothing when merged.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Form {
+pub(super) struct ShapeNode {
     /// Too deep to tell. Nothing else is set then.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     any: bool,
@@ -41,25 +41,25 @@ pub(super) struct Form {
     text: bool,
     /// What is in texts that are JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
-    json: Option<Box<Form>>,
+    json: Option<Box<ShapeNode>>,
     /// What items of lists are.
     #[serde(skip_serializing_if = "Option::is_none")]
-    list: Option<Box<Form>>,
+    list: Option<Box<ShapeNode>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    object: Option<Box<Fields>>,
+    object: Option<Box<ShapeFields>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Fields {
+struct ShapeFields {
     /// Objects that were seen.
     seen: u32,
     /// In the order they first came.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    known: IndexMap<String, Field>,
+    known: IndexMap<String, ShapeField>,
     /// What is under names that are data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    others: Option<Form>,
+    others: Option<ShapeNode>,
     /// There were so many names that all are data.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     many: bool,
@@ -67,70 +67,75 @@ struct Fields {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Field {
+struct ShapeField {
     /// Objects that had it.
     seen: u32,
-    form: Form,
+    form: ShapeNode,
 }
 
 /// Values that may still be looked at.
-pub(super) struct Look(usize);
+pub(super) struct ObservationBudget(usize);
 
-impl Default for Look {
+impl Default for ObservationBudget {
     fn default() -> Self {
-        Look(LOOKS)
+        ObservationBudget(MAX_OBSERVED_VALUES)
     }
 }
 
-impl Form {
-    pub(super) fn of(value: &Value, depth: usize, look: &mut Look) -> Form {
-        let Some(left) = look.0.checked_sub(1) else { return Form::default() };
+impl ShapeNode {
+    pub(super) fn from_value(
+        value: &Value,
+        depth: usize,
+        look: &mut ObservationBudget,
+    ) -> ShapeNode {
+        let Some(left) = look.0.checked_sub(1) else { return ShapeNode::default() };
         look.0 = left;
-        let deep = depth == DEEPEST;
+        let deep = depth == MAX_SHAPE_DEPTH;
         match value {
-            Value::Null => Form { null: true, ..Form::default() },
-            Value::Bool(_) => Form { boolean: true, ..Form::default() },
-            Value::Int(_) => Form { integer: true, ..Form::default() },
-            Value::Float(_) => Form { number: true, ..Form::default() },
-            Value::Str(_) | Value::Bytes(_) => Form::text(),
-            Value::Array(_) | Value::Object(_) if deep => Form::any(),
+            Value::Null => ShapeNode { null: true, ..ShapeNode::default() },
+            Value::Bool(_) => ShapeNode { boolean: true, ..ShapeNode::default() },
+            Value::Int(_) => ShapeNode { integer: true, ..ShapeNode::default() },
+            Value::Float(_) => ShapeNode { number: true, ..ShapeNode::default() },
+            Value::Str(_) | Value::Bytes(_) => ShapeNode::any_text(),
+            Value::Array(_) | Value::Object(_) if deep => ShapeNode::any_value(),
             Value::Array(items) => {
-                let looked = items.iter().take(ITEMS);
-                Form::list(looked.map(|item| Form::of(item, depth + 1, look)))
+                let looked = items.iter().take(MAX_OBSERVED_ITEMS);
+                ShapeNode::list_of(looked.map(|item| ShapeNode::from_value(item, depth + 1, look)))
             }
-            Value::Object(fields) => {
-                Form { object: Some(Box::new(Fields::of(fields, depth, look))), ..Form::default() }
-            }
+            Value::Object(fields) => ShapeNode {
+                object: Some(Box::new(ShapeFields::from_object(fields, depth, look))),
+                ..ShapeNode::default()
+            },
         }
     }
 
-    pub(super) fn any() -> Form {
-        Form { any: true, ..Form::default() }
+    pub(super) fn any_value() -> ShapeNode {
+        ShapeNode { any: true, ..ShapeNode::default() }
     }
 
-    pub(super) fn text() -> Form {
-        Form { text: true, ..Form::default() }
+    pub(super) fn any_text() -> ShapeNode {
+        ShapeNode { text: true, ..ShapeNode::default() }
     }
 
-    pub(super) fn json_text(content: Form) -> Form {
-        Form { json: Some(Box::new(content)), ..Form::default() }
+    pub(super) fn json_text(content: ShapeNode) -> ShapeNode {
+        ShapeNode { json: Some(Box::new(content)), ..ShapeNode::default() }
     }
 
-    pub(super) fn list(items: impl IntoIterator<Item = Form>) -> Form {
-        let mut all = Form::default();
+    pub(super) fn list_of(items: impl IntoIterator<Item = ShapeNode>) -> ShapeNode {
+        let mut all = ShapeNode::default();
         items.into_iter().for_each(|item| all.merge(item));
-        Form { list: Some(Box::new(all)), ..Form::default() }
+        ShapeNode { list: Some(Box::new(all)), ..ShapeNode::default() }
     }
 
     /// Inside something else a text is a text: nobody decodes it there.
-    pub(super) fn nested(mut self) -> Form {
+    pub(super) fn into_nested(mut self) -> ShapeNode {
         self.text |= self.json.take().is_some();
         self
     }
 
-    pub(super) fn merge(&mut self, other: Form) {
+    pub(super) fn merge(&mut self, other: ShapeNode) {
         if self.any || other.any {
-            *self = Form::any();
+            *self = ShapeNode::any_value();
             return;
         }
         self.null |= other.null;
@@ -148,27 +153,27 @@ impl Form {
     }
 
     /// Hold only `levels` of it.
-    pub(super) fn prune(&mut self, levels: usize) {
+    pub(super) fn prune_to_depth(&mut self, levels: usize) {
         if levels == 0 && (self.json.is_some() || self.list.is_some() || self.object.is_some()) {
-            *self = Form::any();
+            *self = ShapeNode::any_value();
         }
-        self.below(&mut |form| form.prune(levels.saturating_sub(1)));
+        self.for_each_child_mut(&mut |form| form.prune_to_depth(levels.saturating_sub(1)));
     }
 
     /// Sort names that came from elsewhere as our own are.
-    pub(super) fn tidy(&mut self) {
-        self.prune(DEEPEST);
-        self.tidy_names();
+    pub(super) fn normalize_shape(&mut self) {
+        self.prune_to_depth(MAX_SHAPE_DEPTH);
+        self.normalize_names();
     }
 
-    fn tidy_names(&mut self) {
-        self.below(&mut Form::tidy_names);
+    fn normalize_names(&mut self) {
+        self.for_each_child_mut(&mut ShapeNode::normalize_names);
         if let Some(fields) = &mut self.object {
-            fields.settle();
+            fields.fold_data_names();
         }
     }
 
-    fn below(&mut self, change: &mut dyn FnMut(&mut Form)) {
+    fn for_each_child_mut(&mut self, change: &mut dyn FnMut(&mut ShapeNode)) {
         self.json.as_deref_mut().map(&mut *change);
         self.list.as_deref_mut().map(&mut *change);
         if let Some(fields) = &mut self.object {
@@ -177,7 +182,7 @@ impl Form {
         }
     }
 
-    fn children(&self) -> impl Iterator<Item = &Form> {
+    fn children(&self) -> impl Iterator<Item = &ShapeNode> {
         let fields = self.object.iter();
         let fields = fields.flat_map(|fields| {
             fields.known.values().map(|field| &field.form).chain(&fields.others)
@@ -186,17 +191,17 @@ impl Form {
     }
 
     /// How many places it has.
-    pub(super) fn parts(&self) -> usize {
-        1 + self.children().map(Form::parts).sum::<usize>()
+    pub(super) fn count_nodes(&self) -> usize {
+        1 + self.children().map(ShapeNode::count_nodes).sum::<usize>()
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(super) fn approx_bytes(&self) -> usize {
         let names = self.object.iter().flat_map(|fields| fields.known.keys()).map(String::len);
-        40 + names.sum::<usize>() + self.children().map(Form::bytes).sum::<usize>()
+        40 + names.sum::<usize>() + self.children().map(ShapeNode::approx_bytes).sum::<usize>()
     }
 
     /// Which kinds there are, but for null.
-    fn kinds(&self) -> Vec<&'static str> {
+    fn kind_names(&self) -> Vec<&'static str> {
         [
             (self.any, "any"),
             (self.boolean, "boolean"),
@@ -214,7 +219,7 @@ impl Form {
     /// Each keyword of a schema is about one kind of value only, so one schema
     /// says it all.
     pub(super) fn to_schema(&self) -> Json {
-        let mut kinds = self.kinds();
+        let mut kinds = self.kind_names();
         kinds.extend(self.null.then_some("null"));
         let mut schema = Map::new();
         match kinds.as_slice() {
@@ -222,11 +227,11 @@ impl Form {
             [one] => schema.insert("type".into(), json!(one)),
             many => schema.insert("type".into(), json!(many)),
         };
-        if let Some(items) = self.list.as_ref().filter(|items| ***items != Form::default()) {
+        if let Some(items) = self.list.as_ref().filter(|items| ***items != ShapeNode::default()) {
             schema.insert("items".into(), items.to_schema());
         }
         if let Some(fields) = &self.object {
-            fields.describe(&mut schema);
+            fields.write_schema(&mut schema);
         }
         if let Some(content) = self.json.as_ref().filter(|_| !self.text) {
             schema.insert("contentMediaType".into(), json!("application/json"));
@@ -236,7 +241,7 @@ impl Form {
     }
 }
 
-fn merge_boxes(mine: &mut Option<Box<Form>>, theirs: Option<Box<Form>>) {
+fn merge_boxes(mine: &mut Option<Box<ShapeNode>>, theirs: Option<Box<ShapeNode>>) {
     match (mine, theirs) {
         (Some(mine), Some(theirs)) => mine.merge(*theirs),
         (mine @ None, theirs) => *mine = theirs,
@@ -244,26 +249,30 @@ fn merge_boxes(mine: &mut Option<Box<Form>>, theirs: Option<Box<Form>>) {
     }
 }
 
-impl Fields {
-    fn of(object: &Object, depth: usize, look: &mut Look) -> Fields {
-        let mut fields = Fields { seen: 1, ..Fields::default() };
-        let names = object.keys().take(ITEMS + FIELDS).filter(|name| !is_data(name)).count();
-        fields.many = names > FIELDS;
+impl ShapeFields {
+    fn from_object(object: &Object, depth: usize, look: &mut ObservationBudget) -> ShapeFields {
+        let mut fields = ShapeFields { seen: 1, ..ShapeFields::default() };
+        let names = object
+            .keys()
+            .take(MAX_OBSERVED_ITEMS + MAX_SHAPE_FIELDS)
+            .filter(|name| !is_data_name(name))
+            .count();
+        fields.many = names > MAX_SHAPE_FIELDS;
         let mut others = 0;
-        for (name, value) in object.iter().take(ITEMS + FIELDS) {
-            if !fields.many && !is_data(name) {
-                let form = Form::of(value, depth + 1, look);
-                fields.known.insert(name.clone(), Field { seen: 1, form });
-            } else if others < ITEMS {
+        for (name, value) in object.iter().take(MAX_OBSERVED_ITEMS + MAX_SHAPE_FIELDS) {
+            if !fields.many && !is_data_name(name) {
+                let form = ShapeNode::from_value(value, depth + 1, look);
+                fields.known.insert(name.clone(), ShapeField { seen: 1, form });
+            } else if others < MAX_OBSERVED_ITEMS {
                 others += 1;
-                let form = Form::of(value, depth + 1, look);
+                let form = ShapeNode::from_value(value, depth + 1, look);
                 fields.others.get_or_insert_default().merge(form);
             }
         }
         fields
     }
 
-    fn merge(&mut self, other: Fields) {
+    fn merge(&mut self, other: ShapeFields) {
         self.seen = self.seen.saturating_add(other.seen);
         self.many |= other.many;
         for (name, theirs) in other.known {
@@ -278,16 +287,16 @@ impl Fields {
         if let Some(others) = other.others {
             self.others.get_or_insert_default().merge(others);
         }
-        self.settle();
+        self.fold_data_names();
     }
 
     /// Names that are data, one by one or because there are so many, go.
-    fn settle(&mut self) {
-        self.many |= self.known.len() > FIELDS;
+    fn fold_data_names(&mut self) {
+        self.many |= self.known.len() > MAX_SHAPE_FIELDS;
         let many = self.many;
         let others = &mut self.others;
         self.known.retain(|name, field| {
-            let stays = !many && !is_data(name);
+            let stays = !many && !is_data_name(name);
             if !stays {
                 others.get_or_insert_default().merge(std::mem::take(&mut field.form));
             }
@@ -295,7 +304,7 @@ impl Fields {
         });
     }
 
-    fn describe(&self, schema: &mut Map<String, Json>) {
+    fn write_schema(&self, schema: &mut Map<String, Json>) {
         let mut others = self.others.clone();
         if self.is_map() {
             let all = others.get_or_insert_default();
@@ -317,24 +326,24 @@ impl Fields {
     /// Whether the names are rather keys than fields: many of them, most of
     /// them rare, and the same kind of value under all.
     fn is_map(&self) -> bool {
-        const MANY: usize = 12;
-        let mut kinds = self.known.values().map(|field| field.form.kinds());
+        const MIN_MAP_KEYS: usize = 12;
+        let mut kinds = self.known.values().map(|field| field.form.kind_names());
         let count = self.known.len();
-        let Some(first) = kinds.next().filter(|_| count > MANY) else { return false };
+        let Some(first) = kinds.next().filter(|_| count > MIN_MAP_KEYS) else { return false };
         let had: u64 = self.known.values().map(|field| u64::from(field.seen)).sum();
         let rare = had * 3 < u64::from(self.seen) * count as u64;
         // A record of so many records is rarer than a map of them.
-        let records = first == ["object"] && count > MANY + 4;
+        let records = first == ["object"] && count > MIN_MAP_KEYS + 4;
         (rare || records) && kinds.all(|kinds| kinds == first)
     }
 }
 
 /// Whether a name is one that data made: an address, a number, a date, a path.
-fn is_data(name: &str) -> bool {
+fn is_data_name(name: &str) -> bool {
     let digits = name.bytes().filter(u8::is_ascii_digit).count();
     let odd = |letter: char| !letter.is_alphanumeric() && !"_-. :$@#".contains(letter);
     name.is_empty()
-        || name.len() > LONGEST
+        || name.len() > MAX_FIELD_NAME_BYTES
         || digits >= 4
         || name.starts_with(|first: char| first.is_ascii_digit())
         || name.contains(odd)

@@ -3,60 +3,61 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use super::form::{DEEPEST, Form, Look};
-use crate::content::Answer;
+use super::form::{MAX_SHAPE_DEPTH, ObservationBudget, ShapeNode};
+use crate::content::ToolAnswer;
 use crate::value::{Object, Value};
 
 /// Fields and lists in one shape. What has more is held less deep.
-const MOST: usize = 400;
+const MAX_SHAPE_NODES: usize = 400;
 /// The longest text that is tried as JSON.
-const TRIED: usize = 256 * 1024;
+const MAX_PARSED_TEXT_BYTES: usize = 256 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Shape {
+pub struct AnswerShape {
     /// Answers it was learned from.
     calls: u32,
     /// Levels that are held; what lies deeper may be anything.
     depth: usize,
-    form: Form,
+    form: ShapeNode,
 }
 
-impl Shape {
+impl AnswerShape {
     /// The shape of one value. A text that is JSON is one whose content is
     /// known as well.
-    pub fn of(value: &Value) -> Shape {
-        let look = &mut Look::default();
+    pub fn from_value(value: &Value) -> AnswerShape {
+        let look = &mut ObservationBudget::default();
         Self::new(match value {
-            Value::Str(text) => of_text(text, look),
-            value => Form::of(value, 0, look),
+            Value::Str(text) => node_from_text(text, look),
+            value => ShapeNode::from_value(value, 0, look),
         })
     }
 
     /// The shape of the value that a script gets for an answer. None if there
     /// is no such value.
-    pub(super) fn of_answer(answer: &Answer) -> Option<Shape> {
+    pub(super) fn from_answer(answer: &ToolAnswer) -> Option<AnswerShape> {
         let content = match answer {
-            Answer::Raw(_) => return None,
-            Answer::Value(value) => return Some(Shape::of(value)),
-            Answer::Content(content) => content,
+            ToolAnswer::Raw(_) => return None,
+            ToolAnswer::Value(value) => return Some(AnswerShape::from_value(value)),
+            ToolAnswer::Content(content) => content,
         };
         if let Some(structured) = &content.structured {
-            return Some(Shape::of(structured));
+            return Some(AnswerShape::from_value(structured));
         }
-        let look = &mut Look::default();
+        let look = &mut ObservationBudget::default();
         Some(Self::new(match content.blocks.as_slice() {
-            [block] => of_block(block, look),
+            [block] => node_from_block(block, look),
             blocks => {
-                let seen = blocks.iter().take(super::form::ITEMS);
-                let blocks: Vec<Form> = seen.map(|block| of_block(block, look).nested()).collect();
-                Form::list(blocks)
+                let seen = blocks.iter().take(super::form::MAX_OBSERVED_ITEMS);
+                let blocks: Vec<ShapeNode> =
+                    seen.map(|block| node_from_block(block, look).into_nested()).collect();
+                ShapeNode::list_of(blocks)
             }
         }))
     }
 
-    fn new(form: Form) -> Shape {
-        Shape { calls: 1, depth: DEEPEST, form }.bounded()
+    fn new(form: ShapeNode) -> AnswerShape {
+        AnswerShape { calls: 1, depth: MAX_SHAPE_DEPTH, form }.into_bounded()
     }
 
     /// How many answers it was learned from.
@@ -71,66 +72,68 @@ impl Shape {
 
     /// Both: what was in every one is sure, what was in some may be there.
     /// The order does not matter.
-    pub(super) fn merge(&mut self, other: Shape) {
+    pub(super) fn merge(&mut self, other: AnswerShape) {
         self.calls = self.calls.saturating_add(other.calls);
         self.depth = self.depth.min(other.depth);
         self.form.merge(other.form);
-        self.bound();
+        self.prune_to_bounds();
     }
 
     /// The same within the bounds, for one that comes from a file.
-    pub(super) fn bounded(mut self) -> Shape {
-        self.depth = self.depth.clamp(1, DEEPEST);
-        self.form.tidy();
-        self.bound();
+    pub(super) fn into_bounded(mut self) -> AnswerShape {
+        self.depth = self.depth.clamp(1, MAX_SHAPE_DEPTH);
+        self.form.normalize_shape();
+        self.prune_to_bounds();
         self
     }
 
-    fn bound(&mut self) {
-        self.form.prune(self.depth);
-        while self.depth > 1 && self.form.parts() > MOST {
+    fn prune_to_bounds(&mut self) {
+        self.form.prune_to_depth(self.depth);
+        while self.depth > 1 && self.form.count_nodes() > MAX_SHAPE_NODES {
             self.depth -= 1;
-            self.form.prune(self.depth);
+            self.form.prune_to_depth(self.depth);
         }
     }
 
     /// About what it takes in memory and on disk.
-    pub(super) fn bytes(&self) -> usize {
-        self.form.bytes()
+    pub(super) fn approx_bytes(&self) -> usize {
+        self.form.approx_bytes()
     }
 }
 
-fn of_text(text: &str, look: &mut Look) -> Form {
+fn node_from_text(text: &str, look: &mut ObservationBudget) -> ShapeNode {
     let trimmed = text.trim_ascii();
     let bracketed = (trimmed.starts_with('{') && trimmed.ends_with('}'))
         || (trimmed.starts_with('[') && trimmed.ends_with(']'));
     if !bracketed {
-        return Form::text();
+        return ShapeNode::any_text();
     }
-    if trimmed.len() > TRIED {
+    if trimmed.len() > MAX_PARSED_TEXT_BYTES {
         // Very likely JSON, of which nothing is known.
-        return Form::json_text(Form::default());
+        return ShapeNode::json_text(ShapeNode::default());
     }
     match Value::parse_json(trimmed.as_bytes()) {
-        Ok(value) => Form::json_text(Form::of(&value, 1, look)),
-        Err(_) => Form::text(),
+        Ok(value) => ShapeNode::json_text(ShapeNode::from_value(&value, 1, look)),
+        Err(_) => ShapeNode::any_text(),
     }
 }
 
 /// A block of content as scripts see it: a text is its text, and bytes are
 /// only named.
-fn of_block(block: &Value, look: &mut Look) -> Form {
-    let Value::Object(fields) = block else { return Form::of(block, 0, look) };
+fn node_from_block(block: &Value, look: &mut ObservationBudget) -> ShapeNode {
+    let Value::Object(fields) = block else { return ShapeNode::from_value(block, 0, look) };
     let kind = fields.get("type").and_then(Value::as_str);
     match (kind, fields.get("text"), fields.get("resource")) {
-        (Some("text"), Some(Value::Str(text)), _) => of_text(text, look),
-        (Some("image" | "audio"), ..) => Form::of(&without_bytes(fields, "data"), 0, look),
+        (Some("text"), Some(Value::Str(text)), _) => node_from_text(text, look),
+        (Some("image" | "audio"), ..) => {
+            ShapeNode::from_value(&without_bytes(fields, "data"), 0, look)
+        }
         (Some("resource"), _, Some(Value::Object(resource))) if resource.contains_key("blob") => {
             let mut fields = fields.clone();
             fields.insert("resource".to_owned(), without_bytes(resource, "blob"));
-            Form::of(&Value::Object(fields), 0, look)
+            ShapeNode::from_value(&Value::Object(fields), 0, look)
         }
-        _ => Form::of(block, 0, look),
+        _ => ShapeNode::from_value(block, 0, look),
     }
 }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::content::Content;
 use crate::render::luau::luau_type;
 use crate::schema::Schema;
-use crate::tool::{Body, Source};
+use crate::tool::{Source, ToolBody};
 use crate::value::{Object, Value};
 
 fn nobody() -> Caller {
@@ -18,8 +18,8 @@ fn value(json: Json) -> Value {
 }
 
 /// The type of all of them, merged in this order.
-fn merged(all: &[Json]) -> Shape {
-    let mut shapes = all.iter().map(|json| Shape::of(&value(json.clone())));
+fn merged(all: &[Json]) -> AnswerShape {
+    let mut shapes = all.iter().map(|json| AnswerShape::from_value(&value(json.clone())));
     let mut first = shapes.next().unwrap();
     shapes.for_each(|shape| first.merge(shape));
     first
@@ -32,7 +32,7 @@ fn check(all: &[Json], expected: &str) {
 fn tool(description: &str, input: Json) -> Tool {
     let source = Arc::new(Source { kind: SourceKind::Upstream, name: "files".into() });
     let Json::Object(input) = input else { panic!("a schema is an object") };
-    let body = Body::now(|_, args| Ok(args));
+    let body = ToolBody::from_fn(|_, args| Ok(args));
     let mut tool = Tool::new("files__list", source, Schema::compile(input).unwrap(), body);
     tool.description = description.to_owned();
     tool
@@ -42,12 +42,12 @@ fn plain() -> Tool {
     tool("Lists.", json!({"type": "object", "properties": {"a": {}, "b": {}}}))
 }
 
-fn observe(learned: &Learned, tool: &Tool, json: Json) {
-    learned.observe(tool, &nobody(), &Answer::Value(value(json)));
+fn observe(learned: &LearnedShapes, tool: &Tool, json: Json) {
+    learned.observe_answer(tool, &nobody(), &ToolAnswer::Value(value(json)));
 }
 
-fn drawn(learned: &Learned, tool: &Tool) -> Option<String> {
-    learned.of(tool, &nobody()).map(|shape| luau_type(&shape.to_schema()))
+fn drawn(learned: &LearnedShapes, tool: &Tool) -> Option<String> {
+    learned.find_shape(tool, &nobody()).map(|shape| luau_type(&shape.to_schema()))
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn the_order_of_answers_does_not_matter() {
         // And what was learned of all is true of each.
         let schema = Schema::compile(shape.to_schema().as_object().unwrap().clone()).unwrap();
         for answer in &answers {
-            assert_eq!(schema.violations(&value(answer.clone()), "field"), Ok(()), "{answer}");
+            assert_eq!(schema.find_violations(&value(answer.clone()), "field"), Ok(()), "{answer}");
         }
     }
 }
@@ -207,7 +207,7 @@ fn seeing_the_same_again_changes_nothing_but_the_count() {
 fn hostile_answers_make_small_shapes() {
     let mut deep = Value::Null;
     for _ in 0..120 {
-        deep = Value::object([("below", deep)]);
+        deep = Value::from_fields([("below", deep)]);
     }
     let wide: Object = (0..50_000).map(|n| (letters(n), Value::Int(1))).collect();
     let mut bushy = Value::Int(1);
@@ -215,46 +215,47 @@ fn hostile_answers_make_small_shapes() {
         let fields: Object = (0..12).map(|n| (letters(n), bushy.clone())).collect();
         bushy = Value::Object(fields);
     }
-    let long: Vec<Value> = (0..50_000).map(|_| Value::object([("a", "x".into())])).collect();
+    let long: Vec<Value> = (0..50_000).map(|_| Value::from_fields([("a", "x".into())])).collect();
     for (name, hostile) in
         [("deep", deep), ("wide", wide.into()), ("bushy", bushy), ("long", long.into())]
     {
-        let mut shape = Shape::of(&hostile);
-        shape.merge(Shape::of(&hostile));
-        assert!(shape.bytes() < 30_000, "{name}: {}", shape.bytes());
+        let mut shape = AnswerShape::from_value(&hostile);
+        shape.merge(AnswerShape::from_value(&hostile));
+        assert!(shape.approx_bytes() < 30_000, "{name}: {}", shape.approx_bytes());
         assert!(luau_type(&shape.to_schema()).len() < 30_000, "{name}");
     }
 }
 
 #[test]
 fn ever_fewer_answers_are_looked_at() {
-    let learned = Learned::default();
+    let learned = LearnedShapes::default();
     let tool = plain();
     (0..1000).for_each(|_| observe(&learned, &tool, json!({"a": 1})));
     // Twenty, then 32, 64, 128, 256 and 512.
-    assert_eq!(learned.of(&tool, &nobody()).unwrap().calls(), 25);
+    assert_eq!(learned.find_shape(&tool, &nobody()).unwrap().calls(), 25);
 }
 
 #[test]
 fn a_tool_that_says_what_it_answers_is_not_observed() {
-    let learned = Learned::default();
+    let learned = LearnedShapes::default();
     let mut declared = plain();
-    declared.output = Some(Schema::empty());
+    declared.output = Some(Schema::without_parameters());
     observe(&learned, &declared, json!(1));
     assert!(
-        learned.of(&declared, &nobody()).is_none() && learned.of(&plain(), &nobody()).is_none()
+        learned.find_shape(&declared, &nobody()).is_none()
+            && learned.find_shape(&plain(), &nobody()).is_none()
     );
     let mut builtin = plain();
     builtin.source = Arc::new(Source { kind: SourceKind::Builtin, name: "moonlark".into() });
     observe(&learned, &builtin, json!(1));
-    assert!(learned.of(&builtin, &nobody()).is_none());
-    learned.observe(&plain(), &nobody(), &Answer::Raw(Object::new()));
-    assert!(learned.of(&plain(), &nobody()).is_none());
+    assert!(learned.find_shape(&builtin, &nobody()).is_none());
+    learned.observe_answer(&plain(), &nobody(), &ToolAnswer::Raw(Object::new()));
+    assert!(learned.find_shape(&plain(), &nobody()).is_none());
 }
 
 #[test]
 fn a_tool_whose_definition_changed_starts_anew() {
-    let learned = Learned::default();
+    let learned = LearnedShapes::default();
     observe(&learned, &plain(), json!({"a": 1}));
     assert_eq!(drawn(&learned, &plain()).as_deref(), Some("{ a: number }"));
     // The same with its fields in another order.
@@ -288,46 +289,46 @@ fn content_is_learned_as_scripts_see_it() {
             "{ type: string, resource: { uri: string, size: number, handle: string } }",
         ),
     ] {
-        let learned = Learned::default();
+        let learned = LearnedShapes::default();
         let Value::Array(blocks) = value(blocks) else { panic!("blocks are a list") };
         let structured = structured.map(value);
         let content = Content { blocks, structured, extra: Object::new() };
-        learned.observe(&plain(), &nobody(), &Answer::Content(content));
+        learned.observe_answer(&plain(), &nobody(), &ToolAnswer::Content(content));
         assert_eq!(drawn(&learned, &plain()).as_deref(), Some(expected));
     }
 }
 
 #[test]
 fn what_was_learned_survives_as_text() {
-    let learned = Learned::default();
+    let learned = LearnedShapes::default();
     let mut random = Random(3);
     (0..10).for_each(|_| observe(&learned, &plain(), random.value(0)));
-    let text = learned.export().to_string();
-    let again = Learned::default();
-    again.import(text.as_bytes()).unwrap();
-    assert_eq!(again.of(&plain(), &nobody()), learned.of(&plain(), &nobody()));
-    assert_eq!(again.export(), learned.export());
+    let text = learned.export_json().to_string();
+    let again = LearnedShapes::default();
+    again.import_json(text.as_bytes()).unwrap();
+    assert_eq!(again.find_shape(&plain(), &nobody()), learned.find_shape(&plain(), &nobody()));
+    assert_eq!(again.export_json(), learned.export_json());
 }
 
 #[test]
 fn of_two_that_learned_the_better_informed_is_believed() {
-    let (few, more) = (Learned::default(), Learned::default());
+    let (few, more) = (LearnedShapes::default(), LearnedShapes::default());
     observe(&few, &plain(), json!(1));
     observe(&more, &plain(), json!("a"));
     observe(&more, &plain(), json!("b"));
-    few.import(more.export().to_string().as_bytes()).unwrap();
+    few.import_json(more.export_json().to_string().as_bytes()).unwrap();
     assert_eq!(drawn(&few, &plain()).as_deref(), Some("string"));
-    let one = Learned::default();
+    let one = LearnedShapes::default();
     observe(&one, &plain(), json!(1));
-    more.import(one.export().to_string().as_bytes()).unwrap();
+    more.import_json(one.export_json().to_string().as_bytes()).unwrap();
     assert_eq!(drawn(&more, &plain()).as_deref(), Some("string"));
 }
 
 #[test]
 fn only_what_is_observed_is_news() {
-    let learned = Learned::default();
-    let mut changes = learned.changes();
-    learned.import(br#"{"version": 2, "callers": {}}"#).unwrap();
+    let learned = LearnedShapes::default();
+    let mut changes = learned.subscribe_to_changes();
+    learned.import_json(br#"{"version": 2, "callers": {}}"#).unwrap();
     assert!(!changes.has_changed().unwrap());
     observe(&learned, &plain(), json!(1));
     assert!(changes.has_changed().unwrap());
@@ -336,7 +337,8 @@ fn only_what_is_observed_is_news() {
 
 #[test]
 fn a_file_that_is_none_of_ours_is_a_problem() {
-    let import = |text: &str| Learned::default().import(text.as_bytes()).unwrap_err().to_string();
+    let import =
+        |text: &str| LearnedShapes::default().import_json(text.as_bytes()).unwrap_err().to_string();
     assert_eq!(
         import(r#"{"version": 9, "callers": {}}"#),
         "error[bad_config]: no learned shapes: version 9 is not 2"
@@ -368,16 +370,16 @@ fn a_file_that_holds_more_than_we_would_is_cut_down() {
         "a": {"definition": "", "shape": shape(form)},
         "b": {"definition": "", "shape": shape(wide)},
     }}});
-    let learned = Learned::default();
-    learned.import(kept.to_string().as_bytes()).unwrap();
-    let text = learned.export().to_string();
+    let learned = LearnedShapes::default();
+    learned.import_json(kept.to_string().as_bytes()).unwrap();
+    let text = learned.export_json().to_string();
     assert!(text.len() < 1000, "{text}");
     assert!(!text.contains("1234@x"), "{text}");
 }
 
 #[test]
 fn all_shapes_together_are_bounded() {
-    let learned = Learned::default();
+    let learned = LearnedShapes::default();
     let fields: serde_json::Map<String, Json> = (0..60).map(|n| (letters(n), json!(n))).collect();
     let named = |name: String| {
         let mut tool = plain();
@@ -389,12 +391,12 @@ fn all_shapes_together_are_bounded() {
     for index in 0..500 {
         observe(&learned, &named(format!("tool_{index}")), Json::Object(fields.clone()));
         // Whoever is asked for stays.
-        assert!(learned.of(&first, &nobody()).is_some());
+        assert!(learned.find_shape(&first, &nobody()).is_some());
     }
-    assert!(learned.of(&named("tool_0".to_owned()), &nobody()).is_none());
-    assert!(learned.of(&named("tool_499".to_owned()), &nobody()).is_some());
+    assert!(learned.find_shape(&named("tool_0".to_owned()), &nobody()).is_none());
+    assert!(learned.find_shape(&named("tool_499".to_owned()), &nobody()).is_some());
     let store = learned.store.lock();
-    assert!(store.bytes <= BYTES);
+    assert!(store.bytes <= MAX_SHAPES_BYTES);
     assert_eq!(store.bytes, store.tools.values().map(|entry| entry.bytes).sum::<usize>());
 }
 
@@ -436,42 +438,48 @@ impl Random {
 
 #[test]
 fn what_one_caller_taught_is_not_shown_to_another() {
-    let learned = Learned::default();
-    let (alice, bob) = (nobody().named("alice"), nobody().named("bob"));
+    let learned = LearnedShapes::default();
+    let (alice, bob) = (nobody().with_name("alice"), nobody().with_name("bob"));
     let tool = plain();
     for _ in 0..50 {
-        let answer = Answer::Value(value(json!({"alice_private_project": 1})));
-        learned.observe(&tool, &alice, &answer);
+        let answer = ToolAnswer::Value(value(json!({"alice_private_project": 1})));
+        learned.observe_answer(&tool, &alice, &answer);
     }
-    assert!(learned.of(&tool, &alice).is_some());
-    assert!(learned.of(&tool, &bob).is_none() && learned.of(&tool, &nobody()).is_none());
+    assert!(learned.find_shape(&tool, &alice).is_some());
+    assert!(
+        learned.find_shape(&tool, &bob).is_none() && learned.find_shape(&tool, &nobody()).is_none()
+    );
     // Late as it is, the first answers to somebody else are looked at.
-    learned.observe(&tool, &bob, &Answer::Value(value(json!({"own": true}))));
-    let bobs = |learned: &Learned| luau_type(&learned.of(&tool, &bob).unwrap().to_schema());
+    learned.observe_answer(&tool, &bob, &ToolAnswer::Value(value(json!({"own": true}))));
+    let bobs =
+        |learned: &LearnedShapes| luau_type(&learned.find_shape(&tool, &bob).unwrap().to_schema());
     assert_eq!(bobs(&learned), "{ own: boolean }");
-    let again = Learned::default();
-    again.import(learned.export().to_string().as_bytes()).unwrap();
+    let again = LearnedShapes::default();
+    again.import_json(learned.export_json().to_string().as_bytes()).unwrap();
     assert_eq!(bobs(&again), "{ own: boolean }");
-    assert!(again.of(&tool, &nobody()).is_none());
+    assert!(again.find_shape(&tool, &nobody()).is_none());
     // What was learned before callers were told apart is not taken.
     let old = json!({"version": 1, "tools": {}}).to_string();
-    assert!(again.import(old.as_bytes()).is_err());
+    assert!(again.import_json(old.as_bytes()).is_err());
 }
 
 #[test]
 fn one_caller_does_not_push_out_what_others_taught() {
-    let learned = Learned::default();
-    let (alice, bob) = (nobody().named("alice"), nobody().named("bob"));
+    let learned = LearnedShapes::default();
+    let (alice, bob) = (nobody().with_name("alice"), nobody().with_name("bob"));
     let fields: serde_json::Map<String, Json> =
         (0..40).map(|it| (format!("field_{it}"), json!(it))).collect();
-    let answer = Answer::Value(value(Json::Object(fields)));
+    let answer = ToolAnswer::Value(value(Json::Object(fields)));
     let tool = |index: usize| {
         let mut tool = plain();
         tool.name = format!("tool_{index}");
         tool
     };
-    learned.observe(&tool(0), &alice, &answer);
-    (0..2000).for_each(|index| learned.observe(&tool(index), &bob, &answer));
-    assert!(learned.of(&tool(0), &alice).is_some());
-    assert!(learned.of(&tool(0), &bob).is_none() && learned.of(&tool(1999), &bob).is_some());
+    learned.observe_answer(&tool(0), &alice, &answer);
+    (0..2000).for_each(|index| learned.observe_answer(&tool(index), &bob, &answer));
+    assert!(learned.find_shape(&tool(0), &alice).is_some());
+    assert!(
+        learned.find_shape(&tool(0), &bob).is_none()
+            && learned.find_shape(&tool(1999), &bob).is_some()
+    );
 }

@@ -1,24 +1,24 @@
 use std::sync::Arc;
 
-use super::family::{Family, Measured};
+use super::family::{MetricFamily, MetricValue};
 use super::*;
 use crate::call::Caller;
 use crate::catalog::Catalog;
 use crate::schema::Schema;
-use crate::tool::{Body, SourceKind};
+use crate::tool::{SourceKind, ToolBody};
 use crate::value::Value;
 
-fn tool(source: &str, name: &str, body: Body) -> Arc<Tool> {
+fn tool(source: &str, name: &str, body: ToolBody) -> Arc<Tool> {
     let source = Source { kind: SourceKind::Script, name: source.to_owned() };
-    Arc::new(Tool::new(name, Arc::new(source), Schema::described(Default::default()), body))
+    Arc::new(Tool::new(name, Arc::new(source), Schema::description_only(Default::default()), body))
 }
 
 fn gateway(tools: Vec<Arc<Tool>>) -> Gateway {
     Gateway::new(Catalog::new(Arc::default(), tools, &[], vec![]), 10)
 }
 
-fn family(gateway: &Gateway, name: &str) -> Family {
-    gateway.figures().into_iter().find(|family| family.name == name).unwrap()
+fn family(gateway: &Gateway, name: &str) -> MetricFamily {
+    gateway.collect_metrics().into_iter().find(|family| family.name == name).unwrap()
 }
 
 /// `a.lua script ok 2`
@@ -29,8 +29,8 @@ fn lines(gateway: &Gateway, name: &str) -> Vec<String> {
         .map(|sample| {
             let labels: Vec<&str> = sample.labels.iter().map(|(_, it)| it.as_str()).collect();
             match &sample.value {
-                Measured::Number(value) => format!("{} {value}", labels.join(" ")),
-                Measured::Spread { classes, .. } => {
+                MetricValue::Number(value) => format!("{} {value}", labels.join(" ")),
+                MetricValue::Spread { classes, .. } => {
                     format!("{} {}", labels.join(" "), classes.iter().sum::<u64>())
                 }
             }
@@ -42,16 +42,16 @@ fn lines(gateway: &Gateway, name: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn calls_are_counted_by_source_and_outcome_and_so_are_those_that_never_began_or_ended() {
-    let fine = Body::now(|_, _| Ok(Value::Null));
-    let bad = Body::now(|_, _| Err(Problem::tool_error("no")));
-    let endless = Body::later(|_, _| std::future::pending());
+    let fine = ToolBody::from_fn(|_, _| Ok(Value::Null));
+    let bad = ToolBody::from_fn(|_, _| Err(Problem::tool_error("no")));
+    let endless = ToolBody::from_async_fn(|_, _| std::future::pending());
     let gateway = gateway(vec![
         tool("a.lua", "fine", fine.clone()),
         tool("a.lua", "also", fine),
         tool("b.lua", "bad", bad),
         tool("b.lua", "endless", endless),
     ]);
-    let call = gateway.open(Caller::new("rest"), None).unwrap();
+    let call = gateway.open_call(Caller::new("rest"), None).unwrap();
     for name in ["fine", "also", "bad"] {
         let _ = gateway.call(&call, name, Value::Object(Default::default())).await;
     }
@@ -71,10 +71,10 @@ async fn calls_are_counted_by_source_and_outcome_and_so_are_those_that_never_beg
 
 #[tokio::test]
 async fn a_source_that_is_loaded_again_goes_on_counting() {
-    let body = || Body::now(|_, _| Ok(Value::Null));
+    let body = || ToolBody::from_fn(|_, _| Ok(Value::Null));
     let gateway = gateway(vec![tool("a.lua", "fine", body())]);
     for _ in 0..2 {
-        let call = gateway.open(Caller::new("rest"), None).unwrap();
+        let call = gateway.open_call(Caller::new("rest"), None).unwrap();
         gateway.call(&call, "fine", Value::Object(Default::default())).await.unwrap();
         let again = vec![tool("a.lua", "fine", body())];
         gateway.publish(Catalog::new(Arc::default(), again, &[], vec![]));
@@ -84,37 +84,38 @@ async fn a_source_that_is_loaded_again_goes_on_counting() {
 
 #[test]
 fn sources_beyond_the_bound_are_counted_together() {
-    let metrics = Metrics::default();
-    for number in 0..2 * MOST {
-        let tool = tool(&format!("{number}.lua"), "x", Body::now(|_, _| Ok(Value::Null)));
-        refused(&metrics, &tool, &Problem::bad_request("no"));
+    let metrics = GatewayMetrics::default();
+    for number in 0..2 * MAX_COUNTED_SOURCES {
+        let tool = tool(&format!("{number}.lua"), "x", ToolBody::from_fn(|_, _| Ok(Value::Null)));
+        count_refused(&metrics, &tool, &Problem::bad_request("no"));
     }
     let known = metrics.sources.lock();
-    assert_eq!(known.len(), MOST + 1);
+    assert_eq!(known.len(), MAX_COUNTED_SOURCES + 1);
     let others = known.last().unwrap();
-    assert_eq!(others.source.name, OTHERS);
-    let refused = others.figures.outcomes[outcome(Some(Code::BadRequest))].load(Ordering::Relaxed);
-    assert_eq!(refused, MOST as u64);
+    assert_eq!(others.source.name, OTHER_SOURCES_NAME);
+    let refused = others.figures.outcomes[outcome_index(Some(ProblemCode::BadRequest))]
+        .load(Ordering::Relaxed);
+    assert_eq!(refused, MAX_COUNTED_SOURCES as u64);
 }
 
 #[test]
 fn a_time_counts_in_the_class_whose_upper_end_it_does_not_pass() {
-    let times = Times::default();
+    let times = DurationHistogram::default();
     for (micros, class) in [(0, 0), (100, 0), (101, 1), (1_000, 3), (60_000_000, 17)] {
-        times.note(Duration::from_micros(micros));
+        times.observe_duration(Duration::from_micros(micros));
         assert_eq!(times.classes[class].swap(0, Ordering::Relaxed), 1, "{micros}");
     }
-    times.note(Duration::from_secs(61));
+    times.observe_duration(Duration::from_secs(61));
     assert_eq!(times.classes[18].load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
 async fn a_run_that_is_dropped_was_cancelled() {
     let gateway = gateway(vec![]);
-    let mut first = Metrics::run_began(&gateway);
-    let second = Metrics::run_began(&gateway);
+    let mut first = GatewayMetrics::start_run(&gateway);
+    let second = GatewayMetrics::start_run(&gateway);
     assert_eq!(lines(&gateway, "moonlark_runs_in_progress"), [" 2"]);
-    first.end("timeout");
+    first.end_run("timeout");
     drop((first, second));
     assert_eq!(lines(&gateway, "moonlark_runs_in_progress"), [" 0"]);
     assert_eq!(lines(&gateway, "moonlark_runs_total"), ["cancelled 1", "timeout 1"]);

@@ -9,76 +9,77 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::content::Answer;
+use crate::content::ToolAnswer;
 use crate::problem::{Problem, Result};
 use crate::tool::Tool;
 use crate::value::Value;
 
 /// Bytes of all answers and of one, how many there are, and the bytes of a key.
-const BYTES: usize = 64 << 20;
-const LARGEST: usize = 4 << 20;
-const MOST: usize = 10_000;
-const LONGEST: usize = 64 << 10;
+const MAX_CACHE_BYTES: usize = 64 << 20;
+const MAX_CACHED_ANSWER_BYTES: usize = 4 << 20;
+const MAX_CACHED_ANSWERS: usize = 10_000;
+const MAX_CACHE_KEY_BYTES: usize = 64 << 10;
 /// The part of both that is left to a caller whatever others ask: one in this many.
-const CALLER_SHARES: usize = 8;
+const CACHE_CALLER_SHARES: usize = 8;
 
 #[derive(Default)]
-pub(super) struct Kept {
-    all: Mutex<All>,
+pub(super) struct ResponseCache {
+    all: Mutex<ResponseCacheEntries>,
 }
 
 #[derive(Default)]
-struct All {
-    slots: HashMap<String, Slot>,
+struct ResponseCacheEntries {
+    slots: HashMap<String, ResponseCacheEntry>,
     bytes: usize,
 }
 
-struct Slot {
+struct ResponseCacheEntry {
     /// Whose answer it is; empty for one that is everybody's.
     caller: Box<str>,
     /// The very tool: one that was loaded anew may answer differently.
     tool: Weak<Tool>,
-    state: State,
+    state: ResponseCacheState,
 }
 
-enum State {
+enum ResponseCacheState {
     /// Somebody is asking.
-    Asked(watch::Receiver<Option<Result<Answer>>>),
+    Asked(watch::Receiver<Option<Result<ToolAnswer>>>),
     Known {
-        answer: Answer,
+        answer: ToolAnswer,
         until: Instant,
         bytes: usize,
     },
 }
 
-enum Look {
-    Known(Answer),
-    Asked(watch::Receiver<Option<Result<Answer>>>),
-    Mine(watch::Sender<Option<Result<Answer>>>),
+enum ResponseCacheLookup {
+    Known(ToolAnswer),
+    Asked(watch::Receiver<Option<Result<ToolAnswer>>>),
+    Mine(watch::Sender<Option<Result<ToolAnswer>>>),
 }
 
 /// What answers are kept under; none if that would take too much.
-pub(super) fn key(tool: &Tool, caller: &str, args: &Value) -> Option<String> {
-    let args = args.encode_json("arguments").ok().filter(|args| args.len() <= LONGEST)?;
+pub(super) fn cache_key(tool: &Tool, caller: &str, args: &Value) -> Option<String> {
+    let args =
+        args.encode_json("arguments").ok().filter(|args| args.len() <= MAX_CACHE_KEY_BYTES)?;
     Some(format!("{}\0{caller}\0{args}", tool.name))
 }
 
-impl Kept {
+impl ResponseCache {
     /// The answer on hand, or that of `ask`, which whoever asks the same
     /// meanwhile gets too.
-    pub(super) async fn answer(
+    pub(super) async fn get_or_run(
         &self,
         key: String,
         caller: &str,
         tool: &Arc<Tool>,
         good_for: Duration,
-        ask: impl Future<Output = Result<Answer>>,
-    ) -> Result<Answer> {
+        ask: impl Future<Output = Result<ToolAnswer>>,
+    ) -> Result<ToolAnswer> {
         let sender = loop {
-            match self.look(&key, caller, tool, Instant::now()) {
-                Look::Known(answer) => return Ok(answer),
-                Look::Mine(sender) => break sender,
-                Look::Asked(mut answered) => {
+            match self.look_up(&key, caller, tool, Instant::now()) {
+                ResponseCacheLookup::Known(answer) => return Ok(answer),
+                ResponseCacheLookup::Mine(sender) => break sender,
+                ResponseCacheLookup::Asked(mut answered) => {
                     let answered = answered.wait_for(Option::is_some).await;
                     // Whoever asked may have gone, or have nothing to share.
                     if let Some(result) = answered.ok().and_then(|result| result.clone()) {
@@ -87,89 +88,100 @@ impl Kept {
                 }
             }
         };
-        let asking = Asking { kept: self, key: &key, caller, done: false };
+        let asking = InFlightCallGuard { kept: self, key: &key, caller, done: false };
         let result = ask.await;
-        asking.done(tool, &result, Instant::now() + good_for);
-        if is_for_all(&result) {
+        asking.store_result(tool, &result, Instant::now() + good_for);
+        if is_shareable(&result) {
             sender.send_replace(Some(result.clone()));
         }
         result
     }
 
-    fn look(&self, key: &str, caller: &str, tool: &Arc<Tool>, now: Instant) -> Look {
+    fn look_up(
+        &self,
+        key: &str,
+        caller: &str,
+        tool: &Arc<Tool>,
+        now: Instant,
+    ) -> ResponseCacheLookup {
         let mut all = self.all.lock();
         if let Some(slot) = all.slots.get(key)
             && std::ptr::eq(slot.tool.as_ptr(), Arc::as_ptr(tool))
         {
             match &slot.state {
-                State::Known { answer, until, .. } if *until > now => {
-                    return Look::Known(answer.clone());
+                ResponseCacheState::Known { answer, until, .. } if *until > now => {
+                    return ResponseCacheLookup::Known(answer.clone());
                 }
-                State::Asked(answered) if answered.has_changed().is_ok() => {
-                    return Look::Asked(answered.clone());
+                ResponseCacheState::Asked(answered) if answered.has_changed().is_ok() => {
+                    return ResponseCacheLookup::Asked(answered.clone());
                 }
-                State::Known { .. } | State::Asked(_) => {}
+                ResponseCacheState::Known { .. } | ResponseCacheState::Asked(_) => {}
             }
         }
         let (sender, answered) = watch::channel(None);
-        let state = State::Asked(answered);
-        all.put(key, Slot { caller: caller.into(), tool: Arc::downgrade(tool), state }, now);
-        Look::Mine(sender)
+        let state = ResponseCacheState::Asked(answered);
+        all.insert_entry(
+            key,
+            ResponseCacheEntry { caller: caller.into(), tool: Arc::downgrade(tool), state },
+            now,
+        );
+        ResponseCacheLookup::Mine(sender)
     }
 }
 
 /// Errors are not kept, but who waits for a call that fails has seen it fail.
 /// What belongs to one caller, or to its time, is nobody else's.
-fn is_for_all(result: &Result<Answer>) -> bool {
+fn is_shareable(result: &Result<ToolAnswer>) -> bool {
     match result {
-        Ok(answer) => !matches!(answer, Answer::Raw(_)),
-        Err(problem) => !Problem::retryable(problem) && problem.refusal.is_none(),
+        Ok(answer) => !matches!(answer, ToolAnswer::Raw(_)),
+        Err(problem) => !Problem::is_retryable(problem) && problem.refusal.is_none(),
     }
 }
 
 /// Dropped early, it makes way for the next who asks.
-struct Asking<'a> {
-    kept: &'a Kept,
+struct InFlightCallGuard<'a> {
+    kept: &'a ResponseCache,
     key: &'a str,
     caller: &'a str,
     done: bool,
 }
 
-impl Asking<'_> {
-    fn done(mut self, tool: &Arc<Tool>, result: &Result<Answer>, until: Instant) {
+impl InFlightCallGuard<'_> {
+    fn store_result(mut self, tool: &Arc<Tool>, result: &Result<ToolAnswer>, until: Instant) {
         let Ok(answer) = result else { return };
-        let bytes = size(answer) + self.key.len();
-        if !is_for_all(result) || bytes > LARGEST {
+        let bytes = approx_cached_bytes(answer) + self.key.len();
+        if !is_shareable(result) || bytes > MAX_CACHED_ANSWER_BYTES {
             return;
         }
-        let state = State::Known { answer: answer.clone(), until, bytes };
-        let slot = Slot { caller: self.caller.into(), tool: Arc::downgrade(tool), state };
-        self.kept.all.lock().put(self.key, slot, Instant::now());
+        let state = ResponseCacheState::Known { answer: answer.clone(), until, bytes };
+        let slot =
+            ResponseCacheEntry { caller: self.caller.into(), tool: Arc::downgrade(tool), state };
+        self.kept.all.lock().insert_entry(self.key, slot, Instant::now());
         self.done = true;
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for InFlightCallGuard<'_> {
     fn drop(&mut self) {
         if !self.done {
-            self.kept.all.lock().remove(self.key);
+            self.kept.all.lock().remove_entry(self.key);
         }
     }
 }
 
-impl All {
-    fn put(&mut self, key: &str, slot: Slot, now: Instant) {
-        self.remove(key);
-        self.bytes += slot.bytes();
+impl ResponseCacheEntries {
+    fn insert_entry(&mut self, key: &str, slot: ResponseCacheEntry, now: Instant) {
+        self.remove_entry(key);
+        self.bytes += slot.cached_bytes();
         self.slots.insert(key.to_owned(), slot);
-        if self.slots.len() > MOST || self.bytes > BYTES {
+        if self.slots.len() > MAX_CACHED_ANSWERS || self.bytes > MAX_CACHE_BYTES {
             self.make_room(now);
         }
     }
 
-    fn remove(&mut self, key: &str) {
+    fn remove_entry(&mut self, key: &str) {
         if let Some(slot) = self.slots.remove(key) {
-            self.bytes -= slot.bytes();
+            self.bytes -= slot.cached_bytes();
         }
     }
 
@@ -179,59 +191,64 @@ impl All {
         let mut shares: HashMap<&str, (usize, usize)> = HashMap::new();
         for slot in self.slots.values() {
             let share = shares.entry(&slot.caller).or_default();
-            *share = (share.0 + slot.bytes(), share.1 + 1);
+            *share = (share.0 + slot.cached_bytes(), share.1 + 1);
         }
-        let within_share = |slot: &Slot| {
+        let within_share = |slot: &ResponseCacheEntry| {
             let (bytes, count) = shares.get(&*slot.caller).copied().unwrap_or_default();
-            bytes <= BYTES / CALLER_SHARES && count <= MOST / CALLER_SHARES
+            bytes <= MAX_CACHE_BYTES / CACHE_CALLER_SHARES
+                && count <= MAX_CACHED_ANSWERS / CACHE_CALLER_SHARES
         };
-        let known = |(key, slot): (&String, &Slot)| match slot.state {
-            State::Known { until, .. } => {
+        let known = |(key, slot): (&String, &ResponseCacheEntry)| match slot.state {
+            ResponseCacheState::Known { until, .. } => {
                 Some((until > now && within_share(slot), until, key.clone()))
             }
-            State::Asked(_) => None,
+            ResponseCacheState::Asked(_) => None,
         };
         let mut known: Vec<(bool, Instant, String)> = self.slots.iter().filter_map(known).collect();
         known.sort_unstable();
         for (_, until, key) in known {
-            let room = self.slots.len() <= MOST / 10 * 9 && self.bytes <= BYTES / 10 * 9;
+            let room = self.slots.len() <= MAX_CACHED_ANSWERS / 10 * 9
+                && self.bytes <= MAX_CACHE_BYTES / 10 * 9;
             if room && until > now {
                 return;
             }
-            self.remove(&key);
+            self.remove_entry(&key);
         }
     }
 }
 
-impl Slot {
-    fn bytes(&self) -> usize {
+impl ResponseCacheEntry {
+    fn cached_bytes(&self) -> usize {
         match self.state {
-            State::Known { bytes, .. } => bytes,
-            State::Asked(_) => 0,
+            ResponseCacheState::Known { bytes, .. } => bytes,
+            ResponseCacheState::Asked(_) => 0,
         }
     }
 }
 
 /// About how many bytes an answer takes.
-fn size(answer: &Answer) -> usize {
-    fn of(value: &Value) -> usize {
-        const SELF: usize = size_of::<Value>();
-        SELF + match value {
-            Value::Str(text) => text.len(),
-            Value::Bytes(bytes) => bytes.len(),
-            // No deeper than values are.
-            Value::Array(items) => items.iter().map(of).sum(),
-            Value::Object(fields) => fields.iter().map(|(key, it)| SELF + key.len() + of(it)).sum(),
-            _ => 0,
-        }
+fn approx_cached_bytes(answer: &ToolAnswer) -> usize {
+    fn value_bytes(value: &Value) -> usize {
+        const VALUE_BYTES: usize = size_of::<Value>();
+        VALUE_BYTES
+            + match value {
+                Value::Str(text) => text.len(),
+                Value::Bytes(bytes) => bytes.len(),
+                // No deeper than values are.
+                Value::Array(items) => items.iter().map(value_bytes).sum(),
+                Value::Object(fields) => {
+                    fields.iter().map(|(key, it)| VALUE_BYTES + key.len() + value_bytes(it)).sum()
+                }
+                _ => 0,
+            }
     }
     match answer {
-        Answer::Value(value) => of(value),
-        Answer::Content(content) => {
-            let extra: usize = content.extra.values().map(of).sum();
-            extra + content.blocks.iter().chain(&content.structured).map(of).sum::<usize>()
+        ToolAnswer::Value(value) => value_bytes(value),
+        ToolAnswer::Content(content) => {
+            let extra: usize = content.extra.values().map(value_bytes).sum();
+            extra + content.blocks.iter().chain(&content.structured).map(value_bytes).sum::<usize>()
         }
-        Answer::Raw(fields) => fields.values().map(of).sum(),
+        ToolAnswer::Raw(fields) => fields.values().map(value_bytes).sum(),
     }
 }
 

@@ -10,59 +10,64 @@ use tokio::time::Instant;
 
 /// `10/s`, `600/min`, `5000/h` or `3/day`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rate {
+pub struct CallRate {
     pub calls: u32,
     pub per: Duration,
 }
 
 /// The ways to write a unit; the first is how we write it.
-const UNITS: [(&[&str], u64); 4] = [
+const RATE_UNITS: [(&[&str], u64); 4] = [
     (&["s", "sec", "second"], 1),
     (&["min", "m", "minute"], 60),
     (&["h", "hour"], 3600),
     (&["day", "d"], 86400),
 ];
 
-impl FromStr for Rate {
+impl FromStr for CallRate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || format!("{text:?} is no rate such as \"10/s\", \"600/min\" or \"5000/h\"");
         let (calls, per) = text.split_once('/').ok_or_else(bad)?;
         let calls = calls.trim().parse().ok().filter(|it| *it > 0).ok_or_else(bad)?;
-        let unit = UNITS.iter().find(|(names, _)| names.contains(&per.trim()));
+        let unit = RATE_UNITS.iter().find(|(names, _)| names.contains(&per.trim()));
         let (_, seconds) = unit.ok_or_else(bad)?;
-        Ok(Rate { calls, per: Duration::from_secs(*seconds) })
+        Ok(CallRate { calls, per: Duration::from_secs(*seconds) })
     }
 }
 
-impl fmt::Display for Rate {
+impl fmt::Display for CallRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = UNITS.iter().find(|(_, seconds)| *seconds == self.per.as_secs());
+        let unit = RATE_UNITS.iter().find(|(_, seconds)| *seconds == self.per.as_secs());
         write!(f, "{}/{}", self.calls, unit.map_or("s", |(names, _)| names[0]))
     }
 }
 
 /// What is remembered at most. Whoever has not called for a while is forgotten
 /// without being let off anything.
-const MOST: usize = 10_000;
+const MAX_RATE_LIMITED_KEYS: usize = 10_000;
 
 /// Counts by key, so that a burst is let through and then one at a time.
 #[derive(Default)]
-pub(super) struct Meter {
+pub(super) struct KeyedRateLimiter {
     /// When the next call may come if all that was saved up is used.
     due: Mutex<HashMap<String, Instant>>,
 }
 
-impl Meter {
+impl KeyedRateLimiter {
     /// Count a call, or say how long it is until one is let through.
-    pub(super) fn pass(&self, key: String, rate: Rate, now: Instant) -> Result<(), Duration> {
+    pub(super) fn try_pass(
+        &self,
+        key: String,
+        rate: CallRate,
+        now: Instant,
+    ) -> Result<(), Duration> {
         let each = rate.per / rate.calls;
         // As many as fit into the time may come at once.
         let earliest = now.checked_sub(rate.per.saturating_sub(each)).unwrap_or(now);
         let mut all = self.due.lock();
-        if all.len() >= MOST && !all.contains_key(&key) {
-            make_room(&mut all, earliest);
+        if all.len() >= MAX_RATE_LIMITED_KEYS && !all.contains_key(&key) {
+            forget_idle_keys(&mut all, earliest);
         }
         let due = all.entry(key).or_insert(earliest);
         let mine = (*due).max(earliest);
@@ -75,11 +80,11 @@ impl Meter {
 }
 
 /// Forget those that have all saved up again, or else who soonest will.
-fn make_room(all: &mut HashMap<String, Instant>, earliest: Instant) {
+fn forget_idle_keys(all: &mut HashMap<String, Instant>, earliest: Instant) {
     all.retain(|_, due| *due > earliest);
-    if all.len() >= MOST {
+    if all.len() >= MAX_RATE_LIMITED_KEYS {
         let mut dues: Vec<Instant> = all.values().copied().collect();
-        let (_, middle, _) = dues.select_nth_unstable(MOST / 10);
+        let (_, middle, _) = dues.select_nth_unstable(MAX_RATE_LIMITED_KEYS / 10);
         let middle = *middle;
         all.retain(|_, due| *due > middle);
     }
@@ -91,12 +96,12 @@ mod tests {
 
     #[test]
     fn a_burst_is_let_through_and_then_one_at_a_time() {
-        let meter = Meter::default();
+        let meter = KeyedRateLimiter::default();
         let rate = "4/s".parse().unwrap();
         let now = Instant::now() + Duration::from_secs(10);
         let pass = |after: u64| {
             let at = now + Duration::from_millis(after);
-            meter.pass("a".to_owned(), rate, at).map_err(|wait| wait.as_millis())
+            meter.try_pass("a".to_owned(), rate, at).map_err(|wait| wait.as_millis())
         };
         for after in [0, 0, 1, 2] {
             assert_eq!(pass(after), Ok(()));
@@ -110,30 +115,30 @@ mod tests {
 
     #[test]
     fn keys_are_counted_apart_and_those_at_rest_make_room() {
-        let meter = Meter::default();
+        let meter = KeyedRateLimiter::default();
         let rate = "1/s".parse().unwrap();
         let now = Instant::now() + Duration::from_secs(10);
-        for key in 0..MOST * 2 {
-            assert_eq!(meter.pass(key.to_string(), rate, now), Ok(()), "{key}");
+        for key in 0..MAX_RATE_LIMITED_KEYS * 2 {
+            assert_eq!(meter.try_pass(key.to_string(), rate, now), Ok(()), "{key}");
         }
-        assert!(meter.due.lock().len() <= MOST);
-        assert!(meter.pass((MOST * 2 - 1).to_string(), rate, now).is_err());
+        assert!(meter.due.lock().len() <= MAX_RATE_LIMITED_KEYS);
+        assert!(meter.try_pass((MAX_RATE_LIMITED_KEYS * 2 - 1).to_string(), rate, now).is_err());
         let later = now + Duration::from_secs(2);
-        for key in 0..MOST {
-            assert_eq!(meter.pass(format!("later {key}"), rate, later), Ok(()));
+        for key in 0..MAX_RATE_LIMITED_KEYS {
+            assert_eq!(meter.try_pass(format!("later {key}"), rate, later), Ok(()));
         }
-        assert!(meter.due.lock().len() <= MOST);
+        assert!(meter.due.lock().len() <= MAX_RATE_LIMITED_KEYS);
     }
 
     #[test]
     fn rates_are_read_as_people_write_them() {
-        let rate = |text: &str| text.parse::<Rate>().map(|it| (it.calls, it.per.as_secs()));
+        let rate = |text: &str| text.parse::<CallRate>().map(|it| (it.calls, it.per.as_secs()));
         assert_eq!(rate("10/s"), Ok((10, 1)));
         assert_eq!(rate("600 / min"), Ok((600, 60)));
         assert_eq!(rate("3/day"), Ok((3, 86400)));
         assert!(rate("0/s").is_err() && rate("fast").is_err() && rate("1/week").is_err());
         for text in ["10/s", "600/min", "5000/h", "3/day"] {
-            assert_eq!(text.parse::<Rate>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<CallRate>().unwrap().to_string(), text);
         }
     }
 }

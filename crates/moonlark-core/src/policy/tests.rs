@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::*;
-use crate::catalog::{Catalog, Connecting};
-use crate::content::Answer;
+use crate::catalog::{Catalog, ConnectingSource};
+use crate::content::ToolAnswer;
 use crate::gateway::Gateway;
-use crate::offers::{Health, Offers, Watcher};
-use crate::problem::{Code, Result};
+use crate::offers::{ResourceWatcher, SourceHealth, SourceResources};
+use crate::problem::{ProblemCode, Result};
 use crate::schema::Schema;
-use crate::tool::{Body, Effects, Expose, Shown, Source, SourceKind};
+use crate::tool::{CallEffects, Source, SourceKind, ToolBody, ToolExposure, ToolListing};
 use crate::value::Value;
 
 fn source(kind: SourceKind, name: &str) -> Arc<Source> {
@@ -20,41 +20,41 @@ fn source(kind: SourceKind, name: &str) -> Arc<Source> {
 }
 
 /// A tool that answers with its own name.
-fn tool(kind: SourceKind, of: &str, name: &str, effects: Effects) -> Tool {
+fn tool(kind: SourceKind, of: &str, name: &str, effects: CallEffects) -> Tool {
     let says = name.to_owned();
-    let body = Body::now(move |_, _| Ok(says.as_str().into()));
-    let schema = Schema::described(serde_json::Map::new());
+    let body = ToolBody::from_fn(move |_, _| Ok(says.as_str().into()));
+    let schema = Schema::description_only(serde_json::Map::new());
     let mut tool = Tool::new(name, source(kind, of), schema, body);
     tool.effects = effects;
     tool
 }
 
-fn upstream(name: &str, effects: Effects) -> Tool {
+fn upstream(name: &str, effects: CallEffects) -> Tool {
     let (of, _) = name.split_once('.').unwrap();
     let mut tool = tool(SourceKind::Upstream, of, name, effects);
-    tool.shown = Shown::As(name.replace('.', "__"));
-    tool.expose = Expose::Code;
+    tool.shown = ToolListing::As(name.replace('.', "__"));
+    tool.expose = ToolExposure::Code;
     tool
 }
 
-fn gateway(tools: Vec<Tool>, rules: Vec<Terms>) -> Gateway {
+fn gateway(tools: Vec<Tool>, rules: Vec<RuleTerms>) -> Gateway {
     let tools = tools.into_iter().map(Arc::new).collect();
     let gateway = Gateway::new(Catalog::new(Arc::default(), tools, &[], Vec::new()), 100);
     gateway.set_policy(policy(rules));
     gateway
 }
 
-fn policy(rules: Vec<Terms>) -> Policy {
+fn policy(rules: Vec<RuleTerms>) -> CallPolicy {
     let place = |(index, terms)| (format!("policy.rules[{index}]"), terms);
-    Policy::new(rules.into_iter().enumerate().map(place).collect())
+    CallPolicy::new(rules.into_iter().enumerate().map(place).collect())
 }
 
 fn list(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-fn deny(tools: &[&str]) -> Terms {
-    Terms { tools: list(tools), action: Action::Deny, ..Terms::default() }
+fn deny(tools: &[&str]) -> RuleTerms {
+    RuleTerms { tools: list(tools), action: RuleAction::Deny, ..RuleTerms::default() }
 }
 
 fn names(gateway: &Gateway, caller: &Caller) -> Vec<String> {
@@ -62,7 +62,7 @@ fn names(gateway: &Gateway, caller: &Caller) -> Vec<String> {
 }
 
 async fn call(gateway: &Gateway, caller: &Caller, name: &str) -> Result<Value> {
-    let call = gateway.open(caller.clone(), None)?;
+    let call = gateway.open_call(caller.clone(), None)?;
     gateway.call(&call, name, Value::Object(Default::default())).await
 }
 
@@ -71,11 +71,11 @@ fn nobody() -> Caller {
 }
 
 fn tools() -> Vec<Tool> {
-    let writes = Effects::default();
+    let writes = CallEffects::default();
     vec![
-        upstream("jira.search", Effects::READ),
+        upstream("jira.search", CallEffects::READ_ONLY),
         upstream("jira.delete_issue", writes),
-        upstream("git-hub.list-issues", Effects::READ),
+        upstream("git-hub.list-issues", CallEffects::READ_ONLY),
         tool(SourceKind::Script, "tools/report.luau", "report", writes),
     ]
 }
@@ -93,29 +93,34 @@ async fn a_denied_tool_is_not_there_under_any_of_its_names() {
         let expected = ["jira.search", "jira.delete_issue", "report"];
         assert_eq!(names(&gateway, &nobody()), expected, "{pattern}");
         let catalog = gateway.catalog_for(&nobody());
-        assert!(catalog.sdk().source("git_hub").is_none(), "{pattern}");
+        assert!(catalog.sdk().find_source("git_hub").is_none(), "{pattern}");
         for name in ["git-hub.list-issues", "git-hub__list-issues"] {
             let problem = call(&gateway, &nobody(), name).await.unwrap_err();
-            assert_eq!(problem.code, Code::NotFound, "{pattern}");
+            assert_eq!(problem.code, ProblemCode::NotFound, "{pattern}");
             assert!(!problem.to_string().contains("did you mean git"), "{problem}");
         }
     }
     let gateway = gateway(tools(), vec![deny(&["tools.report"])]);
-    assert_eq!(call(&gateway, &nobody(), "report").await.unwrap_err().code, Code::NotFound);
+    assert_eq!(call(&gateway, &nobody(), "report").await.unwrap_err().code, ProblemCode::NotFound);
 }
 
 #[tokio::test]
 async fn a_tool_that_was_come_by_otherwise_is_denied_as_well() {
     let gateway = gateway(tools(), vec![deny(&["jira.delete_*"])]);
-    let found = gateway.catalog().find("jira.delete_issue").unwrap().clone();
-    let call = gateway.open(nobody(), None).unwrap();
-    let problem = gateway.ask_tool(&call, &found, Value::Null).await.unwrap_err();
-    assert_eq!(problem.code, Code::NotFound);
+    let found = gateway.catalog().find_tool("jira.delete_issue").unwrap().clone();
+    let call = gateway.open_call(nobody(), None).unwrap();
+    let problem = gateway.call_tool(&call, &found, Value::Null).await.unwrap_err();
+    assert_eq!(problem.code, ProblemCode::NotFound);
 }
 
 #[test]
 fn names_stay_what_they_are_for_those_who_see_less() {
-    let clash = || vec![upstream("a.get-sum", Effects::READ), upstream("a.get.sum", Effects::READ)];
+    let clash = || {
+        vec![
+            upstream("a.get-sum", CallEffects::READ_ONLY),
+            upstream("a.get.sum", CallEffects::READ_ONLY),
+        ]
+    };
     let gateway = gateway(clash(), vec![deny(&["a.get-sum"])]);
     let function = |catalog: &Catalog| {
         let sdk = catalog.sdk();
@@ -127,44 +132,44 @@ fn names_stay_what_they_are_for_those_who_see_less() {
     let seen = gateway.catalog_for(&nobody());
     assert_eq!(function(&seen), whole);
     assert_eq!(seen.sdk().sources()[0].functions.len(), 1);
-    assert_eq!(seen.sdk().find("a.get_sum_2").unwrap().1.tool.name, "a.get.sum");
+    assert_eq!(seen.sdk().find_function("a.get_sum_2").unwrap().1.tool.name, "a.get.sum");
 }
 
 #[test]
 fn code_mode_is_there_only_for_those_who_have_a_use_for_it() {
     let mut all = tools();
-    let mut execute = tool(SourceKind::Builtin, "moonlark", "execute", Effects::default());
-    execute.shown = Shown::InCodeMode;
+    let mut execute = tool(SourceKind::Builtin, "moonlark", "execute", CallEffects::default());
+    execute.shown = ToolListing::InCodeMode;
     all.push(execute);
     let mut for_ci = deny(&["jira.*", "git-hub.*"]);
     for_ci.callers = list(&["ci"]);
     let gateway = gateway(all, vec![for_ci]);
     let shown = |caller: &Caller| -> Vec<String> {
-        gateway.catalog_for(caller).shown().iter().map(|(name, _)| name.clone()).collect()
+        gateway.catalog_for(caller).listed_tools().iter().map(|(name, _)| name.clone()).collect()
     };
     assert_eq!(shown(&nobody()), ["execute", "report"]);
-    assert_eq!(shown(&nobody().named("ci")), ["report"]);
+    assert_eq!(shown(&nobody().with_name("ci")), ["report"]);
 }
 
 #[test]
 fn what_a_caller_may_not_reach_stays_so_whatever_the_rules_say() {
-    let read = |name: &str| upstream(name, Effects::READ);
-    let report = tool(SourceKind::Script, "tools/report.lua", "report", Effects::READ);
+    let read = |name: &str| upstream(name, CallEffects::READ_ONLY);
+    let report = tool(SourceKind::Script, "tools/report.lua", "report", CallEffects::READ_ONLY);
     let gateway = gateway(vec![read("jira.search"), read("jira.get"), report], vec![]);
-    let seen = |caller: &str| names(&gateway, &nobody().named(caller));
+    let seen = |caller: &str| names(&gateway, &nobody().with_name(caller));
     let all = seen("ann");
-    let limit = Terms { callers: list(&["ci"]), except: list(&["jira.*"]), ..deny(&[]) };
+    let limit = RuleTerms { callers: list(&["ci"]), except: list(&["jira.*"]), ..deny(&[]) };
     gateway.limit_callers(vec![("the token ci".into(), limit)]);
     assert_eq!(seen("ci"), ["jira.search", "jira.get"]);
     assert_eq!(seen("ann"), all);
 
     // Rules take away of what is left, and give nothing back.
-    let allow = Terms { callers: list(&["ci"]), ..Terms::default() };
+    let allow = RuleTerms { callers: list(&["ci"]), ..RuleTerms::default() };
     gateway.set_policy(policy(vec![deny(&["jira.search"]), allow]));
     assert_eq!(seen("ci"), ["jira.get"]);
-    let report = gateway.catalog().find("report").unwrap().clone();
+    let report = gateway.catalog().find_tool("report").unwrap().clone();
     assert_eq!(
-        gateway.policy().explain(&gateway.catalog(), &report, "ci").decides().unwrap().0,
+        gateway.policy().explain_call(&gateway.catalog(), &report, "ci").deciding_rule().unwrap().0,
         "the token ci"
     );
 
@@ -174,14 +179,14 @@ fn what_a_caller_may_not_reach_stays_so_whatever_the_rules_say() {
 
 #[test]
 fn callers_of_one_class_share_a_catalog_and_others_do_not() {
-    let only = |callers: &[&str]| Terms { callers: list(callers), ..deny(&["jira.*"]) };
+    let only = |callers: &[&str]| RuleTerms { callers: list(callers), ..deny(&["jira.*"]) };
     let gateway = gateway(tools(), vec![only(&["ci", "bot-*"])]);
-    let of = |name: &str| gateway.catalog_for(&nobody().named(name));
+    let of = |name: &str| gateway.catalog_for(&nobody().with_name(name));
     assert!(Arc::ptr_eq(&of("ci"), &of("bot-1")));
     assert!(Arc::ptr_eq(&of("alice"), &gateway.catalog_for(&nobody())));
     assert!(!Arc::ptr_eq(&of("ci"), &of("alice")));
     assert_eq!((of("ci").tools().len(), of("alice").tools().len()), (2, 4));
-    gateway.set_policy(Policy::default());
+    gateway.set_policy(CallPolicy::default());
     assert!(Arc::ptr_eq(&of("ci"), &gateway.catalog()));
 }
 
@@ -201,15 +206,15 @@ async fn who_listens_hears_of_new_rules_once() {
 
 #[tokio::test]
 async fn a_rate_is_counted_for_each_tool_and_caller_unless_it_says_otherwise() {
-    let two = |per| Terms { rate: "2/h".parse().ok(), per, ..Terms::default() };
+    let two = |per| RuleTerms { rate: "2/h".parse().ok(), per, ..RuleTerms::default() };
     for (per, expected) in [
-        (Per::ToolAndCaller, [true, true, false, true, true]),
-        (Per::Tool, [true, true, false, true, false]),
-        (Per::Caller, [true, true, false, false, true]),
-        (Per::Source, [true, true, false, false, false]),
+        (CountingScope::ToolAndCaller, [true, true, false, true, true]),
+        (CountingScope::Tool, [true, true, false, true, false]),
+        (CountingScope::Caller, [true, true, false, false, true]),
+        (CountingScope::Source, [true, true, false, false, false]),
     ] {
         let gateway = gateway(tools(), vec![two(per)]);
-        let (a, b) = (nobody().named("a"), nobody().named("b"));
+        let (a, b) = (nobody().with_name("a"), nobody().with_name("b"));
         let calls = [
             (&a, "jira.search"),
             (&a, "jira.search"),
@@ -227,33 +232,36 @@ async fn a_rate_is_counted_for_each_tool_and_caller_unless_it_says_otherwise() {
 
 #[tokio::test]
 async fn both_variants_of_a_tool_are_one_tool() {
-    let mut both = upstream("jira.search", Effects::READ);
-    let mut raw = tool(SourceKind::Upstream, "jira", "jira.search:raw", Effects::READ);
-    raw.shown = Shown::Not;
+    let mut both = upstream("jira.search", CallEffects::READ_ONLY);
+    let mut raw = tool(SourceKind::Upstream, "jira", "jira.search:raw", CallEffects::READ_ONLY);
+    raw.shown = ToolListing::Not;
     both.raw = Some(Arc::new(raw));
-    let once =
-        Terms { tools: list(&["jira.search"]), rate: "1/h".parse().ok(), ..Terms::default() };
+    let once = RuleTerms {
+        tools: list(&["jira.search"]),
+        rate: "1/h".parse().ok(),
+        ..RuleTerms::default()
+    };
     let gateway = gateway(vec![both], vec![once]);
-    let raw = gateway.catalog().find("jira.search").unwrap().raw.clone().unwrap();
-    let opened = gateway.open(nobody(), None).unwrap();
-    assert!(gateway.ask_tool(&opened, &raw, Value::Null).await.is_ok());
+    let raw = gateway.catalog().find_tool("jira.search").unwrap().raw.clone().unwrap();
+    let opened = gateway.open_call(nobody(), None).unwrap();
+    assert!(gateway.call_tool(&opened, &raw, Value::Null).await.is_ok());
     let refused = call(&gateway, &nobody(), "jira.search").await.unwrap_err();
-    assert_eq!(refused.code, Code::RateLimited);
+    assert_eq!(refused.code, ProblemCode::RateLimited);
     gateway.set_policy(policy(vec![deny(&["jira.search"])]));
-    let opened = gateway.open(nobody(), None).unwrap();
-    let gone = gateway.ask_tool(&opened, &raw, Value::Null).await.unwrap_err();
-    assert_eq!(gone.code, Code::NotFound);
+    let opened = gateway.open_call(nobody(), None).unwrap();
+    let gone = gateway.call_tool(&opened, &raw, Value::Null).await.unwrap_err();
+    assert_eq!(gone.code, ProblemCode::NotFound);
 }
 
 #[tokio::test]
 async fn who_is_refused_is_told_when_to_try_again_and_by_which_rule() {
-    let rule = Terms { rate: "1/min".parse().ok(), ..Terms::default() };
+    let rule = RuleTerms { rate: "1/min".parse().ok(), ..RuleTerms::default() };
     let gateway = gateway(tools(), vec![rule.clone()]);
     assert!(call(&gateway, &nobody(), "report").await.is_ok());
     // Other rules around it do not make it forget.
     gateway.set_policy(policy(vec![deny(&["jira.*"]), rule]));
     let problem = call(&gateway, &nobody(), "report").await.unwrap_err();
-    assert_eq!(problem.code, Code::RateLimited);
+    assert_eq!(problem.code, ProblemCode::RateLimited);
     assert_eq!(problem.message, "tool 'report' may be called 1/min, which is used up");
     assert_eq!(problem.retry_after, Some(60));
     assert_eq!(
@@ -264,21 +272,21 @@ async fn who_is_refused_is_told_when_to_try_again_and_by_which_rule() {
 
 #[tokio::test]
 async fn a_refused_argument_costs_nothing() {
-    let mut strict = tool(SourceKind::Script, "a.luau", "strict", Effects::default());
+    let mut strict = tool(SourceKind::Script, "a.luau", "strict", CallEffects::default());
     let schema = serde_json::json!({"type": "object", "required": ["x"]});
     strict.input = Schema::compile(schema.as_object().unwrap().clone()).unwrap();
-    let rule = Terms { rate: "1/h".parse().ok(), ..Terms::default() };
+    let rule = RuleTerms { rate: "1/h".parse().ok(), ..RuleTerms::default() };
     let gateway = gateway(vec![strict], vec![rule]);
     for _ in 0..3 {
         let problem = call(&gateway, &nobody(), "strict").await.unwrap_err();
-        assert_eq!(problem.code, Code::BadRequest);
+        assert_eq!(problem.code, ProblemCode::BadRequest);
     }
 }
 
 /// A tool that says how many of it run at once, and waits until told.
 fn crowd(most: &Arc<AtomicUsize>) -> Tool {
     let (inside, most) = (Arc::new(AtomicUsize::new(0)), most.clone());
-    let body = Body::later(move |_, _| {
+    let body = ToolBody::from_async_fn(move |_, _| {
         let (inside, most) = (inside.clone(), most.clone());
         async move {
             let now = inside.fetch_add(1, Ordering::AcqRel) + 1;
@@ -290,14 +298,14 @@ fn crowd(most: &Arc<AtomicUsize>) -> Tool {
             Ok(Value::Null)
         }
     });
-    let schema = Schema::described(serde_json::Map::new());
+    let schema = Schema::description_only(serde_json::Map::new());
     Tool::new("crowd", source(SourceKind::Script, "a.luau"), schema, body)
 }
 
 #[tokio::test]
 async fn more_calls_than_may_run_at_once_wait() {
     let most = Arc::new(AtomicUsize::new(0));
-    let rule = Terms { concurrency: Some(3), ..Terms::default() };
+    let rule = RuleTerms { concurrency: Some(3), ..RuleTerms::default() };
     let gateway = gateway(vec![crowd(&most)], vec![rule]);
     let caller = nobody();
     let calls = (0..20).map(|_| call(&gateway, &caller, "crowd"));
@@ -308,42 +316,46 @@ async fn more_calls_than_may_run_at_once_wait() {
 
 #[tokio::test]
 async fn who_waits_too_long_is_told_so() {
-    let body = Body::later(|_, _| std::future::pending());
-    let schema = Schema::described(serde_json::Map::new());
+    let body = ToolBody::from_async_fn(|_, _| std::future::pending());
+    let schema = Schema::description_only(serde_json::Map::new());
     let stuck = Tool::new("stuck", source(SourceKind::Script, "a.luau"), schema, body);
-    let rule = Terms {
+    let rule = RuleTerms {
         concurrency: Some(1),
         timeout: Some(Duration::from_millis(200)),
-        ..Terms::default()
+        ..RuleTerms::default()
     };
     let gateway = gateway(vec![stuck], vec![rule]);
     let caller = nobody();
     let (first, second) =
         tokio::join!(call(&gateway, &caller, "stuck"), call(&gateway, &caller, "stuck"));
     let first = first.unwrap_err();
-    assert_eq!(first.code, Code::Timeout);
+    assert_eq!(first.code, ProblemCode::Timeout);
     assert_eq!(first.message, "tool 'stuck' timed out after 0.2 seconds", "the rule's own time");
     let second = second.unwrap_err();
-    assert_eq!((second.code, second.retry_after), (Code::RateLimited, Some(1)));
+    assert_eq!((second.code, second.retry_after), (ProblemCode::RateLimited, Some(1)));
 }
 
 #[tokio::test]
 async fn a_tool_that_calls_itself_does_not_wait_for_itself() {
-    let body = Body::later(|call, args| async move {
+    let body = ToolBody::from_async_fn(|call, args| async move {
         let again = call.depth() < 5;
         match again {
             true => call.gateway().clone().call(&call, "again", args).await,
             false => Ok("done".into()),
         }
     });
-    let schema = Schema::described(serde_json::Map::new());
+    let schema = Schema::description_only(serde_json::Map::new());
     let mut again = Tool::new("again", source(SourceKind::Script, "a.luau"), schema, body);
-    let scope = crate::tool::Scope {
-        grants: crate::grant::Grants::agents("a", None, vec!["tool:*".parse().unwrap()]),
+    let scope = crate::tool::CallScope {
+        grants: crate::grant::GrantSet::for_agent_script(
+            "a",
+            None,
+            vec!["tool:*".parse().unwrap()],
+        ),
         ..Default::default()
     };
     again.scope = Arc::new(scope);
-    let rule = Terms { concurrency: Some(1), ..Terms::default() };
+    let rule = RuleTerms { concurrency: Some(1), ..RuleTerms::default() };
     let gateway = gateway(vec![again], vec![rule]);
     assert_eq!(call(&gateway, &nobody(), "again").await, Ok("done".into()));
 }
@@ -352,84 +364,95 @@ async fn a_tool_that_calls_itself_does_not_wait_for_itself() {
 async fn answers_are_kept_of_tools_that_only_read_and_for_their_caller() {
     let counting = |name: &str, effects| {
         let count = AtomicUsize::new(0);
-        let body = Body::now(move |_, _| {
+        let body = ToolBody::from_fn(move |_, _| {
             let count = count.fetch_add(1, Ordering::Relaxed);
             Ok(Value::Int(i64::try_from(count).unwrap()))
         });
-        let schema = Schema::described(serde_json::Map::new());
+        let schema = Schema::description_only(serde_json::Map::new());
         let mut tool = Tool::new(name, source(SourceKind::Script, "a.luau"), schema, body);
         tool.effects = effects;
         tool
     };
-    let cache = |per| Terms { cache: Some(Duration::from_secs(3600)), per, ..Terms::default() };
-    let all = || vec![counting("read", Effects::READ), counting("write", Effects::default())];
-    let (a, b) = (nobody().named("a"), nobody().named("b"));
+    let cache =
+        |per| RuleTerms { cache: Some(Duration::from_secs(3600)), per, ..RuleTerms::default() };
+    let all = || {
+        vec![counting("read", CallEffects::READ_ONLY), counting("write", CallEffects::default())]
+    };
+    let (a, b) = (nobody().with_name("a"), nobody().with_name("b"));
     let calls = [(&a, "read"), (&a, "read"), (&b, "read"), (&a, "write"), (&a, "write")];
-    for (per, expected) in [(Per::ToolAndCaller, [0, 0, 1, 0, 1]), (Per::Tool, [0, 0, 0, 0, 1])] {
+    for (per, expected) in
+        [(CountingScope::ToolAndCaller, [0, 0, 1, 0, 1]), (CountingScope::Tool, [0, 0, 0, 0, 1])]
+    {
         let gateway = gateway(all(), vec![cache(per)]);
         for ((caller, tool), expected) in calls.iter().zip(expected) {
             let answered = call(&gateway, caller, tool).await;
             assert_eq!(answered, Ok(Value::Int(expected)), "{per:?} {tool}");
         }
-        let call = gateway.open(a.clone(), None).unwrap();
-        let other = Value::object([("other", Value::Int(1))]);
-        let answered = gateway.ask(&call, "read", other).await;
-        assert_ne!(answered, Ok(Answer::Value(Value::Int(0))), "other arguments, other answer");
+        let call = gateway.open_call(a.clone(), None).unwrap();
+        let other = Value::from_fields([("other", Value::Int(1))]);
+        let answered = gateway.call_for_answer(&call, "read", other).await;
+        assert_ne!(answered, Ok(ToolAnswer::Value(Value::Int(0))), "other arguments, other answer");
     }
 }
 
 #[test]
 fn the_first_rule_that_matches_decides_and_the_others_say_why_not() {
     let rules = vec![
-        Terms { effects: vec![Effect::Destructive], ..deny(&[]) },
-        Terms { kinds: vec![SourceKind::Script], ..deny(&[]) },
-        Terms { sources: list(&["git*"]), ..deny(&[]) },
-        Terms { callers: list(&["ci"]), ..deny(&[]) },
+        RuleTerms { effects: vec![EffectKind::Destructive], ..deny(&[]) },
+        RuleTerms { kinds: vec![SourceKind::Script], ..deny(&[]) },
+        RuleTerms { sources: list(&["git*"]), ..deny(&[]) },
+        RuleTerms { callers: list(&["ci"]), ..deny(&[]) },
         deny(&["*.find"]),
-        Terms { rate: "1/s".parse().ok(), ..Terms::default() },
+        RuleTerms { rate: "1/s".parse().ok(), ..RuleTerms::default() },
         deny(&[]),
     ];
-    let explained = policy(rules).explain(
+    let explained = policy(rules).explain_call(
         &Catalog::default(),
-        &upstream("jira.search", Effects::READ),
+        &upstream("jira.search", CallEffects::READ_ONLY),
         "anonymous",
     );
-    let misses: Vec<Option<Miss>> = explained.looked_at.iter().map(|it| it.2).collect();
+    let misses: Vec<Option<RuleMismatch>> = explained.looked_at.iter().map(|it| it.2).collect();
     let expected = [
-        Some(Miss::Effects),
-        Some(Miss::Kinds),
-        Some(Miss::Sources),
-        Some(Miss::Callers),
-        Some(Miss::Tools),
+        Some(RuleMismatch::Effects),
+        Some(RuleMismatch::Kinds),
+        Some(RuleMismatch::Sources),
+        Some(RuleMismatch::Callers),
+        Some(RuleMismatch::Tools),
         None,
     ];
     assert_eq!(misses, expected);
-    assert_eq!(explained.decides().unwrap().0, "policy.rules[5]");
-    assert_eq!(policy(vec![]).explain(&Catalog::default(), &tools()[0], "ci").decides(), None);
+    assert_eq!(explained.deciding_rule().unwrap().0, "policy.rules[5]");
+    assert_eq!(
+        policy(vec![]).explain_call(&Catalog::default(), &tools()[0], "ci").deciding_rule(),
+        None
+    );
 }
 
 #[test]
 fn what_only_calls_has_no_effects_but_a_name_a_kind_and_a_source() {
-    let mut execute = tool(SourceKind::Builtin, "moonlark", "execute", Effects::default());
-    let destructive = || Terms { effects: vec![Effect::Destructive], ..deny(&[]) };
-    let decides = |execute: &Tool, terms: Terms| {
-        policy(vec![terms]).explain(&Catalog::default(), execute, "ci").decides().is_some()
+    let mut execute = tool(SourceKind::Builtin, "moonlark", "execute", CallEffects::default());
+    let destructive = || RuleTerms { effects: vec![EffectKind::Destructive], ..deny(&[]) };
+    let decides = |execute: &Tool, terms: RuleTerms| {
+        policy(vec![terms])
+            .explain_call(&Catalog::default(), execute, "ci")
+            .deciding_rule()
+            .is_some()
     };
     assert!(decides(&execute, destructive()));
     execute.only_calls = true;
-    let execute = execute.renamed("execute".to_owned());
+    let execute = execute.with_name("execute".to_owned());
     assert!(!decides(&execute, destructive()));
-    assert!(!decides(&execute, Terms { effects: vec![Effect::ReadOnly], ..deny(&[]) }));
+    assert!(!decides(&execute, RuleTerms { effects: vec![EffectKind::ReadOnly], ..deny(&[]) }));
     assert!(decides(&execute, deny(&["exec*"])));
-    assert!(decides(&execute, Terms { kinds: vec![SourceKind::Builtin], ..deny(&[]) }));
-    assert!(decides(&execute, Terms { sources: list(&["moonlark"]), ..deny(&[]) }));
+    assert!(decides(&execute, RuleTerms { kinds: vec![SourceKind::Builtin], ..deny(&[]) }));
+    assert!(decides(&execute, RuleTerms { sources: list(&["moonlark"]), ..deny(&[]) }));
 }
 
 #[test]
 fn effects_mean_what_they_do_and_not_every_mark() {
     let of = |read_only, destructive, idempotent, open_world| {
-        let effects = Effects { read_only, destructive, idempotent, open_world };
-        Effect::all_of(effects).map(Effect::as_str).collect::<Vec<_>>().join(" ")
+        let effects = CallEffects { read_only, destructive, idempotent, open_world };
+        EffectKind::all_for_effects(effects).map(EffectKind::as_str).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(of(true, true, false, false), "read-only idempotent");
     assert_eq!(of(false, true, false, true), "writes destructive open-world");
@@ -439,18 +462,18 @@ fn effects_mean_what_they_do_and_not_every_mark() {
 #[test]
 fn rules_that_do_nothing_are_reported() {
     let gateway = gateway(tools(), vec![]);
-    let faults = |rules: Vec<Terms>| -> Vec<String> {
-        policy(rules).faults(&gateway.catalog()).iter().map(|it| it.message.clone()).collect()
+    let faults = |rules: Vec<RuleTerms>| -> Vec<String> {
+        policy(rules).find_faults(&gateway.catalog()).iter().map(|it| it.message.clone()).collect()
     };
-    let for_ci = |terms: Terms| Terms { callers: list(&["ci"]), ..terms };
+    let for_ci = |terms: RuleTerms| RuleTerms { callers: list(&["ci"]), ..terms };
     assert_eq!(faults(vec![deny(&["jira.*"]), deny(&[])]), [""; 0]);
     assert_eq!(faults(vec![deny(&["jria.*"])]), ["policy.rules[0] matches no tool"]);
     assert_eq!(
         faults(vec![deny(&["jira.*", "jira.serach"])]),
         [r#"policy.rules[0] has "jira.serach" in tools, which matches nothing"#]
     );
-    let hints = |rules: Vec<Terms>| -> Vec<Option<String>> {
-        policy(rules).faults(&gateway.catalog()).into_iter().map(|it| it.hint).collect()
+    let hints = |rules: Vec<RuleTerms>| -> Vec<Option<String>> {
+        policy(rules).find_faults(&gateway.catalog()).into_iter().map(|it| it.hint).collect()
     };
     let hint = |text: &str| Some(text.to_owned());
     assert_eq!(hints(vec![deny(&["jria.*"])]), [hint("did you mean jira.*?")]);
@@ -466,7 +489,7 @@ fn rules_that_do_nothing_are_reported() {
     assert_eq!(
         faults(vec![
             deny(&["jira.*"]),
-            Terms { tools: list(&["jira.search"]), ..Terms::default() }
+            RuleTerms { tools: list(&["jira.search"]), ..RuleTerms::default() }
         ]),
         ["policy.rules[1] never decides: all it matches is decided by policy.rules[0]"]
     );
@@ -475,8 +498,11 @@ fn rules_that_do_nothing_are_reported() {
         faults(vec![deny(&["jira.*"]), for_ci(deny(&["jira.*"]))]),
         ["policy.rules[1] never decides: all it matches is decided by policy.rules[0]"]
     );
-    let cache =
-        Terms { tools: list(&["report"]), cache: Some(Duration::from_secs(1)), ..Terms::default() };
+    let cache = RuleTerms {
+        tools: list(&["report"]),
+        cache: Some(Duration::from_secs(1)),
+        ..RuleTerms::default()
+    };
     assert_eq!(
         faults(vec![cache]),
         ["policy.rules[0] caches nothing: none of its tools is known to only read"]
@@ -485,11 +511,12 @@ fn rules_that_do_nothing_are_reported() {
 
 #[test]
 fn a_source_that_is_down_hides_no_slip_in_the_rules_about_it() {
-    let down = Health { source: "tracker".to_owned(), state: "failed", ..Health::default() };
+    let down =
+        SourceHealth { source: "tracker".to_owned(), state: "failed", ..SourceHealth::default() };
     let tools = tools().into_iter().map(Arc::new).collect();
     let catalog = Catalog::new(Arc::default(), tools, &[], Vec::new()).with_health(vec![down]);
-    let faults = |rules: Vec<Terms>| -> Vec<String> {
-        policy(rules).faults(&catalog).iter().map(|it| it.to_string()).collect()
+    let faults = |rules: Vec<RuleTerms>| -> Vec<String> {
+        policy(rules).find_faults(&catalog).iter().map(|it| it.to_string()).collect()
     };
     let said = |message: &str, near: &str| {
         format!(
@@ -510,18 +537,20 @@ fn a_source_that_is_down_hides_no_slip_in_the_rules_about_it() {
 
 struct Unwatched;
 
-impl Watcher for Unwatched {
-    fn release(&self, _lease: u64) {}
+impl ResourceWatcher for Unwatched {
+    fn release_lease(&self, _lease: u64) {}
 }
 
-fn offers(kind: SourceKind, name: &str, door: &str, resources: &[String]) -> Arc<Offers> {
-    let mut door = tool(kind, name, door, Effects::default());
-    door.shown = Shown::Not;
+fn offers(kind: SourceKind, name: &str, door: &str, resources: &[String]) -> Arc<SourceResources> {
+    let mut door = tool(kind, name, door, CallEffects::default());
+    door.shown = ToolListing::Not;
     let resource = |uri: &String| {
-        let Value::Object(fields) = Value::object([("uri", uri.as_str().into())]) else { panic!() };
+        let Value::Object(fields) = Value::from_fields([("uri", uri.as_str().into())]) else {
+            panic!()
+        };
         fields
     };
-    Arc::new(Offers {
+    Arc::new(SourceResources {
         app_uris: Arc::default(),
         source: source(kind, name),
         uris: format!("mcp://{name}/"),
@@ -537,7 +566,7 @@ fn offers(kind: SourceKind, name: &str, door: &str, resources: &[String]) -> Arc
 }
 
 /// As discovery does: a resource for each source.
-fn own(catalog: &Catalog) -> Vec<Arc<Offers>> {
+fn own(catalog: &Catalog) -> Vec<Arc<SourceResources>> {
     let uris: Vec<String> =
         catalog.sdk().sources().iter().map(|it| format!("sdk://{}", it.name)).collect();
     vec![offers(SourceKind::Builtin, "moonlark", "sdk://", &uris)]
@@ -547,23 +576,24 @@ fn own(catalog: &Catalog) -> Vec<Arc<Offers>> {
 async fn what_a_source_has_beside_tools_goes_with_it_as_a_whole() {
     let uris = |gateway: &Gateway| -> Vec<String> {
         let catalog = gateway.catalog_for(&nobody());
-        let all = catalog.offers().iter().flat_map(|it| it.resources.iter());
+        let all = catalog.source_resources().iter().flat_map(|it| it.resources.iter());
         all.map(|it| it["uri"].as_str().unwrap().to_owned()).collect()
     };
-    let connecting = || Connecting {
+    let connecting = || ConnectingSource {
         source: "jira".to_owned(),
         kind: SourceKind::Upstream,
         prefix: "jira__".to_owned(),
-        expose: Expose::Code,
+        expose: ToolExposure::Code,
         is_remembered: false,
     };
-    let health = || Health { source: "jira".to_owned(), resources: 1, ..Health::default() };
-    let of = |rules: Vec<Terms>| {
+    let health =
+        || SourceHealth { source: "jira".to_owned(), resources: 1, ..SourceHealth::default() };
+    let of = |rules: Vec<RuleTerms>| {
         let all = tools().into_iter().map(Arc::new).collect();
         let jira = offers(SourceKind::Upstream, "jira", "jira:", &["mcp://jira/board".to_owned()]);
         let catalog = Catalog::new(Arc::default(), all, &[], Vec::new())
-            .with_offers(vec![jira], vec![connecting()])
-            .with_own_offers(own)
+            .with_source_resources(vec![jira], vec![connecting()])
+            .with_builtin_resources(own)
             .with_health(vec![health()]);
         let gateway = Gateway::new(catalog, 10);
         gateway.set_policy(policy(rules));
@@ -572,44 +602,44 @@ async fn what_a_source_has_beside_tools_goes_with_it_as_a_whole() {
     let whole = ["mcp://jira/board", "sdk://jira", "sdk://git_hub", "sdk://tools"];
     assert_eq!(uris(&of(vec![])), whole);
     assert_eq!(uris(&of(vec![deny(&["jira.delete_*"])])), whole);
-    let by_source = Terms { sources: list(&["jira"]), ..deny(&[]) };
-    let by_kind = Terms { kinds: vec![SourceKind::Upstream], ..deny(&["jira*"]) };
+    let by_source = RuleTerms { sources: list(&["jira"]), ..deny(&[]) };
+    let by_kind = RuleTerms { kinds: vec![SourceKind::Upstream], ..deny(&["jira*"]) };
     for rule in [by_source, deny(&["jira.*"]), by_kind] {
         let gateway = of(vec![rule.clone()]);
         assert_eq!(uris(&gateway), ["sdk://git_hub", "sdk://tools"], "{rule:?}");
         let catalog = gateway.catalog_for(&nobody());
-        assert!(catalog.health().is_empty() && catalog.connecting().is_empty());
-        assert!(!catalog.knows(&source(SourceKind::Upstream, "jira")));
-        let door = gateway.catalog().offers()[0].door.clone();
-        let call = gateway.open(nobody(), None).unwrap();
-        let problem = gateway.ask_tool(&call, &door, Value::Null).await.unwrap_err();
-        assert_eq!(problem.code, Code::NotFound);
+        assert!(catalog.health().is_empty() && catalog.connecting_sources().is_empty());
+        assert!(!catalog.knows_source(&source(SourceKind::Upstream, "jira")));
+        let door = gateway.catalog().source_resources()[0].door.clone();
+        let call = gateway.open_call(nobody(), None).unwrap();
+        let problem = gateway.call_tool(&call, &door, Value::Null).await.unwrap_err();
+        assert_eq!(problem.code, ProblemCode::NotFound);
     }
     let only_tools = of(vec![deny(&["jira.search", "jira.delete_issue"])]);
     assert_eq!(uris(&only_tools), ["mcp://jira/board", "sdk://git_hub", "sdk://tools"]);
     assert_eq!(only_tools.catalog_for(&nobody()).health()[0].tools, 0);
-    let api = Terms { kinds: vec![SourceKind::Api], ..deny(&[]) };
-    assert_eq!(of(vec![api]).catalog_for(&nobody()).connecting(), [connecting()]);
+    let api = RuleTerms { kinds: vec![SourceKind::Api], ..deny(&[]) };
+    assert_eq!(of(vec![api]).catalog_for(&nobody()).connecting_sources(), [connecting()]);
 }
 
 #[test]
 fn a_source_that_connects_is_awaited_where_one_of_its_tools_may_be_allowed() {
-    let is_awaited = |rules: &[Terms]| {
-        let connecting = Connecting {
+    let is_awaited = |rules: &[RuleTerms]| {
+        let connecting = ConnectingSource {
             source: "git-hub".to_owned(),
             kind: SourceKind::Upstream,
             prefix: "git-hub__".to_owned(),
-            expose: Expose::Direct,
+            expose: ToolExposure::Direct,
             is_remembered: false,
         };
         let catalog = Catalog::new(Arc::default(), Vec::new(), &[], Vec::new())
-            .with_offers(Vec::new(), vec![connecting]);
+            .with_source_resources(Vec::new(), vec![connecting]);
         let gateway = Gateway::new(catalog, 10);
         gateway.set_policy(policy(rules.to_vec()));
         gateway.catalog_for(&nobody()).awaits_sources()
     };
-    let all_but = |except: &[&str]| Terms { except: list(except), ..deny(&[]) };
-    let allow = |tools: &[&str]| Terms { tools: list(tools), ..Terms::default() };
+    let all_but = |except: &[&str]| RuleTerms { except: list(except), ..deny(&[]) };
+    let allow = |tools: &[&str]| RuleTerms { tools: list(tools), ..RuleTerms::default() };
     // As a token limited to some tools has it.
     for named in ["git-hub.list", "git_hub.list", "git-hub__list", "git*", "*.list", "*"] {
         assert!(is_awaited(&[all_but(&[named])]), "{named}");

@@ -13,13 +13,13 @@ use crate::value::{Object, Value};
 
 const MAX_KEY_CHARS: usize = 64;
 /// Hexadecimal digits behind a key that is too long or not alone.
-const HASH_CHARS: usize = 8;
+const KEY_HASH_CHARS: usize = 8;
 
 /// From the keys that are listed to those that the tool takes, for an object and
 /// all that is in it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ArgumentKeys {
-    fields: BTreeMap<String, ExactField>,
+    fields: BTreeMap<String, ExactArgument>,
     /// Keys that are as they were, while a schema is rewritten: another alternative
     /// must not give one of them to something else.
     kept: BTreeSet<String>,
@@ -30,7 +30,7 @@ pub struct ArgumentKeys {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct ExactField {
+struct ExactArgument {
     name: String,
     inner: ArgumentKeys,
 }
@@ -42,12 +42,12 @@ impl ArgumentKeys {
     }
 
     /// Put the original keys back into arguments.
-    pub fn restore(&self, value: &mut Value) {
+    pub fn restore_keys(&self, value: &mut Value) {
         match value {
             Value::Object(fields) => self.restore_object(fields),
             Value::Array(items) => {
                 if let Some(inner) = &self.items {
-                    items.iter_mut().for_each(|item| inner.restore(item));
+                    items.iter_mut().for_each(|item| inner.restore_keys(item));
                 }
             }
             _ => {}
@@ -55,7 +55,7 @@ impl ArgumentKeys {
     }
 
     fn restore_object(&self, fields: &mut Object) {
-        let is_renamed = |(listed, exact): (&String, &ExactField)| {
+        let is_renamed = |(listed, exact): (&String, &ExactArgument)| {
             *listed != exact.name
                 && fields.contains_key(listed)
                 && !fields.contains_key(&exact.name)
@@ -75,17 +75,17 @@ impl ArgumentKeys {
         for (key, value) in fields.iter_mut() {
             let inner = self.fields.values().find(|it| it.name == *key).map(|it| &it.inner);
             if let Some(inner) = inner.or(self.others.as_deref()) {
-                inner.restore(value);
+                inner.restore_keys(value);
             }
         }
     }
 
-    pub(super) fn of_items(inner: ArgumentKeys) -> ArgumentKeys {
-        ArgumentKeys { items: boxed(inner), ..ArgumentKeys::default() }
+    pub(super) fn for_items(inner: ArgumentKeys) -> ArgumentKeys {
+        ArgumentKeys { items: boxed_if_useful(inner), ..ArgumentKeys::default() }
     }
 
     pub(super) fn set_others(&mut self, inner: ArgumentKeys) {
-        self.others = boxed(inner);
+        self.others = boxed_if_useful(inner);
     }
 
     pub(super) fn add_field(&mut self, listed: &str, exact: &str, inner: ArgumentKeys) {
@@ -93,7 +93,7 @@ impl ArgumentKeys {
             self.kept.insert(listed.to_owned());
         }
         if listed != exact || !inner.is_empty() {
-            let field = ExactField { name: exact.to_owned(), inner };
+            let field = ExactArgument { name: exact.to_owned(), inner };
             self.fields.insert(listed.to_owned(), field);
         }
     }
@@ -126,14 +126,15 @@ impl ArgumentKeys {
             field.inner = std::mem::take(&mut field.inner).without_kept_names();
         }
         self.fields.retain(|listed, field| *listed != field.name || !field.inner.is_empty());
-        let prune = |inner: Option<Box<ArgumentKeys>>| boxed((*inner?).without_kept_names());
+        let prune =
+            |inner: Option<Box<ArgumentKeys>>| boxed_if_useful((*inner?).without_kept_names());
         self.items = prune(self.items.take());
         self.others = prune(self.others.take());
         self
     }
 }
 
-fn boxed(keys: ArgumentKeys) -> Option<Box<ArgumentKeys>> {
+fn boxed_if_useful(keys: ArgumentKeys) -> Option<Box<ArgumentKeys>> {
     let is_of_use = !keys.is_empty() || !keys.kept.is_empty();
     is_of_use.then(|| Box::new(keys))
 }
@@ -141,22 +142,22 @@ fn boxed(keys: ArgumentKeys) -> Option<Box<ArgumentKeys>> {
 /// A key that every model takes for each of `names`, all different.
 pub(super) fn listed_keys<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
     let mut taken: HashSet<String> =
-        names.clone().filter(|name| is_portable(name)).map(str::to_owned).collect();
+        names.clone().filter(|name| is_portable_key(name)).map(str::to_owned).collect();
     names
         .map(|name| {
-            if is_portable(name) {
+            if is_portable_key(name) {
                 return name.to_owned();
             }
             let plain = plain_key(name);
-            let is_good = is_portable(&plain) && !taken.contains(&plain);
-            let key = if is_good { plain } else { with_hash(&plain, name) };
+            let is_good = is_portable_key(&plain) && !taken.contains(&plain);
+            let key = if is_good { plain } else { with_key_hash(&plain, name) };
             taken.insert(key.clone());
             key
         })
         .collect()
 }
 
-fn is_portable(key: &str) -> bool {
+fn is_portable_key(key: &str) -> bool {
     key.len() <= MAX_KEY_CHARS
         && key.starts_with(|first: char| first.is_ascii_alphanumeric())
         && key.bytes().all(|it| it.is_ascii_alphanumeric() || matches!(it, b'_' | b'-'))
@@ -179,10 +180,11 @@ fn plain_key(name: &str) -> String {
     if ends { plain.to_owned() } else { plain.trim_end_matches('_').to_owned() }
 }
 
-fn with_hash(plain: &str, name: &str) -> String {
+fn with_key_hash(plain: &str, name: &str) -> String {
     let digest = Sha256::digest(name.as_bytes());
-    let hash: String = digest.iter().take(HASH_CHARS / 2).map(|it| format!("{it:02x}")).collect();
-    let kept = &plain[..plain.len().min(MAX_KEY_CHARS - HASH_CHARS - 1)];
+    let hash: String =
+        digest.iter().take(KEY_HASH_CHARS / 2).map(|it| format!("{it:02x}")).collect();
+    let kept = &plain[..plain.len().min(MAX_KEY_CHARS - KEY_HASH_CHARS - 1)];
     if kept.is_empty() { format!("key_{hash}") } else { format!("{kept}_{hash}") }
 }
 

@@ -35,7 +35,7 @@ pub(super) struct FlatSchema<'a> {
 
 /// What is collected from a schema.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Collect {
+pub(super) enum CollectMode {
     Everything,
     /// Without what describes it, and without its alternatives: what holds for each
     /// of these.
@@ -59,7 +59,7 @@ impl<'a> FlatSchema<'a> {
     /// is one of.
     pub(super) fn add_conditions(&mut self, outer: &FlatSchema<'a>) {
         for (keyword, json) in &outer.keywords {
-            self.add(keyword, json, Collect::Conditions);
+            self.add_keyword(keyword, json, CollectMode::Conditions);
         }
         outer.types.iter().for_each(|types| self.narrow_types(types.clone()));
         for (name, schemas) in &outer.properties {
@@ -81,7 +81,7 @@ impl<'a> FlatSchema<'a> {
             Json::Array(kinds) => kinds.iter().filter_map(Json::as_str).collect(),
             _ => return,
         };
-        self.narrow_types(said.into_iter().filter(|kind| is_type(kind)).collect());
+        self.narrow_types(said.into_iter().filter(|kind| is_type_name(kind)).collect());
     }
 
     fn narrow_types(&mut self, said: Vec<&'a str>) {
@@ -108,7 +108,7 @@ impl<'a> FlatSchema<'a> {
         }
     }
 
-    fn add(&mut self, keyword: &'a str, json: &'a Json, collect: Collect) {
+    fn add_keyword(&mut self, keyword: &'a str, json: &'a Json, collect: CollectMode) {
         match (keyword, json) {
             ("type", json) => self.add_types(json),
             ("properties", Json::Object(properties)) => {
@@ -129,14 +129,14 @@ impl<'a> FlatSchema<'a> {
                 self.has_patterns |= !patterns.is_empty();
             }
             ("anyOf" | "oneOf", Json::Array(some))
-                if collect == Collect::Everything && !some.is_empty() =>
+                if collect == CollectMode::Everything && !some.is_empty() =>
             {
                 self.alternatives.push(some);
             }
             ("nullable", Json::Bool(true)) => self.is_nullable = true,
             ("$ref" | "allOf" | "properties" | "required" | "anyOf" | "oneOf", _) => {}
             (keyword, json)
-                if (collect == Collect::Everything || !is_annotation(keyword))
+                if (collect == CollectMode::Everything || !is_annotation(keyword))
                     && self.get(keyword).is_none() =>
             {
                 self.keywords.push((keyword, json));
@@ -149,18 +149,22 @@ impl<'a> FlatSchema<'a> {
 impl<'a> SchemaRewriter<'a> {
     /// The references that are followed on the way are noted in `self.entered`; the
     /// caller leaves them again when all that is inside is done.
-    pub(super) fn flatten(&mut self, schemas: &[&'a Json], collect: Collect) -> FlatSchema<'a> {
+    pub(super) fn flatten_schemas(
+        &mut self,
+        schemas: &[&'a Json],
+        collect: CollectMode,
+    ) -> FlatSchema<'a> {
         let mut flat = FlatSchema::default();
         for schema in schemas {
-            self.collect(schema, collect, &mut flat);
+            self.collect_schema(schema, collect, &mut flat);
         }
         flat
     }
 
-    pub(super) fn collect(
+    pub(super) fn collect_schema(
         &mut self,
         schema: &'a Json,
-        collect: Collect,
+        collect: CollectMode,
         flat: &mut FlatSchema<'a>,
     ) {
         let fields = match schema {
@@ -177,26 +181,31 @@ impl<'a> SchemaRewriter<'a> {
     pub(super) fn collect_fields(
         &mut self,
         fields: &'a Map<String, Json>,
-        collect: Collect,
+        collect: CollectMode,
         flat: &mut FlatSchema<'a>,
     ) {
         for (keyword, json) in fields {
-            flat.add(keyword, json, collect);
+            flat.add_keyword(keyword, json, collect);
         }
         for part in fields.get("allOf").and_then(Json::as_array).into_iter().flatten() {
-            self.collect(part, collect, flat);
+            self.collect_schema(part, collect, flat);
         }
         if let Some(Json::String(reference)) = fields.get("$ref") {
-            self.follow(reference, collect, flat);
+            self.follow_reference(reference, collect, flat);
         }
     }
 
-    fn follow(&mut self, reference: &'a str, collect: Collect, flat: &mut FlatSchema<'a>) {
-        let Some(target) = self.resolve(reference) else { return };
+    fn follow_reference(
+        &mut self,
+        reference: &'a str,
+        collect: CollectMode,
+        flat: &mut FlatSchema<'a>,
+    ) {
+        let Some(target) = self.resolve_reference(reference) else { return };
         let times = self.entered.iter().filter(|it| **it == reference).count();
         if times < MAX_SELF_NESTING && self.entered.len() < MAX_FOLLOWED_REFERENCES {
             self.entered.push(reference);
-            self.collect(target, collect, flat);
+            self.collect_schema(target, collect, flat);
             return;
         }
         flat.is_recursive = true;
@@ -209,7 +218,7 @@ impl<'a> SchemaRewriter<'a> {
         }
     }
 
-    fn resolve(&self, reference: &str) -> Option<&'a Json> {
+    fn resolve_reference(&self, reference: &str) -> Option<&'a Json> {
         let pointer = reference.strip_prefix("#/")?;
         let mut parts = pointer.split('/').map(|it| it.replace("~1", "/").replace("~0", "~"));
         let first = self.root.get(&parts.next()?)?;
@@ -220,13 +229,13 @@ impl<'a> SchemaRewriter<'a> {
     }
 }
 
-fn is_type(word: &str) -> bool {
+fn is_type_name(word: &str) -> bool {
     matches!(word, "string" | "number" | "integer" | "boolean" | "array" | "object" | "null")
 }
 
 /// What tells something about values and holds them to nothing.
 pub(super) fn is_annotation(keyword: &str) -> bool {
-    const WORDS: [&str; 8] = [
+    const ANNOTATION_KEYWORDS: [&str; 8] = [
         "title",
         "description",
         "default",
@@ -236,5 +245,5 @@ pub(super) fn is_annotation(keyword: &str) -> bool {
         "readOnly",
         "writeOnly",
     ];
-    WORDS.contains(&keyword)
+    ANNOTATION_KEYWORDS.contains(&keyword)
 }

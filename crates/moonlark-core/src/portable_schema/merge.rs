@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::Direction;
-use super::flatten::{Collect, FlatSchema};
-use super::rewrite::{Rewritten, SchemaRewriter, TooLarge};
+use super::SchemaDirection;
+use super::flatten::{CollectMode, FlatSchema};
+use super::rewrite::{RewrittenSchema, SchemaRewriter, SchemaTooLarge};
 use super::values::any_value;
 
 /// Sets of parameters that are told in words.
@@ -12,14 +12,17 @@ const MAX_TOLD_SETS: usize = 8;
 
 /// What fits one of `options`: one of them as it is, several as `anyOf`. No
 /// alternative of it has alternatives of its own, which some frameworks do not read.
-pub(super) fn merge_alternatives(options: Vec<Rewritten>, direction: Direction) -> Rewritten {
-    let options = match <[Rewritten; 1]>::try_from(options) {
+pub(super) fn merge_alternatives(
+    options: Vec<RewrittenSchema>,
+    direction: SchemaDirection,
+) -> RewrittenSchema {
+    let options = match <[RewrittenSchema; 1]>::try_from(options) {
         Ok([only]) => return only,
         Err(options) => options,
     };
     let mut keys = None;
     let mut schemas: Vec<Map<String, Json>> = Vec::new();
-    for Rewritten { mut schema, keys: own } in options {
+    for RewrittenSchema { mut schema, keys: own } in options {
         match &mut keys {
             None => keys = Some(own),
             Some(keys) => keys.merge(own),
@@ -37,7 +40,7 @@ pub(super) fn merge_alternatives(options: Vec<Rewritten>, direction: Direction) 
     }
     // One that takes anything takes all that the others do.
     if schemas.is_empty() || schemas.iter().any(Map::is_empty) {
-        return Rewritten { schema: any_value(direction), keys: keys.unwrap_or_default() };
+        return RewrittenSchema { schema: any_value(direction), keys: keys.unwrap_or_default() };
     }
     let schema = match <[Map<String, Json>; 1]>::try_from(schemas) {
         Ok([only]) => only,
@@ -46,7 +49,7 @@ pub(super) fn merge_alternatives(options: Vec<Rewritten>, direction: Direction) 
             Map::from_iter([("anyOf".to_owned(), Json::Array(several))])
         }
     };
-    Rewritten { schema, keys: keys.unwrap_or_default() }
+    RewrittenSchema { schema, keys: keys.unwrap_or_default() }
 }
 
 /// Lists of texts that say nothing else are one list.
@@ -102,7 +105,7 @@ impl<'a> SchemaRewriter<'a> {
         &mut self,
         flat: &FlatSchema<'a>,
         level: usize,
-    ) -> Result<Rewritten, TooLarge> {
+    ) -> Result<RewrittenSchema, SchemaTooLarge> {
         let mut merged = MergedFields {
             properties: (flat.properties.iter())
                 .map(|(name, schemas)| (*name, vec![schemas.clone()]))
@@ -115,7 +118,7 @@ impl<'a> SchemaRewriter<'a> {
             self.merge_group(group, &mut merged)?;
         }
         let MergedFields { properties, required, told, .. } = merged;
-        let mut made = self.object_with(flat, &properties, &required, level)?;
+        let mut made = self.rewrite_object_with(flat, &properties, &required, level)?;
         if !told.is_empty() {
             let said = Map::from_iter([("description".to_owned(), told.join(" ").into())]);
             describe_both(&mut made.schema, said);
@@ -127,27 +130,27 @@ impl<'a> SchemaRewriter<'a> {
         &mut self,
         group: &'a [Json],
         merged: &mut MergedFields<'a>,
-    ) -> Result<(), TooLarge> {
+    ) -> Result<(), SchemaTooLarge> {
         let mut sets: Vec<Vec<&'a str>> = Vec::new();
         for option in group {
-            self.spend(8)?;
+            self.spend_bytes(8)?;
             let entered = self.entered.len();
-            let inner = self.flatten(&[option], Collect::Everything);
+            let inner = self.flatten_schemas(&[option], CollectMode::Everything);
             self.entered.truncate(entered);
             let is_object = inner.types.as_ref().is_none_or(|types| types.contains(&"object"));
             if inner.is_never || !is_object {
                 continue;
             }
             for (name, schemas) in inner.properties {
-                merged.add(name, schemas);
+                merged.add_property(name, schemas);
             }
             // What it leaves open in turn is not worth more words; its fields are.
             for option in inner.alternatives.iter().copied().flatten() {
                 let entered = self.entered.len();
-                let deeper = self.flatten(&[option], Collect::Conditions);
+                let deeper = self.flatten_schemas(&[option], CollectMode::Conditions);
                 self.entered.truncate(entered);
                 for (name, schemas) in deeper.properties {
-                    merged.add(name, schemas);
+                    merged.add_property(name, schemas);
                 }
             }
             sets.push(inner.required);
@@ -183,7 +186,7 @@ struct MergedFields<'a> {
 }
 
 impl<'a> MergedFields<'a> {
-    fn add(&mut self, name: &'a str, schemas: Vec<&'a Json>) {
+    fn add_property(&mut self, name: &'a str, schemas: Vec<&'a Json>) {
         match self.properties.iter().position(|(known, _)| *known == name) {
             Some(place) if place < self.own => {}
             Some(place) => self.properties[place].1.push(schemas),

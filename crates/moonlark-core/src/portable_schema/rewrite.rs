@@ -2,25 +2,25 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::Direction;
+use super::SchemaDirection;
 use super::argument_keys::{ArgumentKeys, listed_keys};
-use super::flatten::{Collect, FlatSchema, is_annotation};
+use super::flatten::{CollectMode, FlatSchema, is_annotation};
 use super::merge::{describe_both, merge_alternatives};
 use super::values::{
-    any_value, as_map, by_values, is_any_value, listed_values, number, of_type, string,
-    types_that_follow,
+    any_value, as_map, infer_types, is_any_value, listed_values, number_schema, schema_of_type,
+    schemas_by_value_type, string_schema,
 };
 
 /// About what a schema takes beside its words.
-const SCHEMA_BYTES: usize = 24;
+const SCHEMA_OVERHEAD_BYTES: usize = 24;
 
 /// The schema would have more bytes than it may.
 #[derive(Debug)]
-pub(super) struct TooLarge;
+pub(super) struct SchemaTooLarge;
 
 pub(super) struct SchemaRewriter<'a> {
     pub(super) root: &'a Map<String, Json>,
-    pub(super) direction: Direction,
+    pub(super) direction: SchemaDirection,
     max_levels: usize,
     bytes_left: usize,
     /// The references that lead to where we are.
@@ -29,7 +29,7 @@ pub(super) struct SchemaRewriter<'a> {
 
 /// A schema that is done, and where the keys of its values come from.
 #[derive(Default)]
-pub(super) struct Rewritten {
+pub(super) struct RewrittenSchema {
     pub(super) schema: Map<String, Json>,
     pub(super) keys: ArgumentKeys,
 }
@@ -37,7 +37,7 @@ pub(super) struct Rewritten {
 impl<'a> SchemaRewriter<'a> {
     pub(super) fn new(
         root: &'a Map<String, Json>,
-        direction: Direction,
+        direction: SchemaDirection,
         max_levels: usize,
         max_bytes: usize,
     ) -> Self {
@@ -46,28 +46,30 @@ impl<'a> SchemaRewriter<'a> {
 
     /// The schema of an object that is a tool's arguments or its result: no other
     /// type, and no alternatives beside its fields.
-    pub(super) fn rewrite_whole(mut self) -> Result<(Map<String, Json>, ArgumentKeys), TooLarge> {
+    pub(super) fn rewrite_whole(
+        mut self,
+    ) -> Result<(Map<String, Json>, ArgumentKeys), SchemaTooLarge> {
         let root = self.root;
         let mut flat = FlatSchema::default();
-        self.collect_fields(root, Collect::Everything, &mut flat);
-        let Rewritten { mut schema, keys } = match self.direction {
-            Direction::Input => self.object_of_alternatives(&flat, 0)?,
-            Direction::Output => self.object(&flat, 0)?,
+        self.collect_fields(root, CollectMode::Everything, &mut flat);
+        let RewrittenSchema { mut schema, keys } = match self.direction {
+            SchemaDirection::Input => self.object_of_alternatives(&flat, 0)?,
+            SchemaDirection::Output => self.rewrite_object(&flat, 0)?,
         };
-        let said = self.annotations(&flat)?;
+        let said = self.collect_annotations(&flat)?;
         describe_both(&mut schema, said);
         Ok((schema, keys))
     }
 
     /// What all of `schemas` say together; none if nothing fits them.
-    pub(super) fn rewrite(
+    pub(super) fn rewrite_part(
         &mut self,
         schemas: &[&'a Json],
         level: usize,
-    ) -> Result<Option<Rewritten>, TooLarge> {
-        self.spend(SCHEMA_BYTES)?;
+    ) -> Result<Option<RewrittenSchema>, SchemaTooLarge> {
+        self.spend_bytes(SCHEMA_OVERHEAD_BYTES)?;
         let entered = self.entered.len();
-        let flat = self.flatten(schemas, Collect::Everything);
+        let flat = self.flatten_schemas(schemas, CollectMode::Everything);
         let rewritten = self.rewrite_flat(schemas, &flat, level);
         self.entered.truncate(entered);
         rewritten
@@ -78,7 +80,7 @@ impl<'a> SchemaRewriter<'a> {
         schemas: &[&'a Json],
         flat: &FlatSchema<'a>,
         level: usize,
-    ) -> Result<Option<Rewritten>, TooLarge> {
+    ) -> Result<Option<RewrittenSchema>, SchemaTooLarge> {
         if flat.is_never {
             return Ok(None);
         }
@@ -86,24 +88,27 @@ impl<'a> SchemaRewriter<'a> {
         if flat.get("x-mcp-header").is_some()
             && let [Json::Object(exact)] = schemas
         {
-            return Ok(Some(Rewritten { schema: exact.clone(), ..Rewritten::default() }));
+            return Ok(Some(RewrittenSchema {
+                schema: exact.clone(),
+                ..RewrittenSchema::default()
+            }));
         }
-        let said = self.annotations(flat)?;
+        let said = self.collect_annotations(flat)?;
         let mut options = Vec::new();
         if flat.alternatives.is_empty() || flat.is_recursive {
-            self.by_type(flat, level, &mut options)?;
+            self.rewrite_by_type(flat, level, &mut options)?;
         } else if flat.is_object() && !flat.properties.is_empty() {
             options.push(match self.direction {
-                Direction::Input => self.object_of_alternatives(flat, level)?,
-                Direction::Output => self.object(flat, level)?,
+                SchemaDirection::Input => self.object_of_alternatives(flat, level)?,
+                SchemaDirection::Output => self.rewrite_object(flat, level)?,
             });
         } else {
             // More than one group is more than is worth saying: the first counts.
             for option in flat.alternatives.first().into_iter().copied().flatten() {
                 let entered = self.entered.len();
-                self.spend(SCHEMA_BYTES)?;
+                self.spend_bytes(SCHEMA_OVERHEAD_BYTES)?;
                 let mut both = FlatSchema::default();
-                self.collect(option, Collect::Everything, &mut both);
+                self.collect_schema(option, CollectMode::Everything, &mut both);
                 both.add_conditions(flat);
                 let rewritten = self.rewrite_flat(&[option], &both, level);
                 self.entered.truncate(entered);
@@ -111,23 +116,26 @@ impl<'a> SchemaRewriter<'a> {
             }
         }
         if flat.is_nullable {
-            options.push(Rewritten { schema: of_type("null"), ..Rewritten::default() });
+            options.push(RewrittenSchema {
+                schema: schema_of_type("null"),
+                ..RewrittenSchema::default()
+            });
         }
         let mut rewritten = merge_alternatives(options, self.direction);
         describe_both(&mut rewritten.schema, said);
         Ok(Some(rewritten))
     }
 
-    fn by_type(
+    fn rewrite_by_type(
         &mut self,
         flat: &FlatSchema<'a>,
         level: usize,
-        options: &mut Vec<Rewritten>,
-    ) -> Result<(), TooLarge> {
+        options: &mut Vec<RewrittenSchema>,
+    ) -> Result<(), SchemaTooLarge> {
         if let Some(values) = listed_values(flat) {
-            self.spend(values.iter().map(|it| it.as_str().map_or(8, str::len) + 3).sum())?;
-            let by_values = by_values(&values, flat.types.as_deref(), self.direction);
-            let of = |schema| Rewritten { schema, ..Rewritten::default() };
+            self.spend_bytes(values.iter().map(|it| it.as_str().map_or(8, str::len) + 3).sum())?;
+            let by_values = schemas_by_value_type(&values, flat.types.as_deref(), self.direction);
+            let of = |schema| RewrittenSchema { schema, ..RewrittenSchema::default() };
             if !by_values.is_empty() {
                 options.extend(by_values.into_iter().map(of));
                 return Ok(());
@@ -135,38 +143,43 @@ impl<'a> SchemaRewriter<'a> {
         }
         let types = match &flat.types {
             Some(types) => types.clone(),
-            None => types_that_follow(flat, self.direction),
+            None => infer_types(flat, self.direction),
         };
         let has_number = types.contains(&"number");
         for kind in types.into_iter().filter(|kind| !(has_number && *kind == "integer")) {
-            let plain = |schema| Rewritten { schema, ..Rewritten::default() };
+            let plain = |schema| RewrittenSchema { schema, ..RewrittenSchema::default() };
             options.push(match kind {
-                "object" => self.object(flat, level)?,
-                "array" => self.array(flat, level)?,
-                "string" => plain(string(flat, self.direction)),
-                "number" | "integer" => plain(number(kind, flat)),
-                other => plain(of_type(other)),
+                "object" => self.rewrite_object(flat, level)?,
+                "array" => self.rewrite_array(flat, level)?,
+                "string" => plain(string_schema(flat, self.direction)),
+                "number" | "integer" => plain(number_schema(kind, flat)),
+                other => plain(schema_of_type(other)),
             });
         }
         Ok(())
     }
 
-    fn object(&mut self, flat: &FlatSchema<'a>, level: usize) -> Result<Rewritten, TooLarge> {
+    fn rewrite_object(
+        &mut self,
+        flat: &FlatSchema<'a>,
+        level: usize,
+    ) -> Result<RewrittenSchema, SchemaTooLarge> {
         let properties: Vec<(&'a str, Vec<Vec<&'a Json>>)> = (flat.properties.iter())
             .map(|(name, schemas)| (*name, vec![schemas.clone()]))
             .collect();
-        self.object_with(flat, &properties, &flat.required, level)
+        self.rewrite_object_with(flat, &properties, &flat.required, level)
     }
 
     /// An object with these properties, each of which fits one of several schemas.
-    pub(super) fn object_with(
+    pub(super) fn rewrite_object_with(
         &mut self,
         flat: &FlatSchema<'a>,
         properties: &[(&'a str, Vec<Vec<&'a Json>>)],
         required: &[&'a str],
         level: usize,
-    ) -> Result<Rewritten, TooLarge> {
-        let mut made = Rewritten { schema: of_type("object"), ..Rewritten::default() };
+    ) -> Result<RewrittenSchema, SchemaTooLarge> {
+        let mut made =
+            RewrittenSchema { schema: schema_of_type("object"), ..RewrittenSchema::default() };
         if flat.is_recursive || level >= self.max_levels {
             return Ok(made);
         }
@@ -174,17 +187,17 @@ impl<'a> SchemaRewriter<'a> {
         let unknown = required.iter().filter(|name| properties.iter().all(|it| it.0 != **name));
         let names = || properties.iter().map(|it| it.0).chain(unknown.clone().copied());
         let keys: Vec<String> = match self.direction {
-            Direction::Input => listed_keys(names()),
-            Direction::Output => names().map(str::to_owned).collect(),
+            SchemaDirection::Input => listed_keys(names()),
+            SchemaDirection::Output => names().map(str::to_owned).collect(),
         };
         let mut fields = Map::new();
         let mut must = Vec::new();
         for (place, name) in names().enumerate() {
             let key = &keys[place];
-            self.spend(key.len())?;
+            self.spend_bytes(key.len())?;
             let mut options = Vec::new();
             for schemas in properties.get(place).into_iter().flat_map(|it| &it.1) {
-                options.extend(self.rewrite(schemas, level + 1)?);
+                options.extend(self.rewrite_part(schemas, level + 1)?);
             }
             // Nothing fits: it cannot be given.
             if options.is_empty() && place < properties.len() {
@@ -203,7 +216,7 @@ impl<'a> SchemaRewriter<'a> {
         if !must.is_empty() {
             made.schema.insert("required".to_owned(), Json::Array(must));
         }
-        self.additional_properties(flat, level, &mut made)?;
+        self.rewrite_additional_properties(flat, level, &mut made)?;
         for keyword in ["minProperties", "maxProperties"] {
             if let Some(count) = flat.get(keyword).filter(|it| it.is_u64()) {
                 made.schema.insert(keyword.to_owned(), count.clone());
@@ -212,12 +225,12 @@ impl<'a> SchemaRewriter<'a> {
         Ok(made)
     }
 
-    fn additional_properties(
+    fn rewrite_additional_properties(
         &mut self,
         flat: &FlatSchema<'a>,
         level: usize,
-        made: &mut Rewritten,
-    ) -> Result<(), TooLarge> {
+        made: &mut RewrittenSchema,
+    ) -> Result<(), SchemaTooLarge> {
         let (closing, open): (Vec<&Json>, Vec<&Json>) =
             flat.additional.iter().partition(|it| **it == &Json::Bool(false));
         let said = if flat.has_patterns || (closing.is_empty() && open.is_empty()) {
@@ -225,7 +238,7 @@ impl<'a> SchemaRewriter<'a> {
         } else if !closing.is_empty() {
             Json::Bool(false)
         } else {
-            match self.rewrite(&open, level + 1)? {
+            match self.rewrite_part(&open, level + 1)? {
                 Some(others) if !is_any_value(&others.schema, self.direction) => {
                     made.keys.set_others(others.keys);
                     Json::Object(others.schema)
@@ -237,25 +250,30 @@ impl<'a> SchemaRewriter<'a> {
         Ok(())
     }
 
-    fn array(&mut self, flat: &FlatSchema<'a>, level: usize) -> Result<Rewritten, TooLarge> {
-        let mut made = Rewritten { schema: of_type("array"), ..Rewritten::default() };
+    fn rewrite_array(
+        &mut self,
+        flat: &FlatSchema<'a>,
+        level: usize,
+    ) -> Result<RewrittenSchema, SchemaTooLarge> {
+        let mut made =
+            RewrittenSchema { schema: schema_of_type("array"), ..RewrittenSchema::default() };
         let mut options = Vec::new();
         // In a list with places, anything may follow after those; only what is given to
         // a tool is checked again.
-        let is_said = flat.tuple.is_empty() || self.direction == Direction::Input;
+        let is_said = flat.tuple.is_empty() || self.direction == SchemaDirection::Input;
         if !flat.is_recursive && is_said {
             for place in &flat.tuple {
-                options.extend(self.rewrite(&[*place], level + 1)?);
+                options.extend(self.rewrite_part(&[*place], level + 1)?);
             }
             if !flat.items.is_empty() {
-                options.extend(self.rewrite(&flat.items, level + 1)?);
+                options.extend(self.rewrite_part(&flat.items, level + 1)?);
             }
         }
         let items = merge_alternatives(options, self.direction);
-        if self.direction == Direction::Input || !items.schema.is_empty() {
+        if self.direction == SchemaDirection::Input || !items.schema.is_empty() {
             made.schema.insert("items".to_owned(), Json::Object(items.schema));
         }
-        made.keys = ArgumentKeys::of_items(items.keys);
+        made.keys = ArgumentKeys::for_items(items.keys);
         for keyword in ["minItems", "maxItems", "uniqueItems"] {
             if let Some(said) = flat.get(keyword).filter(|it| it.is_u64() || it.is_boolean()) {
                 made.schema.insert(keyword.to_owned(), said.clone());
@@ -265,27 +283,30 @@ impl<'a> SchemaRewriter<'a> {
     }
 
     /// What is told about a value: words, and marks of one word.
-    fn annotations(&mut self, flat: &FlatSchema<'a>) -> Result<Map<String, Json>, TooLarge> {
+    fn collect_annotations(
+        &mut self,
+        flat: &FlatSchema<'a>,
+    ) -> Result<Map<String, Json>, SchemaTooLarge> {
         let mut said = Map::new();
         for (keyword, json) in &flat.keywords {
             let is_mark = keyword.starts_with("x-") && !json.is_object() && !json.is_array();
             if is_annotation(keyword) || is_mark {
-                self.spend(keyword.len() + json.as_str().map_or(8, str::len))?;
+                self.spend_bytes(keyword.len() + json.as_str().map_or(8, str::len))?;
                 said.insert((*keyword).to_owned(), (*json).clone());
             }
         }
         Ok(said)
     }
 
-    pub(super) fn spend(&mut self, bytes: usize) -> Result<(), TooLarge> {
-        self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or(TooLarge)?;
+    pub(super) fn spend_bytes(&mut self, bytes: usize) -> Result<(), SchemaTooLarge> {
+        self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or(SchemaTooLarge)?;
         Ok(())
     }
 }
 
 /// The parameters by name and type alone, of a schema that is too large in every
 /// other form.
-pub(super) fn outline(exact: &Map<String, Json>) -> (Map<String, Json>, ArgumentKeys) {
+pub(super) fn outline_schema(exact: &Map<String, Json>) -> (Map<String, Json>, ArgumentKeys) {
     let properties = exact.get("properties").and_then(Json::as_object);
     let names = || properties.into_iter().flatten().map(|(name, _)| name.as_str());
     let listed = listed_keys(names());
@@ -293,9 +314,13 @@ pub(super) fn outline(exact: &Map<String, Json>) -> (Map<String, Json>, Argument
     for (listed, (name, schema)) in listed.iter().zip(properties.into_iter().flatten()) {
         let kind = schema.get("type").and_then(Json::as_str);
         let mut field = match kind {
-            Some("array") => as_map(json!({"type": "array", "items": any_value(Direction::Input)})),
-            Some(kind @ ("string" | "number" | "integer" | "boolean" | "object")) => of_type(kind),
-            _ => any_value(Direction::Input),
+            Some("array") => {
+                as_map(json!({"type": "array", "items": any_value(SchemaDirection::Input)}))
+            }
+            Some(kind @ ("string" | "number" | "integer" | "boolean" | "object")) => {
+                schema_of_type(kind)
+            }
+            _ => any_value(SchemaDirection::Input),
         };
         if let Some(description) = schema.get("description").filter(|it| it.is_string()) {
             field.insert("description".to_owned(), description.clone());

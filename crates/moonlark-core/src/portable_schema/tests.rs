@@ -1,7 +1,7 @@
 use serde_json::{Value as Json, json};
 
 use super::values::{any_value, as_map};
-use super::{Direction, MAX_SCHEMA_BYTES, PortableInput, portable_output, written_bytes};
+use super::{MAX_SCHEMA_BYTES, PortableInput, SchemaDirection, portable_output, written_bytes};
 use crate::value::Value;
 
 fn input(exact: Json) -> Json {
@@ -14,7 +14,7 @@ fn param(exact: Json) -> Json {
 }
 
 fn any() -> Json {
-    Json::Object(any_value(Direction::Input))
+    Json::Object(any_value(SchemaDirection::Input))
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn keys_are_listed_as_models_take_them_and_put_back() {
     assert_eq!(made.schema["properties"]["filter"]["required"], json!(["type"]));
     let restored = |args: Json| {
         let mut args = Value::from_json(args).unwrap();
-        made.keys.restore(&mut args);
+        made.keys.restore_keys(&mut args);
         args.to_json_lossy()
     };
     let original = json!({

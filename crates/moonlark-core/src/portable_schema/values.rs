@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::Direction;
+use super::SchemaDirection;
 use super::flatten::FlatSchema;
 
 /// Values that are told in words, where models take only texts in a list.
@@ -11,10 +11,10 @@ const MAX_TOLD_CHARS: usize = 200;
 
 /// Anything at all. Some frameworks take no schema without a type, so that it says
 /// each.
-pub(super) fn any_value(direction: Direction) -> Map<String, Json> {
+pub(super) fn any_value(direction: SchemaDirection) -> Map<String, Json> {
     let any = match direction {
-        Direction::Output => json!({}),
-        Direction::Input => {
+        SchemaDirection::Output => json!({}),
+        SchemaDirection::Input => {
             let simple = ["string", "number", "boolean", "object"];
             let simple: Vec<Json> = simple.iter().map(|kind| json!({"type": kind})).collect();
             let mut all = simple.clone();
@@ -27,11 +27,11 @@ pub(super) fn any_value(direction: Direction) -> Map<String, Json> {
     as_map(any)
 }
 
-pub(super) fn is_any_value(schema: &Map<String, Json>, direction: Direction) -> bool {
+pub(super) fn is_any_value(schema: &Map<String, Json>, direction: SchemaDirection) -> bool {
     let any = any_value(direction);
     match direction {
-        Direction::Output => schema.is_empty(),
-        Direction::Input => schema.get("anyOf") == any.get("anyOf"),
+        SchemaDirection::Output => schema.is_empty(),
+        SchemaDirection::Input => schema.get("anyOf") == any.get("anyOf"),
     }
 }
 
@@ -42,7 +42,7 @@ pub(super) fn as_map(json: Json) -> Map<String, Json> {
     }
 }
 
-pub(super) fn of_type(kind: &str) -> Map<String, Json> {
+pub(super) fn schema_of_type(kind: &str) -> Map<String, Json> {
     as_map(json!({"type": kind}))
 }
 
@@ -55,21 +55,22 @@ pub(super) fn listed_values<'a>(flat: &FlatSchema<'a>) -> Option<Vec<&'a Json>> 
 }
 
 /// A schema for each type among `values` that `types` allows.
-pub(super) fn by_values(
+pub(super) fn schemas_by_value_type(
     values: &[&Json],
     types: Option<&[&str]>,
-    direction: Direction,
+    direction: SchemaDirection,
 ) -> Vec<Map<String, Json>> {
-    const ORDER: [&str; 7] = ["string", "integer", "number", "boolean", "object", "array", "null"];
+    const TYPE_ORDER: [&str; 7] =
+        ["string", "integer", "number", "boolean", "object", "array", "null"];
     let is_allowed = |kind: &str| {
         types.is_none_or(|types| {
             types.contains(&kind) || (kind == "integer" && types.contains(&"number"))
         })
     };
     let mut groups: Vec<(&str, Vec<&Json>)> = Vec::new();
-    for kind in ORDER.into_iter().filter(|kind| is_allowed(kind)) {
+    for kind in TYPE_ORDER.into_iter().filter(|kind| is_allowed(kind)) {
         let of_kind: Vec<&Json> =
-            values.iter().copied().filter(|value| type_of(value) == kind).collect();
+            values.iter().copied().filter(|value| json_type_name(value) == kind).collect();
         if of_kind.is_empty() {
             continue;
         }
@@ -82,19 +83,19 @@ pub(super) fn by_values(
             _ => groups.push((kind, of_kind)),
         }
     }
-    groups.into_iter().map(|(kind, values)| of_values(kind, &values, direction)).collect()
+    groups.into_iter().map(|(kind, values)| schema_of_values(kind, &values, direction)).collect()
 }
 
 /// One type with its values. Gemini takes lists of texts only, and no empty text in
 /// them; what cannot be listed is told.
-fn of_values(kind: &str, values: &[&Json], direction: Direction) -> Map<String, Json> {
-    let mut schema = of_type(kind);
+fn schema_of_values(kind: &str, values: &[&Json], direction: SchemaDirection) -> Map<String, Json> {
+    let mut schema = schema_of_type(kind);
     match (direction, kind) {
         (_, "null") => {}
-        (Direction::Output, _) => {
+        (SchemaDirection::Output, _) => {
             schema.insert("enum".to_owned(), values.iter().copied().cloned().collect());
         }
-        (Direction::Input, "string") => {
+        (SchemaDirection::Input, "string") => {
             let mut texts: Vec<Json> = Vec::new();
             for text in values.iter().filter(|text| text.as_str() != Some("")) {
                 if !texts.contains(text) {
@@ -105,8 +106,8 @@ fn of_values(kind: &str, values: &[&Json], direction: Direction) -> Map<String, 
                 schema.insert("enum".to_owned(), Json::Array(texts));
             }
         }
-        (Direction::Input, "boolean") if values.len() > 1 => {}
-        (Direction::Input, _) => {
+        (SchemaDirection::Input, "boolean") if values.len() > 1 => {}
+        (SchemaDirection::Input, _) => {
             let told = tell_values(values);
             schema.insert("description".to_owned(), told.into());
             let numbers = || values.iter().filter_map(|it| it.as_i64());
@@ -136,7 +137,7 @@ fn tell_values(values: &[&Json]) -> String {
     }
 }
 
-fn type_of(value: &Json) -> &'static str {
+fn json_type_name(value: &Json) -> &'static str {
     match value {
         Json::Null => "null",
         Json::Bool(_) => "boolean",
@@ -149,9 +150,9 @@ fn type_of(value: &Json) -> &'static str {
 }
 
 /// The types that follow from what a schema says about values.
-pub(super) fn types_that_follow(flat: &FlatSchema<'_>, direction: Direction) -> Vec<&'static str> {
+pub(super) fn infer_types(flat: &FlatSchema<'_>, direction: SchemaDirection) -> Vec<&'static str> {
     // A keyword about objects says nothing about other values, which a result may be.
-    if direction == Direction::Output {
+    if direction == SchemaDirection::Output {
         return Vec::new();
     }
     let says = |keywords: &[&str]| keywords.iter().any(|it| flat.get(it).is_some());
@@ -188,8 +189,11 @@ pub(super) fn types_that_follow(flat: &FlatSchema<'_>, direction: Direction) -> 
 }
 
 /// What a schema says about a text.
-pub(super) fn string(flat: &FlatSchema<'_>, direction: Direction) -> Map<String, Json> {
-    let mut schema = of_type("string");
+pub(super) fn string_schema(
+    flat: &FlatSchema<'_>,
+    direction: SchemaDirection,
+) -> Map<String, Json> {
+    let mut schema = schema_of_type("string");
     for keyword in ["minLength", "maxLength"] {
         if let Some(length) = flat.get(keyword).filter(|it| it.is_u64()) {
             schema.insert(keyword.to_owned(), length.clone());
@@ -205,7 +209,7 @@ pub(super) fn string(flat: &FlatSchema<'_>, direction: Direction) -> Map<String,
         // some frameworks refuse those that they do not know.
         if format == "date-time" {
             schema.insert("format".to_owned(), format.as_str().into());
-        } else if direction == Direction::Input {
+        } else if direction == SchemaDirection::Input {
             schema.insert("description".to_owned(), format!("Format: {format}.").into());
         }
     }
@@ -232,8 +236,8 @@ fn is_simple_pattern(pattern: &str) -> bool {
 }
 
 /// What a schema says about a number.
-pub(super) fn number(kind: &str, flat: &FlatSchema<'_>) -> Map<String, Json> {
-    let mut schema = of_type(kind);
+pub(super) fn number_schema(kind: &str, flat: &FlatSchema<'_>) -> Map<String, Json> {
+    let mut schema = schema_of_type(kind);
     for (limit, exclusive) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")] {
         let limit_said = flat.get(limit).filter(|it| it.is_number());
         match flat.get(exclusive) {

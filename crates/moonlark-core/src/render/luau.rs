@@ -16,27 +16,28 @@ use std::fmt::Write;
 use serde_json::Value as Json;
 
 use super::shape::{
-    doc, fields, options, options_name, param_name, progress, requires, result_name, search_options,
+    object_fields, one_line_description, option_params, options_type_name, param_type_name,
+    progress_function, requires_field, result_type_name, search_options,
 };
-use crate::module::{Function, Language, Module, Param};
-use crate::problem::{Code, Result};
+use crate::module::{FunctionParam, Module, ModuleFunction, ScriptLanguage};
+use crate::problem::{ProblemCode, Result};
 use crate::schema::Schema;
 use crate::value::Value;
-use signature::{own_type, parameters, result_type};
-use types::key;
+use signature::{luau_parameters, luau_result_type, unnamed_param_type};
+use types::table_key;
 
-pub use signature::{call, param_type, signature};
-pub use types::{luau_type, optional_type};
+pub use signature::{luau_example_call, luau_param_type, luau_signature};
+pub use types::{luau_optional_type, luau_type};
 pub use values::luau_value;
 
 /// The definitions of everything a tool script finds. `search` is what the
 /// built-in of that name takes.
-pub fn definitions(modules: &[Module], search: &Schema) -> Result<String> {
-    let mut text = contract(modules, search)?;
+pub fn tool_script_definitions(modules: &[Module], search: &Schema) -> Result<String> {
+    let mut text = script_contract(modules, search)?;
     text.push_str(
         "\n-- Host modules -----------------------------------------------------------------\n",
     );
-    for module in modules.iter().filter(|module| module.is_for(Language::Luau)) {
+    for module in modules.iter().filter(|module| module.is_for_language(ScriptLanguage::Luau)) {
         write_module(&mut text, module);
     }
     Ok(text)
@@ -45,15 +46,16 @@ pub fn definitions(modules: &[Module], search: &Schema) -> Result<String> {
 /// Those of host modules alone.
 pub fn module_definitions(modules: &[Module]) -> String {
     let mut text = String::new();
-    for module in modules.iter().filter(|module| module.is_for(Language::Luau)) {
+    for module in modules.iter().filter(|module| module.is_for_language(ScriptLanguage::Luau)) {
         write_module(&mut text, module);
     }
     text
 }
 
-fn contract(modules: &[Module], search: &Schema) -> Result<String> {
-    let codes: Vec<String> = Code::ALL.iter().map(|code| format!("{:?}", code.as_str())).collect();
-    let (module, function) = progress(modules)?;
+fn script_contract(modules: &[Module], search: &Schema) -> Result<String> {
+    let codes: Vec<String> =
+        ProblemCode::ALL_CODES.iter().map(|code| format!("{:?}", code.as_str())).collect();
+    let (module, function) = progress_function(modules)?;
     let options = luau_type(&Json::Object(search_options(search)));
     Ok(include_str!("luau/contract.d.luau")
         .replace("PROBLEM_CODES", &codes.join("\n    | "))
@@ -62,13 +64,14 @@ fn contract(modules: &[Module], search: &Schema) -> Result<String> {
 }
 
 fn write_module(text: &mut String, module: &Module) {
-    for (name, body) in named_types(module) {
+    for (name, body) in named_table_types(module) {
         let _ = write!(text, "\nexport type {name} = {body}\n");
     }
     let _ = write!(text, "\n--- {}\n", module.doc);
     if module.callable {
         for function in &module.functions {
-            let (params, result) = (parameters(module, function), result_type(module, function));
+            let (params, result) =
+                (luau_parameters(module, function), luau_result_type(module, function));
             let _ = writeln!(text, "declare function {}({params}): {result}", function.name);
         }
         return;
@@ -76,17 +79,23 @@ fn write_module(text: &mut String, module: &Module) {
     let _ = writeln!(text, "declare {}: {{", module.name);
     for function in &module.functions {
         let _ = writeln!(text, "    --- {}", function.tool.description);
-        let _ = writeln!(text, "    {}: {},", key(function.name), function_type(module, function));
+        let _ = writeln!(
+            text,
+            "    {}: {},",
+            table_key(function.name),
+            function_type(module, function)
+        );
     }
     for constant in &module.constants {
         let _ = writeln!(text, "    --- {}", constant.doc);
-        let _ = writeln!(text, "    {}: {},", key(constant.name), constant_type(&constant.value));
+        let _ =
+            writeln!(text, "    {}: {},", table_key(constant.name), constant_type(&constant.value));
     }
     text.push_str("}\n");
 }
 
-fn function_type(module: &Module, function: &Function) -> String {
-    format!("({}) -> {}", parameters(module, function), result_type(module, function))
+fn function_type(module: &Module, function: &ModuleFunction) -> String {
+    format!("({}) -> {}", luau_parameters(module, function), luau_result_type(module, function))
 }
 
 fn constant_type(value: &Value) -> &'static str {
@@ -99,7 +108,7 @@ fn constant_type(value: &Value) -> &'static str {
 }
 
 /// The tables that the module's functions take and give, each once.
-fn named_types(module: &Module) -> Vec<(String, String)> {
+fn named_table_types(module: &Module) -> Vec<(String, String)> {
     let mut types: Vec<(String, String)> = Vec::new();
     let mut add = |name: Option<String>, body: &dyn Fn() -> String| {
         if let Some(name) = name
@@ -110,30 +119,33 @@ fn named_types(module: &Module) -> Vec<(String, String)> {
     };
     for function in &module.functions {
         for param in &function.params {
-            add(param_name(module, function, param), &|| table(&param.schema));
+            add(param_type_name(module, function, param), &|| table_type(&param.schema));
         }
-        add(options_name(module, function), &|| options_table(options(function)));
-        add(result_name(module, function), &|| table(&function.returns));
+        add(options_type_name(module, function), &|| options_table_type(option_params(function)));
+        add(result_type_name(module, function), &|| table_type(&function.returns));
     }
     types
 }
 
-fn options_table(params: &[Param]) -> String {
-    let lines = params.iter().map(|param| (doc(&param.schema), &param.name, own_type(param)));
-    lines_table(lines)
+fn options_table_type(params: &[FunctionParam]) -> String {
+    let lines = params
+        .iter()
+        .map(|param| (one_line_description(&param.schema), &param.name, unnamed_param_type(param)));
+    lines_table_type(lines)
 }
 
-fn table(schema: &Json) -> String {
-    let Some(fields) = fields(schema) else { return luau_type(schema) };
-    lines_table(fields.iter().map(|(name, field)| {
-        let kind = if requires(schema, name) { luau_type(field) } else { optional_type(field) };
-        (doc(field), name, kind)
+fn table_type(schema: &Json) -> String {
+    let Some(fields) = object_fields(schema) else { return luau_type(schema) };
+    lines_table_type(fields.iter().map(|(name, field)| {
+        let kind =
+            if requires_field(schema, name) { luau_type(field) } else { luau_optional_type(field) };
+        (one_line_description(field), name, kind)
     }))
 }
 
-fn lines_table<'a>(fields: impl Iterator<Item = (String, &'a String, String)>) -> String {
+fn lines_table_type<'a>(fields: impl Iterator<Item = (String, &'a String, String)>) -> String {
     let lines: String = fields
-        .map(|(doc, name, kind)| format!("    --- {doc}\n    {}: {kind},\n", key(name)))
+        .map(|(doc, name, kind)| format!("    --- {doc}\n    {}: {kind},\n", table_key(name)))
         .collect();
     format!("{{\n{lines}}}")
 }

@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use super::shape::{fields, options, same_params};
-use super::sheet::{Row, Sample, Sheet};
+use super::shape::{are_same_params, object_fields, option_params};
+use super::sheet::{ExampleText, FunctionDoc, FunctionDocRow};
 use super::{luau, starlark};
-use crate::module::{Function, Language, Module};
+use crate::module::{Module, ModuleFunction, ScriptLanguage};
 
-const INTRODUCTION: &str = "\
+const PAGE_INTRODUCTION: &str = "\
 What a script can do beyond its language. Every module is a global, in tool scripts (Luau) and in
 extensions (Starlark) alike; where its name is that of a function, it is called itself (`sleep(1)`).
 
@@ -26,9 +26,10 @@ fails with. They are run as tests.
 
 /// The whole page. `note` is the comment under its title.
 pub fn modules_page(modules: &[Module], note: &str) -> String {
-    let mut page = format!("# Host modules\n\n{note}\n\n{INTRODUCTION}\n| module | |\n|---|---|\n");
+    let mut page =
+        format!("# Host modules\n\n{note}\n\n{PAGE_INTRODUCTION}\n| module | |\n|---|---|\n");
     for module in modules {
-        let _ = writeln!(page, "| [`{0}`](#{0}) | {1} |", module.name, cell(module.doc));
+        let _ = writeln!(page, "| [`{0}`](#{0}) | {1} |", module.name, escape_cell(module.doc));
     }
     for module in modules {
         write_module(&mut page, module);
@@ -43,8 +44,12 @@ fn write_module(page: &mut String, module: &Module) {
     }
     match module.only {
         None => {}
-        Some(Language::Luau) => page.push_str("\nIn tool scripts only; Starlark has its own.\n"),
-        Some(Language::Starlark) => page.push_str("\nIn extensions only; Luau has its own.\n"),
+        Some(ScriptLanguage::Luau) => {
+            page.push_str("\nIn tool scripts only; Starlark has its own.\n")
+        }
+        Some(ScriptLanguage::Starlark) => {
+            page.push_str("\nIn extensions only; Luau has its own.\n")
+        }
     }
     for constant in &module.constants {
         let _ = write!(page, "\n### `{}.{}`\n\n{}\n", module.name, constant.name, constant.doc);
@@ -54,17 +59,22 @@ fn write_module(page: &mut String, module: &Module) {
     }
 }
 
-fn write_function(page: &mut String, module: &Module, function: &Function, before: &[Function]) {
-    let sheet = Sheet::of(module, function);
+fn write_function(
+    page: &mut String,
+    module: &Module,
+    function: &ModuleFunction,
+    before: &[ModuleFunction],
+) {
+    let sheet = FunctionDoc::from_function(module, function);
     // A module that is a function has its heading already.
     if !module.callable {
         let _ = write!(page, "\n### `{}`\n", sheet.name);
     }
-    let short = starlark::short_signature(function);
+    let short = starlark::short_starlark_signature(function);
     let signatures = match module.only {
         None => format!("`{}`\\\n`{short}`", sheet.luau),
-        Some(Language::Luau) => format!("`{}`", sheet.luau),
-        Some(Language::Starlark) => format!("`{short}`"),
+        Some(ScriptLanguage::Luau) => format!("`{}`", sheet.luau),
+        Some(ScriptLanguage::Starlark) => format!("`{short}`"),
     };
     let _ = write!(page, "\n{signatures}\n\n{}\n", sheet.doc);
     if let Some(grant) = sheet.grant {
@@ -75,23 +85,34 @@ fn write_function(page: &mut String, module: &Module, function: &Function, befor
     write_examples(page, module, &sheet.examples);
 }
 
-fn write_params(page: &mut String, function: &Function, sheet: &Sheet, before: &[Function]) {
-    let mut rows: String = sheet.places.iter().map(row).collect();
-    let own = options(function);
-    match before.iter().find(|other| !own.is_empty() && same_params(options(other), own)) {
+fn write_params(
+    page: &mut String,
+    function: &ModuleFunction,
+    sheet: &FunctionDoc,
+    before: &[ModuleFunction],
+) {
+    let mut rows: String = sheet.places.iter().map(markdown_row).collect();
+    let own = option_params(function);
+    match before.iter().find(|other| !own.is_empty() && are_same_params(option_params(other), own))
+    {
         Some(first) => {
             let name = &first.tool.name;
             let _ = writeln!(rows, "| `options` | `table?` | The same as for `{name}`. |");
         }
-        None => rows.extend(sheet.options.iter().map(row)),
+        None => rows.extend(sheet.options.iter().map(markdown_row)),
     }
     if !rows.is_empty() {
         let _ = write!(page, "\n| parameter | type | |\n|---|---|---|\n{rows}");
     }
 }
 
-fn write_result(page: &mut String, function: &Function, sheet: &Sheet, before: &[Function]) {
-    if fields(&function.returns).is_none() {
+fn write_result(
+    page: &mut String,
+    function: &ModuleFunction,
+    sheet: &FunctionDoc,
+    before: &[ModuleFunction],
+) {
+    if object_fields(&function.returns).is_none() {
         return;
     }
     if let Some(first) = before.iter().find(|other| other.returns == function.returns) {
@@ -99,12 +120,12 @@ fn write_result(page: &mut String, function: &Function, sheet: &Sheet, before: &
         return;
     }
     page.push_str("\n| result | type | |\n|---|---|---|\n");
-    page.extend(sheet.result.iter().map(row));
+    page.extend(sheet.result.iter().map(markdown_row));
 }
 
-fn write_examples(page: &mut String, module: &Module, examples: &[Sample]) {
-    let mut block = |language: Language, name: &str, line: fn(&Sample) -> &str| {
-        if module.is_for(language) {
+fn write_examples(page: &mut String, module: &Module, examples: &[ExampleText]) {
+    let mut block = |language: ScriptLanguage, name: &str, line: fn(&ExampleText) -> &str| {
+        if module.is_for_language(language) {
             // What only tests see cannot be run beside the others.
             let name = if module.only_in_tests { "text" } else { name };
             let lines: String =
@@ -112,19 +133,24 @@ fn write_examples(page: &mut String, module: &Module, examples: &[Sample]) {
             let _ = write!(page, "\n```{name}\n{lines}```\n");
         }
     };
-    block(Language::Luau, "luau", |example| &example.luau);
-    block(Language::Starlark, "starlark", |example| &example.starlark);
+    block(ScriptLanguage::Luau, "luau", |example| &example.luau);
+    block(ScriptLanguage::Starlark, "starlark", |example| &example.starlark);
 }
 
-fn row(row: &Row) -> String {
+fn markdown_row(row: &FunctionDocRow) -> String {
     let default = match &row.default {
         None => String::new(),
         Some(value) => format!(" Default: `{}`.", luau::luau_value(value)),
     };
-    format!("| `{}` | `{}` | {}{default} |\n", row.name, cell(&row.kind), cell(&row.doc))
+    format!(
+        "| `{}` | `{}` | {}{default} |\n",
+        row.name,
+        escape_cell(&row.kind),
+        escape_cell(&row.doc)
+    )
 }
 
 /// Text as one cell of a Markdown table.
-fn cell(text: &str) -> String {
+fn escape_cell(text: &str) -> String {
     text.replace('\n', " ").replace('|', "\\|")
 }

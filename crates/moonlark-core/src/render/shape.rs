@@ -3,28 +3,28 @@
 
 use serde_json::{Map, Value as Json};
 
-use crate::module::{Function, Module, Param};
+use crate::module::{FunctionParam, Module, ModuleFunction};
 use crate::problem::{Problem, Result};
 use crate::schema::Schema;
 
 /// The parameters that go by place.
-pub(super) fn by_place(function: &Function) -> impl Iterator<Item = &Param> {
+pub(super) fn params_by_place(function: &ModuleFunction) -> impl Iterator<Item = &FunctionParam> {
     function.params.iter().take_while(|param| param.positional)
 }
 
 /// The parameters that have no place.
-pub(super) fn options(function: &Function) -> &[Param] {
-    let places = by_place(function).count();
+pub(super) fn option_params(function: &ModuleFunction) -> &[FunctionParam] {
+    let places = params_by_place(function).count();
     &function.params[places..]
 }
 
-pub(super) fn same_params(left: &[Param], right: &[Param]) -> bool {
+pub(super) fn are_same_params(left: &[FunctionParam], right: &[FunctionParam]) -> bool {
     left.len() == right.len()
         && left.iter().zip(right).all(|(a, b)| a.name == b.name && a.schema == b.schema)
 }
 
 /// The fields of an object schema, if it lists any.
-pub(super) fn fields(schema: &Json) -> Option<&Map<String, Json>> {
+pub(super) fn object_fields(schema: &Json) -> Option<&Map<String, Json>> {
     let fields = schema.get("properties")?.as_object()?;
     (schema["type"] == "object" && !fields.is_empty()).then_some(fields)
 }
@@ -36,43 +36,52 @@ pub(super) fn is_required(schema: &Map<String, Json>, name: &str) -> bool {
 }
 
 /// The same for a schema that may be anything.
-pub(super) fn requires(schema: &Json, name: &str) -> bool {
+pub(super) fn requires_field(schema: &Json, name: &str) -> bool {
     schema.as_object().is_some_and(|schema| is_required(schema, name))
 }
 
-pub(super) fn doc(schema: &Json) -> String {
+pub(super) fn one_line_description(schema: &Json) -> String {
     schema["description"].as_str().unwrap_or_default().replace('\n', " ")
 }
 
 /// Whether there is a result at all.
-pub(super) fn returns_nothing(function: &Function) -> bool {
+pub(super) fn returns_nothing(function: &ModuleFunction) -> bool {
     function.returns["type"] == "null"
 }
 
 /// `HttpAnswer` for the result that `http` calls `Answer`.
-pub(super) fn result_name(module: &Module, function: &Function) -> Option<String> {
-    fields(&function.returns)?;
-    Some(format!("{}{}", capital(module.name), function.returns["title"].as_str()?))
+pub(super) fn result_type_name(module: &Module, function: &ModuleFunction) -> Option<String> {
+    object_fields(&function.returns)?;
+    Some(format!("{}{}", to_pascal_case(module.name), function.returns["title"].as_str()?))
 }
 
 /// `HttpOptions`, or `HttpGetOptions` where the functions of a module differ.
-pub(super) fn options_name(module: &Module, function: &Function) -> Option<String> {
-    if options(function).is_empty() {
+pub(super) fn options_type_name(module: &Module, function: &ModuleFunction) -> Option<String> {
+    if option_params(function).is_empty() {
         return None;
     }
     let same = module
         .functions
         .iter()
-        .filter(|other| !options(other).is_empty())
-        .all(|other| same_params(options(other), options(function)));
-    let own = if same { String::new() } else { capital(function.name) };
-    Some(format!("{}{own}Options", capital(module.name)))
+        .filter(|other| !option_params(other).is_empty())
+        .all(|other| are_same_params(option_params(other), option_params(function)));
+    let own = if same { String::new() } else { to_pascal_case(function.name) };
+    Some(format!("{}{own}Options", to_pascal_case(module.name)))
 }
 
 /// `HttpRequestOpts`, for a table that goes by place.
-pub(super) fn param_name(module: &Module, function: &Function, param: &Param) -> Option<String> {
-    fields(&param.schema)?;
-    Some(format!("{}{}{}", capital(module.name), capital(function.name), capital(&param.name)))
+pub(super) fn param_type_name(
+    module: &Module,
+    function: &ModuleFunction,
+    param: &FunctionParam,
+) -> Option<String> {
+    object_fields(&param.schema)?;
+    Some(format!(
+        "{}{}{}",
+        to_pascal_case(module.name),
+        to_pascal_case(function.name),
+        to_pascal_case(&param.name)
+    ))
 }
 
 /// What `search` takes beside the query.
@@ -86,7 +95,7 @@ pub(super) fn search_options(search: &Schema) -> Map<String, Json> {
 }
 
 /// The module that is also a part of the context.
-pub(super) fn progress(modules: &[Module]) -> Result<(&Module, &Function)> {
+pub(super) fn progress_function(modules: &[Module]) -> Result<(&Module, &ModuleFunction)> {
     modules
         .iter()
         .find(|module| module.name == "progress")
@@ -94,7 +103,7 @@ pub(super) fn progress(modules: &[Module]) -> Result<(&Module, &Function)> {
         .ok_or_else(|| Problem::internal("there is no module named progress"))
 }
 
-pub(super) fn capital(name: &str) -> String {
+pub(super) fn to_pascal_case(name: &str) -> String {
     name.split('_')
         .map(|word| {
             let mut letters = word.chars();

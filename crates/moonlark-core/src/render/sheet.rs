@@ -3,11 +3,14 @@
 
 use serde_json::Value as Json;
 
-use super::shape::{by_place, doc, fields, options, requires, returns_nothing};
+use super::shape::{
+    object_fields, one_line_description, option_params, params_by_place, requires_field,
+    returns_nothing,
+};
 use super::{luau, starlark};
-use crate::module::{Example, Function, Module, Outcome, Param};
+use crate::module::{ExampleOutcome, FunctionExample, FunctionParam, Module, ModuleFunction};
 
-pub struct Sheet {
+pub struct FunctionDoc {
     pub name: String,
     pub doc: String,
     /// Signatures.
@@ -16,15 +19,15 @@ pub struct Sheet {
     /// The grant it needs.
     pub grant: Option<&'static str>,
     /// Parameters that go by place, then those without one.
-    pub places: Vec<Row>,
-    pub options: Vec<Row>,
+    pub places: Vec<FunctionDocRow>,
+    pub options: Vec<FunctionDocRow>,
     /// The fields of the result, where it has some.
-    pub result: Vec<Row>,
-    pub examples: Vec<Sample>,
+    pub result: Vec<FunctionDocRow>,
+    pub examples: Vec<ExampleText>,
 }
 
 /// A parameter or a field.
-pub struct Row {
+pub struct FunctionDocRow {
     pub name: String,
     /// In Luau.
     pub kind: String,
@@ -35,78 +38,94 @@ pub struct Row {
 }
 
 /// An example, with what comes of it as a comment.
-pub struct Sample {
+pub struct ExampleText {
     pub luau: String,
     pub starlark: String,
 }
 
-impl Sheet {
-    pub fn of(module: &Module, function: &Function) -> Sheet {
+impl FunctionDoc {
+    pub fn from_function(module: &Module, function: &ModuleFunction) -> FunctionDoc {
         let mut places = Vec::new();
-        for param in by_place(function) {
-            let kind = luau::param_type(module, function, param);
-            places.push(Row::new(param.name.clone(), kind, &param.schema));
-            places.extend(Row::fields(&param.schema, &format!("{}.", param.name)));
+        for param in params_by_place(function) {
+            let kind = luau::luau_param_type(module, function, param);
+            places.push(FunctionDocRow::new(param.name.clone(), kind, &param.schema));
+            places.extend(FunctionDocRow::rows_for_fields(
+                &param.schema,
+                &format!("{}.", param.name),
+            ));
         }
-        let option = |Param { name, schema, .. }: &Param| {
-            Row::new(format!("options.{name}"), luau::optional_type(schema), schema)
+        let option = |FunctionParam { name, schema, .. }: &FunctionParam| {
+            FunctionDocRow::new(format!("options.{name}"), luau::luau_optional_type(schema), schema)
         };
-        Sheet {
+        FunctionDoc {
             name: function.tool.name.clone(),
             doc: function.tool.description.clone(),
-            luau: luau::signature(module, function),
-            starlark: starlark::signature(module, function),
+            luau: luau::luau_signature(module, function),
+            starlark: starlark::starlark_signature(module, function),
             grant: function.needs,
             places,
-            options: options(function).iter().map(option).collect(),
+            options: option_params(function).iter().map(option).collect(),
             // A result is what it is: there are no defaults to speak of.
-            result: Row::fields(&function.returns, "")
+            result: FunctionDocRow::rows_for_fields(&function.returns, "")
                 .into_iter()
-                .map(|row| Row { default: None, ..row })
+                .map(|row| FunctionDocRow { default: None, ..row })
                 .collect(),
-            examples: function.examples.iter().map(|example| sample(function, example)).collect(),
+            examples: function
+                .examples
+                .iter()
+                .map(|example| spell_example(function, example))
+                .collect(),
         }
     }
 }
 
-impl Row {
-    fn new(name: String, kind: String, schema: &Json) -> Row {
+impl FunctionDocRow {
+    fn new(name: String, kind: String, schema: &Json) -> FunctionDocRow {
         let default = schema.get("default").filter(|default| !default.is_null()).cloned();
-        Row { name, kind, doc: doc(schema), default, range: luau::sdk::range(schema) }
+        FunctionDocRow {
+            name,
+            kind,
+            doc: one_line_description(schema),
+            default,
+            range: luau::sdk::number_range(schema),
+        }
     }
 
     /// The fields of an object, each with `prefix` in front of its name.
-    pub fn fields(schema: &Json, prefix: &str) -> Vec<Row> {
-        let fields = fields(schema).into_iter().flatten();
+    pub fn rows_for_fields(schema: &Json, prefix: &str) -> Vec<FunctionDocRow> {
+        let fields = object_fields(schema).into_iter().flatten();
         let row = |(name, field): (&String, &Json)| {
-            let kind = match requires(schema, name) {
+            let kind = match requires_field(schema, name) {
                 true => luau::luau_type(field),
-                false => luau::optional_type(field),
+                false => luau::luau_optional_type(field),
             };
-            Row::new(format!("{prefix}{name}"), kind, field)
+            FunctionDocRow::new(format!("{prefix}{name}"), kind, field)
         };
         fields.map(row).collect()
     }
 }
 
 /// The call of an example as it is written in both languages.
-pub fn spelled(function: &Function, example: &Example) -> Sample {
-    Sample { luau: luau::call(function, example), starlark: starlark::call(function, example) }
+pub fn spell_example_call(function: &ModuleFunction, example: &FunctionExample) -> ExampleText {
+    ExampleText {
+        luau: luau::luau_example_call(function, example),
+        starlark: starlark::starlark_example_call(function, example),
+    }
 }
 
-fn sample(function: &Function, example: &Example) -> Sample {
+fn spell_example(function: &ModuleFunction, example: &FunctionExample) -> ExampleText {
     let (luau, starlark) = match &example.outcome {
-        Outcome::Returns(_) if returns_nothing(function) => (None, None),
-        Outcome::Returns(Json::Null) => (Some("nil".to_owned()), Some("None".to_owned())),
-        Outcome::Returns(value) => {
+        ExampleOutcome::Returns(_) if returns_nothing(function) => (None, None),
+        ExampleOutcome::Returns(Json::Null) => (Some("nil".to_owned()), Some("None".to_owned())),
+        ExampleOutcome::Returns(value) => {
             (Some(luau::luau_value(value)), Some(starlark::starlark_value(value)))
         }
-        Outcome::Fails(part) => {
+        ExampleOutcome::Fails(part) => {
             let text = format!("error: … {part} …");
             (Some(text.clone()), Some(text))
         }
-        Outcome::Mocked(_) => (None, None),
-        Outcome::Varies => {
+        ExampleOutcome::Mocked(_) => (None, None),
+        ExampleOutcome::Varies => {
             let text = "differs every time".to_owned();
             (Some(text.clone()), Some(text))
         }
@@ -115,13 +134,16 @@ fn sample(function: &Function, example: &Example) -> Sample {
         Some(outcome) => format!("{call}{arrow}{outcome}"),
         None => call,
     };
-    let call = spelled(function, example);
+    let call = spell_example_call(function, example);
     // Nobody can try it as it stands here.
-    if let Outcome::Mocked(value) = &example.outcome {
-        return Sample {
+    if let ExampleOutcome::Mocked(value) = &example.outcome {
+        return ExampleText {
             luau: format!("{} -- such as {}", call.luau, luau::luau_value(value)),
             starlark: format!("{}  # such as {}", call.starlark, starlark::starlark_value(value)),
         };
     }
-    Sample { luau: with(call.luau, " --> ", luau), starlark: with(call.starlark, "  # ", starlark) }
+    ExampleText {
+        luau: with(call.luau, " --> ", luau),
+        starlark: with(call.starlark, "  # ", starlark),
+    }
 }

@@ -13,22 +13,22 @@ mod values;
 use serde_json::Value as Json;
 
 use super::shape::search_options;
-use crate::module::{Language, Module};
+use crate::module::{Module, ScriptLanguage};
 use crate::schema::Schema;
-use types::{Place, written};
-use values::is_name;
+use types::{StarlarkTypeStyle, write_type};
+use values::is_starlark_name;
 
-pub use signature::{call, short_signature, signature};
-pub use types::{optional_type, starlark_type};
+pub use signature::{short_starlark_signature, starlark_example_call, starlark_signature};
+pub use types::{starlark_optional_type, starlark_type};
 pub use values::starlark_value;
 
 /// The stub of everything an extension finds. `search` is what the built-in of
 /// that name takes.
-pub fn stub(modules: &[Module], search: &Schema) -> String {
+pub fn python_stub(modules: &[Module], search: &Schema) -> String {
     let mut text =
         include_str!("starlark/contract.pyi").replace("SEARCH_OPTIONS", &search_keywords(search));
     text.push_str("\n# Host modules\n");
-    for module in modules.iter().filter(|module| module.is_for(Language::Starlark)) {
+    for module in modules.iter().filter(|module| module.is_for_language(ScriptLanguage::Starlark)) {
         stub::write_module(&mut text, module);
     }
     text
@@ -39,10 +39,10 @@ fn search_keywords(search: &Schema) -> String {
     let options = search_options(search);
     let fields = options.get("properties").and_then(Json::as_object).into_iter().flatten();
     fields
-        .filter(|(name, _)| is_name(name))
+        .filter(|(name, _)| is_starlark_name(name))
         .map(|(name, schema)| {
             let default = schema.get("default").unwrap_or(&Json::Null);
-            let kind = written(schema, Place::Stub, default.is_null());
+            let kind = write_type(schema, StarlarkTypeStyle::Stub, default.is_null());
             format!(", {name}: {kind} = {}", starlark_value(default))
         })
         .collect()

@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Sheet, luau, modules_page, starlark};
+use super::{FunctionDoc, luau, modules_page, starlark};
 use crate::call::Call;
-use crate::module::{Language, Module};
+use crate::module::{Module, ScriptLanguage};
 use crate::problem::Result;
 use crate::schema::Schema;
 use crate::value::Value;
@@ -61,7 +61,7 @@ fn web() -> Module {
     Module::new("web", "Send things.")
         .constant("port", "The usual port.", Value::Int(80))
         .function("post", "Send something.", post)
-        .positional(&["body"])
+        .positional_params(&["body"])
         .needs("net")
         .example(json!({"url": "u", "body": "b\n"}), json!({"status": 200}))
         .fails(json!({"url": "u", "retries": 1, "headers": {"a b": "c"}}), "no \"way\"")
@@ -70,9 +70,10 @@ fn web() -> Module {
 fn modules() -> Vec<Module> {
     let progress =
         Module::new("progress", "Report.").function("progress", "Report.", pause).callable();
-    let only =
-        Module::new("sums", "Add.").function("pause", "Wait.", pause).varies(json!({"seconds": 1}));
-    vec![web(), progress, only.only_for(Language::Starlark)]
+    let only = Module::new("sums", "Add.")
+        .function("pause", "Wait.", pause)
+        .varying_example(json!({"seconds": 1}));
+    vec![web(), progress, only.only_for_language(ScriptLanguage::Starlark)]
 }
 
 fn search() -> Schema {
@@ -87,7 +88,7 @@ fn search() -> Schema {
 #[test]
 fn places_come_first_and_options_last() {
     let web = web();
-    let sheet = Sheet::of(&web, &web.functions[0]);
+    let sheet = FunctionDoc::from_function(&web, &web.functions[0]);
     assert_eq!(
         sheet.luau,
         "web.post(url: string, body: string?, options: WebOptions?) -> WebAnswer"
@@ -97,7 +98,7 @@ fn places_come_first_and_options_last() {
         "web.post(url: str, body: str | None = None, retries: int = 0, headers: dict[str, str] | None = None) -> WebAnswer"
     );
     assert_eq!(
-        starlark::short_signature(&web.functions[0]),
+        starlark::short_starlark_signature(&web.functions[0]),
         "web.post(url, body=None, retries=0, headers=None)"
     );
     let luau: Vec<&str> = sheet.examples.iter().map(|example| example.luau.as_str()).collect();
@@ -121,7 +122,7 @@ fn places_come_first_and_options_last() {
 
 #[test]
 fn definitions_have_what_their_language_has() {
-    let text = luau::definitions(&modules(), &search()).unwrap();
+    let text = luau::tool_script_definitions(&modules(), &search()).unwrap();
     let end = text.split_once("-- Host modules ").unwrap().1.split_once('\n').unwrap().1;
     assert_eq!(
         end,
@@ -158,7 +159,7 @@ declare function progress(seconds: number): ()
 
 #[test]
 fn the_stub_is_python() {
-    let text = starlark::stub(&modules(), &search());
+    let text = starlark::python_stub(&modules(), &search());
     assert_eq!(
         text.split_once("# Host modules\n").unwrap().1,
         r#"

@@ -17,26 +17,26 @@ use tokio::time::Instant;
 
 /// A place in a script's tree of coroutines: `2` is its second call, `m1.3/2`
 /// the second call for the third item of its first `map_parallel`.
-pub type At = Arc<str>;
+pub type CallSite = Arc<str>;
 
-pub(super) struct Answers {
+pub(super) struct AnswerSequencer {
     began: SystemTime,
     /// When this part of the run began, and how long after its beginning.
     started: Instant,
     before: Duration,
-    state: Mutex<State>,
+    state: Mutex<AnswerSequencerState>,
     /// Whether everything on record was handed over.
     live: watch::Sender<bool>,
 }
 
 #[derive(Default)]
-struct State {
+struct AnswerSequencerState {
     /// Those of a plan, whether they are there yet or not; they come first.
-    planned: VecDeque<(u64, At)>,
+    planned: VecDeque<(u64, CallSite)>,
     /// Those to hand over, first things first.
-    queue: VecDeque<(u64, At)>,
+    queue: VecDeque<(u64, CallSite)>,
     /// When each was, or is to be, given that has not been handed over.
-    orders: HashMap<At, u64>,
+    orders: HashMap<CallSite, u64>,
     /// How many are on record from before, and have to be handed over first.
     recorded: usize,
     last: u64,
@@ -46,33 +46,33 @@ struct State {
     draws: u64,
 }
 
-impl Answers {
+impl AnswerSequencer {
     /// With what is on record, and the order of a plan if there is one.
     pub(super) fn new(
         began: SystemTime,
-        recorded: Vec<(u64, At)>,
-        mut planned: Vec<(u64, At)>,
-    ) -> Answers {
+        recorded: Vec<(u64, CallSite)>,
+        mut planned: Vec<(u64, CallSite)>,
+    ) -> AnswerSequencer {
         planned.sort_unstable();
-        let on_record: HashSet<At> = recorded.iter().map(|(_, at)| at.clone()).collect();
-        let mut orders: HashMap<At, u64> =
+        let on_record: HashSet<CallSite> = recorded.iter().map(|(_, at)| at.clone()).collect();
+        let mut orders: HashMap<CallSite, u64> =
             planned.iter().map(|(order, at)| (at.clone(), *order)).collect();
         // Whatever comes behind one that is not there was never handed over.
         let first = planned.iter().take_while(|(_, at)| on_record.contains(at)).count();
-        let queue: VecDeque<(u64, At)> =
+        let queue: VecDeque<(u64, CallSite)> =
             recorded.into_iter().filter(|(_, at)| !orders.contains_key(at)).collect();
         let behind = if first == planned.len() { queue.len() } else { 0 };
         orders.extend(queue.iter().map(|(order, at)| (at.clone(), *order)));
-        let state = State {
+        let state = AnswerSequencerState {
             recorded: first + behind,
             last: orders.values().copied().max().unwrap_or(0),
             orders,
             queue,
             planned: planned.into(),
-            ..State::default()
+            ..AnswerSequencerState::default()
         };
         let live = watch::Sender::new(state.recorded == 0);
-        Answers {
+        AnswerSequencer {
             began,
             started: Instant::now(),
             before: SystemTime::now().duration_since(began).unwrap_or_default(),
@@ -82,12 +82,12 @@ impl Answers {
     }
 
     /// A call has ended: which answer it is. The same every time it is asked.
-    pub(super) fn order(&self, at: &At) -> u64 {
+    pub(super) fn order_of(&self, at: &CallSite) -> u64 {
         let mut state = self.state.lock();
         if let Some(order) = state.orders.get(at) {
             return *order;
         }
-        let order = micros(self.before + self.started.elapsed()).max(state.last + 1);
+        let order = saturating_micros(self.before + self.started.elapsed()).max(state.last + 1);
         state.last = order;
         state.orders.insert(at.clone(), order);
         state.queue.push_back((order, at.clone()));
@@ -95,13 +95,13 @@ impl Answers {
     }
 
     /// Where the answer belongs that the script is given next.
-    pub(super) fn next(&self) -> Option<At> {
+    pub(super) fn next_site(&self) -> Option<CallSite> {
         let state = self.state.lock();
         state.planned.front().or(state.queue.front()).map(|(_, at)| at.clone())
     }
 
     /// The script is given that answer.
-    pub(super) fn hand_over(&self) {
+    pub(super) fn hand_over_next(&self) {
         let mut state = self.state.lock();
         let next = state.planned.pop_front();
         let Some((order, at)) = next.or_else(|| state.queue.pop_front()) else { return };
@@ -121,32 +121,32 @@ impl Answers {
     }
 
     /// Until everything on record was handed over.
-    pub(super) async fn live(&self) {
+    pub(super) async fn wait_until_live(&self) {
         // The sender is here, so it cannot be gone.
         let _ = self.live.subscribe().wait_for(|live| *live).await;
     }
 
     /// The script looks at its clock, which thereby moves a little: whoever waits
     /// for it by looking must not wait for ever.
-    pub(super) fn clock(&self) -> Duration {
+    pub(super) fn read_clock(&self) -> Duration {
         let mut state = self.state.lock();
         state.clock += 1;
         Duration::from_micros(state.clock)
     }
 
-    pub(super) fn began(&self) -> SystemTime {
+    pub(super) fn began_at(&self) -> SystemTime {
         self.began
     }
 
     /// Which draw this is.
-    pub(super) fn draw(&self) -> u64 {
+    pub(super) fn next_draw(&self) -> u64 {
         let mut state = self.state.lock();
         state.draws += 1;
         state.draws
     }
 }
 
-fn micros(time: Duration) -> u64 {
+fn saturating_micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
@@ -154,7 +154,7 @@ fn micros(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    fn at(place: &str) -> At {
+    fn at(place: &str) -> CallSite {
         place.into()
     }
 
@@ -162,20 +162,20 @@ mod tests {
     async fn what_is_on_record_comes_first_and_the_clock_follows() {
         let began = SystemTime::now();
         let recorded = vec![(7, at("1")), (u64::MAX / 2, at("2"))];
-        let answers = Answers::new(began, recorded, vec![]);
-        let third = answers.order(&at("3"));
+        let answers = AnswerSequencer::new(began, recorded, vec![]);
+        let third = answers.order_of(&at("3"));
         assert_eq!(third, u64::MAX / 2 + 1);
-        assert_eq!(answers.order(&at("2")), u64::MAX / 2);
-        assert_eq!(answers.next(), Some(at("1")));
-        assert_eq!(answers.clock(), Duration::from_micros(1));
-        answers.hand_over();
-        assert_eq!(answers.clock(), Duration::from_micros(8));
-        assert_eq!(answers.clock(), Duration::from_micros(9));
+        assert_eq!(answers.order_of(&at("2")), u64::MAX / 2);
+        assert_eq!(answers.next_site(), Some(at("1")));
+        assert_eq!(answers.read_clock(), Duration::from_micros(1));
+        answers.hand_over_next();
+        assert_eq!(answers.read_clock(), Duration::from_micros(8));
+        assert_eq!(answers.read_clock(), Duration::from_micros(9));
         assert!(answers.is_replaying());
-        answers.hand_over();
+        answers.hand_over_next();
         assert!(!answers.is_replaying());
-        answers.live().await;
-        assert_eq!(answers.next(), Some(at("3")));
+        answers.wait_until_live().await;
+        assert_eq!(answers.next_site(), Some(at("3")));
     }
 
     #[tokio::test]
@@ -183,18 +183,18 @@ mod tests {
         let planned = vec![(9, at("3")), (5, at("1")), (7, at("2"))];
         // The second was lost, and the third had not been handed over by then.
         let recorded = vec![(5, at("1")), (9, at("3"))];
-        let answers = Answers::new(SystemTime::now(), recorded, planned);
-        assert_eq!(answers.next(), Some(at("1")));
+        let answers = AnswerSequencer::new(SystemTime::now(), recorded, planned);
+        assert_eq!(answers.next_site(), Some(at("1")));
         assert!(answers.is_replaying());
-        answers.hand_over();
+        answers.hand_over_next();
         assert!(!answers.is_replaying());
-        assert_eq!(answers.next(), Some(at("2")));
-        assert_eq!((answers.order(&at("3")), answers.order(&at("2"))), (9, 7));
-        let other = answers.order(&at("4"));
+        assert_eq!(answers.next_site(), Some(at("2")));
+        assert_eq!((answers.order_of(&at("3")), answers.order_of(&at("2"))), (9, 7));
+        let other = answers.order_of(&at("4"));
         assert!(other > 9);
-        answers.hand_over();
-        answers.hand_over();
-        assert_eq!(answers.clock(), Duration::from_micros(10));
-        assert_eq!(answers.next(), Some(at("4")));
+        answers.hand_over_next();
+        answers.hand_over_next();
+        assert_eq!(answers.read_clock(), Duration::from_micros(10));
+        assert_eq!(answers.next_site(), Some(at("4")));
     }
 }

@@ -4,134 +4,147 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::answers::At;
-use super::known::{ASSUMED, Lost, Word, doubtful, named};
-use super::plan::{Mode, Planned};
-use super::{Run, Stepping};
+use super::answers::CallSite;
+use super::known::{
+    ASSUMED_OUTCOME, LostCallPolicy, ReplayLookup, describe_call, lost_answers_problem,
+};
+use super::plan::{PlannedCall, RunMode};
+use super::{Run, StepGuard};
 use crate::call::Call;
-use crate::content::Answer;
-use crate::journal::on_record;
+use crate::content::ToolAnswer;
+use crate::journal::record_call;
 use crate::problem::Result;
 use crate::tool::Tool;
 use crate::value::Value;
 
 /// What to do about a call.
-pub(crate) enum Before {
+pub(crate) enum ReplayDecision {
     Make,
     /// Nothing: this is its answer, and it is on record or need not be.
-    Answered(Result<Answer>),
+    Answered(Result<ToolAnswer>),
     /// Nothing but to put it on record, with this answer.
-    Given(Result<Answer>),
+    Given(Result<ToolAnswer>),
     /// The same, with an answer that somebody gave who says that it has happened.
-    Assumed(Answer),
+    Assumed(ToolAnswer),
 }
 
 /// Whatever is not on record waits until all that is was handed to the script,
 /// so that a script which goes another way is stopped before it calls anything.
-pub(crate) async fn before(parent: &Call, tool: &Tool, args: &Value) -> Before {
-    let Some((run, at)) = parent.spot() else { return Before::Make };
-    let word = match run.known.look_up(at, tool, args) {
+pub(crate) async fn decide_replay(parent: &Call, tool: &Tool, args: &Value) -> ReplayDecision {
+    let Some((run, at)) = parent.call_site() else { return ReplayDecision::Make };
+    let word = match run.known.look_up_call(at, tool, args) {
         Ok(word) => word,
-        Err(problem) => return Before::Answered(Err(run.stop(problem))),
+        Err(problem) => return ReplayDecision::Answered(Err(run.stop_with(problem))),
     };
-    if let Word::Answered(answer) = word {
-        run.note_replayed(at, tool, &answer);
-        return Before::Answered(answer);
+    if let ReplayLookup::Answered(answer) = word {
+        run.add_replayed_step(at, tool, &answer);
+        return ReplayDecision::Answered(answer);
     }
     if run.is_replaying() {
-        run.answers.live().await;
+        run.answers.wait_until_live().await;
     }
-    if let Some(problem) = run.stopped() {
-        return Before::Answered(Err(problem.clone()));
+    if let Some(problem) = run.stop_problem() {
+        return ReplayDecision::Answered(Err(problem.clone()));
     }
-    if let Word::Doubtful = word {
-        match run.known.decided(at) {
-            Lost::Ask => {
-                let call = named(&tool.name, at, args);
-                return Before::Answered(Err(run.stop(doubtful(run.id, &[call]))));
+    if let ReplayLookup::Doubtful = word {
+        match run.known.lost_call_policy(at) {
+            LostCallPolicy::Ask => {
+                let call = describe_call(&tool.name, at, args);
+                return ReplayDecision::Answered(Err(
+                    run.stop_with(lost_answers_problem(run.id, &[call]))
+                ));
             }
-            Lost::Retry => {}
-            Lost::AssumeDone => return Before::Assumed(Answer::Value(Value::Null)),
-            Lost::AnsweredWith(answer) => return Before::Assumed(Answer::Value(answer)),
+            LostCallPolicy::Retry => {}
+            LostCallPolicy::AssumeDone => {
+                return ReplayDecision::Assumed(ToolAnswer::Value(Value::Null));
+            }
+            LostCallPolicy::AnsweredWith(answer) => {
+                return ReplayDecision::Assumed(ToolAnswer::Value(answer));
+            }
         }
     }
-    by_plan(run, at, tool, args)
+    decide_by_plan(run, at, tool, args)
 }
 
-fn by_plan(run: &Arc<Run>, at: &At, tool: &Tool, args: &Value) -> Before {
+fn decide_by_plan(run: &Arc<Run>, at: &CallSite, tool: &Tool, args: &Value) -> ReplayDecision {
     match &run.mode {
-        Mode::Anything => Before::Make,
-        Mode::Plans(_) if tool.effects.read_only => Before::Make,
-        Mode::Plans(calls) => {
-            let args = match tool.input.check(args.clone()) {
+        RunMode::Anything => ReplayDecision::Make,
+        RunMode::Plans(_) if tool.effects.read_only => ReplayDecision::Make,
+        RunMode::Plans(calls) => {
+            let args = match tool.input.check_arguments(args.clone()) {
                 Ok(args) => args,
                 // As it would be refused.
-                Err(problem) => return Before::Answered(Err(problem)),
+                Err(problem) => return ReplayDecision::Answered(Err(problem)),
             };
-            let order = run.answers.order(at);
+            let order = run.answers.order_of(at);
             let (at, tool) = (at.clone(), tool.name.clone());
-            calls.lock().push(Planned { at, tool, args, order });
-            Before::Answered(Ok(Answer::Value(Value::Null)))
+            calls.lock().push(PlannedCall { at, tool, args, order });
+            ReplayDecision::Answered(Ok(ToolAnswer::Value(Value::Null)))
         }
-        Mode::Follows(plan) if tool.effects.read_only => {
-            plan.answer(at, tool, args).map_or(Before::Make, Before::Given)
+        RunMode::Follows(plan) if tool.effects.read_only => {
+            plan.recorded_answer(at, tool, args).map_or(ReplayDecision::Make, ReplayDecision::Given)
         }
-        Mode::Follows(plan) => {
-            let filled = tool.input.check(args.clone());
-            match plan.allows(at, tool, filled.as_ref().unwrap_or(args)) {
-                Ok(()) => Before::Make,
-                Err(problem) => Before::Answered(Err(run.stop(problem))),
+        RunMode::Follows(plan) => {
+            let filled = tool.input.check_arguments(args.clone());
+            match plan.check_call(at, tool, filled.as_ref().unwrap_or(args)) {
+                Ok(()) => ReplayDecision::Make,
+                Err(problem) => ReplayDecision::Answered(Err(run.stop_with(problem))),
             }
         }
     }
 }
 
 /// A call that is not made and goes on record with its answer all the same.
-pub(crate) async fn given(
+pub(crate) async fn record_given_answer(
     parent: &Call,
     tool: &Arc<Tool>,
     args: Value,
-    answer: Result<Answer>,
+    answer: Result<ToolAnswer>,
     assumed: bool,
-) -> Result<Answer> {
-    let Some((run, at)) = parent.spot() else { return answer };
+) -> Result<ToolAnswer> {
+    let Some((run, at)) = parent.call_site() else { return answer };
     let outcome = match &answer {
-        Ok(_) if assumed => ASSUMED,
+        Ok(_) if assumed => ASSUMED_OUTCOME,
         Ok(_) => "ok",
         Err(problem) => problem.code.as_str(),
     };
-    let mut stepping = run.begin(&tool.name, Some(at.clone()));
+    let mut stepping = run.begin_step(&tool.name, Some(at.clone()));
     stepping.assumed = assumed;
     run.assumed.fetch_or(assumed, Ordering::Relaxed);
-    let call = parent.noted(tool);
-    let answer = on_record(&call, tool, args, Some(&stepping), |_| async { answer }).await;
-    stepping.order();
+    let call = parent.as_host_call(tool);
+    let answer = record_call(&call, tool, args, Some(&stepping), |_| async { answer }).await;
+    stepping.answer_order();
     stepping.end_as_replayed(outcome);
     answer
 }
 
 /// A call of a host function: on record, and no step of the run.
-pub(crate) async fn aside<F>(
+pub(crate) async fn record_host_call<F>(
     parent: &Call,
     tool: &Arc<Tool>,
     args: Value,
     body: impl FnOnce(Value) -> F,
-) -> Result<Answer>
+) -> Result<ToolAnswer>
 where
-    F: Future<Output = Result<Answer>>,
+    F: Future<Output = Result<ToolAnswer>>,
 {
-    let Some((run, at)) = parent.spot() else { return body(args).await };
-    let (call, stepping) = (parent.noted(tool), run.aside(at.clone()));
-    let answer = on_record(&call, tool, args, Some(&stepping), body).await;
-    stepping.order();
+    let Some((run, at)) = parent.call_site() else { return body(args).await };
+    let (call, stepping) = (parent.as_host_call(tool), run.begin_host_call(at.clone()));
+    let answer = record_call(&call, tool, args, Some(&stepping), body).await;
+    stepping.answer_order();
     answer
 }
 
 impl Run {
     /// A step that was made before.
-    fn note_replayed(self: &Arc<Self>, at: &At, tool: &Tool, answer: &Result<Answer>) {
+    fn add_replayed_step(
+        self: &Arc<Self>,
+        at: &CallSite,
+        tool: &Tool,
+        answer: &Result<ToolAnswer>,
+    ) {
         let outcome = answer.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok");
-        let stepping: Stepping = self.begin(&tool.name, Some(at.clone()));
+        let stepping: StepGuard = self.begin_step(&tool.name, Some(at.clone()));
         stepping.end_as_replayed(outcome);
     }
 }

@@ -4,7 +4,7 @@
 use sha2::{Digest, Sha256};
 
 /// What is drawn from a seed; the same for nobody else.
-pub(super) fn fill(seed: &[u8; 32], what: &str, number: u64, bytes: &mut [u8]) {
+pub(super) fn fill_seeded(seed: &[u8; 32], what: &str, number: u64, bytes: &mut [u8]) {
     for (block, chunk) in (0u64..).zip(bytes.chunks_mut(32)) {
         let mut hash = Sha256::new();
         hash.update(seed);
@@ -25,7 +25,7 @@ mod tests {
     fn draws_repeat_for_one_seed_and_differ_otherwise() {
         let draw = |seed: u8, what: &str, number: u64| {
             let mut bytes = [0; 70];
-            fill(&[seed; 32], what, number, &mut bytes);
+            fill_seeded(&[seed; 32], what, number, &mut bytes);
             bytes
         };
         assert_eq!(draw(1, "a", 0), draw(1, "a", 0));

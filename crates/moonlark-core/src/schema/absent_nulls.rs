@@ -12,12 +12,13 @@ use crate::value::{Object, Value};
 
 /// How many references and parts of a schema are followed to find out about one
 /// null. Beyond that it stays where it is.
-const MAX_FOLLOWED: usize = 64;
+const MAX_FOLLOWED_SCHEMAS: usize = 64;
 
 /// Take out of `args` every null that `schema` does not allow and does not require.
 pub(super) fn remove_absent_nulls(schema: &Map<String, Json>, args: &mut Value) {
     if has_null(args) {
-        Lookup { root: schema, nullable: Nullable::IsNoKeyword }.clean(&[Part::Root], args);
+        AbsentNullFinder { root: schema, nullable: NullableMode::IsNoKeyword }
+            .remove_nulls(&[SchemaPart::Root], args);
     }
 }
 
@@ -29,7 +30,8 @@ pub(super) fn without_nullable(schema: &Map<String, Json>, args: &Value) -> Opti
         return None;
     }
     let mut rest = args.clone();
-    Lookup { root: schema, nullable: Nullable::IsLookedFor }.clean(&[Part::Root], &mut rest);
+    AbsentNullFinder { root: schema, nullable: NullableMode::IsLookedFor }
+        .remove_nulls(&[SchemaPart::Root], &mut rest);
     (rest != *args).then_some(rest)
 }
 
@@ -44,7 +46,7 @@ fn has_null(value: &Value) -> bool {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Nullable {
+enum NullableMode {
     /// A null of a field that says so stays.
     IsNoKeyword,
     /// Only nulls of such fields are taken out.
@@ -53,14 +55,14 @@ enum Nullable {
 
 /// A schema that a value has to fit, beside others.
 #[derive(Clone, Copy)]
-enum Part<'a> {
+enum SchemaPart<'a> {
     Root,
     Inner(&'a Json),
 }
 
-struct Lookup<'a> {
+struct AbsentNullFinder<'a> {
     root: &'a Map<String, Json>,
-    nullable: Nullable,
+    nullable: NullableMode,
 }
 
 /// What the schemas of an object say that nulls are judged by.
@@ -71,29 +73,29 @@ struct ObjectParts<'a> {
     unconditional: usize,
 }
 
-impl<'a> Lookup<'a> {
-    fn clean(&self, parts: &[Part<'a>], value: &mut Value) {
+impl<'a> AbsentNullFinder<'a> {
+    fn remove_nulls(&self, parts: &[SchemaPart<'a>], value: &mut Value) {
         match value {
-            Value::Object(fields) => self.clean_object(parts, fields),
+            Value::Object(fields) => self.remove_object_nulls(parts, fields),
             Value::Array(items) => {
-                let inner = self.items(parts);
+                let inner = self.item_parts(parts);
                 if !inner.is_empty() {
-                    items.iter_mut().for_each(|item| self.clean(&inner, item));
+                    items.iter_mut().for_each(|item| self.remove_nulls(&inner, item));
                 }
             }
             _ => {}
         }
     }
 
-    fn clean_object(&self, parts: &[Part<'a>], fields: &mut Object) {
-        let known = self.flatten(parts);
+    fn remove_object_nulls(&self, parts: &[SchemaPart<'a>], fields: &mut Object) {
+        let known = self.flatten_parts(parts);
         // All at once: taking them out one by one moves the rest each time.
         fields.retain(|name, value| *value != Value::Null || !self.is_absent(&known, name));
         for (name, value) in fields.iter_mut() {
             if matches!(value, Value::Object(_) | Value::Array(_)) {
-                let inner = known.of_field(name);
+                let inner = known.field_parts(name);
                 if !inner.is_empty() {
-                    self.clean(&inner, value);
+                    self.remove_nulls(&inner, value);
                 }
             }
         }
@@ -101,56 +103,56 @@ impl<'a> Lookup<'a> {
 
     /// Whether a null under this name stands for nothing.
     fn is_absent(&self, known: &ObjectParts<'a>, name: &str) -> bool {
-        let schemas = known.of_field(name);
-        if schemas.is_empty() || known.requires(name) {
+        let schemas = known.field_parts(name);
+        if schemas.is_empty() || known.requires_field(name) {
             return false;
         }
         let says_nullable = || {
-            let flat = self.flatten(&schemas);
+            let flat = self.flatten_parts(&schemas);
             flat.objects.iter().any(|it| it.get("nullable") == Some(&Json::Bool(true)))
         };
-        let mut left = MAX_FOLLOWED;
-        let refuses = schemas.iter().all(|part| !self.allows_null(part.json(), &mut left));
+        let mut left = MAX_FOLLOWED_SCHEMAS;
+        let refuses = schemas.iter().all(|part| !self.allows_null(part.inner_json(), &mut left));
         match self.nullable {
-            Nullable::IsLookedFor => refuses && says_nullable(),
-            Nullable::IsNoKeyword => refuses && !says_nullable(),
+            NullableMode::IsLookedFor => refuses && says_nullable(),
+            NullableMode::IsNoKeyword => refuses && !says_nullable(),
         }
     }
 
     /// Every object schema among `parts`, their references, parts and alternatives.
-    fn flatten(&self, parts: &[Part<'a>]) -> ObjectParts<'a> {
+    fn flatten_parts(&self, parts: &[SchemaPart<'a>]) -> ObjectParts<'a> {
         let mut flat = ObjectParts::default();
         let mut queue: Vec<&'a Map<String, Json>> = Vec::new();
         for part in parts {
             match part {
-                Part::Root => queue.push(self.root),
-                Part::Inner(json) => queue.extend(json.as_object()),
+                SchemaPart::Root => queue.push(self.root),
+                SchemaPart::Inner(json) => queue.extend(json.as_object()),
             }
         }
-        self.follow(queue, &["allOf"], &mut flat);
+        self.follow_parts(queue, &["allOf"], &mut flat);
         flat.unconditional = flat.objects.len();
         let lists = flat.objects.iter().flat_map(|it| [it.get("anyOf"), it.get("oneOf")]).flatten();
         let queue =
             lists.filter_map(Json::as_array).flatten().filter_map(Json::as_object).collect();
-        self.follow(queue, &["allOf", "anyOf", "oneOf"], &mut flat);
+        self.follow_parts(queue, &["allOf", "anyOf", "oneOf"], &mut flat);
         flat
     }
 
-    fn follow(
+    fn follow_parts(
         &self,
         mut queue: Vec<&'a Map<String, Json>>,
         keywords: &[&str],
         flat: &mut ObjectParts<'a>,
     ) {
         while let Some(schema) = queue.pop() {
-            if flat.objects.len() == MAX_FOLLOWED {
+            if flat.objects.len() == MAX_FOLLOWED_SCHEMAS {
                 return;
             }
             if flat.objects.iter().any(|it| std::ptr::eq(*it, schema)) {
                 continue;
             }
             flat.objects.push(schema);
-            let target = schema.get("$ref").and_then(|it| self.resolve(it));
+            let target = schema.get("$ref").and_then(|it| self.resolve_reference(it));
             queue.extend(target.and_then(Json::as_object));
             for keyword in keywords {
                 let all = schema.get(*keyword).and_then(Json::as_array).into_iter().flatten();
@@ -159,13 +161,13 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    fn items(&self, parts: &[Part<'a>]) -> Vec<Part<'a>> {
-        let flat = self.flatten(parts);
+    fn item_parts(&self, parts: &[SchemaPart<'a>]) -> Vec<SchemaPart<'a>> {
+        let flat = self.flatten_parts(parts);
         let items = flat.objects.iter().filter_map(|it| it.get("items"));
-        items.filter(|it| it.is_object()).map(Part::Inner).collect()
+        items.filter(|it| it.is_object()).map(SchemaPart::Inner).collect()
     }
 
-    fn resolve(&self, reference: &Json) -> Option<&'a Json> {
+    fn resolve_reference(&self, reference: &Json) -> Option<&'a Json> {
         let pointer = reference.as_str()?.strip_prefix("#/")?;
         let mut parts = pointer.split('/').map(|it| it.replace("~1", "/").replace("~0", "~"));
         let first = self.root.get(&parts.next()?)?;
@@ -194,7 +196,7 @@ impl<'a> Lookup<'a> {
             return false;
         }
         if let Some(reference) = fields.get("$ref") {
-            let target = self.resolve(reference);
+            let target = self.resolve_reference(reference);
             if !self.allows_null(target, left) {
                 return false;
             }
@@ -207,28 +209,29 @@ impl<'a> Lookup<'a> {
     }
 }
 
-impl<'a> Part<'a> {
-    fn json(self) -> Option<&'a Json> {
+impl<'a> SchemaPart<'a> {
+    fn inner_json(self) -> Option<&'a Json> {
         match self {
-            Part::Root => None,
-            Part::Inner(json) => Some(json),
+            SchemaPart::Root => None,
+            SchemaPart::Inner(json) => Some(json),
         }
     }
 }
 
 impl<'a> ObjectParts<'a> {
     /// The schemas of a field: what is said of it, or of all that nothing is said of.
-    fn of_field(&self, name: &str) -> Vec<Part<'a>> {
+    fn field_parts(&self, name: &str) -> Vec<SchemaPart<'a>> {
         let named = |it: &&'a Map<String, Json>| it.get("properties")?.get(name);
-        let named: Vec<Part<'a>> = self.objects.iter().filter_map(named).map(Part::Inner).collect();
+        let named: Vec<SchemaPart<'a>> =
+            self.objects.iter().filter_map(named).map(SchemaPart::Inner).collect();
         if !named.is_empty() {
             return named;
         }
         let others = self.objects.iter().filter_map(|it| it.get("additionalProperties"));
-        others.filter(|it| it.is_object()).map(Part::Inner).collect()
+        others.filter(|it| it.is_object()).map(SchemaPart::Inner).collect()
     }
 
-    fn requires(&self, name: &str) -> bool {
+    fn requires_field(&self, name: &str) -> bool {
         let objects = &self.objects[..self.unconditional];
         let lists = objects.iter().filter_map(|it| it.get("required")?.as_array());
         lists.flatten().any(|it| it == name)

@@ -4,7 +4,7 @@ use jsonschema::{Draft, FancyRegex, PatternOptions, ValidationOptions, Validator
 use serde_json::Value as Json;
 
 use super::complexity::SchemaComplexity;
-use super::step_budget::{Verdict, add_counting_keyword, check_counted, with_counted_steps};
+use super::step_budget::{SchemaVerdict, add_counting_keyword, check_counted, with_counted_steps};
 
 /// Of one pattern as it is compiled, and of what it remembers while it is used.
 const MAX_PATTERN_BYTES: usize = 2 << 20;
@@ -19,31 +19,31 @@ pub(super) struct CompiledSchema {
 impl CompiledSchema {
     /// Without a draft, the schema's own is taken.
     pub(super) fn compile(schema: &Json, draft: Option<Draft>) -> Result<CompiledSchema, String> {
-        let complexity = SchemaComplexity::measure(schema);
+        let complexity = SchemaComplexity::measure_schema(schema);
         let mut options = jsonschema::options().with_pattern_options(pattern_options());
         if let Some(draft) = draft {
             options = options.with_draft(draft);
         }
         let validator = if complexity.needs_step_budget {
-            build(add_counting_keyword(options), &with_counted_steps(schema))?
+            build_validator(add_counting_keyword(options), &with_counted_steps(schema))?
         } else {
-            build(options, schema)?
+            build_validator(options, schema)?
         };
         Ok(CompiledSchema { validator, complexity })
     }
 
-    pub(super) fn check(&self, json: &Json) -> Verdict {
+    pub(super) fn check_value(&self, json: &Json) -> SchemaVerdict {
         if self.complexity.needs_step_budget {
             check_counted(&self.validator, json)
         } else if self.validator.is_valid(json) {
-            Verdict::Fits
+            SchemaVerdict::Fits
         } else {
-            Verdict::DoesNotFit
+            SchemaVerdict::DoesNotFit
         }
     }
 }
 
-fn build(options: ValidationOptions<'_>, schema: &Json) -> Result<Validator, String> {
+fn build_validator(options: ValidationOptions<'_>, schema: &Json) -> Result<Validator, String> {
     options.build(schema).map_err(|error| error.to_string())
 }
 

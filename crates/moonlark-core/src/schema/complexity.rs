@@ -54,7 +54,7 @@ pub(super) struct SchemaComplexity {
 }
 
 impl SchemaComplexity {
-    pub(super) fn measure(schema: &Json) -> SchemaComplexity {
+    pub(super) fn measure_schema(schema: &Json) -> SchemaComplexity {
         let mut counter =
             VisitCounter { root: schema, by_reference: HashMap::new(), has_alternatives: false };
         let visits = counter.count_visits(schema, 0);
@@ -78,7 +78,7 @@ impl<'a> VisitCounter<'a> {
     fn count_visits(&mut self, schema: &'a Json, depth: usize) -> u64 {
         let Json::Object(fields) = schema else { return 1 };
         // Deeper ones are refused elsewhere.
-        if depth > 4 * crate::value::MAX_DEPTH {
+        if depth > 4 * crate::value::MAX_VALUE_DEPTH {
             return u64::MAX;
         }
         self.has_alternatives |= fields.contains_key("anyOf") || fields.contains_key("oneOf");
@@ -152,7 +152,8 @@ mod tests {
 
     #[test]
     fn steps_are_counted_where_alternatives_multiply_or_a_schema_refers_to_itself() {
-        let needs_budget = |schema: &Json| SchemaComplexity::measure(schema).needs_step_budget;
+        let needs_budget =
+            |schema: &Json| SchemaComplexity::measure_schema(schema).needs_step_budget;
         let thrice = |it: Json| json!({"anyOf": [it.clone(), it.clone(), it]});
         assert!(needs_budget(&chain(18, thrice)));
         assert!(!needs_budget(&chain(2, thrice)));
@@ -176,7 +177,8 @@ mod tests {
 
     #[test]
     fn alternatives_are_seen_wherever_they_stand() {
-        let has_alternatives = |schema: Json| SchemaComplexity::measure(&schema).has_alternatives;
+        let has_alternatives =
+            |schema: Json| SchemaComplexity::measure_schema(&schema).has_alternatives;
         assert!(has_alternatives(json!({"properties": {"a": {"items": {"oneOf": [true]}}}})));
         assert!(has_alternatives(chain(1, |it| json!({"anyOf": [it]}))));
         assert!(!has_alternatives(chain(3, |it| json!({"allOf": [it]}))));

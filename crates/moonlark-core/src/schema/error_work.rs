@@ -37,7 +37,7 @@ struct ErrorWorkCounter<'a> {
 }
 
 impl<'a> ErrorWorkCounter<'a> {
-    fn count(&mut self, schema: &'a Json, value: &Json) -> u64 {
+    fn count_work(&mut self, schema: &'a Json, value: &Json) -> u64 {
         match schema {
             Json::Object(fields) => self.count_object(fields, value),
             _ => 1,
@@ -66,8 +66,8 @@ impl<'a> ErrorWorkCounter<'a> {
         let mut work: u64 = 0;
         for keyword in SAME_VALUE_KEYWORDS {
             let below = match schema.get(keyword) {
-                Some(Json::String(reference)) => match self.resolve(reference) {
-                    Some(target) => self.count(target, value),
+                Some(Json::String(reference)) => match self.resolve_reference(reference) {
+                    Some(target) => self.count_work(target, value),
                     None if reference == "#" => self.count_object(self.root, value),
                     None => u64::MAX,
                 },
@@ -80,7 +80,7 @@ impl<'a> ErrorWorkCounter<'a> {
         work.saturating_mul(2)
     }
 
-    fn resolve(&self, reference: &str) -> Option<&'a Json> {
+    fn resolve_reference(&self, reference: &str) -> Option<&'a Json> {
         let mut parts = reference.strip_prefix("#/")?.split('/');
         let unescaped = |part: &str| part.replace("~1", "/").replace("~0", "~");
         let first = self.root.get(&unescaped(parts.next()?))?;
@@ -97,7 +97,7 @@ impl<'a> ErrorWorkCounter<'a> {
         let mut work: u64 = 0;
         for (name, part) in fields {
             if let Some(property) = properties.get(name) {
-                work = work.saturating_add(self.count(property, part));
+                work = work.saturating_add(self.count_work(property, part));
             }
         }
         work
@@ -124,15 +124,15 @@ impl<'a> ErrorWorkCounter<'a> {
         match schemas {
             Json::Array(several) => {
                 for one in several {
-                    work = work.saturating_add(self.count(one, value));
+                    work = work.saturating_add(self.count_work(one, value));
                 }
             }
             Json::Object(named) if NAMED_SCHEMAS_KEYWORDS.contains(&keyword) => {
                 for one in named.values() {
-                    work = work.saturating_add(self.count(one, value));
+                    work = work.saturating_add(self.count_work(one, value));
                 }
             }
-            one => work = self.count(one, value),
+            one => work = self.count_work(one, value),
         }
         work
     }

@@ -9,10 +9,10 @@ use serde_json::{Map, Value as Json};
 
 use super::compiled::CompiledSchema;
 use super::error_work::count_error_work;
-use super::step_budget::{Verdict, allow_uncounted_steps, weigh};
-use super::{WHOLE, property_names};
-use crate::nearest::nearest;
-use crate::value::shorten;
+use super::step_budget::{SchemaVerdict, allow_uncounted_steps, weigh_json};
+use super::{WHOLE_OBJECT_KEYWORDS, property_names};
+use crate::nearest::nearest_name;
+use crate::value::shorten_text;
 
 /// Errors in one message.
 const MAX_LISTED_ERRORS: usize = 5;
@@ -29,14 +29,14 @@ pub(super) struct MisfitExplainer<'a> {
 
 impl MisfitExplainer<'_> {
     /// For a value that was found not to fit.
-    pub(super) fn explain(&self, json: &Json) -> String {
+    pub(super) fn explain_misfit(&self, json: &Json) -> String {
         let validator = &self.compiled.validator;
-        if weigh(json) <= MAX_LISTED_WEIGHT
+        if weigh_json(json) <= MAX_LISTED_WEIGHT
             && count_error_work(self.schema, json) <= MAX_LISTED_WORK
         {
             allow_uncounted_steps();
             let errors = validator.iter_errors(json).take(MAX_LISTED_ERRORS);
-            let described: Vec<String> = errors.map(|error| self.describe(&error)).collect();
+            let described: Vec<String> = errors.map(|error| self.describe_error(&error)).collect();
             return described.join("; ");
         }
         let complexity = self.compiled.complexity;
@@ -44,7 +44,7 @@ impl MisfitExplainer<'_> {
             && !complexity.has_alternatives
             && let Err(error) = validator.validate(json)
         {
-            return self.describe(&error);
+            return self.describe_error(&error);
         }
         self.name_misfits(json)
     }
@@ -52,13 +52,13 @@ impl MisfitExplainer<'_> {
     /// Which fields do not fit, each looked at by itself.
     fn name_misfits(&self, json: &Json) -> String {
         let Json::Object(fields) = json else {
-            return format!("the {}s must be an object, got {}", self.noun, kind_of(json));
+            return format!("the {}s must be an object, got {}", self.noun, json_kind_name(json));
         };
         let noun = self.noun;
         let mut wrong: Vec<String> = self
-            .required()
+            .required_names()
             .filter(|name| !fields.contains_key(*name))
-            .map(|name| format!("missing required {noun}: {}", shorten(name)))
+            .map(|name| format!("missing required {noun}: {}", shorten_text(name)))
             .collect();
         if self.schema.get("additionalProperties") == Some(&Json::Bool(false)) {
             let is_known = |name: &str| property_names(self.schema).any(|known| known == name);
@@ -68,13 +68,12 @@ impl MisfitExplainer<'_> {
         if let Some(lenient) = self.compile_without_whole() {
             let fits = |name: &String, value: &Json| {
                 let alone = Map::from_iter([(name.clone(), value.clone())]);
-                lenient.check(&Json::Object(alone)) == Verdict::Fits
+                lenient.check_value(&Json::Object(alone)) == SchemaVerdict::Fits
             };
             let misfits = fields.iter().filter(|(name, value)| !fits(name, value));
-            wrong
-                .extend(misfits.map(|(name, _)| {
-                    format!("{noun} '{}' does not fit its schema", shorten(name))
-                }));
+            wrong.extend(misfits.map(|(name, _)| {
+                format!("{noun} '{}' does not fit its schema", shorten_text(name))
+            }));
         }
         wrong.truncate(MAX_LISTED_ERRORS);
         if wrong.is_empty() {
@@ -83,7 +82,7 @@ impl MisfitExplainer<'_> {
         wrong.join("; ")
     }
 
-    fn required(&self) -> impl Iterator<Item = &str> {
+    fn required_names(&self) -> impl Iterator<Item = &str> {
         let required = self.schema.get("required").and_then(Json::as_array);
         required.into_iter().flatten().filter_map(Json::as_str)
     }
@@ -93,14 +92,15 @@ impl MisfitExplainer<'_> {
         let mut lenient = self.schema.clone();
         let together = ["additionalProperties", "unevaluatedProperties"];
         lenient.retain(|keyword, _| {
-            !WHOLE.contains(&keyword.as_str()) && !together.contains(&keyword.as_str())
+            !WHOLE_OBJECT_KEYWORDS.contains(&keyword.as_str())
+                && !together.contains(&keyword.as_str())
         });
         CompiledSchema::compile(&Json::Object(lenient), None).ok()
     }
 
-    fn describe(&self, error: &ValidationError<'_>) -> String {
+    fn describe_error(&self, error: &ValidationError<'_>) -> String {
         let noun = self.noun;
-        let path = dotted(error.instance_path().as_str());
+        let path = dotted_path(error.instance_path().as_str());
         let at = if path.is_empty() { format!("the {noun}s") } else { format!("{noun} '{path}'") };
         let inside =
             |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
@@ -125,28 +125,28 @@ impl MisfitExplainer<'_> {
                         kinds.join(" or ")
                     }
                 };
-                format!("{at} must be {expected}, got {}", kind_of(error.instance()))
+                format!("{at} must be {expected}, got {}", json_kind_name(error.instance()))
             }
             ValidationErrorKind::Enum { options } => {
                 let options: Vec<String> =
-                    options.as_array().into_iter().flatten().map(plain).collect();
+                    options.as_array().into_iter().flatten().map(shorten_json).collect();
                 format!(
                     "{at} must be one of {}, got {}",
                     options.join(", "),
-                    plain(error.instance())
+                    shorten_json(error.instance())
                 )
             }
             ValidationErrorKind::Minimum { limit } => format!("{at} must be at least {limit}"),
             ValidationErrorKind::Maximum { limit } => format!("{at} must be at most {limit}"),
             ValidationErrorKind::Pattern { pattern } => format!("{at} must match {pattern}"),
-            _ => format!("{at}: {}", shorten(&error.to_string())),
+            _ => format!("{at}: {}", shorten_text(&error.to_string())),
         }
     }
 
     fn describe_unknown(&self, full: &str, name: &str, top: bool) -> String {
         let noun = self.noun;
-        let full = shorten(full);
-        match nearest(name, property_names(self.schema)) {
+        let full = shorten_text(full);
+        match nearest_name(name, property_names(self.schema)) {
             Some(known) if top => format!("unknown {noun}: {full} (did you mean {known}?)"),
             _ => format!("unknown {noun}: {full}"),
         }
@@ -154,7 +154,7 @@ impl MisfitExplainer<'_> {
 }
 
 /// `/items/0/name` as `items[0].name`.
-fn dotted(pointer: &str) -> String {
+fn dotted_path(pointer: &str) -> String {
     let mut path = String::new();
     for part in pointer.split('/').skip(1) {
         if part.bytes().all(|b| b.is_ascii_digit()) && !part.is_empty() {
@@ -166,10 +166,10 @@ fn dotted(pointer: &str) -> String {
             path.push_str(&part.replace("~1", "/").replace("~0", "~"));
         }
     }
-    shorten(&path).into_owned()
+    shorten_text(&path).into_owned()
 }
 
-fn kind_of(json: &Json) -> &'static str {
+fn json_kind_name(json: &Json) -> &'static str {
     match json {
         Json::Null => "null",
         Json::Bool(_) => "boolean",
@@ -181,9 +181,9 @@ fn kind_of(json: &Json) -> &'static str {
     }
 }
 
-fn plain(json: &Json) -> String {
+fn shorten_json(json: &Json) -> String {
     match json {
-        Json::String(text) => shorten(text).into_owned(),
-        other => shorten(&other.to_string()).into_owned(),
+        Json::String(text) => shorten_text(text).into_owned(),
+        other => shorten_text(&other.to_string()).into_owned(),
     }
 }

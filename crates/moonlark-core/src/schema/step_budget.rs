@@ -28,7 +28,7 @@ thread_local! {
 
 /// What became of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
+pub(super) enum SchemaVerdict {
     Fits,
     DoesNotFit,
     /// The budget was used up before it was known.
@@ -36,14 +36,14 @@ pub(super) enum Verdict {
 }
 
 /// Check with `validator`, which was compiled with the schema of [`with_counted_steps`].
-pub(super) fn check_counted(validator: &Validator, json: &Json) -> Verdict {
-    let budget = MIN_STEPS.saturating_add(STEPS_PER_WEIGHT.saturating_mul(weigh(json)));
+pub(super) fn check_counted(validator: &Validator, json: &Json) -> SchemaVerdict {
+    let budget = MIN_STEPS.saturating_add(STEPS_PER_WEIGHT.saturating_mul(weigh_json(json)));
     STEPS_LEFT.set(budget);
     let valid = validator.is_valid(json);
     match (STEPS_LEFT.get(), valid) {
-        (0, _) => Verdict::OutOfSteps,
-        (_, true) => Verdict::Fits,
-        (_, false) => Verdict::DoesNotFit,
+        (0, _) => SchemaVerdict::OutOfSteps,
+        (_, true) => SchemaVerdict::Fits,
+        (_, false) => SchemaVerdict::DoesNotFit,
     }
 }
 
@@ -53,11 +53,11 @@ pub(super) fn allow_uncounted_steps() {
 }
 
 /// How large a value is: one for each part of it, and more for long texts.
-pub(super) fn weigh(json: &Json) -> u64 {
+pub(super) fn weigh_json(json: &Json) -> u64 {
     match json {
         Json::String(text) => 1 + (text.len() / TEXT_BYTES_PER_STEP) as u64,
-        Json::Array(items) => items.iter().fold(1, |sum, item| sum + weigh(item)),
-        Json::Object(fields) => fields.values().fold(1, |sum, value| sum + weigh(value)),
+        Json::Array(items) => items.iter().fold(1, |sum, item| sum + weigh_json(item)),
+        Json::Object(fields) => fields.values().fold(1, |sum, value| sum + weigh_json(value)),
         _ => 1,
     }
 }
@@ -99,27 +99,29 @@ pub(super) fn with_counted_steps(schema: &Json) -> Json {
     // Drafts 3 to 7, in which nothing counts beside a reference.
     let references_stand_alone = dialect.contains("/draft-0");
     let mut counted = schema.clone();
-    count_in(&mut counted, references_stand_alone);
+    add_counting_in(&mut counted, references_stand_alone);
     counted
 }
 
-fn count_in(schema: &mut Json, references_stand_alone: bool) {
+fn add_counting_in(schema: &mut Json, references_stand_alone: bool) {
     match schema {
         Json::Array(several) => {
-            several.iter_mut().for_each(|it| count_in(it, references_stand_alone));
+            several.iter_mut().for_each(|it| add_counting_in(it, references_stand_alone));
         }
         Json::Object(fields) => {
             for (keyword, below) in fields.iter_mut() {
                 match below {
                     Json::Object(named) if NAMED_SCHEMAS_KEYWORDS.contains(&keyword.as_str()) => {
-                        named.values_mut().for_each(|it| count_in(it, references_stand_alone));
+                        named
+                            .values_mut()
+                            .for_each(|it| add_counting_in(it, references_stand_alone));
                     }
                     _ if DATA_KEYWORDS.contains(&keyword.as_str()) => {}
-                    below => count_in(below, references_stand_alone),
+                    below => add_counting_in(below, references_stand_alone),
                 }
             }
             if SAME_VALUE_KEYWORDS.iter().any(|keyword| fields.contains_key(*keyword)) {
-                count_first(fields, references_stand_alone);
+                count_before_others(fields, references_stand_alone);
             }
         }
         _ => {}
@@ -128,7 +130,7 @@ fn count_in(schema: &mut Json, references_stand_alone: bool) {
 
 /// The library looks at `allOf` before it looks at alternatives and references, and at its
 /// members in their order.
-fn count_first(fields: &mut Map<String, Json>, references_stand_alone: bool) {
+fn count_before_others(fields: &mut Map<String, Json>, references_stand_alone: bool) {
     let mut members = vec![json!({ COUNTING_KEYWORD: true })];
     if let Some(Json::String(reference)) = fields.get_mut("$ref") {
         *reference = shift_all_of(reference);
@@ -200,10 +202,10 @@ mod tests {
         for (dialect, definitions) in DIALECTS {
             let validator = counted(&twice(dialect, definitions));
             let check = |value: Json| check_counted(&validator, &value);
-            assert_eq!(check(nested(6, json!("long"))), Verdict::Fits, "{dialect}");
-            assert_eq!(check(nested(6, json!("no"))), Verdict::DoesNotFit, "{dialect}");
+            assert_eq!(check(nested(6, json!("long"))), SchemaVerdict::Fits, "{dialect}");
+            assert_eq!(check(nested(6, json!("no"))), SchemaVerdict::DoesNotFit, "{dialect}");
             // The library remembers what it found for objects; the rest is for the budget.
-            assert_ne!(check(nested(120, json!("no"))), Verdict::Fits, "{dialect}");
+            assert_ne!(check(nested(120, json!("no"))), SchemaVerdict::Fits, "{dialect}");
         }
     }
 
@@ -222,13 +224,13 @@ mod tests {
             let schema = json!({"$schema": dialect, "properties": {"a": {"$ref": format!("#/{definitions}/d0")}},
                 definitions: named});
             let validator = counted(&schema);
-            assert_eq!(check_counted(&validator, &json!({"a": "zzz"})), Verdict::Fits);
+            assert_eq!(check_counted(&validator, &json!({"a": "zzz"})), SchemaVerdict::Fits);
             assert_eq!(
                 check_counted(&validator, &json!({"a": "no"})),
-                Verdict::OutOfSteps,
+                SchemaVerdict::OutOfSteps,
                 "{dialect}"
             );
-            assert_eq!(check_counted(&validator, &json!({"b": "no"})), Verdict::Fits);
+            assert_eq!(check_counted(&validator, &json!({"b": "no"})), SchemaVerdict::Fits);
         }
     }
 
@@ -244,8 +246,8 @@ mod tests {
             rows.push(row(last));
             Json::Array(rows)
         };
-        assert_eq!(check_counted(&validator, &rows(json!(1))), Verdict::Fits);
-        assert_eq!(check_counted(&validator, &rows(json!("x"))), Verdict::DoesNotFit);
+        assert_eq!(check_counted(&validator, &rows(json!(1))), SchemaVerdict::Fits);
+        assert_eq!(check_counted(&validator, &rows(json!("x"))), SchemaVerdict::DoesNotFit);
     }
 
     #[test]
@@ -264,13 +266,17 @@ mod tests {
             json!({"allOf": 1}),
             json!({"kind": "b", "more": 1}),
         ] {
-            let verdict = if plain.is_valid(&value) { Verdict::Fits } else { Verdict::DoesNotFit };
+            let verdict = if plain.is_valid(&value) {
+                SchemaVerdict::Fits
+            } else {
+                SchemaVerdict::DoesNotFit
+            };
             assert_eq!(check_counted(&validator, &value), verdict, "{value}");
         }
         // Drafts up to 7 look at nothing beside a reference.
         let old = json!({"$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#/definitions/n",
             "maximum": 3, "definitions": {"n": {"type": "integer"}}});
-        assert_eq!(check_counted(&counted(&old), &json!(5)), Verdict::Fits);
-        assert_eq!(check_counted(&counted(&old), &json!("5")), Verdict::DoesNotFit);
+        assert_eq!(check_counted(&counted(&old), &json!(5)), SchemaVerdict::Fits);
+        assert_eq!(check_counted(&counted(&old), &json!("5")), SchemaVerdict::DoesNotFit);
     }
 }

@@ -12,17 +12,17 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use url::form_urlencoded;
 
 /// Encoded, a shorter value would turn up in ordinary text.
-const SHORTEST_ENCODED: usize = 8;
+const MIN_ENCODED_SECRET_BYTES: usize = 8;
 
 /// `value` and everything that stands for it, each once.
-pub(super) fn forms(value: &str) -> Vec<String> {
+pub(super) fn encoded_forms(value: &str) -> Vec<String> {
     let mut forms = vec![value.to_owned()];
-    forms.extend(in_json(value));
-    forms.extend(in_addresses(value));
-    if value.len() >= SHORTEST_ENCODED {
+    forms.extend(json_forms(value));
+    forms.extend(url_forms(value));
+    if value.len() >= MIN_ENCODED_SECRET_BYTES {
         let bytes = value.as_bytes();
-        forms.extend((0..3).map(|before| in_base64(&STANDARD_NO_PAD, bytes, before)));
-        forms.extend((0..3).map(|before| in_base64(&URL_SAFE_NO_PAD, bytes, before)));
+        forms.extend((0..3).map(|before| base64_form(&STANDARD_NO_PAD, bytes, before)));
+        forms.extend((0..3).map(|before| base64_form(&URL_SAFE_NO_PAD, bytes, before)));
         let digits: String = bytes.iter().fold(String::new(), |mut digits, byte| {
             let _ = write!(digits, "{byte:02x}");
             digits
@@ -35,7 +35,7 @@ pub(super) fn forms(value: &str) -> Vec<String> {
 }
 
 /// As different writers of JSON escape it.
-fn in_json(value: &str) -> [String; 3] {
+fn json_forms(value: &str) -> [String; 3] {
     let whole = serde_json::Value::from(value).to_string();
     let plain = whole[1..whole.len() - 1].to_owned();
     let mut ascii = String::new();
@@ -52,7 +52,7 @@ fn in_json(value: &str) -> [String; 3] {
 }
 
 /// As different writers of addresses escape it.
-fn in_addresses(value: &str) -> Vec<String> {
+fn url_forms(value: &str) -> Vec<String> {
     let escaped = |kept: &str| {
         let mut text = String::new();
         for byte in value.bytes() {
@@ -75,13 +75,13 @@ fn in_addresses(value: &str) -> Vec<String> {
         escaped("-._~!$&'()*+,;=:@/?"),
     ];
     for index in 0..all.len() {
-        all.push(with_small_digits(&all[index]));
+        all.push(with_lowercase_escapes(&all[index]));
     }
     all
 }
 
 /// `%2F` as `%2f`.
-fn with_small_digits(text: &str) -> String {
+fn with_lowercase_escapes(text: &str) -> String {
     let mut rest = text;
     let mut small = String::new();
     while let Some(at) = rest.find('%') {
@@ -95,7 +95,7 @@ fn with_small_digits(text: &str) -> String {
 
 /// The part of a longer text in Base64 that depends on `bytes` alone, where so many
 /// bytes come `before` them, counted in threes.
-fn in_base64(engine: &impl Engine, bytes: &[u8], before: usize) -> String {
+fn base64_form(engine: &impl Engine, bytes: &[u8], before: usize) -> String {
     let mut padded = vec![0; before];
     padded.extend_from_slice(bytes);
     let text = engine.encode(&padded);
@@ -111,9 +111,9 @@ mod tests {
 
     #[test]
     fn a_plain_value_has_few_forms() {
-        assert_eq!(forms("abcd"), ["abcd"]);
+        assert_eq!(encoded_forms("abcd"), ["abcd"]);
         assert_eq!(
-            forms("hunter22"),
+            encoded_forms("hunter22"),
             [
                 "68756E7465723232",
                 "68756e7465723232",
@@ -130,17 +130,17 @@ mod tests {
         for before in ["", "a", "ab", "abc", "admin:"] {
             for after in ["", "x", "xy"] {
                 let text = STANDARD_NO_PAD.encode(format!("{before}hunter22{after}"));
-                assert!(forms("hunter22").iter().any(|form| text.contains(form)), "{text}");
+                assert!(encoded_forms("hunter22").iter().any(|form| text.contains(form)), "{text}");
             }
         }
         let url = URL_SAFE_NO_PAD.encode("u:\u{3bf}\u{3bf}>>>???\u{3bf}");
-        let found = forms("\u{3bf}\u{3bf}>>>???\u{3bf}");
+        let found = encoded_forms("\u{3bf}\u{3bf}>>>???\u{3bf}");
         assert!(found.iter().any(|form| url.contains(form)), "{url}");
     }
 
     #[test]
     fn a_value_is_found_however_json_and_addresses_write_it() {
-        let forms = forms("a\"ä/b c+\n");
+        let forms = encoded_forms("a\"ä/b c+\n");
         for expected in [
             r#"a\"ä/b c+\n"#,
             r#"a\"\u00e4/b c+\n"#,

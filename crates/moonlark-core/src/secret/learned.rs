@@ -6,34 +6,38 @@
 
 use std::time::{Duration, Instant};
 
-use super::{SHORTEST, Secret};
+use super::{MIN_SECRET_BYTES, SecretValue};
 
 /// As long as the longest answer may take, by far.
-const KEPT: Duration = Duration::from_secs(60 * 60);
+const REPLACED_SECRET_LIFETIME: Duration = Duration::from_secs(60 * 60);
 /// Of one key, the one in use included.
-const MOST: usize = 4;
+const MAX_SECRETS_PER_KEY: usize = 4;
 
 #[derive(Default)]
-pub(super) struct Learned(Vec<(Secret, Option<Instant>)>);
+pub(super) struct LearnedSecrets(Vec<(SecretValue, Option<Instant>)>);
 
-impl Learned {
+impl LearnedSecrets {
     /// Whether anything is new by that.
-    pub(super) fn learn(&mut self, key: &str, value: &str, now: Instant) -> bool {
+    pub(super) fn learn_secret(&mut self, key: &str, value: &str, now: Instant) -> bool {
         let Self(all) = self;
-        let is_it = |it: &Secret| it.key == key && it.value == value;
+        let is_it = |it: &SecretValue| it.key == key && it.value == value;
         let in_use = all.iter().any(|(it, replaced)| is_it(it) && replaced.is_none());
-        if in_use || value.len() < SHORTEST {
+        if in_use || value.len() < MIN_SECRET_BYTES {
             return false;
         }
         all.retain(|(it, replaced)| {
-            !is_it(it) && replaced.is_none_or(|at| now.duration_since(at) < KEPT)
+            !is_it(it)
+                && replaced.is_none_or(|at| now.duration_since(at) < REPLACED_SECRET_LIFETIME)
         });
         for (_, replaced) in all.iter_mut().filter(|(it, _)| it.key == key) {
             replaced.get_or_insert(now);
         }
-        all.push((Secret { key: key.to_owned(), value: value.to_owned(), by_name: true }, None));
+        all.push((
+            SecretValue { key: key.to_owned(), value: value.to_owned(), by_name: true },
+            None,
+        ));
         let many = all.iter().filter(|(it, _)| it.key == key).count();
-        if many > MOST
+        if many > MAX_SECRETS_PER_KEY
             && let Some(oldest) = all.iter().position(|(it, _)| it.key == key)
         {
             all.remove(oldest);
@@ -41,7 +45,7 @@ impl Learned {
         true
     }
 
-    pub(super) fn secrets(&self) -> impl Iterator<Item = &Secret> {
+    pub(super) fn secrets(&self) -> impl Iterator<Item = &SecretValue> {
         self.0.iter().map(|(secret, _)| secret)
     }
 }
@@ -52,10 +56,11 @@ mod tests {
 
     #[test]
     fn a_token_stays_known_for_a_while_after_it_was_replaced() {
-        let mut learned = Learned::default();
+        let mut learned = LearnedSecrets::default();
         let begin = Instant::now();
         let mut learn = |key: &str, value: &str, minutes: u64| {
-            let is_new = learned.learn(key, value, begin + Duration::from_secs(minutes * 60));
+            let is_new =
+                learned.learn_secret(key, value, begin + Duration::from_secs(minutes * 60));
             let all: Vec<&str> = learned.secrets().map(|it| it.value.as_str()).collect();
             (is_new, all.join(" "))
         };

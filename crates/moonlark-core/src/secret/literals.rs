@@ -7,13 +7,13 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::{Secret, Secrets, looks_secret};
+use super::{SecretValue, Secrets, is_secret_name};
 
-const HIDDEN: &str = "[redacted]";
+const REDACTED_LITERAL_MARK: &str = "[redacted]";
 
 /// The script without them.
-pub fn without_literals(script: &str) -> Cow<'_, str> {
-    let found = find(script);
+pub fn redact_literals(script: &str) -> Cow<'_, str> {
+    let found = find_literals(script);
     if found.is_empty() {
         return Cow::Borrowed(script);
     }
@@ -21,7 +21,7 @@ pub fn without_literals(script: &str) -> Cow<'_, str> {
     let mut done = 0;
     for (_, text) in found {
         out.push_str(&script[done..text.start]);
-        out.push_str(HIDDEN);
+        out.push_str(REDACTED_LITERAL_MARK);
         done = text.end;
     }
     out.push_str(&script[done..]);
@@ -29,27 +29,27 @@ pub fn without_literals(script: &str) -> Cow<'_, str> {
 }
 
 /// The same, to be taken out of what the script led to.
-pub fn literals(script: &str) -> Secrets {
+pub fn secrets_from_literals(script: &str) -> Secrets {
     let mut secrets = Vec::new();
-    for (name, text) in find(script) {
+    for (name, text) in find_literals(script) {
         let whole = &script[text];
         // Of `Bearer abc`, a server may well echo the second word alone.
         let last = whole.split_whitespace().next_back().unwrap_or(whole);
         for value in [whole, last] {
             let (key, value) = (name.to_owned(), value.to_owned());
-            secrets.push(Secret { key, value, by_name: true });
+            secrets.push(SecretValue { key, value, by_name: true });
         }
     }
     Secrets::new(secrets)
 }
 
 /// Their names, and where they are.
-fn find(script: &str) -> Vec<(&str, Range<usize>)> {
+fn find_literals(script: &str) -> Vec<(&str, Range<usize>)> {
     let mut found = Vec::new();
     let mut from = 0;
     while let Some(at) = script[from..].find(['"', '\'', '`']).map(|at| from + at) {
         let end = literal_end(script, at);
-        let name = name_before(&script[..at]).filter(|name| looks_secret(name));
+        let name = name_before(&script[..at]).filter(|name| is_secret_name(name));
         if let Some(name) = name.filter(|_| end > at + 1) {
             found.push((name, at + 1..end));
         }
@@ -101,7 +101,7 @@ mod tests {
             ("headers = { ['X-Api-Key'] = 'ü' }", "headers = { ['X-Api-Key'] = '[redacted]' }"),
             ("secret = 'not closed\nb = 'c'", "secret = '[redacted]\nb = 'c'"),
         ] {
-            assert_eq!(without_literals(script), expected);
+            assert_eq!(redact_literals(script), expected);
         }
     }
 
@@ -117,15 +117,15 @@ mod tests {
             "'ü' \"",
             "password = ''",
         ] {
-            assert_eq!(without_literals(script), script);
+            assert_eq!(redact_literals(script), script);
         }
     }
 
     #[test]
     fn what_a_script_led_to_loses_them_too() {
-        let secrets = literals("get(url, { Authorization = 'Bearer hunter22' })");
+        let secrets = secrets_from_literals("get(url, { Authorization = 'Bearer hunter22' })");
         assert_eq!(
-            secrets.redact("you said Bearer hunter22, and hunter22"),
+            secrets.redact_text("you said Bearer hunter22, and hunter22"),
             "you said [redacted:Authorization], and [redacted:Authorization]"
         );
     }

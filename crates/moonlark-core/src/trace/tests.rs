@@ -6,9 +6,9 @@ use super::*;
 use crate::call::Caller;
 use crate::catalog::Catalog;
 use crate::gateway::Gateway;
-use crate::grant::{Grant, Grants};
+use crate::grant::{Grant, GrantSet};
 use crate::schema::Schema;
-use crate::tool::{Body, Scope, SourceKind, Tool};
+use crate::tool::{CallScope, SourceKind, Tool, ToolBody};
 use crate::value::Value;
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -35,32 +35,32 @@ fn what_the_standard_says_is_taken_and_nothing_else() {
         ("", false),
         ("----", false),
     ] {
-        assert_eq!(Trace::parse(text, None).is_some(), taken, "{text:?}");
+        assert_eq!(TraceContext::parse(text, None).is_some(), taken, "{text:?}");
     }
 }
 
 #[test]
 fn a_trace_is_written_as_it_was_read() {
-    let trace = Trace::parse(PARENT, Some("a=1,b=2")).unwrap();
-    assert_eq!((trace.parent().as_str(), trace.state()), (PARENT, Some("a=1,b=2")));
-    assert_eq!(trace.id_text(), "0af7651916cd43dd8448eb211c80319c");
+    let trace = TraceContext::parse(PARENT, Some("a=1,b=2")).unwrap();
+    assert_eq!((trace.to_traceparent().as_str(), trace.tracestate()), (PARENT, Some("a=1,b=2")));
+    assert_eq!(trace.id_hex(), "0af7651916cd43dd8448eb211c80319c");
     for bad in ["", "no entry", "a=\r\nEvil: 1", "a=ü", &"a=1,".repeat(200)] {
-        assert_eq!(Trace::parse(PARENT, Some(bad)).unwrap().state(), None, "{bad:?}");
+        assert_eq!(TraceContext::parse(PARENT, Some(bad)).unwrap().tracestate(), None, "{bad:?}");
     }
 }
 
 #[derive(Default)]
 struct Seen {
-    spans: Mutex<Vec<Span>>,
+    spans: Mutex<Vec<EndedSpan>>,
     unless: bool,
 }
 
-impl Tracer for Seen {
-    fn keeps(&self, _: Option<&Trace>, _: &TraceId) -> bool {
+impl CallTracer for Seen {
+    fn should_sample(&self, _: Option<&TraceContext>, _: &TraceId) -> bool {
         !self.unless
     }
 
-    fn ended(&self, span: Span) {
+    fn record_span(&self, span: EndedSpan) {
         self.spans.lock().push(span);
     }
 }
@@ -68,47 +68,49 @@ impl Tracer for Seen {
 /// A tool that calls another twice, at the same time, and asks a server.
 fn gateway() -> Gateway {
     let source = Arc::new(Source { kind: SourceKind::Script, name: "a".to_owned() });
-    let inner = Body::later(|_, _| async {
+    let inner = ToolBody::from_async_fn(|_, _| async {
         tokio::task::yield_now().await;
         Ok(Value::Null)
     });
-    let outer = Body::later(|call: Call, _| async move {
+    let outer = ToolBody::from_async_fn(|call: Call, _| async move {
         let none = || Value::Object(Default::default());
         let gateway = call.gateway();
         let (one, two) =
             (gateway.call(&call, "inner", none()), gateway.call(&call, "inner", none()));
         let _ = futures::join!(one, two);
-        let request = || What::Request { name: "ask".to_owned(), facts: vec![] };
-        let mut asking = call.spanning(request);
-        asking.note("status", Fact::Number(200));
-        let handed_on = asking.trace().map(Trace::parent);
-        asking.end("ok");
+        let request = || SpanKind::Request { name: "ask".to_owned(), facts: vec![] };
+        let mut asking = call.start_span(request);
+        asking.set_attribute("status", SpanAttribute::Number(200));
+        let handed_on = asking.trace().map(TraceContext::to_traceparent);
+        asking.end_with("ok");
         Ok(handed_on.map_or(Value::Null, Value::from))
     });
-    let tool = |name: &str, body: Body| {
-        let mut tool = Tool::new(name, source.clone(), Schema::described(Default::default()), body);
-        let grants = Grants::authored("a", PathBuf::new(), vec![Grant::Tool("*".to_owned())]);
-        tool.scope = Arc::new(Scope { grants, ..Scope::default() });
+    let tool = |name: &str, body: ToolBody| {
+        let mut tool =
+            Tool::new(name, source.clone(), Schema::description_only(Default::default()), body);
+        let grants =
+            GrantSet::for_authored_script("a", PathBuf::new(), vec![Grant::Tool("*".to_owned())]);
+        tool.scope = Arc::new(CallScope { grants, ..CallScope::default() });
         Arc::new(tool)
     };
     let strict = serde_json::json!({"type": "object", "required": ["x"]});
     let strict = Schema::compile(strict.as_object().unwrap().clone()).unwrap();
-    let strict = Tool::new("strict", source.clone(), strict, Body::now(|_, args| Ok(args)));
+    let strict = Tool::new("strict", source.clone(), strict, ToolBody::from_fn(|_, args| Ok(args)));
     let tools = vec![tool("inner", inner), tool("outer", outer), Arc::new(strict)];
     Gateway::new(Catalog::new(Arc::default(), tools, &[], vec![]), 10)
 }
 
-async fn outer(gateway: &Gateway, trace: Option<Trace>) -> Value {
-    let call = gateway.open(Caller::new("rest"), None).unwrap();
-    let call = call.continuing(trace);
+async fn outer(gateway: &Gateway, trace: Option<TraceContext>) -> Value {
+    let call = gateway.open_call(Caller::new("rest"), None).unwrap();
+    let call = call.with_trace(trace);
     gateway.call(&call, "outer", Value::Object(Default::default())).await.unwrap()
 }
 
 #[tokio::test]
 async fn calls_and_requests_are_below_the_call_that_makes_them_in_the_trace_that_came_in() {
     let (gateway, seen) = (gateway(), Arc::new(Seen::default()));
-    gateway.keep_traces(seen.clone());
-    let came_in = Trace::parse(PARENT, Some("a=1")).unwrap();
+    gateway.set_tracer(seen.clone());
+    let came_in = TraceContext::parse(PARENT, Some("a=1")).unwrap();
     let handed_on = outer(&gateway, Some(came_in.clone())).await;
     let spans = seen.spans.lock().clone();
     let [one, two, asked, outer] = spans.as_slice() else { panic!("{spans:#?}") };
@@ -118,15 +120,15 @@ async fn calls_and_requests_are_below_the_call_that_makes_them_in_the_trace_that
         assert_eq!(below.parent, Some(outer.trace.span));
     }
     assert_ne!(one.trace.span, two.trace.span);
-    assert_eq!(handed_on, Value::from(asked.trace.parent()));
-    assert_eq!(asked.trace.state(), Some("a=1"));
-    let What::Request { facts, .. } = &asked.what else { panic!("{asked:?}") };
-    assert_eq!(facts, &[("status", Fact::Number(200))]);
+    assert_eq!(handed_on, Value::from(asked.trace.to_traceparent()));
+    assert_eq!(asked.trace.tracestate(), Some("a=1"));
+    let SpanKind::Request { facts, .. } = &asked.what else { panic!("{asked:?}") };
+    assert_eq!(facts, &[("status", SpanAttribute::Number(200))]);
 }
 
 #[tokio::test]
 async fn with_nobody_to_tell_a_trace_is_handed_on_as_it_came() {
-    let came_in = Trace::parse(PARENT, None);
+    let came_in = TraceContext::parse(PARENT, None);
     assert_eq!(outer(&gateway(), came_in).await, Value::from(PARENT));
     assert_eq!(outer(&gateway(), None).await, Value::Null);
 }
@@ -134,7 +136,7 @@ async fn with_nobody_to_tell_a_trace_is_handed_on_as_it_came() {
 #[tokio::test]
 async fn what_is_not_kept_is_not_told_and_handed_on_as_such() {
     let (gateway, seen) = (gateway(), Arc::new(Seen { unless: true, ..Seen::default() }));
-    gateway.keep_traces(seen.clone());
+    gateway.set_tracer(seen.clone());
     let handed_on = outer(&gateway, None).await;
     assert!(handed_on.as_str().unwrap().ends_with("-00"), "{handed_on:?}");
     assert!(seen.spans.lock().is_empty());
@@ -143,12 +145,12 @@ async fn what_is_not_kept_is_not_told_and_handed_on_as_such() {
 #[tokio::test]
 async fn a_call_that_is_refused_is_told_too() {
     let (gateway, seen) = (gateway(), Arc::new(Seen::default()));
-    gateway.keep_traces(seen.clone());
-    let call = gateway.open(Caller::new("rest"), None).unwrap();
+    gateway.set_tracer(seen.clone());
+    let call = gateway.open_call(Caller::new("rest"), None).unwrap();
     let refused = gateway.call(&call, "strict", Value::Object(Default::default())).await;
     assert!(refused.is_err());
     let spans = seen.spans.lock().clone();
     let [span] = spans.as_slice() else { panic!("{spans:#?}") };
-    let What::Call { tool, outside, .. } = &span.what else { panic!("{span:?}") };
+    let SpanKind::Call { tool, outside, .. } = &span.what else { panic!("{span:?}") };
     assert_eq!((tool.as_str(), *outside, span.outcome), ("strict", true, "bad_request"));
 }

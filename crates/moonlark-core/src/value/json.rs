@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{MAX_DEPTH, Path, Value};
-use crate::limits::size;
+use super::{MAX_VALUE_DEPTH, Value, ValuePath};
+use crate::limits::format_size;
 use crate::problem::{Problem, Result};
 
 impl Value {
@@ -12,36 +12,36 @@ impl Value {
     /// beyond 64 bits are Problems, never a crash or a rounded number.
     pub fn parse_json(text: &[u8]) -> Result<Value> {
         // Counted before serde recurses, and with our bound instead of its.
-        let Shape { depth, taken } = shape(text);
-        if depth > MAX_DEPTH {
-            let message = format!("the JSON is nested deeper than {MAX_DEPTH} levels");
-            return Err(Problem::limit(message));
+        let JsonTextSize { depth, taken } = measure_json_text(text);
+        if depth > MAX_VALUE_DEPTH {
+            let message = format!("the JSON is nested deeper than {MAX_VALUE_DEPTH} levels");
+            return Err(Problem::limit_exceeded(message));
         }
-        if taken > MOST_READ {
-            let most = size(MOST_READ);
-            return Err(Problem::limit(format!(
+        if taken > MAX_PARSED_BYTES {
+            let most = format_size(MAX_PARSED_BYTES);
+            return Err(Problem::limit_exceeded(format!(
                 "the JSON has so many values that reading it would take more than {most}"
             ))
-            .hint("ask for less of it at a time"));
+            .with_hint("ask for less of it at a time"));
         }
-        let _share = ParsingShare::take(taken)?;
+        let _share = ParsingShare::reserve_bytes(taken)?;
         serde_json::from_slice(text)
             .map_err(|error| Problem::bad_request(format!("invalid JSON: {error}")))
     }
 
     /// Whether a text has so many values that it is not read, nor piece by piece.
-    pub fn is_too_much(text: &[u8]) -> bool {
-        shape(text).taken > MOST_READ
+    pub fn exceeds_parse_limit(text: &[u8]) -> bool {
+        measure_json_text(text).taken > MAX_PARSED_BYTES
     }
 
     pub fn from_json(json: serde_json::Value) -> Result<Value> {
-        from_json(json, 0)
+        json_to_value(json, 0)
     }
 
     /// The JSON form; `what` names the value in the Problem if it has none.
     pub fn into_json(self, what: &str) -> Result<serde_json::Value> {
-        let mut path = Path::new(what);
-        into_json(self, &mut path)
+        let mut path = ValuePath::new(what);
+        value_to_json(self, &mut path)
     }
 
     /// The JSON form for looking at, where bytes can only be shown as such.
@@ -63,7 +63,7 @@ impl Value {
 
     /// Compact JSON text.
     pub fn encode_json(&self, what: &str) -> Result<String> {
-        let mut path = Path::new(what);
+        let mut path = ValuePath::new(what);
         check_json(self, &mut path)?;
         serde_json::to_string(self)
             .map_err(|error| Problem::internal(format!("cannot encode {what} as JSON: {error}")))
@@ -71,11 +71,14 @@ impl Value {
 
     /// The same of at most so many bytes: what has to be escaped is six times its length.
     pub fn encode_json_within(&self, what: &str, max_bytes: usize) -> Result<String> {
-        check_json(self, &mut Path::new(what))?;
+        check_json(self, &mut ValuePath::new(what))?;
         let mut text = BoundedText { bytes: Vec::new(), max_bytes };
         let too_large = || {
-            Problem::limit(format!("{what} as JSON is larger than {}", size(max_bytes)))
-                .hint("work on less at a time, or raise limits.value")
+            Problem::limit_exceeded(format!(
+                "{what} as JSON is larger than {}",
+                format_size(max_bytes)
+            ))
+            .with_hint("work on less at a time, or raise limits.value")
         };
         serde_json::to_writer(&mut text, self).map_err(|_| too_large())?;
         String::from_utf8(text.bytes)
@@ -105,7 +108,7 @@ impl std::io::Write for BoundedText {
 
 /// What a text may take in memory once it is read. A list of small objects takes
 /// fifty times its length.
-const MOST_READ: usize = 160 << 20;
+const MAX_PARSED_BYTES: usize = 160 << 20;
 /// The same for all texts that are read at this moment.
 const MAX_PARSING_BYTES: usize = 512 << 20;
 static PARSING_BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -114,11 +117,11 @@ static PARSING_BYTES: AtomicUsize = AtomicUsize::new(0);
 struct ParsingShare(usize);
 
 impl ParsingShare {
-    fn take(bytes: usize) -> Result<ParsingShare> {
+    fn reserve_bytes(bytes: usize) -> Result<ParsingShare> {
         let share = ParsingShare(bytes);
         if PARSING_BYTES.fetch_add(bytes, Ordering::Relaxed) + bytes > MAX_PARSING_BYTES {
             let message = "too much JSON is being read at this moment";
-            return Err(Problem::unavailable(message).hint("try again in a moment"));
+            return Err(Problem::unavailable(message).with_hint("try again in a moment"));
         }
         Ok(share)
     }
@@ -131,20 +134,20 @@ impl Drop for ParsingShare {
 }
 
 /// About what they take: an object, a list, and what follows a comma.
-const OBJECT: usize = 384;
-const LIST: usize = 128;
-const ANOTHER: usize = 96;
+const OBJECT_BYTES: usize = 384;
+const LIST_BYTES: usize = 128;
+const NEXT_ITEM_BYTES: usize = 96;
 
-struct Shape {
+struct JsonTextSize {
     /// Of the deepest value.
     depth: usize,
     /// About what it takes in memory, in bytes.
     taken: usize,
 }
 
-fn shape(text: &[u8]) -> Shape {
+fn measure_json_text(text: &[u8]) -> JsonTextSize {
     let (mut depth, mut quoted, mut escaped) = (0usize, false, false);
-    let mut shape = Shape { depth: 0, taken: text.len() };
+    let mut shape = JsonTextSize { depth: 0, taken: text.len() };
     for &byte in text {
         if quoted {
             match byte {
@@ -157,11 +160,11 @@ fn shape(text: &[u8]) -> Shape {
         }
         match byte {
             b'"' => quoted = true,
-            b',' => shape.taken += ANOTHER,
+            b',' => shape.taken += NEXT_ITEM_BYTES,
             b'[' | b'{' => {
                 depth += 1;
                 shape.depth = shape.depth.max(depth);
-                shape.taken += if byte == b'{' { OBJECT } else { LIST };
+                shape.taken += if byte == b'{' { OBJECT_BYTES } else { LIST_BYTES };
             }
             b']' | b'}' => depth = depth.saturating_sub(1),
             _ => {}
@@ -170,10 +173,12 @@ fn shape(text: &[u8]) -> Shape {
     shape
 }
 
-fn from_json(json: serde_json::Value, depth: usize) -> Result<Value> {
+fn json_to_value(json: serde_json::Value, depth: usize) -> Result<Value> {
     use serde_json::Value as Json;
-    if depth > MAX_DEPTH {
-        return Err(Problem::limit(format!("the value is nested deeper than {MAX_DEPTH} levels")));
+    if depth > MAX_VALUE_DEPTH {
+        return Err(Problem::limit_exceeded(format!(
+            "the value is nested deeper than {MAX_VALUE_DEPTH} levels"
+        )));
     }
     Ok(match json {
         Json::Null => Value::Null,
@@ -181,11 +186,11 @@ fn from_json(json: serde_json::Value, depth: usize) -> Result<Value> {
         Json::Number(number) => number_value(&number)?,
         Json::String(text) => Value::Str(text),
         Json::Array(items) => Value::Array(
-            items.into_iter().map(|item| from_json(item, depth + 1)).collect::<Result<_>>()?,
+            items.into_iter().map(|item| json_to_value(item, depth + 1)).collect::<Result<_>>()?,
         ),
         Json::Object(map) => Value::Object(
             map.into_iter()
-                .map(|(key, value)| Ok((key, from_json(value, depth + 1)?)))
+                .map(|(key, value)| Ok((key, json_to_value(value, depth + 1)?)))
                 .collect::<Result<_>>()?,
         ),
     })
@@ -196,7 +201,7 @@ pub(super) fn number_value(number: &serde_json::Number) -> Result<Value> {
         return Ok(Value::Int(int));
     }
     if number.as_u64().is_some() {
-        return Err(too_large_integer(number));
+        return Err(too_large_integer_problem(number));
     }
     match number.as_f64() {
         Some(float) if float.is_finite() => Ok(Value::Float(float)),
@@ -204,12 +209,12 @@ pub(super) fn number_value(number: &serde_json::Number) -> Result<Value> {
     }
 }
 
-pub(super) fn too_large_integer(number: impl fmt::Display) -> Problem {
+pub(super) fn too_large_integer_problem(number: impl fmt::Display) -> Problem {
     Problem::bad_request(format!("the integer {number} does not fit 64 bits"))
-        .hint("send it as a string")
+        .with_hint("send it as a string")
 }
 
-fn into_json(value: Value, path: &mut Path) -> Result<serde_json::Value> {
+fn value_to_json(value: Value, path: &mut ValuePath) -> Result<serde_json::Value> {
     use serde_json::Value as Json;
     Ok(match value {
         Value::Null => Json::Null,
@@ -217,15 +222,15 @@ fn into_json(value: Value, path: &mut Path) -> Result<serde_json::Value> {
         Value::Int(int) => Json::from(int),
         Value::Float(float) => match serde_json::Number::from_f64(float) {
             Some(number) => Json::Number(number),
-            None => return Err(not_json_number(float, path)),
+            None => return Err(not_json_number_problem(float, path)),
         },
         Value::Str(text) => Json::String(text),
-        Value::Bytes(_) => return Err(not_text(path)),
+        Value::Bytes(_) => return Err(not_text_problem(path)),
         Value::Array(items) => {
             let mut array = Vec::with_capacity(items.len());
             for (index, item) in items.into_iter().enumerate() {
                 path.push_index(index)?;
-                array.push(into_json(item, path)?);
+                array.push(value_to_json(item, path)?);
                 path.pop();
             }
             Json::Array(array)
@@ -234,7 +239,7 @@ fn into_json(value: Value, path: &mut Path) -> Result<serde_json::Value> {
             let mut map = serde_json::Map::with_capacity(object.len());
             for (key, item) in object {
                 path.push_key(&key)?;
-                let item = into_json(item, path)?;
+                let item = value_to_json(item, path)?;
                 path.pop();
                 map.insert(key, item);
             }
@@ -244,10 +249,10 @@ fn into_json(value: Value, path: &mut Path) -> Result<serde_json::Value> {
 }
 
 /// What `into_json` refuses, without building anything.
-fn check_json(value: &Value, path: &mut Path) -> Result<()> {
+fn check_json(value: &Value, path: &mut ValuePath) -> Result<()> {
     match value {
-        Value::Float(float) if !float.is_finite() => Err(not_json_number(*float, path)),
-        Value::Bytes(_) => Err(not_text(path)),
+        Value::Float(float) if !float.is_finite() => Err(not_json_number_problem(*float, path)),
+        Value::Bytes(_) => Err(not_text_problem(path)),
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
                 // Scalars, the bulk of any value, need no path entry.
@@ -273,19 +278,19 @@ fn check_json(value: &Value, path: &mut Path) -> Result<()> {
     }
 }
 
-fn not_json_number(float: f64, path: &Path) -> Problem {
+fn not_json_number_problem(float: f64, path: &ValuePath) -> Problem {
     let name = match float {
         f if f.is_nan() => "NaN",
         f if f > 0.0 => "infinity",
         _ => "-infinity",
     };
     Problem::tool_error(format!("{path} is {name}, which JSON cannot hold"))
-        .hint("leave it out, or return a string instead")
+        .with_hint("leave it out, or return a string instead")
 }
 
-fn not_text(path: &Path) -> Problem {
+fn not_text_problem(path: &ValuePath) -> Problem {
     Problem::tool_error(format!("{path} is not UTF-8 text, which JSON cannot hold"))
-        .hint("encode it with base64.encode")
+        .with_hint("encode it with base64.encode")
 }
 
 #[cfg(test)]
@@ -298,7 +303,7 @@ mod tests {
             format!("[{one}{}]", format!(",{one}").repeat(length / (one.len() + 1)))
         };
         let refused = Value::parse_json(many(r#"{"a":1}"#, 10 << 20).as_bytes()).unwrap_err();
-        assert_eq!(refused.code, crate::Code::Limit);
+        assert_eq!(refused.code, crate::ProblemCode::Limit);
         assert!(refused.message.ends_with("would take more than 160 MB"), "{refused}");
         // As many letters are nothing unusual.
         let long = format!("[{:?}]", "x,{[".repeat(3 << 20));
@@ -349,12 +354,12 @@ mod tests {
 
     #[test]
     fn what_json_cannot_hold_is_named_with_its_path() {
-        let value = Value::object([("items", Value::Array(vec![Value::Bytes(vec![0xff])]))]);
+        let value = Value::from_fields([("items", Value::Array(vec![Value::Bytes(vec![0xff])]))]);
         assert_eq!(
             value.encode_json("result").unwrap_err().message,
             "result.items[0] is not UTF-8 text, which JSON cannot hold"
         );
-        let value = Value::object([("a b", Value::Float(f64::NAN))]);
+        let value = Value::from_fields([("a b", Value::Float(f64::NAN))]);
         assert_eq!(
             value.into_json("result").unwrap_err().message,
             "result[\"a b\"] is NaN, which JSON cannot hold"

@@ -6,7 +6,7 @@ use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{self, Deserialize, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
-use super::json::{number_value, too_large_integer};
+use super::json::{number_value, too_large_integer_problem};
 use super::{Object, Value};
 use crate::problem::Result;
 
@@ -72,7 +72,7 @@ impl<'de> Deserialize<'de> for Value {
             fn visit_u64<E: de::Error>(self, int: u64) -> std::result::Result<Value, E> {
                 i64::try_from(int)
                     .map(Value::Int)
-                    .map_err(|_| E::custom(too_large_integer(int).message))
+                    .map_err(|_| E::custom(too_large_integer_problem(int).message))
             }
             fn visit_f64<E>(self, float: f64) -> std::result::Result<Value, E> {
                 Ok(Value::Float(float))

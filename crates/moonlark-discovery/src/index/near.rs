@@ -5,45 +5,45 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Shorter words are like too many others.
-const SHORTEST_BEGINNING: usize = 3;
-const SHORTEST_SLIP: usize = 5;
+const MIN_PREFIX_BYTES: usize = 3;
+const MIN_TYPO_WORD_BYTES: usize = 5;
 /// How much longer a word may be than its beginning.
-const LONGER: usize = 4;
+const MAX_PREFIX_EXTENSION_BYTES: usize = 4;
 /// How much shorter, and no shorter than what.
-const LONGEST_ENDING: usize = 3;
-const SHORTEST_STEM: usize = 4;
+const MAX_ENDING_BYTES: usize = 3;
+const MIN_STEM_BYTES: usize = 4;
 /// How many words one may stand for.
-const MOST: usize = 4;
+const MAX_SIMILAR_WORDS: usize = 4;
 
-pub(super) struct Vocabulary {
+pub(super) struct IndexVocabulary {
     ids: HashMap<Arc<str>, u32>,
     words: Vec<Arc<str>>,
     /// Which letters each word has, to pass over most of them quickly.
     letters: Vec<u64>,
 }
 
-impl Vocabulary {
+impl IndexVocabulary {
     pub(super) fn new(ids: HashMap<Arc<str>, u32>, words: Vec<Arc<str>>) -> Self {
-        let letters = words.iter().map(|word| letters(word)).collect();
+        let letters = words.iter().map(|word| letter_mask(word)).collect();
         Self { ids, words, letters }
     }
 
     /// About how many bytes it takes.
-    pub(super) fn size(&self) -> usize {
+    pub(super) fn memory_bytes(&self) -> usize {
         self.words.iter().map(|word| word.len() + 80).sum()
     }
 
-    pub(super) fn find(&self, word: &str) -> Option<u32> {
+    pub(super) fn find_word(&self, word: &str) -> Option<u32> {
         self.ids.get(word).copied()
     }
 
     /// The words most like one that is not there, and how like it they are. It
     /// may stand for each of several, and so for none of them fully.
-    pub(super) fn like(&self, word: &str) -> Vec<(u32, f32)> {
-        if word.len() < SHORTEST_BEGINNING {
+    pub(super) fn find_similar_words(&self, word: &str) -> Vec<(u32, f32)> {
+        if word.len() < MIN_PREFIX_BYTES {
             return Vec::new();
         }
-        let own = letters(word);
+        let own = letter_mask(word);
         let mut found: Vec<(f32, &str, u32)> = Vec::new();
         for (id, other) in self.words.iter().enumerate() {
             // A slip changes two letters at most; a beginning has no other.
@@ -51,39 +51,39 @@ impl Vocabulary {
             if lacks != 0 && adds != 0 && (lacks | adds).count_ones() > 2 {
                 continue;
             }
-            if let Some(likeness) = likeness(word, other) {
+            if let Some(likeness) = word_similarity(word, other) {
                 found.push((likeness, other, id as u32));
             }
         }
         found.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
-        found.truncate(MOST);
+        found.truncate(MAX_SIMILAR_WORDS);
         let shared = (found.len() as f32).sqrt();
         found.into_iter().map(|(likeness, _, id)| (id, likeness / shared)).collect()
     }
 }
 
-fn likeness(word: &str, other: &str) -> Option<f32> {
+fn word_similarity(word: &str, other: &str) -> Option<f32> {
     let begins = match other.len() >= word.len() {
-        true => other.len() - word.len() <= LONGER && other.starts_with(word),
+        true => other.len() - word.len() <= MAX_PREFIX_EXTENSION_BYTES && other.starts_with(word),
         // A form of the word that the stemmer takes for another word.
         false => {
-            other.len() >= SHORTEST_STEM
-                && word.len() - other.len() <= LONGEST_ENDING
+            other.len() >= MIN_STEM_BYTES
+                && word.len() - other.len() <= MAX_ENDING_BYTES
                 && word.starts_with(other)
         }
     };
     if begins {
         return Some(0.5);
     }
-    let slip = word.len() >= SHORTEST_SLIP
+    let slip = word.len() >= MIN_TYPO_WORD_BYTES
         && word.chars().next() == other.chars().next()
-        && is_one_slip(word, other);
+        && is_one_typo_apart(word, other);
     slip.then_some(0.7)
 }
 
 /// Whether one letter more, less or other, or two in the wrong order, makes one
 /// word the other.
-fn is_one_slip(a: &str, b: &str) -> bool {
+fn is_one_typo_apart(a: &str, b: &str) -> bool {
     if a.len().abs_diff(b.len()) > 4 {
         return false;
     }
@@ -100,7 +100,7 @@ fn is_one_slip(a: &str, b: &str) -> bool {
 }
 
 /// One bit for each letter and digit, one for all others.
-fn letters(word: &str) -> u64 {
+fn letter_mask(word: &str) -> u64 {
     let bit = |byte: u8| match byte {
         b'a'..=b'z' => 1 << (byte - b'a'),
         b'0'..=b'9' => 1 << (26 + byte - b'0'),
@@ -125,7 +125,7 @@ mod tests {
             ("branch", "brnach", true),
             ("branch", "bnarch", false),
         ] {
-            assert_eq!(is_one_slip(word, other), expected, "{word} {other}");
+            assert_eq!(is_one_typo_apart(word, other), expected, "{word} {other}");
         }
     }
 
@@ -134,9 +134,10 @@ mod tests {
         let words: Vec<Arc<str>> =
             ["kubernet", "kubectl", "cube", "repositori"].map(Arc::from).into();
         let ids = words.iter().cloned().zip(0..).collect();
-        let vocabulary = Vocabulary::new(ids, words);
-        let like =
-            |word: &str| vocabulary.like(word).into_iter().map(|it| it.0).collect::<Vec<_>>();
+        let vocabulary = IndexVocabulary::new(ids, words);
+        let like = |word: &str| {
+            vocabulary.find_similar_words(word).into_iter().map(|it| it.0).collect::<Vec<_>>()
+        };
         assert_eq!(like("kube"), [1, 0]);
         assert_eq!(like("repositry"), [] as [u32; 0]);
         assert_eq!(like("repostori"), [3]);

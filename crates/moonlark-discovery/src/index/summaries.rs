@@ -5,12 +5,12 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use moonlark_search::bare;
+use moonlark_search::normalize_name;
 
 /// Longer lines are texts: nobody asks for all of one.
-const MAX_LINE_WORDS: usize = 64;
+const MAX_SUMMARY_LINE_WORDS: usize = 64;
 /// What is still a line, where a description has to be cut for one.
-const MAX_LEAD_BYTES: usize = 300;
+const MAX_FIRST_SENTENCE_BYTES: usize = 300;
 
 #[derive(Default)]
 pub(super) struct SummaryLines {
@@ -32,7 +32,7 @@ impl SummaryLines {
     pub(super) fn push(&mut self, entry: u32, text: &str, mut words: Vec<u32>) {
         words.sort_unstable();
         words.dedup();
-        if words.len() > MAX_LINE_WORDS {
+        if words.len() > MAX_SUMMARY_LINE_WORDS {
             return;
         }
         let start = self.words.len() as u32;
@@ -41,32 +41,35 @@ impl SummaryLines {
     }
 
     /// Entries with a line of just these letters, up to case and punctuation.
-    pub(super) fn with_letters(&self, text: &str) -> impl Iterator<Item = u32> {
-        let letters = (!bare(text).is_empty()).then(|| hash_letters(text));
+    pub(super) fn entries_with_letters(&self, text: &str) -> impl Iterator<Item = u32> {
+        let letters = (!normalize_name(text).is_empty()).then(|| hash_letters(text));
         let same = move |line: &&SummaryLine| Some(line.letters) == letters;
         self.lines.iter().filter(same).map(|line| line.entry)
     }
 
     /// Entries with a line of just these words, which are in order and each once.
-    pub(super) fn with_words<'a>(&'a self, words: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
+    pub(super) fn entries_with_words<'a>(
+        &'a self,
+        words: &'a [u32],
+    ) -> impl Iterator<Item = u32> + 'a {
         let lines = self.lines.iter().enumerate();
-        let same = move |(at, _): &(usize, _)| !words.is_empty() && self.words_of(*at) == words;
+        let same = move |(at, _): &(usize, _)| !words.is_empty() && self.line_words(*at) == words;
         lines.filter(same).map(|(_, line)| line.entry)
     }
 
     /// The words of each line of an entry.
-    pub(super) fn of(&self, entry: u32) -> impl Iterator<Item = &[u32]> {
+    pub(super) fn entry_lines(&self, entry: u32) -> impl Iterator<Item = &[u32]> {
         let first = self.lines.partition_point(|line| line.entry < entry);
         let after = self.lines.partition_point(|line| line.entry <= entry);
-        (first..after).map(|at| self.words_of(at))
+        (first..after).map(|at| self.line_words(at))
     }
 
     /// About how many bytes it takes.
-    pub(super) fn size(&self) -> usize {
+    pub(super) fn memory_bytes(&self) -> usize {
         size_of_val(&*self.words) + size_of_val(&*self.lines)
     }
 
-    fn words_of(&self, line: usize) -> &[u32] {
+    fn line_words(&self, line: usize) -> &[u32] {
         let end = self.lines.get(line + 1).map_or(self.words.len(), |next| next.start as usize);
         &self.words[self.lines[line].start as usize..end]
     }
@@ -74,18 +77,18 @@ impl SummaryLines {
 
 fn hash_letters(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    bare(text).hash(&mut hasher);
+    normalize_name(text).hash(&mut hasher);
     hasher.finish()
 }
 
 /// The first sentence of a description, which says what something is, and the
 /// rest of it.
-pub fn split_lead(text: &str) -> (&str, &str) {
+pub fn split_first_sentence(text: &str) -> (&str, &str) {
     let text = text.trim_start();
     let paragraph = ["\n\n", "\r\n\r\n"].iter().filter_map(|gap| text.find(gap)).min();
     let paragraph = &text[..paragraph.unwrap_or(text.len())];
-    let end = sentence_end(paragraph).unwrap_or(paragraph.len());
-    if end > MAX_LEAD_BYTES {
+    let end = find_sentence_end(paragraph).unwrap_or(paragraph.len());
+    if end > MAX_FIRST_SENTENCE_BYTES {
         return ("", text);
     }
     text.split_at(end)
@@ -93,12 +96,12 @@ pub fn split_lead(text: &str) -> (&str, &str) {
 
 /// Where the first sentence ends: at a full stop after a word of some length,
 /// before something that begins a new one. An abbreviation or a number is no end.
-fn sentence_end(text: &str) -> Option<usize> {
-    const SHORTEST_LAST_WORD: usize = 3;
+fn find_sentence_end(text: &str) -> Option<usize> {
+    const MIN_LAST_WORD_CHARS: usize = 3;
     text.match_indices(['.', '!', '?', '。']).map(|(at, mark)| (at, at + mark.len())).find_map(
         |(at, end)| {
-            let long = text[..at].chars().rev().take(SHORTEST_LAST_WORD);
-            let word = long.clone().count() == SHORTEST_LAST_WORD
+            let long = text[..at].chars().rev().take(MIN_LAST_WORD_CHARS);
+            let word = long.clone().count() == MIN_LAST_WORD_CHARS
                 && long.into_iter().all(char::is_alphanumeric);
             let after = &text[end..];
             let begins = text[at..].starts_with('。')
@@ -124,10 +127,10 @@ mod tests {
             ("検索する。結果", "検索する。"),
             ("", ""),
         ] {
-            assert_eq!(split_lead(text).0, lead, "{text}");
+            assert_eq!(split_first_sentence(text).0, lead, "{text}");
         }
         let long = "word ".repeat(100);
-        assert_eq!(split_lead(&long), ("", long.as_str()));
+        assert_eq!(split_first_sentence(&long), ("", long.as_str()));
     }
 
     #[test]
@@ -136,11 +139,11 @@ mod tests {
         lines.push(0, "Create an issue", vec![7, 3]);
         lines.push(0, "New issue", vec![3, 9]);
         lines.push(2, "Create issues", vec![7, 3, 7]);
-        assert_eq!(lines.with_letters("create an issue!").collect::<Vec<_>>(), [0]);
-        assert_eq!(lines.with_letters("").count(), 0);
-        assert_eq!(lines.with_words(&[3, 7]).collect::<Vec<_>>(), [0, 2]);
-        assert_eq!(lines.with_words(&[]).count(), 0);
-        assert_eq!(lines.of(0).collect::<Vec<_>>(), [&[3, 7][..], &[3, 9]]);
-        assert_eq!(lines.of(1).count(), 0);
+        assert_eq!(lines.entries_with_letters("create an issue!").collect::<Vec<_>>(), [0]);
+        assert_eq!(lines.entries_with_letters("").count(), 0);
+        assert_eq!(lines.entries_with_words(&[3, 7]).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(lines.entries_with_words(&[]).count(), 0);
+        assert_eq!(lines.entry_lines(0).collect::<Vec<_>>(), [&[3, 7][..], &[3, 9]]);
+        assert_eq!(lines.entry_lines(1).count(), 0);
     }
 }

@@ -1,14 +1,18 @@
 use super::*;
 
-fn index(entries: &[(&str, &str)]) -> Index {
-    let mut builder = Builder::default();
+fn index(entries: &[(&str, &str)]) -> TextIndex {
+    let mut builder = TextIndexBuilder::default();
     for (name, body) in entries {
-        builder.add(&Entry { names: vec![name], body: vec![body], ..Entry::default() });
+        builder.add_entry(&IndexEntry {
+            names: vec![name],
+            body: vec![body],
+            ..IndexEntry::default()
+        });
     }
-    builder.finish()
+    builder.build_index()
 }
 
-fn found(index: &Index, question: &str) -> Vec<u32> {
+fn found(index: &TextIndex, question: &str) -> Vec<u32> {
     index.search(question, 10, |_| true).iter().map(|hit| hit.entry).collect()
 }
 
@@ -103,12 +107,16 @@ fn a_question_without_end_is_read_as_far_as_it_makes_sense() {
     assert_eq!(found(&index, &question), [0]);
 }
 
-fn by_meaning(entries: &[(&str, &str)]) -> Index {
-    let mut builder = Builder::with_meaning();
+fn by_meaning(entries: &[(&str, &str)]) -> TextIndex {
+    let mut builder = TextIndexBuilder::with_vectors();
     for (name, body) in entries {
-        builder.add(&Entry { names: vec![name], body: vec![body], ..Entry::default() });
+        builder.add_entry(&IndexEntry {
+            names: vec![name],
+            body: vec![body],
+            ..IndexEntry::default()
+        });
     }
-    builder.finish()
+    builder.build_index()
 }
 
 #[test]
@@ -155,23 +163,23 @@ fn the_same_question_has_the_same_answer() {
     let entries: Vec<(&str, &str)> =
         entries.iter().map(|(name, body)| (name.as_str(), body.as_str())).collect();
     let (one, other) = (by_meaning(&entries), by_meaning(&entries));
-    let ask = |index: &Index| index.search("open documents", 50, |_| true);
+    let ask = |index: &TextIndex| index.search("open documents", 50, |_| true);
     assert_eq!(ask(&one), ask(&other));
     assert!(!ask(&one).is_empty());
 }
 
 /// Entries as APIs give them: a name, a summary, a description.
-fn by_summary(entries: &[(&str, &str, &str)]) -> Index {
-    let mut builder = Builder::with_meaning();
+fn by_summary(entries: &[(&str, &str, &str)]) -> TextIndex {
+    let mut builder = TextIndexBuilder::with_vectors();
     for (name, summary, body) in entries {
-        builder.add(&Entry {
+        builder.add_entry(&IndexEntry {
             names: vec![name],
             summaries: vec![summary],
             body: vec![body],
-            ..Entry::default()
+            ..IndexEntry::default()
         });
     }
-    builder.finish()
+    builder.build_index()
 }
 
 #[test]

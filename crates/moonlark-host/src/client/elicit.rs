@@ -1,29 +1,29 @@
 //! Asking the user: a form or a page, and what they did with it.
 
-use moonlark_core::client::Question;
+use moonlark_core::client::ClientQuestion;
 use moonlark_core::schema::Schema;
-use moonlark_core::value::{Object, shorten};
+use moonlark_core::value::{Object, shorten_text};
 use moonlark_core::{Problem, Result, Value};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use url::Url;
 
-use super::{question, read};
-use crate::args::Table;
+use super::{build_question, parse_answer};
+use crate::args::ScriptTable;
 
 /// What a field of a form can be; a list is one of choices.
-const FIELDS: [&str; 5] = ["string", "number", "integer", "boolean", "array"];
+const FORM_FIELD_TYPES: [&str; 5] = ["string", "number", "integer", "boolean", "array"];
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Elicit {
+pub(super) struct ClientElicitArgs {
     /// What the user reads.
     pub(super) message: String,
     /// What to fill in, as a JSON Schema of an object whose properties are
     /// texts, numbers, booleans and choices. Without one the user can only agree
     /// or not.
     #[serde(default)]
-    pub(super) schema: Option<Table>,
+    pub(super) schema: Option<ScriptTable>,
     /// A page that the user is to visit, instead of a form: for what must not
     /// pass through the caller, such as a password.
     #[serde(default)]
@@ -33,7 +33,7 @@ pub(super) struct Elicit {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-enum Action {
+enum ElicitAction {
     Accept,
     Decline,
     Cancel,
@@ -42,19 +42,19 @@ enum Action {
 /// What the user did.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
-pub(super) struct Elicited {
+pub(super) struct ClientElicited {
     /// `accept`, `decline`, or `cancel` where they did neither.
-    action: Action,
+    action: ElicitAction,
     /// What they filled in, if they accepted; it fits the schema.
-    content: Option<Table>,
+    content: Option<ScriptTable>,
 }
 
-impl From<Elicited> for Value {
-    fn from(elicited: Elicited) -> Self {
+impl From<ClientElicited> for Value {
+    fn from(elicited: ClientElicited) -> Self {
         let action = match elicited.action {
-            Action::Accept => "accept",
-            Action::Decline => "decline",
-            Action::Cancel => "cancel",
+            ElicitAction::Accept => "accept",
+            ElicitAction::Decline => "decline",
+            ElicitAction::Cancel => "cancel",
         };
         let mut fields = Object::new();
         fields.insert("action".to_owned(), action.into());
@@ -63,15 +63,18 @@ impl From<Elicited> for Value {
     }
 }
 
-impl Elicit {
-    pub(super) fn question(&self) -> Result<Question> {
+impl ClientElicitArgs {
+    pub(super) fn to_question(&self) -> Result<ClientQuestion> {
         let message = ("message", self.message.clone().into());
         let params = match (&self.url, &self.schema) {
-            (None, _) => Value::object([message, ("requestedSchema", Value::Object(self.form()?))]),
-            (Some(url), None) => Value::object([
+            (None, _) => Value::from_fields([
+                message,
+                ("requestedSchema", Value::Object(self.form_schema()?)),
+            ]),
+            (Some(url), None) => Value::from_fields([
                 ("mode", "url".into()),
                 message,
-                ("url", web_address(url)?.into()),
+                ("url", check_web_url(url)?.into()),
                 ("elicitationId", uuid::Uuid::new_v4().to_string().into()),
             ]),
             (Some(_), Some(_)) => {
@@ -79,32 +82,33 @@ impl Elicit {
             }
         };
         let params = params.as_object().cloned().unwrap_or_default();
-        Ok(question("elicitation/create", params))
+        Ok(build_question("elicitation/create", params))
     }
 
     /// What the user did. What they filled in is held to the schema: a caller
     /// may have let anything through.
-    pub(super) fn answer(&self, answer: Value) -> Result<Elicited> {
-        let mut elicited: Elicited = read(answer)?;
-        if !matches!(elicited.action, Action::Accept) {
+    pub(super) fn check_answer(&self, answer: Value) -> Result<ClientElicited> {
+        let mut elicited: ClientElicited = parse_answer(answer)?;
+        if !matches!(elicited.action, ElicitAction::Accept) {
             elicited.content = None;
         }
-        if self.url.is_none() && matches!(elicited.action, Action::Accept) {
+        if self.url.is_none() && matches!(elicited.action, ElicitAction::Accept) {
             let content = Value::Object(elicited.content.unwrap_or_default().0);
-            let schema = compiled(self.form()?)?;
-            schema.violations(&content, "field").map_err(|wrong| {
+            let schema = compile_schema(self.form_schema()?)?;
+            schema.find_violations(&content, "field").map_err(|wrong| {
                 Problem::tool_error(format!("the caller's answer does not fit the form: {wrong}"))
             })?;
-            elicited.content = Some(Table(content.as_object().cloned().unwrap_or_default()));
+            elicited.content = Some(ScriptTable(content.as_object().cloned().unwrap_or_default()));
         }
         Ok(elicited)
     }
 
     /// The schema as the protocol has it: of a flat object.
-    fn form(&self) -> Result<Object> {
+    fn form_schema(&self) -> Result<Object> {
         let bad = |what: String| {
-            Problem::bad_request(what)
-                .hint("write { type = \"object\", properties = { name = { type = \"string\" } } }")
+            Problem::bad_request(what).with_hint(
+                "write { type = \"object\", properties = { name = { type = \"string\" } } }",
+            )
         };
         let mut schema = match &self.schema {
             Some(schema) => schema.0.clone(),
@@ -123,11 +127,11 @@ impl Elicit {
         }
         for (name, field) in &fields {
             let kind = field.get("type").and_then(Value::as_str).unwrap_or_default();
-            if !FIELDS.contains(&kind) {
+            if !FORM_FIELD_TYPES.contains(&kind) {
                 return Err(bad(format!(
                     "schema.properties.{}.type must be one of {}",
-                    shorten(name),
-                    FIELDS.join(", ")
+                    shorten_text(name),
+                    FORM_FIELD_TYPES.join(", ")
                 )));
             }
         }
@@ -141,18 +145,18 @@ impl Elicit {
         }
         schema.insert("type".to_owned(), "object".into());
         schema.insert("properties".to_owned(), Value::Object(fields));
-        compiled(schema.clone())?;
+        compile_schema(schema.clone())?;
         Ok(schema)
     }
 }
 
-fn compiled(schema: Object) -> Result<Schema> {
+fn compile_schema(schema: Object) -> Result<Schema> {
     let json = Value::Object(schema).into_json("schema")?;
     let map = json.as_object().cloned().unwrap_or_default();
     Schema::compile(map).map_err(|problem| Problem::bad_request(problem.message))
 }
 
-fn web_address(text: &str) -> Result<String> {
+fn check_web_url(text: &str) -> Result<String> {
     match Url::parse(text) {
         Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(text.to_owned()),
         _ => {

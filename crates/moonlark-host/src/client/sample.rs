@@ -1,16 +1,16 @@
 //! Asking the caller's model: a conversation, and what it says next.
 
-use moonlark_core::client::Question;
+use moonlark_core::client::ClientQuestion;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, Result, Value};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{question, read};
+use super::{build_question, parse_answer};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Sample {
+pub(super) struct ClientSampleArgs {
     /// What to answer: a text, or the messages so far, each with `role` (`user`
     /// or `assistant`) and `content` (a text, or content as MCP has it).
     pub(super) messages: Value,
@@ -18,7 +18,7 @@ pub(super) struct Sample {
     #[serde(default)]
     pub(super) system: Option<String>,
     /// How long the answer may become.
-    #[serde(default = "max_tokens")]
+    #[serde(default = "default_max_tokens")]
     pub(super) max_tokens: u32,
     /// How much the model may vary.
     #[serde(default)]
@@ -31,7 +31,7 @@ pub(super) struct Sample {
     pub(super) model: Option<String>,
 }
 
-pub(super) fn max_tokens() -> u32 {
+pub(super) fn default_max_tokens() -> u32 {
     1000
 }
 
@@ -39,7 +39,7 @@ pub(super) fn max_tokens() -> u32 {
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Sampled {
+pub(super) struct ClientSampled {
     /// Whose message it is: `assistant`.
     role: String,
     /// What it says, as MCP has content: `{ type = "text", text = … }`, or a
@@ -51,8 +51,8 @@ pub(super) struct Sampled {
     stop_reason: Option<String>,
 }
 
-impl From<Sampled> for Value {
-    fn from(sampled: Sampled) -> Self {
+impl From<ClientSampled> for Value {
+    fn from(sampled: ClientSampled) -> Self {
         let mut fields = Object::new();
         fields.insert("role".to_owned(), sampled.role.into());
         fields.insert("content".to_owned(), sampled.content);
@@ -62,12 +62,12 @@ impl From<Sampled> for Value {
     }
 }
 
-pub(super) fn answer(answer: Value) -> Result<Sampled> {
-    read(answer)
+pub(super) fn parse_sampled(answer: Value) -> Result<ClientSampled> {
+    parse_answer(answer)
 }
 
-impl Sample {
-    pub(super) fn question(&self) -> Result<Question> {
+impl ClientSampleArgs {
+    pub(super) fn to_question(&self) -> Result<ClientQuestion> {
         let temperature = self.temperature;
         if temperature.is_some_and(|number| !number.is_finite() || number < 0.0) {
             return Err(Problem::bad_request("temperature must be a number that is 0 or more"));
@@ -77,7 +77,7 @@ impl Sample {
         }
         let mut params = Object::new();
         let mut insert = |key: &str, value: Value| params.insert(key.to_owned(), value);
-        insert("messages", Value::Array(messages(&self.messages)?));
+        insert("messages", Value::Array(parse_messages(&self.messages)?));
         insert("maxTokens", Value::Int(self.max_tokens.into()));
         if let Some(system) = &self.system {
             insert("systemPrompt", system.clone().into());
@@ -89,16 +89,16 @@ impl Sample {
             insert("stopSequences", stop.clone().into());
         }
         if let Some(model) = &self.model {
-            let hint = Value::object([("name", model.clone().into())]);
-            insert("modelPreferences", Value::object([("hints", vec![hint].into())]));
+            let hint = Value::from_fields([("name", model.clone().into())]);
+            insert("modelPreferences", Value::from_fields([("hints", vec![hint].into())]));
         }
-        Ok(question("sampling/createMessage", params))
+        Ok(build_question("sampling/createMessage", params))
     }
 }
 
-fn messages(given: &Value) -> Result<Vec<Value>> {
+fn parse_messages(given: &Value) -> Result<Vec<Value>> {
     let messages = match given {
-        Value::Str(text) => return Ok(vec![message("user", text_block(text))]),
+        Value::Str(text) => return Ok(vec![build_message("user", text_block(text))]),
         Value::Array(messages) if !messages.is_empty() => messages,
         other => {
             return Err(Problem::bad_request(format!(
@@ -115,9 +115,9 @@ fn messages(given: &Value) -> Result<Vec<Value>> {
             )));
         }
         match given.get("content") {
-            Some(Value::Str(text)) => Ok(message(role, text_block(text))),
+            Some(Value::Str(text)) => Ok(build_message(role, text_block(text))),
             Some(content @ (Value::Object(_) | Value::Array(_))) => {
-                Ok(message(role, content.clone()))
+                Ok(build_message(role, content.clone()))
             }
             _ => Err(Problem::bad_request(format!(
                 "messages[{index}].content must be a text or content"
@@ -127,10 +127,10 @@ fn messages(given: &Value) -> Result<Vec<Value>> {
     messages.iter().enumerate().map(message).collect()
 }
 
-fn message(role: &str, content: Value) -> Value {
-    Value::object([("role", role.into()), ("content", content)])
+fn build_message(role: &str, content: Value) -> Value {
+    Value::from_fields([("role", role.into()), ("content", content)])
 }
 
 fn text_block(text: &str) -> Value {
-    Value::object([("type", "text".into()), ("text", text.into())])
+    Value::from_fields([("type", "text".into()), ("text", text.into())])
 }

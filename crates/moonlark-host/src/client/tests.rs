@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use moonlark_core::client::{Client, Envelope, Question};
-use moonlark_core::gateway::Started;
-use moonlark_core::problem::Refusal;
+use moonlark_core::client::{CallClient, ClientQuestion, RequestEnvelope};
+use moonlark_core::gateway::StartedCall;
+use moonlark_core::problem::ProtocolError;
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Body, BoxFuture, Source, SourceKind, Tool};
+use moonlark_core::tool::{BoxFuture, Source, SourceKind, Tool, ToolBody};
 use moonlark_core::{Caller, Catalog, Gateway, Module, Result, Value};
 use serde_json::{Value as Json, json};
 
@@ -16,42 +16,42 @@ struct Fake {
     asked: Mutex<Vec<Json>>,
 }
 
-impl Client for Fake {
-    fn can(&self, question: &Question) -> bool {
+impl CallClient for Fake {
+    fn can_answer(&self, question: &ClientQuestion) -> bool {
         question.method != "roots/list"
     }
 
-    fn lacks(&self, _: &Question) -> Option<Refusal> {
+    fn missing_capability(&self, _: &ClientQuestion) -> Option<ProtocolError> {
         None
     }
 
-    fn ask(&self, question: Question) -> BoxFuture<Result<Value>> {
+    fn ask_question(&self, question: ClientQuestion) -> BoxFuture<Result<Value>> {
         let params = Value::Object(question.params).to_json_lossy();
         self.asked.lock().unwrap().push(json!([question.method, question.name, params]));
         let answer = Value::from_json(self.answer.clone());
         Box::pin(async move { answer })
     }
 
-    fn envelope(&self) -> &Envelope {
+    fn envelope(&self) -> &RequestEnvelope {
         unreachable!("only sources of the caller's protocol look")
     }
 
-    fn owner(&self) -> u64 {
+    fn owner_id(&self) -> u64 {
         1
     }
 }
 
 /// What a script gets from `client.{function}`, and what the caller was asked.
 async fn ask(function: &str, args: Json, answer: Json) -> (String, Vec<Json>) {
-    let modules: Vec<Module> = crate::all();
+    let modules: Vec<Module> = crate::host_modules();
     let module = modules.iter().find(|module| module.name == "client").unwrap();
     let function = module.functions.iter().find(|it| it.name == function).unwrap().clone();
-    let body = Body::later(move |call, args| {
+    let body = ToolBody::from_async_fn(move |call, args| {
         let tool = function.tool.clone();
         async move {
-            match call.gateway().start(&call, &tool, args) {
-                Started::Done(result) => result,
-                Started::Running(future) => future.await,
+            match call.gateway().start_tool(&call, &tool, args) {
+                StartedCall::Done(result) => result,
+                StartedCall::Running(future) => future.await,
             }
         }
     });
@@ -60,7 +60,8 @@ async fn ask(function: &str, args: Json, answer: Json) -> (String, Vec<Json>) {
     let script = Arc::new(Tool::new("script", source, schema, body));
     let gateway = Gateway::new(Catalog::new(Arc::new(modules), vec![script], &[], vec![]), 10);
     let client = Arc::new(Fake { answer, asked: Mutex::default() });
-    let call = gateway.open_for(Caller::new("mcp"), Some(client.clone()), None).unwrap();
+    let call =
+        gateway.open_call_for_client(Caller::new("mcp"), Some(client.clone()), None).unwrap();
     let ended = gateway.call(&call, "script", Value::from_json(args).unwrap()).await;
     let ended = match ended {
         Ok(value) => value.to_json_lossy().to_string(),

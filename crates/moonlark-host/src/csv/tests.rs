@@ -110,7 +110,7 @@ async fn rows_of_every_kind_are_written_or_refused() {
         (Value::Bytes(vec![255]), "is not UTF-8 text"),
     ] {
         let rows = Value::Array(vec![Value::Array(vec![Value::Null, value])]);
-        let args = Value::object([("rows", rows)]);
+        let args = Value::from_fields([("rows", rows)]);
         let problem = call_value(scope(Path::new("."), &[]), "csv.encode", args).await.unwrap_err();
         assert_eq!(problem.message, format!("csv.encode: row 1, column 2 {why}"));
     }

@@ -1,38 +1,49 @@
 //! Rows to CSV text.
 
-use moonlark_core::value::{Object, shorten};
+use moonlark_core::value::{Object, shorten_text};
 use moonlark_core::{Call, Problem, Result, Value};
 
-use crate::args::{check_time_left, fits};
+use crate::args::{check_result_size, check_time_left};
 
-pub(super) struct Writer<'a> {
+pub(super) struct CsvWriter<'a> {
     call: &'a Call,
     delimiter: char,
     out: String,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> CsvWriter<'a> {
     pub(super) fn new(call: &'a Call, delimiter: char) -> Self {
         Self { call, delimiter, out: String::new() }
     }
 
-    pub(super) fn header(&mut self, columns: &[String]) -> Result<()> {
+    pub(super) fn write_header(&mut self, columns: &[String]) -> Result<()> {
         for (index, column) in columns.iter().enumerate() {
-            self.field(index, columns.len(), column)?;
+            self.write_field(index, columns.len(), column)?;
         }
-        self.end()
+        self.end_row()
     }
 
-    pub(super) fn object(&mut self, row: usize, columns: &[String], object: &Object) -> Result<()> {
+    pub(super) fn write_object(
+        &mut self,
+        row: usize,
+        columns: &[String],
+        object: &Object,
+    ) -> Result<()> {
         for (index, column) in columns.iter().enumerate() {
             let value = object.get(column).unwrap_or(&Value::Null);
-            let field = text(value).map_err(|why| refuse(row, index, columns, &why))?;
-            self.field(index, columns.len(), &field)?;
+            let field =
+                field_text(value).map_err(|why| field_problem(row, index, columns, &why))?;
+            self.write_field(index, columns.len(), &field)?;
         }
-        self.end()
+        self.end_row()
     }
 
-    pub(super) fn list(&mut self, row: usize, columns: &[String], list: &[Value]) -> Result<()> {
+    pub(super) fn write_list(
+        &mut self,
+        row: usize,
+        columns: &[String],
+        list: &[Value],
+    ) -> Result<()> {
         if !columns.is_empty() && list.len() > columns.len() {
             return Err(Problem::bad_request(format!(
                 "row {} has {} fields, but there are {} columns",
@@ -44,17 +55,18 @@ impl<'a> Writer<'a> {
         let count = list.len().max(columns.len());
         for index in 0..count {
             let value = list.get(index).unwrap_or(&Value::Null);
-            let field = text(value).map_err(|why| refuse(row, index, columns, &why))?;
-            self.field(index, count, &field)?;
+            let field =
+                field_text(value).map_err(|why| field_problem(row, index, columns, &why))?;
+            self.write_field(index, count, &field)?;
         }
-        self.end()
+        self.end_row()
     }
 
-    pub(super) fn finish(self) -> String {
+    pub(super) fn into_text(self) -> String {
         self.out
     }
 
-    fn field(&mut self, index: usize, count: usize, field: &str) -> Result<()> {
+    fn write_field(&mut self, index: usize, count: usize, field: &str) -> Result<()> {
         if index > 0 {
             self.out.push(self.delimiter);
         }
@@ -67,19 +79,19 @@ impl<'a> Writer<'a> {
         } else {
             self.out.push_str(field);
         }
-        fits(self.call, self.out.len())
+        check_result_size(self.call, self.out.len())
     }
 
-    fn end(&mut self) -> Result<()> {
+    fn end_row(&mut self) -> Result<()> {
         self.out.push('\n');
         // Rows of few fields each can have as many columns as there are rows.
         check_time_left(self.call)?;
-        fits(self.call, self.out.len())
+        check_result_size(self.call, self.out.len())
     }
 }
 
 /// The field, or why there is none.
-fn text(value: &Value) -> Result<std::borrow::Cow<'_, str>, String> {
+fn field_text(value: &Value) -> Result<std::borrow::Cow<'_, str>, String> {
     Ok(match value {
         Value::Null => "".into(),
         Value::Bool(flag) => flag.to_string().into(),
@@ -89,13 +101,13 @@ fn text(value: &Value) -> Result<std::borrow::Cow<'_, str>, String> {
         Value::Float(_) => return Err("is NaN or infinite, which CSV has no form for".to_owned()),
         Value::Bytes(_) => return Err("is not UTF-8 text".to_owned()),
         Value::Array(_) | Value::Object(_) => {
-            return Err(format!("is {}, and a field is only text", a_kind(value)));
+            return Err(format!("is {}, and a field is only text", kind_with_article(value)));
         }
     })
 }
 
 /// `an array`, for messages.
-pub(super) fn a_kind(value: &Value) -> String {
+pub(super) fn kind_with_article(value: &Value) -> String {
     let kind = value.kind();
     let article = match kind {
         "null" | "bytes" => "",
@@ -105,11 +117,11 @@ pub(super) fn a_kind(value: &Value) -> String {
     format!("{article}{kind}")
 }
 
-fn refuse(row: usize, column: usize, columns: &[String], why: &str) -> Problem {
+fn field_problem(row: usize, column: usize, columns: &[String], why: &str) -> Problem {
     let column = match columns.get(column) {
-        Some(name) => format!("{:?}", shorten(name)),
+        Some(name) => format!("{:?}", shorten_text(name)),
         None => (column + 1).to_string(),
     };
     Problem::bad_request(format!("row {}, column {column} {why}", row + 1))
-        .hint("encode it as text first, such as with json.encode")
+        .with_hint("encode it as text first, such as with json.encode")
 }

@@ -8,41 +8,42 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use moonlark_core::grant::AllowedExec;
-use moonlark_core::value::shorten;
+use moonlark_core::value::shorten_text;
 use moonlark_core::{Problem, Result, Value};
 
-use crate::args::{List, Table};
+use crate::args::{ScriptList, ScriptTable};
 
 /// The folders of Moonlark's own `PATH`, as it was at first use, without those
 /// that depend on the current folder.
-static FOLDERS: LazyLock<Vec<PathBuf>> = LazyLock::new(|| folders(env::var_os("PATH")));
+static PATH_FOLDERS: LazyLock<Vec<PathBuf>> =
+    LazyLock::new(|| split_path_variable(env::var_os("PATH")));
 
-fn folders(path: Option<OsString>) -> Vec<PathBuf> {
+fn split_path_variable(path: Option<OsString>) -> Vec<PathBuf> {
     let path = path.unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
     env::split_paths(&path).filter(|folder| folder.is_absolute()).collect()
 }
 
 /// The program's file. Neither the script's folder nor Moonlark's is looked at.
-pub(super) fn find(allowed: &AllowedExec) -> Result<PathBuf> {
+pub(super) fn find_program(allowed: &AllowedExec) -> Result<PathBuf> {
     let command = allowed.command();
     if Path::new(command).is_absolute() {
         let path = PathBuf::from(command);
         return if is_program(&path) {
             Ok(path)
         } else {
-            Err(not_installed(format!("{command} is not a program on this machine")))
+            Err(not_installed_problem(format!("{command} is not a program on this machine")))
         };
     }
-    FOLDERS.iter().map(|folder| folder.join(command)).find(|path| is_program(path)).ok_or_else(
+    PATH_FOLDERS.iter().map(|folder| folder.join(command)).find(|path| is_program(path)).ok_or_else(
         || {
-            not_installed(format!("{command} is not installed"))
-                .hint("install it in a folder of the PATH that Moonlark is started with")
+            not_installed_problem(format!("{command} is not installed"))
+                .with_hint("install it in a folder of the PATH that Moonlark is started with")
         },
     )
 }
 
-fn not_installed(message: String) -> Problem {
-    Problem::unavailable(message).retryable_if(false)
+fn not_installed_problem(message: String) -> Problem {
+    Problem::unavailable(message).with_retryable(false)
 }
 
 fn is_program(path: &Path) -> bool {
@@ -50,36 +51,36 @@ fn is_program(path: &Path) -> bool {
 }
 
 /// Strings as the system takes them: no byte of theirs ends them.
-pub(super) fn arguments(args: Option<List>) -> Result<Vec<OsString>> {
+pub(super) fn to_os_arguments(args: Option<ScriptList>) -> Result<Vec<OsString>> {
     let items = args.unwrap_or_default().0.into_iter().enumerate();
-    items.map(|(index, item)| text(item, || format!("args[{}]", index + 1))).collect()
+    items.map(|(index, item)| to_os_string(item, || format!("args[{}]", index + 1))).collect()
 }
 
 /// What Moonlark's environment has that any program may need, and what the
 /// script adds. No token, no address, no setting of Moonlark's is in it.
-pub(super) fn environment(own: Option<Table>) -> Result<Vec<(OsString, OsString)>> {
+pub(super) fn build_environment(own: Option<ScriptTable>) -> Result<Vec<(OsString, OsString)>> {
     let mut all: Vec<(OsString, OsString)> =
-        env::vars_os().filter(|(name, _)| is_common(name)).collect();
-    if let Ok(path) = env::join_paths(&*FOLDERS) {
+        env::vars_os().filter(|(name, _)| is_inherited_variable(name)).collect();
+    if let Ok(path) = env::join_paths(&*PATH_FOLDERS) {
         all.push(("PATH".into(), path));
     }
     for (name, value) in own.unwrap_or_default().0 {
-        let shown = shorten(&name).into_owned();
+        let shown = shorten_text(&name).into_owned();
         if name.is_empty() || name.contains(['=', '\0']) {
             return Err(Problem::bad_request(format!("{shown:?} cannot be a variable's name")));
         }
         if is_loader_setting(&name) {
             return Err(Problem::denied(format!("exec.run may not set {shown}"))
-                .hint("it would put other code into the command that was allowed"));
+                .with_hint("it would put other code into the command that was allowed"));
         }
-        let value = text(value, || format!("env.{shown}"))?;
+        let value = to_os_string(value, || format!("env.{shown}"))?;
         all.retain(|(other, _)| *other != *name);
         all.push((name.into(), value));
     }
     Ok(all)
 }
 
-fn is_common(name: &OsStr) -> bool {
+fn is_inherited_variable(name: &OsStr) -> bool {
     matches!(name.as_bytes(), b"HOME" | b"LANG" | b"TMPDIR" | b"TZ")
         || name.as_bytes().starts_with(b"LC_")
 }
@@ -90,7 +91,7 @@ fn is_loader_setting(name: &str) -> bool {
     ["LD_", "DYLD_", "GLIBC_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
-fn text(value: Value, what: impl Fn() -> String) -> Result<OsString> {
+fn to_os_string(value: Value, what: impl Fn() -> String) -> Result<OsString> {
     let bytes = match value {
         Value::Str(text) => text.into_bytes(),
         Value::Bytes(bytes) => bytes,
@@ -111,19 +112,19 @@ mod tests {
 
     use super::*;
 
-    fn list(items: serde_json::Value) -> Option<List> {
-        Some(Value::from_json(items).unwrap().read().unwrap())
+    fn list(items: serde_json::Value) -> Option<ScriptList> {
+        Some(Value::from_json(items).unwrap().deserialize_into().unwrap())
     }
 
-    fn table(fields: serde_json::Value) -> Option<Table> {
-        Some(Value::from_json(fields).unwrap().read().unwrap())
+    fn table(fields: serde_json::Value) -> Option<ScriptTable> {
+        Some(Value::from_json(fields).unwrap().deserialize_into().unwrap())
     }
 
     #[test]
     fn only_absolute_folders_are_looked_at() {
-        let found = folders(Some(":.:/bin:bin:../bin::/usr/bin:~/bin:".into()));
+        let found = split_path_variable(Some(":.:/bin:bin:../bin::/usr/bin:~/bin:".into()));
         assert_eq!(found, [Path::new("/bin"), Path::new("/usr/bin")]);
-        assert_eq!(folders(None).len(), 3);
+        assert_eq!(split_path_variable(None).len(), 3);
     }
 
     #[test]
@@ -131,15 +132,15 @@ mod tests {
         let args = json!(["-rf", "$(id); `x` && *", "", "ä\n"]);
         let expected: Vec<OsString> =
             ["-rf", "$(id); `x` && *", "", "ä\n"].map(OsString::from).into();
-        assert_eq!(arguments(list(args)).unwrap(), expected);
-        let message = |args| arguments(list(args)).unwrap_err().message;
+        assert_eq!(to_os_arguments(list(args)).unwrap(), expected);
+        let message = |args| to_os_arguments(list(args)).unwrap_err().message;
         assert_eq!(message(json!(["a", "b\u{0}c"])), "args[2] contains a NUL byte");
         assert_eq!(message(json!([5])), "args[1] must be a string, got integer");
     }
 
     #[test]
     fn a_script_sets_variables_but_not_the_loaders() {
-        let all = environment(table(json!({"A": "1", "HOME": "/x", "PATH": "/y"}))).unwrap();
+        let all = build_environment(table(json!({"A": "1", "HOME": "/x", "PATH": "/y"}))).unwrap();
         let get = |name: &str| {
             let mut found = all.iter().filter(|(other, _)| *other == *name);
             let value = found.next().map(|(_, value)| value.to_str().unwrap());
@@ -147,7 +148,7 @@ mod tests {
             value
         };
         assert_eq!((get("A"), get("HOME"), get("PATH")), (Some("1"), Some("/x"), Some("/y")));
-        let message = |env| environment(table(env)).unwrap_err().message;
+        let message = |env| build_environment(table(env)).unwrap_err().message;
         assert_eq!(message(json!({"LD_PRELOAD": "x.so"})), "exec.run may not set LD_PRELOAD");
         assert_eq!(message(json!({"A=B": "x"})), "\"A=B\" cannot be a variable's name");
         assert_eq!(message(json!({"": "x"})), "\"\" cannot be a variable's name");

@@ -8,44 +8,50 @@ use std::time::Duration;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use moonlark_core::grant::{AllowedDir, AllowedExec};
-use moonlark_core::limits::{seconds, size};
-use moonlark_core::value::{Bytes, shorten};
-use moonlark_core::{Call, Code, Problem, Result};
+use moonlark_core::limits::{format_seconds, format_size};
+use moonlark_core::value::{TextOrBytes, shorten_text};
+use moonlark_core::{Call, Problem, ProblemCode, Result};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 
-use super::{Output, Run, command};
-use crate::args::fits;
-use moonlark_child::{Ending, Launch, Supervised};
+use super::{ExecOutput, ExecRunArgs, command};
+use crate::args::check_result_size;
+use moonlark_child::{LaunchSpec, ProcessEnding, SupervisedProcess};
 
-pub(super) async fn run(call: Call, allowed: AllowedExec, args: Run) -> Result<Output> {
-    let patience = patience(args.timeout)?;
-    let folder = call.grants().dir("exec.run")?;
-    let (argv, env) = (command::arguments(args.args)?, command::environment(args.env)?);
+pub(super) async fn run_command(
+    call: Call,
+    allowed: AllowedExec,
+    args: ExecRunArgs,
+) -> Result<ExecOutput> {
+    let patience = parse_timeout(args.timeout)?;
+    let folder = call.grants().check_dir("exec.run")?;
+    let (argv, env) = (command::to_os_arguments(args.args)?, command::build_environment(args.env)?);
     let name = allowed.command().to_owned();
     let feed = args.stdin.is_some();
     let start = move || {
-        let program = command::find(&allowed)?;
-        let folder = open(&folder, args.cwd.as_deref())?;
-        Supervised::start(Launch { program, args: argv, env, folder, feed })
-            .map_err(|error| not_started(allowed.command(), &error))
+        let program = command::find_program(&allowed)?;
+        let folder = open_working_dir(&folder, args.cwd.as_deref())?;
+        SupervisedProcess::start(LaunchSpec { program, args: argv, env, folder, feed })
+            .map_err(|error| not_started_problem(allowed.command(), &error))
     };
     let started = tokio::task::spawn_blocking(start).await;
-    let Supervised { stdin, stdout, stderr, mut status } = started
+    let SupervisedProcess { stdin, stdout, stderr, mut status } = started
         .unwrap_or_else(|error| Err(Problem::internal(format!("it was not started: {error}"))))?;
 
     let most = call.limits().http_body;
     let work = async {
         tokio::try_join!(
-            feed_all(stdin, args.stdin.unwrap_or_default()),
-            read_all(&name, "stdout", stdout, most),
-            read_all(&name, "stderr", stderr, most),
-            async { status.ended().await.map_err(|error| lost(&name, &error)) },
+            write_stdin(stdin, args.stdin.unwrap_or_default()),
+            read_output(&name, "stdout", stdout, most),
+            read_output(&name, "stderr", stderr, most),
+            async {
+                status.wait_for_end().await.map_err(|error| lost_process_problem(&name, &error))
+            },
         )
     };
     let outcome = tokio::time::timeout(patience, work).await.unwrap_or_else(|_| {
-        let spent = seconds(patience);
-        Err(Problem::new(Code::Timeout, format!("{name} did not end within {spent}")))
+        let spent = format_seconds(patience);
+        Err(Problem::new(ProblemCode::Timeout, format!("{name} did not end within {spent}")))
     });
     let ((), stdout, stderr, ending) = match outcome {
         Ok(all) => all,
@@ -54,21 +60,21 @@ pub(super) async fn run(call: Call, allowed: AllowedExec, args: Run) -> Result<O
             return Err(problem);
         }
     };
-    if let Ending::NotStarted { errno } = ending {
-        return Err(not_started(&name, &io::Error::from_raw_os_error(errno)));
+    if let ProcessEnding::NotStarted { errno } = ending {
+        return Err(not_started_problem(&name, &io::Error::from_raw_os_error(errno)));
     }
-    fits(&call, stdout.len() + stderr.len())?;
-    if args.check && ending != Ending::Exited(0) {
-        return Err(failed(&name, ending, &stderr));
+    check_result_size(&call, stdout.len() + stderr.len())?;
+    if args.check && ending != ProcessEnding::Exited(0) {
+        return Err(exit_problem(&name, ending, &stderr));
     }
     let exit_code = ending.exit_code();
     let success = exit_code == 0;
-    Ok(Output { stdout: Bytes(stdout), stderr: Bytes(stderr), exit_code, success })
+    Ok(ExecOutput { stdout: TextOrBytes(stdout), stderr: TextOrBytes(stderr), exit_code, success })
 }
 
 /// How long the script itself is willing to wait. The call's deadline is the
 /// caller's to enforce: it drops all of this.
-fn patience(timeout: Option<f64>) -> Result<Duration> {
+fn parse_timeout(timeout: Option<f64>) -> Result<Duration> {
     let Some(timeout) = timeout else { return Ok(Duration::MAX) };
     match Duration::try_from_secs_f64(timeout) {
         Ok(patience) if !patience.is_zero() => Ok(patience),
@@ -82,16 +88,16 @@ fn patience(timeout: Option<f64>) -> Result<Duration> {
 
 /// The folder to run in. Resolved by the system below the script's directory,
 /// and kept open: neither `..` nor a link leads out of it, then or later.
-fn open(allowed: &AllowedDir, cwd: Option<&str>) -> Result<OwnedFd> {
+fn open_working_dir(allowed: &AllowedDir, cwd: Option<&str>) -> Result<OwnedFd> {
     let unusable = |error: io::Error| {
         Problem::unavailable(format!("the script's directory cannot be opened: {}", error.kind()))
     };
     let dir = Dir::open_ambient_dir(allowed.path(), ambient_authority()).map_err(unusable)?;
     let Some(cwd) = cwd else { return Ok(dir.into_std_file().into()) };
-    let shown = shorten(cwd);
+    let shown = shorten_text(cwd);
     let outside = || {
         Problem::denied("exec.run may not leave the script's directory")
-            .hint("give cwd as a folder below the script, such as \"data\"")
+            .with_hint("give cwd as a folder below the script, such as \"data\"")
     };
     if Path::new(cwd).components().any(|part| matches!(part, Component::RootDir)) {
         return Err(outside());
@@ -99,7 +105,9 @@ fn open(allowed: &AllowedDir, cwd: Option<&str>) -> Result<OwnedFd> {
     let found = dir.open_dir(cwd).map_err(|error| match error.kind() {
         // The system itself denies with a number, confinement without one.
         io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => outside(),
-        io::ErrorKind::NotFound => Problem::new(Code::NotFound, format!("no folder {shown}")),
+        io::ErrorKind::NotFound => {
+            Problem::new(ProblemCode::NotFound, format!("no folder {shown}"))
+        }
         io::ErrorKind::NotADirectory => Problem::bad_request(format!("{shown} is not a folder")),
         kind => Problem::bad_request(format!("the folder {shown} cannot be used: {kind}")),
     })?;
@@ -107,14 +115,14 @@ fn open(allowed: &AllowedDir, cwd: Option<&str>) -> Result<OwnedFd> {
 }
 
 /// A command need not read what it is given.
-async fn feed_all(stdin: Option<pipe::Sender>, data: Bytes) -> Result<()> {
+async fn write_stdin(stdin: Option<pipe::Sender>, data: TextOrBytes) -> Result<()> {
     if let Some(mut stdin) = stdin {
         let _ = stdin.write_all(&data.0).await;
     }
     Ok(())
 }
 
-async fn read_all(
+async fn read_output(
     name: &str,
     stream: &str,
     from: impl AsyncRead + Unpin,
@@ -122,25 +130,31 @@ async fn read_all(
 ) -> Result<Vec<u8>> {
     let mut data = Vec::new();
     // One byte more than allowed tells that there is more.
-    from.take(most as u64 + 1).read_to_end(&mut data).await.map_err(|error| lost(name, &error))?;
+    from.take(most as u64 + 1)
+        .read_to_end(&mut data)
+        .await
+        .map_err(|error| lost_process_problem(name, &error))?;
     if data.len() > most {
-        return Err(Problem::limit(format!("{name} wrote more than {} to {stream}", size(most)))
-            .hint("have it write less, or raise limits.http_body"));
+        return Err(Problem::limit_exceeded(format!(
+            "{name} wrote more than {} to {stream}",
+            format_size(most)
+        ))
+        .with_hint("have it write less, or raise limits.http_body"));
     }
     Ok(data)
 }
 
 /// The supervisor is gone without a word.
-fn lost(name: &str, error: &io::Error) -> Problem {
+fn lost_process_problem(name: &str, error: &io::Error) -> Problem {
     Problem::tool_error(format!("how {name} ended is not known: {}", error.kind()))
-        .hint("the process that watches over it was killed, perhaps for lack of memory")
+        .with_hint("the process that watches over it was killed, perhaps for lack of memory")
 }
 
-fn not_started(name: &str, error: &io::Error) -> Problem {
+fn not_started_problem(name: &str, error: &io::Error) -> Problem {
     let reason = match error.raw_os_error() {
         Some(libc::E2BIG) => {
             return Problem::bad_request(format!("the arguments of {name} are too long"))
-                .hint("give it long text by stdin");
+                .with_hint("give it long text by stdin");
         }
         Some(libc::ENOEXEC) => "it is not a program".to_owned(),
         Some(libc::ENOENT) => "it, or what it is to be run with, is not there".to_owned(),
@@ -148,19 +162,19 @@ fn not_started(name: &str, error: &io::Error) -> Problem {
         _ => error.kind().to_string(),
     };
     let busy = matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE));
-    Problem::unavailable(format!("{name} cannot be started: {reason}")).retryable_if(busy)
+    Problem::unavailable(format!("{name} cannot be started: {reason}")).with_retryable(busy)
 }
 
 /// For those who asked for success: what a person would look at first.
-fn failed(name: &str, ending: Ending, stderr: &[u8]) -> Problem {
+fn exit_problem(name: &str, ending: ProcessEnding, stderr: &[u8]) -> Problem {
     let how = match ending {
-        Ending::Killed { signal } => format!("{name} was killed by signal {signal}"),
+        ProcessEnding::Killed { signal } => format!("{name} was killed by signal {signal}"),
         other => format!("{name} exited with {}", other.exit_code()),
     };
     let said = String::from_utf8_lossy(stderr);
     let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
     Problem::tool_error(match last {
-        Some(line) => format!("{how}: {}", shorten(line)),
+        Some(line) => format!("{how}: {}", shorten_text(line)),
         None => how,
     })
 }

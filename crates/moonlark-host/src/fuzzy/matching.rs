@@ -4,7 +4,7 @@
 use moonlark_core::{Problem, Result};
 
 /// A query is what somebody types.
-const MAX_QUERY_CHARS: usize = 256;
+const MAX_FUZZY_QUERY_CHARS: usize = 256;
 /// Characters of a text whose best match is looked for; in a longer one, the
 /// first match counts.
 const MAX_ALIGNED_CHARS: usize = 1024;
@@ -20,26 +20,26 @@ const START_BONUS: i64 = 8;
 const GAP_PENALTY: i64 = 3;
 const LONGER_GAP_PENALTY: i64 = 1;
 
-const NONE: i64 = i64::MIN / 4;
+const UNMATCHED_SCORE: i64 = i64::MIN / 4;
 
 /// The words of a query, without case.
-pub(super) struct Query {
+pub(super) struct FuzzyQuery {
     words: Vec<Vec<char>>,
 }
 
-impl Query {
-    pub(super) fn new(query: &str) -> Result<Query> {
-        if query.chars().count() > MAX_QUERY_CHARS {
+impl FuzzyQuery {
+    pub(super) fn new(query: &str) -> Result<FuzzyQuery> {
+        if query.chars().count() > MAX_FUZZY_QUERY_CHARS {
             return Err(Problem::bad_request(format!(
-                "the query is longer than {MAX_QUERY_CHARS} characters"
+                "the query is longer than {MAX_FUZZY_QUERY_CHARS} characters"
             )));
         }
-        let words = query.split_whitespace().map(|word| word.chars().map(fold).collect());
-        Ok(Query { words: words.collect() })
+        let words = query.split_whitespace().map(|word| word.chars().map(fold_case).collect());
+        Ok(FuzzyQuery { words: words.collect() })
     }
 
-    pub(super) fn matcher(&self) -> Matcher<'_> {
-        Matcher {
+    pub(super) fn new_matcher(&self) -> FuzzyMatcher<'_> {
+        FuzzyMatcher {
             query: self,
             text: Vec::new(),
             bonus: Vec::new(),
@@ -50,8 +50,8 @@ impl Query {
 }
 
 /// A query with the memory that its matches take, used again for every text.
-pub(super) struct Matcher<'a> {
-    query: &'a Query,
+pub(super) struct FuzzyMatcher<'a> {
+    query: &'a FuzzyQuery,
     text: Vec<char>,
     bonus: Vec<i64>,
     /// The best score of the letters so far with the last of them right here,
@@ -60,58 +60,58 @@ pub(super) struct Matcher<'a> {
     best: Vec<i64>,
 }
 
-impl Matcher<'_> {
+impl FuzzyMatcher<'_> {
     /// None if a word of the query is not in the text at all.
-    pub(super) fn score(&mut self, text: &str) -> Option<i64> {
+    pub(super) fn score_text(&mut self, text: &str) -> Option<i64> {
         self.text.clear();
         self.bonus.clear();
         let mut before = ' ';
         for letter in text.chars() {
-            self.bonus.push(bonus(before, letter));
-            self.text.push(fold(letter));
+            self.bonus.push(position_bonus(before, letter));
+            self.text.push(fold_case(letter));
             before = letter;
         }
         if let Some(first) = self.bonus.first_mut() {
             *first += START_BONUS;
         }
         let query = self.query;
-        query.words.iter().try_fold(0, |sum, word| Some(sum + self.word(word)?))
+        query.words.iter().try_fold(0, |sum, word| Some(sum + self.score_word(word)?))
     }
 
-    fn word(&mut self, word: &[char]) -> Option<i64> {
-        let first = first_match(&self.text, word)?;
+    fn score_word(&mut self, word: &[char]) -> Option<i64> {
+        let first = find_first_match(&self.text, word)?;
         if self.text.len() > MAX_ALIGNED_CHARS {
-            return Some(self.in_order(&first));
+            return Some(self.score_first_match(&first));
         }
-        Some(self.aligned(word))
+        Some(self.score_best_alignment(word))
     }
 
     /// The score of the first places where the letters are.
-    fn in_order(&self, places: &[usize]) -> i64 {
+    fn score_first_match(&self, places: &[usize]) -> i64 {
         let mut score = 0;
         for (index, at) in places.iter().enumerate() {
             score += MATCH_SCORE + self.bonus[*at];
             if let Some(before) = index.checked_sub(1).map(|before| places[before]) {
-                score += gap(at - before - 1);
+                score += gap_score(at - before - 1);
             }
         }
         score
     }
 
     /// The best score of all ways to find the letters in order.
-    fn aligned(&mut self, word: &[char]) -> i64 {
+    fn score_best_alignment(&mut self, word: &[char]) -> i64 {
         let length = self.text.len();
         self.ending.clear();
-        self.ending.resize(length, NONE);
+        self.ending.resize(length, UNMATCHED_SCORE);
         self.best.clear();
-        self.best.resize(length, NONE);
+        self.best.resize(length, UNMATCHED_SCORE);
         for (row, wanted) in word.iter().enumerate() {
             // What the row before left at the place before this one.
-            let (mut ended_before, mut best_before) = (NONE, NONE);
-            let mut best = NONE;
+            let (mut ended_before, mut best_before) = (UNMATCHED_SCORE, UNMATCHED_SCORE);
+            let mut best = UNMATCHED_SCORE;
             for at in 0..length {
                 let (ended_here, best_here) = (self.ending[at], self.best[at]);
-                let mut score = NONE;
+                let mut score = UNMATCHED_SCORE;
                 if self.text[at] == *wanted {
                     let own = MATCH_SCORE + self.bonus[at];
                     score = match row {
@@ -121,13 +121,13 @@ impl Matcher<'_> {
                             own + adjacent.max(best_before)
                         }
                     };
-                    if score < NONE / 2 {
-                        score = NONE;
+                    if score < UNMATCHED_SCORE / 2 {
+                        score = UNMATCHED_SCORE;
                     }
                 }
                 self.ending[at] = score;
                 // A gap begins behind a match, and grows.
-                best = (best - LONGER_GAP_PENALTY).max(score - GAP_PENALTY).max(NONE);
+                best = (best - LONGER_GAP_PENALTY).max(score - GAP_PENALTY).max(UNMATCHED_SCORE);
                 self.best[at] = best;
                 (ended_before, best_before) = (ended_here, best_here);
             }
@@ -137,7 +137,7 @@ impl Matcher<'_> {
 }
 
 /// Where the letters are, each as early as can be.
-fn first_match(text: &[char], word: &[char]) -> Option<Vec<usize>> {
+fn find_first_match(text: &[char], word: &[char]) -> Option<Vec<usize>> {
     let mut places = Vec::with_capacity(word.len());
     let mut at = 0;
     for wanted in word {
@@ -148,14 +148,14 @@ fn first_match(text: &[char], word: &[char]) -> Option<Vec<usize>> {
     Some(places)
 }
 
-fn gap(letters: usize) -> i64 {
+fn gap_score(letters: usize) -> i64 {
     match letters {
         0 => ADJACENT_BONUS,
         letters => -GAP_PENALTY - LONGER_GAP_PENALTY * letters as i64,
     }
 }
 
-fn bonus(before: char, letter: char) -> i64 {
+fn position_bonus(before: char, letter: char) -> i64 {
     if !before.is_alphanumeric() && letter.is_alphanumeric() {
         return WORD_BONUS;
     }
@@ -165,7 +165,7 @@ fn bonus(before: char, letter: char) -> i64 {
 }
 
 /// Without case; what has several letters in lower case stays as it is.
-fn fold(letter: char) -> char {
+fn fold_case(letter: char) -> char {
     let mut lower = letter.to_lowercase();
     match (lower.next(), lower.next()) {
         (Some(one), None) => one,
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     fn score(query: &str, text: &str) -> Option<i64> {
-        Query::new(query).unwrap().matcher().score(text)
+        FuzzyQuery::new(query).unwrap().new_matcher().score_text(text)
     }
 
     #[test]
@@ -210,10 +210,10 @@ mod tests {
             last: Option<usize>,
         ) -> i64 {
             let Some(wanted) = word.first() else { return 0 };
-            let mut best = NONE;
+            let mut best = UNMATCHED_SCORE;
             for at in from..text.len() {
                 if text[at] == *wanted {
-                    let step = last.map_or(0, |last| gap(at - last - 1));
+                    let step = last.map_or(0, |last| gap_score(at - last - 1));
                     let rest = every(text, bonus, &word[1..], at + 1, Some(at));
                     best = best.max(MATCH_SCORE + bonus[at] + step + rest);
                 }
@@ -223,9 +223,9 @@ mod tests {
         for (query, text) in
             [("aba", "a abXaba ba"), ("ab", "aXb aab"), ("aaa", "aXaXaaXa"), ("abc", "aabbcc abc")]
         {
-            let made = Query::new(query).unwrap();
-            let mut matcher = made.matcher();
-            let score = matcher.score(text).unwrap();
+            let made = FuzzyQuery::new(query).unwrap();
+            let mut matcher = made.new_matcher();
+            let score = matcher.score_text(text).unwrap();
             let expected = every(&matcher.text, &matcher.bonus, &made.words[0], 0, None);
             assert_eq!(score, expected, "{query} in {text}");
         }

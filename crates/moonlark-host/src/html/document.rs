@@ -14,28 +14,28 @@ use html5ever::buffer_queue::BufferQueue;
 use html5ever::tendril::StrTendril;
 use html5ever::tokenizer::{Token, TokenSink, TokenSinkResult, Tokenizer};
 use html5ever::tree_builder::{TreeBuilder, TreeSink};
-use moonlark_core::limits::{seconds, size};
+use moonlark_core::limits::{format_seconds, format_size};
 use moonlark_core::{Call, Problem, Result};
 use scraper::{Html, HtmlTreeSink, Node};
 
 /// Browsers flatten what is deeper.
-const MOST_DEPTH: usize = 512;
+const MAX_ELEMENT_DEPTH: usize = 512;
 /// What a node or an attribute takes at least.
-const NODE: usize = 192;
-const MOST_TIME: Duration = Duration::from_secs(2);
+const HTML_NODE_OVERHEAD_BYTES: usize = 192;
+const MAX_PARSE_TIME: Duration = Duration::from_secs(2);
 /// Bytes between two looks at the clock.
-const PIECE: usize = 8 * 1024;
+const BYTES_BETWEEN_CLOCK_CHECKS: usize = 8 * 1024;
 
 /// The text is given away: it would be held beside the tree made of it.
-pub(super) fn parse(call: &Call, html: String) -> Result<Html> {
+pub(super) fn parse_html(call: &Call, html: String) -> Result<Html> {
     let limit = call.limits().value;
     if html.len() > limit {
-        return Err(too_large(limit));
+        return Err(html_too_large_problem(limit));
     }
-    let guard = Guard {
+    let guard = BoundedTreeSink {
         builder: TreeBuilder::new(HtmlTreeSink::new(Html::new_document()), Default::default()),
         limit,
-        end: Instant::now() + MOST_TIME.min(call.limits().timeout),
+        end: Instant::now() + MAX_PARSE_TIME.min(call.limits().timeout),
         nodes: Cell::new(0),
         cost: Cell::new(0),
         tokens: Cell::new(0),
@@ -43,14 +43,14 @@ pub(super) fn parse(call: &Call, html: String) -> Result<Html> {
     };
     let tokenizer = Tokenizer::new(guard, Default::default());
     let mut rest = html.as_str();
-    while !rest.is_empty() && tokenizer.sink.goes_on() {
-        let (piece, after) = rest.split_at(boundary(rest, PIECE));
+    while !rest.is_empty() && tokenizer.sink.is_running() {
+        let (piece, after) = rest.split_at(char_boundary_before(rest, BYTES_BETWEEN_CLOCK_CHECKS));
         rest = after;
-        feed(&tokenizer, piece);
-        tokenizer.sink.look_at_clock();
+        feed_tokenizer(&tokenizer, piece);
+        tokenizer.sink.check_clock();
     }
     drop(html);
-    if tokenizer.sink.goes_on() {
+    if tokenizer.sink.is_running() {
         tokenizer.end();
     }
     match tokenizer.sink.stopped.take() {
@@ -60,14 +60,14 @@ pub(super) fn parse(call: &Call, html: String) -> Result<Html> {
 }
 
 /// The tokenizer pauses where a browser would run a script.
-pub(super) fn feed<S: TokenSink>(tokenizer: &Tokenizer<S>, text: &str) {
+pub(super) fn feed_tokenizer<S: TokenSink>(tokenizer: &Tokenizer<S>, text: &str) {
     let queue = BufferQueue::default();
     queue.push_back(StrTendril::from(text));
     while !matches!(tokenizer.feed(&queue), TokenizerResult::Done) {}
 }
 
 /// At most `most` bytes, without cutting a character.
-fn boundary(text: &str, most: usize) -> usize {
+fn char_boundary_before(text: &str, most: usize) -> usize {
     let mut at = most.min(text.len());
     while !text.is_char_boundary(at) {
         at -= 1;
@@ -75,11 +75,11 @@ fn boundary(text: &str, most: usize) -> usize {
     at
 }
 
-type Builder = TreeBuilder<<HtmlTreeSink as TreeSink>::Handle, HtmlTreeSink>;
+type HtmlTreeBuilder = TreeBuilder<<HtmlTreeSink as TreeSink>::Handle, HtmlTreeSink>;
 
 /// Stands between the tokenizer and the tree.
-struct Guard {
-    builder: Builder,
+struct BoundedTreeSink {
+    builder: HtmlTreeBuilder,
     limit: usize,
     end: Instant,
     /// Nodes that were looked at.
@@ -90,59 +90,61 @@ struct Guard {
     stopped: RefCell<Option<Problem>>,
 }
 
-impl Guard {
-    fn goes_on(&self) -> bool {
+impl BoundedTreeSink {
+    fn is_running(&self) -> bool {
         self.stopped.borrow().is_none()
     }
 
-    fn stop(&self, problem: Problem) {
+    fn stop_with(&self, problem: Problem) {
         self.stopped.borrow_mut().get_or_insert(problem);
     }
 
-    fn look_at_clock(&self) {
+    fn check_clock(&self) {
         if Instant::now() > self.end {
-            self.stop(
-                Problem::limit(format!(
+            self.stop_with(
+                Problem::limit_exceeded(format!(
                     "the HTML takes longer than {} to read",
-                    seconds(MOST_TIME)
+                    format_seconds(MAX_PARSE_TIME)
                 ))
-                .hint("take a part of the page, such as with regex.find"),
+                .with_hint("take a part of the page, such as with regex.find"),
             );
         }
     }
 
-    fn look_at_tree(&self) {
+    fn check_tree_size(&self) {
         let page = self.builder.sink.0.borrow();
         let nodes = page.tree.nodes();
         let count = nodes.len();
         let new = count - self.nodes.replace(count);
         let Some(last) = page.tree.nodes().next_back().filter(|_| new > 0) else { return };
-        let cost = |node: &Node| NODE * (1 + node.as_element().map_or(0, |it| it.attrs.len()));
+        let cost = |node: &Node| {
+            HTML_NODE_OVERHEAD_BYTES * (1 + node.as_element().map_or(0, |it| it.attrs.len()))
+        };
         let added: usize = nodes.rev().take(new).map(|node| cost(node.value())).sum();
         self.cost.set(self.cost.get() + added);
         if self.cost.get() > self.limit {
-            self.stop(too_large(self.limit));
+            self.stop_with(html_too_large_problem(self.limit));
         }
-        if last.ancestors().nth(MOST_DEPTH).is_some() {
-            self.stop(Problem::limit(format!(
-                "the HTML is nested deeper than {MOST_DEPTH} elements"
+        if last.ancestors().nth(MAX_ELEMENT_DEPTH).is_some() {
+            self.stop_with(Problem::limit_exceeded(format!(
+                "the HTML is nested deeper than {MAX_ELEMENT_DEPTH} elements"
             )));
         }
     }
 }
 
-impl TokenSink for Guard {
-    type Handle = <Builder as TokenSink>::Handle;
+impl TokenSink for BoundedTreeSink {
+    type Handle = <HtmlTreeBuilder as TokenSink>::Handle;
 
     fn process_token(&self, token: Token, line: u64) -> TokenSinkResult<Self::Handle> {
-        if !self.goes_on() {
+        if !self.is_running() {
             return TokenSinkResult::Continue;
         }
         let result = self.builder.process_token(token, line);
-        self.look_at_tree();
+        self.check_tree_size();
         self.tokens.set(self.tokens.get() + 1);
         if self.tokens.get().is_multiple_of(64) {
-            self.look_at_clock();
+            self.check_clock();
         }
         result
     }
@@ -156,7 +158,10 @@ impl TokenSink for Guard {
     }
 }
 
-fn too_large(limit: usize) -> Problem {
-    Problem::limit(format!("the HTML takes more than {} once it is read", size(limit)))
-        .hint("work on less at a time, or raise limits.value")
+fn html_too_large_problem(limit: usize) -> Problem {
+    Problem::limit_exceeded(format!(
+        "the HTML takes more than {} once it is read",
+        format_size(limit)
+    ))
+    .with_hint("work on less at a time, or raise limits.value")
 }

@@ -7,7 +7,7 @@ use html5ever::tokenizer::states::{RawData, RawKind};
 use html5ever::tokenizer::{Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
 use moonlark_core::Result;
 
-use super::document::feed;
+use super::document::feed_tokenizer;
 
 /// How long it is once it is escaped.
 pub(super) fn escaped_length(text: &str) -> usize {
@@ -20,7 +20,7 @@ pub(super) fn escaped_length(text: &str) -> usize {
     text.len() + longer.sum::<usize>()
 }
 
-pub(super) fn escape(text: &str) -> String {
+pub(super) fn escape_entities(text: &str) -> String {
     let mut out = String::with_capacity(escaped_length(text));
     for character in text.chars() {
         match character {
@@ -36,13 +36,13 @@ pub(super) fn escape(text: &str) -> String {
 }
 
 /// References that are remembered within one text, which rarely has more.
-const MAX_REMEMBERED: usize = 1024;
+const MAX_REMEMBERED_REFERENCES: usize = 1024;
 /// References that are read between two looks at the clock.
 const REFERENCES_BETWEEN_CHECKS: usize = 256;
 
 /// As a browser reads them in text. Whether to go on is asked from time to time: there
 /// can be millions.
-pub(super) fn unescape(text: &str, go_on: impl Fn() -> Result<()>) -> Result<String> {
+pub(super) fn unescape_entities(text: &str, go_on: impl Fn() -> Result<()>) -> Result<String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     let mut remembered: HashMap<&str, String> = HashMap::new();
@@ -53,7 +53,7 @@ pub(super) fn unescape(text: &str, go_on: impl Fn() -> Result<()>) -> Result<Str
             go_on()?;
         }
         out.push_str(&rest[..start]);
-        let reference = &rest[start..start + reference(&rest[start..])];
+        let reference = &rest[start..start + reference_length(&rest[start..])];
         match reference {
             "&" => out.push('&'),
             "&amp;" => out.push('&'),
@@ -64,9 +64,9 @@ pub(super) fn unescape(text: &str, go_on: impl Fn() -> Result<()>) -> Result<Str
             other => match remembered.get(other) {
                 Some(known) => out.push_str(known),
                 None => {
-                    let text = decode(other);
+                    let text = decode_reference(other);
                     out.push_str(&text);
-                    if remembered.len() < MAX_REMEMBERED {
+                    if remembered.len() < MAX_REMEMBERED_REFERENCES {
                         remembered.insert(other, text);
                     }
                 }
@@ -79,37 +79,37 @@ pub(super) fn unescape(text: &str, go_on: impl Fn() -> Result<()>) -> Result<Str
 }
 
 /// No name is longer, and what follows one is plain text.
-const MOST_NAME: usize = 40;
+const MAX_REFERENCE_NAME_BYTES: usize = 40;
 
 /// How long the reference at the beginning of the text is, at most.
-fn reference(text: &str) -> usize {
+fn reference_length(text: &str) -> usize {
     let name = &text[1..];
     let number = name.strip_prefix('#');
     let letters = |text: &str| text.bytes().take_while(u8::is_ascii_alphanumeric).count();
     let length = match number {
         Some(digits) => 1 + letters(digits),
-        None => letters(name).min(MOST_NAME),
+        None => letters(name).min(MAX_REFERENCE_NAME_BYTES),
     };
     1 + length + usize::from(name[length..].starts_with(';'))
 }
 
 /// The tokenizer knows all names; in this state it sees no tags.
-fn decode(text: &str) -> String {
+fn decode_reference(text: &str) -> String {
     let options = TokenizerOpts {
         discard_bom: false,
         initial_state: Some(RawData(RawKind::Rcdata)),
         ..TokenizerOpts::default()
     };
-    let tokenizer = Tokenizer::new(Characters::default(), options);
-    feed(&tokenizer, text);
+    let tokenizer = Tokenizer::new(CharacterSink::default(), options);
+    feed_tokenizer(&tokenizer, text);
     tokenizer.end();
     tokenizer.sink.0.into_inner()
 }
 
 #[derive(Default)]
-struct Characters(RefCell<String>);
+struct CharacterSink(RefCell<String>);
 
-impl TokenSink for Characters {
+impl TokenSink for CharacterSink {
     type Handle = ();
 
     fn process_token(&self, token: Token, _line: u64) -> TokenSinkResult<()> {

@@ -6,8 +6,8 @@ use scraper::Node;
 
 /// Blocks on lines of their own, white space as one space, cells apart by tabs.
 /// What the page does not show is left out, unless it is the part itself.
-pub(super) fn text(part: NodeRef<'_, Node>) -> String {
-    let mut out = Text::default();
+pub(super) fn extract_text(part: NodeRef<'_, Node>) -> String {
+    let mut out = ReadableTextWriter::default();
     let mut skipping = None;
     for edge in part.traverse() {
         let (node, opens) = match edge {
@@ -21,23 +21,23 @@ pub(super) fn text(part: NodeRef<'_, Node>) -> String {
             continue;
         }
         match node.value() {
-            Node::Text(text) if opens => out.text(text),
+            Node::Text(text) if opens => out.write_text(text),
             Node::Element(element) => {
-                let kind = Kind::of(element.name());
-                if kind == Kind::Hidden && opens && node != part {
+                let kind = ElementLayout::from_tag_name(element.name());
+                if kind == ElementLayout::Hidden && opens && node != part {
                     skipping = Some(node.id());
                 } else {
-                    out.element(kind, opens);
+                    out.write_element(kind, opens);
                 }
             }
             _ => {}
         }
     }
-    out.finish()
+    out.into_text()
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum ElementLayout {
     Inline,
     Block,
     Break,
@@ -47,35 +47,35 @@ enum Kind {
     Hidden,
 }
 
-impl Kind {
-    fn of(name: &str) -> Kind {
+impl ElementLayout {
+    fn from_tag_name(name: &str) -> ElementLayout {
         match name {
             "address" | "article" | "aside" | "blockquote" | "body" | "center" | "dd"
             | "details" | "dialog" | "dir" | "div" | "dl" | "dt" | "fieldset" | "figcaption"
             | "figure" | "footer" | "form" | "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "header"
             | "hgroup" | "hr" | "html" | "legend" | "li" | "main" | "menu" | "nav" | "ol"
             | "optgroup" | "option" | "p" | "search" | "section" | "summary" | "table"
-            | "caption" | "tbody" | "thead" | "tfoot" | "tr" | "ul" => Kind::Block,
-            "br" => Kind::Break,
-            "td" | "th" => Kind::Cell,
-            "pre" | "textarea" | "listing" | "xmp" | "plaintext" => Kind::Verbatim,
+            | "caption" | "tbody" | "thead" | "tfoot" | "tr" | "ul" => ElementLayout::Block,
+            "br" => ElementLayout::Break,
+            "td" | "th" => ElementLayout::Cell,
+            "pre" | "textarea" | "listing" | "xmp" | "plaintext" => ElementLayout::Verbatim,
             "head" | "script" | "style" | "noscript" | "template" | "iframe" | "noframes"
-            | "noembed" => Kind::Hidden,
-            _ => Kind::Inline,
+            | "noembed" => ElementLayout::Hidden,
+            _ => ElementLayout::Inline,
         }
     }
 }
 
 #[derive(Default)]
-struct Text {
+struct ReadableTextWriter {
     out: String,
     /// White space that counts once something follows.
-    gap: Gap,
+    gap: PendingWhitespace,
     verbatim: usize,
 }
 
 #[derive(Default, Clone, Copy, PartialEq, PartialOrd)]
-enum Gap {
+enum PendingWhitespace {
     #[default]
     None,
     Space,
@@ -83,68 +83,70 @@ enum Gap {
     Line,
 }
 
-impl Text {
-    fn element(&mut self, kind: Kind, opens: bool) {
+impl ReadableTextWriter {
+    fn write_element(&mut self, kind: ElementLayout, opens: bool) {
         match kind {
-            Kind::Inline => {}
-            Kind::Block => self.widen(Gap::Line),
-            Kind::Cell => self.widen(Gap::Tab),
-            Kind::Break if opens => {
+            ElementLayout::Inline => {}
+            ElementLayout::Block => self.widen_gap(PendingWhitespace::Line),
+            ElementLayout::Cell => self.widen_gap(PendingWhitespace::Tab),
+            ElementLayout::Break if opens => {
                 // Two of them leave a line empty.
-                if self.gap == Gap::Line || self.out.is_empty() {
+                if self.gap == PendingWhitespace::Line || self.out.is_empty() {
                     self.out.push('\n');
                 }
-                self.gap = Gap::Line;
+                self.gap = PendingWhitespace::Line;
             }
-            Kind::Break => {}
+            ElementLayout::Break => {}
             // Of a script, when it is what was asked for, every space counts.
-            Kind::Verbatim | Kind::Hidden => {
-                self.widen(Gap::Line);
+            ElementLayout::Verbatim | ElementLayout::Hidden => {
+                self.widen_gap(PendingWhitespace::Line);
                 self.verbatim =
                     if opens { self.verbatim + 1 } else { self.verbatim.saturating_sub(1) };
             }
         }
     }
 
-    fn text(&mut self, text: &str) {
+    fn write_text(&mut self, text: &str) {
         if self.verbatim > 0 {
-            self.word(text);
+            self.write_word(text);
             return;
         }
         if text.starts_with(|first: char| first.is_ascii_whitespace()) {
-            self.widen(Gap::Space);
+            self.widen_gap(PendingWhitespace::Space);
         }
         for word in text.split_ascii_whitespace() {
-            self.word(word);
-            self.gap = Gap::Space;
+            self.write_word(word);
+            self.gap = PendingWhitespace::Space;
         }
-        if !text.ends_with(|last: char| last.is_ascii_whitespace()) && self.gap == Gap::Space {
-            self.gap = Gap::None;
+        if !text.ends_with(|last: char| last.is_ascii_whitespace())
+            && self.gap == PendingWhitespace::Space
+        {
+            self.gap = PendingWhitespace::None;
         }
     }
 
-    fn word(&mut self, word: &str) {
+    fn write_word(&mut self, word: &str) {
         if word.is_empty() {
             return;
         }
         match self.gap {
             _ if self.out.is_empty() => {}
-            Gap::None => {}
-            Gap::Space => self.out.push(' '),
-            Gap::Tab => self.out.push('\t'),
-            Gap::Line => self.out.push('\n'),
+            PendingWhitespace::None => {}
+            PendingWhitespace::Space => self.out.push(' '),
+            PendingWhitespace::Tab => self.out.push('\t'),
+            PendingWhitespace::Line => self.out.push('\n'),
         }
-        self.gap = Gap::None;
+        self.gap = PendingWhitespace::None;
         self.out.push_str(word);
     }
 
-    fn widen(&mut self, gap: Gap) {
+    fn widen_gap(&mut self, gap: PendingWhitespace) {
         if self.gap < gap {
             self.gap = gap;
         }
     }
 
-    fn finish(self) -> String {
+    fn into_text(self) -> String {
         self.out.trim_matches(['\n', ' ', '\t', '\r']).to_owned()
     }
 }

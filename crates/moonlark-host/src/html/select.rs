@@ -22,22 +22,22 @@ use selectors::matching::{
 };
 use selectors::parser::{ParseRelative, SelectorList};
 
-const MOST_LENGTH: usize = 4096;
+const MAX_SELECTOR_BYTES: usize = 4096;
 /// `:not(:is(…))` is parsed by recursion.
-const MOST_NESTING: usize = 16;
+const MAX_SELECTOR_NESTING: usize = 16;
 /// About a second for the worst of them.
-const MOST_STEPS: usize = 20_000_000;
+const MAX_SELECTOR_STEPS: usize = 20_000_000;
 
-pub(super) struct Selector(SelectorList<Simple>);
+pub(super) struct BoundedSelector(SelectorList<Simple>);
 
-impl Selector {
-    pub(super) fn parse(source: &str) -> Result<Selector> {
-        if source.len() > MOST_LENGTH || nesting(source) > MOST_NESTING {
+impl BoundedSelector {
+    pub(super) fn parse(source: &str) -> Result<BoundedSelector> {
+        if source.len() > MAX_SELECTOR_BYTES || nesting_depth(source) > MAX_SELECTOR_NESTING {
             return Err(Problem::bad_request("the selector is too large")
-                .hint("select in steps, or go through the elements in the script"));
+                .with_hint("select in steps, or go through the elements in the script"));
         }
         SelectorList::parse(&Parser, &mut CssParser::new(source), ParseRelative::No)
-            .map(Selector)
+            .map(BoundedSelector)
             .map_err(|error| {
                 let why = SelectorErrorKind::from(error);
                 Problem::bad_request(format!("the selector is not valid: {why}"))
@@ -45,7 +45,7 @@ impl Selector {
     }
 
     /// The elements that match, in document order.
-    pub(super) fn matches<'a>(&self, page: &'a Html) -> Result<Vec<ElementRef<'a>>> {
+    pub(super) fn select_elements<'a>(&self, page: &'a Html) -> Result<Vec<ElementRef<'a>>> {
         let steps = Cell::new(0);
         let mut caches = SelectorCaches::default();
         let mut found = Vec::new();
@@ -58,21 +58,23 @@ impl Selector {
                 NeedsSelectorFlags::No,
                 MatchingForInvalidation::No,
             );
-            let watched = Watched { element, steps: &steps };
+            let watched = CountedElement { element, steps: &steps };
             if self.0.slice().iter().any(|it| matches_selector(it, 0, None, &watched, &mut context))
             {
                 found.push(element);
             }
-            if steps.get() > MOST_STEPS {
-                return Err(Problem::limit("the selector takes too many steps on this page")
-                    .hint("avoid ~ and :has(), or select in a part of the page"));
+            if steps.get() > MAX_SELECTOR_STEPS {
+                return Err(Problem::limit_exceeded(
+                    "the selector takes too many steps on this page",
+                )
+                .with_hint("avoid ~ and :has(), or select in a part of the page"));
             }
         }
         Ok(found)
     }
 }
 
-fn nesting(source: &str) -> usize {
+fn nesting_depth(source: &str) -> usize {
     let (mut depth, mut most) = (0usize, 0);
     for byte in source.bytes() {
         match byte {
@@ -86,40 +88,40 @@ fn nesting(source: &str) -> usize {
 }
 
 #[derive(Debug, Clone)]
-struct Watched<'a> {
+struct CountedElement<'a> {
     element: ElementRef<'a>,
     steps: &'a Cell<usize>,
 }
 
-impl<'a> Watched<'a> {
+impl<'a> CountedElement<'a> {
     /// Count, and say whether there are steps left.
-    fn step(&self, steps: usize) -> bool {
+    fn count_steps(&self, steps: usize) -> bool {
         self.steps.set(self.steps.get().saturating_add(steps));
-        self.steps.get() <= MOST_STEPS
+        self.steps.get() <= MAX_SELECTOR_STEPS
     }
 
-    fn walk(&self, to: impl FnOnce(&ElementRef<'a>) -> Option<ElementRef<'a>>) -> Option<Self> {
-        if !self.step(1) {
+    fn step_to(&self, to: impl FnOnce(&ElementRef<'a>) -> Option<ElementRef<'a>>) -> Option<Self> {
+        if !self.count_steps(1) {
             return None;
         }
-        to(&self.element).map(|element| Watched { element, steps: self.steps })
+        to(&self.element).map(|element| CountedElement { element, steps: self.steps })
     }
 
     /// Looking through attributes takes their number and length.
-    fn step_over_attributes(&self) -> bool {
+    fn count_attribute_steps(&self) -> bool {
         let lengths = self.element.value().attrs.iter().map(|(_, value)| 1 + value.len() / 8);
-        self.step(1 + lengths.sum::<usize>())
+        self.count_steps(1 + lengths.sum::<usize>())
     }
 }
 
-impl Element for Watched<'_> {
+impl Element for CountedElement<'_> {
     type Impl = Simple;
 
     fn opaque(&self) -> OpaqueElement {
         self.element.opaque()
     }
     fn parent_element(&self) -> Option<Self> {
-        self.walk(Element::parent_element)
+        self.step_to(Element::parent_element)
     }
     fn parent_node_is_shadow_root(&self) -> bool {
         false
@@ -131,25 +133,25 @@ impl Element for Watched<'_> {
         false
     }
     fn prev_sibling_element(&self) -> Option<Self> {
-        self.walk(Element::prev_sibling_element)
+        self.step_to(Element::prev_sibling_element)
     }
     fn next_sibling_element(&self) -> Option<Self> {
-        self.walk(Element::next_sibling_element)
+        self.step_to(Element::next_sibling_element)
     }
     fn first_element_child(&self) -> Option<Self> {
-        self.walk(Element::first_element_child)
+        self.step_to(Element::first_element_child)
     }
     fn is_html_element_in_html_document(&self) -> bool {
         self.element.is_html_element_in_html_document()
     }
     fn has_local_name(&self, name: &CssLocalName) -> bool {
-        self.step(1) && self.element.has_local_name(name)
+        self.count_steps(1) && self.element.has_local_name(name)
     }
     fn has_namespace(&self, namespace: &Namespace) -> bool {
-        self.step(1) && self.element.has_namespace(namespace)
+        self.count_steps(1) && self.element.has_namespace(namespace)
     }
     fn is_same_type(&self, other: &Self) -> bool {
-        self.step(1) && self.element.is_same_type(&other.element)
+        self.count_steps(1) && self.element.is_same_type(&other.element)
     }
     fn attr_matches(
         &self,
@@ -157,7 +159,7 @@ impl Element for Watched<'_> {
         name: &CssLocalName,
         operation: &AttrSelectorOperation<&CssString>,
     ) -> bool {
-        self.step_over_attributes() && self.element.attr_matches(namespace, name, operation)
+        self.count_attribute_steps() && self.element.attr_matches(namespace, name, operation)
     }
     fn match_non_ts_pseudo_class(
         &self,
@@ -181,10 +183,10 @@ impl Element for Watched<'_> {
         false
     }
     fn has_id(&self, id: &CssLocalName, case: CaseSensitivity) -> bool {
-        self.step_over_attributes() && self.element.has_id(id, case)
+        self.count_attribute_steps() && self.element.has_id(id, case)
     }
     fn has_class(&self, name: &CssLocalName, case: CaseSensitivity) -> bool {
-        self.step_over_attributes() && Element::has_class(&self.element, name, case)
+        self.count_attribute_steps() && Element::has_class(&self.element, name, case)
     }
     fn has_custom_state(&self, _: &CssLocalName) -> bool {
         false
@@ -197,7 +199,7 @@ impl Element for Watched<'_> {
     }
     fn is_empty(&self) -> bool {
         let children = self.element.children().count();
-        self.step(children) && self.element.is_empty()
+        self.count_steps(children) && self.element.is_empty()
     }
     fn is_root(&self) -> bool {
         self.element.is_root()

@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 
 use http::{HeaderMap, Method, header};
-use moonlark_core::limits::size;
-use moonlark_core::value::{Bytes, Object};
+use moonlark_core::limits::format_size;
+use moonlark_core::value::{Object, TextOrBytes};
 use moonlark_core::{Call, Problem, Result, Value};
 use reqwest::Response;
 use schemars::JsonSchema;
 use url::Url;
 
 use super::failure;
-use super::request::{Request, place};
-use crate::json::decode_within;
+use super::request::{OutgoingHttpRequest, printable_url};
+use crate::json::decode_json_within;
 
 /// A server's answer.
 #[derive(JsonSchema)]
 #[schemars(inline)]
-pub(super) struct Answer {
+pub(super) struct HttpAnswer {
     /// The status code.
     status: u16,
     /// Whether the status is one of success, 200 to 299.
@@ -26,16 +26,16 @@ pub(super) struct Answer {
     #[schemars(with = "BTreeMap<String, String>")]
     headers: Object,
     /// The body.
-    body: Bytes,
+    body: TextOrBytes,
     /// The body's value if it is JSON and says so.
     json: Value,
     /// The address that answered, after all redirects.
     url: String,
 }
 
-impl From<Answer> for Value {
-    fn from(answer: Answer) -> Self {
-        Value::object([
+impl From<HttpAnswer> for Value {
+    fn from(answer: HttpAnswer) -> Self {
+        Value::from_fields([
             ("status", answer.status.into()),
             ("ok", answer.ok.into()),
             ("headers", answer.headers.into()),
@@ -46,11 +46,15 @@ impl From<Answer> for Value {
     }
 }
 
-impl Answer {
-    pub(super) async fn read(call: &Call, request: &Request, response: Response) -> Result<Answer> {
+impl HttpAnswer {
+    pub(super) async fn from_response(
+        call: &Call,
+        request: &OutgoingHttpRequest,
+        response: Response,
+    ) -> Result<HttpAnswer> {
         let status = response.status();
-        let headers = joined(response.headers());
-        let is_json = says_json(response.headers());
+        let headers = join_headers(response.headers());
+        let is_json = is_json_content(response.headers());
         // Nothing follows, even where the headers describe what would.
         let body = match request.method {
             Method::HEAD => Vec::new(),
@@ -58,16 +62,16 @@ impl Answer {
         };
         // A body that is not what it says is still there as text.
         let json = match is_json {
-            true => decode_within(&body, call.limits().value).unwrap_or_default(),
+            true => decode_json_within(&body, call.limits().value).unwrap_or_default(),
             false => Value::Null,
         };
-        Ok(Answer {
+        Ok(HttpAnswer {
             status: status.as_u16(),
             ok: status.is_success(),
             headers,
-            body: Bytes(body),
+            body: TextOrBytes(body),
             json,
-            url: without_user(request.url.clone()),
+            url: without_credentials(request.url.clone()),
         })
     }
 }
@@ -76,8 +80,12 @@ impl Answer {
 /// any size.
 async fn read_body(url: &Url, mut response: Response, most: usize) -> Result<Vec<u8>> {
     let too_large = || {
-        Problem::limit(format!("the answer from {} is larger than {}", place(url), size(most)))
-            .hint("ask for less at a time, or raise limits.http_body")
+        Problem::limit_exceeded(format!(
+            "the answer from {} is larger than {}",
+            printable_url(url),
+            format_size(most)
+        ))
+        .with_hint("ask for less at a time, or raise limits.http_body")
     };
     let expected = response.content_length().unwrap_or(0);
     if expected > most as u64 {
@@ -85,7 +93,7 @@ async fn read_body(url: &Url, mut response: Response, most: usize) -> Result<Vec
     }
     let mut body = Vec::with_capacity(expected as usize);
     while let Some(chunk) =
-        response.chunk().await.map_err(|error| failure::broken_off(url, &error))?
+        response.chunk().await.map_err(|error| failure::incomplete_answer_problem(url, &error))?
     {
         if body.len() + chunk.len() > most {
             return Err(too_large());
@@ -95,7 +103,7 @@ async fn read_body(url: &Url, mut response: Response, most: usize) -> Result<Vec
     Ok(body)
 }
 
-fn joined(headers: &HeaderMap) -> Object {
+fn join_headers(headers: &HeaderMap) -> Object {
     let value = |name| {
         let all: Vec<&[u8]> = headers.get_all(name).iter().map(|value| value.as_bytes()).collect();
         Value::text_or_bytes(all.join(&b", "[..]))
@@ -103,14 +111,14 @@ fn joined(headers: &HeaderMap) -> Object {
     headers.keys().map(|name| (name.as_str().to_owned(), value(name))).collect()
 }
 
-fn says_json(headers: &HeaderMap) -> bool {
+fn is_json_content(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default();
     let kind = kind.trim().to_ascii_lowercase();
     kind == "application/json" || kind == "text/json" || kind.ends_with("+json")
 }
 
-fn without_user(mut url: Url) -> String {
+fn without_credentials(mut url: Url) -> String {
     // Neither can fail where there is a host.
     let _ = url.set_username("");
     let _ = url.set_password(None);
@@ -132,7 +140,7 @@ mod tests {
             ("", false),
         ] {
             let headers = [(header::CONTENT_TYPE, kind.parse().unwrap())].into_iter().collect();
-            assert_eq!(says_json(&headers), expected, "{kind}");
+            assert_eq!(is_json_content(&headers), expected, "{kind}");
         }
     }
 }

@@ -8,58 +8,67 @@ use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use hyper_util::client::proxy::matcher::Matcher;
-use moonlark_core::grant::{AllowedUrl, Grants, Reach};
+use moonlark_core::grant::{AllowedUrl, GrantSet, NetworkReach};
 use moonlark_core::{Problem, Result};
 use parking_lot::Mutex;
 use reqwest::Client;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
-use crate::names::{NoAddress, lookup};
+use crate::names::{NoAddressError, lookup_reachable};
 
-static CLIENTS: LazyLock<Mutex<HashMap<Reach, Client>>> = LazyLock::new(Mutex::default);
+static CLIENTS_BY_REACH: LazyLock<Mutex<HashMap<NetworkReach, Client>>> =
+    LazyLock::new(Mutex::default);
 /// Each configuration has few; this is for many changes of it.
-const MOST_CLIENTS: usize = 64;
+const MAX_HTTP_CLIENTS: usize = 64;
 
 /// The client that may go as far as `allowed` does.
-pub(super) async fn reaching(grants: &Grants, what: &str, allowed: &AllowedUrl) -> Result<Client> {
+pub(super) async fn client_for_reach(
+    grants: &GrantSet,
+    what: &str,
+    allowed: &AllowedUrl,
+) -> Result<Client> {
     let (url, reach) = (allowed.url(), allowed.reach());
     if let Some(Host::Domain(host)) = url.host() {
-        if is_proxied(url) && !reach.unseen() {
-            return Err(grants.net_denied(what, host, url.port()));
+        if is_proxied(url) && !reach.allows_unresolved_name() {
+            return Err(grants.network_denied_problem(what, host, url.port()));
         }
         // Names of proxies pass every resolver, so that a proxy in the private
         // network works. A script that asks for one by its name gets no further than
         // with any other.
-        if PROXIES.contains(host) {
+        if PROXY_HOSTS.contains(host) {
             let port = url.port_or_known_default().unwrap_or(0);
-            match lookup(host, port, reach).await {
-                Err(NoAddress::Denied) => return Err(grants.net_denied(what, host, url.port())),
-                Err(NoAddress::Closed) => return Err(grants.net_closed(what, host)),
-                Ok(_) | Err(NoAddress::Unknown(_)) => {}
+            match lookup_reachable(host, port, reach).await {
+                Err(NoAddressError::Denied) => {
+                    return Err(grants.network_denied_problem(what, host, url.port()));
+                }
+                Err(NoAddressError::Closed) => {
+                    return Err(grants.network_closed_problem(what, host));
+                }
+                Ok(_) | Err(NoAddressError::Unknown(_)) => {}
             }
         }
     }
-    let mut clients = CLIENTS.lock();
+    let mut clients = CLIENTS_BY_REACH.lock();
     if let Some(client) = clients.get(reach) {
         return Ok(client.clone());
     }
-    if clients.len() >= MOST_CLIENTS {
+    if clients.len() >= MAX_HTTP_CLIENTS {
         clients.clear();
     }
-    let client = build(reach)?;
+    let client = build_client(reach)?;
     clients.insert(reach.clone(), client.clone());
     Ok(client)
 }
 
-fn build(reach: &Reach) -> Result<Client> {
+fn build_client(reach: &NetworkReach) -> Result<Client> {
     // Fails only when another part of the process was first, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = || {
         Client::builder()
             .user_agent(concat!("moonlark/", env!("CARGO_PKG_VERSION")))
             .redirect(reqwest::redirect::Policy::none())
-            .dns_resolver(Resolver(reach.clone()))
+            .dns_resolver(ReachResolver(reach.clone()))
     };
     // Without any root certificate on the system there is no trusted https, but
     // http must go on working.
@@ -70,42 +79,42 @@ fn build(reach: &Reach) -> Result<Client> {
 
 /// From a name to the addresses that may be reached.
 #[derive(Debug)]
-pub(super) struct Resolver(pub(super) Reach);
+pub(super) struct ReachResolver(pub(super) NetworkReach);
 
-impl Resolve for Resolver {
+impl Resolve for ReachResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let reach = match PROXIES.contains(name.as_str()) {
-            true => Reach::anywhere(),
+        let reach = match PROXY_HOSTS.contains(name.as_str()) {
+            true => NetworkReach::anywhere(),
             false => self.0.clone(),
         };
         Box::pin(async move {
-            let addresses = lookup(name.as_str(), 0, &reach).await?;
+            let addresses = lookup_reachable(name.as_str(), 0, &reach).await?;
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
     }
 }
 
 /// Hosts of the proxies that the environment names.
-static PROXIES: LazyLock<HashSet<String>> = LazyLock::new(|| {
+static PROXY_HOSTS: LazyLock<HashSet<String>> = LazyLock::new(|| {
     ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]
         .iter()
-        .filter_map(|name| proxy_host(&std::env::var(name).ok()?))
+        .filter_map(|name| parse_proxy_host(&std::env::var(name).ok()?))
         .collect()
 });
 
 /// Which requests the client library sends to a proxy: it asks the same.
-static PROXYING: LazyLock<Matcher> = LazyLock::new(Matcher::from_system);
+static PROXY_MATCHER: LazyLock<Matcher> = LazyLock::new(Matcher::from_system);
 
 fn is_proxied(url: &Url) -> bool {
-    url.as_str().parse().is_ok_and(|uri| PROXYING.intercept(&uri).is_some())
+    url.as_str().parse().is_ok_and(|uri| PROXY_MATCHER.intercept(&uri).is_some())
 }
 
 /// Whether requests may go through a proxy.
-pub(super) fn proxied() -> bool {
-    !PROXIES.is_empty()
+pub(super) fn is_proxy_configured() -> bool {
+    !PROXY_HOSTS.is_empty()
 }
 
-fn proxy_host(setting: &str) -> Option<String> {
+fn parse_proxy_host(setting: &str) -> Option<String> {
     let whole =
         if setting.contains("://") { setting.to_owned() } else { format!("http://{setting}") };
     Some(Url::parse(&whole).ok()?.host_str()?.to_owned())
@@ -124,11 +133,11 @@ mod tests {
             "socks5h://proxy.corp:1",
         ] {
             assert_eq!(
-                proxy_host(setting).unwrap().to_ascii_lowercase(),
+                parse_proxy_host(setting).unwrap().to_ascii_lowercase(),
                 "proxy.corp",
                 "{setting}"
             );
         }
-        assert_eq!(proxy_host(""), None);
+        assert_eq!(parse_proxy_host(""), None);
     }
 }

@@ -4,48 +4,48 @@ use std::time::Duration;
 
 use http::{Method, StatusCode, header};
 use jiff::Timestamp;
-use moonlark_core::limits::seconds;
-use moonlark_core::{Call, Code, Problem, Result};
+use moonlark_core::limits::format_seconds;
+use moonlark_core::{Call, Problem, ProblemCode, Result};
 use reqwest::Response;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use super::answer::Answer;
-use super::request::{Ask, Request, place};
+use super::answer::HttpAnswer;
+use super::request::{HttpRequestSpec, OutgoingHttpRequest, printable_url};
 use super::{client, failure};
 
-const MOST_REDIRECTS: usize = 10;
-const MOST_RETRIES: u32 = 10;
+const MAX_HTTP_REDIRECTS: usize = 10;
+const MAX_HTTP_RETRIES: u32 = 10;
 /// The first pause before trying again; each further one is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(250);
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(10);
 
-pub(super) async fn send(
+pub(super) async fn send_request(
     call: Call,
     what: &'static str,
     method: Method,
-    ask: Ask,
-) -> Result<Answer> {
+    ask: HttpRequestSpec,
+) -> Result<HttpAnswer> {
     let started = Instant::now();
-    let until = until(started, ask.timeout)?;
+    let until = script_deadline(started, ask.timeout)?;
     let follow = ask.follow_redirects;
-    if ask.retries > MOST_RETRIES {
-        return Err(Problem::bad_request(format!("retries must be at most {MOST_RETRIES}")));
+    if ask.retries > MAX_HTTP_RETRIES {
+        return Err(Problem::bad_request(format!("retries must be at most {MAX_HTTP_RETRIES}")));
     }
     let retries = ask.retries;
-    let request = Request::new(method, ask, call.limits().value)?;
-    let target = request.place();
-    let mut exchange = Exchange { call, what, retries, tried: 0, until };
-    let Some(until) = until else { return exchange.run(request, follow).await };
-    timeout_at(until, exchange.run(request, follow)).await.unwrap_or_else(|_| {
-        let spent = seconds(until - started);
-        Err(Problem::new(Code::Timeout, format!("no answer from {target} within {spent}")))
+    let request = OutgoingHttpRequest::new(method, ask, call.limits().value)?;
+    let target = request.printable_url();
+    let mut exchange = HttpExchange { call, what, retries, tried: 0, until };
+    let Some(until) = until else { return exchange.run_to_answer(request, follow).await };
+    timeout_at(until, exchange.run_to_answer(request, follow)).await.unwrap_or_else(|_| {
+        let spent = format_seconds(until - started);
+        Err(Problem::new(ProblemCode::Timeout, format!("no answer from {target} within {spent}")))
     })
 }
 
 /// When the script's own patience ends. The call's deadline is the caller's to
 /// enforce: it drops the whole exchange.
-fn until(now: Instant, timeout: Option<f64>) -> Result<Option<Instant>> {
+fn script_deadline(now: Instant, timeout: Option<f64>) -> Result<Option<Instant>> {
     let Some(timeout) = timeout else { return Ok(None) };
     let own = Duration::try_from_secs_f64(timeout).ok().filter(|own| !own.is_zero());
     let Some(own) = own else {
@@ -56,7 +56,7 @@ fn until(now: Instant, timeout: Option<f64>) -> Result<Option<Instant>> {
     Ok(now.checked_add(own))
 }
 
-struct Exchange {
+struct HttpExchange {
     call: Call,
     what: &'static str,
     retries: u32,
@@ -64,31 +64,37 @@ struct Exchange {
     until: Option<Instant>,
 }
 
-impl Exchange {
-    async fn run(&mut self, mut request: Request, follow: bool) -> Result<Answer> {
-        for _ in 0..=MOST_REDIRECTS {
-            let response = self.patiently(&request).await?;
-            let target = if follow { redirect(&request.url, &response)? } else { None };
+impl HttpExchange {
+    async fn run_to_answer(
+        &mut self,
+        mut request: OutgoingHttpRequest,
+        follow: bool,
+    ) -> Result<HttpAnswer> {
+        for _ in 0..=MAX_HTTP_REDIRECTS {
+            let response = self.send_with_retries(&request).await?;
+            let target = if follow { redirect_target(&request.url, &response)? } else { None };
             match target {
-                Some(url) => request = request.redirected(response.status(), url),
-                None => return Answer::read(&self.call, &request, response).await,
+                Some(url) => request = request.into_redirected(response.status(), url),
+                None => return HttpAnswer::from_response(&self.call, &request, response).await,
             }
         }
         Err(Problem::unavailable(format!(
-            "more than {MOST_REDIRECTS} redirects, the last to {}",
-            request.place()
+            "more than {MAX_HTTP_REDIRECTS} redirects, the last to {}",
+            request.printable_url()
         ))
-        .retryable_if(false))
+        .with_retryable(false))
     }
 
     /// Send one hop, again if that is asked for and was not understood as done:
     /// there was no connection, or the server said to come back later.
-    async fn patiently(&mut self, request: &Request) -> Result<Response> {
+    async fn send_with_retries(&mut self, request: &OutgoingHttpRequest) -> Result<Response> {
         loop {
-            let outcome = self.once(request).await;
+            let outcome = self.send_once(request).await;
             let pause = match &outcome {
-                Ok(Ok(response)) => busy(response).map(|asked| asked.unwrap_or(self.pause())),
-                Ok(Err(error)) => failure::never_sent(error).then(|| self.pause()),
+                Ok(Ok(response)) => {
+                    busy_retry_after(response).map(|asked| asked.unwrap_or(self.retry_pause()))
+                }
+                Ok(Err(error)) => failure::was_never_sent(error).then(|| self.retry_pause()),
                 Err(_) => None,
             };
             // Waiting past the end would lose an answer that is there.
@@ -100,7 +106,12 @@ impl Exchange {
             });
             let Some(pause) = again else {
                 return outcome?.map_err(|error| {
-                    failure::explain(self.call.grants(), self.what, &request.url, &error)
+                    failure::explain_request_error(
+                        self.call.grants(),
+                        self.what,
+                        &request.url,
+                        &error,
+                    )
                 });
             };
             self.tried += 1;
@@ -108,9 +119,12 @@ impl Exchange {
         }
     }
 
-    async fn once(&self, request: &Request) -> Result<Result<Response, reqwest::Error>> {
-        let allowed = self.call.grants().url(self.what, &request.url)?;
-        let client = client::reaching(self.call.grants(), self.what, &allowed).await?;
+    async fn send_once(
+        &self,
+        request: &OutgoingHttpRequest,
+    ) -> Result<Result<Response, reqwest::Error>> {
+        let allowed = self.call.grants().check_url(self.what, &request.url)?;
+        let client = client::client_for_reach(self.call.grants(), self.what, &allowed).await?;
         let mut builder = client
             .request(request.method.clone(), allowed.url().clone())
             .headers(request.headers.clone());
@@ -122,45 +136,48 @@ impl Exchange {
         tracing::debug!(
             target: "http",
             method = %request.method,
-            url = %self.call.scope().secrets.redact(&request.place()),
+            url = %self.call.scope().secrets.redact_text(&request.printable_url()),
             status = outcome.as_ref().ok().map(|response| response.status().as_u16()),
             milliseconds = started.elapsed().as_millis() as u64,
         );
         Ok(outcome)
     }
 
-    fn pause(&self) -> Duration {
-        FIRST_PAUSE.saturating_mul(1 << self.tried.min(10)).min(LONGEST_PAUSE)
+    fn retry_pause(&self) -> Duration {
+        FIRST_RETRY_PAUSE.saturating_mul(1 << self.tried.min(10)).min(MAX_RETRY_PAUSE)
     }
 }
 
 /// Where the answer sends us, if it does.
-fn redirect(from: &Url, response: &Response) -> Result<Option<Url>> {
+fn redirect_target(from: &Url, response: &Response) -> Result<Option<Url>> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
     }
     let Some(location) = response.headers().get(header::LOCATION) else { return Ok(None) };
     let location = String::from_utf8_lossy(location.as_bytes());
     let mut url = from.join(&location).map_err(|_| {
-        Problem::unavailable(format!("{} redirects to an address that is not valid", place(from)))
-            .retryable_if(false)
+        Problem::unavailable(format!(
+            "{} redirects to an address that is not valid",
+            printable_url(from)
+        ))
+        .with_retryable(false)
     })?;
     url.set_fragment(None);
     Ok(Some(url))
 }
 
 /// The server asks to try again later, perhaps saying when.
-fn busy(response: &Response) -> Option<Option<Duration>> {
+fn busy_retry_after(response: &Response) -> Option<Option<Duration>> {
     let status = response.status();
     if status != StatusCode::TOO_MANY_REQUESTS && status != StatusCode::SERVICE_UNAVAILABLE {
         return None;
     }
     let after = response.headers().get(header::RETRY_AFTER);
-    Some(after.and_then(|after| retry_after(after.to_str().ok()?, Timestamp::now())))
+    Some(after.and_then(|after| parse_retry_after(after.to_str().ok()?, Timestamp::now())))
 }
 
 /// Seconds, or a date.
-fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
+fn parse_retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     if let Ok(seconds) = text.trim().parse() {
         return Some(Duration::from_secs(seconds));
     }
@@ -175,7 +192,7 @@ mod tests {
     #[test]
     fn retry_after_is_seconds_or_a_date() {
         let now: Timestamp = "2023-11-14T22:13:20Z".parse().unwrap();
-        let after = |text: &str| retry_after(text, now).map(|wait| wait.as_secs());
+        let after = |text: &str| parse_retry_after(text, now).map(|wait| wait.as_secs());
         assert_eq!(after("120"), Some(120));
         assert_eq!(after("Tue, 14 Nov 2023 22:14:20 GMT"), Some(60));
         assert_eq!(after("Tue, 14 Nov 2023 22:00:00 GMT"), Some(0));

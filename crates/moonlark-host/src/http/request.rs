@@ -2,61 +2,65 @@
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
-use moonlark_core::limits::size;
-use moonlark_core::secret::looks_secret;
-use moonlark_core::value::{Bytes, shorten};
+use moonlark_core::limits::format_size;
+use moonlark_core::secret::is_secret_name;
+use moonlark_core::value::{TextOrBytes, shorten_text};
 use moonlark_core::{Problem, Result, Value};
 use url::Url;
 
-use crate::args::Table;
-use crate::url::query_string;
+use crate::args::ScriptTable;
+use crate::url::build_query_string;
 
 /// Bytes of an address, and of a query that is added to one.
-const MAX_URL_BYTES: usize = 64 << 10;
+const MAX_REQUEST_URL_BYTES: usize = 64 << 10;
 /// Headers of a request, and bytes of all their names and values: more than servers take.
-const MAX_HEADERS: usize = 1000;
-const MAX_HEADER_BYTES: usize = 256 << 10;
+const MAX_REQUEST_HEADERS: usize = 1000;
+const MAX_REQUEST_HEADER_BYTES: usize = 256 << 10;
 
 /// What a script asked for, whichever function it called.
 #[derive(Default)]
-pub(super) struct Ask {
+pub(super) struct HttpRequestSpec {
     pub(super) url: String,
     pub(super) method: Option<String>,
-    pub(super) body: Option<Bytes>,
-    pub(super) headers: Option<Table>,
-    pub(super) query: Option<Table>,
+    pub(super) body: Option<TextOrBytes>,
+    pub(super) headers: Option<ScriptTable>,
+    pub(super) query: Option<ScriptTable>,
     pub(super) json: Option<Value>,
     pub(super) timeout: Option<f64>,
     pub(super) follow_redirects: bool,
     pub(super) retries: u32,
 }
 
-impl Ask {
-    pub(super) fn method(&self) -> Result<Method> {
+impl HttpRequestSpec {
+    pub(super) fn parse_method(&self) -> Result<Method> {
         let name = self.method.as_deref().unwrap_or("GET").to_ascii_uppercase();
         // Both are about the connection, not about what is at the address.
         if name == "CONNECT" || name == "TRACE" {
             return Err(Problem::bad_request(format!("the method {name} cannot be sent")));
         }
         Method::from_bytes(name.as_bytes())
-            .map_err(|_| Problem::bad_request(format!("{:?} is not a method", shorten(&name))))
+            .map_err(|_| Problem::bad_request(format!("{:?} is not a method", shorten_text(&name))))
     }
 }
 
 /// One request on its way, from hop to hop.
 #[derive(Debug, Clone)]
-pub(super) struct Request {
+pub(super) struct OutgoingHttpRequest {
     pub(super) method: Method,
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
     pub(super) body: Option<bytes::Bytes>,
 }
 
-impl Request {
+impl OutgoingHttpRequest {
     /// `max_json_bytes` is how long JSON for its body may become.
-    pub(super) fn new(method: Method, ask: Ask, max_json_bytes: usize) -> Result<Request> {
-        let url = address(&ask.url, ask.query)?;
-        let mut headers = header_map(ask.headers.unwrap_or_default())?;
+    pub(super) fn new(
+        method: Method,
+        ask: HttpRequestSpec,
+        max_json_bytes: usize,
+    ) -> Result<OutgoingHttpRequest> {
+        let url = parse_request_url(&ask.url, ask.query)?;
+        let mut headers = parse_headers(ask.headers.unwrap_or_default())?;
         let body = match (ask.body, ask.json) {
             (Some(_), Some(_)) => return Err(Problem::bad_request("give body or json, not both")),
             (Some(body), None) => Some(body.0.into()),
@@ -67,11 +71,11 @@ impl Request {
             }
             (None, None) => None,
         };
-        Ok(Request { method, url, headers, body })
+        Ok(OutgoingHttpRequest { method, url, headers, body })
     }
 
     /// The request that a redirect with `status` to `url` asks for.
-    pub(super) fn redirected(mut self, status: StatusCode, url: Url) -> Request {
+    pub(super) fn into_redirected(mut self, status: StatusCode, url: Url) -> OutgoingHttpRequest {
         let rewritten = match status {
             StatusCode::SEE_OTHER => self.method != Method::HEAD,
             StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => self.method == Method::POST,
@@ -87,7 +91,7 @@ impl Request {
         // What proves who we are to one server is not for another.
         if self.url.origin() != url.origin() {
             let names: Vec<HeaderName> =
-                self.headers.keys().filter(|name| looks_secret(name.as_str())).cloned().collect();
+                self.headers.keys().filter(|name| is_secret_name(name.as_str())).cloned().collect();
             for name in names {
                 self.headers.remove(name);
             }
@@ -97,31 +101,31 @@ impl Request {
     }
 
     /// The address as messages name it.
-    pub(super) fn place(&self) -> String {
-        place(&self.url)
+    pub(super) fn printable_url(&self) -> String {
+        printable_url(&self.url)
     }
 }
 
 /// Scheme, host, port and path: a query or a user name may be a secret.
-pub(super) fn place(url: &Url) -> String {
+pub(super) fn printable_url(url: &Url) -> String {
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     let host = url.host_str().unwrap_or_default();
-    format!("{}://{host}{port}{}", url.scheme(), shorten(url.path()))
+    format!("{}://{host}{port}{}", url.scheme(), shorten_text(url.path()))
 }
 
 /// The text itself is not repeated in the Problem, for the same reason.
-fn address(text: &str, query: Option<Table>) -> Result<Url> {
-    if text.len() > MAX_URL_BYTES {
-        return Err(url_too_long());
+fn parse_request_url(text: &str, query: Option<ScriptTable>) -> Result<Url> {
+    if text.len() > MAX_REQUEST_URL_BYTES {
+        return Err(url_too_long_problem());
     }
     let mut url = Url::parse(text.trim()).map_err(|error| {
         Problem::bad_request(format!("the url is not an address: {error}"))
-            .hint("give a whole address, such as https://api.example.com/items")
+            .with_hint("give a whole address, such as https://api.example.com/items")
     })?;
     if let Some(query) = query {
-        let added = query_string("query", &query.0)?;
-        if added.len() > MAX_URL_BYTES {
-            return Err(url_too_long());
+        let added = build_query_string("query", &query.0)?;
+        if added.len() > MAX_REQUEST_URL_BYTES {
+            return Err(url_too_long_problem());
         }
         let whole = match url.query() {
             Some(given) if !given.is_empty() && !added.is_empty() => format!("{given}&{added}"),
@@ -134,14 +138,17 @@ fn address(text: &str, query: Option<Table>) -> Result<Url> {
     Ok(url)
 }
 
-fn url_too_long() -> Problem {
-    Problem::limit(format!("the url is longer than {}", size(MAX_URL_BYTES)))
-        .hint("send what is long as the body of the request")
+fn url_too_long_problem() -> Problem {
+    Problem::limit_exceeded(format!(
+        "the url is longer than {}",
+        format_size(MAX_REQUEST_URL_BYTES)
+    ))
+    .with_hint("send what is long as the body of the request")
 }
 
 /// Headers that say how a message is carried. They follow from the request; a
 /// script that sets them could make one request look like two.
-const CARRIAGE: [HeaderName; 7] = [
+const FORBIDDEN_REQUEST_HEADERS: [HeaderName; 7] = [
     header::HOST,
     header::CONNECTION,
     header::TRANSFER_ENCODING,
@@ -151,16 +158,16 @@ const CARRIAGE: [HeaderName; 7] = [
     header::EXPECT,
 ];
 
-fn header_map(table: Table) -> Result<HeaderMap> {
+fn parse_headers(table: ScriptTable) -> Result<HeaderMap> {
     let mut map = HeaderMap::new();
     let mut bytes = 0;
     for (key, value) in table.0 {
         let name = HeaderName::from_bytes(key.as_bytes()).map_err(|_| {
-            Problem::bad_request(format!("{:?} is not a header name", shorten(&key)))
+            Problem::bad_request(format!("{:?} is not a header name", shorten_text(&key)))
         })?;
-        if CARRIAGE.contains(&name) {
+        if FORBIDDEN_REQUEST_HEADERS.contains(&name) {
             return Err(Problem::bad_request(format!("the header {name} cannot be set"))
-                .hint("it follows from the address and the body"));
+                .with_hint("it follows from the address and the body"));
         }
         // Scripts often set it; the true one is sent in any case.
         if name == header::CONTENT_LENGTH {
@@ -171,10 +178,10 @@ fn header_map(table: Table) -> Result<HeaderMap> {
             single => vec![single],
         };
         for value in values {
-            let Some(value) = header_value(&name, value)? else { continue };
+            let Some(value) = parse_header_value(&name, value)? else { continue };
             bytes += name.as_str().len() + value.len();
-            if map.len() >= MAX_HEADERS || bytes > MAX_HEADER_BYTES {
-                return Err(too_many_headers());
+            if map.len() >= MAX_REQUEST_HEADERS || bytes > MAX_REQUEST_HEADER_BYTES {
+                return Err(too_many_headers_problem());
             }
             map.append(&name, value);
         }
@@ -182,15 +189,15 @@ fn header_map(table: Table) -> Result<HeaderMap> {
     Ok(map)
 }
 
-fn too_many_headers() -> Problem {
-    Problem::limit(format!(
-        "a request may have {MAX_HEADERS} headers, and {} of them",
-        size(MAX_HEADER_BYTES)
+fn too_many_headers_problem() -> Problem {
+    Problem::limit_exceeded(format!(
+        "a request may have {MAX_REQUEST_HEADERS} headers, and {} of them",
+        format_size(MAX_REQUEST_HEADER_BYTES)
     ))
-    .hint("send what is long as the body of the request")
+    .with_hint("send what is long as the body of the request")
 }
 
-fn header_value(name: &HeaderName, value: Value) -> Result<Option<HeaderValue>> {
+fn parse_header_value(name: &HeaderName, value: Value) -> Result<Option<HeaderValue>> {
     let bytes = match value {
         Value::Null => return Ok(None),
         Value::Str(text) => text.into_bytes(),
@@ -221,7 +228,7 @@ mod tests {
 
     use super::*;
 
-    fn request(method: Method) -> Request {
+    fn request(method: Method) -> OutgoingHttpRequest {
         let headers = [
             ("authorization", "a"),
             ("cookie", "b"),
@@ -231,7 +238,7 @@ mod tests {
             ("x-api-key", "f"),
             ("private-token", "g"),
         ];
-        Request {
+        OutgoingHttpRequest {
             method,
             url: "https://one.example/a".parse().unwrap(),
             headers: headers
@@ -247,7 +254,7 @@ mod tests {
     /// `METHOD body? header-values` after a redirect.
     fn after(method: Method, status: u16, to: &str) -> String {
         let status = StatusCode::from_u16(status).unwrap();
-        let next = request(method).redirected(status, to.parse().unwrap());
+        let next = request(method).into_redirected(status, to.parse().unwrap());
         let mut values: Vec<&str> =
             next.headers.values().map(|value| value.to_str().unwrap()).collect();
         values.sort_unstable();
@@ -278,7 +285,7 @@ mod tests {
     #[test]
     fn messages_name_neither_query_nor_user() {
         let url = "https://user:pass@api.example.com:8443/a?token=x#y".parse().unwrap();
-        assert_eq!(place(&url), "https://api.example.com:8443/a");
+        assert_eq!(printable_url(&url), "https://api.example.com:8443/a");
     }
 
     #[test]
@@ -286,7 +293,7 @@ mod tests {
         let add = |url: &str, query: &str| {
             let query = Value::parse_json(query.as_bytes()).unwrap();
             let Value::Object(query) = query else { panic!("not an object") };
-            address(url, Some(Table(query))).unwrap().to_string()
+            parse_request_url(url, Some(ScriptTable(query))).unwrap().to_string()
         };
         assert_eq!(add("http://a/?x=1", r#"{"y": [1, "ä b"]}"#), "http://a/?x=1&y=1&y=%C3%A4%20b");
         assert_eq!(add("http://a/#f", r#"{"y": true}"#), "http://a/?y=true");
@@ -295,26 +302,42 @@ mod tests {
 
     #[test]
     fn addresses_and_headers_have_bounds() {
-        let problem = |ask: Ask| Request::new(Method::GET, ask, 100).unwrap_err().message;
-        let long = format!("https://example.com/{}", "x".repeat(MAX_URL_BYTES));
-        assert_eq!(problem(Ask { url: long, ..Ask::default() }), "the url is longer than 64 KB");
+        let problem = |ask: HttpRequestSpec| {
+            OutgoingHttpRequest::new(Method::GET, ask, 100).unwrap_err().message
+        };
+        let long = format!("https://example.com/{}", "x".repeat(MAX_REQUEST_URL_BYTES));
+        assert_eq!(
+            problem(HttpRequestSpec { url: long, ..HttpRequestSpec::default() }),
+            "the url is longer than 64 KB"
+        );
         let url = || "https://example.com".to_owned();
-        let query = Table(Object::from_iter([("q".to_owned(), "x".repeat(MAX_URL_BYTES).into())]));
-        let ask = Ask { url: url(), query: Some(query), ..Ask::default() };
+        let query = ScriptTable(Object::from_iter([(
+            "q".to_owned(),
+            "x".repeat(MAX_REQUEST_URL_BYTES).into(),
+        )]));
+        let ask = HttpRequestSpec { url: url(), query: Some(query), ..HttpRequestSpec::default() };
         assert_eq!(problem(ask), "the url is longer than 64 KB");
-        let escaped = Ask { url: url(), json: Some("\0".repeat(20).into()), ..Ask::default() };
+        let escaped = HttpRequestSpec {
+            url: url(),
+            json: Some("\0".repeat(20).into()),
+            ..HttpRequestSpec::default()
+        };
         assert_eq!(problem(escaped), "json as JSON is larger than 100 bytes");
         let too_many = "a request may have 1000 headers, and 256 KB of them";
         // The library's own table of headers ends at 32,768 with a panic.
         let names = (0..40_000).map(|n| (format!("x-{n}"), Value::from("v")));
         let same = Value::Array(vec!["v".into(); 40_000]);
-        let long = Value::from("v".repeat(MAX_HEADER_BYTES));
+        let long = Value::from("v".repeat(MAX_REQUEST_HEADER_BYTES));
         for headers in [
             Object::from_iter(names),
             Object::from_iter([("x".to_owned(), same)]),
             Object::from_iter([("x".to_owned(), long)]),
         ] {
-            let ask = Ask { url: url(), headers: Some(Table(headers)), ..Ask::default() };
+            let ask = HttpRequestSpec {
+                url: url(),
+                headers: Some(ScriptTable(headers)),
+                ..HttpRequestSpec::default()
+            };
             assert_eq!(problem(ask), too_many);
         }
     }
@@ -322,8 +345,8 @@ mod tests {
     #[test]
     fn headers_cannot_forge_a_message() {
         let check = |name: &str, value: &str| {
-            let table = Table([(name.to_owned(), Value::from(value))].into_iter().collect());
-            header_map(table).map(|map| map.len()).map_err(|problem| problem.message)
+            let table = ScriptTable([(name.to_owned(), Value::from(value))].into_iter().collect());
+            parse_headers(table).map(|map| map.len()).map_err(|problem| problem.message)
         };
         assert_eq!(check("X-Own", "a"), Ok(1));
         assert_eq!(check("Content-Length", "5"), Ok(0));

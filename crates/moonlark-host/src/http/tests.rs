@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use moonlark_core::Value;
-use moonlark_core::grant::Reach;
-use moonlark_core::tool::Scope;
+use moonlark_core::grant::NetworkReach;
+use moonlark_core::tool::CallScope;
 use serde_json::{Value as Json, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::client::Resolver;
+use super::client::ReachResolver;
 use super::failure;
 use crate::testing::{call, limited, problem, scope};
 
@@ -48,7 +48,7 @@ impl Server {
     }
 
     /// A script that may reach this server.
-    fn scope(&self) -> Scope {
+    fn scope(&self) -> CallScope {
         scope(Path::new("."), &[&format!("net:127.0.0.1:{}", self.port)])
     }
 
@@ -392,20 +392,20 @@ async fn what_may_have_happened_is_not_sent_again() {
 async fn a_name_that_leads_to_this_machine_is_denied_after_dns() {
     let server = Server::answering(|_| reply("200 OK", b"secret")).await;
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let get = async |reach: Reach| {
-        let client = reqwest::Client::builder().dns_resolver(Resolver(reach)).build().unwrap();
+    let get = async |reach: NetworkReach| {
+        let client = reqwest::Client::builder().dns_resolver(ReachResolver(reach)).build().unwrap();
         let url = format!("http://localhost:{}/", server.port);
         client.get(url).send().await
     };
-    let any = server.scope().grants.url("http.get", &"http://a.example/".parse().unwrap());
+    let any = server.scope().grants.check_url("http.get", &"http://a.example/".parse().unwrap());
     let public = any.unwrap().reach().clone();
     let error = get(public).await.unwrap_err();
     let url = format!("http://localhost:{}/", server.port).parse().unwrap();
-    let problem = failure::explain(&server.scope().grants, "http.get", &url, &error);
+    let problem = failure::explain_request_error(&server.scope().grants, "http.get", &url, &error);
     assert_eq!(problem.message, format!("http.get may not reach localhost:{}", server.port));
-    assert!(!failure::never_sent(&error));
+    assert!(!failure::was_never_sent(&error));
     assert!(server.seen().is_empty());
-    assert_eq!(get(Reach::anywhere()).await.unwrap().text().await.unwrap(), "secret");
+    assert_eq!(get(NetworkReach::anywhere()).await.unwrap().text().await.unwrap(), "secret");
 
     let name = format!("net:localhost:{}", server.port);
     let args = json!({"url": format!("http://localhost:{}/", server.port)});

@@ -3,28 +3,30 @@
 
 use moonlark_core::Result;
 
-use super::number::{Number, too_large};
+use super::number::{MathNumber, integer_overflow_problem};
 
 /// No float has more digits after the point than this.
-const MOST_DIGITS: i64 = 1074;
+const MAX_FRACTION_DIGITS: i64 = 1074;
 
-pub(super) fn to_digits(x: Number, digits: Option<i64>) -> Result<Number> {
+pub(super) fn round_to_digits(x: MathNumber, digits: Option<i64>) -> Result<MathNumber> {
     match (x, digits.unwrap_or(0)) {
-        (Number::Int(_), 0..) => Ok(x),
-        (Number::Float(float), 1..) if !float.is_finite() => Ok(x),
-        (Number::Float(float), digits @ 1..) => Ok(Number::Float(after_point(float, digits))),
-        (_, 0) => x.whole(f64::round).map(Number::Int),
-        (_, digits) => before_point(x.whole(f64::trunc)?, digits.unsigned_abs()),
+        (MathNumber::Int(_), 0..) => Ok(x),
+        (MathNumber::Float(float), 1..) if !float.is_finite() => Ok(x),
+        (MathNumber::Float(float), digits @ 1..) => {
+            Ok(MathNumber::Float(round_after_point(float, digits)))
+        }
+        (_, 0) => x.round_to_i64(f64::round).map(MathNumber::Int),
+        (_, digits) => round_before_point(x.round_to_i64(f64::trunc)?, digits.unsigned_abs()),
     }
 }
 
-fn after_point(float: f64, digits: i64) -> f64 {
-    if digits >= MOST_DIGITS {
+fn round_after_point(float: f64, digits: i64) -> f64 {
+    if digits >= MAX_FRACTION_DIGITS {
         return float;
     }
     let places = digits as usize;
     // Written out in full, so this is the number and not its nearest relative.
-    let exact = format!("{:.*}", MOST_DIGITS as usize, float.abs());
+    let exact = format!("{:.*}", MAX_FRACTION_DIGITS as usize, float.abs());
     let rest = exact.split_once('.').map_or("", |(_, fraction)| &fraction[places..]);
     let halfway = rest.starts_with('5') && rest[1..].bytes().all(|byte| byte == b'0');
     // Formatting rounds a tie to the even digit; the next float is no tie.
@@ -33,16 +35,16 @@ fn after_point(float: f64, digits: i64) -> f64 {
     f64::copysign(rounded, float)
 }
 
-fn before_point(whole: i64, digits: u64) -> Result<Number> {
+fn round_before_point(whole: i64, digits: u64) -> Result<MathNumber> {
     // Half of 10^20 is beyond 64 bits already, so everything rounds to zero.
     let Some(unit) = u32::try_from(digits).ok().and_then(|digits| 10i128.checked_pow(digits))
     else {
-        return Ok(Number::Int(0));
+        return Ok(MathNumber::Int(0));
     };
     let (whole, half) = (i128::from(whole), unit / 2);
     let magnitude = (whole.abs() + half) / unit * unit;
     let rounded = whole.signum() * magnitude;
-    i64::try_from(rounded).map(Number::Int).map_err(|_| too_large(&rounded))
+    i64::try_from(rounded).map(MathNumber::Int).map_err(|_| integer_overflow_problem(&rounded))
 }
 
 #[cfg(test)]
@@ -50,15 +52,15 @@ mod tests {
     use super::*;
 
     fn float(x: f64, digits: i64) -> String {
-        match to_digits(Number::Float(x), Some(digits)) {
-            Ok(Number::Float(float)) => format!("{float:?}"),
-            Ok(Number::Int(int)) => int.to_string(),
+        match round_to_digits(MathNumber::Float(x), Some(digits)) {
+            Ok(MathNumber::Float(float)) => format!("{float:?}"),
+            Ok(MathNumber::Int(int)) => int.to_string(),
             Err(problem) => problem.message,
         }
     }
 
     fn int(x: i64, digits: i64) -> String {
-        match to_digits(Number::Int(x), Some(digits)) {
+        match round_to_digits(MathNumber::Int(x), Some(digits)) {
             Ok(number) => number.to_string(),
             Err(problem) => problem.message,
         }

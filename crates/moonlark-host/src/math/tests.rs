@@ -6,7 +6,7 @@ use crate::testing::{call_value, scope};
 
 async fn run<const N: usize>(function: &str, args: [(&str, Value); N]) -> String {
     let scope = scope(Path::new("."), &[]);
-    match call_value(scope, &format!("math.{function}"), Value::object(args)).await {
+    match call_value(scope, &format!("math.{function}"), Value::from_fields(args)).await {
         Ok(Value::Int(int)) => format!("{int}"),
         Ok(Value::Float(float)) => format!("{float:?}"),
         Ok(other) => format!("{other:?}"),

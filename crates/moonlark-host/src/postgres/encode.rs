@@ -9,13 +9,13 @@ use moonlark_core::{Problem, Result, Value};
 use tokio_postgres::types::{Format, IsNull, Kind, ToSql, Type, to_sql_checked};
 
 /// One parameter as it is sent.
-pub(super) enum Param {
+pub(super) enum PostgresParam {
     Null,
     Text(String),
     Binary(Vec<u8>),
 }
 
-pub(super) fn all(values: &[Value], types: &[Type]) -> Result<Vec<Param>> {
+pub(super) fn encode_params(values: &[Value], types: &[Type]) -> Result<Vec<PostgresParam>> {
     if values.len() != types.len() {
         let plural = if types.len() == 1 { "" } else { "s" };
         return Err(Problem::bad_request(format!(
@@ -25,25 +25,25 @@ pub(super) fn all(values: &[Value], types: &[Type]) -> Result<Vec<Param>> {
         )));
     }
     let numbered = values.iter().zip(types).enumerate();
-    numbered.map(|(index, (value, kind))| one(index + 1, value, kind)).collect()
+    numbered.map(|(index, (value, kind))| encode_param(index + 1, value, kind)).collect()
 }
 
-fn one(number: usize, value: &Value, kind: &Type) -> Result<Param> {
+fn encode_param(number: usize, value: &Value, kind: &Type) -> Result<PostgresParam> {
     let mismatch = || {
         Problem::bad_request(format!(
             "parameter {number} is {}, but the statement needs {}",
-            described(value),
+            describe_value(value),
             kind.name()
         ))
-        .hint(format!("pass another value, or cast in the statement, as in ${number}::text"))
+        .with_hint(format!("pass another value, or cast in the statement, as in ${number}::text"))
     };
-    let text = |text: String| Ok(Param::Text(text));
+    let text = |text: String| Ok(PostgresParam::Text(text));
     match kind.kind() {
-        _ if *value == Value::Null => return Ok(Param::Null),
-        Kind::Domain(inner) => return one(number, value, inner),
+        _ if *value == Value::Null => return Ok(PostgresParam::Null),
+        Kind::Domain(inner) => return encode_param(number, value, inner),
         Kind::Array(inner) => {
             return match value {
-                Value::Array(items) => text(array(number, items, inner)?),
+                Value::Array(items) => text(encode_array(number, items, inner)?),
                 // An empty table, which some languages write for both.
                 Value::Object(object) if object.is_empty() => text("{}".to_owned()),
                 Value::Str(literal) => text(literal.clone()),
@@ -53,8 +53,8 @@ fn one(number: usize, value: &Value, kind: &Type) -> Result<Param> {
         _ => {}
     }
     match (kind.clone(), value) {
-        (Type::BYTEA, Value::Str(bytes)) => Ok(Param::Binary(bytes.clone().into_bytes())),
-        (Type::BYTEA, Value::Bytes(bytes)) => Ok(Param::Binary(bytes.clone())),
+        (Type::BYTEA, Value::Str(bytes)) => Ok(PostgresParam::Binary(bytes.clone().into_bytes())),
+        (Type::BYTEA, Value::Bytes(bytes)) => Ok(PostgresParam::Binary(bytes.clone())),
         (_, Value::Bytes(_)) => Err(mismatch()),
         (Type::BOOL, Value::Bool(flag)) => text(flag.to_string()),
         (Type::JSON | Type::JSONB, Value::Str(json)) => text(json.clone()),
@@ -63,7 +63,7 @@ fn one(number: usize, value: &Value, kind: &Type) -> Result<Param> {
         }
         (Type::INT2 | Type::INT4 | Type::INT8 | Type::OID, value) => match value {
             Value::Int(int) => text(int.to_string()),
-            Value::Float(float) if float.fract() == 0.0 && float.abs() < EXACT => {
+            Value::Float(float) if float.fract() == 0.0 && float.abs() < MAX_SAFE_INTEGER => {
                 text(format!("{float:.0}"))
             }
             Value::Str(digits) if digits.trim().parse::<i64>().is_ok() => text(digits.clone()),
@@ -81,10 +81,10 @@ fn one(number: usize, value: &Value, kind: &Type) -> Result<Param> {
 }
 
 /// Floats up to here are whole numbers without doubt.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 /// `{1,NULL,{"a","b"}}`. Values nest no deeper than wherever they came from.
-fn array(number: usize, items: &[Value], inner: &Type) -> Result<String> {
+fn encode_array(number: usize, items: &[Value], inner: &Type) -> Result<String> {
     let json = matches!(*inner, Type::JSON | Type::JSONB);
     let mut out = String::from("{");
     for (index, item) in items.iter().enumerate() {
@@ -93,17 +93,17 @@ fn array(number: usize, items: &[Value], inner: &Type) -> Result<String> {
         }
         match item {
             Value::Array(items) if !json => {
-                out.push_str(&array(number, items, inner)?);
+                out.push_str(&encode_array(number, items, inner)?);
                 continue;
             }
             _ => {}
         }
-        match one(number, item, inner)? {
-            Param::Null => out.push_str("NULL"),
-            Param::Text(text) => quote(&mut out, &text),
-            Param::Binary(bytes) => {
+        match encode_param(number, item, inner)? {
+            PostgresParam::Null => out.push_str("NULL"),
+            PostgresParam::Text(text) => push_quoted(&mut out, &text),
+            PostgresParam::Binary(bytes) => {
                 let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-                quote(&mut out, &format!("\\x{hex}"));
+                push_quoted(&mut out, &format!("\\x{hex}"));
             }
         }
     }
@@ -111,7 +111,7 @@ fn array(number: usize, items: &[Value], inner: &Type) -> Result<String> {
     Ok(out)
 }
 
-fn quote(out: &mut String, text: &str) {
+fn push_quoted(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {
         if matches!(c, '"' | '\\') {
@@ -122,7 +122,7 @@ fn quote(out: &mut String, text: &str) {
     out.push('"');
 }
 
-fn described(value: &Value) -> String {
+fn describe_value(value: &Value) -> String {
     match value {
         Value::Bytes(_) => "bytes that are not text".to_owned(),
         Value::Float(_) => "a number with a fraction".to_owned(),
@@ -131,16 +131,16 @@ fn described(value: &Value) -> String {
     }
 }
 
-impl ToSql for Param {
+impl ToSql for PostgresParam {
     fn to_sql(
         &self,
         _: &Type,
         out: &mut bytes::BytesMut,
     ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
         match self {
-            Param::Null => return Ok(IsNull::Yes),
-            Param::Text(text) => out.extend_from_slice(text.as_bytes()),
-            Param::Binary(bytes) => out.extend_from_slice(bytes),
+            PostgresParam::Null => return Ok(IsNull::Yes),
+            PostgresParam::Text(text) => out.extend_from_slice(text.as_bytes()),
+            PostgresParam::Binary(bytes) => out.extend_from_slice(bytes),
         }
         Ok(IsNull::No)
     }
@@ -151,7 +151,7 @@ impl ToSql for Param {
 
     fn encode_format(&self, _: &Type) -> Format {
         match self {
-            Param::Binary(_) => Format::Binary,
+            PostgresParam::Binary(_) => Format::Binary,
             _ => Format::Text,
         }
     }
@@ -160,7 +160,7 @@ impl ToSql for Param {
 }
 
 /// The trait wants it; what a script passes is nobody's to print.
-impl fmt::Debug for Param {
+impl fmt::Debug for PostgresParam {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Param")
     }

@@ -1,37 +1,39 @@
 //! What went wrong, in words, and never with the password.
 
-use moonlark_core::value::shorten;
-use moonlark_core::{Code, Problem};
+use moonlark_core::value::shorten_text;
+use moonlark_core::{Problem, ProblemCode};
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, ErrorPosition, SqlState};
 
-use super::target::Target;
+use super::target::PostgresTarget;
 
-pub(super) fn problem(error: &Error, target: &Target) -> Problem {
+pub(super) fn explain_postgres_error(error: &Error, target: &PostgresTarget) -> Problem {
     let mut problem = match error.as_db_error() {
-        Some(error) => from_server(error, target),
-        None => without_server(error, target),
+        Some(error) => explain_server_error(error, target),
+        None => explain_connection_error(error, target),
     };
     target.secrets.redact_problem(&mut problem);
     problem
 }
 
 /// The statement tried to change something and may not.
-pub(super) fn is_write(error: &Error) -> bool {
+pub(super) fn is_refused_write(error: &Error) -> bool {
     error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
 }
 
-fn from_server(error: &DbError, target: &Target) -> Problem {
+fn explain_server_error(error: &DbError, target: &PostgresTarget) -> Problem {
     let state = error.code();
-    let message = message(error);
-    let at = target.shown();
-    let settled = |message: String| Problem::unavailable(message).retryable_if(false);
+    let message = server_message(error);
+    let at = target.display_servers();
+    let settled = |message: String| Problem::unavailable(message).with_retryable(false);
     let problem = match state {
-        _ if is_several(error) => {
+        _ if is_multiple_statements(error) => {
             return Problem::bad_request("the SQL has more than one statement")
-                .hint("make one call for each; values belong into params");
+                .with_hint("make one call for each; values belong into params");
         }
-        &SqlState::QUERY_CANCELED => Problem::new(Code::Timeout, "the statement ran too long"),
+        &SqlState::QUERY_CANCELED => {
+            Problem::new(ProblemCode::Timeout, "the statement ran too long")
+        }
         &SqlState::INVALID_PASSWORD | &SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
             settled(format!("{at} does not let this user in: {message}"))
         }
@@ -43,18 +45,18 @@ fn from_server(error: &DbError, target: &Target) -> Problem {
         &SqlState::T_R_SERIALIZATION_FAILURE
         | &SqlState::T_R_DEADLOCK_DETECTED
         | &SqlState::LOCK_NOT_AVAILABLE => Problem::unavailable(message),
-        _ => Problem::bad_request(match parameter(error) {
+        _ => Problem::bad_request(match parameter_number(error) {
             Some(number) => format!("parameter {number}: {message}"),
             None => message,
         }),
     };
-    problem.maybe_hint(error.hint().map(|hint| shorten(hint).into_owned()))
+    problem.with_optional_hint(error.hint().map(|hint| shorten_text(hint).into_owned()))
 }
 
-fn message(error: &DbError) -> String {
-    let mut message = shorten(error.message()).into_owned();
+fn server_message(error: &DbError) -> String {
+    let mut message = shorten_text(error.message()).into_owned();
     if let Some(detail) = error.detail() {
-        message.push_str(&format!(": {}", shorten(detail)));
+        message.push_str(&format!(": {}", shorten_text(detail)));
     }
     if let Some(ErrorPosition::Original(at)) = error.position() {
         message.push_str(&format!(" (at character {at})"));
@@ -64,19 +66,19 @@ fn message(error: &DbError) -> String {
 
 /// The state says only that the syntax is wrong; the place in the server's code
 /// says the rest, in every language.
-fn is_several(error: &DbError) -> bool {
+fn is_multiple_statements(error: &DbError) -> bool {
     error.code() == &SqlState::SYNTAX_ERROR && error.routine() == Some("exec_parse_message")
 }
 
 /// The number of the parameter that the server could not read.
-fn parameter(error: &DbError) -> Option<u32> {
+fn parameter_number(error: &DbError) -> Option<u32> {
     let (_, after) = error.where_()?.split_once("portal parameter $")?;
     let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
     after[..digits].parse().ok()
 }
 
-fn without_server(error: &Error, target: &Target) -> Problem {
-    let at = target.shown();
+fn explain_connection_error(error: &Error, target: &PostgresTarget) -> Problem {
+    let at = target.display_servers();
     if error.is_closed() {
         return Problem::unavailable(format!("the connection to {at} was lost"));
     }
@@ -89,7 +91,7 @@ fn without_server(error: &Error, target: &Target) -> Problem {
             Problem::unavailable(format!("the connection to {at} was lost: {}", error.kind()))
         }
         // Such as a password that is missing.
-        None => Problem::unavailable(format!("{at}: {}", shorten(&cause.to_string())))
-            .retryable_if(false),
+        None => Problem::unavailable(format!("{at}: {}", shorten_text(&cause.to_string())))
+            .with_retryable(false),
     }
 }

@@ -16,85 +16,96 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::target::{Tls, shown};
-use crate::names::{NoAddress, lookup};
+use super::target::{PostgresTlsMode, display_server};
+use crate::names::{NoAddressError, lookup_reachable};
 
 /// Both ways, whatever carries it.
-pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+pub(super) trait AsyncDuplex: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> AsyncDuplex for T {}
 
-pub(super) type Stream = Box<dyn Duplex>;
+pub(super) type PostgresStream = Box<dyn AsyncDuplex>;
 
-pub(super) async fn connect(server: &AllowedServer, tls: Tls) -> Result<Stream> {
+pub(super) async fn connect_to_server(
+    server: &AllowedServer,
+    tls: PostgresTlsMode,
+) -> Result<PostgresStream> {
     #[cfg(unix)]
     if server.host().starts_with('/') {
         let path = format!("{}/.s.PGSQL.{}", server.host(), server.port());
         let socket = tokio::net::UnixStream::connect(&path).await;
-        return Ok(Box::new(socket.map_err(|error| unreachable(server, &error))?));
+        return Ok(Box::new(socket.map_err(|error| unreachable_problem(server, &error))?));
     }
-    let addresses = lookup(server.host(), server.port(), server.reach()).await;
-    let addresses = addresses.map_err(|why| no_address(server, why))?;
+    let addresses = lookup_reachable(server.host(), server.port(), server.reach()).await;
+    let addresses = addresses.map_err(|why| no_address_problem(server, why))?;
     let socket = TcpStream::connect(&*addresses).await;
-    let socket = socket.map_err(|error| unreachable(server, &error))?;
+    let socket = socket.map_err(|error| unreachable_problem(server, &error))?;
     // Statements are short, and each waits for its answer.
     let _ = socket.set_nodelay(true);
     match tls {
-        Tls::Never => Ok(Box::new(socket)),
-        Tls::IfOffered | Tls::Always => encrypt(server, tls, socket).await,
+        PostgresTlsMode::Never => Ok(Box::new(socket)),
+        PostgresTlsMode::IfOffered | PostgresTlsMode::Always => {
+            start_tls(server, tls, socket).await
+        }
     }
 }
 
 /// Length and code of the message that asks for TLS.
-const ASK_FOR_TLS: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
+const SSL_REQUEST_MESSAGE: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 
-async fn encrypt(server: &AllowedServer, tls: Tls, mut socket: TcpStream) -> Result<Stream> {
-    let lost = |error: io::Error| unreachable(server, &error);
-    socket.write_all(&ASK_FOR_TLS).await.map_err(lost)?;
+async fn start_tls(
+    server: &AllowedServer,
+    tls: PostgresTlsMode,
+    mut socket: TcpStream,
+) -> Result<PostgresStream> {
+    let lost = |error: io::Error| unreachable_problem(server, &error);
+    socket.write_all(&SSL_REQUEST_MESSAGE).await.map_err(lost)?;
     // One byte and no more: what follows is either encrypted or not trusted.
     if socket.read_u8().await.map_err(lost)? != b'S' {
         return match tls {
-            Tls::Always => Err(Problem::unavailable(format!(
+            PostgresTlsMode::Always => Err(Problem::unavailable(format!(
                 "{} does not offer TLS, which the connection string requires",
-                shown(server)
+                display_server(server)
             ))
-            .retryable_if(false)
-            .hint("turn on TLS on the server, or write sslmode=disable if the way to it is safe")),
+            .with_retryable(false)
+            .with_hint(
+                "turn on TLS on the server, or write sslmode=disable if the way to it is safe",
+            )),
             _ => Ok(Box::new(socket)),
         };
     }
     let config = match tls {
-        Tls::Always => &*VERIFIED,
-        _ => &*UNVERIFIED,
+        PostgresTlsMode::Always => &*VERIFIED_TLS_CONFIG,
+        _ => &*UNVERIFIED_TLS_CONFIG,
     };
     let config = config.as_ref().map_err(Clone::clone)?;
     let name = ServerName::try_from(server.host().to_owned()).map_err(|_| {
         Problem::bad_request(format!("{} is not a name that a certificate can have", server.host()))
     })?;
     let encrypted = TlsConnector::from(config.clone()).connect(name, socket).await;
-    Ok(Box::new(encrypted.map_err(|error| untrusted(server, &error))?))
+    Ok(Box::new(encrypted.map_err(|error| untrusted_server_problem(server, &error))?))
 }
 
-fn no_address(server: &AllowedServer, why: NoAddress) -> Problem {
-    let shown = shown(server);
+fn no_address_problem(server: &AllowedServer, why: NoAddressError) -> Problem {
+    let shown = display_server(server);
     match why {
-        NoAddress::Unknown(error) => unreachable(server, &error),
-        NoAddress::Denied => Problem::denied(format!("{shown} may not be reached: {why}"))
-            .hint(format!("add \"net:{shown}\" to allow for the script in moonlark.toml")),
-        NoAddress::Closed => Problem::denied(format!("{shown} may not be reached: {why}"))
-            .hint("[network] in moonlark.toml closes it for all scripts"),
+        NoAddressError::Unknown(error) => unreachable_problem(server, &error),
+        NoAddressError::Denied => Problem::denied(format!("{shown} may not be reached: {why}"))
+            .with_hint(format!("add \"net:{shown}\" to allow for the script in moonlark.toml")),
+        NoAddressError::Closed => Problem::denied(format!("{shown} may not be reached: {why}"))
+            .with_hint("[network] in moonlark.toml closes it for all scripts"),
     }
 }
 
-fn unreachable(server: &AllowedServer, error: &io::Error) -> Problem {
+fn unreachable_problem(server: &AllowedServer, error: &io::Error) -> Problem {
     let reason = match error.raw_os_error() {
         // Without the number that the system adds.
         Some(_) => error.kind().to_string(),
         None => error.to_string(),
     };
-    Problem::unavailable(format!("cannot connect to {}: {reason}", shown(server)))
+    Problem::unavailable(format!("cannot connect to {}: {reason}", display_server(server)))
 }
 
-fn untrusted(server: &AllowedServer, error: &io::Error) -> Problem {
+fn untrusted_server_problem(server: &AllowedServer, error: &io::Error) -> Problem {
     let reason = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let certificate = matches!(
         reason,
@@ -102,44 +113,46 @@ fn untrusted(server: &AllowedServer, error: &io::Error) -> Problem {
             CertificateError::UnknownIssuer | CertificateError::Other(_)
         ))
     );
-    Problem::unavailable(format!("no secure connection to {}: {error}", shown(server)))
-        .retryable_if(false)
-        .maybe_hint(certificate.then(|| {
+    Problem::unavailable(format!("no secure connection to {}: {error}", display_server(server)))
+        .with_retryable(false)
+        .with_optional_hint(certificate.then(|| {
             "install the certificate's authority on this system, or name its file in SSL_CERT_FILE"
                 .to_owned()
         }))
 }
 
-static VERIFIED: LazyLock<Result<Arc<ClientConfig>>> = LazyLock::new(|| {
+static VERIFIED_TLS_CONFIG: LazyLock<Result<Arc<ClientConfig>>> = LazyLock::new(|| {
     let provider = Arc::new(ring::default_provider());
-    let verifier = rustls_platform_verifier::Verifier::new(provider.clone()).map_err(no_tls)?;
-    client(provider, Arc::new(verifier))
+    let verifier =
+        rustls_platform_verifier::Verifier::new(provider.clone()).map_err(no_tls_problem)?;
+    tls_client_config(provider, Arc::new(verifier))
 });
 
-static UNVERIFIED: LazyLock<Result<Arc<ClientConfig>>> = LazyLock::new(|| {
+static UNVERIFIED_TLS_CONFIG: LazyLock<Result<Arc<ClientConfig>>> = LazyLock::new(|| {
     let provider = Arc::new(ring::default_provider());
-    client(provider.clone(), Arc::new(AnyServer(provider)))
+    tls_client_config(provider.clone(), Arc::new(AnyServerVerifier(provider)))
 });
 
-fn client(
+fn tls_client_config(
     provider: Arc<CryptoProvider>,
     verifier: Arc<dyn ServerCertVerifier>,
 ) -> Result<Arc<ClientConfig>> {
     let builder = ClientConfig::builder_with_provider(provider);
-    let builder = builder.with_safe_default_protocol_versions().map_err(no_tls)?;
+    let builder = builder.with_safe_default_protocol_versions().map_err(no_tls_problem)?;
     let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
     Ok(Arc::new(builder.with_no_client_auth()))
 }
 
-fn no_tls(error: rustls::Error) -> Problem {
-    Problem::unavailable(format!("secure connections cannot be made: {error}")).retryable_if(false)
+fn no_tls_problem(error: rustls::Error) -> Problem {
+    Problem::unavailable(format!("secure connections cannot be made: {error}"))
+        .with_retryable(false)
 }
 
 /// Takes any certificate: for encryption that is welcome but not demanded.
 #[derive(Debug)]
-struct AnyServer(Arc<CryptoProvider>);
+struct AnyServerVerifier(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for AnyServer {
+impl ServerCertVerifier for AnyServerVerifier {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -178,17 +191,17 @@ impl ServerCertVerifier for AnyServer {
 
 /// The largest message that a server may send. The client would hold it whole,
 /// and a single value can have a gigabyte.
-pub(super) struct Bound {
+pub(super) struct MessageSizeLimit {
     limit: AtomicUsize,
     exceeded: AtomicBool,
 }
 
-impl Bound {
-    pub(super) fn new(limit: usize) -> Arc<Bound> {
-        Arc::new(Bound { limit: limit.into(), exceeded: false.into() })
+impl MessageSizeLimit {
+    pub(super) fn new(limit: usize) -> Arc<MessageSizeLimit> {
+        Arc::new(MessageSizeLimit { limit: limit.into(), exceeded: false.into() })
     }
 
-    pub(super) fn set(&self, limit: usize) {
+    pub(super) fn set_limit(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
@@ -199,21 +212,21 @@ impl Bound {
 
 /// A stream of the server's messages that ends before one that is too large:
 /// each begins with a byte for its kind and four for its length.
-pub(super) struct Bounded {
-    stream: Stream,
-    bound: Arc<Bound>,
+pub(super) struct SizeLimitedStream {
+    stream: PostgresStream,
+    bound: Arc<MessageSizeLimit>,
     header: [u8; 5],
     filled: usize,
     /// What is left of the message after its header.
     rest: usize,
 }
 
-impl Bounded {
-    pub(super) fn new(stream: Stream, bound: Arc<Bound>) -> Bounded {
-        Bounded { stream, bound, header: [0; 5], filled: 0, rest: 0 }
+impl SizeLimitedStream {
+    pub(super) fn new(stream: PostgresStream, bound: Arc<MessageSizeLimit>) -> SizeLimitedStream {
+        SizeLimitedStream { stream, bound, header: [0; 5], filled: 0, rest: 0 }
     }
 
-    fn follow(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+    fn track_messages(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             if self.rest > 0 {
                 let skipped = self.rest.min(bytes.len());
@@ -242,7 +255,7 @@ impl Bounded {
     }
 }
 
-impl AsyncRead for Bounded {
+impl AsyncRead for SizeLimitedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -250,7 +263,7 @@ impl AsyncRead for Bounded {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
-        let followed = self.follow(&buf.filled()[before..]);
+        let followed = self.track_messages(&buf.filled()[before..]);
         if followed.is_err() {
             // An error comes without bytes.
             buf.set_filled(before);
@@ -259,7 +272,7 @@ impl AsyncRead for Bounded {
     }
 }
 
-impl AsyncWrite for Bounded {
+impl AsyncWrite for SizeLimitedStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -287,7 +300,9 @@ mod tests {
         let bytes = bytes.to_vec();
         tokio::spawn(async move { theirs.write_all(&bytes).await });
         let mut all = Vec::new();
-        Bounded::new(Box::new(ours), Bound::new(limit)).read_to_end(&mut all).await
+        SizeLimitedStream::new(Box::new(ours), MessageSizeLimit::new(limit))
+            .read_to_end(&mut all)
+            .await
     }
 
     #[tokio::test]

@@ -4,35 +4,39 @@ use std::pin::pin;
 
 use futures::TryStreamExt;
 use moonlark_core::grant::AllowedWrite;
-use moonlark_core::value::shorten;
+use moonlark_core::value::shorten_text;
 use moonlark_core::{Call, Problem, Result, Value};
 use tokio_postgres::{Error, Statement};
 
-use super::decode::{self, Raw};
+use super::decode::{self, RawColumnValue};
 use super::encode;
 use super::failure;
-use super::session::Transaction;
-use super::target::Target;
-use crate::sql::{Rows, check_text, too_large};
+use super::session::PostgresTransaction;
+use super::target::PostgresTarget;
+use crate::sql::{SqlRows, check_sql_text, result_too_large_problem};
 
-pub(super) struct Ask<'a> {
+pub(super) struct PostgresStatement<'a> {
     pub(super) what: &'static str,
     pub(super) sql: &'a str,
     pub(super) params: Vec<Value>,
     pub(super) write: Option<AllowedWrite>,
 }
 
-pub(super) struct Done {
-    pub(super) rows: Rows,
+pub(super) struct PostgresStatementResult {
+    pub(super) rows: SqlRows,
     pub(super) affected: i64,
 }
 
-pub(super) async fn run(call: &Call, target: Target, ask: Ask<'_>) -> Result<Done> {
-    check_text(ask.sql)?;
+pub(super) async fn run_statement(
+    call: &Call,
+    target: PostgresTarget,
+    ask: PostgresStatement<'_>,
+) -> Result<PostgresStatementResult> {
+    check_sql_text(ask.sql)?;
     let word = first_word(ask.sql);
-    check_word(call, &ask, &word)?;
-    let transaction = Transaction::begin(call, &target, ask.write).await?;
-    match work(call, &transaction, &target, &ask, &word).await {
+    check_first_word(call, &ask, &word)?;
+    let transaction = PostgresTransaction::begin(call, &target, ask.write).await?;
+    match execute_in_transaction(call, &transaction, &target, &ask, &word).await {
         Ok(done) if ask.write.is_some() => transaction.commit().await.map(|()| done),
         // Servers before version 16 let a reading transaction make large
         // objects, and every one lets it notify: that is undone.
@@ -40,102 +44,113 @@ pub(super) async fn run(call: &Call, target: Target, ask: Ask<'_>) -> Result<Don
             transaction.roll_back().await;
             Ok(done)
         }
-        Err(Failed::Settled(problem)) => {
+        Err(PostgresStatementFailure::Settled(problem)) => {
             transaction.roll_back().await;
             Err(problem)
         }
         // Dropping the transaction stops the server.
-        Err(Failed::Running(problem)) => Err(problem),
+        Err(PostgresStatementFailure::Running(problem)) => Err(problem),
     }
 }
 
 /// Why there is no result.
-enum Failed {
+enum PostgresStatementFailure {
     /// The server is done with it.
     Settled(Problem),
     /// The server may still be sending.
     Running(Problem),
 }
 
-async fn work(
+async fn execute_in_transaction(
     call: &Call,
-    transaction: &Transaction<'_>,
-    target: &Target,
-    ask: &Ask<'_>,
+    transaction: &PostgresTransaction<'_>,
+    target: &PostgresTarget,
+    ask: &PostgresStatement<'_>,
     word: &str,
-) -> Result<Done, Failed> {
+) -> Result<PostgresStatementResult, PostgresStatementFailure> {
     let limit = call.limits().value;
     let explain = |error: Error| match error.as_db_error() {
-        Some(_) if failure::is_write(&error) => Failed::Settled(no_write(call, ask)),
-        Some(_) => Failed::Settled(failure::problem(&error, target)),
-        None if transaction.is_flooded() => Failed::Running(too_large(limit)),
-        None => Failed::Running(failure::problem(&error, target)),
+        Some(_) if failure::is_refused_write(&error) => {
+            PostgresStatementFailure::Settled(write_denied_problem(call, ask))
+        }
+        Some(_) => {
+            PostgresStatementFailure::Settled(failure::explain_postgres_error(&error, target))
+        }
+        None if transaction.is_message_limit_exceeded() => {
+            PostgresStatementFailure::Running(result_too_large_problem(limit))
+        }
+        None => PostgresStatementFailure::Running(failure::explain_postgres_error(&error, target)),
     };
-    let client = transaction.client().map_err(Failed::Running)?;
+    let client = transaction.client().map_err(PostgresStatementFailure::Running)?;
     let statement = client.prepare(ask.sql).await.map_err(explain)?;
     // A word that is neither known to read nor to write, but that the server
     // understands.
-    if ask.write.is_none() && !READING.contains(&word) {
-        return Err(Failed::Settled(no_write(call, ask)));
+    if ask.write.is_none() && !READ_STATEMENTS.contains(&word) {
+        return Err(PostgresStatementFailure::Settled(write_denied_problem(call, ask)));
     }
-    let params = encode::all(&ask.params, statement.params()).map_err(Failed::Settled)?;
-    let mut rows = rows(&statement, limit).map_err(Failed::Settled)?;
+    let params = encode::encode_params(&ask.params, statement.params())
+        .map_err(PostgresStatementFailure::Settled)?;
+    let mut rows = new_rows(&statement, limit).map_err(PostgresStatementFailure::Settled)?;
     let mut stream = pin!(client.query_raw(&statement, params).await.map_err(explain)?);
     while let Some(row) = stream.try_next().await.map_err(explain)? {
-        let left = rows.left();
+        let left = rows.bytes_left();
         let value = |index: usize| {
-            let raw: Option<Raw<'_>> =
-                row.try_get(index).map_err(|error| failure::problem(&error, target))?;
+            let raw: Option<RawColumnValue<'_>> = row
+                .try_get(index)
+                .map_err(|error| failure::explain_postgres_error(&error, target))?;
             match raw {
-                Some(Raw(bytes)) => {
+                Some(RawColumnValue(bytes)) => {
                     let column = &statement.columns()[index];
-                    decode::value(bytes, column.type_(), left)
-                        .map_err(|problem| in_column(column.name(), problem))
+                    decode::decode_value(bytes, column.type_(), left)
+                        .map_err(|problem| with_column(column.name(), problem))
                 }
                 None => Ok(Value::Null),
             }
         };
-        rows.push(value).map_err(Failed::Running)?;
+        rows.push_row(value).map_err(PostgresStatementFailure::Running)?;
     }
     let affected = stream.rows_affected().unwrap_or(0);
-    Ok(Done { rows, affected: i64::try_from(affected).unwrap_or(i64::MAX) })
+    Ok(PostgresStatementResult { rows, affected: i64::try_from(affected).unwrap_or(i64::MAX) })
 }
 
 /// The rows to fill, if every column has a type that is known.
-fn rows(statement: &Statement, limit: usize) -> Result<Rows> {
+fn new_rows(statement: &Statement, limit: usize) -> Result<SqlRows> {
     for column in statement.columns() {
-        if !decode::is_known(column.type_()) {
+        if !decode::is_decodable(column.type_()) {
             let name = column.name();
             return Err(Problem::bad_request(format!(
                 "the column {} has the type {}, which is not known here",
-                shorten(name),
+                shorten_text(name),
                 column.type_().name()
             ))
-            .hint(format!("cast it to text in the statement, as in {}::text", shorten(name))));
+            .with_hint(format!(
+                "cast it to text in the statement, as in {}::text",
+                shorten_text(name)
+            )));
         }
     }
-    Rows::new(statement.columns().iter().map(|column| column.name().to_owned()).collect(), limit)
+    SqlRows::new(statement.columns().iter().map(|column| column.name().to_owned()).collect(), limit)
 }
 
-fn in_column(name: &str, mut problem: Problem) -> Problem {
-    problem.message = format!("the column {}: {}", shorten(name), problem.message);
+fn with_column(name: &str, mut problem: Problem) -> Problem {
+    problem.message = format!("the column {}: {}", shorten_text(name), problem.message);
     problem
 }
 
-fn no_write(call: &Call, ask: &Ask<'_>) -> Problem {
-    match call.grants().sql_write(ask.what) {
+fn write_denied_problem(call: &Call, ask: &PostgresStatement<'_>) -> Problem {
+    match call.grants().check_sql_write(ask.what) {
         Err(denial) => denial,
         // The database itself is for reading, as a replica is.
-        Ok(_) => Problem::unavailable("the database can only be read").retryable_if(false),
+        Ok(_) => Problem::unavailable("the database can only be read").with_retryable(false),
     }
 }
 
 /// Statements that only read, as far as their first word tells; the transaction
 /// they run in holds them to it.
-const READING: &[&str] = &["SELECT", "WITH", "VALUES", "TABLE", "SHOW", "EXPLAIN"];
+const READ_STATEMENTS: &[&str] = &["SELECT", "WITH", "VALUES", "TABLE", "SHOW", "EXPLAIN"];
 
 /// Statements that change something.
-const WRITING: &[&str] = &[
+const WRITE_STATEMENTS: &[&str] = &[
     "INSERT",
     "UPDATE",
     "DELETE",
@@ -164,7 +179,7 @@ const WRITING: &[&str] = &[
 
 /// Statements about the connection, which is not the script's, or about several
 /// statements at once. COPY also reaches files and programs of the server.
-const NEVER: &[&str] = &[
+const FORBIDDEN_STATEMENTS: &[&str] = &[
     "BEGIN",
     "START",
     "COMMIT",
@@ -189,17 +204,17 @@ const NEVER: &[&str] = &[
     "COPY",
 ];
 
-fn check_word(call: &Call, ask: &Ask<'_>, word: &str) -> Result<()> {
+fn check_first_word(call: &Call, ask: &PostgresStatement<'_>, word: &str) -> Result<()> {
     if word.is_empty() {
         return Err(Problem::bad_request("the SQL has no statement"));
     }
-    if NEVER.contains(&word) {
+    if FORBIDDEN_STATEMENTS.contains(&word) {
         return Err(Problem::denied(format!(
             "{word} is not possible: each call is one statement, in a transaction and a session of its own"
         )));
     }
-    if ask.write.is_none() && WRITING.contains(&word) {
-        return Err(no_write(call, ask));
+    if ask.write.is_none() && WRITE_STATEMENTS.contains(&word) {
+        return Err(write_denied_problem(call, ask));
     }
     Ok(())
 }
@@ -213,7 +228,7 @@ fn first_word(sql: &str) -> String {
         if let Some(comment) = rest.strip_prefix("--") {
             rest = comment.find(['\n', '\r']).map_or("", |end| &comment[end..]);
         } else if rest.starts_with("/*") {
-            rest = after_comment(rest);
+            rest = skip_comment(rest);
         } else {
             break;
         }
@@ -226,7 +241,7 @@ fn first_word(sql: &str) -> String {
 }
 
 /// PostgreSQL's comments nest.
-fn after_comment(text: &str) -> &str {
+fn skip_comment(text: &str) -> &str {
     let (mut depth, mut at) = (0_usize, 0);
     let bytes = text.as_bytes();
     while at + 1 < bytes.len() {

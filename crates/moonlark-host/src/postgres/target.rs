@@ -4,29 +4,29 @@
 //! one, and nothing that holds it can be printed.
 
 use moonlark_core::grant::AllowedServer;
-use moonlark_core::secret::{Secret, Secrets};
+use moonlark_core::secret::{SecretValue, Secrets};
 use moonlark_core::{Call, Problem, Result};
 use sha2::{Digest, Sha256};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, SslNegotiation, TargetSessionAttrs};
 
 /// Where to connect to, and as whom.
-pub(super) struct Target {
+pub(super) struct PostgresTarget {
     /// Tried in this order.
     pub(super) servers: Vec<AllowedServer>,
     /// Who, which database, what settings; the servers are not in it.
     pub(super) config: Config,
-    pub(super) tls: Tls,
+    pub(super) tls: PostgresTlsMode,
     /// For messages from elsewhere, which might repeat the password.
     pub(super) secrets: Secrets,
     /// The same for the same connection string within the same reach.
-    pub(super) key: Key,
+    pub(super) key: PostgresPoolKey,
 }
 
-pub(super) type Key = [u8; 32];
+pub(super) type PostgresPoolKey = [u8; 32];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tls {
+pub(super) enum PostgresTlsMode {
     Never,
     /// If the server offers it, whoever it says it is: it could as well offer
     /// none.
@@ -36,15 +36,19 @@ pub(super) enum Tls {
 }
 
 /// The longest connection string that makes sense.
-const LONGEST: usize = 4096;
+const MAX_CONNECTION_STRING_BYTES: usize = 4096;
 
-impl Target {
-    pub(super) fn read(call: &Call, what: &str, text: &str) -> Result<Target> {
-        let given = parse(text)?;
-        let hosts = hosts(&given)?;
+impl PostgresTarget {
+    pub(super) fn from_connection_string(
+        call: &Call,
+        what: &str,
+        text: &str,
+    ) -> Result<PostgresTarget> {
+        let given = parse_connection_string(text)?;
+        let hosts = hosts_and_ports(&given)?;
         let servers = hosts
             .into_iter()
-            .map(|(host, port)| call.grants().server(what, &host, port))
+            .map(|(host, port)| call.grants().check_server(what, &host, port))
             .collect::<Result<Vec<_>>>()?;
         let mut config = Config::new();
         // What is encrypted, and how, is decided in `socket`.
@@ -63,29 +67,27 @@ impl Target {
             config.options(options);
         }
         let tls = match given.get_ssl_mode() {
-            SslMode::Disable => Tls::Never,
-            SslMode::Require => Tls::Always,
-            _ => Tls::IfOffered,
+            SslMode::Disable => PostgresTlsMode::Never,
+            SslMode::Require => PostgresTlsMode::Always,
+            _ => PostgresTlsMode::IfOffered,
         };
-        let password = given.get_password().map(String::from_utf8_lossy).map(|password| Secret {
-            key: "password".to_owned(),
-            value: password.into_owned(),
-            by_name: true,
+        let password = given.get_password().map(String::from_utf8_lossy).map(|password| {
+            SecretValue { key: "password".to_owned(), value: password.into_owned(), by_name: true }
         });
         let secrets = Secrets::new(password.into_iter().collect());
         // Whoever may go less far does not get a connection that others opened.
         let reach: Vec<_> = servers.iter().map(AllowedServer::reach).collect();
         let key = Sha256::new().chain_update(format!("{reach:?}\n")).chain_update(text).finalize();
-        Ok(Target { servers, config, tls, secrets, key: key.into() })
+        Ok(PostgresTarget { servers, config, tls, secrets, key: key.into() })
     }
 
     /// The server as a reader knows it.
-    pub(super) fn shown(&self) -> String {
-        self.servers.iter().map(shown).collect::<Vec<_>>().join(" or ")
+    pub(super) fn display_servers(&self) -> String {
+        self.servers.iter().map(display_server).collect::<Vec<_>>().join(" or ")
     }
 }
 
-pub(super) fn shown(server: &AllowedServer) -> String {
+pub(super) fn display_server(server: &AllowedServer) -> String {
     match server.host() {
         dir if dir.starts_with('/') => format!("{dir}/.s.PGSQL.{}", server.port()),
         v6 if v6.contains(':') => format!("[{v6}]:{}", server.port()),
@@ -93,17 +95,20 @@ pub(super) fn shown(server: &AllowedServer) -> String {
     }
 }
 
-fn parse(text: &str) -> Result<Config> {
+fn parse_connection_string(text: &str) -> Result<Config> {
     // The parser's own errors repeat parts of the text.
     let bad = || {
-        Problem::bad_request("this is not a valid connection string").hint(
+        Problem::bad_request("this is not a valid connection string").with_hint(
             "write postgres://user:password@host:5432/database, with special characters in the password percent-encoded, or host=… user=… password=… dbname=…",
         )
     };
     let is_url = text.starts_with("postgres://") || text.starts_with("postgresql://");
     // A second @ is part of a password, and what follows it would pass as a
     // host.
-    if text.len() > LONGEST || text.contains('\0') || (is_url && text.matches('@').count() > 1) {
+    if text.len() > MAX_CONNECTION_STRING_BYTES
+        || text.contains('\0')
+        || (is_url && text.matches('@').count() > 1)
+    {
         return Err(bad());
     }
     // We never encrypt without looking at the certificate when asked to encrypt.
@@ -113,7 +118,7 @@ fn parse(text: &str) -> Result<Config> {
     text.parse().map_err(|_| bad())
 }
 
-fn hosts(config: &Config) -> Result<Vec<(String, u16)>> {
+fn hosts_and_ports(config: &Config) -> Result<Vec<(String, u16)>> {
     let unsupported = |option: &str| {
         Problem::bad_request(format!("{option} in a connection string is not supported"))
     };
@@ -141,10 +146,14 @@ fn hosts(config: &Config) -> Result<Vec<(String, u16)>> {
         [one] => *one,
         several => several[index],
     };
-    hosts.iter().enumerate().map(|(index, host)| Ok((name(host)?, port(index)))).collect()
+    hosts
+        .iter()
+        .enumerate()
+        .map(|(index, host)| Ok((check_host_name(host)?, port(index))))
+        .collect()
 }
 
-fn name(host: &Host) -> Result<String> {
+fn check_host_name(host: &Host) -> Result<String> {
     let name = match host {
         Host::Tcp(name) => name.clone(),
         #[cfg(unix)]
@@ -157,7 +166,7 @@ fn name(host: &Host) -> Result<String> {
     if name.is_empty() || !name.chars().all(fine) {
         // Not repeated: it may be the rest of a password.
         return Err(Problem::bad_request("the host in the connection string is not one")
-            .hint("percent-encode special characters in the user name and the password"));
+            .with_hint("percent-encode special characters in the user name and the password"));
     }
     Ok(name)
 }

@@ -1,21 +1,25 @@
 //! Values into the places that a statement leaves open.
 
-use moonlark_core::value::{Object, shorten};
+use moonlark_core::value::{Object, shorten_text};
 use moonlark_core::{Problem, Result, Value};
 use rusqlite::Statement;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 
 use super::failure;
-use crate::sql::Params;
+use crate::sql::SqlParams;
 
-pub(super) fn bind(statement: &mut Statement<'_>, params: &Params, path: &str) -> Result<()> {
+pub(super) fn bind_params(
+    statement: &mut Statement<'_>,
+    params: &SqlParams,
+    path: &str,
+) -> Result<()> {
     match params {
-        Params::ByPlace(values) => by_place(statement, values, path),
-        Params::ByName(values) => by_name(statement, values, path),
+        SqlParams::ByPlace(values) => bind_by_position(statement, values, path),
+        SqlParams::ByName(values) => bind_by_name(statement, values, path),
     }
 }
 
-fn by_place(statement: &mut Statement<'_>, values: &[Value], path: &str) -> Result<()> {
+fn bind_by_position(statement: &mut Statement<'_>, values: &[Value], path: &str) -> Result<()> {
     let places = statement.parameter_count();
     if places != values.len() {
         let plural = if places == 1 { "" } else { "s" };
@@ -25,12 +29,12 @@ fn by_place(statement: &mut Statement<'_>, values: &[Value], path: &str) -> Resu
         )));
     }
     for (index, value) in values.iter().enumerate() {
-        put(statement, index + 1, value, &format!("parameter {}", index + 1), path)?;
+        bind_value(statement, index + 1, value, &format!("parameter {}", index + 1), path)?;
     }
     Ok(())
 }
 
-fn by_name(statement: &mut Statement<'_>, values: &Object, path: &str) -> Result<()> {
+fn bind_by_name(statement: &mut Statement<'_>, values: &Object, path: &str) -> Result<()> {
     let mut used = 0;
     for index in 1..=statement.parameter_count() {
         let name = statement.parameter_name(index).map(|name| name[1..].to_owned());
@@ -38,34 +42,34 @@ fn by_name(statement: &mut Statement<'_>, values: &Object, path: &str) -> Result
             return Err(Problem::bad_request(format!(
                 "parameter {index} has no name, but params are given by name"
             ))
-            .hint("write :name in the statement, or pass a list"));
+            .with_hint("write :name in the statement, or pass a list"));
         };
-        let shown = format!("parameter {:?}", shorten(&name));
+        let shown = format!("parameter {:?}", shorten_text(&name));
         let value = values.get(&name).ok_or_else(|| {
             Problem::bad_request(format!("the statement uses {shown}, which is not in params"))
         })?;
-        put(statement, index, value, &shown, path)?;
+        bind_value(statement, index, value, &shown, path)?;
         used += 1;
     }
     // The same name with another mark in front (`:a` and `@a`) counts twice.
     if used < values.len() {
-        let unknown = values.keys().find(|key| !uses(statement, key));
+        let unknown = values.keys().find(|key| !uses_parameter(statement, key));
         if let Some(unknown) = unknown {
             return Err(Problem::bad_request(format!(
                 "params has {:?}, which the statement does not use",
-                shorten(unknown)
+                shorten_text(unknown)
             )));
         }
     }
     Ok(())
 }
 
-fn uses(statement: &Statement<'_>, key: &str) -> bool {
+fn uses_parameter(statement: &Statement<'_>, key: &str) -> bool {
     (1..=statement.parameter_count())
         .any(|index| statement.parameter_name(index).is_some_and(|name| &name[1..] == key))
 }
 
-fn put(
+fn bind_value(
     statement: &mut Statement<'_>,
     index: usize,
     value: &Value,
@@ -90,10 +94,10 @@ fn put(
                 "{shown} is an {}, which SQLite has no type for",
                 value.kind()
             ))
-            .hint("pass it as text with json.encode"));
+            .with_hint("pass it as text with json.encode"));
         }
     };
     statement
         .raw_bind_parameter(index, ToSqlOutput::Borrowed(value))
-        .map_err(|error| failure::problem(error, path))
+        .map_err(|error| failure::explain_sqlite_error(error, path))
 }

@@ -9,36 +9,39 @@ use rusqlite::Connection;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Mode {
+pub(super) enum SqliteMode {
     Read,
     Write,
 }
 
 /// Remembers why a statement was refused: SQLite's own error does not say.
 #[derive(Clone, Default)]
-pub(super) struct Guard(Arc<Inner>);
+pub(super) struct SqliteAuthorizer(Arc<AuthorizerState>);
 
 #[derive(Default)]
-struct Inner {
-    refused: Mutex<Option<Refusal>>,
+struct AuthorizerState {
+    refused: Mutex<Option<StatementRefusal>>,
     /// What is compiled is ours.
     ours: AtomicBool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum StatementRefusal {
     /// It changes something, and the connection is for reading.
     Write,
     /// No connection does this, with the reason for the reader.
     Never(String),
 }
 
-impl Guard {
-    pub(super) fn install(connection: &mut Connection, mode: Mode) -> rusqlite::Result<Guard> {
-        let guard = Guard::default();
+impl SqliteAuthorizer {
+    pub(super) fn install_on(
+        connection: &mut Connection,
+        mode: SqliteMode,
+    ) -> rusqlite::Result<SqliteAuthorizer> {
+        let guard = SqliteAuthorizer::default();
         let inner = guard.0.clone();
         connection.authorizer(Some(move |context: AuthContext<'_>| {
-            match judge(&context.action, mode) {
+            match check_action(&context.action, mode) {
                 None => Authorization::Allow,
                 Some(_) if inner.ours.load(Ordering::Relaxed) => Authorization::Allow,
                 Some(refusal) => {
@@ -52,12 +55,12 @@ impl Guard {
     }
 
     /// Why the last statement was refused, if it was.
-    pub(super) fn take(&self) -> Option<Refusal> {
+    pub(super) fn take_refusal(&self) -> Option<StatementRefusal> {
         self.0.refused.lock().take()
     }
 
     /// Run a statement of our own, such as `BEGIN`.
-    pub(super) fn ours(&self, connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    pub(super) fn run_own_sql(&self, connection: &Connection, sql: &str) -> rusqlite::Result<()> {
         self.0.ours.store(true, Ordering::Relaxed);
         let result = connection.execute_batch(sql);
         self.0.ours.store(false, Ordering::Relaxed);
@@ -65,8 +68,8 @@ impl Guard {
     }
 }
 
-fn judge(action: &AuthAction<'_>, mode: Mode) -> Option<Refusal> {
-    let never = |reason: &str| Some(Refusal::Never(reason.to_owned()));
+fn check_action(action: &AuthAction<'_>, mode: SqliteMode) -> Option<StatementRefusal> {
+    let never = |reason: &str| Some(StatementRefusal::Never(reason.to_owned()));
     match action {
         AuthAction::Select | AuthAction::Read { .. } | AuthAction::Recursive => None,
         AuthAction::Function { function_name } => {
@@ -76,7 +79,7 @@ fn judge(action: &AuthAction<'_>, mode: Mode) -> Option<Refusal> {
             }
         }
         AuthAction::Pragma { pragma_name, pragma_value } => {
-            judge_pragma(&pragma_name.to_ascii_lowercase(), *pragma_value, mode)
+            check_pragma(&pragma_name.to_ascii_lowercase(), *pragma_value, mode)
         }
         AuthAction::Attach { .. } | AuthAction::Detach { .. } => {
             never("a call works on one database file: ATTACH, DETACH and VACUUM are not possible")
@@ -92,12 +95,12 @@ fn judge(action: &AuthAction<'_>, mode: Mode) -> Option<Refusal> {
             never("nothing temporary outlives a call; make an ordinary table")
         }
         AuthAction::Unknown { .. } => never("this kind of statement is not possible"),
-        _ => (mode == Mode::Read).then_some(Refusal::Write),
+        _ => (mode == SqliteMode::Read).then_some(StatementRefusal::Write),
     }
 }
 
 /// Those that only tell something, with or without an argument.
-const TELLING: &[&str] = &[
+const READ_PRAGMAS: &[&str] = &[
     "foreign_key_check",
     "foreign_key_list",
     "index_info",
@@ -111,7 +114,7 @@ const TELLING: &[&str] = &[
 ];
 
 /// Those that tell something as long as they have no argument.
-const ASKING: &[&str] = &[
+const READ_PRAGMAS_WITHOUT_ARGUMENT: &[&str] = &[
     "application_id",
     "collation_list",
     "compile_options",
@@ -130,18 +133,20 @@ const ASKING: &[&str] = &[
 ];
 
 /// Those that change the file, and nothing but the file.
-const CHANGING: &[&str] = &["application_id", "user_version"];
+const WRITE_PRAGMAS: &[&str] = &["application_id", "user_version"];
 
-fn judge_pragma(name: &str, value: Option<&str>, mode: Mode) -> Option<Refusal> {
-    if TELLING.contains(&name) || (value.is_none() && ASKING.contains(&name)) {
+fn check_pragma(name: &str, value: Option<&str>, mode: SqliteMode) -> Option<StatementRefusal> {
+    if READ_PRAGMAS.contains(&name)
+        || (value.is_none() && READ_PRAGMAS_WITHOUT_ARGUMENT.contains(&name))
+    {
         return None;
     }
     // The other journal modes are the connection's, not the file's.
     let journal = name == "journal_mode"
         && value
             .is_some_and(|mode| ["wal", "delete"].contains(&mode.to_ascii_lowercase().as_str()));
-    if journal || CHANGING.contains(&name) {
-        return (mode == Mode::Read).then_some(Refusal::Write);
+    if journal || WRITE_PRAGMAS.contains(&name) {
+        return (mode == SqliteMode::Read).then_some(StatementRefusal::Write);
     }
-    Some(Refusal::Never(format!("PRAGMA {name} is not possible")))
+    Some(StatementRefusal::Never(format!("PRAGMA {name} is not possible")))
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use moonlark_core::grant::{AllowedDatabase, AllowedWrite};
-use moonlark_core::{Call, Code, Problem, Result, Value};
+use moonlark_core::{Call, Problem, ProblemCode, Result, Value};
 use parking_lot::Mutex;
 use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::hooks::Action;
@@ -14,96 +14,97 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Batch, Connection, InterruptHandle};
 use tokio::time::Instant;
 
-use super::file::{Open, POOL, Place, find};
-use super::guard::{Mode, Refusal};
+use super::file::{SQLITE_POOL, SqliteConnection, SqlitePoolKey, find_database};
+use super::guard::{SqliteMode, StatementRefusal};
 use super::{bind, failure};
-use crate::pool::patience;
-use crate::sql::{Params, Rows, check_text};
+use crate::pool::connection_wait_deadline;
+use crate::sql::{SqlParams, SqlRows, check_sql_text};
 
-pub(super) struct Ask {
+pub(super) struct SqliteStatement {
     pub(super) path: String,
     pub(super) sql: String,
-    pub(super) params: Params,
+    pub(super) params: SqlParams,
 }
 
-pub(super) struct Done {
-    pub(super) rows: Rows,
+pub(super) struct SqliteStatementResult {
+    pub(super) rows: SqlRows,
     pub(super) changes: i64,
     pub(super) last_insert_id: Option<i64>,
 }
 
 /// Run one statement. `create` makes a database that is not there.
-pub(super) async fn run(
+pub(super) async fn run_statement(
     call: Call,
     what: &'static str,
-    ask: Ask,
+    ask: SqliteStatement,
     write: Option<AllowedWrite>,
     create: bool,
-) -> Result<Done> {
-    check_text(&ask.sql)?;
-    let (allowed, call, ask) = blocking(move || {
-        let allowed = find(&call, what, &ask.path)?;
+) -> Result<SqliteStatementResult> {
+    check_sql_text(&ask.sql)?;
+    let (allowed, call, ask) = spawn_database_work(move || {
+        let allowed = find_database(&call, what, &ask.path)?;
         Ok((allowed, call, ask))
     })
     .await?;
-    let mode = if write.is_some() { Mode::Write } else { Mode::Read };
-    let place = Place { path: allowed.path().to_owned(), mode };
-    let slot = POOL.slot(patience(&call), &place, &ask.path).await?;
+    let mode = if write.is_some() { SqliteMode::Write } else { SqliteMode::Read };
+    let place = SqlitePoolKey { path: allowed.path().to_owned(), mode };
+    let slot = SQLITE_POOL.acquire_slot(connection_wait_deadline(&call), &place, &ask.path).await?;
     // Whoever goes away stops the statement: nobody would hear of it.
-    let stop = Stop::default();
-    let _stopping = StopOnDrop(stop.clone());
-    blocking(move || {
-        let idle = std::iter::from_fn(|| slot.idle()).find(|idle| idle.is_current(allowed.path()));
-        let work = Work { call: &call, ask: &ask, stop: &stop, what };
-        let (result, open) = work.with_patience(idle, &allowed, mode, create);
+    let stop = StatementInterrupt::default();
+    let _stopping = InterruptOnDrop(stop.clone());
+    spawn_database_work(move || {
+        let idle =
+            std::iter::from_fn(|| slot.take_idle()).find(|idle| idle.is_current(allowed.path()));
+        let work = StatementRunner { call: &call, ask: &ask, stop: &stop, what };
+        let (result, open) = work.run_until_unlocked(idle, &allowed, mode, create);
         stop.0.handle.lock().take();
         if let Some(open) = open.filter(|open| open.connection.is_autocommit()) {
-            slot.keep(open);
+            slot.return_connection(open);
         }
         result
     })
     .await
 }
 
-struct Work<'a> {
+struct StatementRunner<'a> {
     call: &'a Call,
-    ask: &'a Ask,
-    stop: &'a Stop,
+    ask: &'a SqliteStatement,
+    stop: &'a StatementInterrupt,
     what: &'static str,
 }
 
 /// Why an attempt failed.
-enum Failed {
+enum SqliteStatementFailure {
     /// Others hold a lock; nothing was done.
     Busy,
     Problem(Problem),
 }
 
-impl From<Problem> for Failed {
+impl From<Problem> for SqliteStatementFailure {
     fn from(problem: Problem) -> Self {
-        Failed::Problem(problem)
+        SqliteStatementFailure::Problem(problem)
     }
 }
 
-impl Work<'_> {
+impl StatementRunner<'_> {
     /// Attempt it until no one else holds a lock. A statement that meets one is
     /// undone as a whole, so beginning again repeats nothing.
-    fn with_patience(
+    fn run_until_unlocked(
         &self,
-        mut open: Option<Open>,
+        mut open: Option<SqliteConnection>,
         allowed: &AllowedDatabase,
-        mode: Mode,
+        mode: SqliteMode,
         create: bool,
-    ) -> (Result<Done>, Option<Open>) {
-        let until = patience(self.call);
+    ) -> (Result<SqliteStatementResult>, Option<SqliteConnection>) {
+        let until = connection_wait_deadline(self.call);
         let mut pause = Duration::from_millis(1);
         loop {
-            let failed = match self.attempt(&mut open, allowed, mode, create) {
+            let failed = match self.attempt_once(&mut open, allowed, mode, create) {
                 Ok(done) => return (Ok(done), open),
-                Err(Failed::Problem(problem)) => return (Err(problem), open),
-                Err(Failed::Busy) => failure::locked(&self.ask.path),
+                Err(SqliteStatementFailure::Problem(problem)) => return (Err(problem), open),
+                Err(SqliteStatementFailure::Busy) => failure::locked_problem(&self.ask.path),
             };
-            if Instant::now() >= until || self.stop.is_set() {
+            if Instant::now() >= until || self.stop.is_requested() {
                 return (Err(failed), open);
             }
             std::thread::sleep(pause);
@@ -111,21 +112,21 @@ impl Work<'_> {
         }
     }
 
-    fn attempt(
+    fn attempt_once(
         &self,
-        open: &mut Option<Open>,
+        open: &mut Option<SqliteConnection>,
         allowed: &AllowedDatabase,
-        mode: Mode,
+        mode: SqliteMode,
         create: bool,
-    ) -> Result<Done, Failed> {
+    ) -> Result<SqliteStatementResult, SqliteStatementFailure> {
         let open = match open {
             Some(open) => open,
-            none => none.insert(Open::new(allowed, &self.ask.path, mode, create)?),
+            none => none.insert(SqliteConnection::new(allowed, &self.ask.path, mode, create)?),
         };
-        self.arm(open)?;
-        let inserts = Inserts::watch(&mut open.connection)
-            .map_err(|error| failure::problem(error, &self.ask.path))?;
-        let explain = |error| self.explain(open, error);
+        self.arm_interrupt(open)?;
+        let inserts = InsertTracker::watch_connection(&mut open.connection)
+            .map_err(|error| failure::explain_sqlite_error(error, &self.ask.path))?;
+        let explain = |error| self.explain_failure(open, error);
         let connection = &open.connection;
         let mut statements = Batch::new(connection, &self.ask.sql);
         let Some(mut statement) = statements.next().map_err(explain)? else {
@@ -133,94 +134,99 @@ impl Work<'_> {
         };
         // Whatever may be wrong with a second one, it is there.
         if !matches!(statements.next(), Ok(None)) {
-            open.guard.take();
-            return Err(failure::several().into());
+            open.guard.take_refusal();
+            return Err(failure::multiple_statements_problem().into());
         }
-        bind::bind(&mut statement, &self.ask.params, &self.ask.path)?;
+        bind::bind_params(&mut statement, &self.ask.params, &self.ask.path)?;
         let columns = statement.column_names().map(str::to_owned).collect();
-        let mut rows = Rows::new(columns, self.call.limits().value)?;
+        let mut rows = SqlRows::new(columns, self.call.limits().value)?;
         let before = connection.total_changes();
-        if self.is_partly_done(&statement) {
-            open.guard.ours(connection, "BEGIN").map_err(explain)?;
-            let read = self.read(&mut statement, &mut rows, explain);
+        if self.needs_transaction(&statement) {
+            open.guard.run_own_sql(connection, "BEGIN").map_err(explain)?;
+            let read = self.read_rows(&mut statement, &mut rows, explain);
             drop(statement);
-            let kept = read.and_then(|()| open.guard.ours(connection, "COMMIT").map_err(explain));
+            let kept =
+                read.and_then(|()| open.guard.run_own_sql(connection, "COMMIT").map_err(explain));
             if !connection.is_autocommit() {
-                open.guard.ours(connection, "ROLLBACK").map_err(explain)?;
+                open.guard.run_own_sql(connection, "ROLLBACK").map_err(explain)?;
             }
             kept?;
         } else {
-            self.read(&mut statement, &mut rows, explain)?;
+            self.read_rows(&mut statement, &mut rows, explain)?;
         }
         let changed = connection.total_changes() != before;
         let changes = if changed { connection.changes() } else { 0 };
-        Ok(Done {
+        Ok(SqliteStatementResult {
             rows,
             changes: i64::try_from(changes).unwrap_or(i64::MAX),
-            last_insert_id: inserts.last(connection).filter(|_| changed),
+            last_insert_id: inserts.last_insert_id(connection).filter(|_| changed),
         })
     }
 
-    fn explain(&self, open: &Open, error: rusqlite::Error) -> Failed {
-        match open.guard.take() {
-            Some(Refusal::Write) => match self.call.grants().sql_write(self.what) {
+    fn explain_failure(
+        &self,
+        open: &SqliteConnection,
+        error: rusqlite::Error,
+    ) -> SqliteStatementFailure {
+        match open.guard.take_refusal() {
+            Some(StatementRefusal::Write) => match self.call.grants().check_sql_write(self.what) {
                 Err(denial) => denial.into(),
                 // Reading is all that listing and describing ever do.
                 Ok(_) => Problem::denied(format!("{} only reads", self.what)).into(),
             },
-            Some(Refusal::Never(reason)) => Problem::denied(reason).into(),
-            None if failure::is_busy(&error) => Failed::Busy,
-            None => failure::problem(error, &self.ask.path).into(),
+            Some(StatementRefusal::Never(reason)) => Problem::denied(reason).into(),
+            None if failure::is_busy_error(&error) => SqliteStatementFailure::Busy,
+            None => failure::explain_sqlite_error(error, &self.ask.path).into(),
         }
     }
 
     /// SQLite keeps what a statement has changed also when its rows are not read
     /// to the end, unless it is in a transaction. (Where journal modes cannot be
     /// changed.)
-    fn is_partly_done(&self, statement: &rusqlite::Statement<'_>) -> bool {
+    fn needs_transaction(&self, statement: &rusqlite::Statement<'_>) -> bool {
         let word = self.ask.sql.trim_start().get(..6).unwrap_or_default();
         statement.column_count() > 0
             && !statement.readonly()
             && !word.eq_ignore_ascii_case("pragma")
     }
 
-    fn read(
+    fn read_rows(
         &self,
         statement: &mut rusqlite::Statement<'_>,
-        gathered: &mut Rows,
-        explain: impl Fn(rusqlite::Error) -> Failed,
-    ) -> Result<(), Failed> {
+        gathered: &mut SqlRows,
+        explain: impl Fn(rusqlite::Error) -> SqliteStatementFailure,
+    ) -> Result<(), SqliteStatementFailure> {
         let mut rows = statement.raw_query();
         while let Some(row) = rows.next().map_err(&explain)? {
-            if self.stop.is_set() {
-                return Err(Problem::new(Code::Cancelled, "the call was given up").into());
+            if self.stop.is_requested() {
+                return Err(Problem::new(ProblemCode::Cancelled, "the call was given up").into());
             }
-            gathered.push(|index| match row.get_ref(index) {
-                Ok(value) => Ok(read(value)),
-                Err(error) => Err(failure::problem(error, &self.ask.path)),
+            gathered.push_row(|index| match row.get_ref(index) {
+                Ok(value) => Ok(value_from_sqlite(value)),
+                Err(error) => Err(failure::explain_sqlite_error(error, &self.ask.path)),
             })?;
         }
         Ok(())
     }
 
     /// From here on the statement stops when the call does.
-    fn arm(&self, open: &mut Open) -> Result<()> {
-        open.guard.take();
-        let explain = |error| failure::problem(error, &self.ask.path);
+    fn arm_interrupt(&self, open: &mut SqliteConnection) -> Result<()> {
+        open.guard.take_refusal();
+        let explain = |error| failure::explain_sqlite_error(error, &self.ask.path);
         let limit = i32::try_from(self.call.limits().value).unwrap_or(i32::MAX);
         let connection = &mut open.connection;
         connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, limit).map_err(explain)?;
         // An interrupt is lost when it comes before the statement begins, and
         // this is slow to look inside a single long operation: so both.
         let (stop, deadline) = (self.stop.clone(), self.call.deadline());
-        let over = move || stop.is_set() || Instant::now() >= deadline;
+        let over = move || stop.is_requested() || Instant::now() >= deadline;
         connection.progress_handler(2000, Some(over)).map_err(explain)?;
         *self.stop.0.handle.lock() = Some(connection.get_interrupt_handle());
         Ok(())
     }
 }
 
-fn read(value: ValueRef<'_>) -> Value {
+fn value_from_sqlite(value: ValueRef<'_>) -> Value {
     match value {
         ValueRef::Null => Value::Null,
         ValueRef::Integer(int) => Value::Int(int),
@@ -231,23 +237,23 @@ fn read(value: ValueRef<'_>) -> Value {
 
 /// Whether a statement inserts rows. The connection remembers the row id of
 /// statements before it.
-struct Inserts {
+struct InsertTracker {
     earlier: i64,
     again: Arc<AtomicBool>,
 }
 
-impl Inserts {
-    fn watch(connection: &mut Connection) -> rusqlite::Result<Inserts> {
+impl InsertTracker {
+    fn watch_connection(connection: &mut Connection) -> rusqlite::Result<InsertTracker> {
         let earlier = connection.last_insert_rowid();
         let again = Arc::new(AtomicBool::new(false));
         let seen = again.clone();
         connection.update_hook(Some(move |action, _: &str, _: &str, row| {
             seen.fetch_or(action == Action::SQLITE_INSERT && row == earlier, Ordering::Relaxed);
         }))?;
-        Ok(Inserts { earlier, again })
+        Ok(InsertTracker { earlier, again })
     }
 
-    fn last(&self, connection: &Connection) -> Option<i64> {
+    fn last_insert_id(&self, connection: &Connection) -> Option<i64> {
         let last = connection.last_insert_rowid();
         (last != self.earlier || self.again.load(Ordering::Relaxed)).then_some(last)
     }
@@ -255,25 +261,25 @@ impl Inserts {
 
 /// How the async side reaches a statement that runs.
 #[derive(Clone, Default)]
-struct Stop(Arc<Stopping>);
+struct StatementInterrupt(Arc<InterruptState>);
 
 #[derive(Default)]
-struct Stopping {
+struct InterruptState {
     asked: AtomicBool,
     handle: Mutex<Option<InterruptHandle>>,
 }
 
-impl Stop {
-    fn is_set(&self) -> bool {
+impl StatementInterrupt {
+    fn is_requested(&self) -> bool {
         self.0.asked.load(Ordering::Relaxed)
     }
 }
 
-struct StopOnDrop(Stop);
+struct InterruptOnDrop(StatementInterrupt);
 
-impl Drop for StopOnDrop {
+impl Drop for InterruptOnDrop {
     fn drop(&mut self) {
-        let Stopping { asked, handle } = &*self.0.0;
+        let InterruptState { asked, handle } = &*self.0.0;
         asked.store(true, Ordering::Relaxed);
         // Taken away when the work is done, so that no later call is hit.
         if let Some(handle) = &*handle.lock() {
@@ -282,7 +288,7 @@ impl Drop for StopOnDrop {
     }
 }
 
-async fn blocking<T: Send + 'static>(
+async fn spawn_database_work<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {

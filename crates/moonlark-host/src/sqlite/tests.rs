@@ -1,8 +1,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use moonlark_core::tool::Scope;
-use moonlark_core::value::Bytes;
+use moonlark_core::tool::CallScope;
+use moonlark_core::value::TextOrBytes;
 use moonlark_core::{Result, Value};
 use rusqlite::Connection;
 use serde_json::{Value as Json, json};
@@ -14,11 +14,11 @@ fn dir() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-fn reader(dir: &Path) -> Scope {
+fn reader(dir: &Path) -> CallScope {
     scope(dir, &[])
 }
 
-fn writer(dir: &Path) -> Scope {
+fn writer(dir: &Path) -> CallScope {
     scope(dir, &["sql:write"])
 }
 
@@ -31,7 +31,7 @@ async fn query(dir: &Path, sql: &str, params: Json) -> Json {
     call(reader(dir), "sqlite.query", args).await.unwrap().into_json("rows").unwrap()
 }
 
-async fn refused(scope: Scope, sql: &str, params: Json) -> String {
+async fn refused(scope: CallScope, sql: &str, params: Json) -> String {
     problem(scope, "sqlite.query", json!({"path": "a.db", "sql": sql, "params": params})).await
 }
 
@@ -67,7 +67,7 @@ async fn every_type_goes_in_and_comes_out_as_it_is() {
         Value::from(""),
     ];
     let args = |params| {
-        Value::object([
+        Value::from_fields([
             ("path", "a.db".into()),
             ("sql", "SELECT ? a, ? b, ? c, ? d, ? e, ? f, ? g, ? h, typeof(?) i, ? j".into()),
             ("params", params),
@@ -89,7 +89,7 @@ async fn every_type_goes_in_and_comes_out_as_it_is() {
     )
     .await;
     assert_eq!(rows, json!([{"a": "hi", "b": "x", "c": "blob"}]));
-    assert_eq!(Value::from(Bytes(bytes.clone())), Value::Bytes(bytes));
+    assert_eq!(Value::from(TextOrBytes(bytes.clone())), Value::Bytes(bytes));
 }
 
 #[tokio::test]
@@ -102,9 +102,9 @@ async fn values_that_have_no_type_are_refused() {
             Value::Array(vec![Value::Int(1)]),
             "parameter 1 is an array, which SQLite has no type for",
         ),
-        (Value::object([("a", Value::Int(1))]), "parameter 1 is an object"),
+        (Value::from_fields([("a", Value::Int(1))]), "parameter 1 is an object"),
     ] {
-        let args = Value::object([
+        let args = Value::from_fields([
             ("path", "a.db".into()),
             ("sql", "SELECT ?".into()),
             ("params", Value::Array(vec![value])),
@@ -119,7 +119,7 @@ async fn values_that_have_no_type_are_refused() {
 async fn changes_say_what_they_did() {
     let dir = people().await;
     let changed = |rows: i64, id: Option<i64>| {
-        Value::object([("rows_affected", rows.into()), ("last_insert_id", id.into())])
+        Value::from_fields([("rows_affected", rows.into()), ("last_insert_id", id.into())])
     };
     let run = async |sql| execute(dir.path(), sql, json!([])).await.unwrap();
     assert_eq!(run("INSERT INTO people (name) VALUES ('Cy')").await, changed(1, Some(3)));
@@ -465,7 +465,7 @@ async fn a_locked_database_is_waited_for_and_then_a_problem() {
         "error[unavailable]: sqlite.query: the database a.db is locked\nhint: another program or call is writing to it; try again later"
     );
     // Waiting ended before the time of the call did, which would be a timeout.
-    assert!(locked.retryable());
+    assert!(locked.is_retryable());
     // When the lock goes in time, nobody notices.
     let mut waiting = tokio::spawn(call(
         writer(dir.path()),

@@ -1,6 +1,6 @@
 //! Where two values differ, for people.
 
-use moonlark_core::value::{Value, shorten};
+use moonlark_core::value::{Value, shorten_text};
 
 /// Differences shown before the rest is only counted.
 const MOST: usize = 8;
@@ -29,7 +29,7 @@ pub(super) fn differences(actual: &Value, expected: &Value, first: usize) -> Opt
 
 /// A value in a message.
 pub(super) fn show(value: &Value) -> String {
-    shorten(&value.to_json_lossy().to_string()).into_owned()
+    shorten_text(&value.to_json_lossy().to_string()).into_owned()
 }
 
 struct Comparison<'a> {
@@ -95,13 +95,13 @@ fn lines(actual: &str, expected: &str, what: &str) -> String {
     let first = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
     let mut report = format!("{what} differs from line {} on:", first + 1);
     for line in &a[first.saturating_sub(1).min(a.len())..first.min(a.len())] {
-        report.push_str(&format!("\n      {}", shorten(line)));
+        report.push_str(&format!("\n      {}", shorten_text(line)));
     }
     for line in b.iter().skip(first).take(3) {
-        report.push_str(&format!("\n    - {}", shorten(line)));
+        report.push_str(&format!("\n    - {}", shorten_text(line)));
     }
     for line in a.iter().skip(first).take(3) {
-        report.push_str(&format!("\n    + {}", shorten(line)));
+        report.push_str(&format!("\n    + {}", shorten_text(line)));
     }
     report.push_str("\n    (- expected, + actual)");
     report

@@ -119,8 +119,8 @@ async fn values_come_back_as_they_were() {
         encode(json!({"a": {"b": null}})).await,
         "toml.encode: value.a.b is null, which TOML cannot hold"
     );
-    let floats = Value::object([("a", f64::INFINITY.into()), ("b", f64::NAN.into())]);
-    let args = Value::object([("value", floats)]);
+    let floats = Value::from_fields([("a", f64::INFINITY.into()), ("b", f64::NAN.into())]);
+    let args = Value::from_fields([("value", floats)]);
     let text = call_value(scope(Path::new("."), &[]), "toml.encode", args).await.unwrap();
     assert_eq!(text, Value::from("a = inf\nb = nan\n"));
 }

@@ -4,38 +4,38 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use granit_parser::Tag;
 use moonlark_core::Value;
-use moonlark_core::value::shorten;
+use moonlark_core::value::shorten_text;
 
 /// The value of a word, or why it has none.
-pub(super) fn read(text: &str, plain: bool, tag: Option<&Tag>) -> Result<Value, String> {
-    let wrong = |kind: &str| format!("{:?} is no {kind}", shorten(text));
+pub(super) fn parse_scalar(text: &str, plain: bool, tag: Option<&Tag>) -> Result<Value, String> {
+    let wrong = |kind: &str| format!("{:?} is no {kind}", shorten_text(text));
     let Some(tag) = tag else {
-        return if plain { plain_value(text) } else { Ok(Value::from(text)) };
+        return if plain { parse_plain(text) } else { Ok(Value::from(text)) };
     };
     let meaning = tag.suffix_in_namespace("tag:yaml.org,2002:");
     let is = |name| meaning.as_deref() == Some(name);
     let value = match () {
-        () if is("int") => integer(text)?.ok_or_else(|| wrong("integer"))?,
-        () if is("float") => match integer(text)? {
+        () if is("int") => parse_integer(text)?.ok_or_else(|| wrong("integer"))?,
+        () if is("float") => match parse_integer(text)? {
             Some(Value::Int(int)) => Value::Float(int as f64),
-            _ => float(text)?.ok_or_else(|| wrong("number"))?,
+            _ => parse_float(text)?.ok_or_else(|| wrong("number"))?,
         },
-        () if is("bool") => boolean(text).ok_or_else(|| wrong("boolean"))?,
-        () if is("null") => null(text).ok_or_else(|| wrong("null"))?,
+        () if is("bool") => parse_boolean(text).ok_or_else(|| wrong("boolean"))?,
+        () if is("null") => parse_null(text).ok_or_else(|| wrong("null"))?,
         () if is("binary") => {
             let packed: String = text.split_ascii_whitespace().collect();
             let bytes = STANDARD.decode(packed).map_err(|_| wrong("Base64"))?;
             Value::text_or_bytes(bytes)
         }
         // Its own meaning is unknown here, so the word speaks for itself.
-        () if tag.handle() == "!" && !tag.suffix().is_empty() && plain => plain_value(text)?,
+        () if tag.handle() == "!" && !tag.suffix().is_empty() && plain => parse_plain(text)?,
         () => Value::from(text),
     };
     Ok(value)
 }
 
 /// The text of a value as a key.
-pub(super) fn key(value: &Value) -> Option<String> {
+pub(super) fn key_text(value: &Value) -> Option<String> {
     Some(match value {
         Value::Null => "null".to_owned(),
         Value::Bool(flag) => flag.to_string(),
@@ -46,21 +46,21 @@ pub(super) fn key(value: &Value) -> Option<String> {
     })
 }
 
-fn plain_value(text: &str) -> Result<Value, String> {
-    if let Some(value) = null(text).or_else(|| boolean(text)) {
+fn parse_plain(text: &str) -> Result<Value, String> {
+    if let Some(value) = parse_null(text).or_else(|| parse_boolean(text)) {
         return Ok(value);
     }
-    if let Some(value) = integer(text)? {
+    if let Some(value) = parse_integer(text)? {
         return Ok(value);
     }
-    Ok(float(text)?.unwrap_or_else(|| Value::from(text)))
+    Ok(parse_float(text)?.unwrap_or_else(|| Value::from(text)))
 }
 
-fn null(text: &str) -> Option<Value> {
+fn parse_null(text: &str) -> Option<Value> {
     matches!(text, "" | "~" | "null" | "Null" | "NULL").then_some(Value::Null)
 }
 
-fn boolean(text: &str) -> Option<Value> {
+fn parse_boolean(text: &str) -> Option<Value> {
     match text {
         "true" | "True" | "TRUE" => Some(Value::Bool(true)),
         "false" | "False" | "FALSE" => Some(Value::Bool(false)),
@@ -68,7 +68,7 @@ fn boolean(text: &str) -> Option<Value> {
     }
 }
 
-fn integer(text: &str) -> Result<Option<Value>, String> {
+fn parse_integer(text: &str) -> Result<Option<Value>, String> {
     let (digits, radix) = match (text.strip_prefix("0x"), text.strip_prefix("0o")) {
         (Some(digits), _) => (digits, 16),
         (_, Some(digits)) => (digits, 8),
@@ -81,11 +81,11 @@ fn integer(text: &str) -> Result<Option<Value>, String> {
     }
     match i64::from_str_radix(digits, radix) {
         Ok(int) => Ok(Some(Value::Int(int))),
-        Err(_) => Err(format!("the integer {} does not fit 64 bits", shorten(text))),
+        Err(_) => Err(format!("the integer {} does not fit 64 bits", shorten_text(text))),
     }
 }
 
-fn float(text: &str) -> Result<Option<Value>, String> {
+fn parse_float(text: &str) -> Result<Option<Value>, String> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let sign = if text.starts_with('-') { -1.0 } else { 1.0 };
     match unsigned {
@@ -100,7 +100,7 @@ fn float(text: &str) -> Result<Option<Value>, String> {
             .all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
     match text.parse::<f64>() {
         Ok(float) if shaped && float.is_finite() => Ok(Some(Value::Float(float))),
-        Ok(_) if shaped => Err(format!("the number {} is out of range", shorten(text))),
+        Ok(_) if shaped => Err(format!("the number {} is out of range", shorten_text(text))),
         _ => Ok(None),
     }
 }

@@ -174,10 +174,11 @@ async fn values_come_back_as_they_were() {
         assert_eq!(back.unwrap().to_json_lossy(), value, "{args}");
     }
     let floats = vec![Value::Float(f64::INFINITY), f64::NEG_INFINITY.into(), f64::NAN.into()];
-    let args = Value::object([("value", floats.into())]);
+    let args = Value::from_fields([("value", floats.into())]);
     let text = call_value(scope(Path::new("."), &[]), "yaml.encode", args).await.unwrap();
     assert_eq!(text, Value::from("- .inf\n- -.inf\n- .nan\n"));
-    let args = Value::object([("value", Value::object([("a", Value::Bytes(vec![255]))]))]);
+    let args =
+        Value::from_fields([("value", Value::from_fields([("a", Value::Bytes(vec![255]))]))]);
     let problem = call_value(scope(Path::new("."), &[]), "yaml.encode", args).await.unwrap_err();
     assert_eq!(problem.message, "yaml.encode: value.a is not UTF-8 text, which YAML cannot hold");
 }

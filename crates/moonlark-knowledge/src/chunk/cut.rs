@@ -6,7 +6,7 @@ use super::ChunkSettings;
 
 /// Every piece but the first begins with the end of the one before. Each byte
 /// is looked at a few times, however long the block is.
-pub(super) fn pieces(
+pub(super) fn split_block_range(
     text: &str,
     range: Range<usize>,
     prose: bool,
@@ -15,11 +15,11 @@ pub(super) fn pieces(
     let mut pieces = Vec::new();
     let mut start = range.start;
     while range.end - start > settings.most {
-        let low = floor(text, start + settings.target / 2);
-        let high = floor(text, start + settings.target);
-        let at = low + best(&text[low..high], prose);
+        let low = floor_char_boundary(text, start + settings.target / 2);
+        let high = floor_char_boundary(text, start + settings.target);
+        let at = low + find_best_cut(&text[low..high], prose);
         pieces.push(start..at);
-        start = again(text, at, prose, settings.overlap);
+        start = find_overlap_start(text, at, prose, settings.overlap);
     }
     if !text[start..range.end].trim().is_empty() {
         pieces.push(start..range.end);
@@ -28,10 +28,10 @@ pub(super) fn pieces(
 }
 
 /// Where to cut within what may be cut: the last of the best places.
-fn best(window: &str, prose: bool) -> usize {
+fn find_best_cut(window: &str, prose: bool) -> usize {
     let paragraph = || window.rfind("\n\n").map(|at| at + 2);
     let line = || window.rfind('\n').map(|at| at + 1);
-    let sentence = || sentences(window).last();
+    let sentence = || sentence_ends(window).last();
     let (first, second) = match prose {
         true => (sentence(), line()),
         false => (line(), None),
@@ -49,12 +49,12 @@ fn best(window: &str, prose: bool) -> usize {
 
 /// Where the next piece begins: a little before the cut, at the beginning of a
 /// sentence, a line or a word.
-fn again(text: &str, at: usize, prose: bool, overlap: usize) -> usize {
-    let from = floor(text, at - overlap);
+fn find_overlap_start(text: &str, at: usize, prose: bool, overlap: usize) -> usize {
+    let from = floor_char_boundary(text, at - overlap);
     let window = &text[from..at];
     let inside = |place: &usize| *place < window.trim_end().len();
     let begin = match prose {
-        true => sentences(window).find(inside),
+        true => sentence_ends(window).find(inside),
         false => window.find('\n').map(|at| at + 1).filter(inside),
     };
     let word = || {
@@ -68,7 +68,7 @@ fn again(text: &str, at: usize, prose: bool, overlap: usize) -> usize {
 }
 
 /// The places right after a sentence.
-fn sentences(window: &str) -> impl Iterator<Item = usize> + '_ {
+fn sentence_ends(window: &str) -> impl Iterator<Item = usize> + '_ {
     let mut before = ' ';
     window.char_indices().filter_map(move |(at, char)| {
         let last = std::mem::replace(&mut before, char);
@@ -83,7 +83,7 @@ fn sentences(window: &str) -> impl Iterator<Item = usize> + '_ {
 }
 
 /// The last place for a cut at or before this one.
-fn floor(text: &str, at: usize) -> usize {
+fn floor_char_boundary(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
         at -= 1;

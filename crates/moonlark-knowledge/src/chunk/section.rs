@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use super::ChunkSettings;
-use crate::extract::{Block, Kind};
+use crate::extract::{TextBlock, TextBlockKind};
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Section {
+pub(super) struct DocumentSection {
     /// The headings it is under, its own included.
     pub(super) path: Vec<String>,
     /// Which of the document's blocks, the headings included.
@@ -17,9 +17,12 @@ pub(super) struct Section {
     bare: bool,
 }
 
-pub(super) fn all(blocks: &[Block], settings: &ChunkSettings) -> Vec<Section> {
-    let mut sections: Vec<Section> = Vec::new();
-    for section in by_heading(blocks) {
+pub(super) fn collect_sections(
+    blocks: &[TextBlock],
+    settings: &ChunkSettings,
+) -> Vec<DocumentSection> {
+    let mut sections: Vec<DocumentSection> = Vec::new();
+    for section in split_by_heading(blocks) {
         match sections.last_mut() {
             // A heading right above another one belongs to what is below it.
             Some(last) if last.bare && section.path.starts_with(&last.path) => {
@@ -31,8 +34,8 @@ pub(super) fn all(blocks: &[Block], settings: &ChunkSettings) -> Vec<Section> {
             _ => sections.push(section),
         }
     }
-    let tiny = settings.tiny();
-    let mut joined: Vec<Section> = Vec::new();
+    let tiny = settings.tiny_chunk_bytes();
+    let mut joined: Vec<DocumentSection> = Vec::new();
     // Whether all that the last one was joined from was tiny.
     let mut all_tiny = false;
     for section in sections {
@@ -54,12 +57,12 @@ pub(super) fn all(blocks: &[Block], settings: &ChunkSettings) -> Vec<Section> {
     joined
 }
 
-fn by_heading(blocks: &[Block]) -> Vec<Section> {
-    let mut sections: Vec<Section> = Vec::new();
+fn split_by_heading(blocks: &[TextBlock]) -> Vec<DocumentSection> {
+    let mut sections: Vec<DocumentSection> = Vec::new();
     let mut path: Vec<(u8, String)> = Vec::new();
     for (at, block) in blocks.iter().enumerate() {
-        let heading = matches!(block.kind, Kind::Heading { .. });
-        if let Kind::Heading { level, title } = &block.kind {
+        let heading = matches!(block.kind, TextBlockKind::Heading { .. });
+        if let TextBlockKind::Heading { level, title } = &block.kind {
             while path.last().is_some_and(|(above, _)| above >= level) {
                 path.pop();
             }
@@ -71,7 +74,7 @@ fn by_heading(blocks: &[Block]) -> Vec<Section> {
                 last.size += block.range.len();
                 last.bare = false;
             }
-            _ => sections.push(Section {
+            _ => sections.push(DocumentSection {
                 path: path
                     .iter()
                     .map(|(_, title)| title.clone())

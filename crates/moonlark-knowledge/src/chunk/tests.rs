@@ -1,15 +1,15 @@
 //! What chunks are, and that nothing is missing from them.
 
 use super::*;
-use crate::extract::{ExtractLimits, Reading, extract};
-use crate::item::{Content, Item};
+use crate::extract::{ExtractLimits, ExtractionOutcome, extract_document};
+use crate::item::{ItemContent, SourceItem};
 use moonlark_core::Value;
 
-fn document(name: &str, text: &str) -> Option<Extracted> {
-    let item = Item {
+fn document(name: &str, text: &str) -> Option<ExtractedDocument> {
+    let item = SourceItem {
         source_id: name.to_owned(),
         title: None,
-        content: Content::Text(text.to_owned()),
+        content: ItemContent::Text(text.to_owned()),
         content_type: None,
         source_url: None,
         author: None,
@@ -18,18 +18,18 @@ fn document(name: &str, text: &str) -> Option<Extracted> {
         metadata: Value::Null,
         stamp: None,
     };
-    match extract(&item, &ExtractLimits::default()).unwrap() {
-        Reading::Text(extracted) => Some(*extracted),
-        Reading::Skipped(_) => None,
+    match extract_document(&item, &ExtractLimits::default()).unwrap() {
+        ExtractionOutcome::Text(extracted) => Some(*extracted),
+        ExtractionOutcome::Skipped(_) => None,
     }
 }
 
-fn chunks(name: &str, text: &str) -> Vec<Chunk> {
-    chunk(&document(name, text).unwrap(), &ChunkSettings::default())
+fn chunks(name: &str, text: &str) -> Vec<TextChunk> {
+    split_into_chunks(&document(name, text).unwrap(), &ChunkSettings::default())
 }
 
 /// One line per chunk: its headings and how its text begins and ends.
-fn outline(chunks: &[Chunk]) -> String {
+fn outline(chunks: &[TextChunk]) -> String {
     let mut out = String::new();
     for chunk in chunks {
         let text = chunk.text.replace('\n', "⏎");
@@ -179,12 +179,16 @@ fn nothing_is_lost_or_empty_whatever_the_text() {
         };
         for name in ["a.md", "a.txt", "a.rs"] {
             let Some(document) = document(name, &text) else { continue };
-            let chunks = chunk(&document, &settings);
+            let chunks = split_into_chunks(&document, &settings);
             let mut covered = 0;
             for chunk in &chunks {
                 assert_eq!(chunk.text, &document.text[chunk.range.clone()]);
                 assert!(!chunk.text.trim().is_empty());
-                assert!(chunk.text.len() <= settings.usable().most, "{}", chunk.text.len());
+                assert!(
+                    chunk.text.len() <= settings.with_clamped_sizes().most,
+                    "{}",
+                    chunk.text.len()
+                );
                 if let Some(gap) = document.text.get(covered..chunk.range.start) {
                     assert!(gap.trim().is_empty(), "lost {gap:?} of {text:?}");
                 }
@@ -197,8 +201,8 @@ fn nothing_is_lost_or_empty_whatever_the_text() {
     }
 }
 
-fn chunk_again(document: &Extracted, settings: &ChunkSettings) -> Vec<Chunk> {
-    chunk(&document.clone(), settings)
+fn chunk_again(document: &ExtractedDocument, settings: &ChunkSettings) -> Vec<TextChunk> {
+    split_into_chunks(&document.clone(), settings)
 }
 
 #[test]

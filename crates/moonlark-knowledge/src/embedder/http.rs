@@ -12,19 +12,21 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use tokio::time::sleep;
 
-use super::{HttpSettings, Patience, Row, Speaks, row};
+use super::{
+    EmbeddingApi, EmbeddingPurpose, EmbeddingServiceSettings, QuantizedVector, quantize_to_bytes,
+};
 
 /// How often a request is made again that may succeed later.
-const ATTEMPTS: u32 = 5;
+const MAX_EMBEDDING_ATTEMPTS: u32 = 5;
 /// The longest pause before that, whatever the service asks for.
-const PAUSE: Duration = Duration::from_secs(60);
+const MAX_EMBEDDING_RETRY_PAUSE: Duration = Duration::from_secs(60);
 /// Bytes of an answer for each text: a few thousand numbers as text.
-const ANSWER: usize = 256 * 1024;
+const MAX_ANSWER_BYTES_PER_TEXT: usize = 256 * 1024;
 /// Bytes of a refusal that are read, and shown.
-const REFUSAL: usize = 4 * 1024;
+const MAX_REFUSAL_BYTES: usize = 4 * 1024;
 
 #[derive(Deserialize)]
-struct OpenAi {
+struct OpenAiEmbeddings {
     data: Vec<OpenAiVector>,
 }
 
@@ -35,21 +37,21 @@ struct OpenAiVector {
 }
 
 #[derive(Deserialize)]
-struct Ollama {
+struct OllamaEmbeddings {
     embeddings: Vec<Vec<f32>>,
 }
 
 /// Why there is no answer, and whether there may be one later.
-struct Refused {
+struct EmbeddingFailure {
     problem: Problem,
     again: Option<Duration>,
 }
 
-impl HttpSettings {
-    pub(super) fn name(&self) -> String {
+impl EmbeddingServiceSettings {
+    pub(super) fn model_name(&self) -> String {
         let kind = match self.speaks {
-            Speaks::OpenAi => "openai",
-            Speaks::Ollama => "ollama",
+            EmbeddingApi::OpenAi => "openai",
+            EmbeddingApi::Ollama => "ollama",
         };
         match self.dimensions {
             Some(dimensions) => format!("{kind}:{}@{dimensions}", self.model),
@@ -57,27 +59,37 @@ impl HttpSettings {
         }
     }
 
-    pub(super) async fn rows(&self, texts: Vec<String>, patience: Patience) -> Result<Vec<Row>> {
-        let mut rows: Vec<Row> = Vec::with_capacity(texts.len());
+    pub(super) async fn embed_texts(
+        &self,
+        texts: Vec<String>,
+        patience: EmbeddingPurpose,
+    ) -> Result<Vec<QuantizedVector>> {
+        let mut rows: Vec<QuantizedVector> = Vec::with_capacity(texts.len());
         for batch in texts.chunks(self.batch.max(1)) {
-            let vectors = self.with_patience(batch, patience).await?;
-            self.check(&vectors, batch.len(), rows.first().map(Vec::len))?;
-            rows.extend(vectors.iter().map(|vector| row(vector)));
+            let vectors = self.embed_with_retries(batch, patience).await?;
+            self.check_vectors(&vectors, batch.len(), rows.first().map(Vec::len))?;
+            rows.extend(vectors.iter().map(|vector| quantize_to_bytes(vector)));
         }
         Ok(rows)
     }
 
-    async fn with_patience(&self, texts: &[String], patience: Patience) -> Result<Vec<Vec<f32>>> {
-        let attempts = if patience == Patience::Sync { ATTEMPTS } else { 1 };
+    async fn embed_with_retries(
+        &self,
+        texts: &[String],
+        patience: EmbeddingPurpose,
+    ) -> Result<Vec<Vec<f32>>> {
+        let attempts = if patience == EmbeddingPurpose::Sync { MAX_EMBEDDING_ATTEMPTS } else { 1 };
         let mut pause = Duration::from_millis(500);
         let mut attempt = 1;
         loop {
-            match self.ask(texts).await {
+            match self.request_embeddings(texts).await {
                 Ok(vectors) => return Ok(vectors),
-                Err(Refused { problem, again: None }) => return Err(problem),
-                Err(Refused { problem, .. }) if attempt >= attempts => return Err(problem),
-                Err(Refused { again: Some(asked), .. }) => {
-                    sleep(asked.max(pause).min(PAUSE)).await;
+                Err(EmbeddingFailure { problem, again: None }) => return Err(problem),
+                Err(EmbeddingFailure { problem, .. }) if attempt >= attempts => {
+                    return Err(problem);
+                }
+                Err(EmbeddingFailure { again: Some(asked), .. }) => {
+                    sleep(asked.max(pause).min(MAX_EMBEDDING_RETRY_PAUSE)).await;
                     pause *= 2;
                     attempt += 1;
                 }
@@ -85,13 +97,16 @@ impl HttpSettings {
         }
     }
 
-    async fn ask(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Refused> {
+    async fn request_embeddings(
+        &self,
+        texts: &[String],
+    ) -> Result<Vec<Vec<f32>>, EmbeddingFailure> {
         let (path, mut body) = match self.speaks {
-            Speaks::OpenAi => (
+            EmbeddingApi::OpenAi => (
                 "embeddings",
                 json!({"model": self.model, "input": texts, "encoding_format": "float"}),
             ),
-            Speaks::Ollama => {
+            EmbeddingApi::Ollama => {
                 ("api/embed", json!({"model": self.model, "input": texts, "truncate": true}))
             }
         };
@@ -108,27 +123,35 @@ impl HttpSettings {
         if let Some(key) = &self.api_key {
             request = request.bearer_auth(key.expose_secret());
         }
-        let answer = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let answer = request.send().await.map_err(|error| self.connection_failure(&error))?;
         match answer.status() {
-            StatusCode::OK => self.read(answer, texts.len()).await,
-            status => Err(self.refused(status, answer).await),
+            StatusCode::OK => self.read_vectors(answer, texts.len()).await,
+            status => Err(self.refusal_failure(status, answer).await),
         }
     }
 
-    async fn read(&self, answer: Response, texts: usize) -> Result<Vec<Vec<f32>>, Refused> {
-        let most = ANSWER.saturating_mul(texts.max(1));
-        let bytes = read_within(answer, most).await.map_err(|error| match error {
-            Some(error) => self.unreachable(&error),
-            None => never(self.not_an_answer("it is too long")),
+    async fn read_vectors(
+        &self,
+        answer: Response,
+        texts: usize,
+    ) -> Result<Vec<Vec<f32>>, EmbeddingFailure> {
+        let most = MAX_ANSWER_BYTES_PER_TEXT.saturating_mul(texts.max(1));
+        let bytes = read_body_within(answer, most).await.map_err(|error| match error {
+            Some(error) => self.connection_failure(&error),
+            None => permanent_failure(self.invalid_answer_problem("it is too long")),
         })?;
-        let unreadable = |error: serde_json::Error| never(self.not_an_answer(&error.to_string()));
+        let unreadable = |error: serde_json::Error| {
+            permanent_failure(self.invalid_answer_problem(&error.to_string()))
+        };
         match self.speaks {
-            Speaks::Ollama => {
-                let answer: Ollama = serde_json::from_slice(&bytes).map_err(unreadable)?;
+            EmbeddingApi::Ollama => {
+                let answer: OllamaEmbeddings =
+                    serde_json::from_slice(&bytes).map_err(unreadable)?;
                 Ok(answer.embeddings)
             }
-            Speaks::OpenAi => {
-                let answer: OpenAi = serde_json::from_slice(&bytes).map_err(unreadable)?;
+            EmbeddingApi::OpenAi => {
+                let answer: OpenAiEmbeddings =
+                    serde_json::from_slice(&bytes).map_err(unreadable)?;
                 let mut vectors = answer.data;
                 // The order is theirs to choose; without numbers it is ours.
                 vectors.sort_by_key(|vector| vector.index);
@@ -137,11 +160,17 @@ impl HttpSettings {
         }
     }
 
-    fn check(&self, vectors: &[Vec<f32>], texts: usize, width: Option<usize>) -> Result<()> {
+    fn check_vectors(
+        &self,
+        vectors: &[Vec<f32>],
+        texts: usize,
+        width: Option<usize>,
+    ) -> Result<()> {
         if vectors.len() != texts {
-            return Err(
-                self.not_an_answer(&format!("it has {} vectors for {texts} texts", vectors.len()))
-            );
+            return Err(self.invalid_answer_problem(&format!(
+                "it has {} vectors for {texts} texts",
+                vectors.len()
+            )));
         }
         let width = width.or(self.dimensions).or(vectors.first().map(Vec::len)).unwrap_or(0);
         match vectors.iter().find(|vector| vector.len() != width || vector.is_empty()) {
@@ -151,40 +180,40 @@ impl HttpSettings {
                 self.model,
                 other.len()
             ))
-            .retryable_if(false)
-            .hint("set knowledge.embedder.dimensions to what the model has, or leave it out")),
+            .with_retryable(false)
+            .with_hint("set knowledge.embedder.dimensions to what the model has, or leave it out")),
         }
     }
 
-    fn not_an_answer(&self, why: &str) -> Problem {
+    fn invalid_answer_problem(&self, why: &str) -> Problem {
         Problem::unavailable(format!("{} answered no embeddings: {why}", self.url))
-            .retryable_if(false)
-            .hint("knowledge.embedder.url has to name the base of an API for embeddings, such as http://localhost:11434 for Ollama")
+            .with_retryable(false)
+            .with_hint("knowledge.embedder.url has to name the base of an API for embeddings, such as http://localhost:11434 for Ollama")
     }
 
     /// Nothing of the error but its kind: its text may have the whole URL.
-    fn unreachable(&self, error: &reqwest::Error) -> Refused {
+    fn connection_failure(&self, error: &reqwest::Error) -> EmbeddingFailure {
         let why = match () {
             () if error.is_timeout() => "it took too long",
             () if error.is_connect() => "no connection",
             () if error.is_builder() => {
-                return never(
+                return permanent_failure(
                     Problem::bad_config(format!("{} is no URL to send requests to", self.url))
-                        .hint("correct knowledge.embedder.url"),
+                        .with_hint("correct knowledge.embedder.url"),
                 );
             }
             () => "the connection broke",
         };
         let problem =
             Problem::unavailable(format!("the embedder {} does not answer: {why}", self.url))
-                .hint("search goes on by words; the next sync makes up for missing vectors");
-        Refused { problem, again: Some(Duration::ZERO) }
+                .with_hint("search goes on by words; the next sync makes up for missing vectors");
+        EmbeddingFailure { problem, again: Some(Duration::ZERO) }
     }
 
-    async fn refused(&self, status: StatusCode, answer: Response) -> Refused {
+    async fn refusal_failure(&self, status: StatusCode, answer: Response) -> EmbeddingFailure {
         let pause = retry_after(&answer);
-        let said = match read_within(answer, REFUSAL).await {
-            Ok(bytes) => said(&bytes),
+        let said = match read_body_within(answer, MAX_REFUSAL_BYTES).await {
+            Ok(bytes) => refusal_message(&bytes),
             Err(_) => String::new(),
         };
         let hint = match status {
@@ -201,14 +230,14 @@ impl HttpSettings {
         let message =
             format!("the embedder {} refused with status {}{said}", self.url, status.as_u16());
         let later = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
-        let mut problem = Problem::unavailable(message).retryable_if(later).hint(hint);
+        let mut problem = Problem::unavailable(message).with_retryable(later).with_hint(hint);
         problem.status = Some(status.as_u16());
-        Refused { problem, again: later.then(|| pause.unwrap_or_default()) }
+        EmbeddingFailure { problem, again: later.then(|| pause.unwrap_or_default()) }
     }
 }
 
-fn never(problem: Problem) -> Refused {
-    Refused { problem, again: None }
+fn permanent_failure(problem: Problem) -> EmbeddingFailure {
+    EmbeddingFailure { problem, again: None }
 }
 
 fn retry_after(answer: &Response) -> Option<Duration> {
@@ -217,18 +246,21 @@ fn retry_after(answer: &Response) -> Option<Duration> {
 }
 
 /// What a refusal says, as text to add to a sentence.
-fn said(bytes: &[u8]) -> String {
+fn refusal_message(bytes: &[u8]) -> String {
     let json: Json = serde_json::from_slice(bytes).unwrap_or_default();
     let error = &json["error"];
     let message = error["message"].as_str().or(error.as_str());
     match message {
-        Some(message) => format!(": {}", moonlark_core::value::shorten(message)),
+        Some(message) => format!(": {}", moonlark_core::value::shorten_text(message)),
         None => String::new(),
     }
 }
 
 /// The body, or nothing said when it is longer than that.
-async fn read_within(mut answer: Response, most: usize) -> Result<Vec<u8>, Option<reqwest::Error>> {
+async fn read_body_within(
+    mut answer: Response,
+    most: usize,
+) -> Result<Vec<u8>, Option<reqwest::Error>> {
     let mut bytes = Vec::new();
     while let Some(part) = answer.chunk().await.map_err(Some)? {
         if bytes.len() + part.len() > most {

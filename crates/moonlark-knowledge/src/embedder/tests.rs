@@ -7,13 +7,13 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use moonlark_core::Code;
+use moonlark_core::ProblemCode;
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 
-use super::{Embedder, HttpSettings, Patience, Speaks};
+use super::{EmbeddingApi, EmbeddingPurpose, EmbeddingServiceSettings, TextEmbedder};
 use crate::testing::{Listed, content, found, item, small, sync, with};
-use crate::{Mode, Query};
+use crate::{SearchMode, SearchQuery};
 
 /// A service that speaks both ways. Its vectors say how often a few words are in
 /// a text, so that what they find is known.
@@ -49,9 +49,9 @@ impl Service {
         Service { url, state }
     }
 
-    fn settings(&self, speaks: Speaks) -> HttpSettings {
-        let path = if speaks == Speaks::OpenAi { "/v1/" } else { "" };
-        HttpSettings {
+    fn settings(&self, speaks: EmbeddingApi) -> EmbeddingServiceSettings {
+        let path = if speaks == EmbeddingApi::OpenAi { "/v1/" } else { "" };
+        EmbeddingServiceSettings {
             speaks,
             url: format!("{}{path}", self.url),
             model: "words".to_owned(),
@@ -63,8 +63,8 @@ impl Service {
         }
     }
 
-    fn embedder(&self, speaks: Speaks) -> Embedder {
-        Embedder::Http(Box::new(self.settings(speaks)))
+    fn embedder(&self, speaks: EmbeddingApi) -> TextEmbedder {
+        TextEmbedder::Http(Box::new(self.settings(speaks)))
     }
 }
 
@@ -115,8 +115,8 @@ async fn ollama(State(state): State<Arc<Serving>>, headers: HeaderMap, body: Str
     }
 }
 
-fn semantic(text: &str) -> Query {
-    Query { mode: Mode::Semantic, ..Query::new(text) }
+fn semantic(text: &str) -> SearchQuery {
+    SearchQuery { mode: SearchMode::Semantic, ..SearchQuery::new(text) }
 }
 
 const DISHES: [(&str, &str); 3] =
@@ -124,7 +124,7 @@ const DISHES: [(&str, &str); 3] =
 
 #[tokio::test]
 async fn a_service_makes_the_vectors_both_ways() {
-    for speaks in [Speaks::OpenAi, Speaks::Ollama] {
+    for speaks in [EmbeddingApi::OpenAi, EmbeddingApi::Ollama] {
         let service = Service::start().await;
         let folder = tempfile::tempdir().unwrap();
         let knowledge = with(&folder.path().join("k.db"), service.embedder(speaks));
@@ -143,7 +143,7 @@ async fn a_service_makes_the_vectors_both_ways() {
 async fn what_was_embedded_is_not_sent_again() {
     let service = Service::start().await;
     let folder = tempfile::tempdir().unwrap();
-    let knowledge = with(&folder.path().join("k.db"), service.embedder(Speaks::OpenAi));
+    let knowledge = with(&folder.path().join("k.db"), service.embedder(EmbeddingApi::OpenAi));
     let part = |word: &str| {
         format!("## {word}\n\n{}\n\n", format!("All about {word} and more. ").repeat(40))
     };
@@ -162,27 +162,32 @@ async fn what_was_embedded_is_not_sent_again() {
 #[tokio::test]
 async fn a_busy_service_is_asked_again_and_one_that_refuses_is_not() {
     let service = Service::start().await;
-    let settings = service.settings(Speaks::OpenAi);
+    let settings = service.settings(EmbeddingApi::OpenAi);
     *service.state.refusals.lock() =
         vec![(503, ""), (429, r#"{"error": {"message": "slow down"}}"#)];
-    let rows = settings.rows(vec!["rhubarb".to_owned()], Patience::Sync).await.unwrap();
+    let rows =
+        settings.embed_texts(vec!["rhubarb".to_owned()], EmbeddingPurpose::Sync).await.unwrap();
     assert_eq!((rows.len(), rows[0].len()), (1, 4));
     assert_eq!(service.state.requests.swap(0, Ordering::Relaxed), 3);
     *service.state.refusals.lock() = vec![(401, r#"{"error": {"message": "no such key"}}"#)];
-    let problem = settings.rows(vec!["rhubarb".to_owned()], Patience::Sync).await.unwrap_err();
+    let problem =
+        settings.embed_texts(vec!["rhubarb".to_owned()], EmbeddingPurpose::Sync).await.unwrap_err();
     let url = &settings.url;
     assert_eq!(problem.message, format!("the embedder {url} refused with status 401: no such key"));
     assert_eq!(problem.hint.as_deref(), Some("check knowledge.embedder.api_key"));
     assert_eq!(service.state.requests.swap(0, Ordering::Relaxed), 1);
     *service.state.refusals.lock() = vec![(503, "")];
-    let problem = settings.rows(vec!["rhubarb".to_owned()], Patience::Question).await.unwrap_err();
-    assert!(problem.retryable() && service.state.requests.load(Ordering::Relaxed) == 1);
+    let problem = settings
+        .embed_texts(vec!["rhubarb".to_owned()], EmbeddingPurpose::Question)
+        .await
+        .unwrap_err();
+    assert!(problem.is_retryable() && service.state.requests.load(Ordering::Relaxed) == 1);
 }
 
 #[tokio::test]
 async fn answers_that_are_none_are_problems() {
     let service = Service::start().await;
-    let settings = service.settings(Speaks::Ollama);
+    let settings = service.settings(EmbeddingApi::Ollama);
     for (said, expected) in [
         ("<html>", "answered no embeddings: expected value"),
         ("{}", "answered no embeddings: missing field"),
@@ -190,20 +195,25 @@ async fn answers_that_are_none_are_problems() {
         (r#"{"embeddings": [[]]}"#, "answers with vectors of 0 dimensions"),
     ] {
         *service.state.refusals.lock() = vec![(200, said)];
-        let problem = settings.rows(vec!["x".to_owned()], Patience::Sync).await.unwrap_err();
+        let problem =
+            settings.embed_texts(vec!["x".to_owned()], EmbeddingPurpose::Sync).await.unwrap_err();
         assert!(problem.message.contains(expected), "{}", problem.message);
-        assert_eq!(problem.code, Code::Unavailable);
+        assert_eq!(problem.code, ProblemCode::Unavailable);
     }
-    let wrong = HttpSettings { dimensions: Some(3), ..settings.clone() };
-    let problem = wrong.rows(vec!["x".to_owned()], Patience::Sync).await.unwrap_err();
+    let wrong = EmbeddingServiceSettings { dimensions: Some(3), ..settings.clone() };
+    let problem =
+        wrong.embed_texts(vec!["x".to_owned()], EmbeddingPurpose::Sync).await.unwrap_err();
     assert_eq!(problem.message, "words answers with vectors of 4 dimensions instead of 3");
     assert_eq!(service.state.seen.lock().last().unwrap().1["dimensions"], 3);
-    let nowhere = HttpSettings { url: "http://127.0.0.1:1".to_owned(), ..settings.clone() };
-    let problem = nowhere.rows(vec!["x".to_owned()], Patience::Question).await.unwrap_err();
+    let nowhere =
+        EmbeddingServiceSettings { url: "http://127.0.0.1:1".to_owned(), ..settings.clone() };
+    let problem =
+        nowhere.embed_texts(vec!["x".to_owned()], EmbeddingPurpose::Question).await.unwrap_err();
     assert_eq!(problem.message, "the embedder http://127.0.0.1:1 does not answer: no connection");
-    let no_url = HttpSettings { url: "not a url".to_owned(), ..settings };
-    let problem = no_url.rows(vec!["x".to_owned()], Patience::Sync).await.unwrap_err();
-    assert_eq!(problem.code, Code::BadConfig);
+    let no_url = EmbeddingServiceSettings { url: "not a url".to_owned(), ..settings };
+    let problem =
+        no_url.embed_texts(vec!["x".to_owned()], EmbeddingPurpose::Sync).await.unwrap_err();
+    assert_eq!(problem.code, ProblemCode::BadConfig);
 }
 
 #[tokio::test]
@@ -211,25 +221,25 @@ async fn without_its_service_a_base_is_synced_and_searched_by_words_and_made_up_
     let service = Service::start().await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("k.db");
-    let knowledge = with(&file, service.embedder(Speaks::OpenAi));
+    let knowledge = with(&file, service.embedder(EmbeddingApi::OpenAi));
     sync(&knowledge, Listed::of(&DISHES[..1])).await.unwrap();
     *service.state.refusals.lock() = vec![(403, "")];
     let summary = sync(&knowledge, Listed::of(&DISHES)).await.unwrap();
     assert_eq!(summary.added, 2);
     assert!(summary.embedding.unwrap().message.contains("refused with status 403"));
     *service.state.refusals.lock() = vec![(403, "")];
-    let answer = knowledge.search(Query::new("celery")).await.unwrap();
+    let answer = knowledge.search(SearchQuery::new("celery")).await.unwrap();
     assert_eq!(answer.hits[0].source_id, "b");
     assert!(answer.notes[0].starts_with("found by words only: the embedder"), "{:?}", answer.notes);
     *service.state.refusals.lock() = vec![(403, "")];
     assert!(knowledge.search(semantic("celery")).await.is_err());
-    let answer = knowledge.search(Query::new("celery")).await.unwrap();
+    let answer = knowledge.search(SearchQuery::new("celery")).await.unwrap();
     assert_eq!(answer.notes, ["2 of 3 chunks have no vector yet; they are found by words"]);
     let summary = sync(&knowledge, Listed::of(&DISHES)).await.unwrap();
     assert_eq!((summary.unchanged, summary.embedding), (3, None));
     assert_eq!(found(&knowledge, semantic("celery")).await[0], "b");
     let clean = folder.path().join("clean.db");
-    sync(&with(&clean, service.embedder(Speaks::OpenAi)), Listed::of(&DISHES)).await.unwrap();
+    sync(&with(&clean, service.embedder(EmbeddingApi::OpenAi)), Listed::of(&DISHES)).await.unwrap();
     assert_eq!(content(&file), content(&clean));
 }
 
@@ -241,21 +251,21 @@ async fn another_model_takes_over_once_all_its_vectors_are_made() {
     let items =
         || Listed::new((0..30).map(|n| item(&n.to_string(), &format!("{} {n}", DISHES[n % 3].1))));
     sync(&small(&file), items()).await.unwrap();
-    let knowledge = with(&file, service.embedder(Speaks::OpenAi));
+    let knowledge = with(&file, service.embedder(EmbeddingApi::OpenAi));
     // Until then the model in the binary answers, and nobody asks the service.
     let answer = knowledge.search(semantic("rhubarb")).await.unwrap();
     assert_eq!((answer.hits.len(), answer.notes.len()), (12, 0));
     assert_eq!(service.state.requests.load(Ordering::Relaxed), 0);
-    knowledge.catch_up().await.unwrap();
+    knowledge.backfill_vectors().await.unwrap();
     assert_eq!(service.state.texts.load(Ordering::Relaxed), 30);
-    knowledge.catch_up().await.unwrap();
+    knowledge.backfill_vectors().await.unwrap();
     assert_eq!(service.state.texts.load(Ordering::Relaxed), 30);
     assert!(found(&knowledge, semantic("celery")).await[0].parse::<usize>().unwrap() % 3 == 1);
     let clean = folder.path().join("clean.db");
-    sync(&with(&clean, service.embedder(Speaks::OpenAi)), items()).await.unwrap();
+    sync(&with(&clean, service.embedder(EmbeddingApi::OpenAi)), items()).await.unwrap();
     assert_eq!(content(&file), content(&clean));
     // A model of the same name with another size is another one.
     service.state.dimensions.store(6, Ordering::Relaxed);
-    let answer = knowledge.search(Query::new("celery")).await.unwrap();
+    let answer = knowledge.search(SearchQuery::new("celery")).await.unwrap();
     assert!(answer.notes[0].contains("another size"), "{:?}", answer.notes);
 }

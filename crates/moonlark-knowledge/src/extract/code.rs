@@ -5,55 +5,59 @@
 
 use moonlark_core::Value;
 
-use super::{Block, Extracted, Kind, lines, trimmed};
+use super::{ExtractedDocument, TextBlock, TextBlockKind, lines_with_offsets, trim_range};
 
 /// Bytes of what names a part.
-const LONGEST: usize = 120;
+const MAX_DECLARATION_BYTES: usize = 120;
 
-pub(super) fn read(text: String, language: Option<&'static str>) -> Extracted {
+pub(super) fn extract_code(text: String, language: Option<&'static str>) -> ExtractedDocument {
     let mut blocks = Vec::new();
     let mut start = 0;
     let mut after_gap = false;
-    for (at, line) in lines(&text) {
+    for (at, line) in lines_with_offsets(&text) {
         if line.trim().is_empty() {
             after_gap = true;
             continue;
         }
-        if after_gap && begins(line) {
-            blocks.extend(part(&text, start..at, language));
+        if after_gap && starts_declaration(line) {
+            blocks.extend(code_block(&text, start..at, language));
             start = at;
         }
         after_gap = false;
     }
-    blocks.extend(part(&text, start..text.len(), language));
-    let mut extracted = Extracted::of(text, blocks);
+    blocks.extend(code_block(&text, start..text.len(), language));
+    let mut extracted = ExtractedDocument::from_blocks(text, blocks);
     if let Some(language) = language {
-        extracted.metadata = Value::object([("language", language.into())]);
+        extracted.metadata = Value::from_fields([("language", language.into())]);
     }
     extracted
 }
 
 /// At the margin, and not the end of something.
-fn begins(line: &str) -> bool {
+fn starts_declaration(line: &str) -> bool {
     let Some(first) = line.chars().next() else { return false };
     !first.is_whitespace()
         && !matches!(first, '}' | ')' | ']' | '{')
         && !matches!(line.trim_end(), "end" | "fi" | "done" | "esac" | "else" | "else:")
 }
 
-fn part(text: &str, range: std::ops::Range<usize>, language: Option<&str>) -> Option<Block> {
-    let range = trimmed(text, range)?;
+fn code_block(
+    text: &str,
+    range: std::ops::Range<usize>,
+    language: Option<&str>,
+) -> Option<TextBlock> {
+    let range = trim_range(text, range)?;
     let data = matches!(language, Some("json" | "xml"));
-    let title = if data { None } else { declares(&text[range.clone()]) };
+    let title = if data { None } else { declaration_title(&text[range.clone()]) };
     let kind = match title {
-        Some(title) => Kind::Part { title },
-        None => Kind::Code,
+        Some(title) => TextBlockKind::Part { title },
+        None => TextBlockKind::Code,
     };
-    Some(Block::new(kind, range))
+    Some(TextBlock::new(kind, range))
 }
 
 /// The first line that says something to the compiler.
-fn declares(part: &str) -> Option<String> {
+fn declaration_title(part: &str) -> Option<String> {
     let mut inside = None;
     for line in part.lines() {
         let line = line.trim();
@@ -64,24 +68,26 @@ fn declares(part: &str) -> Option<String> {
             }
             continue;
         }
-        if let Some(end) = opens(line) {
+        if let Some(end) = comment_end_marker(line) {
             inside = (!line[3.min(line.len())..].contains(end)).then_some(end);
             continue;
         }
-        if line.is_empty() || is_remark(line) {
+        if line.is_empty() || is_comment(line) {
             continue;
         }
-        if brings_in(line) {
+        if is_import(line) {
             return None;
         }
         let line = line.trim_end_matches(['{', ':', '(', '[', '=', ' ', '\t']);
-        let end = (0..=LONGEST.min(line.len())).rev().find(|end| line.is_char_boundary(*end))?;
+        let end = (0..=MAX_DECLARATION_BYTES.min(line.len()))
+            .rev()
+            .find(|end| line.is_char_boundary(*end))?;
         return (end > 0).then(|| line[..end].trim_end().to_owned());
     }
     None
 }
 
-fn opens(line: &str) -> Option<&'static str> {
+fn comment_end_marker(line: &str) -> Option<&'static str> {
     match line {
         _ if line.starts_with("/*") => Some("*/"),
         _ if line.starts_with("\"\"\"") => Some("\"\"\""),
@@ -92,13 +98,13 @@ fn opens(line: &str) -> Option<&'static str> {
     }
 }
 
-fn is_remark(line: &str) -> bool {
+fn is_comment(line: &str) -> bool {
     let marks = ["//", "#", "--", ";", "%", "@", "* "];
     // `#` also begins what C defines, and that is worth its name.
     marks.iter().any(|mark| line.starts_with(mark)) && !line.starts_with("#define")
 }
 
-fn brings_in(line: &str) -> bool {
+fn is_import(line: &str) -> bool {
     ["use ", "import ", "from ", "package ", "require", "pub use ", "mod ", "using ", "const {"]
         .iter()
         .any(|word| line.starts_with(word))

@@ -2,28 +2,34 @@
 
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 
-use super::format::Format;
-use crate::item::Item;
+use super::format::DocumentFormat;
+use crate::item::SourceItem;
 
 /// How much is looked at to tell text from anything else.
-const LOOK: usize = 64 * 1024;
+const TEXT_SAMPLE_SIZE: usize = 64 * 1024;
 
 /// None when the bytes are no text in any encoding that people use.
-pub(super) fn text(item: &Item, format: Format, bytes: &[u8]) -> Option<String> {
+pub(super) fn decode_text(
+    item: &SourceItem,
+    format: DocumentFormat,
+    bytes: &[u8],
+) -> Option<String> {
     if let Some((encoding, mark)) = Encoding::for_bom(bytes) {
         let (text, _) = encoding.decode_without_bom_handling(&bytes[mark..]);
-        return readable(&text).then(|| text.into_owned());
+        return is_readable(&text).then(|| text.into_owned());
     }
     if let Ok(text) = std::str::from_utf8(bytes) {
-        return readable(text).then(|| text.to_owned());
+        return is_readable(text).then(|| text.to_owned());
     }
-    let said = item.content_type.as_deref().and_then(charset).or_else(|| match format {
-        Format::Html => charset(&String::from_utf8_lossy(&bytes[..bytes.len().min(2048)])),
+    let said = item.content_type.as_deref().and_then(find_charset).or_else(|| match format {
+        DocumentFormat::Html => {
+            find_charset(&String::from_utf8_lossy(&bytes[..bytes.len().min(2048)]))
+        }
         _ => None,
     });
     if let Some(encoding) = said.filter(|it| *it != UTF_8) {
         let (text, _) = encoding.decode_without_bom_handling(bytes);
-        return readable(&text).then(|| text.into_owned());
+        return is_readable(&text).then(|| text.into_owned());
     }
     // A few bytes that are no UTF-8 in the midst of much that is.
     let lossy = String::from_utf8_lossy(bytes);
@@ -33,17 +39,17 @@ pub(super) fn text(item: &Item, format: Format, bytes: &[u8]) -> Option<String> 
         broken += usize::from(char == '\u{fffd}');
     }
     if broken * 10 <= foreign {
-        return readable(&lossy).then(|| lossy.into_owned());
+        return is_readable(&lossy).then(|| lossy.into_owned());
     }
     let (text, _) = WINDOWS_1252.decode_without_bom_handling(bytes);
-    (readable(&text) && western(bytes)).then(|| text.into_owned())
+    (is_readable(&text) && is_western(bytes)).then(|| text.into_owned())
 }
 
 /// No zeros, and hardly any control characters.
-fn readable(text: &str) -> bool {
+fn is_readable(text: &str) -> bool {
     let mut controls = 0;
     let mut count = 0;
-    for char in text.chars().take(LOOK) {
+    for char in text.chars().take(TEXT_SAMPLE_SIZE) {
         count += 1;
         let fine = matches!(char, '\n' | '\r' | '\t' | '\x0c' | '\x1b');
         controls += usize::from(char.is_control() && !fine);
@@ -55,14 +61,14 @@ fn readable(text: &str) -> bool {
 }
 
 /// Text of western languages is mostly ASCII; compressed data is not.
-fn western(bytes: &[u8]) -> bool {
-    let start = &bytes[..bytes.len().min(LOOK)];
+fn is_western(bytes: &[u8]) -> bool {
+    let start = &bytes[..bytes.len().min(TEXT_SAMPLE_SIZE)];
     let high = start.iter().filter(|byte| !byte.is_ascii()).count();
     high * 5 <= start.len() * 2
 }
 
 /// The name after `charset=`, in a media type or the head of a page.
-fn charset(text: &str) -> Option<&'static Encoding> {
+fn find_charset(text: &str) -> Option<&'static Encoding> {
     let lower = text.to_ascii_lowercase();
     let (_, after) = lower.split_once("charset=")?;
     let name = after.trim_start_matches(['"', '\'', ' ']);

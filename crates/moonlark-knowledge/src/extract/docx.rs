@@ -14,68 +14,71 @@ use quick_xml::reader::Reader;
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-use super::draft::Draft;
-use super::{ExtractLimits, Reading, too_long};
-use story::Story;
+use super::draft::ExtractedDocumentBuilder;
+use super::{ExtractLimits, ExtractionOutcome, too_long_problem};
+use story::DocxBodyReader;
 
-type Archive<'a> = ZipArchive<Cursor<&'a [u8]>>;
+type DocxArchive<'a> = ZipArchive<Cursor<&'a [u8]>>;
 
 /// More entries than any document has: the directory itself is not a place for
 /// surprises.
-const MOST_ENTRIES: usize = 50_000;
+const MAX_ARCHIVE_ENTRIES: usize = 50_000;
 
-pub(super) fn read(bytes: &[u8], limits: &ExtractLimits) -> Result<Reading> {
-    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|error| broken(&error))?;
-    if archive.len() > MOST_ENTRIES {
-        return Err(Problem::limit(format!("it has more than {MOST_ENTRIES} parts")));
+pub(super) fn extract_docx(bytes: &[u8], limits: &ExtractLimits) -> Result<ExtractionOutcome> {
+    let mut archive =
+        ZipArchive::new(Cursor::new(bytes)).map_err(|error| damaged_docx_problem(&error))?;
+    if archive.len() > MAX_ARCHIVE_ENTRIES {
+        return Err(Problem::limit_exceeded(format!(
+            "it has more than {MAX_ARCHIVE_ENTRIES} parts"
+        )));
     }
-    let mut unpacked = Unpacked { left: limits.text as u64, most: limits.text };
+    let mut unpacked = UnpackBudget { left: limits.text as u64, most: limits.text };
     let mut styles = HashMap::new();
-    unpacked.each(&mut archive, "word/styles.xml", Styles::new(&mut styles))?;
-    let mut core = Properties::default();
-    unpacked.each(&mut archive, "docProps/core.xml", &mut core)?;
-    let mut story = Story::new(Draft::new(limits.text), &styles);
-    if !unpacked.each(&mut archive, "word/document.xml", &mut story)? {
-        return Ok(Reading::Skipped("it is an archive".to_owned()));
+    unpacked.read_part(&mut archive, "word/styles.xml", DocxStyleReader::new(&mut styles))?;
+    let mut core = DocxProperties::default();
+    unpacked.read_part(&mut archive, "docProps/core.xml", &mut core)?;
+    let mut story = DocxBodyReader::new(ExtractedDocumentBuilder::new(limits.text), &styles);
+    if !unpacked.read_part(&mut archive, "word/document.xml", &mut story)? {
+        return Ok(ExtractionOutcome::Skipped("it is an archive".to_owned()));
     }
     for notes in ["word/footnotes.xml", "word/endnotes.xml"] {
-        unpacked.each(&mut archive, notes, &mut story)?;
+        unpacked.read_part(&mut archive, notes, &mut story)?;
     }
-    let mut extracted = story.finish()?;
+    let mut extracted = story.finish_document()?;
     extracted.title = core.title.or(extracted.title);
     extracted.author = core.author;
-    Ok(Reading::Text(Box::new(extracted)))
+    Ok(ExtractionOutcome::Text(Box::new(extracted)))
 }
 
 /// Takes a part of the document, event by event.
-trait Take {
-    fn take(&mut self, event: &Event<'_>) -> Result<()>;
+trait XmlEventSink {
+    fn accept_event(&mut self, event: &Event<'_>) -> Result<()>;
 }
 
-impl<T: Take + ?Sized> Take for &mut T {
-    fn take(&mut self, event: &Event<'_>) -> Result<()> {
-        (**self).take(event)
+impl<T: XmlEventSink + ?Sized> XmlEventSink for &mut T {
+    fn accept_event(&mut self, event: &Event<'_>) -> Result<()> {
+        (**self).accept_event(event)
     }
 }
 
 /// How much may still be unpacked of this document.
-struct Unpacked {
+struct UnpackBudget {
     left: u64,
     most: usize,
 }
 
-impl Unpacked {
+impl UnpackBudget {
     /// Whether there is such a part.
-    fn each(
+    fn read_part(
         &mut self,
-        archive: &mut Archive<'_>,
+        archive: &mut DocxArchive<'_>,
         name: &str,
-        mut taker: impl Take,
+        mut taker: impl XmlEventSink,
     ) -> Result<bool> {
         let entry = match archive.by_name(name) {
             Ok(entry) => entry,
             Err(ZipError::FileNotFound) => return Ok(false),
-            Err(error) => return Err(broken(&error)),
+            Err(error) => return Err(damaged_docx_problem(&error)),
         };
         // One byte more than allowed tells that there is more.
         let mut counted = BufReader::new(entry.take(self.left + 1));
@@ -86,68 +89,68 @@ impl Unpacked {
             buffer.clear();
             match reader.read_event_into(&mut buffer) {
                 Ok(Event::Eof) => break Ok(()),
-                Ok(event) => taker.take(&event)?,
+                Ok(event) => taker.accept_event(&event)?,
                 Err(error) => break Err(error),
             }
         };
         self.left = counted.get_ref().limit().saturating_sub(1);
         if counted.get_ref().limit() == 0 {
-            return Err(too_long(self.most));
+            return Err(too_long_problem(self.most));
         }
-        read.map_err(|error| broken(&error))?;
+        read.map_err(|error| damaged_docx_problem(&error))?;
         Ok(true)
     }
 }
 
 /// What a paragraph of some style is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Style {
+enum DocxStyle {
     Heading(u8),
     List,
 }
 
 /// Which styles are headings, by the names that Word has for them in every
 /// language: documents refer to them by ids that differ.
-struct Styles<'a> {
-    known: &'a mut HashMap<String, Style>,
+struct DocxStyleReader<'a> {
+    known: &'a mut HashMap<String, DocxStyle>,
     id: String,
 }
 
 /// Styles that are remembered; a document has some hundred.
-const MOST_STYLES: usize = 10_000;
+const MAX_DOCX_STYLES: usize = 10_000;
 
-impl<'a> Styles<'a> {
-    fn new(known: &'a mut HashMap<String, Style>) -> Self {
-        Styles { known, id: String::new() }
+impl<'a> DocxStyleReader<'a> {
+    fn new(known: &'a mut HashMap<String, DocxStyle>) -> Self {
+        DocxStyleReader { known, id: String::new() }
     }
 
-    fn is(&mut self, style: Style) {
-        if self.known.len() < MOST_STYLES {
+    fn set_style(&mut self, style: DocxStyle) {
+        if self.known.len() < MAX_DOCX_STYLES {
             self.known.insert(self.id.clone(), style);
         }
     }
 }
 
-impl Take for Styles<'_> {
-    fn take(&mut self, event: &Event<'_>) -> Result<()> {
+impl XmlEventSink for DocxStyleReader<'_> {
+    fn accept_event(&mut self, event: &Event<'_>) -> Result<()> {
         let (Event::Start(tag) | Event::Empty(tag)) = event else { return Ok(()) };
         match tag.local_name().as_ref() {
-            "style" => self.id = attribute(tag, "styleId").unwrap_or_default(),
+            "style" => self.id = find_attribute(tag, "styleId").unwrap_or_default(),
             "name" => {
-                let name = attribute(tag, "val").unwrap_or_default().to_ascii_lowercase();
+                let name = find_attribute(tag, "val").unwrap_or_default().to_ascii_lowercase();
                 let level = match name.as_str() {
                     "title" => Some(1),
                     name => name.strip_prefix("heading ").and_then(|level| level.parse().ok()),
                 };
-                level.into_iter().for_each(|level| self.is(Style::Heading(level)));
+                level.into_iter().for_each(|level| self.set_style(DocxStyle::Heading(level)));
             }
             "outlineLvl" => {
-                let level: Option<u8> = attribute(tag, "val").and_then(|it| it.parse().ok());
+                let level: Option<u8> = find_attribute(tag, "val").and_then(|it| it.parse().ok());
                 let level = level.filter(|it| *it < 9).map(|it| it + 1);
-                level.into_iter().for_each(|level| self.is(Style::Heading(level)));
+                level.into_iter().for_each(|level| self.set_style(DocxStyle::Heading(level)));
             }
             // Headings may be numbered too.
-            "numPr" if !self.known.contains_key(&self.id) => self.is(Style::List),
+            "numPr" if !self.known.contains_key(&self.id) => self.set_style(DocxStyle::List),
             _ => {}
         }
         Ok(())
@@ -155,14 +158,14 @@ impl Take for Styles<'_> {
 }
 
 #[derive(Default)]
-struct Properties {
+struct DocxProperties {
     title: Option<String>,
     author: Option<String>,
     inside: String,
 }
 
-impl Take for Properties {
-    fn take(&mut self, event: &Event<'_>) -> Result<()> {
+impl XmlEventSink for DocxProperties {
+    fn accept_event(&mut self, event: &Event<'_>) -> Result<()> {
         match event {
             Event::Start(tag) => self.inside = tag.local_name().as_ref().to_owned(),
             Event::End(_) => self.inside.clear(),
@@ -174,7 +177,7 @@ impl Take for Properties {
                 };
                 let said = field.get_or_insert_default();
                 if said.len() < 1000 {
-                    said.push_str(&words(event));
+                    said.push_str(&event_text(event));
                 }
             }
             _ => {}
@@ -191,7 +194,7 @@ impl Take for Properties {
 }
 
 /// The characters of an event that has some.
-fn words(event: &Event<'_>) -> String {
+fn event_text(event: &Event<'_>) -> String {
     match event {
         Event::Text(text) => text.xml10_content().into_owned(),
         Event::CData(text) => text.xml10_content().into_owned(),
@@ -203,12 +206,12 @@ fn words(event: &Event<'_>) -> String {
     }
 }
 
-fn attribute(tag: &BytesStart<'_>, local: &str) -> Option<String> {
+fn find_attribute(tag: &BytesStart<'_>, local: &str) -> Option<String> {
     let found = tag.attributes().flatten().find(|it| it.key.local_name().as_ref() == local)?;
     Some(found.normalized_value(quick_xml::XmlVersion::default()).ok()?.into_owned())
 }
 
-fn broken(error: &dyn std::error::Error) -> Problem {
+fn damaged_docx_problem(error: &dyn std::error::Error) -> Problem {
     Problem::bad_request(format!("the Word document is damaged: {error}"))
-        .hint("open it in a word processor and save it again")
+        .with_hint("open it in a word processor and save it again")
 }

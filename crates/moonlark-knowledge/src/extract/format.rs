@@ -1,10 +1,10 @@
 //! Which format a document is in: by what it is said to be, its name, and its
 //! first bytes. The bytes win where they are unmistakable.
 
-use crate::item::Item;
+use crate::item::SourceItem;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum DocumentFormat {
     Plain,
     Markdown,
     Html,
@@ -16,47 +16,53 @@ pub(super) enum Format {
     Docx,
 }
 
-impl Format {
+impl DocumentFormat {
     pub(super) fn is_text(self) -> bool {
-        !matches!(self, Format::Pdf | Format::Docx)
+        !matches!(self, DocumentFormat::Pdf | DocumentFormat::Docx)
     }
 }
 
 /// Of text: what was said, then the name.
-pub(super) fn of_text(item: &Item) -> Format {
-    let said = item.content_type.as_deref().and_then(by_media_type);
-    said.or_else(|| by_name(&item.source_id)).filter(|it| it.is_text()).unwrap_or(Format::Plain)
+pub(super) fn detect_text_format(item: &SourceItem) -> DocumentFormat {
+    let said = item.content_type.as_deref().and_then(format_from_media_type);
+    said.or_else(|| format_from_name(&item.source_id))
+        .filter(|it| it.is_text())
+        .unwrap_or(DocumentFormat::Plain)
 }
 
 /// Of bytes; an error says what they are instead.
-pub(super) fn of_bytes(item: &Item, bytes: &[u8]) -> Result<Format, String> {
-    let said = item.content_type.as_deref().and_then(by_media_type);
+pub(super) fn detect_bytes_format(
+    item: &SourceItem,
+    bytes: &[u8],
+) -> Result<DocumentFormat, String> {
+    let said = item.content_type.as_deref().and_then(format_from_media_type);
     // Some programs put a few bytes before it.
     if memchr::memmem::find(&bytes[..bytes.len().min(1024)], b"%PDF-").is_some()
         && (bytes.starts_with(b"%PDF-")
-            || said == Some(Format::Pdf)
-            || extension(&item.source_id) == "pdf")
+            || said == Some(DocumentFormat::Pdf)
+            || file_extension(&item.source_id) == "pdf")
     {
-        return Ok(Format::Pdf);
+        return Ok(DocumentFormat::Pdf);
     }
     if bytes.starts_with(b"PK\x03\x04") {
         return match memchr::memmem::find(bytes, b"word/document.xml") {
-            Some(_) => Ok(Format::Docx),
-            None => Err(archive(&extension(&item.source_id)).to_owned()),
+            Some(_) => Ok(DocumentFormat::Docx),
+            None => Err(describe_archive(&file_extension(&item.source_id)).to_owned()),
         };
     }
-    if let Some((_, what)) = SIGNATURES.iter().find(|(sign, _)| bytes.starts_with(sign)) {
+    if let Some((_, what)) = FILE_SIGNATURES.iter().find(|(sign, _)| bytes.starts_with(sign)) {
         return Err((*what).to_owned());
     }
-    let format = said.or_else(|| by_name(&item.source_id)).unwrap_or(Format::Plain);
+    let format =
+        said.or_else(|| format_from_name(&item.source_id)).unwrap_or(DocumentFormat::Plain);
     match format {
-        Format::Pdf => Err("it is named as a PDF and is none".to_owned()),
-        Format::Docx => Err("it is named as a Word document and is none".to_owned()),
+        DocumentFormat::Pdf => Err("it is named as a PDF and is none".to_owned()),
+        DocumentFormat::Docx => Err("it is named as a Word document and is none".to_owned()),
         text => Ok(text),
     }
 }
 
-const SIGNATURES: &[(&[u8], &str)] = &[
+const FILE_SIGNATURES: &[(&[u8], &str)] = &[
     (b"\x89PNG\r\n\x1a\n", "it is an image"),
     (b"\xff\xd8\xff", "it is an image"),
     (b"GIF8", "it is an image"),
@@ -81,7 +87,7 @@ const SIGNATURES: &[(&[u8], &str)] = &[
     (b"wOFF", "it is a font"),
 ];
 
-fn archive(extension: &str) -> &'static str {
+fn describe_archive(extension: &str) -> &'static str {
     match extension {
         "xlsx" | "ods" => "it is a spreadsheet",
         "pptx" | "odp" => "it is a presentation",
@@ -93,14 +99,16 @@ fn archive(extension: &str) -> &'static str {
     }
 }
 
-fn by_media_type(said: &str) -> Option<Format> {
+fn format_from_media_type(said: &str) -> Option<DocumentFormat> {
     let media = said.split(';').next().unwrap_or(said).trim().to_ascii_lowercase();
     Some(match media.as_str() {
-        "text/markdown" | "text/x-markdown" | "text/md" => Format::Markdown,
-        "text/html" | "application/xhtml+xml" => Format::Html,
-        "text/csv" | "text/tab-separated-values" => Format::Rows,
-        "application/pdf" => Format::Pdf,
-        "application/vnd.openxmlformats-officedocument.wordprocessingml.document" => Format::Docx,
+        "text/markdown" | "text/x-markdown" | "text/md" => DocumentFormat::Markdown,
+        "text/html" | "application/xhtml+xml" => DocumentFormat::Html,
+        "text/csv" | "text/tab-separated-values" => DocumentFormat::Rows,
+        "application/pdf" => DocumentFormat::Pdf,
+        "application/vnd.openxmlformats-officedocument.wordprocessingml.document" => {
+            DocumentFormat::Docx
+        }
         "application/json"
         | "application/yaml"
         | "application/toml"
@@ -108,42 +116,44 @@ fn by_media_type(said: &str) -> Option<Format> {
         | "text/xml"
         | "text/yaml"
         | "text/javascript"
-        | "application/javascript" => Format::Code,
-        other if other.starts_with("text/x-") => Format::Code,
+        | "application/javascript" => DocumentFormat::Code,
+        other if other.starts_with("text/x-") => DocumentFormat::Code,
         // Often said of anything; the name may know better.
         _ => return None,
     })
 }
 
-fn by_name(source_id: &str) -> Option<Format> {
-    Some(match extension(source_id).as_str() {
-        "md" | "markdown" | "mdx" | "mdown" | "mkd" | "qmd" | "rmd" | "rst" => Format::Markdown,
-        "html" | "htm" | "xhtml" => Format::Html,
-        "csv" | "tsv" => Format::Rows,
-        "txt" | "text" | "log" | "adoc" | "org" | "tex" => Format::Plain,
-        "pdf" => Format::Pdf,
-        "docx" => Format::Docx,
-        _ => return language_of(source_id).map(|_| Format::Code),
+fn format_from_name(source_id: &str) -> Option<DocumentFormat> {
+    Some(match file_extension(source_id).as_str() {
+        "md" | "markdown" | "mdx" | "mdown" | "mkd" | "qmd" | "rmd" | "rst" => {
+            DocumentFormat::Markdown
+        }
+        "html" | "htm" | "xhtml" => DocumentFormat::Html,
+        "csv" | "tsv" => DocumentFormat::Rows,
+        "txt" | "text" | "log" | "adoc" | "org" | "tex" => DocumentFormat::Plain,
+        "pdf" => DocumentFormat::Pdf,
+        "docx" => DocumentFormat::Docx,
+        _ => return language_from_name(source_id).map(|_| DocumentFormat::Code),
     })
 }
 
-pub(super) fn media_type(item: &Item, format: Format) -> String {
+pub(super) fn media_type(item: &SourceItem, format: DocumentFormat) -> String {
     if let Some(said) = &item.content_type {
         return said.clone();
     }
     match format {
-        Format::Plain => "text/plain".to_owned(),
-        Format::Markdown => "text/markdown".to_owned(),
-        Format::Html => "text/html".to_owned(),
-        Format::Rows if extension(&item.source_id) == "tsv" => {
+        DocumentFormat::Plain => "text/plain".to_owned(),
+        DocumentFormat::Markdown => "text/markdown".to_owned(),
+        DocumentFormat::Html => "text/html".to_owned(),
+        DocumentFormat::Rows if file_extension(&item.source_id) == "tsv" => {
             "text/tab-separated-values".to_owned()
         }
-        Format::Rows => "text/csv".to_owned(),
-        Format::Pdf => "application/pdf".to_owned(),
-        Format::Docx => {
+        DocumentFormat::Rows => "text/csv".to_owned(),
+        DocumentFormat::Pdf => "application/pdf".to_owned(),
+        DocumentFormat::Docx => {
             "application/vnd.openxmlformats-officedocument.wordprocessingml.document".to_owned()
         }
-        Format::Code => match language(item) {
+        DocumentFormat::Code => match source_language(item) {
             Some(data @ ("json" | "yaml" | "toml" | "xml")) => format!("application/{data}"),
             Some(language) => format!("text/x-{language}"),
             None => "text/plain".to_owned(),
@@ -151,11 +161,11 @@ pub(super) fn media_type(item: &Item, format: Format) -> String {
     }
 }
 
-pub(super) fn language(item: &Item) -> Option<&'static str> {
-    language_of(&item.source_id)
+pub(super) fn source_language(item: &SourceItem) -> Option<&'static str> {
+    language_from_name(&item.source_id)
 }
 
-fn language_of(source_id: &str) -> Option<&'static str> {
+fn language_from_name(source_id: &str) -> Option<&'static str> {
     let name = source_id.rsplit('/').next().unwrap_or(source_id);
     let known = match name {
         "Makefile" | "makefile" | "GNUmakefile" => "makefile",
@@ -169,7 +179,7 @@ fn language_of(source_id: &str) -> Option<&'static str> {
     if !known.is_empty() {
         return Some(known);
     }
-    Some(match extension(name).as_str() {
+    Some(match file_extension(name).as_str() {
         "rs" => "rust",
         "py" | "pyi" | "pyw" => "python",
         "js" | "mjs" | "cjs" | "jsx" => "javascript",
@@ -223,7 +233,7 @@ fn language_of(source_id: &str) -> Option<&'static str> {
 }
 
 /// In lower case; empty where there is none.
-pub(crate) fn extension(source_id: &str) -> String {
+pub(crate) fn file_extension(source_id: &str) -> String {
     let name = source_id.rsplit('/').next().unwrap_or(source_id);
     match name.rsplit_once('.') {
         Some((stem, extension)) if !stem.is_empty() && extension.len() <= 12 => {

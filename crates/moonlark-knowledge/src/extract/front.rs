@@ -4,21 +4,21 @@ use moonlark_core::Value;
 use moonlark_core::value::Object;
 
 /// Bytes of what is believed to be front matter.
-const MOST: usize = 64 * 1024;
+const MAX_FRONT_MATTER_BYTES: usize = 64 * 1024;
 
 /// Fields, and where the text begins after them. What cannot be read as fields
 /// is text.
-pub(super) fn matter(text: &str) -> Option<(Object, usize)> {
+pub(super) fn parse_front_matter(text: &str) -> Option<(Object, usize)> {
     let fence = text.lines().next()?.trim_end();
     let parse: fn(&str) -> Option<Value> = match fence {
-        "---" => yaml,
-        "+++" => toml,
+        "---" => parse_yaml,
+        "+++" => parse_toml,
         _ => return None,
     };
     let start = text.find('\n')? + 1;
     let mut at = start;
     for line in text[start..].split_inclusive('\n') {
-        if at - start > MOST {
+        if at - start > MAX_FRONT_MATTER_BYTES {
             return None;
         }
         if line.trim_end() == fence {
@@ -34,7 +34,7 @@ pub(super) fn matter(text: &str) -> Option<(Object, usize)> {
 }
 
 /// The parser has bounds of its own on depth and on what aliases multiply.
-fn yaml(text: &str) -> Option<Value> {
+fn parse_yaml(text: &str) -> Option<Value> {
     if text.trim().is_empty() {
         return Some(Value::Null);
     }
@@ -42,13 +42,13 @@ fn yaml(text: &str) -> Option<Value> {
     Value::from_json(json).ok()
 }
 
-fn toml(text: &str) -> Option<Value> {
+fn parse_toml(text: &str) -> Option<Value> {
     let table: toml::Table = text.parse().ok()?;
-    let fields = table.into_iter().map(|(key, value)| Some((key, of_toml(value, 0)?)));
+    let fields = table.into_iter().map(|(key, value)| Some((key, value_from_toml(value, 0)?)));
     fields.collect::<Option<Object>>().map(Value::Object)
 }
 
-fn of_toml(value: toml::Value, depth: usize) -> Option<Value> {
+fn value_from_toml(value: toml::Value, depth: usize) -> Option<Value> {
     if depth > 32 {
         return None;
     }
@@ -59,12 +59,15 @@ fn of_toml(value: toml::Value, depth: usize) -> Option<Value> {
         toml::Value::Boolean(flag) => Value::Bool(flag),
         toml::Value::Datetime(time) => Value::Str(time.to_string()),
         toml::Value::Array(items) => Value::Array(
-            items.into_iter().map(|item| of_toml(item, depth + 1)).collect::<Option<_>>()?,
+            items
+                .into_iter()
+                .map(|item| value_from_toml(item, depth + 1))
+                .collect::<Option<_>>()?,
         ),
         toml::Value::Table(table) => Value::Object(
             table
                 .into_iter()
-                .map(|(key, value)| Some((key, of_toml(value, depth + 1)?)))
+                .map(|(key, value)| Some((key, value_from_toml(value, depth + 1)?)))
                 .collect::<Option<_>>()?,
         ),
     })

@@ -14,22 +14,25 @@ use html5ever::buffer_queue::BufferQueue;
 use html5ever::tendril::StrTendril;
 use html5ever::tokenizer::states::{RawKind, Rawtext, Rcdata, ScriptData};
 use html5ever::tokenizer::{Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer};
-use moonlark_core::limits::seconds;
-use moonlark_core::{Code, Problem, Result};
+use moonlark_core::limits::format_seconds;
+use moonlark_core::{Problem, ProblemCode, Result};
 
-use super::{ExtractLimits, Extracted};
-use page::Page;
+use super::{ExtractLimits, ExtractedDocument};
+use page::HtmlPage;
 
 /// Bytes between two looks at the clock: the tokenizer compares each attribute
 /// of a tag with all before it.
-const PIECE: usize = 8 * 1024;
+const TIME_CHECK_INTERVAL_BYTES: usize = 8 * 1024;
 
-pub(super) fn read(html: &str, limits: &ExtractLimits) -> Result<Extracted> {
+pub(super) fn extract_html(html: &str, limits: &ExtractLimits) -> Result<ExtractedDocument> {
     let end = Instant::now() + limits.time;
-    let tokenizer = Tokenizer::new(Sink(RefCell::new(Page::default())), Default::default());
+    let tokenizer =
+        Tokenizer::new(HtmlTokenSink(RefCell::new(HtmlPage::default())), Default::default());
     let mut rest = html;
     while !rest.is_empty() {
-        let cut = (0..=PIECE.min(rest.len())).rev().find(|at| rest.is_char_boundary(*at));
+        let cut = (0..=TIME_CHECK_INTERVAL_BYTES.min(rest.len()))
+            .rev()
+            .find(|at| rest.is_char_boundary(*at));
         let (piece, after) = rest.split_at(cut.unwrap_or(rest.len()));
         rest = after;
         let queue = BufferQueue::default();
@@ -37,20 +40,20 @@ pub(super) fn read(html: &str, limits: &ExtractLimits) -> Result<Extracted> {
         // It pauses where a browser would run a script.
         while !matches!(tokenizer.feed(&queue), TokenizerResult::Done) {}
         if Instant::now() > end {
-            let spent = seconds(limits.time);
+            let spent = format_seconds(limits.time);
             return Err(Problem::new(
-                Code::Timeout,
+                ProblemCode::Timeout,
                 format!("it takes longer than {spent} to read"),
             ));
         }
     }
     tokenizer.end();
-    tokenizer.sink.0.into_inner().finish(limits.text)
+    tokenizer.sink.0.into_inner().finish_page(limits.text)
 }
 
-struct Sink(RefCell<Page>);
+struct HtmlTokenSink(RefCell<HtmlPage>);
 
-impl TokenSink for Sink {
+impl TokenSink for HtmlTokenSink {
     type Handle = ();
 
     fn process_token(&self, token: Token, _line: u64) -> TokenSinkResult<()> {
@@ -58,12 +61,13 @@ impl TokenSink for Sink {
         match token {
             Token::TagToken(tag) => {
                 match tag.kind {
-                    TagKind::StartTag => page.start(&tag),
-                    TagKind::EndTag => page.end(&tag.name),
+                    TagKind::StartTag => page.start_element(&tag),
+                    TagKind::EndTag => page.end_element(&tag.name),
                 }
-                return raw(&tag).map_or(TokenSinkResult::Continue, TokenSinkResult::RawData);
+                return raw_text_kind(&tag)
+                    .map_or(TokenSinkResult::Continue, TokenSinkResult::RawData);
             }
-            Token::CharacterTokens(text) => page.text(&text),
+            Token::CharacterTokens(text) => page.push_text(&text),
             _ => {}
         }
         TokenSinkResult::Continue
@@ -71,7 +75,7 @@ impl TokenSink for Sink {
 }
 
 /// Elements whose content is not made of tags.
-fn raw(tag: &Tag) -> Option<RawKind> {
+fn raw_text_kind(tag: &Tag) -> Option<RawKind> {
     if tag.kind == TagKind::EndTag {
         return None;
     }

@@ -5,19 +5,19 @@ use std::ops::Range;
 
 use moonlark_core::Value;
 
-use super::{Block, Extracted, Kind, front, lines, trimmed};
+use super::{ExtractedDocument, TextBlock, TextBlockKind, front, lines_with_offsets, trim_range};
 
 /// Bytes of a heading that count as its title.
-const LONGEST: usize = 300;
+const MAX_HEADING_TITLE_BYTES: usize = 300;
 
-pub(super) fn read(text: String) -> Extracted {
-    let (fields, text) = match front::matter(&text) {
+pub(super) fn extract_markdown(text: String) -> ExtractedDocument {
+    let (fields, text) = match front::parse_front_matter(&text) {
         Some((fields, start)) => (Some(fields), text[start..].to_owned()),
         None => (None, text),
     };
-    let blocks = Scanner::new(&text).run();
-    let mut extracted = Extracted::of(text, blocks);
-    extracted.title = first_title(&extracted.blocks);
+    let blocks = MarkdownScanner::new(&text).scan_blocks();
+    let mut extracted = ExtractedDocument::from_blocks(text, blocks);
+    extracted.title = find_title(&extracted.blocks);
     if let Some(fields) = fields {
         let word = |key| fields.get(key).and_then(Value::as_str).map(str::to_owned);
         extracted.title = word("title").or(extracted.title);
@@ -28,18 +28,18 @@ pub(super) fn read(text: String) -> Extracted {
 }
 
 /// A heading of the first level, or whatever heading comes before all else.
-fn first_title(blocks: &[Block]) -> Option<String> {
-    let title = |block: &Block, most: u8| match &block.kind {
-        Kind::Heading { level, title } if *level <= most => Some(title.clone()),
+fn find_title(blocks: &[TextBlock]) -> Option<String> {
+    let title = |block: &TextBlock, most: u8| match &block.kind {
+        TextBlockKind::Heading { level, title } if *level <= most => Some(title.clone()),
         _ => None,
     };
     blocks.iter().find_map(|block| title(block, 1)).or_else(|| title(blocks.first()?, 6))
 }
 
-struct Scanner<'a> {
+struct MarkdownScanner<'a> {
     text: &'a str,
-    blocks: Vec<Block>,
-    open: Open,
+    blocks: Vec<TextBlock>,
+    open: OpenMarkdownBlock,
     /// Where the open block began.
     start: usize,
     /// Lines of it.
@@ -47,7 +47,7 @@ struct Scanner<'a> {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Open {
+enum OpenMarkdownBlock {
     Nothing,
     Paragraph,
     Table,
@@ -63,118 +63,133 @@ enum Open {
     },
 }
 
-impl<'a> Scanner<'a> {
+impl<'a> MarkdownScanner<'a> {
     fn new(text: &'a str) -> Self {
-        Scanner { text, blocks: Vec::new(), open: Open::Nothing, start: 0, count: 0 }
+        MarkdownScanner {
+            text,
+            blocks: Vec::new(),
+            open: OpenMarkdownBlock::Nothing,
+            start: 0,
+            count: 0,
+        }
     }
 
-    fn run(mut self) -> Vec<Block> {
-        for (at, line) in lines(self.text) {
-            self.line(at, line);
+    fn scan_blocks(mut self) -> Vec<TextBlock> {
+        for (at, line) in lines_with_offsets(self.text) {
+            self.scan_line(at, line);
             self.count += 1;
         }
-        self.close(self.text.len());
+        self.close_block(self.text.len());
         self.blocks
     }
 
-    fn line(&mut self, at: usize, line: &str) {
+    fn scan_line(&mut self, at: usize, line: &str) {
         let body = line.trim();
         let indent = line.len() - line.trim_start_matches([' ', '\t']).len();
-        if let Open::Fence { mark, count } = self.open {
-            if fence(body).is_some_and(|(it, n)| it == mark && n >= count && n == body.len()) {
-                self.close(at + line.len());
+        if let OpenMarkdownBlock::Fence { mark, count } = self.open {
+            if parse_fence(body).is_some_and(|(it, n)| it == mark && n >= count && n == body.len())
+            {
+                self.close_block(at + line.len());
             }
             return;
         }
         if body.is_empty() {
             return match self.open {
-                Open::List { indent, .. } => self.open = Open::List { indent, gap: true },
-                _ => self.close(at),
+                OpenMarkdownBlock::List { indent, .. } => {
+                    self.open = OpenMarkdownBlock::List { indent, gap: true }
+                }
+                _ => self.close_block(at),
             };
         }
-        if let Some((mark, count)) = fence(body) {
-            return self.begin(at, Open::Fence { mark, count });
+        if let Some((mark, count)) = parse_fence(body) {
+            return self.open_block(at, OpenMarkdownBlock::Fence { mark, count });
         }
-        if let Some((level, title)) = heading(body).filter(|_| indent < 4) {
-            self.close(at);
-            return self.add(Kind::Heading { level, title }, at..at + line.len());
+        if let Some((level, title)) = parse_heading(body).filter(|_| indent < 4) {
+            self.close_block(at);
+            return self.push_block(TextBlockKind::Heading { level, title }, at..at + line.len());
         }
-        if let Open::List { indent: first, gap } = self.open {
-            let marked = is_item(body);
+        if let OpenMarkdownBlock::List { indent: first, gap } = self.open {
+            let marked = is_list_item(body);
             if marked && indent <= first + 1 {
-                self.begin(at, Open::List { indent, gap: false });
+                self.open_block(at, OpenMarkdownBlock::List { indent, gap: false });
             } else if marked || indent > first || !gap {
-                self.open = Open::List { indent: first, gap: false };
+                self.open = OpenMarkdownBlock::List { indent: first, gap: false };
             } else {
-                self.begin(at, kind_of(body));
+                self.open_block(at, block_for_line(body));
             }
             return;
         }
-        if self.open == Open::Paragraph && self.count == 1 {
-            if let Some(level) = underline(body) {
-                let title = bare(self.text[self.start..at].trim());
-                self.open = Open::Nothing;
-                return self.add(Kind::Heading { level, title }, self.start..at + line.len());
+        if self.open == OpenMarkdownBlock::Paragraph && self.count == 1 {
+            if let Some(level) = underline_level(body) {
+                let title = strip_inline_marks(self.text[self.start..at].trim());
+                self.open = OpenMarkdownBlock::Nothing;
+                return self.push_block(
+                    TextBlockKind::Heading { level, title },
+                    self.start..at + line.len(),
+                );
             }
-            if body.contains('|') && body.contains('-') && delimits(body) {
-                self.open = Open::Table;
+            if body.contains('|') && body.contains('-') && is_table_delimiter(body) {
+                self.open = OpenMarkdownBlock::Table;
                 return;
             }
         }
-        if is_item(body) {
-            return self.begin(at, Open::List { indent, gap: false });
+        if is_list_item(body) {
+            return self.open_block(at, OpenMarkdownBlock::List { indent, gap: false });
         }
-        match (self.open, kind_of(body)) {
-            (Open::Nothing, kind) | (Open::Paragraph, kind @ Open::Table) => self.begin(at, kind),
+        match (self.open, block_for_line(body)) {
+            (OpenMarkdownBlock::Nothing, kind)
+            | (OpenMarkdownBlock::Paragraph, kind @ OpenMarkdownBlock::Table) => {
+                self.open_block(at, kind)
+            }
             _ => {}
         }
     }
 
-    fn begin(&mut self, at: usize, open: Open) {
-        self.close(at);
+    fn open_block(&mut self, at: usize, open: OpenMarkdownBlock) {
+        self.close_block(at);
         self.open = open;
         self.start = at;
         self.count = 0;
     }
 
-    fn close(&mut self, end: usize) {
+    fn close_block(&mut self, end: usize) {
         let kind = match self.open {
-            Open::Nothing => return,
-            Open::Paragraph => Kind::Paragraph,
-            Open::Table => Kind::Table,
-            Open::List { .. } => Kind::List,
-            Open::Fence { .. } => Kind::Code,
+            OpenMarkdownBlock::Nothing => return,
+            OpenMarkdownBlock::Paragraph => TextBlockKind::Paragraph,
+            OpenMarkdownBlock::Table => TextBlockKind::Table,
+            OpenMarkdownBlock::List { .. } => TextBlockKind::List,
+            OpenMarkdownBlock::Fence { .. } => TextBlockKind::Code,
         };
-        self.open = Open::Nothing;
-        self.add(kind, self.start..end);
+        self.open = OpenMarkdownBlock::Nothing;
+        self.push_block(kind, self.start..end);
     }
 
-    fn add(&mut self, kind: Kind, range: Range<usize>) {
-        self.blocks.extend(trimmed(self.text, range).map(|range| Block::new(kind, range)));
+    fn push_block(&mut self, kind: TextBlockKind, range: Range<usize>) {
+        self.blocks.extend(trim_range(self.text, range).map(|range| TextBlock::new(kind, range)));
     }
 }
 
-fn kind_of(body: &str) -> Open {
-    if body.starts_with('|') { Open::Table } else { Open::Paragraph }
+fn block_for_line(body: &str) -> OpenMarkdownBlock {
+    if body.starts_with('|') { OpenMarkdownBlock::Table } else { OpenMarkdownBlock::Paragraph }
 }
 
 /// The mark of a fence, and how many of them.
-fn fence(body: &str) -> Option<(u8, usize)> {
+fn parse_fence(body: &str) -> Option<(u8, usize)> {
     let mark = *body.as_bytes().first().filter(|mark| matches!(mark, b'`' | b'~'))?;
     let count = body.bytes().take_while(|byte| *byte == mark).count();
     // What has a mark again is code within a line.
     (count >= 3 && !(mark == b'`' && body[count..].contains('`'))).then_some((mark, count))
 }
 
-fn heading(body: &str) -> Option<(u8, String)> {
+fn parse_heading(body: &str) -> Option<(u8, String)> {
     let level = body.bytes().take_while(|byte| *byte == b'#').count();
     let rest = &body[level..];
     let is_one = (1..=6).contains(&level) && (rest.is_empty() || rest.starts_with([' ', '\t']));
-    let title = is_one.then(|| bare(rest.trim().trim_end_matches('#').trim_end()))?;
+    let title = is_one.then(|| strip_inline_marks(rest.trim().trim_end_matches('#').trim_end()))?;
     Some((level as u8, title))
 }
 
-fn underline(body: &str) -> Option<u8> {
+fn underline_level(body: &str) -> Option<u8> {
     let all = |mark| body.len() >= 2 && body.bytes().all(|byte| byte == mark);
     match body {
         _ if all(b'=') => Some(1),
@@ -184,11 +199,11 @@ fn underline(body: &str) -> Option<u8> {
 }
 
 /// The line below the head of a table.
-fn delimits(body: &str) -> bool {
+fn is_table_delimiter(body: &str) -> bool {
     body.bytes().all(|byte| matches!(byte, b'|' | b'-' | b':' | b' ' | b'\t'))
 }
 
-fn is_item(body: &str) -> bool {
+fn is_list_item(body: &str) -> bool {
     if body.starts_with("- ") || body.starts_with("* ") || body.starts_with("+ ") {
         return true;
     }
@@ -198,8 +213,10 @@ fn is_item(body: &str) -> bool {
 }
 
 /// A heading without the marks within it: emphasis, code, links, anchors.
-fn bare(title: &str) -> String {
-    let end = (0..=LONGEST.min(title.len())).rev().find(|end| title.is_char_boundary(*end));
+fn strip_inline_marks(title: &str) -> String {
+    let end = (0..=MAX_HEADING_TITLE_BYTES.min(title.len()))
+        .rev()
+        .find(|end| title.is_char_boundary(*end));
     let title = &title[..end.unwrap_or(0)];
     let title = match title.rsplit_once(" {#") {
         Some((before, anchor)) if anchor.ends_with('}') => before.trim_end(),

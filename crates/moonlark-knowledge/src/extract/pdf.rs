@@ -11,65 +11,65 @@ mod process;
 use moonlark_core::{Problem, Result, Value};
 use serde::{Deserialize, Serialize};
 
-use super::draft::Draft;
-use super::{ExtractLimits, Kind, Reading};
-pub use process::read_if_asked;
+use super::draft::ExtractedDocumentBuilder;
+use super::{ExtractLimits, ExtractionOutcome, TextBlockKind};
+pub use process::run_pdf_reader_if_requested;
 
 /// What the process answers.
 #[derive(Debug, Serialize, Deserialize)]
-enum Answer {
-    Paper(Paper),
+enum PdfAnswer {
+    Paper(PdfContent),
     /// Nothing to read, and why.
     Skipped(String),
     Damaged(String),
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Paper {
+struct PdfContent {
     title: Option<String>,
     author: Option<String>,
     pages: u32,
     /// Pages that could not be read.
     missing: u32,
-    blocks: Vec<Piece>,
+    blocks: Vec<PdfBlock>,
 }
 
 /// A paragraph, or a heading with its level.
 #[derive(Debug, Serialize, Deserialize)]
-struct Piece {
+struct PdfBlock {
     level: Option<u8>,
     text: String,
 }
 
-pub(super) fn read(bytes: &[u8], limits: &ExtractLimits) -> Result<Reading> {
-    let answer = match process::program() {
-        Some(program) => process::ask(program, bytes, limits)?,
+pub(super) fn extract_pdf(bytes: &[u8], limits: &ExtractLimits) -> Result<ExtractionOutcome> {
+    let answer = match process::reader_program() {
+        Some(program) => process::read_in_child(program, bytes, limits)?,
         // Not the binary: a test, whose files are known.
-        None => paper::read(bytes, limits.pages),
+        None => paper::read_pdf(bytes, limits.pages),
     };
     let paper = match answer {
-        Answer::Paper(paper) => paper,
-        Answer::Skipped(reason) => return Ok(Reading::Skipped(reason)),
-        Answer::Damaged(how) => return Err(damaged(&how)),
+        PdfAnswer::Paper(paper) => paper,
+        PdfAnswer::Skipped(reason) => return Ok(ExtractionOutcome::Skipped(reason)),
+        PdfAnswer::Damaged(how) => return Err(damaged_pdf_problem(&how)),
     };
-    let mut draft = Draft::new(limits.text);
+    let mut draft = ExtractedDocumentBuilder::new(limits.text);
     for piece in &paper.blocks {
         match piece.level {
-            Some(level) => draft.heading(level, &piece.text)?,
-            None => draft.push(Kind::Paragraph, &piece.text)?,
+            Some(level) => draft.push_heading(level, &piece.text)?,
+            None => draft.push_block(TextBlockKind::Paragraph, &piece.text)?,
         }
     }
-    let mut extracted = draft.finish();
+    let mut extracted = draft.finish_document();
     extracted.title = paper.title.or(extracted.title);
     extracted.author = paper.author;
-    extracted.metadata = Value::object([("pages", i64::from(paper.pages).into())]);
+    extracted.metadata = Value::from_fields([("pages", i64::from(paper.pages).into())]);
     if paper.missing > 0 {
         tracing::warn!("{} of {} pages of a PDF cannot be read", paper.missing, paper.pages);
     }
-    Ok(Reading::Text(Box::new(extracted)))
+    Ok(ExtractionOutcome::Text(Box::new(extracted)))
 }
 
-fn damaged(how: &str) -> Problem {
+fn damaged_pdf_problem(how: &str) -> Problem {
     Problem::bad_request(format!("the PDF is damaged: {how}"))
-        .hint("open it in a PDF viewer and print it to a new PDF")
+        .with_hint("open it in a PDF viewer and print it to a new PDF")
 }

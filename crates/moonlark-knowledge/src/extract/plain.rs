@@ -1,27 +1,28 @@
 //! Text without marks: paragraphs, or a record per line.
 
-use super::{Block, Extracted, Kind, lines, trimmed};
+use super::{ExtractedDocument, TextBlock, TextBlockKind, lines_with_offsets, trim_range};
 
 /// Paragraphs are apart by empty lines.
-pub(super) fn read(text: String) -> Extracted {
+pub(super) fn extract_plain_text(text: String) -> ExtractedDocument {
     let mut blocks = Vec::new();
     let mut start = 0;
-    for (at, line) in lines(&text) {
+    for (at, line) in lines_with_offsets(&text) {
         if line.trim().is_empty() {
-            blocks.extend(paragraph(&text, start..at));
+            blocks.extend(paragraph_block(&text, start..at));
             start = at;
         }
     }
-    blocks.extend(paragraph(&text, start..text.len()));
-    Extracted::of(text, blocks)
+    blocks.extend(paragraph_block(&text, start..text.len()));
+    ExtractedDocument::from_blocks(text, blocks)
 }
 
-pub(super) fn rows(text: String) -> Extracted {
-    let whole = trimmed(&text, 0..text.len());
-    let blocks = whole.into_iter().map(|range| Block::new(Kind::Table, range)).collect();
-    Extracted::of(text, blocks)
+pub(super) fn extract_rows(text: String) -> ExtractedDocument {
+    let whole = trim_range(&text, 0..text.len());
+    let blocks =
+        whole.into_iter().map(|range| TextBlock::new(TextBlockKind::Table, range)).collect();
+    ExtractedDocument::from_blocks(text, blocks)
 }
 
-fn paragraph(text: &str, range: std::ops::Range<usize>) -> Option<Block> {
-    trimmed(text, range).map(|range| Block::new(Kind::Paragraph, range))
+fn paragraph_block(text: &str, range: std::ops::Range<usize>) -> Option<TextBlock> {
+    trim_range(text, range).map(|range| TextBlock::new(TextBlockKind::Paragraph, range))
 }

@@ -6,8 +6,8 @@ use moonlark_core::Value;
 
 use super::*;
 
-fn item(name: &str, content: Content) -> Item {
-    Item {
+fn item(name: &str, content: ItemContent) -> SourceItem {
+    SourceItem {
         source_id: name.to_owned(),
         title: None,
         content,
@@ -21,13 +21,16 @@ fn item(name: &str, content: Content) -> Item {
     }
 }
 
-fn of_bytes(name: &str, bytes: &[u8]) -> Result<Reading> {
-    extract(&item(name, Content::Bytes(bytes.to_vec().into())), &ExtractLimits::default())
+fn of_bytes(name: &str, bytes: &[u8]) -> Result<ExtractionOutcome> {
+    extract_document(
+        &item(name, ItemContent::Bytes(bytes.to_vec().into())),
+        &ExtractLimits::default(),
+    )
 }
 
-fn read(name: &str, bytes: &[u8]) -> Extracted {
+fn read(name: &str, bytes: &[u8]) -> ExtractedDocument {
     match of_bytes(name, bytes) {
-        Ok(Reading::Text(extracted)) => {
+        Ok(ExtractionOutcome::Text(extracted)) => {
             nothing_is_lost(&extracted);
             *extracted
         }
@@ -37,13 +40,13 @@ fn read(name: &str, bytes: &[u8]) -> Extracted {
 
 fn skipped(name: &str, bytes: &[u8]) -> String {
     match of_bytes(name, bytes) {
-        Ok(Reading::Skipped(reason)) => reason,
+        Ok(ExtractionOutcome::Skipped(reason)) => reason,
         other => panic!("{name}: {other:?}"),
     }
 }
 
 /// Blocks are in order, and only white space is between them.
-fn nothing_is_lost(extracted: &Extracted) {
+fn nothing_is_lost(extracted: &ExtractedDocument) {
     let mut end = 0;
     for block in &extracted.blocks {
         assert!(block.range.start >= end && block.range.end > block.range.start, "{block:?}");
@@ -55,16 +58,16 @@ fn nothing_is_lost(extracted: &Extracted) {
 }
 
 /// One line per block: what it is, and its text with `⏎` for ends of lines.
-fn outline(extracted: &Extracted) -> String {
+fn outline(extracted: &ExtractedDocument) -> String {
     let mut out = String::new();
     for block in &extracted.blocks {
         let kind = match &block.kind {
-            Kind::Heading { level, title } => format!("h{level}({title})"),
-            Kind::Paragraph => "p".to_owned(),
-            Kind::List => "li".to_owned(),
-            Kind::Code => "code".to_owned(),
-            Kind::Table => "table".to_owned(),
-            Kind::Part { title } => format!("part({title})"),
+            TextBlockKind::Heading { level, title } => format!("h{level}({title})"),
+            TextBlockKind::Paragraph => "p".to_owned(),
+            TextBlockKind::List => "li".to_owned(),
+            TextBlockKind::Code => "code".to_owned(),
+            TextBlockKind::Table => "table".to_owned(),
+            TextBlockKind::Part { title } => format!("part({title})"),
         };
         let text = extracted.text[block.range.clone()].replace('\n', "⏎");
         out.push_str(&format!("{kind}: {text}\n"));
@@ -214,11 +217,11 @@ fn a_hostile_page_ends_in_time() {
     assert_eq!(read("a.html", wide.as_bytes()).text, "x");
     let many: String = (0..60_000).map(|number| format!("a{number} ")).collect();
     let limits = ExtractLimits { time: Duration::from_millis(50), ..Default::default() };
-    let page = item("a.html", Content::Text(format!("<p {many}>x")));
+    let page = item("a.html", ItemContent::Text(format!("<p {many}>x")));
     // Either it was fast enough, or it was stopped.
-    match extract(&page, &limits) {
-        Ok(Reading::Text(extracted)) => assert_eq!(extracted.text, "x"),
-        other => assert_eq!(other.unwrap_err().code, moonlark_core::Code::Timeout),
+    match extract_document(&page, &limits) {
+        Ok(ExtractionOutcome::Text(extracted)) => assert_eq!(extracted.text, "x"),
+        other => assert_eq!(other.unwrap_err().code, moonlark_core::ProblemCode::Timeout),
     }
 }
 
@@ -243,7 +246,7 @@ impl Two {
 ";
     let extracted = read("src/a.rs", text.as_bytes());
     assert_eq!(extracted.content_type, "text/x-rust");
-    assert_eq!(extracted.metadata, Value::object([("language", "rust".into())]));
+    assert_eq!(extracted.metadata, Value::from_fields([("language", "rust".into())]));
     assert_eq!(
         outline(&extracted),
         "\
@@ -306,14 +309,20 @@ fn what_is_no_text_is_skipped_with_a_reason() {
 
 #[test]
 fn what_a_script_says_about_its_text_counts() {
-    let mut page = item("TICKET-1", Content::Text("<h1>Hi</h1>there".to_owned()));
+    let mut page = item("TICKET-1", ItemContent::Text("<h1>Hi</h1>there".to_owned()));
     page.content_type = Some("text/html; charset=utf-8".to_owned());
-    let Ok(Reading::Text(extracted)) = extract(&page, &ExtractLimits::default()) else { panic!() };
+    let Ok(ExtractionOutcome::Text(extracted)) = extract_document(&page, &ExtractLimits::default())
+    else {
+        panic!()
+    };
     assert_eq!(extracted.text, "# Hi\n\nthere");
     assert_eq!(extracted.content_type, "text/html; charset=utf-8");
     // A type that cannot be that of text is not believed.
     page.content_type = Some("application/pdf".to_owned());
-    let Ok(Reading::Text(extracted)) = extract(&page, &ExtractLimits::default()) else { panic!() };
+    let Ok(ExtractionOutcome::Text(extracted)) = extract_document(&page, &ExtractLimits::default())
+    else {
+        panic!()
+    };
     assert_eq!(extracted.text, "<h1>Hi</h1>there");
     assert_eq!(extracted.title.as_deref(), Some("TICKET-1"));
 }
@@ -323,7 +332,7 @@ fn a_pdf_gives_headings_and_paragraphs() {
     let extracted = read("handbook.pdf", &fixture("handbook.pdf"));
     assert_eq!(extracted.title.as_deref(), Some("The pump handbook"));
     assert_eq!(extracted.author.as_deref(), Some("Ada"));
-    assert_eq!(extracted.metadata, Value::object([("pages", Value::Int(2))]));
+    assert_eq!(extracted.metadata, Value::from_fields([("pages", Value::Int(2))]));
     let long = "The pump is switched off before the valve is opened. Whoever forgets this floods \
         the basement, as happened in the spring of 2019, when the water stood a hand's breadth \
         high and the archive had to be dried for three weeks. Since then there has been a red tag \
@@ -397,8 +406,8 @@ fn a_small_file_that_unpacks_to_much_is_refused() {
     let bytes = archive.finish().unwrap().into_inner();
     assert!(bytes.len() < 100_000);
     let limits = ExtractLimits { text: 1024 * 1024, ..Default::default() };
-    let bomb = item("a.docx", Content::Bytes(bytes.into()));
-    let problem = extract(&bomb, &limits).unwrap_err();
+    let bomb = item("a.docx", ItemContent::Bytes(bytes.into()));
+    let problem = extract_document(&bomb, &limits).unwrap_err();
     assert_eq!(problem.message, "its text is longer than 1 MB");
 }
 
@@ -447,8 +456,8 @@ fn any_text_is_in_its_blocks() {
         let text = lines.join("\n");
         for name in ["a.md", "a.txt", "a.rs", "a.csv"] {
             match of_bytes(name, text.as_bytes()).unwrap() {
-                Reading::Text(extracted) => nothing_is_lost(&extracted),
-                Reading::Skipped(_) => {}
+                ExtractionOutcome::Text(extracted) => nothing_is_lost(&extracted),
+                ExtractionOutcome::Skipped(_) => {}
             }
         }
     }

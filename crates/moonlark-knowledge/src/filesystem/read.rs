@@ -8,13 +8,13 @@ use cap_std::fs::{Dir, MetadataExt, OpenOptions, OpenOptionsExt};
 use jiff::Timestamp;
 
 /// How often a file that changes is read again.
-const TRIES: usize = 3;
+const MAX_READ_ATTEMPTS: usize = 3;
 /// What was changed this long ago has a time of its own. What was changed a
 /// moment ago may change again within the same tick of the clock.
-const TICK: Duration = Duration::from_secs(2);
+const TIMESTAMP_SETTLE_TIME: Duration = Duration::from_secs(2);
 
-pub(super) enum Read {
-    Content(Vec<u8>, Stat),
+pub(super) enum FileReadOutcome {
+    Content(Vec<u8>, FileStat),
     TooLarge(u64),
     /// Not a regular file, or no longer.
     Other,
@@ -24,25 +24,25 @@ pub(super) enum Read {
 
 /// Whatever of a file changes when its content does.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Stat {
+pub(super) struct FileStat {
     pub(super) size: u64,
     modified: (i64, i64),
     /// Also changes when somebody sets the other one back.
     changed: (i64, i64),
 }
 
-impl Stat {
-    pub(super) fn of(found: &std::fs::Metadata) -> Stat {
+impl FileStat {
+    pub(super) fn from_metadata(found: &std::fs::Metadata) -> FileStat {
         use std::os::unix::fs::MetadataExt;
-        Stat {
+        FileStat {
             size: found.size(),
             modified: (found.mtime(), found.mtime_nsec()),
             changed: (found.ctime(), found.ctime_nsec()),
         }
     }
 
-    fn of_open(found: &cap_std::fs::Metadata) -> Stat {
-        Stat {
+    fn from_open_metadata(found: &cap_std::fs::Metadata) -> FileStat {
+        FileStat {
             size: found.size(),
             modified: (found.mtime(), found.mtime_nsec()),
             changed: (found.ctime(), found.ctime_nsec()),
@@ -54,31 +54,31 @@ impl Stat {
         format!("{}-{a}.{b:09}-{c}.{d:09}", self.size)
     }
 
-    pub(super) fn modified(&self) -> Option<Timestamp> {
+    pub(super) fn modified_at(&self) -> Option<Timestamp> {
         Timestamp::new(self.modified.0, i32::try_from(self.modified.1).ok()?).ok()
     }
 
     /// Whether the next change is sure to give another stamp.
-    pub(super) fn settled(&self) -> bool {
+    pub(super) fn is_settled(&self) -> bool {
         let latest = self.modified.0.max(self.changed.0);
         let latest = u64::try_from(latest).unwrap_or(0);
         let since = SystemTime::UNIX_EPOCH + Duration::from_secs(latest);
-        SystemTime::now().duration_since(since).is_ok_and(|age| age > TICK)
+        SystemTime::now().duration_since(since).is_ok_and(|age| age > TIMESTAMP_SETTLE_TIME)
     }
 }
 
-pub(super) fn stable(dir: &Dir, path: &Path, most: u64) -> io::Result<Read> {
-    stable_while(dir, path, most, || {})
+pub(super) fn read_stable(dir: &Dir, path: &Path, most: u64) -> io::Result<FileReadOutcome> {
+    read_stable_while(dir, path, most, || {})
 }
 
 /// The same; `meanwhile` happens whenever it has been read.
-pub(super) fn stable_while(
+pub(super) fn read_stable_while(
     dir: &Dir,
     path: &Path,
     most: u64,
     mut meanwhile: impl FnMut(),
-) -> io::Result<Read> {
-    for _ in 0..TRIES {
+) -> io::Result<FileReadOutcome> {
+    for _ in 0..MAX_READ_ATTEMPTS {
         let mut options = OpenOptions::new();
         options.read(true);
         // A link that was put there meanwhile is refused; a pipe or a device
@@ -88,28 +88,28 @@ pub(super) fn stable_while(
             Ok(file) => file,
             // A link, or a socket.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ELOOP | libc::ENXIO)) => {
-                return Ok(Read::Other);
+                return Ok(FileReadOutcome::Other);
             }
             Err(error) => return Err(error),
         };
         let found = file.metadata()?;
         if !found.is_file() {
-            return Ok(Read::Other);
+            return Ok(FileReadOutcome::Other);
         }
-        let before = Stat::of_open(&found);
+        let before = FileStat::from_open_metadata(&found);
         if before.size > most {
-            return Ok(Read::TooLarge(before.size));
+            return Ok(FileReadOutcome::TooLarge(before.size));
         }
         let mut bytes = Vec::with_capacity(usize::try_from(before.size).unwrap_or(0) + 1);
         // One byte more than allowed tells that it grew.
         (&mut file).take(most + 1).read_to_end(&mut bytes)?;
         meanwhile();
-        let after = Stat::of_open(&file.metadata()?);
+        let after = FileStat::from_open_metadata(&file.metadata()?);
         if before == after && bytes.len() as u64 == after.size {
-            return Ok(Read::Content(bytes, after));
+            return Ok(FileReadOutcome::Content(bytes, after));
         }
     }
-    Ok(Read::Unsettled)
+    Ok(FileReadOutcome::Unsettled)
 }
 
 #[cfg(test)]
@@ -120,14 +120,17 @@ mod tests {
     fn what_changed_a_moment_ago_has_no_stamp_yet() {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
         let now = i64::try_from(now.as_secs()).unwrap();
-        let at =
-            |modified, changed| Stat { size: 1, modified: (modified, 0), changed: (changed, 0) };
-        assert!(at(now - 10, now - 10).settled());
-        assert!(!at(now, now - 10).settled());
+        let at = |modified, changed| FileStat {
+            size: 1,
+            modified: (modified, 0),
+            changed: (changed, 0),
+        };
+        assert!(at(now - 10, now - 10).is_settled());
+        assert!(!at(now, now - 10).is_settled());
         // Somebody set the time back.
-        assert!(!at(now - 10, now).settled());
+        assert!(!at(now - 10, now).is_settled());
         // The clock did not run when it was written.
-        assert!(!at(now + 1000, now).settled());
+        assert!(!at(now + 1000, now).is_settled());
         assert_eq!(at(5, 6).stamp(), "1-5.000000000-6.000000000");
     }
 }

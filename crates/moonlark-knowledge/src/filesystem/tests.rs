@@ -26,23 +26,23 @@ fn settings(root: &Path) -> FilesystemSettings {
 async fn scan(
     settings: FilesystemSettings,
     known: BTreeMap<String, String>,
-) -> (BTreeMap<String, String>, Result<Scanned>) {
+) -> (BTreeMap<String, String>, Result<ScanOutcome>) {
     let (out, mut found) = mpsc::channel(1);
     let known = Arc::new(move |id: &str| known.get(id).cloned());
-    let source = Filesystem::new(settings).unwrap();
-    let scanning = source.scan(Scan { known, state: Value::Null, out });
+    let source = FilesystemConnector::new(settings).unwrap();
+    let scanning = source.scan(SourceScan { known, state: Value::Null, out });
     let collect = async {
         let mut all = BTreeMap::new();
         while let Some(found) = found.recv().await {
             let (id, said) = match found {
-                Found::Item(item) => {
-                    let Content::Bytes(bytes) = &item.content else { panic!() };
+                ScanFinding::Item(item) => {
+                    let ItemContent::Bytes(bytes) = &item.content else { panic!() };
                     (item.source_id.clone(), String::from_utf8_lossy(bytes).into_owned())
                 }
-                Found::Same(id) => (id, "same".to_owned()),
-                Found::Gone(id) => (id, "gone".to_owned()),
-                Found::Skipped(id, reason) => (id, format!("skipped: {reason}")),
-                Found::Failed(id, problem) => (id, format!("failed: {}", problem.message)),
+                ScanFinding::Same(id) => (id, "same".to_owned()),
+                ScanFinding::Gone(id) => (id, "gone".to_owned()),
+                ScanFinding::Skipped(id, reason) => (id, format!("skipped: {reason}")),
+                ScanFinding::Failed(id, problem) => (id, format!("failed: {}", problem.message)),
             };
             all.insert(id, said);
         }
@@ -81,7 +81,7 @@ async fn files_are_found_as_ignore_files_and_patterns_say() {
     with.exclude = vec!["drafts/".to_owned()];
     let (all, scanned) = scan(with.clone(), BTreeMap::new()).await;
     assert_eq!(all, expected([("a.md", "A"), ("sub/deep/b.md", "B")]));
-    assert_eq!(scanned.unwrap(), Scanned { complete: true, state: Value::Null });
+    assert_eq!(scanned.unwrap(), ScanOutcome { complete: true, state: Value::Null });
     with.hidden = true;
     let (all, _) = scan(with, BTreeMap::new()).await;
     assert_eq!(all, expected([(".hidden.md", "no"), ("a.md", "A"), ("sub/deep/b.md", "B")]));
@@ -102,9 +102,9 @@ async fn nothing_outside_of_the_folder_is_read() {
     assert!(scanned.unwrap().complete);
     // Not even when the link is put there after the folder was listed.
     let dir = Dir::open_ambient_dir(root.path(), ambient_authority()).unwrap();
-    let found = read::stable(&dir, Path::new("out.md"), 1000);
-    assert!(matches!(found, Ok(Read::Other)));
-    assert!(read::stable(&dir, Path::new("out/secret.md"), 1000).is_err());
+    let found = read::read_stable(&dir, Path::new("out.md"), 1000);
+    assert!(matches!(found, Ok(FileReadOutcome::Other)));
+    assert!(read::read_stable(&dir, Path::new("out/secret.md"), 1000).is_err());
 }
 
 #[tokio::test]
@@ -128,7 +128,10 @@ async fn pipes_sockets_and_large_files_are_not_opened() {
     assert_eq!(all, expected([("large.md", size), ("pipe.md", other), ("socket.md", other)]));
     let dir = Dir::open_ambient_dir(root.path(), ambient_authority()).unwrap();
     for name in ["pipe.md", "socket.md"] {
-        assert!(matches!(read::stable(&dir, Path::new(name), 1000), Ok(Read::Other)), "{name}");
+        assert!(
+            matches!(read::read_stable(&dir, Path::new(name), 1000), Ok(FileReadOutcome::Other)),
+            "{name}"
+        );
     }
 }
 
@@ -137,7 +140,7 @@ async fn a_file_with_the_stamp_it_had_is_not_read_again() {
     let root = TempDir::new().unwrap();
     write(&root, "a.md", "A");
     write(&root, "b.md", "B");
-    let stamp = Stat::of(&fs::metadata(root.path().join("a.md")).unwrap()).stamp();
+    let stamp = FileStat::from_metadata(&fs::metadata(root.path().join("a.md")).unwrap()).stamp();
     let known = expected([("a.md", stamp.as_str()), ("b.md", "1-2.3-4.5")]);
     let (all, _) = scan(settings(root.path()), known).await;
     assert_eq!(all, expected([("a.md", "same"), ("b.md", "B")]));
@@ -149,13 +152,13 @@ async fn a_folder_that_is_missing_is_a_problem_and_not_an_empty_one() {
     let (all, scanned) = scan(settings(&root.path().join("gone")), BTreeMap::new()).await;
     assert_eq!(all, BTreeMap::new());
     let problem = scanned.unwrap_err();
-    assert_eq!(problem.code, Code::NotFound);
+    assert_eq!(problem.code, ProblemCode::NotFound);
     assert_eq!(&*problem.place.unwrap().file, "connectors.filesystem.docs.root");
     let (all, scanned) = scan(settings(root.path()), BTreeMap::new()).await;
     assert_eq!((all, scanned.unwrap().complete), (BTreeMap::new(), true));
     write(&root, "file", "x");
     let (_, scanned) = scan(settings(&root.path().join("file")), BTreeMap::new()).await;
-    assert_eq!(scanned.unwrap_err().code, Code::BadConfig);
+    assert_eq!(scanned.unwrap_err().code, ProblemCode::BadConfig);
 }
 
 #[tokio::test]
@@ -168,7 +171,7 @@ async fn names_that_are_no_text_are_names_too() {
     with.url = Some("https://example.com/docs/".to_owned());
     let (all, _) = scan(with, BTreeMap::new()).await;
     assert_eq!(all, expected([("caf%E9 🦀.md", "A")]));
-    assert_eq!(below("https://e.com/d/", "a b/ü.md"), "https://e.com/d/a%20b/%C3%BC.md");
+    assert_eq!(join_url_path("https://e.com/d/", "a b/ü.md"), "https://e.com/d/a%20b/%C3%BC.md");
 }
 
 #[test]
@@ -196,7 +199,7 @@ fn a_file_that_keeps_changing_is_a_problem_and_one_that_stops_is_whole() {
     let dir = Dir::open_ambient_dir(root.path(), ambient_authority()).unwrap();
     let read = |changes: usize| {
         let mut left = changes;
-        read::stable_while(&dir, Path::new("log.md"), 1 << 20, || {
+        read::read_stable_while(&dir, Path::new("log.md"), 1 << 20, || {
             if left > 0 {
                 left -= 1;
                 let longer = fs::read_to_string(&path).unwrap() + "x";
@@ -205,8 +208,8 @@ fn a_file_that_keeps_changing_is_a_problem_and_one_that_stops_is_whole() {
         })
         .unwrap()
     };
-    assert!(matches!(read(usize::MAX), Read::Unsettled));
-    let Read::Content(bytes, stat) = read(1) else { panic!("it has stopped changing") };
+    assert!(matches!(read(usize::MAX), FileReadOutcome::Unsettled));
+    let FileReadOutcome::Content(bytes, stat) = read(1) else { panic!("it has stopped changing") };
     assert_eq!((bytes.len() as u64, bytes), (stat.size, fs::read(&path).unwrap()));
 }
 
@@ -218,8 +221,8 @@ async fn a_scan_ends_when_nobody_listens() {
     }
     let (out, found) = mpsc::channel(1);
     drop(found);
-    let source = Filesystem::new(settings(root.path())).unwrap();
+    let source = FilesystemConnector::new(settings(root.path())).unwrap();
     let known = Arc::new(|_: &str| None);
-    let ended = source.scan(Scan { known, state: Value::Null, out }).await;
-    assert_eq!(ended.unwrap_err().code, Code::Cancelled);
+    let ended = source.scan(SourceScan { known, state: Value::Null, out }).await;
+    assert_eq!(ended.unwrap_err().code, ProblemCode::Cancelled);
 }

@@ -2,32 +2,35 @@
 
 use std::io;
 
-use moonlark_core::value::shorten;
-use moonlark_core::{Code, Problem};
+use moonlark_core::value::shorten_text;
+use moonlark_core::{Problem, ProblemCode};
 
-pub(super) fn no_git() -> Problem {
+pub(super) fn git_missing_problem() -> Problem {
     Problem::unavailable("git is not installed, or not in PATH")
-        .hint("install git, such as with apt install git")
+        .with_hint("install git, such as with apt install git")
 }
 
-pub(super) fn no_branch(branch: &str) -> Problem {
-    Problem::new(Code::NotFound, format!("the repository has no branch {}", shorten(branch)))
-        .hint("git ls-remote --heads lists the branches of a repository")
+pub(super) fn no_branch_problem(branch: &str) -> Problem {
+    Problem::new(
+        ProblemCode::NotFound,
+        format!("the repository has no branch {}", shorten_text(branch)),
+    )
+    .with_hint("git ls-remote --heads lists the branches of a repository")
 }
 
-pub(super) fn lost(error: &io::Error) -> Problem {
+pub(super) fn git_unusable_problem(error: &io::Error) -> Problem {
     Problem::unavailable(format!("git cannot be used: {error}"))
 }
 
-const SILENT: &str = "git failed without a word";
+const SILENT_FAILURE_MESSAGE: &str = "git failed without a word";
 
 /// Whether it failed without saying why, as it does when it is only asked.
-pub(super) fn is_silent(problem: &Problem) -> bool {
-    problem.message == SILENT
+pub(super) fn is_silent_failure(problem: &Problem) -> bool {
+    problem.message == SILENT_FAILURE_MESSAGE
 }
 
 /// Messages come in English, whatever the user's language is.
-pub(super) fn explain(name: &str, said: &str) -> Problem {
+pub(super) fn explain_failure(name: &str, said: &str) -> Problem {
     let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
     if has(&[
         "could not read Username",
@@ -39,9 +42,9 @@ pub(super) fn explain(name: &str, said: &str) -> Problem {
         "The requested URL returned error: 401",
         "The requested URL returned error: 403",
     ]) {
-        return Problem::new(Code::Unavailable, format!("{name} wants to know who asks"))
-            .retryable_if(false)
-            .hint(format!(
+        return Problem::new(ProblemCode::Unavailable, format!("{name} wants to know who asks"))
+            .with_retryable(false)
+            .with_hint(format!(
                 "set up a key or a credential helper, so that git ls-remote {name} answers \
                  without asking"
             ));
@@ -51,12 +54,12 @@ pub(super) fn explain(name: &str, said: &str) -> Problem {
     }
     if let Some((_, after)) = said.split_once("couldn't find remote ref ") {
         let branch = after.lines().next().unwrap_or_default().trim();
-        return no_branch(branch.trim_start_matches("refs/heads/"));
+        return no_branch_problem(branch.trim_start_matches("refs/heads/"));
     }
     if has(&["dubious ownership"]) {
         return Problem::unavailable(format!("{name} belongs to another user"))
-            .retryable_if(false)
-            .hint(format!("git config --global --add safe.directory {name}"));
+            .with_retryable(false)
+            .with_hint(format!("git config --global --add safe.directory {name}"));
     }
     if has(&[
         "not a git repository",
@@ -65,19 +68,19 @@ pub(super) fn explain(name: &str, said: &str) -> Problem {
         "repository '",
         "does not exist",
     ]) {
-        return Problem::new(Code::NotFound, format!("{name} is not a git repository"))
-            .hint(format!("git ls-remote {name} says what git finds there"));
+        return Problem::new(ProblemCode::NotFound, format!("{name} is not a git repository"))
+            .with_hint(format!("git ls-remote {name} says what git finds there"));
     }
     if has(&["transport '"]) {
         return Problem::bad_config(format!("{name} is not reached in a way that is allowed"))
-            .hint("use https, ssh, git or file");
+            .with_hint("use https, ssh, git or file");
     }
     let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
     match last {
-        None => Problem::unavailable(SILENT),
+        None => Problem::unavailable(SILENT_FAILURE_MESSAGE),
         Some(line) => {
             let line = line.trim_start_matches("fatal: ").trim_start_matches("error: ");
-            let shown = shorten(line);
+            let shown = shorten_text(line);
             match name {
                 "" => Problem::unavailable(format!("git says: {shown}")),
                 name => Problem::unavailable(format!("{name} cannot be read: {shown}")),

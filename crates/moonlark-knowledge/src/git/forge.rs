@@ -1,18 +1,18 @@
 //! Where a file of a repository can be looked at on the web.
 
-use crate::filesystem::below;
+use crate::filesystem::join_url_path;
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Forge {
+pub(super) struct ForgeWebUrl {
     /// The address of the folder that paths are relative to.
     base: String,
 }
 
-impl Forge {
+impl ForgeWebUrl {
     /// None where it is not known. `prefix` is the part of the repository that
     /// is read.
-    pub(super) fn of(url: &str, branch: &str, prefix: &str) -> Option<Forge> {
-        let (host, path) = split(url)?;
+    pub(super) fn for_repository(url: &str, branch: &str, prefix: &str) -> Option<ForgeWebUrl> {
+        let (host, path) = split_host_and_path(url)?;
         let path = path.trim_matches('/').trim_end_matches(".git");
         if path.split('/').filter(|part| !part.is_empty()).count() < 2 {
             return None;
@@ -28,19 +28,19 @@ impl Forge {
             "codeberg.org" | "gitea.com" if branch != "HEAD" => format!("src/branch/{branch}"),
             _ => return None,
         };
-        let root = below(&format!("https://{host}"), &format!("{path}/{middle}"));
+        let root = join_url_path(&format!("https://{host}"), &format!("{path}/{middle}"));
         let prefix = prefix.trim_matches('/');
-        let base = if prefix.is_empty() { root } else { below(&root, prefix) };
-        Some(Forge { base })
+        let base = if prefix.is_empty() { root } else { join_url_path(&root, prefix) };
+        Some(ForgeWebUrl { base })
     }
 
-    pub(super) fn page(&self, path: &str) -> String {
-        below(&self.base, path)
+    pub(super) fn page_url(&self, path: &str) -> String {
+        join_url_path(&self.base, path)
     }
 }
 
 /// Host and path, of a URL or of what scp would understand.
-fn split(url: &str) -> Option<(String, String)> {
+fn split_host_and_path(url: &str) -> Option<(String, String)> {
     if let Ok(parsed) = url::Url::parse(url)
         && let Some(host) = parsed.host_str()
     {
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     fn page(url: &str, branch: &str, prefix: &str) -> Option<String> {
-        Some(Forge::of(url, branch, prefix)?.page("docs/a b.md"))
+        Some(ForgeWebUrl::for_repository(url, branch, prefix)?.page_url("docs/a b.md"))
     }
 
     #[test]

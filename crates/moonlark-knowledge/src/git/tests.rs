@@ -51,7 +51,7 @@ fn commit(folder: &TempDir) {
     git(folder.path(), &["commit", "--quiet", "--message", "more"]);
 }
 
-fn settings(from: Repository, cache: &Path) -> GitSettings {
+fn settings(from: GitRepository, cache: &Path) -> GitSettings {
     GitSettings {
         name: "docs".to_owned(),
         from,
@@ -63,34 +63,34 @@ fn settings(from: Repository, cache: &Path) -> GitSettings {
     }
 }
 
-fn url(folder: &TempDir) -> Repository {
-    Repository::Url(format!("file://{}", folder.path().display()))
+fn url(folder: &TempDir) -> GitRepository {
+    GitRepository::Url(format!("file://{}", folder.path().display()))
 }
 
 /// What a scan said, by what it said it about; the stamps; how it ended.
 async fn scan(
     settings: &GitSettings,
     known: &BTreeMap<String, String>,
-) -> (BTreeMap<String, String>, BTreeMap<String, String>, Result<Scanned>) {
+) -> (BTreeMap<String, String>, BTreeMap<String, String>, Result<ScanOutcome>) {
     let (out, mut found) = mpsc::channel(1);
     let known = known.clone();
     let known = Arc::new(move |id: &str| known.get(id).cloned());
-    let source = Git::new(settings.clone()).unwrap();
-    let scanning = source.scan(Scan { known, state: Value::Null, out });
+    let source = GitConnector::new(settings.clone()).unwrap();
+    let scanning = source.scan(SourceScan { known, state: Value::Null, out });
     let collect = async {
         let (mut all, mut stamps) = (BTreeMap::new(), BTreeMap::new());
         while let Some(found) = found.recv().await {
             let (id, said) = match found {
-                Found::Item(item) => {
-                    let Content::Bytes(bytes) = &item.content else { panic!() };
+                ScanFinding::Item(item) => {
+                    let ItemContent::Bytes(bytes) = &item.content else { panic!() };
                     assert_eq!(item.updated_at.unwrap().to_string(), "2024-05-01T12:00:00Z");
                     stamps.insert(item.source_id.clone(), item.stamp.clone().unwrap());
                     (item.source_id.clone(), String::from_utf8_lossy(bytes).into_owned())
                 }
-                Found::Same(id) => (id, "same".to_owned()),
-                Found::Gone(id) => (id, "gone".to_owned()),
-                Found::Skipped(id, reason) => (id, format!("skipped: {reason}")),
-                Found::Failed(id, problem) => (id, format!("failed: {}", problem.message)),
+                ScanFinding::Same(id) => (id, "same".to_owned()),
+                ScanFinding::Gone(id) => (id, "gone".to_owned()),
+                ScanFinding::Skipped(id, reason) => (id, format!("skipped: {reason}")),
+                ScanFinding::Failed(id, problem) => (id, format!("failed: {}", problem.message)),
             };
             all.insert(id, said);
         }
@@ -127,7 +127,7 @@ async fn a_repository_elsewhere_is_fetched_and_later_only_what_is_new() {
     let scanned = scanned.unwrap();
     assert!(scanned.complete);
     let head = git(origin.path(), &["rev-parse", "HEAD"]);
-    assert_eq!(scanned.state, Value::object([("commit", head.into())]));
+    assert_eq!(scanned.state, Value::from_fields([("commit", head.into())]));
 
     fs::remove_file(origin.path().join("large.md")).unwrap();
     fs::remove_file(origin.path().join("link.md")).unwrap();
@@ -147,7 +147,7 @@ async fn a_repository_here_is_read_in_place() {
     let (origin, here) = (repository(), TempDir::new().unwrap());
     // Not committed, so not there.
     write(&origin, "README.md", "# Later");
-    let mut with = settings(Repository::Path(origin.path().to_owned()), here.path());
+    let mut with = settings(GitRepository::Path(origin.path().to_owned()), here.path());
     with.include = vec!["*.md".to_owned()];
     with.exclude = vec!["docs/".to_owned()];
     let (all, _, scanned) = scan(&with, &BTreeMap::new()).await;
@@ -156,7 +156,7 @@ async fn a_repository_here_is_read_in_place() {
     scanned.unwrap();
     assert!(!here.path().join("cache").exists());
     // A part of it is a source as well.
-    let with = settings(Repository::Path(origin.path().join("docs")), here.path());
+    let with = settings(GitRepository::Path(origin.path().join("docs")), here.path());
     let (all, _, _) = scan(&with, &BTreeMap::new()).await;
     assert_eq!(all, expected([("a b.md", "A"), ("umlaut-ü.md", "U")]));
 }
@@ -169,7 +169,7 @@ async fn a_branch_is_read_by_its_name() {
     write(&origin, "README.md", "branch");
     commit(&origin);
     git(origin.path(), &["checkout", "--quiet", "main"]);
-    for from in [url(&origin), Repository::Path(origin.path().to_owned())] {
+    for from in [url(&origin), GitRepository::Path(origin.path().to_owned())] {
         let mut with = settings(from, here.path());
         with.branch = Some("feature/x".to_owned());
         let (all, _, _) = scan(&with, &BTreeMap::new()).await;
@@ -178,7 +178,7 @@ async fn a_branch_is_read_by_its_name() {
         let (_, _, scanned) = scan(&with, &BTreeMap::new()).await;
         let problem = scanned.unwrap_err();
         assert_eq!(problem.message, "the repository has no branch no/such");
-        assert_eq!(problem.code, Code::NotFound);
+        assert_eq!(problem.code, ProblemCode::NotFound);
     }
 }
 
@@ -198,7 +198,7 @@ async fn hooks_and_settings_of_a_repository_run_nothing() {
     for hook in ["post-checkout", "reference-transaction", "post-index-change"] {
         fs::copy(&program, origin.path().join(".git/hooks").join(hook)).unwrap();
     }
-    for from in [Repository::Path(origin.path().to_owned()), url(&origin)] {
+    for from in [GitRepository::Path(origin.path().to_owned()), url(&origin)] {
         let (all, _, _) = scan(&settings(from, here.path()), &BTreeMap::new()).await;
         assert_eq!(all["README.md"], "# Hello");
         assert!(!trap.exists());
@@ -215,17 +215,17 @@ async fn what_is_wrong_is_said_with_what_to_do() {
     };
     let empty = TempDir::new().unwrap();
     let shown = empty.path().display();
-    let problem = fails(Repository::Path(empty.path().to_owned())).await;
+    let problem = fails(GitRepository::Path(empty.path().to_owned())).await;
     assert_eq!(problem.message, format!("{shown} is not a git repository"));
     assert_eq!(&*problem.place.unwrap().file, "connectors.git.docs.path");
     let problem = fails(url(&empty)).await;
     assert_eq!(problem.message, format!("file://{shown} is not a git repository"));
-    let problem = fails(Repository::Path(empty.path().join("gone"))).await;
+    let problem = fails(GitRepository::Path(empty.path().join("gone"))).await;
     assert_eq!(problem.message, format!("there is no folder {shown}/gone"));
-    let problem = fails(Repository::Url("ext::sh -c touch".replace(' ', "%20"))).await;
-    assert_eq!(problem.code, Code::BadConfig);
+    let problem = fails(GitRepository::Url("ext::sh -c touch".replace(' ', "%20"))).await;
+    assert_eq!(problem.code, ProblemCode::BadConfig);
     git(empty.path(), &["init", "--quiet"]);
-    for from in [url(&empty), Repository::Path(empty.path().to_owned())] {
+    for from in [url(&empty), GitRepository::Path(empty.path().to_owned())] {
         let problem = fails(from).await;
         assert!(problem.message.ends_with("has no commits yet"), "{}", problem.message);
     }
@@ -245,7 +245,7 @@ async fn a_server_that_wants_a_password_is_told_apart() {
         }
     });
     let here = TempDir::new().unwrap();
-    let from = Repository::Url(format!("http://s3cret@{address}/a/b.git"));
+    let from = GitRepository::Url(format!("http://s3cret@{address}/a/b.git"));
     let (_, _, scanned) = scan(&settings(from, here.path()), &BTreeMap::new()).await;
     let problem = scanned.unwrap_err();
     assert_eq!(problem.message, format!("http://{address}/a/b.git wants to know who asks"));
@@ -258,14 +258,15 @@ fn what_would_be_an_option_is_refused() {
     let with = |from, branch: Option<&str>| {
         let mut settings = settings(from, Path::new("/tmp"));
         settings.branch = branch.map(str::to_owned);
-        Git::new(settings).err()
+        GitConnector::new(settings).err()
     };
     for url in ["--upload-pack=touch /tmp/x", "-x", "", "https://a b", "a\nb"] {
-        assert!(with(Repository::Url(url.to_owned()), None).is_some(), "{url:?}");
+        assert!(with(GitRepository::Url(url.to_owned()), None).is_some(), "{url:?}");
     }
     for branch in ["--all", "a..b", "a:b", "", "a b", "refs/x^{}", "../x", "a\nb"] {
-        let problem = with(Repository::Url("https://example.com/x".into()), Some(branch)).unwrap();
+        let problem =
+            with(GitRepository::Url("https://example.com/x".into()), Some(branch)).unwrap();
         assert_eq!(&*problem.place.unwrap().file, "connectors.git.docs.branch", "{branch:?}");
     }
-    assert!(with(Repository::Url("https://example.com/x".into()), Some("a/b-c.d")).is_none());
+    assert!(with(GitRepository::Url("https://example.com/x".into()), Some("a/b-c.d")).is_none());
 }

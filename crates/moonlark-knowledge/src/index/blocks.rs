@@ -6,17 +6,17 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::coding::{Reader, put};
-use super::postings::List;
-use crate::store::{Attempt, damaged};
+use super::coding::{VarintReader, push_varint};
+use super::postings::PostingList;
+use crate::store::{StoreResult, damaged_error};
 
 /// What fits into one page of the file beside what the page needs itself.
-const FULL: usize = 3_800;
+const MAX_TERM_BLOCK_BYTES: usize = 3_800;
 /// Longer lists have a row to themselves.
-const LONG: usize = 1_200;
+const MAX_SHARED_LIST_BYTES: usize = 1_200;
 
 /// Writes the terms of a segment; they must come in order.
-pub(super) struct Blocks<'a> {
+pub(super) struct TermBlockWriter<'a> {
     connection: &'a Connection,
     segment: i64,
     data: Vec<u8>,
@@ -24,16 +24,16 @@ pub(super) struct Blocks<'a> {
     last: Vec<u8>,
 }
 
-impl<'a> Blocks<'a> {
+impl<'a> TermBlockWriter<'a> {
     pub(super) fn new(connection: &'a Connection, segment: i64) -> Self {
         let [data, first, last] = [Vec::new(), Vec::new(), Vec::new()];
-        Blocks { connection, segment, data, first, last }
+        TermBlockWriter { connection, segment, data, first, last }
     }
 
-    pub(super) fn push(&mut self, term: &[u8], list: &List) -> Attempt<()> {
-        let (chunks, list) = (list.len(), list.bytes());
-        let long = list.len() > LONG;
-        if long || self.data.len() + term.len() + list.len() > FULL {
+    pub(super) fn push_term(&mut self, term: &[u8], list: &PostingList) -> StoreResult<()> {
+        let (chunks, list) = (list.len(), list.as_bytes());
+        let long = list.len() > MAX_SHARED_LIST_BYTES;
+        if long || self.data.len() + term.len() + list.len() > MAX_TERM_BLOCK_BYTES {
             self.flush()?;
         }
         if self.data.is_empty() {
@@ -41,18 +41,18 @@ impl<'a> Blocks<'a> {
             self.last.clear();
         }
         let shared = self.last.iter().zip(term).take_while(|(a, b)| a == b).count();
-        put(&mut self.data, shared as u32);
-        put(&mut self.data, (term.len() - shared) as u32);
+        push_varint(&mut self.data, shared as u32);
+        push_varint(&mut self.data, (term.len() - shared) as u32);
         self.data.extend_from_slice(&term[shared..]);
-        put(&mut self.data, chunks);
-        put(&mut self.data, list.len() as u32);
+        push_varint(&mut self.data, chunks);
+        push_varint(&mut self.data, list.len() as u32);
         self.data.extend_from_slice(list);
         self.last.clear();
         self.last.extend_from_slice(term);
         if long { self.flush() } else { Ok(()) }
     }
 
-    pub(super) fn flush(&mut self) -> Attempt<()> {
+    pub(super) fn flush(&mut self) -> StoreResult<()> {
         if self.data.is_empty() {
             return Ok(());
         }
@@ -73,7 +73,11 @@ pub(crate) struct TermList {
 }
 
 /// Empty if it is not there.
-pub(crate) fn find_list(connection: &Connection, segment: i64, term: &str) -> Attempt<TermList> {
+pub(crate) fn find_term_list(
+    connection: &Connection,
+    segment: i64,
+    term: &str,
+) -> StoreResult<TermList> {
     let block: Option<Vec<u8>> = connection
         .prepare_cached(
             "SELECT data FROM kb_terms WHERE segment = ?1 AND first <= ?2
@@ -82,7 +86,7 @@ pub(crate) fn find_list(connection: &Connection, segment: i64, term: &str) -> At
         .query_row(params![segment, term.as_bytes()], |row| row.get(0))
         .optional()?;
     let Some(block) = block else { return Ok(TermList::default()) };
-    let mut entries = Entries::new(&block);
+    let mut entries = TermBlockEntries::new(&block);
     while entries.advance()? {
         match entries.term.as_slice().cmp(term.as_bytes()) {
             std::cmp::Ordering::Less => (),
@@ -97,13 +101,13 @@ pub(crate) fn find_list(connection: &Connection, segment: i64, term: &str) -> At
 
 /// Terms of a segment that begin with this one and are longer: some of them, if
 /// there are many.
-pub(crate) fn terms_beginning(
+pub(crate) fn find_terms_with_prefix(
     connection: &Connection,
     segment: i64,
     beginning: &str,
-) -> Attempt<Vec<String>> {
-    const MAX_ROWS: usize = 4;
-    const MAX_TERMS: usize = 64;
+) -> StoreResult<Vec<String>> {
+    const MAX_TERM_ROWS: usize = 4;
+    const MAX_PREFIX_TERMS: usize = 64;
     // No letter begins with this byte.
     let end = [beginning.as_bytes(), &[0xff]].concat();
     let mut statement = connection.prepare_cached(
@@ -112,14 +116,17 @@ pub(crate) fn terms_beginning(
                                   WHERE segment = ?1 AND first <= ?3), x'')
          ORDER BY first LIMIT ?4",
     )?;
-    let mut rows = statement.query(params![segment, end, beginning.as_bytes(), MAX_ROWS])?;
+    let mut rows = statement.query(params![segment, end, beginning.as_bytes(), MAX_TERM_ROWS])?;
     let mut terms = Vec::new();
     while let Some(row) = rows.next()? {
         let block: Vec<u8> = row.get(0)?;
-        let mut entries = Entries::new(&block);
+        let mut entries = TermBlockEntries::new(&block);
         while entries.advance()? {
             let longer = entries.term.len() > beginning.len();
-            if longer && entries.term.starts_with(beginning.as_bytes()) && terms.len() < MAX_TERMS {
+            if longer
+                && entries.term.starts_with(beginning.as_bytes())
+                && terms.len() < MAX_PREFIX_TERMS
+            {
                 terms.extend(String::from_utf8(entries.term.clone()).ok());
             }
         }
@@ -128,38 +135,43 @@ pub(crate) fn terms_beginning(
 }
 
 /// The terms of one row.
-struct Entries<'a> {
-    reader: Reader<'a>,
+struct TermBlockEntries<'a> {
+    reader: VarintReader<'a>,
     term: Vec<u8>,
     chunks: u32,
     list: &'a [u8],
 }
 
-impl<'a> Entries<'a> {
+impl<'a> TermBlockEntries<'a> {
     fn new(block: &'a [u8]) -> Self {
-        Entries { reader: Reader::new(block), term: Vec::new(), chunks: 0, list: &[] }
+        TermBlockEntries {
+            reader: VarintReader::new(block),
+            term: Vec::new(),
+            chunks: 0,
+            list: &[],
+        }
     }
 
-    fn advance(&mut self) -> Attempt<bool> {
+    fn advance(&mut self) -> StoreResult<bool> {
         if self.reader.is_empty() {
             return Ok(false);
         }
-        let shared = self.reader.number()? as usize;
+        let shared = self.reader.read_number()? as usize;
         if shared > self.term.len() {
-            return Err(damaged("a term begins like none"));
+            return Err(damaged_error("a term begins like none"));
         }
         self.term.truncate(shared);
-        let rest = self.reader.number()?;
-        self.term.extend_from_slice(self.reader.bytes(rest)?);
-        self.chunks = self.reader.number()?;
-        let length = self.reader.number()?;
-        self.list = self.reader.bytes(length)?;
+        let rest = self.reader.read_number()?;
+        self.term.extend_from_slice(self.reader.read_bytes(rest)?);
+        self.chunks = self.reader.read_number()?;
+        let length = self.reader.read_number()?;
+        self.list = self.reader.read_bytes(length)?;
         Ok(true)
     }
 }
 
 /// Walks over all terms of a segment, row by row.
-pub(super) struct Cursor<'a> {
+pub(super) struct TermCursor<'a> {
     connection: &'a Connection,
     segment: i64,
     /// The terms of the current row that are still to come, last first.
@@ -168,10 +180,10 @@ pub(super) struct Cursor<'a> {
     first: Option<Vec<u8>>,
 }
 
-impl<'a> Cursor<'a> {
-    pub(super) fn new(connection: &'a Connection, segment: i64) -> Attempt<Self> {
-        let mut cursor = Cursor { connection, segment, ahead: Vec::new(), first: None };
-        cursor.fill()?;
+impl<'a> TermCursor<'a> {
+    pub(super) fn new(connection: &'a Connection, segment: i64) -> StoreResult<Self> {
+        let mut cursor = TermCursor { connection, segment, ahead: Vec::new(), first: None };
+        cursor.load_next_block()?;
         Ok(cursor)
     }
 
@@ -180,15 +192,15 @@ impl<'a> Cursor<'a> {
     }
 
     /// The current list; then it goes on.
-    pub(super) fn take(&mut self) -> Attempt<Vec<u8>> {
+    pub(super) fn take_list(&mut self) -> StoreResult<Vec<u8>> {
         let list = self.ahead.pop().map(|(_, list)| list).unwrap_or_default();
         if self.ahead.is_empty() {
-            self.fill()?;
+            self.load_next_block()?;
         }
         Ok(list)
     }
 
-    fn fill(&mut self) -> Attempt<()> {
+    fn load_next_block(&mut self) -> StoreResult<()> {
         let after = match &self.first {
             None => {
                 "SELECT first, data FROM kb_terms WHERE segment = ?1 AND first >= ?2
@@ -206,7 +218,7 @@ impl<'a> Cursor<'a> {
             .query_row(params![self.segment, begin], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
         let Some((first, data)) = row else { return Ok(()) };
-        let mut entries = Entries::new(&data);
+        let mut entries = TermBlockEntries::new(&data);
         while entries.advance()? {
             self.ahead.push((entries.term.clone(), entries.list.to_vec()));
         }
@@ -220,18 +232,18 @@ impl<'a> Cursor<'a> {
 #[cfg(test)]
 pub(crate) fn every_posting(
     connection: &Connection,
-    mut each: impl FnMut(&str, u32, super::Counts, bool),
-) -> Attempt<()> {
-    for row in super::segments::list(connection)? {
-        let members = super::segments::members(connection, row.segment)?;
-        let alive = super::segments::alive(connection, row.segment)?;
-        let mut cursor = Cursor::new(connection, row.segment)?;
+    mut each: impl FnMut(&str, u32, super::TermCounts, bool),
+) -> StoreResult<()> {
+    for row in super::segments::list_segments(connection)? {
+        let members = super::segments::read_members(connection, row.segment)?;
+        let alive = super::segments::read_alive(connection, row.segment)?;
+        let mut cursor = TermCursor::new(connection, row.segment)?;
         while let Some(term) = cursor.term().map(|term| String::from_utf8_lossy(term).into_owned())
         {
-            let found = find_list(connection, row.segment, &term)?;
-            assert_eq!(found.postings, cursor.take()?, "{term}");
+            let found = find_term_list(connection, row.segment, &term)?;
+            assert_eq!(found.postings, cursor.take_list()?, "{term}");
             let mut count = 0;
-            super::decode(&found.postings, |posting| {
+            super::decode_postings(&found.postings, |posting| {
                 count += 1;
                 let at = posting.ordinal as usize;
                 each(&term, members.chunks[at], posting.counts, alive.get(at));

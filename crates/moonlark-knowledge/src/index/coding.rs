@@ -1,8 +1,8 @@
 //! Numbers as bytes: seven bits in each, the smallest first.
 
-use crate::store::{Attempt, damaged};
+use crate::store::{StoreResult, damaged_error};
 
-pub(super) fn put(bytes: &mut Vec<u8>, mut number: u32) {
+pub(super) fn push_varint(bytes: &mut Vec<u8>, mut number: u32) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
         number >>= 7;
@@ -12,11 +12,11 @@ pub(super) fn put(bytes: &mut Vec<u8>, mut number: u32) {
 
 /// Reads what [`put`] wrote. Whatever else it is given is a fault, never a panic.
 #[derive(Clone, Copy)]
-pub(super) struct Reader<'a>(&'a [u8]);
+pub(super) struct VarintReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> VarintReader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Reader(bytes)
+        VarintReader(bytes)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -24,32 +24,32 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    pub(super) fn number(&mut self) -> Attempt<u32> {
+    pub(super) fn read_number(&mut self) -> StoreResult<u32> {
         // Nearly all of them are small.
         if let [first @ 0..0x80, rest @ ..] = self.0 {
             self.0 = rest;
             return Ok(u32::from(*first));
         }
-        self.long()
+        self.read_long_number()
     }
 
-    fn long(&mut self) -> Attempt<u32> {
+    fn read_long_number(&mut self) -> StoreResult<u32> {
         let mut number = 0_u64;
         for (place, byte) in self.0.iter().take(5).enumerate() {
             number |= u64::from(byte & 0x7f) << (7 * place);
             if byte & 0x80 == 0 {
                 self.0 = &self.0[place + 1..];
-                return u32::try_from(number).map_err(|_| damaged("a number is too large"));
+                return u32::try_from(number).map_err(|_| damaged_error("a number is too large"));
             }
         }
-        Err(damaged("a number has no end"))
+        Err(damaged_error("a number has no end"))
     }
 
-    pub(super) fn bytes(&mut self, length: u32) -> Attempt<&'a [u8]> {
+    pub(super) fn read_bytes(&mut self, length: u32) -> StoreResult<&'a [u8]> {
         let (bytes, rest) = self
             .0
             .split_at_checked(length as usize)
-            .ok_or_else(|| damaged("something ends too early"))?;
+            .ok_or_else(|| damaged_error("something ends too early"))?;
         self.0 = rest;
         Ok(bytes)
     }
@@ -63,20 +63,20 @@ mod tests {
     fn numbers_survive() {
         let numbers = [0, 1, 127, 128, 300, 16_383, 16_384, 1 << 28, u32::MAX];
         let mut bytes = Vec::new();
-        numbers.iter().for_each(|number| put(&mut bytes, *number));
-        let mut reader = Reader::new(&bytes);
+        numbers.iter().for_each(|number| push_varint(&mut bytes, *number));
+        let mut reader = VarintReader::new(&bytes);
         for number in numbers {
-            assert_eq!(reader.number().unwrap(), number);
+            assert_eq!(reader.read_number().unwrap(), number);
         }
         assert!(reader.is_empty());
     }
 
     #[test]
     fn garbage_is_a_fault() {
-        assert!(Reader::new(&[]).number().is_err());
-        assert!(Reader::new(&[0x80]).number().is_err());
-        assert!(Reader::new(&[0xff; 9]).number().is_err());
-        assert!(Reader::new(&[0xff, 0xff, 0xff, 0xff, 0x7f]).number().is_err());
-        assert!(Reader::new(&[1]).bytes(2).is_err());
+        assert!(VarintReader::new(&[]).read_number().is_err());
+        assert!(VarintReader::new(&[0x80]).read_number().is_err());
+        assert!(VarintReader::new(&[0xff; 9]).read_number().is_err());
+        assert!(VarintReader::new(&[0xff, 0xff, 0xff, 0xff, 0x7f]).read_number().is_err());
+        assert!(VarintReader::new(&[1]).read_bytes(2).is_err());
     }
 }

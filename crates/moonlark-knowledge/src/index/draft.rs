@@ -4,24 +4,24 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, params};
 
-use super::bits::Bits;
-use super::blocks::Blocks;
-use super::members::Members;
-use super::postings::{List, Posting};
-use super::{Counts, vectors};
-use crate::store::Attempt;
+use super::bits::GrowableBitSet;
+use super::blocks::TermBlockWriter;
+use super::members::SegmentMembers;
+use super::postings::{ChunkPosting, PostingList};
+use super::{TermCounts, vectors};
+use crate::store::StoreResult;
 
 #[derive(Default)]
-pub(crate) struct Draft {
-    members: Members,
-    terms: HashMap<Box<str>, List>,
+pub(crate) struct SegmentBuilder {
+    members: SegmentMembers,
+    terms: HashMap<Box<str>, PostingList>,
     /// Rows of bytes, one for each chunk; nothing when one has none.
     vectors: Option<Vec<u8>>,
 }
 
-impl Draft {
-    pub(crate) fn new() -> Draft {
-        Draft { vectors: Some(Vec::new()), ..Draft::default() }
+impl SegmentBuilder {
+    pub(crate) fn new() -> SegmentBuilder {
+        SegmentBuilder { vectors: Some(Vec::new()), ..SegmentBuilder::default() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -29,11 +29,11 @@ impl Draft {
     }
 
     /// Add a chunk; numbers must grow. Gives its ordinal.
-    pub(crate) fn add(
+    pub(crate) fn add_chunk(
         &mut self,
         chunk: u32,
         document: u32,
-        lengths: Counts,
+        lengths: TermCounts,
         vector: Option<&[u8]>,
     ) -> u32 {
         self.members.push(chunk, document, lengths);
@@ -45,7 +45,7 @@ impl Draft {
     }
 
     /// Say where a term stands; its postings must come in order.
-    pub(crate) fn count(&mut self, term: &str, posting: Posting) {
+    pub(crate) fn add_posting(&mut self, term: &str, posting: ChunkPosting) {
         match self.terms.get_mut(term) {
             Some(list) => list.push(posting),
             None => self.terms.entry(term.into()).or_default().push(posting),
@@ -53,14 +53,18 @@ impl Draft {
     }
 
     /// Write it as a segment, in the caller's transaction.
-    pub(crate) fn write(self, connection: &Connection, model: Option<i64>) -> Attempt<()> {
+    pub(crate) fn write_segment(
+        self,
+        connection: &Connection,
+        model: Option<i64>,
+    ) -> StoreResult<()> {
         let Some(first) = self.members.chunks.first() else { return Ok(()) };
-        let segment = insert(connection, *first, &self.members)?;
+        let segment = insert_segment(connection, *first, &self.members)?;
         let mut terms: Vec<_> = self.terms.into_iter().collect();
         terms.sort_unstable_by(|(a, _), (b, _)| a.as_bytes().cmp(b.as_bytes()));
-        let mut blocks = Blocks::new(connection, segment);
+        let mut blocks = TermBlockWriter::new(connection, segment);
         for (term, list) in &terms {
-            blocks.push(term.as_bytes(), list)?;
+            blocks.push_term(term.as_bytes(), list)?;
         }
         blocks.flush()?;
         if let (Some(model), Some(rows)) = (model, &self.vectors) {
@@ -71,7 +75,11 @@ impl Draft {
 }
 
 /// The row of a segment whose chunks are all alive.
-pub(super) fn insert(connection: &Connection, first: u32, members: &Members) -> Attempt<i64> {
+pub(super) fn insert_segment(
+    connection: &Connection,
+    first: u32,
+    members: &SegmentMembers,
+) -> StoreResult<i64> {
     connection
         .prepare_cached(
             "INSERT INTO kb_segments (first_chunk, chunks, dead, alive, members)
@@ -80,7 +88,7 @@ pub(super) fn insert(connection: &Connection, first: u32, members: &Members) -> 
         .execute(params![
             first,
             members.len(),
-            Bits::all(members.len()).to_bytes(),
+            GrowableBitSet::all_set(members.len()).to_bytes(),
             members.to_bytes()
         ])?;
     Ok(connection.last_insert_rowid())

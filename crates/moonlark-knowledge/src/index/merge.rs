@@ -6,37 +6,37 @@
 
 use rusqlite::Connection;
 
-use super::bits::Bits;
-use super::blocks::{Blocks, Cursor};
-use super::draft::insert;
-use super::members::Members;
-use super::postings::{List, Posting, decode};
-use super::segments::{SegmentRow, alive, list, members};
+use super::bits::GrowableBitSet;
+use super::blocks::{TermBlockWriter, TermCursor};
+use super::draft::insert_segment;
+use super::members::SegmentMembers;
+use super::postings::{ChunkPosting, PostingList, decode_postings};
+use super::segments::{SegmentRow, list_segments, read_alive, read_members};
 use super::vectors;
-use crate::store::Attempt;
+use crate::store::StoreResult;
 
 /// So many neighbours of one size become one.
-const FAN: usize = 8;
+const MERGE_FAN_IN: usize = 8;
 /// Sizes within a factor of eight count as one, from this one on.
-const SMALLEST: usize = 1_024;
+const SMALLEST_LEVEL_CHUNKS: usize = 1_024;
 /// No segment grows beyond this many chunks: its vectors are one value.
-const LARGEST: usize = 1 << 17;
+const MAX_SEGMENT_CHUNKS: usize = 1 << 17;
 /// More segments than this are too many to look into for every question.
-const MANY: usize = 6;
+const MAX_SETTLED_SEGMENTS: usize = 6;
 
 /// Merge once what should be merged while a sync goes on. Says whether it did.
-pub(crate) fn tidy_up(connection: &Connection) -> Attempt<bool> {
-    let segments = list(connection)?;
+pub(crate) fn merge_during_sync(connection: &Connection) -> StoreResult<bool> {
+    let segments = list_segments(connection)?;
     // Mostly dead ones are written again alone.
     if let Some(row) = segments.iter().find(|row| row.dead * 3 > row.chunks) {
-        merge(connection, &[*row])?;
+        merge_segments(connection, &[*row])?;
         return Ok(true);
     }
     let models = vectors::models_by_segment(connection)?;
-    for level in 0..=level_of(LARGEST) {
-        let alike = |row: &SegmentRow| level_of(row.chunks) <= level;
-        if let Some(run) = run(&segments, &models, FAN, alike) {
-            merge(connection, run)?;
+    for level in 0..=size_level(MAX_SEGMENT_CHUNKS) {
+        let alike = |row: &SegmentRow| size_level(row.chunks) <= level;
+        if let Some(run) = find_mergeable_run(&segments, &models, MERGE_FAN_IN, alike) {
+            merge_segments(connection, run)?;
             return Ok(true);
         }
     }
@@ -45,30 +45,30 @@ pub(crate) fn tidy_up(connection: &Connection) -> Attempt<bool> {
 
 /// At the end of a sync: as few segments as there may be, unless there are few
 /// enough. Merges once and says whether it did.
-pub(crate) fn settle(connection: &Connection) -> Attempt<bool> {
-    let segments = list(connection)?;
-    if segments.len() <= MANY {
-        return tidy_up(connection);
+pub(crate) fn merge_after_sync(connection: &Connection) -> StoreResult<bool> {
+    let segments = list_segments(connection)?;
+    if segments.len() <= MAX_SETTLED_SEGMENTS {
+        return merge_during_sync(connection);
     }
     let models = vectors::models_by_segment(connection)?;
-    match run(&segments, &models, 2, |row| row.chunks <= LARGEST / 2) {
+    match find_mergeable_run(&segments, &models, 2, |row| row.chunks <= MAX_SEGMENT_CHUNKS / 2) {
         None => Ok(false),
         Some(run) => {
-            merge(connection, run)?;
+            merge_segments(connection, run)?;
             Ok(true)
         }
     }
 }
 
-fn level_of(chunks: usize) -> u32 {
-    (chunks / SMALLEST).max(1).ilog2() / 3
+fn size_level(chunks: usize) -> u32 {
+    (chunks / SMALLEST_LEVEL_CHUNKS).max(1).ilog2() / 3
 }
 
 /// The first neighbours that are `alike` and have vectors of the same models, if
 /// there are enough and they are not too many chunks together.
-fn run<'a>(
+fn find_mergeable_run<'a>(
     segments: &'a [SegmentRow],
-    models: &vectors::BySegment,
+    models: &vectors::ModelsBySegment,
     least: usize,
     alike: impl Fn(&SegmentRow) -> bool,
 ) -> Option<&'a [SegmentRow]> {
@@ -77,7 +77,7 @@ fn run<'a>(
         let (mut end, mut chunks) = (start, 0);
         while let Some(row) = segments.get(end)
             && alike(row)
-            && chunks + row.chunks <= LARGEST
+            && chunks + row.chunks <= MAX_SEGMENT_CHUNKS
             && models.get(&row.segment) == models.get(&segments[start].segment)
         {
             chunks += row.chunks;
@@ -98,30 +98,31 @@ fn run<'a>(
 }
 
 /// One old segment and where its chunks go.
-struct Part {
+struct SegmentToMerge {
     row: SegmentRow,
-    alive: Bits,
+    alive: GrowableBitSet,
     /// The new ordinal of each chunk that is alive.
     places: Vec<u32>,
 }
 
-fn merge(connection: &Connection, rows: &[SegmentRow]) -> Attempt<()> {
-    let mut merged = Members::default();
+fn merge_segments(connection: &Connection, rows: &[SegmentRow]) -> StoreResult<()> {
+    let mut merged = SegmentMembers::default();
     let mut parts = Vec::with_capacity(rows.len());
     for row in rows {
-        let (old, alive) = (members(connection, row.segment)?, alive(connection, row.segment)?);
+        let (old, alive) =
+            (read_members(connection, row.segment)?, read_alive(connection, row.segment)?);
         let mut places = vec![0; old.len()];
         for (ordinal, place) in places.iter_mut().enumerate().filter(|(at, _)| alive.get(*at)) {
             *place = merged.len() as u32;
             merged.push(old.chunks[ordinal], old.documents[ordinal], old.lengths[ordinal]);
         }
-        parts.push(Part { row: *row, alive, places });
+        parts.push(SegmentToMerge { row: *row, alive, places });
     }
     if let (Some(first), false) = (rows.first(), merged.len() == 0) {
-        let segment = insert(connection, first.first_chunk, &merged)?;
+        let segment = insert_segment(connection, first.first_chunk, &merged)?;
         merge_terms(connection, segment, &parts)?;
         let old: Vec<_> = parts.iter().map(|part| (part.row.segment, &part.alive)).collect();
-        vectors::merge(connection, segment, &old)?;
+        vectors::merge_vectors(connection, segment, &old)?;
     }
     for row in rows {
         for delete in [
@@ -135,28 +136,28 @@ fn merge(connection: &Connection, rows: &[SegmentRow]) -> Attempt<()> {
     Ok(())
 }
 
-fn merge_terms(connection: &Connection, segment: i64, parts: &[Part]) -> Attempt<()> {
+fn merge_terms(connection: &Connection, segment: i64, parts: &[SegmentToMerge]) -> StoreResult<()> {
     let mut cursors = Vec::with_capacity(parts.len());
     for part in parts {
-        cursors.push(Cursor::new(connection, part.row.segment)?);
+        cursors.push(TermCursor::new(connection, part.row.segment)?);
     }
-    let mut blocks = Blocks::new(connection, segment);
-    let mut list = List::default();
-    while let Some(term) = cursors.iter().filter_map(Cursor::term).min().map(<[u8]>::to_vec) {
+    let mut blocks = TermBlockWriter::new(connection, segment);
+    let mut list = PostingList::default();
+    while let Some(term) = cursors.iter().filter_map(TermCursor::term).min().map(<[u8]>::to_vec) {
         list.clear();
         for (cursor, part) in cursors.iter_mut().zip(parts) {
             if cursor.term() != Some(&term) {
                 continue;
             }
-            decode(&cursor.take()?, |Posting { ordinal, counts }| {
+            decode_postings(&cursor.take_list()?, |ChunkPosting { ordinal, counts }| {
                 let at = ordinal as usize;
                 if part.alive.get(at) {
-                    list.push(Posting { ordinal: part.places[at], counts });
+                    list.push(ChunkPosting { ordinal: part.places[at], counts });
                 }
             })?;
         }
         if list.len() > 0 {
-            blocks.push(&term, &list)?;
+            blocks.push_term(&term, &list)?;
         }
     }
     blocks.flush()

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::bits::Bits;
-use super::members::Members;
-use crate::store::{Attempt, damaged};
+use super::bits::GrowableBitSet;
+use super::members::SegmentMembers;
+use crate::store::{StoreResult, damaged_error};
 
 /// One row of `kb_segments`, without what is large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(super) struct SegmentRow {
 }
 
 /// In the order of their chunks.
-pub(super) fn list(connection: &Connection) -> Attempt<Vec<SegmentRow>> {
+pub(super) fn list_segments(connection: &Connection) -> StoreResult<Vec<SegmentRow>> {
     let mut statement = connection.prepare_cached(
         "SELECT segment, first_chunk, chunks, dead FROM kb_segments ORDER BY first_chunk",
     )?;
@@ -35,22 +35,24 @@ pub(super) fn list(connection: &Connection) -> Attempt<Vec<SegmentRow>> {
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn members(connection: &Connection, segment: i64) -> Attempt<Members> {
+pub(super) fn read_members(connection: &Connection, segment: i64) -> StoreResult<SegmentMembers> {
     connection
         .prepare_cached("SELECT members, chunks FROM kb_segments WHERE segment = ?1")?
         .query_row([segment], |row| {
-            Ok(Members::from_bytes(row.get_ref(0)?.as_blob()?, row.get(1)?))
+            Ok(SegmentMembers::from_bytes(row.get_ref(0)?.as_blob()?, row.get(1)?))
         })?
 }
 
-pub(super) fn alive(connection: &Connection, segment: i64) -> Attempt<Bits> {
+pub(super) fn read_alive(connection: &Connection, segment: i64) -> StoreResult<GrowableBitSet> {
     connection
         .prepare_cached("SELECT alive, chunks FROM kb_segments WHERE segment = ?1")?
-        .query_row([segment], |row| Ok(Bits::from_bytes(row.get_ref(0)?.as_blob()?, row.get(1)?)))?
+        .query_row([segment], |row| {
+            Ok(GrowableBitSet::from_bytes(row.get_ref(0)?.as_blob()?, row.get(1)?))
+        })?
 }
 
 /// The segment that has this chunk, dead or alive.
-pub(super) fn segment_of(connection: &Connection, chunk: u32) -> Attempt<Option<i64>> {
+pub(super) fn find_segment(connection: &Connection, chunk: u32) -> StoreResult<Option<i64>> {
     let found = connection
         .prepare_cached(
             "SELECT segment FROM kb_segments WHERE first_chunk <= ?1
@@ -65,31 +67,36 @@ pub(super) fn segment_of(connection: &Connection, chunk: u32) -> Attempt<Option<
 /// segment never changes them; what is dead is written by [`Segments::flush`],
 /// in the transaction that found it out.
 #[derive(Default)]
-pub(crate) struct Segments {
-    members: HashMap<i64, Arc<Members>>,
-    changed: HashMap<i64, Bits>,
+pub(crate) struct SegmentTombstones {
+    members: HashMap<i64, Arc<SegmentMembers>>,
+    changed: HashMap<i64, GrowableBitSet>,
 }
 
-impl Segments {
+impl SegmentTombstones {
     /// The chunks of a document, which stand together.
-    pub(crate) fn kill(&mut self, connection: &Connection, first: u32, count: u32) -> Attempt<()> {
+    pub(crate) fn mark_dead(
+        &mut self,
+        connection: &Connection,
+        first: u32,
+        count: u32,
+    ) -> StoreResult<()> {
         if count == 0 {
             return Ok(());
         }
-        let lost = || damaged("a document has chunks that are not indexed");
-        let segment = segment_of(connection, first)?.ok_or_else(lost)?;
+        let lost = || damaged_error("a document has chunks that are not indexed");
+        let segment = find_segment(connection, first)?.ok_or_else(lost)?;
         let members = match self.members.get(&segment) {
             Some(members) => members.clone(),
             None => {
-                let members = Arc::new(members(connection, segment)?);
+                let members = Arc::new(read_members(connection, segment)?);
                 self.members.insert(segment, members.clone());
                 members
             }
         };
-        let start = members.ordinal(first).ok_or_else(lost)?;
+        let start = members.find_ordinal(first).ok_or_else(lost)?;
         let bits = match self.changed.entry(segment) {
             Entry::Occupied(changed) => changed.into_mut(),
-            Entry::Vacant(new) => new.insert(alive(connection, segment)?),
+            Entry::Vacant(new) => new.insert(read_alive(connection, segment)?),
         };
         (start..start + count as usize).for_each(|ordinal| {
             bits.remove(ordinal);
@@ -97,13 +104,13 @@ impl Segments {
         Ok(())
     }
 
-    pub(crate) fn flush(&mut self, connection: &Connection) -> Attempt<()> {
+    pub(crate) fn flush(&mut self, connection: &Connection) -> StoreResult<()> {
         for (segment, bits) in self.changed.drain() {
             connection
                 .prepare_cached(
                     "UPDATE kb_segments SET alive = ?2, dead = chunks - ?3 WHERE segment = ?1",
                 )?
-                .execute(params![segment, bits.to_bytes(), bits.count()])?;
+                .execute(params![segment, bits.to_bytes(), bits.count_set()])?;
         }
         Ok(())
     }

@@ -8,23 +8,27 @@ use std::collections::{BTreeSet, HashMap};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::bits::Bits;
-use super::segments::{members, segment_of};
-use crate::store::{Attempt, damaged};
+use super::bits::GrowableBitSet;
+use super::segments::{find_segment, read_members};
+use crate::store::{StoreResult, damaged_error};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Model {
+pub(crate) struct EmbeddingModel {
     pub(crate) model: i64,
     pub(crate) name: String,
     /// Bytes of a row.
     pub(crate) width: usize,
 }
 
-pub(super) type BySegment = HashMap<i64, BTreeSet<i64>>;
+pub(super) type ModelsBySegment = HashMap<i64, BTreeSet<i64>>;
 
 /// The model of this name. Rows of another width are of another model that had
 /// its name, and go.
-pub(crate) fn model_named(connection: &Connection, name: &str, width: usize) -> Attempt<Model> {
+pub(crate) fn find_or_create_model(
+    connection: &Connection,
+    name: &str,
+    width: usize,
+) -> StoreResult<EmbeddingModel> {
     let known: Option<(i64, usize)> = connection
         .query_row("SELECT model, dimensions FROM kb_models WHERE name = ?1", [name], |row| {
             Ok((row.get(0)?, row.get(1)?))
@@ -42,22 +46,22 @@ pub(crate) fn model_named(connection: &Connection, name: &str, width: usize) -> 
             connection.last_insert_rowid()
         }
     };
-    Ok(Model { model, name: name.to_owned(), width })
+    Ok(EmbeddingModel { model, name: name.to_owned(), width })
 }
 
-pub(super) fn models(connection: &Connection) -> Attempt<Vec<Model>> {
+pub(super) fn list_models(connection: &Connection) -> StoreResult<Vec<EmbeddingModel>> {
     let mut statement = connection
         .prepare_cached("SELECT model, name, dimensions FROM kb_models ORDER BY model")?;
     let rows = statement.query_map([], |row| {
-        Ok(Model { model: row.get(0)?, name: row.get(1)?, width: row.get(2)? })
+        Ok(EmbeddingModel { model: row.get(0)?, name: row.get(1)?, width: row.get(2)? })
     })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn models_by_segment(connection: &Connection) -> Attempt<BySegment> {
+pub(super) fn models_by_segment(connection: &Connection) -> StoreResult<ModelsBySegment> {
     let mut statement = connection.prepare_cached("SELECT segment, model FROM kb_vectors")?;
     let mut rows = statement.query([])?;
-    let mut by_segment = BySegment::new();
+    let mut by_segment = ModelsBySegment::new();
     while let Some(row) = rows.next()? {
         by_segment.entry(row.get(0)?).or_default().insert(row.get(1)?);
     }
@@ -65,7 +69,10 @@ pub(super) fn models_by_segment(connection: &Connection) -> Attempt<BySegment> {
 }
 
 /// Segments that have no rows of this model.
-pub(crate) fn segments_without(connection: &Connection, model: &str) -> Attempt<Vec<i64>> {
+pub(crate) fn segments_without_vectors(
+    connection: &Connection,
+    model: &str,
+) -> StoreResult<Vec<i64>> {
     let mut statement = connection.prepare_cached(
         "SELECT segment FROM kb_segments WHERE segment NOT IN
              (SELECT segment FROM kb_vectors JOIN kb_models USING (model) WHERE name = ?1)
@@ -80,7 +87,7 @@ pub(crate) fn write_vectors(
     segment: i64,
     model: i64,
     rows: &[u8],
-) -> Attempt<()> {
+) -> StoreResult<()> {
     connection
         .prepare_cached(
             "INSERT OR REPLACE INTO kb_vectors (segment, model, vectors) VALUES (?1, ?2, ?3)",
@@ -89,7 +96,11 @@ pub(crate) fn write_vectors(
     Ok(())
 }
 
-pub(super) fn read(connection: &Connection, segment: i64, model: i64) -> Attempt<Option<Vec<u8>>> {
+pub(super) fn read_vectors(
+    connection: &Connection,
+    segment: i64,
+    model: i64,
+) -> StoreResult<Option<Vec<u8>>> {
     let rows = connection
         .prepare_cached("SELECT vectors FROM kb_vectors WHERE segment = ?1 AND model = ?2")?
         .query_row([segment, model], |row| row.get(0))
@@ -98,11 +109,15 @@ pub(super) fn read(connection: &Connection, segment: i64, model: i64) -> Attempt
 }
 
 /// The rows of segments that become one: of the models that all of them have.
-pub(super) fn merge(connection: &Connection, segment: i64, old: &[(i64, &Bits)]) -> Attempt<()> {
-    'models: for model in models(connection)? {
+pub(super) fn merge_vectors(
+    connection: &Connection,
+    segment: i64,
+    old: &[(i64, &GrowableBitSet)],
+) -> StoreResult<()> {
+    'models: for model in list_models(connection)? {
         let mut merged = Vec::new();
         for (old, alive) in old {
-            let Some(rows) = read(connection, *old, model.model)? else { continue 'models };
+            let Some(rows) = read_vectors(connection, *old, model.model)? else { continue 'models };
             for (at, row) in rows.chunks_exact(model.width.max(1)).enumerate() {
                 if alive.get(at) {
                     merged.extend_from_slice(row);
@@ -115,13 +130,13 @@ pub(super) fn merge(connection: &Connection, segment: i64, old: &[(i64, &Bits)])
 }
 
 /// The row of one chunk, for a chunk that says the same.
-pub(crate) fn row_of(
+pub(crate) fn find_chunk_vector(
     connection: &Connection,
-    model: &Model,
+    model: &EmbeddingModel,
     chunk: u32,
-) -> Attempt<Option<Vec<u8>>> {
-    let Some(segment) = segment_of(connection, chunk)? else { return Ok(None) };
-    let Some(at) = members(connection, segment)?.ordinal(chunk) else { return Ok(None) };
+) -> StoreResult<Option<Vec<u8>>> {
+    let Some(segment) = find_segment(connection, chunk)? else { return Ok(None) };
+    let Some(at) = read_members(connection, segment)?.find_ordinal(chunk) else { return Ok(None) };
     let row: Option<Vec<u8>> = connection
         .prepare_cached(
             "SELECT substr(vectors, ?3 * ?4 + 1, ?4) FROM kb_vectors
@@ -130,13 +145,13 @@ pub(crate) fn row_of(
         .query_row(params![segment, model.model, at, model.width], |row| row.get(0))
         .optional()?;
     match row {
-        Some(row) if row.len() != model.width => Err(damaged("a vector is cut off")),
+        Some(row) if row.len() != model.width => Err(damaged_error("a vector is cut off")),
         row => Ok(row),
     }
 }
 
 /// Once every segment has rows of this model, nobody needs the others.
-pub(crate) fn drop_other_models(connection: &Connection, name: &str) -> Attempt<()> {
+pub(crate) fn drop_other_models(connection: &Connection, name: &str) -> StoreResult<()> {
     let others = "(SELECT model FROM kb_models WHERE name <> ?1)";
     connection.execute(&format!("DELETE FROM kb_vectors WHERE model IN {others}"), [name])?;
     connection.execute("DELETE FROM kb_models WHERE name <> ?1", [name])?;
@@ -144,14 +159,17 @@ pub(crate) fn drop_other_models(connection: &Connection, name: &str) -> Attempt<
 }
 
 /// The model of this name, if it has made vectors.
-pub(crate) fn model_of(connection: &Connection, name: &str) -> Attempt<Option<Model>> {
-    Ok(models(connection)?.into_iter().find(|model| model.name == name))
+pub(crate) fn find_model(
+    connection: &Connection,
+    name: &str,
+) -> StoreResult<Option<EmbeddingModel>> {
+    Ok(list_models(connection)?.into_iter().find(|model| model.name == name))
 }
 
 /// The numbers of a segment's chunks; none if it is gone.
-pub(crate) fn chunks_in(connection: &Connection, segment: i64) -> Attempt<Vec<u32>> {
+pub(crate) fn chunks_in_segment(connection: &Connection, segment: i64) -> StoreResult<Vec<u32>> {
     let there: bool = connection
         .prepare_cached("SELECT EXISTS (SELECT 1 FROM kb_segments WHERE segment = ?1)")?
         .query_row([segment], |row| row.get(0))?;
-    if there { Ok(members(connection, segment)?.chunks) } else { Ok(Vec::new()) }
+    if there { Ok(read_members(connection, segment)?.chunks) } else { Ok(Vec::new()) }
 }

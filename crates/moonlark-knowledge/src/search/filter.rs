@@ -3,41 +3,41 @@
 use std::collections::HashSet;
 
 use moonlark_core::Value;
-use moonlark_core::nearest::nearest;
-use moonlark_core::value::shorten;
+use moonlark_core::nearest::nearest_name;
+use moonlark_core::value::shorten_text;
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::index::{Bits, Loaded, Snapshot};
-use crate::query::Filter;
-use crate::store::{self, Attempt};
-use crate::sync::field;
+use crate::index::{GrowableBitSet, IndexSnapshot, LoadedSegment};
+use crate::query::SearchFilter;
+use crate::store::{self, StoreResult};
+use crate::sync::field_value;
 
 /// Names in a note, and keys of metadata that are looked through for a near one.
-const MAX_NAMED: usize = 12;
-const MAX_KEYS: usize = 200;
+const MAX_NAMES_IN_NOTE: usize = 12;
+const MAX_METADATA_KEYS: usize = 200;
 
 /// For each segment which of its chunks count. Nothing where all do.
-pub(super) type Masks = Vec<Option<Bits>>;
+pub(super) type SegmentMasks = Vec<Option<GrowableBitSet>>;
 
 /// Nothing if no chunk can pass.
-pub(super) fn masks(
+pub(super) fn build_segment_masks(
     connection: &Connection,
-    snapshot: &Snapshot,
-    filter: &Filter,
+    snapshot: &IndexSnapshot,
+    filter: &SearchFilter,
     notes: &mut Vec<String>,
-) -> Attempt<Option<Masks>> {
-    let sources = sources(connection, filter, notes)?;
+) -> StoreResult<Option<SegmentMasks>> {
+    let sources = matching_sources(connection, filter, notes)?;
     if sources.as_ref().is_some_and(HashSet::is_empty) {
         return Ok(None);
     }
-    let fields = fields(connection, filter, notes)?;
+    let fields = documents_with_metadata(connection, filter, notes)?;
     let all =
         sources.is_none() && fields.is_none() && filter.since.is_none() && filter.until.is_none();
     if all {
-        let alive = |it: &Loaded| (it.living < it.alive.len()).then(|| it.alive.clone());
+        let alive = |it: &LoadedSegment| (it.living < it.alive.len()).then(|| it.alive.clone());
         return Ok(Some(snapshot.segments.iter().map(alive).collect()));
     }
-    let documents = snapshot.documents(connection)?;
+    let documents = snapshot.filter_fields(connection)?;
     let since = filter.since.map(|at| at.as_microsecond());
     let until = filter.until.map(|at| at.as_microsecond());
     let passes = |document: u32| {
@@ -48,9 +48,9 @@ pub(super) fn masks(
             && until.is_none_or(|until| updated.is_some_and(|at| at <= until))
             && fields.as_ref().is_none_or(|them| them.contains(&document))
     };
-    let mut masks = Masks::new();
+    let mut masks = SegmentMasks::new();
     for segment in &snapshot.segments {
-        let mut mask = Bits::none(segment.alive.len());
+        let mut mask = GrowableBitSet::all_clear(segment.alive.len());
         let (mut before, mut passed) = (None, false);
         for (at, document) in segment.members().documents.iter().enumerate() {
             if before != Some(*document) {
@@ -66,15 +66,15 @@ pub(super) fn masks(
 }
 
 /// The sources that were asked for: by their names, else by their kind.
-fn sources(
+fn matching_sources(
     connection: &Connection,
-    filter: &Filter,
+    filter: &SearchFilter,
     notes: &mut Vec<String>,
-) -> Attempt<Option<HashSet<i64>>> {
+) -> StoreResult<Option<HashSet<i64>>> {
     if filter.sources.is_empty() {
         return Ok(None);
     }
-    let all = store::sources(connection)?;
+    let all = store::list_sources(connection)?;
     let mut wanted = HashSet::new();
     for name in &filter.sources {
         let named = all.iter().filter(|it| it.name == *name);
@@ -84,7 +84,7 @@ fn sources(
         }
         if found.is_empty() {
             let names = all.iter().map(|it| it.name.as_str());
-            notes.push(nothing_named("is from a source named", name, names));
+            notes.push(no_match_note("is from a source named", name, names));
         }
         wanted.extend(found);
     }
@@ -92,14 +92,14 @@ fn sources(
 }
 
 /// What a reader is told whose filter names something that is not there.
-fn nothing_named<'a>(
+fn no_match_note<'a>(
     what: &str,
     name: &str,
     names: impl Iterator<Item = &'a str> + Clone,
 ) -> String {
-    let near = nearest(name, names.clone());
-    let said = format!("no document {what} {}", shorten(name));
-    let some = names.take(MAX_NAMED).collect::<Vec<_>>().join(", ");
+    let near = nearest_name(name, names.clone());
+    let said = format!("no document {what} {}", shorten_text(name));
+    let some = names.take(MAX_NAMES_IN_NOTE).collect::<Vec<_>>().join(", ");
     match near {
         Some(near) => format!("{said}; did you mean {near}?"),
         None if some.is_empty() => said,
@@ -108,12 +108,12 @@ fn nothing_named<'a>(
 }
 
 /// The keys of metadata that any document has, in order; not all if there are many.
-fn metadata_keys(connection: &Connection) -> Attempt<Vec<String>> {
+fn metadata_keys(connection: &Connection) -> StoreResult<Vec<String>> {
     let mut keys: Vec<String> = Vec::new();
     // From key to key, instead of over every document.
     let mut statement = connection
         .prepare_cached("SELECT key FROM kb_fields WHERE key > ?1 ORDER BY key LIMIT 1")?;
-    while keys.len() < MAX_KEYS {
+    while keys.len() < MAX_METADATA_KEYS {
         let last = keys.last().map_or("", String::as_str);
         match statement.query_row([last], |row| row.get(0)).optional()? {
             Some(key) => keys.push(key),
@@ -124,16 +124,16 @@ fn metadata_keys(connection: &Connection) -> Attempt<Vec<String>> {
 }
 
 /// Documents whose metadata has the values that were asked for.
-fn fields(
+fn documents_with_metadata(
     connection: &Connection,
-    filter: &Filter,
+    filter: &SearchFilter,
     notes: &mut Vec<String>,
-) -> Attempt<Option<HashSet<u32>>> {
+) -> StoreResult<Option<HashSet<u32>>> {
     let mut passed: Option<HashSet<u32>> = None;
     let keys = if filter.metadata.is_empty() { Vec::new() } else { metadata_keys(connection)? };
     for (key, value) in &filter.metadata {
-        if keys.len() < MAX_KEYS && !keys.contains(key) {
-            notes.push(nothing_named(
+        if keys.len() < MAX_METADATA_KEYS && !keys.contains(key) {
+            notes.push(no_match_note(
                 "has the metadata field",
                 key,
                 keys.iter().map(String::as_str),
@@ -144,7 +144,7 @@ fn fields(
             value => std::slice::from_ref(value),
         };
         let mut having = HashSet::new();
-        for value in any.iter().filter_map(field) {
+        for value in any.iter().filter_map(field_value) {
             let mut statement = connection
                 .prepare_cached("SELECT document FROM kb_fields WHERE key = ?1 AND value = ?2")?;
             let mut rows = statement.query([key, &value])?;

@@ -2,52 +2,52 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use moonlark_search::{Candidate, Question};
+use moonlark_search::{FusionCandidate, ParsedQuery};
 use rusqlite::Connection;
 
-use super::keyword::Scores;
-use super::{Chosen, Place, snippet};
-use crate::index::Snapshot;
-use crate::query::{Explain, Hit, Mode, Query};
-use crate::store::{self, Attempt, damaged};
+use super::keyword::KeywordScores;
+use super::{ChosenDocument, ChunkPosition, snippet};
+use crate::index::IndexSnapshot;
+use crate::query::{DocumentHit, ScoreExplanation, SearchMode, SearchQuery};
+use crate::store::{self, StoreResult, damaged_error};
 use crate::sync::path_words;
 
 /// Other chunks of a document that a hit names.
-const ALSO: usize = 5;
+const MAX_OTHER_CHUNKS: usize = 5;
 
-pub(super) fn hits(
+pub(super) fn build_hits(
     connection: &Connection,
-    snapshot: &Snapshot,
-    query: &Query,
-    scores: &Scores,
-    candidates: &[Candidate<Place>],
-    chosen: Vec<Chosen>,
-) -> Attempt<Vec<Hit>> {
-    let asked = asked(query);
-    let cosines: HashMap<Place, Option<f32>> =
+    snapshot: &IndexSnapshot,
+    query: &SearchQuery,
+    scores: &KeywordScores,
+    candidates: &[FusionCandidate<ChunkPosition>],
+    chosen: Vec<ChosenDocument>,
+) -> StoreResult<Vec<DocumentHit>> {
+    let asked = question_terms(query);
+    let cosines: HashMap<ChunkPosition, Option<f32>> =
         candidates.iter().map(|it| (it.id, it.semantic)).collect();
     let mut hits = Vec::new();
     for it in chosen {
-        let Some((segment, at)) = snapshot.locate(it.fused.id as usize) else { continue };
+        let Some((segment, at)) = snapshot.locate_chunk(it.fused.id as usize) else { continue };
         let chunk = segment.members().chunks[at];
-        let found = read(connection, it.document)?;
-        let text = store::chunk_text(connection, chunk)?
-            .ok_or_else(|| damaged("a chunk is indexed and not there"))?;
-        let shown = snippet::snippet(&text.text, &asked);
+        let found = read_hit_row(connection, it.document)?;
+        let text = store::read_chunk_text(connection, chunk)?
+            .ok_or_else(|| damaged_error("a chunk is indexed and not there"))?;
+        let shown = snippet::build_snippet(&text.text, &asked);
         let explain = query.explain.then(|| {
             let heading = text.heading.as_deref().unwrap_or_default();
             let path = path_words(&text.source_id);
-            let terms = snippet::matched(&[&text.title, path, heading, &text.text], &asked);
-            Explain {
-                keyword: (query.mode != Mode::Semantic).then_some(it.fused.keyword),
+            let terms = snippet::matched_terms(&[&text.title, path, heading, &text.text], &asked);
+            ScoreExplanation {
+                keyword: (query.mode != SearchMode::Semantic).then_some(it.fused.keyword),
                 semantic: cosines.get(&it.fused.id).copied().flatten(),
                 weight: it.fused.weight,
                 terms,
             }
         });
-        let also = also(snapshot, scores, &it, at);
+        let also = other_chunks(snapshot, scores, &it, at);
         let index = |chunk: u32| chunk.checked_sub(found.first_chunk).map(|index| index as usize);
-        hits.push(Hit {
+        hits.push(DocumentHit {
             id: found.id,
             score: it.fused.score,
             title: text.title,
@@ -55,11 +55,11 @@ pub(super) fn hits(
             source: found.source,
             source_id: found.source_id,
             source_url: found.source_url,
-            updated_at: store::timestamp(found.updated_at),
+            updated_at: store::timestamp_from_micros(found.updated_at),
             heading: text.heading,
             chunk: index(chunk).unwrap_or(0),
             also: also.into_iter().filter_map(index).collect(),
-            metadata: store::metadata(found.metadata.as_deref())?,
+            metadata: store::parse_metadata(found.metadata.as_deref())?,
             explain,
         });
     }
@@ -70,33 +70,40 @@ pub(super) fn hits(
 }
 
 /// The terms of the question.
-fn asked(query: &Query) -> HashMap<String, usize> {
-    let terms = Question::read(&query.text).terms.into_iter();
+fn question_terms(query: &SearchQuery) -> HashMap<String, usize> {
+    let terms = ParsedQuery::parse(&query.text).terms.into_iter();
     terms.enumerate().map(|(number, asked)| (asked.term, number)).collect()
 }
 
 /// Numbers of other chunks of the document: proposed ones, and those that have
 /// at least half of its best words. They stand around the best one.
-fn also(snapshot: &Snapshot, scores: &Scores, it: &Chosen, at: usize) -> BTreeSet<u32> {
-    let Some((segment, _)) = snapshot.locate(it.fused.id as usize) else { return BTreeSet::new() };
+fn other_chunks(
+    snapshot: &IndexSnapshot,
+    scores: &KeywordScores,
+    it: &ChosenDocument,
+    at: usize,
+) -> BTreeSet<u32> {
+    let Some((segment, _)) = snapshot.locate_chunk(it.fused.id as usize) else {
+        return BTreeSet::new();
+    };
     let members = segment.members();
     let same = |other: &usize| members.documents[*other] == it.document;
     let before = (0..at).rev().take_while(same);
     let after = (at + 1..members.len()).take_while(same);
-    let score = |other: usize| scores.at((segment.base + other) as Place);
+    let score = |other: usize| scores.score_at((segment.base + other) as ChunkPosition);
     let enough = score(at) / 2.0;
     let mut others: Vec<usize> = before
         .chain(after)
         .filter(|other| {
-            let place = (segment.base + other) as Place;
+            let place = (segment.base + other) as ChunkPosition;
             it.also.contains(&place) || (enough > 0.0 && score(*other) >= enough)
         })
         .collect();
     others.sort_by(|a, b| score(*b).total_cmp(&score(*a)).then(a.cmp(b)));
-    others.into_iter().take(ALSO).map(|other| members.chunks[other]).collect()
+    others.into_iter().take(MAX_OTHER_CHUNKS).map(|other| members.chunks[other]).collect()
 }
 
-struct Row {
+struct HitRow {
     id: String,
     source: String,
     source_id: String,
@@ -106,14 +113,14 @@ struct Row {
     first_chunk: u32,
 }
 
-fn read(connection: &Connection, document: u32) -> Attempt<Row> {
+fn read_hit_row(connection: &Connection, document: u32) -> StoreResult<HitRow> {
     let row = connection
         .prepare_cached(
             "SELECT id, name, source_id, source_url, updated_at, metadata, first_chunk
              FROM kb_documents JOIN kb_sources USING (source) WHERE document = ?1",
         )?
         .query_row([document], |row| {
-            Ok(Row {
+            Ok(HitRow {
                 id: row.get(0)?,
                 source: row.get(1)?,
                 source_id: row.get(2)?,

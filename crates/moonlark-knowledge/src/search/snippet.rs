@@ -3,33 +3,33 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-use moonlark_search::terms;
+use moonlark_search::for_each_term;
 
-use crate::floor;
+use crate::floor_char_boundary;
 
 /// Bytes of the chunk that are shown.
-const LENGTH: usize = 280;
+const MAX_SNIPPET_BYTES: usize = 280;
 /// Of these, before the first word.
-const BEFORE: usize = 60;
+const SNIPPET_BYTES_BEFORE_MATCH: usize = 60;
 
 /// `asked` has the terms of the question, the numbers being their order.
-pub(super) fn snippet(text: &str, asked: &HashMap<String, usize>) -> String {
+pub(super) fn build_snippet(text: &str, asked: &HashMap<String, usize>) -> String {
     let mut found: Vec<(Range<usize>, usize)> = Vec::new();
-    terms(text, |term| {
+    for_each_term(text, |term| {
         if let Some(number) = asked.get(term.text) {
             found.push((term.at, *number));
         }
     });
-    let window = window(text, &found);
-    let marks = marks(&found, &window);
-    draw(text, window, &marks)
+    let window = best_window(text, &found);
+    let marks = marks_in_window(&found, &window);
+    render_snippet(text, window, &marks)
 }
 
 /// The terms of the question that these texts have, in its order.
-pub(super) fn matched(texts: &[&str], asked: &HashMap<String, usize>) -> Vec<String> {
+pub(super) fn matched_terms(texts: &[&str], asked: &HashMap<String, usize>) -> Vec<String> {
     let mut found = BTreeSet::new();
     for text in texts {
-        terms(text, |term| {
+        for_each_term(text, |term| {
             if let Some(number) = asked.get(term.text) {
                 found.insert((*number, term.text.to_owned()));
             }
@@ -39,8 +39,8 @@ pub(super) fn matched(texts: &[&str], asked: &HashMap<String, usize>) -> Vec<Str
 }
 
 /// The part of the text with most of the different words, the first of equals.
-fn window(text: &str, found: &[(Range<usize>, usize)]) -> Range<usize> {
-    if text.len() <= LENGTH {
+fn best_window(text: &str, found: &[(Range<usize>, usize)]) -> Range<usize> {
+    if text.len() <= MAX_SNIPPET_BYTES {
         return 0..text.len();
     }
     let mut best = (0, 0);
@@ -48,7 +48,7 @@ fn window(text: &str, found: &[(Range<usize>, usize)]) -> Range<usize> {
     let mut inside: HashMap<usize, usize> = HashMap::new();
     for (first, (at, number)) in found.iter().enumerate() {
         while let Some((next, of)) = found.get(end)
-            && next.end <= at.start + LENGTH - BEFORE
+            && next.end <= at.start + MAX_SNIPPET_BYTES - SNIPPET_BYTES_BEFORE_MATCH
         {
             *inside.entry(*of).or_default() += 1;
             end += 1;
@@ -64,33 +64,37 @@ fn window(text: &str, found: &[(Range<usize>, usize)]) -> Range<usize> {
         }
         end = end.max(first + 1);
     }
-    let start = if best.0 == 0 { 0 } else { best.1.saturating_sub(BEFORE) };
+    let start = if best.0 == 0 { 0 } else { best.1.saturating_sub(SNIPPET_BYTES_BEFORE_MATCH) };
     // As much as fits, also when the words are at the end.
-    let start = start.min(text.len().saturating_sub(LENGTH));
-    let start = floor(text, start);
-    let end = floor(text, start + LENGTH);
-    at_words(text, start..end)
+    let start = start.min(text.len().saturating_sub(MAX_SNIPPET_BYTES));
+    let start = floor_char_boundary(text, start);
+    let end = floor_char_boundary(text, start + MAX_SNIPPET_BYTES);
+    snap_to_words(text, start..end)
 }
 
 /// Not in the middle of words, if they are not too long.
-fn at_words(text: &str, window: Range<usize>) -> Range<usize> {
-    const FAR: usize = 30;
+fn snap_to_words(text: &str, window: Range<usize>) -> Range<usize> {
+    const MAX_SNAP_CHARS: usize = 30;
     let Range { mut start, mut end } = window;
     let word = |letter: char| letter.is_alphanumeric();
     if text[..start].chars().next_back().is_some_and(word) {
-        let rest = text[start..end].char_indices().take(FAR).find(|(_, letter)| !word(*letter));
+        let rest =
+            text[start..end].char_indices().take(MAX_SNAP_CHARS).find(|(_, letter)| !word(*letter));
         start += rest.map_or(0, |(at, _)| at);
     }
     if text[end..].chars().next().is_some_and(word) {
-        let rest =
-            text[start..end].char_indices().rev().take(FAR).find(|(_, letter)| !word(*letter));
+        let rest = text[start..end]
+            .char_indices()
+            .rev()
+            .take(MAX_SNAP_CHARS)
+            .find(|(_, letter)| !word(*letter));
         end = rest.map_or(end, |(at, letter)| start + at + letter.len_utf8());
     }
     start..end
 }
 
 /// What to mark inside of the window: words that touch or overlap are one mark.
-fn marks(found: &[(Range<usize>, usize)], window: &Range<usize>) -> Vec<Range<usize>> {
+fn marks_in_window(found: &[(Range<usize>, usize)], window: &Range<usize>) -> Vec<Range<usize>> {
     let mut inside: Vec<Range<usize>> = found
         .iter()
         .map(|(at, _)| at.clone())
@@ -108,7 +112,7 @@ fn marks(found: &[(Range<usize>, usize)], window: &Range<usize>) -> Vec<Range<us
 }
 
 /// On one line, with an ellipsis where the chunk goes on.
-fn draw(text: &str, window: Range<usize>, marks: &[Range<usize>]) -> String {
+fn render_snippet(text: &str, window: Range<usize>, marks: &[Range<usize>]) -> String {
     let mut drawn = String::with_capacity(window.len() + 16);
     let mut push = |part: &str| {
         for letter in part.chars() {
@@ -142,14 +146,14 @@ fn draw(text: &str, window: Range<usize>, marks: &[Range<usize>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use moonlark_search::Question;
+    use moonlark_search::ParsedQuery;
 
     use super::*;
 
     fn check(text: &str, question: &str, expected: &str) {
-        let asked = Question::read(question).terms.into_iter().enumerate();
+        let asked = ParsedQuery::parse(question).terms.into_iter().enumerate();
         let asked = asked.map(|(number, it)| (it.term, number)).collect();
-        assert_eq!(snippet(text, &asked), expected);
+        assert_eq!(build_snippet(text, &asked), expected);
     }
 
     #[test]
@@ -171,9 +175,9 @@ mod tests {
             "x y ".repeat(200),
             "z ".repeat(300)
         );
-        let asked = Question::read("rollback a deployment").terms.into_iter().enumerate();
+        let asked = ParsedQuery::parse("rollback a deployment").terms.into_iter().enumerate();
         let asked = asked.map(|(number, it)| (it.term, number)).collect();
-        let shown = snippet(&text, &asked);
+        let shown = build_snippet(&text, &asked);
         assert!(shown.contains("Then **rollback** the **deployment** by hand."), "{shown}");
         assert!(shown.starts_with('…') && shown.ends_with('…') && shown.len() < 320, "{shown}");
     }
@@ -184,7 +188,7 @@ mod tests {
             ["", " ", "\0\0", "€".repeat(500).as_str(), &"a".repeat(5_000), &"a€ ".repeat(900)]
         {
             let asked = HashMap::from([("a".to_owned(), 0)]);
-            assert!(snippet(text, &asked).len() <= 1_200);
+            assert!(build_snippet(text, &asked).len() <= 1_200);
         }
     }
 }

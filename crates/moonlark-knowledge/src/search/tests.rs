@@ -1,12 +1,12 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use moonlark_core::{Code, Value};
+use moonlark_core::{ProblemCode, Value};
 
 use crate::testing::{Listed, find, found, item, small, sync, sync_as, with};
-use crate::{Embedder, Filter, Item, Knowledge, Mode, Query};
+use crate::{KnowledgeDatabase, SearchFilter, SearchMode, SearchQuery, SourceItem, TextEmbedder};
 
-async fn base(folder: &tempfile::TempDir, items: &[(&str, &str)]) -> Knowledge {
+async fn base(folder: &tempfile::TempDir, items: &[(&str, &str)]) -> KnowledgeDatabase {
     let knowledge = small(&folder.path().join("k.db"));
     sync(&knowledge, Listed::of(items)).await.unwrap();
     knowledge
@@ -35,7 +35,7 @@ async fn before_the_first_sync_there_is_nothing_and_no_file() {
     let file = folder.path().join("k.db");
     let knowledge = small(&file);
     assert_eq!(find(&knowledge, "anything").await, [] as [&str; 0]);
-    assert_eq!(knowledge.sources().await.unwrap(), []);
+    assert_eq!(knowledge.list_sources().await.unwrap(), []);
     assert!(!file.exists());
 }
 
@@ -43,8 +43,8 @@ async fn before_the_first_sync_there_is_nothing_and_no_file() {
 async fn every_mode_finds_the_page_that_is_meant() {
     let folder = tempfile::tempdir().unwrap();
     let knowledge = base(&folder, &PAGES).await;
-    for mode in Mode::ALL {
-        let query = Query { mode, ..Query::new("how do I roll back a deployment") };
+    for mode in SearchMode::ALL_MODES {
+        let query = SearchQuery { mode, ..SearchQuery::new("how do I roll back a deployment") };
         assert_eq!(found(&knowledge, query).await[0], "deploy.md", "{mode:?}");
     }
     assert_eq!(find(&knowledge, "Rechnung").await[0], "german.md");
@@ -57,7 +57,7 @@ async fn every_mode_finds_the_page_that_is_meant() {
 async fn a_hit_says_where_it_is_and_why() {
     let folder = tempfile::tempdir().unwrap();
     let knowledge = base(&folder, &PAGES).await;
-    let query = Query { explain: true, limit: 1, ..Query::new("refund invoices") };
+    let query = SearchQuery { explain: true, limit: 1, ..SearchQuery::new("refund invoices") };
     let answer = knowledge.search(query).await.unwrap();
     let hit = &answer.hits[0];
     assert_eq!((hit.title.as_str(), hit.source.as_str(), hit.chunk), ("Billing", "docs", 0));
@@ -85,8 +85,8 @@ async fn a_long_document_does_not_fill_the_answer() {
     let knowledge =
         base(&folder, &[("long.md", &long), ("a.md", "rhubarb pie"), ("b.md", "rhubarb cake")])
             .await;
-    for mode in Mode::ALL {
-        let query = Query { mode, limit: 3, ..Query::new("rhubarb") };
+    for mode in SearchMode::ALL_MODES {
+        let query = SearchQuery { mode, limit: 3, ..SearchQuery::new("rhubarb") };
         let answer = knowledge.search(query).await.unwrap();
         let mut names: Vec<_> = answer.hits.iter().map(|hit| hit.source_id.as_str()).collect();
         names.sort_unstable();
@@ -101,14 +101,14 @@ async fn filters_apply_before_the_best_are_chosen() {
     let folder = tempfile::tempdir().unwrap();
     let knowledge = small(&folder.path().join("k.db"));
     let at = |second: i64| Timestamp::from_second(second).unwrap();
-    let many = (0..300).map(|n| Item {
+    let many = (0..300).map(|n| SourceItem {
         updated_at: Some(at(n)),
         ..item(&format!("m{n}"), "rhubarb rhubarb rhubarb")
     });
     sync(&knowledge, Listed::new(many)).await.unwrap();
-    let tagged = Item {
+    let tagged = SourceItem {
         updated_at: Some(at(1_000)),
-        metadata: Value::object([
+        metadata: Value::from_fields([
             ("team", Value::Str("kitchen".to_owned())),
             ("tags", Value::Array(vec![Value::Str("pie".to_owned()), Value::Int(7)])),
             ("draft", Value::Bool(false)),
@@ -120,48 +120,60 @@ async fn filters_apply_before_the_best_are_chosen() {
         Value::Object(object) => object,
         _ => panic!(),
     };
-    let check = async |filter: Filter, expected: &[&str]| {
-        for mode in Mode::ALL {
-            let query = Query { mode, limit: 3, filter: filter.clone(), ..Query::new("rhubarb") };
+    let check = async |filter: SearchFilter, expected: &[&str]| {
+        for mode in SearchMode::ALL_MODES {
+            let query = SearchQuery {
+                mode,
+                limit: 3,
+                filter: filter.clone(),
+                ..SearchQuery::new("rhubarb")
+            };
             assert_eq!(found(&knowledge, query).await, expected, "{mode:?} {filter:?}");
         }
     };
-    let only = Filter::default;
-    check(Filter { sources: vec!["wiki".to_owned()], ..only() }, &["tagged"]).await;
-    check(Filter { since: Some(at(1_000)), ..only() }, &["tagged"]).await;
-    check(Filter { since: Some(at(17)), until: Some(at(17)), ..only() }, &["m17"]).await;
-    check(Filter { until: Some(at(-1)), ..only() }, &[]).await;
-    check(Filter { metadata: metadata(r#"{"team": "kitchen"}"#), ..only() }, &["tagged"]).await;
+    let only = SearchFilter::default;
+    check(SearchFilter { sources: vec!["wiki".to_owned()], ..only() }, &["tagged"]).await;
+    check(SearchFilter { since: Some(at(1_000)), ..only() }, &["tagged"]).await;
+    check(SearchFilter { since: Some(at(17)), until: Some(at(17)), ..only() }, &["m17"]).await;
+    check(SearchFilter { until: Some(at(-1)), ..only() }, &[]).await;
+    check(SearchFilter { metadata: metadata(r#"{"team": "kitchen"}"#), ..only() }, &["tagged"])
+        .await;
     check(
-        Filter { metadata: metadata(r#"{"team": ["bar", "kitchen"], "draft": false}"#), ..only() },
+        SearchFilter {
+            metadata: metadata(r#"{"team": ["bar", "kitchen"], "draft": false}"#),
+            ..only()
+        },
         &["tagged"],
     )
     .await;
-    check(Filter { metadata: metadata(r#"{"tags": 7.0}"#), ..only() }, &["tagged"]).await;
-    check(Filter { metadata: metadata(r#"{"team": "bar"}"#), ..only() }, &[]).await;
-    check(Filter { metadata: metadata(r#"{"team": "kitchen", "draft": true}"#), ..only() }, &[])
-        .await;
-    let kind = Query {
-        filter: Filter { sources: vec!["script".to_owned()], ..only() },
-        ..Query::new("rhubarb")
+    check(SearchFilter { metadata: metadata(r#"{"tags": 7.0}"#), ..only() }, &["tagged"]).await;
+    check(SearchFilter { metadata: metadata(r#"{"team": "bar"}"#), ..only() }, &[]).await;
+    check(
+        SearchFilter { metadata: metadata(r#"{"team": "kitchen", "draft": true}"#), ..only() },
+        &[],
+    )
+    .await;
+    let kind = SearchQuery {
+        filter: SearchFilter { sources: vec!["script".to_owned()], ..only() },
+        ..SearchQuery::new("rhubarb")
     };
     assert_eq!(knowledge.search(kind).await.unwrap().hits.len(), 12);
-    let nobody = Query {
-        filter: Filter { sources: vec!["wikis".to_owned()], ..only() },
-        ..Query::new("rhubarb")
+    let nobody = SearchQuery {
+        filter: SearchFilter { sources: vec!["wikis".to_owned()], ..only() },
+        ..SearchQuery::new("rhubarb")
     };
     let answer = knowledge.search(nobody).await.unwrap();
     assert_eq!(answer.hits, []);
     assert_eq!(answer.notes, ["no document is from a source named wikis; did you mean wiki?"]);
-    let nobody = Query {
-        filter: Filter { sources: vec!["payroll".to_owned()], ..only() },
-        ..Query::new("rhubarb")
+    let nobody = SearchQuery {
+        filter: SearchFilter { sources: vec!["payroll".to_owned()], ..only() },
+        ..SearchQuery::new("rhubarb")
     };
     let answer = knowledge.search(nobody).await.unwrap();
     assert_eq!(answer.notes, ["no document is from a source named payroll; there are: docs, wiki"]);
-    let misspelt = Query {
-        filter: Filter { metadata: metadata(r#"{"taem": "kitchen"}"#), ..only() },
-        ..Query::new("rhubarb")
+    let misspelt = SearchQuery {
+        filter: SearchFilter { metadata: metadata(r#"{"taem": "kitchen"}"#), ..only() },
+        ..SearchQuery::new("rhubarb")
     };
     let answer = knowledge.search(misspelt).await.unwrap();
     assert_eq!(answer.notes, ["no document has the metadata field taem; did you mean team?"]);
@@ -180,15 +192,15 @@ async fn a_document_is_found_by_its_path() {
         ],
     )
     .await;
-    for mode in [Mode::Keyword, Mode::Hybrid] {
+    for mode in [SearchMode::Keyword, SearchMode::Hybrid] {
         let ask = async |text: &str| {
-            let query = Query { mode, ..Query::new(text) };
+            let query = SearchQuery { mode, ..SearchQuery::new(text) };
             found(&knowledge, query).await.into_iter().next().unwrap_or_default()
         };
         assert_eq!(ask("libgnutls30 copyright").await, "libgnutls30/copyright", "{mode:?}");
         assert_eq!(ask("zlib1g").await, "zlib1g/copyright.txt", "{mode:?}");
     }
-    let query = Query { explain: true, limit: 1, ..Query::new("zlib1g") };
+    let query = SearchQuery { explain: true, limit: 1, ..SearchQuery::new("zlib1g") };
     let hit = knowledge.search(query).await.unwrap().hits.remove(0);
     assert_eq!(hit.explain.unwrap().terms, ["zlib1g"]);
 }
@@ -207,8 +219,9 @@ async fn the_section_whose_heading_is_nearly_the_question_is_found() {
     );
     let other = "# Approvals\n\nA person may decide on a call, and may say why.".to_owned();
     let knowledge = base(&folder, &[("code-mode.md", &page), ("approvals.md", &other)]).await;
-    for mode in [Mode::Keyword, Mode::Hybrid] {
-        let query = Query { mode, limit: 1, ..Query::new("what may an agent's script do") };
+    for mode in [SearchMode::Keyword, SearchMode::Hybrid] {
+        let query =
+            SearchQuery { mode, limit: 1, ..SearchQuery::new("what may an agent's script do") };
         let hit = knowledge.search(query).await.unwrap().hits.remove(0);
         let place = (hit.source_id.as_str(), hit.heading.as_deref());
         assert_eq!(place, ("code-mode.md", Some("Code mode > What a script may do")), "{mode:?}");
@@ -227,13 +240,13 @@ async fn a_word_that_no_document_has_finds_longer_ones() {
         ],
     )
     .await;
-    for mode in [Mode::Keyword, Mode::Hybrid] {
+    for mode in [SearchMode::Keyword, SearchMode::Hybrid] {
         for word in ["Ferien", "Urlaub"] {
-            let query = Query { mode, limit: 1, ..Query::new(word) };
+            let query = SearchQuery { mode, limit: 1, ..SearchQuery::new(word) };
             assert_eq!(found(&knowledge, query).await, ["urlaub.md"], "{mode:?} {word}");
         }
     }
-    let query = Query { mode: Mode::Keyword, ..Query::new("xylophone Tee") };
+    let query = SearchQuery { mode: SearchMode::Keyword, ..SearchQuery::new("xylophone Tee") };
     assert_eq!(found(&knowledge, query).await, [] as [&str; 0]);
 }
 
@@ -275,23 +288,28 @@ async fn nothing_in_a_query_is_syntax() {
         &"\u{10ffff}".repeat(1_000),
     ];
     for text in queries {
-        for mode in Mode::ALL {
-            let query = Query { mode, ..Query::new(text) };
+        for mode in SearchMode::ALL_MODES {
+            let query = SearchQuery { mode, ..SearchQuery::new(text) };
             let answer = knowledge.search(query).await;
-            assert!(answer.is_ok(), "{}: {answer:?}", &text[..crate::floor(text, 40)]);
+            assert!(
+                answer.is_ok(),
+                "{}: {answer:?}",
+                &text[..crate::floor_char_boundary(text, 40)]
+            );
         }
     }
     assert_eq!(find(&knowledge, "deploy* \"undo").await[0], "deploy.md");
     for empty in ["", " ", "\n\t"] {
-        let problem = knowledge.search(Query::new(empty)).await.unwrap_err();
+        let problem = knowledge.search(SearchQuery::new(empty)).await.unwrap_err();
         assert_eq!(
             (problem.code, problem.message.as_str()),
-            (Code::BadRequest, "the query is empty")
+            (ProblemCode::BadRequest, "the query is empty")
         );
     }
     for limit in [0, 201, usize::MAX] {
-        let problem = knowledge.search(Query { limit, ..Query::new("x") }).await.unwrap_err();
-        assert_eq!(problem.code, Code::BadRequest);
+        let problem =
+            knowledge.search(SearchQuery { limit, ..SearchQuery::new("x") }).await.unwrap_err();
+        assert_eq!(problem.code, ProblemCode::BadRequest);
     }
 }
 
@@ -302,9 +320,12 @@ async fn equals_are_in_the_same_order_however_they_were_synced() {
     let mut orders = Vec::new();
     for (number, reversed) in [false, true].into_iter().enumerate() {
         let knowledge = small(&folder.path().join(format!("{number}.db")));
-        let mut items: Vec<Item> = names
+        let mut items: Vec<SourceItem> = names
             .iter()
-            .map(|name| Item { title: Some("Same".to_owned()), ..item(name, "the very same text") })
+            .map(|name| SourceItem {
+                title: Some("Same".to_owned()),
+                ..item(name, "the very same text")
+            })
             .collect();
         if reversed {
             items.reverse();
@@ -319,10 +340,10 @@ async fn equals_are_in_the_same_order_however_they_were_synced() {
 #[tokio::test]
 async fn without_an_embedder_words_are_enough() {
     let folder = tempfile::tempdir().unwrap();
-    let knowledge = with(&folder.path().join("k.db"), Embedder::Off);
+    let knowledge = with(&folder.path().join("k.db"), TextEmbedder::Off);
     sync(&knowledge, Listed::of(&PAGES)).await.unwrap();
     assert_eq!(find(&knowledge, "refunds").await, ["billing.md"]);
-    let semantic = Query { mode: Mode::Semantic, ..Query::new("refunds") };
+    let semantic = SearchQuery { mode: SearchMode::Semantic, ..SearchQuery::new("refunds") };
     let problem = knowledge.search(semantic).await.unwrap_err();
     assert_eq!(problem.message, "there is no embedder, so nothing can be found by meaning");
 }
@@ -343,7 +364,8 @@ async fn a_search_sees_one_commit_while_a_sync_goes_on() {
     });
     let mut searches = 0;
     while !syncing.is_finished() || searches < 3 {
-        let query = Query { limit: 200, mode: Mode::Keyword, ..Query::new("rhubarb") };
+        let query =
+            SearchQuery { limit: 200, mode: SearchMode::Keyword, ..SearchQuery::new("rhubarb") };
         assert_eq!(knowledge.search(query).await.unwrap().hits.len(), 60);
         searches += 1;
     }

@@ -4,31 +4,34 @@ use std::ops::Range;
 
 use rusqlite::{Connection, params};
 
-use super::failure::{Attempt, damaged};
-use crate::floor;
+use super::failure::{StoreResult, damaged_error};
+use crate::floor_char_boundary;
 
 /// Piece by piece of about this many bytes, cut where a letter begins: the first
 /// before every multiple of it. A chunk is in one piece, or in two.
-const PIECE: usize = 16 * 1024;
+const BODY_PIECE_BYTES: usize = 16 * 1024;
 
-pub(crate) fn write_body(connection: &Connection, document: i64, body: &str) -> Attempt<()> {
+pub(crate) fn write_body(connection: &Connection, document: i64, body: &str) -> StoreResult<()> {
     delete_body(connection, document)?;
     let mut insert = connection.prepare_cached(
         "INSERT INTO kb_bodies (document, number, start, text) VALUES (?1, ?2, ?3, ?4)",
     )?;
-    for number in 0..body.len().div_ceil(PIECE) {
-        let (start, end) = (floor(body, number * PIECE), floor(body, (number + 1) * PIECE));
+    for number in 0..body.len().div_ceil(BODY_PIECE_BYTES) {
+        let (start, end) = (
+            floor_char_boundary(body, number * BODY_PIECE_BYTES),
+            floor_char_boundary(body, (number + 1) * BODY_PIECE_BYTES),
+        );
         insert.execute(params![document, number, start, &body[start..end]])?;
     }
     Ok(())
 }
 
-pub(crate) fn delete_body(connection: &Connection, document: i64) -> Attempt<()> {
+pub(crate) fn delete_body(connection: &Connection, document: i64) -> StoreResult<()> {
     connection.prepare_cached("DELETE FROM kb_bodies WHERE document = ?1")?.execute([document])?;
     Ok(())
 }
 
-pub(crate) fn read_body(connection: &Connection, document: i64) -> Attempt<String> {
+pub(crate) fn read_body(connection: &Connection, document: i64) -> StoreResult<String> {
     let mut statement = connection
         .prepare_cached("SELECT text FROM kb_bodies WHERE document = ?1 ORDER BY number")?;
     let mut rows = statement.query([document])?;
@@ -41,16 +44,16 @@ pub(crate) fn read_body(connection: &Connection, document: i64) -> Attempt<Strin
 
 /// These bytes of a body. Only they are looked at, not all of the pieces they
 /// are in.
-pub(crate) fn read_part(
+pub(crate) fn read_body_range(
     connection: &Connection,
     document: i64,
     range: Range<usize>,
-) -> Attempt<String> {
-    let outside = || damaged("a chunk is outside of its document");
+) -> StoreResult<String> {
+    let outside = || damaged_error("a chunk is outside of its document");
     let mut statement = connection
         .prepare_cached("SELECT start, text FROM kb_bodies WHERE document = ?1 AND number = ?2")?;
-    let mut part: Vec<u8> = Vec::with_capacity(range.len().min(PIECE));
-    let mut number = range.start / PIECE;
+    let mut part: Vec<u8> = Vec::with_capacity(range.len().min(BODY_PIECE_BYTES));
+    let mut number = range.start / BODY_PIECE_BYTES;
     while part.len() < range.len() {
         let mut rows = statement.query(params![document, number])?;
         let row = rows.next()?.ok_or_else(outside)?;
@@ -80,11 +83,11 @@ mod tests {
         assert!(read_body(&connection, 7).unwrap() == body);
         assert_eq!(read_body(&connection, 8).unwrap(), "");
         for start in (0..body.len() - 2_000).filter(|at| body.is_char_boundary(*at)).step_by(997) {
-            let end = floor(&body, start + 2_000);
-            assert_eq!(read_part(&connection, 7, start..end).unwrap(), body[start..end]);
+            let end = floor_char_boundary(&body, start + 2_000);
+            assert_eq!(read_body_range(&connection, 7, start..end).unwrap(), body[start..end]);
         }
-        assert!(read_part(&connection, 7, 1..3).is_err());
-        assert!(read_part(&connection, 7, 0..body.len() + 1).is_err());
-        assert!(read_part(&connection, 9, 0..1).is_err());
+        assert!(read_body_range(&connection, 7, 1..3).is_err());
+        assert!(read_body_range(&connection, 7, 0..body.len() + 1).is_err());
+        assert!(read_body_range(&connection, 9, 0..1).is_err());
     }
 }

@@ -5,17 +5,17 @@ use std::ops::Range;
 use rusqlite::{Connection, params};
 
 use super::bodies::delete_body;
-use super::documents::Row;
-use super::failure::Attempt;
+use super::documents::DocumentRow;
+use super::failure::StoreResult;
 
 /// Gives the document's number; its content follows.
-pub(crate) fn insert_row(
+pub(crate) fn insert_document(
     connection: &Connection,
     id: &str,
     source: i64,
     source_id: &str,
-    row: &Row,
-) -> Attempt<i64> {
+    row: &DocumentRow,
+) -> StoreResult<i64> {
     connection
         .prepare_cached(
             "INSERT INTO kb_documents (id, source, source_id, title, source_url, author, created_at,
@@ -38,7 +38,11 @@ pub(crate) fn insert_row(
     Ok(connection.last_insert_rowid())
 }
 
-pub(crate) fn update_row(connection: &Connection, document: i64, row: &Row) -> Attempt<()> {
+pub(crate) fn update_document_row(
+    connection: &Connection,
+    document: i64,
+    row: &DocumentRow,
+) -> StoreResult<()> {
     connection
         .prepare_cached(
             "UPDATE kb_documents SET title = ?2, source_url = ?3, author = ?4, created_at = ?5,
@@ -59,13 +63,13 @@ pub(crate) fn update_row(connection: &Connection, document: i64, row: &Row) -> A
     Ok(())
 }
 
-pub(crate) fn update_content(
+pub(crate) fn update_document_content(
     connection: &Connection,
     document: i64,
     hash: &[u8],
     first_chunk: u32,
     chunks: u32,
-) -> Attempt<()> {
+) -> StoreResult<()> {
     connection
         .prepare_cached(
             "UPDATE kb_documents SET hash = ?2, first_chunk = ?3, chunks = ?4 WHERE document = ?1",
@@ -80,14 +84,14 @@ pub(crate) fn insert_chunk(
     document: i64,
     heading: Option<&str>,
     range: &Range<usize>,
-) -> Attempt<()> {
+) -> StoreResult<()> {
     connection
         .prepare_cached("INSERT INTO kb_chunks VALUES (?1, ?2, ?3, ?4, ?5)")?
         .execute(params![chunk, document, heading, range.start, range.len()])?;
     Ok(())
 }
 
-pub(crate) fn delete_chunks(connection: &Connection, first: u32, count: u32) -> Attempt<()> {
+pub(crate) fn delete_chunks(connection: &Connection, first: u32, count: u32) -> StoreResult<()> {
     connection
         .prepare_cached("DELETE FROM kb_chunks WHERE chunk >= ?1 AND chunk < ?2")?
         .execute([i64::from(first), i64::from(first) + i64::from(count)])?;
@@ -95,7 +99,7 @@ pub(crate) fn delete_chunks(connection: &Connection, first: u32, count: u32) -> 
 }
 
 /// Without its chunks.
-pub(crate) fn delete_document(connection: &Connection, document: i64) -> Attempt<()> {
+pub(crate) fn delete_document(connection: &Connection, document: i64) -> StoreResult<()> {
     delete_body(connection, document)?;
     connection.prepare_cached("DELETE FROM kb_fields WHERE document = ?1")?.execute([document])?;
     connection

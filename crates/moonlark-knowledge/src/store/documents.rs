@@ -6,23 +6,23 @@ use jiff::Timestamp;
 use moonlark_core::{Result, Value};
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow, params};
 
-use super::bodies::{read_body, read_part};
-use super::failure::{Attempt, damaged};
-use crate::document::{Document, Part};
+use super::bodies::{read_body, read_body_range};
+use super::failure::{StoreResult, damaged_error};
+use crate::document::{DocumentChunk, KnowledgeDocument};
 
 /// What the sync has to know of a document that is there already.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Known {
+pub(crate) struct KnownDocument {
     pub(crate) document: i64,
     pub(crate) hash: Vec<u8>,
     pub(crate) first_chunk: u32,
     pub(crate) chunks: u32,
-    pub(crate) row: Row,
+    pub(crate) row: DocumentRow,
 }
 
 /// What a document says about itself beside its text.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Row {
+pub(crate) struct DocumentRow {
     pub(crate) title: String,
     pub(crate) source_url: Option<String>,
     pub(crate) author: Option<String>,
@@ -34,11 +34,11 @@ pub(crate) struct Row {
     pub(crate) stamp: Option<String>,
 }
 
-pub(crate) fn known(
+pub(crate) fn find_known_document(
     connection: &Connection,
     source: i64,
     source_id: &str,
-) -> rusqlite::Result<Option<Known>> {
+) -> rusqlite::Result<Option<KnownDocument>> {
     connection
         .prepare_cached(
             "SELECT title, source_url, author, created_at, updated_at, content_type, metadata, stamp,
@@ -46,8 +46,8 @@ pub(crate) fn known(
              FROM kb_documents WHERE source = ?1 AND source_id = ?2",
         )?
         .query_row(params![source, source_id], |row| {
-            Ok(Known {
-                row: read_row(row)?,
+            Ok(KnownDocument {
+                row: read_document_row(row)?,
                 document: row.get(8)?,
                 hash: row.get(9)?,
                 first_chunk: row.get(10)?,
@@ -58,8 +58,8 @@ pub(crate) fn known(
 }
 
 /// The first eight columns.
-pub(crate) fn read_row(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
-    Ok(Row {
+pub(crate) fn read_document_row(row: &SqlRow<'_>) -> rusqlite::Result<DocumentRow> {
+    Ok(DocumentRow {
         title: row.get(0)?,
         source_url: row.get(1)?,
         author: row.get(2)?,
@@ -72,7 +72,7 @@ pub(crate) fn read_row(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
 }
 
 /// The stamp of a document, or of something that was skipped.
-pub(crate) fn known_stamp(
+pub(crate) fn find_stamp(
     connection: &Connection,
     source: i64,
     source_id: &str,
@@ -89,7 +89,7 @@ pub(crate) fn known_stamp(
 }
 
 /// What was skipped under this name: its number, and why.
-pub(crate) fn known_skip(
+pub(crate) fn find_skip(
     connection: &Connection,
     source: i64,
     source_id: &str,
@@ -130,17 +130,20 @@ pub(crate) fn forget_skip(
 }
 
 /// The number of a document by its id.
-pub(crate) fn find(connection: &Connection, id: &str) -> rusqlite::Result<Option<i64>> {
+pub(crate) fn find_document(connection: &Connection, id: &str) -> rusqlite::Result<Option<i64>> {
     connection
         .prepare_cached("SELECT document FROM kb_documents WHERE id = ?1")?
         .query_row([id], |row| row.get(0))
         .optional()
 }
 
-pub(crate) fn read_document(connection: &Connection, document: i64) -> Attempt<Document> {
+pub(crate) fn read_document(
+    connection: &Connection,
+    document: i64,
+) -> StoreResult<KnowledgeDocument> {
     let read = |row: &SqlRow<'_>| {
-        let fields = read_row(row)?;
-        let found = Document {
+        let fields = read_document_row(row)?;
+        let found = KnowledgeDocument {
             id: row.get(8)?,
             title: fields.title,
             body: String::new(),
@@ -149,8 +152,8 @@ pub(crate) fn read_document(connection: &Connection, document: i64) -> Attempt<D
             source_id: row.get(10)?,
             source_url: fields.source_url,
             author: fields.author,
-            created_at: timestamp(fields.created_at),
-            updated_at: timestamp(fields.updated_at),
+            created_at: timestamp_from_micros(fields.created_at),
+            updated_at: timestamp_from_micros(fields.updated_at),
             content_type: fields.content_type,
             metadata: Value::Null,
         };
@@ -164,19 +167,21 @@ pub(crate) fn read_document(connection: &Connection, document: i64) -> Attempt<D
              WHERE document = ?1",
         )?
         .query_row([document], read)?;
-    found.metadata = metadata(json.as_deref())?;
+    found.metadata = parse_metadata(json.as_deref())?;
     found.body = read_body(connection, document)?;
-    for (index, (heading, range)) in chunks_of(connection, document)?.into_iter().enumerate() {
-        let outside = || damaged("a chunk is outside of its document");
+    for (index, (heading, range)) in
+        chunks_of_document(connection, document)?.into_iter().enumerate()
+    {
+        let outside = || damaged_error("a chunk is outside of its document");
         let start = range.start;
         let text = found.body.get(range).ok_or_else(outside)?.to_owned();
-        found.chunks.push(Part { index, heading, start, text });
+        found.chunks.push(DocumentChunk { index, heading, start, text });
     }
     Ok(found)
 }
 
 /// The chunks of a document in order: headings, and which bytes of the body.
-pub(crate) fn chunks_of(
+pub(crate) fn chunks_of_document(
     connection: &Connection,
     document: i64,
 ) -> rusqlite::Result<Vec<(Option<String>, Range<usize>)>> {
@@ -204,7 +209,10 @@ pub(crate) struct ChunkText {
     pub(crate) text: String,
 }
 
-pub(crate) fn chunk_text(connection: &Connection, chunk: u32) -> Attempt<Option<ChunkText>> {
+pub(crate) fn read_chunk_text(
+    connection: &Connection,
+    chunk: u32,
+) -> StoreResult<Option<ChunkText>> {
     let found = connection
         .prepare_cached(
             "SELECT document, title, heading, start, length, source_id
@@ -217,15 +225,15 @@ pub(crate) fn chunk_text(connection: &Connection, chunk: u32) -> Attempt<Option<
         })
         .optional()?;
     let Some((document, title, heading, source_id, range)) = found else { return Ok(None) };
-    let text = read_part(connection, document, range)?;
+    let text = read_body_range(connection, document, range)?;
     Ok(Some(ChunkText { title, source_id, heading, text }))
 }
 
-pub(crate) fn timestamp(microseconds: Option<i64>) -> Option<Timestamp> {
+pub(crate) fn timestamp_from_micros(microseconds: Option<i64>) -> Option<Timestamp> {
     microseconds.and_then(|at| Timestamp::from_microsecond(at).ok())
 }
 
-pub(crate) fn metadata(json: Option<&str>) -> Result<Value> {
+pub(crate) fn parse_metadata(json: Option<&str>) -> Result<Value> {
     json.map_or(Ok(Value::Null), |json| Value::parse_json(json.as_bytes()))
 }
 
@@ -237,7 +245,10 @@ pub(crate) fn chunk_range(connection: &Connection, document: i64) -> rusqlite::R
 }
 
 /// The chunks of a document with this content, whatever its name.
-pub(crate) fn alike(connection: &Connection, hash: &[u8]) -> rusqlite::Result<Option<(u32, u32)>> {
+pub(crate) fn find_same_content(
+    connection: &Connection,
+    hash: &[u8],
+) -> rusqlite::Result<Option<(u32, u32)>> {
     connection
         .prepare_cached("SELECT first_chunk, chunks FROM kb_documents WHERE hash = ?1 LIMIT 1")?
         .query_row([hash], |row| Ok((row.get(0)?, row.get(1)?)))
@@ -245,14 +256,17 @@ pub(crate) fn alike(connection: &Connection, hash: &[u8]) -> rusqlite::Result<Op
 }
 
 /// The numbers of all documents of a source.
-pub(crate) fn documents_of(connection: &Connection, source: i64) -> rusqlite::Result<Vec<i64>> {
+pub(crate) fn documents_of_source(
+    connection: &Connection,
+    source: i64,
+) -> rusqlite::Result<Vec<i64>> {
     connection
         .prepare_cached("SELECT document FROM kb_documents WHERE source = ?1 ORDER BY document")?
         .query_map([source], |row| row.get(0))?
         .collect()
 }
 
-pub(crate) fn skips_of(connection: &Connection, source: i64) -> rusqlite::Result<Vec<i64>> {
+pub(crate) fn skips_of_source(connection: &Connection, source: i64) -> rusqlite::Result<Vec<i64>> {
     connection
         .prepare_cached("SELECT skip FROM kb_skips WHERE source = ?1")?
         .query_map([source], |row| row.get(0))?

@@ -16,8 +16,8 @@ pub(crate) struct SourceLock(#[expect(dead_code, reason = "held, not used")] Fil
 
 impl SourceLock {
     /// For the source `name` of the knowledge base in `database`.
-    pub(crate) fn take(database: &Path, name: &str) -> Result<SourceLock> {
-        let path = path_of(database, name);
+    pub(crate) fn try_acquire(database: &Path, name: &str) -> Result<SourceLock> {
+        let path = lock_path(database, name);
         let cannot = |error: std::io::Error| {
             Problem::unavailable(format!("cannot lock {}: {error}", path.display()))
         };
@@ -37,23 +37,23 @@ impl SourceLock {
                     .map_err(cannot)?;
                 Ok(SourceLock(file))
             }
-            Err(TryLockError::WouldBlock) => Err(taken(name, file)),
+            Err(TryLockError::WouldBlock) => Err(already_syncing_problem(name, file)),
             Err(TryLockError::Error(error)) => Err(cannot(error)),
         }
     }
 }
 
-fn taken(name: &str, file: File) -> Problem {
+fn already_syncing_problem(name: &str, file: File) -> Problem {
     let mut who = String::new();
     // It may be about to say who it is.
     let read = file.take(200).read_to_string(&mut who).is_ok() && !who.is_empty();
     let who = if read { who } else { "another process".to_owned() };
     Problem::unavailable(format!("{name} is being synced already, by {who}"))
-        .hint("wait for it to end; what it has committed can be searched meanwhile")
+        .with_hint("wait for it to end; what it has committed can be searched meanwhile")
 }
 
 /// Names are the user's: what is no plain letter is not written into a path.
-fn path_of(database: &Path, name: &str) -> PathBuf {
+fn lock_path(database: &Path, name: &str) -> PathBuf {
     let plain: String = name
         .chars()
         .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
@@ -76,13 +76,18 @@ mod tests {
     fn a_second_sync_of_a_source_is_told_who_works_on_it() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("moonlark.db");
-        let first = SourceLock::take(&database, "docs/a").unwrap();
-        let Err(problem) = SourceLock::take(&database, "docs/a") else { panic!("taken twice") };
+        let first = SourceLock::try_acquire(&database, "docs/a").unwrap();
+        let Err(problem) = SourceLock::try_acquire(&database, "docs/a") else {
+            panic!("taken twice")
+        };
         let me =
             format!("docs/a is being synced already, by process {} since ", std::process::id());
         assert!(problem.message.starts_with(&me), "{}", problem.message);
-        assert!(SourceLock::take(&database, "docs-a").is_ok(), "another name is another source");
+        assert!(
+            SourceLock::try_acquire(&database, "docs-a").is_ok(),
+            "another name is another source"
+        );
         drop(first);
-        assert!(SourceLock::take(&database, "docs/a").is_ok());
+        assert!(SourceLock::try_acquire(&database, "docs/a").is_ok());
     }
 }

@@ -4,12 +4,12 @@ use jiff::Timestamp;
 use moonlark_core::Value;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::failure::Attempt;
+use super::failure::StoreResult;
 use crate::document::SourceStats;
 
 /// A row of `kb_sources`.
 #[derive(Debug, Clone)]
-pub(crate) struct Source {
+pub(crate) struct SourceRow {
     pub(crate) source: i64,
     pub(crate) name: String,
     pub(crate) kind: String,
@@ -18,29 +18,29 @@ pub(crate) struct Source {
 /// What is found, as of one commit: the number grows with every one that changes
 /// it, in one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Generation {
+pub(crate) struct IndexGeneration {
     pub(crate) file: i64,
     pub(crate) number: i64,
 }
 
-pub(crate) fn generation(connection: &Connection) -> rusqlite::Result<Generation> {
+pub(crate) fn read_generation(connection: &Connection) -> rusqlite::Result<IndexGeneration> {
     connection
         .prepare_cached(
             "SELECT (SELECT value FROM kb_meta WHERE key = 'file'),
                     (SELECT value FROM kb_meta WHERE key = 'generation')",
         )?
-        .query_row([], |row| Ok(Generation { file: row.get(0)?, number: row.get(1)? }))
+        .query_row([], |row| Ok(IndexGeneration { file: row.get(0)?, number: row.get(1)? }))
 }
 
 /// What is found has changed.
-pub(crate) fn touch(connection: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn advance_generation(connection: &Connection) -> rusqlite::Result<()> {
     connection
         .prepare_cached("UPDATE kb_meta SET value = value + 1 WHERE key = 'generation'")?
         .execute([])?;
     Ok(())
 }
 
-pub(crate) fn next_chunk(connection: &Connection) -> rusqlite::Result<u32> {
+pub(crate) fn read_next_chunk(connection: &Connection) -> rusqlite::Result<u32> {
     connection.query_row("SELECT value FROM kb_meta WHERE key = 'next_chunk'", [], |row| row.get(0))
 }
 
@@ -51,12 +51,12 @@ pub(crate) fn set_next_chunk(connection: &Connection, next: u32) -> rusqlite::Re
 
 /// How the chunks and terms were made. Where that is no longer how they would
 /// be, nothing counts as unchanged.
-pub(crate) fn made_by(connection: &Connection) -> rusqlite::Result<String> {
+pub(crate) fn read_recipe(connection: &Connection) -> rusqlite::Result<String> {
     connection.query_row("SELECT value FROM kb_meta WHERE key = 'made_by'", [], |row| row.get(0))
 }
 
 /// From now on it is made this way, so that every source is read again.
-pub(crate) fn set_made_by(connection: &Connection, how: &str) -> rusqlite::Result<()> {
+pub(crate) fn set_recipe(connection: &Connection, how: &str) -> rusqlite::Result<()> {
     connection.execute("UPDATE kb_meta SET value = ?1 WHERE key = 'made_by'", [how])?;
     connection.execute("UPDATE kb_documents SET stamp = NULL, hash = x''", [])?;
     connection.execute("UPDATE kb_sources SET state = NULL", [])?;
@@ -65,37 +65,38 @@ pub(crate) fn set_made_by(connection: &Connection, how: &str) -> rusqlite::Resul
 }
 
 /// The source of this name, and what its last scan left for the next.
-pub(crate) fn source_named(
+pub(crate) fn upsert_source(
     connection: &Connection,
     name: &str,
     kind: &str,
-) -> rusqlite::Result<(Source, Option<String>)> {
+) -> rusqlite::Result<(SourceRow, Option<String>)> {
     connection.execute(
         "INSERT INTO kb_sources (name, kind) VALUES (?1, ?2)
          ON CONFLICT (name) DO UPDATE SET kind = excluded.kind",
         [name, kind],
     )?;
     connection.query_row("SELECT source, state FROM kb_sources WHERE name = ?1", [name], |row| {
-        let source = Source { source: row.get(0)?, name: name.to_owned(), kind: kind.to_owned() };
+        let source =
+            SourceRow { source: row.get(0)?, name: name.to_owned(), kind: kind.to_owned() };
         Ok((source, row.get(1)?))
     })
 }
 
-pub(crate) fn sources(connection: &Connection) -> rusqlite::Result<Vec<Source>> {
+pub(crate) fn list_sources(connection: &Connection) -> rusqlite::Result<Vec<SourceRow>> {
     connection
         .prepare_cached("SELECT source, name, kind FROM kb_sources ORDER BY name")?
         .query_map([], |row| {
-            Ok(Source { source: row.get(0)?, name: row.get(1)?, kind: row.get(2)? })
+            Ok(SourceRow { source: row.get(0)?, name: row.get(1)?, kind: row.get(2)? })
         })?
         .collect()
 }
 
 /// A sync ended well, and left this for the next. Nothing: what the last one left.
-pub(crate) fn ended_well(
+pub(crate) fn record_sync_success(
     connection: &Connection,
-    source: &Source,
+    source: &SourceRow,
     state: Option<&Value>,
-) -> Attempt<()> {
+) -> StoreResult<()> {
     let now = Timestamp::now().as_microsecond();
     let update = "UPDATE kb_sources SET last_sync = ?2, problem = NULL WHERE source = ?1";
     connection.execute(update, params![source.source, now])?;
@@ -109,20 +110,24 @@ pub(crate) fn ended_well(
     Ok(())
 }
 
-pub(crate) fn failed(connection: &Connection, name: &str, problem: &str) -> rusqlite::Result<()> {
+pub(crate) fn record_sync_failure(
+    connection: &Connection,
+    name: &str,
+    problem: &str,
+) -> rusqlite::Result<()> {
     let update = "UPDATE kb_sources SET problem = ?2 WHERE name = ?1";
     connection.execute(update, [name, problem])?;
     Ok(())
 }
 
 /// Its row and what is remembered for it; documents are removed before.
-pub(crate) fn forget_source(connection: &Connection, source: i64) -> rusqlite::Result<()> {
+pub(crate) fn delete_source(connection: &Connection, source: i64) -> rusqlite::Result<()> {
     connection.execute("DELETE FROM kb_skips WHERE source = ?1", [source])?;
     connection.execute("DELETE FROM kb_sources WHERE source = ?1", [source])?;
     Ok(())
 }
 
-pub(crate) fn statistics(connection: &Connection) -> rusqlite::Result<Vec<SourceStats>> {
+pub(crate) fn source_statistics(connection: &Connection) -> rusqlite::Result<Vec<SourceStats>> {
     connection
         .prepare(
             "SELECT name, kind, last_sync, problem,
@@ -164,7 +169,7 @@ pub(crate) fn count_documents(connection: &Connection, source: i64) -> rusqlite:
 }
 
 /// Give room that nobody needs back to the disk, once it is worth it.
-pub(crate) fn give_back(connection: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn release_free_pages(connection: &Connection) -> rusqlite::Result<()> {
     let of = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let (all, free) = (of("page_count")?, of("freelist_count")?);
     if free > 2_000 && free > all / 5 {

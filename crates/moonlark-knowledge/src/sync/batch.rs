@@ -7,22 +7,22 @@ use moonlark_core::{Problem, Result};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout_at};
 
-use super::prepare::{Preparing, Step, weight};
-use super::write::Message;
-use crate::embedder::Patience;
-use crate::item::Found;
+use super::prepare::{ItemPreparer, SyncStep, content_bytes};
+use super::write::SyncWriterMessage;
+use crate::embedder::EmbeddingPurpose;
+use crate::item::ScanFinding;
 
 /// Bytes of content that may be on their way at once.
-const ON_THE_WAY: usize = 64 << 20;
+const MAX_IN_FLIGHT_BYTES: usize = 64 << 20;
 
 /// Until the scan is over, or nobody writes any more.
-pub(super) async fn batches(
-    preparing: Arc<Preparing>,
-    found: mpsc::Receiver<Found>,
-    writer: mpsc::Sender<Message>,
+pub(super) async fn send_batches(
+    preparing: Arc<ItemPreparer>,
+    found: mpsc::Receiver<ScanFinding>,
+    writer: mpsc::Sender<SyncWriterMessage>,
 ) -> Result<()> {
     let size = preparing.knowledge.batch;
-    let mut steps = std::pin::pin!(steps(preparing.clone(), found));
+    let mut steps = std::pin::pin!(prepare_steps(preparing.clone(), found));
     let mut embedding = preparing.model.is_some();
     let mut over = false;
     while !over {
@@ -41,17 +41,18 @@ pub(super) async fn batches(
                 break;
             };
             until.get_or_insert_with(|| Instant::now() + size.time);
-            if let Step::Write(prepared) = &step {
+            if let SyncStep::Write(prepared) = &step {
                 chunks += prepared.chunks.len();
             }
             batch.push(step);
         }
         let problem = match embedding {
-            true => embed(&preparing, &mut batch).await.err(),
+            true => embed_batch(&preparing, &mut batch).await.err(),
             false => None,
         };
         embedding &= problem.is_none();
-        if !batch.is_empty() && writer.send(Message::Batch(batch, problem)).await.is_err() {
+        if !batch.is_empty() && writer.send(SyncWriterMessage::Batch(batch, problem)).await.is_err()
+        {
             return Ok(());
         }
     }
@@ -59,8 +60,11 @@ pub(super) async fn batches(
 }
 
 /// In the order in which they were found, so that the same scan gives the same file.
-fn steps(preparing: Arc<Preparing>, found: mpsc::Receiver<Found>) -> impl Stream<Item = Step> {
-    let most = ON_THE_WAY;
+fn prepare_steps(
+    preparing: Arc<ItemPreparer>,
+    found: mpsc::Receiver<ScanFinding>,
+) -> impl Stream<Item = SyncStep> {
+    let most = MAX_IN_FLIGHT_BYTES;
     let room = Arc::new(Semaphore::new(most));
     let at_once = std::thread::available_parallelism().map_or(2, usize::from) * 4;
     let found = futures::stream::unfold(found, |mut found| async move {
@@ -71,20 +75,20 @@ fn steps(preparing: Arc<Preparing>, found: mpsc::Receiver<Found>) -> impl Stream
             let room = room.clone();
             async move {
                 // Never more than there is, or one large item would wait for ever.
-                let bytes = weight(&found).min(most) as u32;
+                let bytes = content_bytes(&found).min(most) as u32;
                 (found, room.acquire_many_owned(bytes).await)
             }
         })
         .map(move |(found, held)| {
             let preparing = preparing.clone();
             async move {
-                let name = name_of(&found);
+                let name = finding_name(&found);
                 let prepared = tokio::task::spawn_blocking(move || {
                     let _held = held;
-                    preparing.step(found)
+                    preparing.prepare_step(found)
                 });
                 prepared.await.unwrap_or_else(|_| {
-                    Step::Failed(
+                    SyncStep::Failed(
                         name,
                         Problem::internal("reading it broke off: a defect of Moonlark"),
                     )
@@ -94,34 +98,35 @@ fn steps(preparing: Arc<Preparing>, found: mpsc::Receiver<Found>) -> impl Stream
         .buffered(at_once)
 }
 
-fn name_of(found: &Found) -> String {
+fn finding_name(found: &ScanFinding) -> String {
     match found {
-        Found::Item(item) => item.source_id.clone(),
-        Found::Same(name)
-        | Found::Gone(name)
-        | Found::Skipped(name, _)
-        | Found::Failed(name, _) => name.clone(),
+        ScanFinding::Item(item) => item.source_id.clone(),
+        ScanFinding::Same(name)
+        | ScanFinding::Gone(name)
+        | ScanFinding::Skipped(name, _)
+        | ScanFinding::Failed(name, _) => name.clone(),
     }
 }
 
 /// Vectors for the chunks of a batch that have none yet.
-async fn embed(preparing: &Preparing, batch: &mut [Step]) -> Result<()> {
+async fn embed_batch(preparing: &ItemPreparer, batch: &mut [SyncStep]) -> Result<()> {
     let mut texts = Vec::new();
     let mut places = Vec::new();
     for (step, it) in batch.iter().enumerate() {
-        let Step::Write(prepared) = it else { continue };
+        let SyncStep::Write(prepared) = it else { continue };
         for number in (0..prepared.chunks.len()).filter(|at| prepared.chunks[*at].vector.is_none())
         {
-            texts.push(prepared.text(number));
+            texts.push(prepared.chunk_embedding_text(number));
             places.push((step, number));
         }
     }
     if texts.is_empty() {
         return Ok(());
     }
-    let rows = preparing.knowledge.settings.embedder.rows(texts, Patience::Sync).await?;
+    let rows =
+        preparing.knowledge.settings.embedder.embed_texts(texts, EmbeddingPurpose::Sync).await?;
     for ((step, number), row) in places.into_iter().zip(rows) {
-        if let Step::Write(prepared) = &mut batch[step] {
+        if let SyncStep::Write(prepared) = &mut batch[step] {
             prepared.chunks[number].vector = Some(row);
         }
     }

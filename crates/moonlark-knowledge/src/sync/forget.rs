@@ -2,40 +2,40 @@
 
 use moonlark_core::Result;
 
-use super::write::remove;
-use crate::index::{Segments, settle};
-use crate::knowledge::Inner;
-use crate::store::{self, Attempt, Explain, SourceLock};
+use super::write::remove_document;
+use crate::index::{SegmentTombstones, merge_after_sync};
+use crate::knowledge::KnowledgeDatabaseInner;
+use crate::store::{self, MapStoreError, SourceLock, StoreResult};
 
 /// In commits of this many, so that others can write in between.
-const AT_ONCE: usize = 2_000;
+const SOURCE_REMOVAL_BATCH: usize = 2_000;
 
-pub(crate) fn forget(knowledge: &Inner, name: &str) -> Result<()> {
+pub(crate) fn remove_source(knowledge: &KnowledgeDatabaseInner, name: &str) -> Result<()> {
     let file = knowledge.store.file();
     if !file.exists() {
         return Ok(());
     }
-    let _lock = SourceLock::take(file, name)?;
-    let connection = knowledge.store.writer()?;
-    let forget = || -> Attempt<()> {
+    let _lock = SourceLock::try_acquire(file, name)?;
+    let connection = knowledge.store.open_writer()?;
+    let forget = || -> StoreResult<()> {
         let Some(source) = store::find_source(&connection, name)? else { return Ok(()) };
-        let mut segments = Segments::default();
-        for some in store::documents_of(&connection, source)?.chunks(AT_ONCE) {
+        let mut segments = SegmentTombstones::default();
+        for some in store::documents_of_source(&connection, source)?.chunks(SOURCE_REMOVAL_BATCH) {
             let transaction = connection.unchecked_transaction()?;
             for document in some {
-                remove(&transaction, &mut segments, *document)?;
+                remove_document(&transaction, &mut segments, *document)?;
             }
             segments.flush(&transaction)?;
-            store::touch(&transaction)?;
+            store::advance_generation(&transaction)?;
             transaction.commit()?;
         }
         let transaction = connection.unchecked_transaction()?;
-        while settle(&transaction)? {}
-        store::forget_source(&transaction, source)?;
-        store::touch(&transaction)?;
+        while merge_after_sync(&transaction)? {}
+        store::delete_source(&transaction, source)?;
+        store::advance_generation(&transaction)?;
         transaction.commit()?;
-        store::give_back(&connection)?;
+        store::release_free_pages(&connection)?;
         Ok(())
     };
-    forget().explain(file)
+    forget().map_store_error(file)
 }

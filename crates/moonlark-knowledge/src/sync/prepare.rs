@@ -7,39 +7,39 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use moonlark_core::{Problem, Result, Value};
-use moonlark_search::{Role, terms};
+use moonlark_search::{TermRole, for_each_term};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
-use crate::chunk::chunk;
-use crate::embedder::{self, text_of};
-use crate::extract::{Extracted, Reading, extract};
-use crate::floor;
-use crate::index::{Counts, FIELDS, model_of, row_of};
-use crate::item::{Content, Found, Item};
-use crate::knowledge::Inner;
-use crate::store::{self, Known, Row};
-use crate::summary::ItemReading;
+use crate::chunk::split_into_chunks;
+use crate::embedder::{self, embedding_text};
+use crate::extract::{ExtractedDocument, ExtractionOutcome, extract_document};
+use crate::floor_char_boundary;
+use crate::index::{FIELD_COUNT, TermCounts, find_chunk_vector, find_model};
+use crate::item::{ItemContent, ScanFinding, SourceItem};
+use crate::knowledge::KnowledgeDatabaseInner;
+use crate::store::{self, DocumentRow, KnownDocument};
+use crate::summary::ItemReadingCallback;
 
 /// The stamp that a document had, by its name.
-type Stamps = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+type StampLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// What is the same for all items of a sync.
-pub(super) struct Preparing {
-    pub(super) knowledge: Arc<Inner>,
+pub(super) struct ItemPreparer {
+    pub(super) knowledge: Arc<KnowledgeDatabaseInner>,
     pub(super) source: i64,
     pub(super) full: bool,
     /// The model that makes vectors, unless none is to be made.
     pub(super) model: Option<String>,
     /// Told which item is read.
-    pub(super) reading: ItemReading,
+    pub(super) reading: ItemReadingCallback,
 }
 
 /// What the writer does about one item.
-pub(super) enum Step {
-    Write(Box<Prepared>),
+pub(super) enum SyncStep {
+    Write(Box<PreparedDocument>),
     /// There with the content it had; perhaps with another row.
-    Keep(String, Box<Row>),
+    Keep(String, Box<DocumentRow>),
     /// There with the stamp it had.
     Same(String),
     Gone(String),
@@ -49,68 +49,69 @@ pub(super) enum Step {
 }
 
 /// A document as it will be.
-pub(super) struct Prepared {
+pub(super) struct PreparedDocument {
     pub(super) source_id: String,
-    pub(super) row: Row,
+    pub(super) row: DocumentRow,
     pub(super) hash: Vec<u8>,
     pub(super) metadata: Value,
     pub(super) body: String,
     pub(super) chunks: Vec<PreparedChunk>,
     /// For every term the chunks that have it, in order.
-    pub(super) terms: HashMap<String, Vec<(u32, Counts)>>,
+    pub(super) terms: HashMap<String, Vec<(u32, TermCounts)>>,
 }
 
 pub(super) struct PreparedChunk {
     pub(super) heading: Option<String>,
     pub(super) range: Range<usize>,
-    pub(super) lengths: Counts,
-    pub(super) vector: Option<embedder::Row>,
+    pub(super) lengths: TermCounts,
+    pub(super) vector: Option<embedder::QuantizedVector>,
 }
 
 /// The title of a document no longer than this: it is part of every chunk.
-const TITLE: usize = 300;
+const MAX_TITLE_BYTES: usize = 300;
 /// How headings are put together.
-pub(crate) const UNDER: &str = " > ";
+pub(crate) const HEADING_SEPARATOR: &str = " > ";
 
 /// Bytes that an item holds while it is on its way.
-pub(super) fn weight(found: &Found) -> usize {
+pub(super) fn content_bytes(found: &ScanFinding) -> usize {
     match found {
-        Found::Item(item) => match &item.content {
-            Content::Text(text) => text.len(),
-            Content::Bytes(bytes) => bytes.len(),
+        ScanFinding::Item(item) => match &item.content {
+            ItemContent::Text(text) => text.len(),
+            ItemContent::Bytes(bytes) => bytes.len(),
         },
         _ => 0,
     }
 }
 
-impl Preparing {
+impl ItemPreparer {
     /// What a scan asks whether it knows an item's stamp.
-    pub(super) fn known(&self) -> Result<Stamps> {
+    pub(super) fn stamp_lookup(&self) -> Result<StampLookup> {
         if self.full {
             return Ok(Arc::new(|_| None));
         }
-        let (source, reader) = (self.source, Mutex::new(self.knowledge.store.reader()?));
+        let (source, reader) = (self.source, Mutex::new(self.knowledge.store.open_reader()?));
         Ok(Arc::new(move |source_id| {
             let reader = reader.lock();
             // What cannot be looked up is read again.
-            store::known_stamp(reader.as_ref()?, source, source_id).ok().flatten()
+            store::find_stamp(reader.as_ref()?, source, source_id).ok().flatten()
         }))
     }
 
-    pub(super) fn step(&self, found: Found) -> Step {
+    pub(super) fn prepare_step(&self, found: ScanFinding) -> SyncStep {
         match found {
-            Found::Same(source_id) => Step::Same(source_id),
-            Found::Gone(source_id) => Step::Gone(source_id),
-            Found::Skipped(source_id, reason) => Step::Skip(source_id, None, reason),
-            Found::Failed(source_id, problem) => Step::Failed(source_id, problem),
-            Found::Item(item) => {
+            ScanFinding::Same(source_id) => SyncStep::Same(source_id),
+            ScanFinding::Gone(source_id) => SyncStep::Gone(source_id),
+            ScanFinding::Skipped(source_id, reason) => SyncStep::Skip(source_id, None, reason),
+            ScanFinding::Failed(source_id, problem) => SyncStep::Failed(source_id, problem),
+            ScanFinding::Item(item) => {
                 let source_id = item.source_id.clone();
-                self.item(*item).unwrap_or_else(|problem| Step::Failed(source_id, problem))
+                self.prepare_item(*item)
+                    .unwrap_or_else(|problem| SyncStep::Failed(source_id, problem))
             }
         }
     }
 
-    fn item(&self, mut item: Item) -> Result<Step> {
+    fn prepare_item(&self, mut item: SourceItem) -> Result<SyncStep> {
         if item.source_id.is_empty() {
             return Err(Problem::bad_request("the item has no source_id"));
         }
@@ -120,58 +121,62 @@ impl Preparing {
                 item.metadata.kind()
             )));
         }
-        let hash = hash_of(&item)?;
+        let hash = content_hash(&item)?;
         let store = &self.knowledge.store;
-        let look = |connection: &_| Ok(store::known(connection, self.source, &item.source_id)?);
-        let known = store.read(look)?.flatten();
+        let look = |connection: &_| {
+            Ok(store::find_known_document(connection, self.source, &item.source_id)?)
+        };
+        let known = store.in_read_transaction(look)?.flatten();
         if let Some(known) = known.as_ref().filter(|known| !self.full && known.hash == hash) {
-            return Ok(Step::Keep(item.source_id.clone(), Box::new(refreshed(known, &item))));
+            return Ok(SyncStep::Keep(item.source_id.clone(), Box::new(refresh_row(known, &item))));
         }
         (self.reading)(&item.source_id);
-        let read = extract(&item, &self.knowledge.settings.extract)?;
+        let read = extract_document(&item, &self.knowledge.settings.extract)?;
         let extracted = match read {
-            Reading::Text(extracted) => *extracted,
-            Reading::Skipped(reason) => return Ok(Step::Skip(item.source_id, item.stamp, reason)),
+            ExtractionOutcome::Text(extracted) => *extracted,
+            ExtractionOutcome::Skipped(reason) => {
+                return Ok(SyncStep::Skip(item.source_id, item.stamp, reason));
+            }
         };
-        item.content = Content::Text(String::new());
-        self.write(item, extracted, hash, known.as_ref()).map(Step::Write)
+        item.content = ItemContent::Text(String::new());
+        self.prepare_document(item, extracted, hash, known.as_ref()).map(SyncStep::Write)
     }
 
-    fn write(
+    fn prepare_document(
         &self,
-        item: Item,
-        mut extracted: Extracted,
+        item: SourceItem,
+        mut extracted: ExtractedDocument,
         hash: Vec<u8>,
-        known: Option<&Known>,
-    ) -> Result<Box<Prepared>> {
+        known: Option<&KnownDocument>,
+    ) -> Result<Box<PreparedDocument>> {
         let title = item.title.or(extracted.title.take()).unwrap_or_default();
-        let title = title[..floor(&title, TITLE)].trim();
+        let title = title[..floor_char_boundary(&title, MAX_TITLE_BYTES)].trim();
         let title = if title.is_empty() { &item.source_id } else { title }.to_owned();
-        let metadata = merged(std::mem::take(&mut extracted.metadata), item.metadata);
+        let metadata = merge_metadata(std::mem::take(&mut extracted.metadata), item.metadata);
         let json = match &metadata {
             Value::Null => None,
             metadata => Some(metadata.encode_json("metadata")?),
         };
         let named_as = if title == item.source_id { "" } else { path_words(&item.source_id) };
-        let mut counting = Counting::default();
+        let mut counting = TermCounter::default();
         let mut chunks = Vec::new();
         for (number, made) in
-            chunk(&extracted, &self.knowledge.settings.chunks).into_iter().enumerate()
+            split_into_chunks(&extracted, &self.knowledge.settings.chunks).into_iter().enumerate()
         {
-            let heading = (!made.heading.is_empty()).then(|| made.heading.join(UNDER));
+            let heading = (!made.heading.is_empty()).then(|| made.heading.join(HEADING_SEPARATOR));
             // What its source calls a document stands above all of it, as headings do.
             let above = format!("{}\n{}", heading.as_deref().unwrap_or_default(), named_as);
             let fields = [title.as_str(), &above, &made.text];
-            let lengths = counting.count(number as u32, fields);
+            let lengths = counting.count_terms(number as u32, fields);
             let model = self.model.as_ref().map(|_| &self.knowledge.settings.embedder);
             let vector = model.and_then(|embedder| {
-                embedder.now(&text_of(&title, heading.as_deref(), &made.text))
+                embedder.embed_now(&embedding_text(&title, heading.as_deref(), &made.text))
             });
             chunks.push(PreparedChunk { heading, range: made.range, lengths, vector });
         }
-        let mut prepared = Box::new(Prepared {
+        let mut prepared = Box::new(PreparedDocument {
             source_id: item.source_id,
-            row: Row {
+            row: DocumentRow {
                 title,
                 source_url: item.source_url,
                 author: item.author.or(extracted.author),
@@ -187,29 +192,33 @@ impl Preparing {
             chunks,
             terms: counting.terms,
         });
-        self.reuse(&mut prepared, known)?;
+        self.reuse_vectors(&mut prepared, known)?;
         Ok(prepared)
     }
 
     /// Vectors of chunks that say what they said, in the last version of the
     /// document or in one of the same content and another name. Only where making
     /// them anew costs more than looking for them.
-    fn reuse(&self, prepared: &mut Prepared, known: Option<&Known>) -> Result<()> {
+    fn reuse_vectors(
+        &self,
+        prepared: &mut PreparedDocument,
+        known: Option<&KnownDocument>,
+    ) -> Result<()> {
         let Some(name) = &self.model else { return Ok(()) };
         if prepared.chunks.iter().all(|chunk| chunk.vector.is_some()) {
             return Ok(());
         }
         let store = &self.knowledge.store;
-        let found = store.read(|connection| {
-            let mut rows: HashMap<String, embedder::Row> = HashMap::new();
-            let Some(model) = model_of(connection, name)? else { return Ok(rows) };
-            let alike = store::alike(connection, &prepared.hash)?;
+        let found = store.in_read_transaction(|connection| {
+            let mut rows: HashMap<String, embedder::QuantizedVector> = HashMap::new();
+            let Some(model) = find_model(connection, name)? else { return Ok(rows) };
+            let alike = store::find_same_content(connection, &prepared.hash)?;
             let old = known.map(|known| (known.first_chunk, known.chunks));
             for (first, count) in old.into_iter().chain(alike) {
                 for chunk in first..first.saturating_add(count) {
-                    let Some(old) = store::chunk_text(connection, chunk)? else { continue };
-                    let text = text_of(&old.title, old.heading.as_deref(), &old.text);
-                    if let Some(row) = row_of(connection, &model, chunk)? {
+                    let Some(old) = store::read_chunk_text(connection, chunk)? else { continue };
+                    let text = embedding_text(&old.title, old.heading.as_deref(), &old.text);
+                    if let Some(row) = find_chunk_vector(connection, &model, chunk)? {
                         rows.insert(text, row);
                     }
                 }
@@ -218,35 +227,35 @@ impl Preparing {
         })?;
         let Some(mut rows) = found else { return Ok(()) };
         for number in 0..prepared.chunks.len() {
-            let text = prepared.text(number);
+            let text = prepared.chunk_embedding_text(number);
             prepared.chunks[number].vector = rows.remove(&text);
         }
         Ok(())
     }
 }
 
-impl Prepared {
+impl PreparedDocument {
     /// What is embedded of a chunk.
-    pub(super) fn text(&self, number: usize) -> String {
+    pub(super) fn chunk_embedding_text(&self, number: usize) -> String {
         let chunk = &self.chunks[number];
         let text = self.body.get(chunk.range.clone()).unwrap_or_default();
-        text_of(&self.row.title, chunk.heading.as_deref(), text)
+        embedding_text(&self.row.title, chunk.heading.as_deref(), text)
     }
 }
 
 /// Terms of the chunks of one document.
 #[derive(Default)]
-struct Counting {
-    terms: HashMap<String, Vec<(u32, Counts)>>,
+struct TermCounter {
+    terms: HashMap<String, Vec<(u32, TermCounts)>>,
 }
 
-impl Counting {
+impl TermCounter {
     /// Gives how many words each field has.
-    fn count(&mut self, chunk: u32, fields: [&str; FIELDS]) -> Counts {
-        let mut lengths = [0_u16; FIELDS];
+    fn count_terms(&mut self, chunk: u32, fields: [&str; FIELD_COUNT]) -> TermCounts {
+        let mut lengths = [0_u16; FIELD_COUNT];
         for (field, text) in fields.into_iter().enumerate() {
-            terms(text, |term| {
-                if term.role == Role::Word {
+            for_each_term(text, |term| {
+                if term.role == TermRole::Word {
                     lengths[field] = lengths[field].saturating_add(1);
                 }
                 let places = match self.terms.get_mut(term.text) {
@@ -258,7 +267,7 @@ impl Counting {
                         counts[field] = counts[field].saturating_add(1);
                     }
                     _ => {
-                        let mut counts = [0; FIELDS];
+                        let mut counts = [0; FIELD_COUNT];
                         counts[field] = 1;
                         places.push((chunk, counts));
                     }
@@ -284,7 +293,7 @@ pub(crate) fn path_words(source_id: &str) -> &str {
 }
 
 /// Of all that decides what becomes of an item's text.
-fn hash_of(item: &Item) -> Result<Vec<u8>> {
+fn content_hash(item: &SourceItem) -> Result<Vec<u8>> {
     let mut hash = Sha256::new();
     let mut add = |part: &[u8]| {
         hash.update((part.len() as u64).to_le_bytes());
@@ -297,16 +306,16 @@ fn hash_of(item: &Item) -> Result<Vec<u8>> {
     add(item.content_type.as_deref().unwrap_or_default().as_bytes());
     add(item.metadata.encode_json("metadata")?.as_bytes());
     match &item.content {
-        Content::Text(text) => add(text.as_bytes()),
-        Content::Bytes(bytes) => add(bytes),
+        ItemContent::Text(text) => add(text.as_bytes()),
+        ItemContent::Bytes(bytes) => add(bytes),
     }
     Ok(hash.finalize().to_vec())
 }
 
 /// The row of a document whose content is as it was.
-fn refreshed(known: &Known, item: &Item) -> Row {
+fn refresh_row(known: &KnownDocument, item: &SourceItem) -> DocumentRow {
     let old = known.row.clone();
-    Row {
+    DocumentRow {
         source_url: item.source_url.clone(),
         author: item.author.clone().or(old.author),
         created_at: item.created_at.map(|at| at.as_microsecond()),
@@ -317,7 +326,7 @@ fn refreshed(known: &Known, item: &Item) -> Row {
 }
 
 /// What a document says about itself, and what its source says, which knows better.
-fn merged(own: Value, source: Value) -> Value {
+fn merge_metadata(own: Value, source: Value) -> Value {
     match (own, source) {
         (Value::Object(mut own), Value::Object(source)) => {
             own.extend(source);

@@ -5,13 +5,13 @@ use jiff::Timestamp;
 use moonlark_core::{Problem, Value};
 
 use crate::testing::{Listed, Shared, content, find, item, small, sync, sync_as};
-use crate::{Connector, Content, Found, Item, SyncOptions};
+use crate::{ItemContent, ScanFinding, SourceConnector, SourceItem, SyncOptions};
 
-fn stamped(name: &str, text: &str, stamp: &str) -> Item {
-    Item { stamp: Some(stamp.to_owned()), ..item(name, text) }
+fn stamped(name: &str, text: &str, stamp: &str) -> SourceItem {
+    SourceItem { stamp: Some(stamp.to_owned()), ..item(name, text) }
 }
 
-fn counts(summary: &crate::Summary) -> (u64, u64, u64, u64, u64, u64) {
+fn counts(summary: &crate::SyncSummary) -> (u64, u64, u64, u64, u64, u64) {
     (
         summary.added,
         summary.changed,
@@ -43,7 +43,10 @@ async fn what_is_new_changed_gone_and_unchanged_is_told_apart() {
     let summary = sync(&knowledge, Listed::of(&second)).await.unwrap();
     assert_eq!(counts(&summary), (1, 1, 1, 1, 0, 0));
     assert_eq!(find(&knowledge, "another").await[0], "b.md");
-    let keyword = crate::Query { mode: crate::Mode::Keyword, ..crate::Query::new("second third") };
+    let keyword = crate::SearchQuery {
+        mode: crate::SearchMode::Keyword,
+        ..crate::SearchQuery::new("second third")
+    };
     assert!(knowledge.search(keyword).await.unwrap().hits.is_empty());
     let clean = folder.path().join("clean.db");
     sync(&small(&clean), Listed::of(&second)).await.unwrap();
@@ -55,7 +58,7 @@ async fn an_id_stays_when_its_document_changes() {
     let folder = tempfile::tempdir().unwrap();
     let knowledge = small(&folder.path().join("k.db"));
     sync(&knowledge, Listed::of(&[("a.md", "rhubarb one")])).await.unwrap();
-    let id = knowledge.search(crate::Query::new("rhubarb")).await.unwrap().hits[0].id.clone();
+    let id = knowledge.search(crate::SearchQuery::new("rhubarb")).await.unwrap().hits[0].id.clone();
     sync(&knowledge, Listed::of(&[("a.md", "rhubarb two")])).await.unwrap();
     let document = knowledge.get(&id).await.unwrap();
     assert_eq!((document.body.as_str(), document.source_id.as_str()), ("rhubarb two", "a.md"));
@@ -77,7 +80,7 @@ async fn what_has_the_stamp_it_had_is_not_read() {
     let full = Arc::new(Listed::new(items()));
     let options = SyncOptions { full: true, ..SyncOptions::default() };
     let connector = Arc::new(Shared(full.clone()));
-    let summary = knowledge.sync("docs", "script", connector, options).await.unwrap();
+    let summary = knowledge.sync_source("docs", "script", connector, options).await.unwrap();
     assert_eq!(counts(&summary), (0, 10, 1, 0, 0, 0));
     assert_eq!(full.read.load(Ordering::Relaxed), 10);
 }
@@ -88,16 +91,20 @@ async fn another_time_or_url_is_taken_over_without_reading_the_text_again() {
     let knowledge = small(&folder.path().join("k.db"));
     sync(&knowledge, Listed::of(&[("a.md", "rhubarb")])).await.unwrap();
     let at = Timestamp::from_second(1_000_000_000).unwrap();
-    let later = Item {
+    let later = SourceItem {
         updated_at: Some(at),
         source_url: Some("https://example.com/a".to_owned()),
         ..item("a.md", "rhubarb")
     };
     let summary = sync(&knowledge, Listed::new([later])).await.unwrap();
     assert_eq!((summary.unchanged, summary.chunks), (1, 0));
-    let query = crate::Query {
-        filter: crate::Filter { since: Some(at), until: Some(at), ..crate::Filter::default() },
-        ..crate::Query::new("rhubarb")
+    let query = crate::SearchQuery {
+        filter: crate::SearchFilter {
+            since: Some(at),
+            until: Some(at),
+            ..crate::SearchFilter::default()
+        },
+        ..crate::SearchQuery::new("rhubarb")
     };
     let hit = knowledge.search(query).await.unwrap().hits.remove(0);
     assert_eq!(hit.source_url.as_deref(), Some("https://example.com/a"));
@@ -110,7 +117,7 @@ async fn a_failed_item_stays_as_it_was_and_is_tried_again() {
     let knowledge = small(&folder.path().join("k.db"));
     sync(&knowledge, Listed::new([stamped("a.md", "rhubarb", "1")])).await.unwrap();
     let failing = Listed {
-        others: || vec![Found::Failed("a.md".to_owned(), Problem::unavailable("locked"))],
+        others: || vec![ScanFinding::Failed("a.md".to_owned(), Problem::unavailable("locked"))],
         state: Value::Int(2),
         ..Listed::new([])
     };
@@ -128,8 +135,8 @@ async fn a_failed_item_stays_as_it_was_and_is_tried_again() {
 async fn what_is_no_text_is_skipped_once_and_remembered() {
     let folder = tempfile::tempdir().unwrap();
     let knowledge = small(&folder.path().join("k.db"));
-    let image = |stamp: &str| Item {
-        content: Content::Bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff\xfe\0\x01".to_vec().into()),
+    let image = |stamp: &str| SourceItem {
+        content: ItemContent::Bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff\xfe\0\x01".to_vec().into()),
         ..stamped("a.png", "", stamp)
     };
     let summary = sync(&knowledge, Listed::new([image("1")])).await.unwrap();
@@ -151,11 +158,13 @@ async fn what_is_no_text_is_skipped_once_and_remembered() {
 async fn what_is_skipped_is_new_once() {
     let folder = tempfile::tempdir().unwrap();
     let knowledge = small(&folder.path().join("k.db"));
-    let bytes = |bytes: &[u8]| Content::Bytes(bytes.to_vec().into());
-    let image = || Item { content: bytes(b"\x89PNG\r\n\x1a\n\0\0"), ..stamped("a.png", "", "1") };
+    let bytes = |bytes: &[u8]| ItemContent::Bytes(bytes.to_vec().into());
+    let image =
+        || SourceItem { content: bytes(b"\x89PNG\r\n\x1a\n\0\0"), ..stamped("a.png", "", "1") };
     // Without a stamp it is read each time.
-    let other = |head: &[u8]| Item { content: bytes(head), stamp: None, ..stamped("b.gz", "", "") };
-    let new = async |items: Vec<Item>| {
+    let other =
+        |head: &[u8]| SourceItem { content: bytes(head), stamp: None, ..stamped("b.gz", "", "") };
+    let new = async |items: Vec<SourceItem>| {
         let summary = sync(&knowledge, Listed::new(items)).await.unwrap();
         assert_eq!(summary.skipped.count, 2);
         let mut names: Vec<String> =
@@ -185,12 +194,12 @@ async fn the_item_that_is_read_is_named() {
         ..SyncOptions::default()
     };
     let listed = || Arc::new(Shared(Arc::new(Listed::of(&[("a", "apple"), ("b", "banana")]))));
-    knowledge.sync("docs", "script", listed(), options()).await.unwrap();
+    knowledge.sync_source("docs", "script", listed(), options()).await.unwrap();
     let mut names = std::mem::take(&mut *named.lock());
     names.sort();
     assert_eq!(names, ["a", "b"]);
     // What is as it was is not read.
-    knowledge.sync("docs", "script", listed(), options()).await.unwrap();
+    knowledge.sync_source("docs", "script", listed(), options()).await.unwrap();
     assert_eq!(*named.lock(), Vec::<String>::new());
 }
 
@@ -205,7 +214,7 @@ async fn an_incremental_scan_removes_only_what_it_says_is_gone() {
     sync(&knowledge, all).await.unwrap();
     let some = Arc::new(Listed {
         incremental: true,
-        others: || vec![Found::Gone("b".to_owned()), Found::Gone("never".to_owned())],
+        others: || vec![ScanFinding::Gone("b".to_owned()), ScanFinding::Gone("never".to_owned())],
         ..Listed::of(&[("c", "cranberry")])
     });
     let summary = sync_as(&knowledge, "docs", some.clone()).await.unwrap();
@@ -222,19 +231,21 @@ async fn garbage_is_reported_item_by_item() {
     let knowledge = small(&folder.path().join("k.db"));
     let garbage = [
         item("", "no name"),
-        Item { metadata: Value::Array(vec![]), ..item("list", "metadata is a list") },
+        SourceItem { metadata: Value::Array(vec![]), ..item("list", "metadata is a list") },
         item("twice", "first"),
         item("twice", "second"),
         item("a\0b", "nul in the name\0 and the text"),
         item(&"long/".repeat(10_000), "a long name"),
-        Item { title: Some("t".repeat(100_000)), ..item("title", "a long title") },
-        Item {
-            metadata: Value::object([("bytes", Value::Bytes(vec![0xff]))]),
+        SourceItem { title: Some("t".repeat(100_000)), ..item("title", "a long title") },
+        SourceItem {
+            metadata: Value::from_fields([("bytes", Value::Bytes(vec![0xff]))]),
             ..item("bytes", "x")
         },
     ];
     let listed = Listed {
-        others: || vec![Found::Same("unheard of".to_owned()), Found::Gone(String::new())],
+        others: || {
+            vec![ScanFinding::Same("unheard of".to_owned()), ScanFinding::Gone(String::new())]
+        },
         ..Listed::new(garbage)
     };
     let summary = sync(&knowledge, listed).await.unwrap();
@@ -270,7 +281,7 @@ async fn a_connector_that_fails_half_way_keeps_what_came_and_removes_nothing() {
     let failing = Listed { fails_at: Some(500), state: Value::Int(9), ..Listed::new(items()) };
     let problem = sync(&knowledge, failing).await.unwrap_err();
     assert_eq!(problem.message, "the connector failed");
-    let stats = knowledge.sources().await.unwrap();
+    let stats = knowledge.list_sources().await.unwrap();
     assert_eq!(
         (stats[0].documents, stats[0].problem.as_deref()),
         (501, Some("the connector failed"))
@@ -284,7 +295,7 @@ async fn a_connector_that_fails_half_way_keeps_what_came_and_removes_nothing() {
     let clean = folder.path().join("clean.db");
     sync(&small(&clean), Listed::new(items())).await.unwrap();
     assert_eq!(content(&file), content(&clean));
-    assert_eq!(knowledge.sources().await.unwrap()[0].problem, None);
+    assert_eq!(knowledge.list_sources().await.unwrap()[0].problem, None);
 }
 
 #[tokio::test]
@@ -305,10 +316,10 @@ async fn a_sync_that_never_ends_is_ended_by_dropping_it() {
         }),
         ..SyncOptions::default()
     };
-    let connector: Arc<dyn Connector> = Arc::new(Shared(Arc::new(endless)));
+    let connector: Arc<dyn SourceConnector> = Arc::new(Shared(Arc::new(endless)));
     let other = knowledge.clone();
     let syncing =
-        tokio::spawn(async move { other.sync("docs", "script", connector, options).await });
+        tokio::spawn(async move { other.sync_source("docs", "script", connector, options).await });
     committed.notified().await;
     let problem = sync(&knowledge, Listed::of(&[])).await.unwrap_err();
     assert!(
@@ -317,7 +328,7 @@ async fn a_sync_that_never_ends_is_ended_by_dropping_it() {
         problem.message
     );
     assert_eq!(
-        knowledge.sources().await.unwrap()[0].problem,
+        knowledge.list_sources().await.unwrap()[0].problem,
         None,
         "the refused one notes nothing"
     );
@@ -338,18 +349,18 @@ async fn a_sync_that_never_ends_is_ended_by_dropping_it() {
 #[tokio::test]
 async fn a_connector_that_panics_has_failed() {
     struct Panics;
-    impl Connector for Panics {
+    impl SourceConnector for Panics {
         fn scan(
             &self,
-            _: crate::Scan,
-        ) -> moonlark_core::tool::BoxFuture<moonlark_core::Result<crate::Scanned>> {
+            _: crate::SourceScan,
+        ) -> moonlark_core::tool::BoxFuture<moonlark_core::Result<crate::ScanOutcome>> {
             Box::pin(async { panic!("oh no") })
         }
     }
     let folder = tempfile::tempdir().unwrap();
     let knowledge = small(&folder.path().join("k.db"));
     let problem = knowledge
-        .sync("docs", "script", Arc::new(Panics), SyncOptions::default())
+        .sync_source("docs", "script", Arc::new(Panics), SyncOptions::default())
         .await
         .unwrap_err();
     assert_eq!(problem.message, "the connector broke off while it was scanning");
@@ -360,10 +371,10 @@ async fn a_source_is_forgotten_with_all_it_had() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("k.db");
     let knowledge = small(&file);
-    knowledge.forget("docs").await.unwrap();
+    knowledge.remove_source("docs").await.unwrap();
     sync(&knowledge, Listed::of(&[("a", "apple pie"), ("b", "banana pie")])).await.unwrap();
     sync_as(&knowledge, "other", Arc::new(Listed::of(&[("c", "cherry pie")]))).await.unwrap();
-    knowledge.forget("docs").await.unwrap();
+    knowledge.remove_source("docs").await.unwrap();
     assert_eq!(find(&knowledge, "pie").await, ["c"]);
     let clean = folder.path().join("clean.db");
     sync_as(&small(&clean), "other", Arc::new(Listed::of(&[("c", "cherry pie")]))).await.unwrap();
@@ -381,8 +392,8 @@ async fn many_changes_leave_the_same_file_as_one_clean_sync() {
                 "# Title {number}\n\nround{} word{number} common text",
                 round * usize::from(number % 3 == 0)
             );
-            Item {
-                metadata: Value::object([("team", Value::Str(format!("t{}", number % 4)))]),
+            SourceItem {
+                metadata: Value::from_fields([("team", Value::Str(format!("t{}", number % 4)))]),
                 ..item(&format!("{number}.md"), &text)
             }
         })
@@ -399,8 +410,8 @@ async fn many_changes_leave_the_same_file_as_one_clean_sync() {
         .unwrap();
     assert!(segments <= 8, "{segments} segments");
     assert_eq!(
-        knowledge.search(crate::Query::new("word37 common")).await.unwrap(),
-        small(&clean).search(crate::Query::new("word37 common")).await.unwrap()
+        knowledge.search(crate::SearchQuery::new("word37 common")).await.unwrap(),
+        small(&clean).search(crate::SearchQuery::new("word37 common")).await.unwrap()
     );
 }
 
@@ -411,11 +422,11 @@ async fn other_chunk_settings_read_everything_again() {
     let text = "A sentence about rhubarb and celery. ".repeat(100);
     let items = || [stamped("a", &text, "1")];
     sync(&small(&file), Listed::new(items())).await.unwrap();
-    let other = crate::Settings {
+    let other = crate::KnowledgeSettings {
         chunks: crate::ChunkSettings { target: 300, most: 400, overlap: 0 },
-        ..crate::Settings::default()
+        ..crate::KnowledgeSettings::default()
     };
-    let knowledge = crate::Knowledge::open(&file, other).await.unwrap();
+    let knowledge = crate::KnowledgeDatabase::open(&file, other).await.unwrap();
     let summary = sync(&knowledge, Listed::new(items())).await.unwrap();
     assert_eq!(counts(&summary), (0, 1, 0, 0, 0, 0));
     assert!(summary.chunks > 8);

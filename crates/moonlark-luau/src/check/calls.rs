@@ -5,59 +5,62 @@
 
 use luau_syntax::ast::{Expression, ExpressionKind, TableItem};
 use luau_syntax::location::Location;
-use moonlark_core::nearest::nearest;
+use moonlark_core::nearest::nearest_name;
 use moonlark_core::sdk::{SdkFunction, SdkSource};
 use serde_json::{Map, Value as Json};
 
-use super::Finding;
-use super::facts::Origin;
-use super::kinds::{Kinds, Oracle, of_schema};
+use super::CheckFinding;
+use super::facts::LocalOrigin;
+use super::kinds::{KindOracle, ValueKinds, kinds_of_schema};
 
 /// How deep arguments are looked into, and at how many values and forms of them.
-const DEEPEST: usize = 12;
-const MOST: usize = 5000;
+const MAX_ARGUMENT_DEPTH: usize = 12;
+const MAX_CHECKED_VALUES: usize = 5000;
 /// How many allowed values a message names.
-const SOME: usize = 12;
+const MAX_LISTED_VALUES: usize = 12;
 
-pub(super) struct Arguments<'x, 'a, 'c> {
-    oracle: &'x Oracle<'x, 'a, 'c>,
+pub(super) struct ArgumentChecker<'x, 'a, 'c> {
+    oracle: &'x KindOracle<'x, 'a, 'c>,
     /// `sdk.files.read_file`
     tool: String,
     root: &'x Map<String, Json>,
-    found: Vec<Finding>,
+    found: Vec<CheckFinding>,
     /// What may still be looked at.
     left: usize,
 }
 
-impl<'x, 'a, 'c> Arguments<'x, 'a, 'c> {
+impl<'x, 'a, 'c> ArgumentChecker<'x, 'a, 'c> {
     /// What is wrong with calling the function with `args`, at `place`.
-    pub(super) fn check(
-        oracle: &'x Oracle<'x, 'a, 'c>,
+    pub(super) fn check_arguments(
+        oracle: &'x KindOracle<'x, 'a, 'c>,
         (source, function): (&SdkSource, &'x SdkFunction),
         args: &[Expression<'a>],
         place: Location,
-    ) -> Vec<Finding> {
+    ) -> Vec<CheckFinding> {
         let tool = format!("sdk.{}.{}", source.name, function.name);
         let root = &**function.tool.input.json();
-        let mut this = Arguments { oracle, tool, root, found: Vec::new(), left: MOST };
-        this.all(args, place);
+        let mut this =
+            ArgumentChecker { oracle, tool, root, found: Vec::new(), left: MAX_CHECKED_VALUES };
+        this.check_all(args, place);
         this.found
     }
 
-    fn all(&mut self, args: &[Expression<'a>], place: Location) {
+    fn check_all(&mut self, args: &[Expression<'a>], place: Location) {
         let root = self.root;
         let Some(first) = args.first().copied() else {
-            return self.missing(root, &[], "", place);
+            return self.report_missing_fields(root, &[], "", place);
         };
-        let shown = self.seen_through(first);
+        let shown = self.resolve_local(first);
         match shown.kind() {
-            ExpressionKind::Nil => self.missing(root, &[], "", place),
-            ExpressionKind::Table { .. } => self.value(shown, root, Path::top(place), DEEPEST),
+            ExpressionKind::Nil => self.report_missing_fields(root, &[], "", place),
+            ExpressionKind::Table { .. } => {
+                self.check_value(shown, root, ArgumentPath::at_root(place), MAX_ARGUMENT_DEPTH)
+            }
             _ => {
-                let kinds = self.oracle.kinds(first);
-                if !kinds.meets(Kinds::TABLE.or(Kinds::NIL)) {
-                    let words = kinds.words();
-                    self.say(
+                let kinds = self.oracle.infer_kinds(first);
+                if !kinds.intersects(ValueKinds::TABLE_KIND.join_kinds(ValueKinds::NIL_KIND)) {
+                    let words = kinds.describe_kinds();
+                    self.add_finding(
                         first.location(),
                         format!("{} takes one table of arguments, not {words}", self.tool),
                     );
@@ -67,12 +70,14 @@ impl<'x, 'a, 'c> Arguments<'x, 'a, 'c> {
     }
 
     /// The table or text that a local stands for, if it is nothing else.
-    fn seen_through(&self, expression: Expression<'a>) -> Expression<'a> {
+    fn resolve_local(&self, expression: Expression<'a>) -> Expression<'a> {
         match expression.kind() {
-            ExpressionKind::Grouped(inner) => self.seen_through(inner),
+            ExpressionKind::Grouped(inner) => self.resolve_local(inner),
             ExpressionKind::Local { local, .. } => {
                 let facts = self.oracle.names.facts;
-                let Origin::Value(value) = facts.origin(local) else { return expression };
+                let LocalOrigin::Value(value) = facts.local_origin(local) else {
+                    return expression;
+                };
                 match value.kind() {
                     ExpressionKind::Table { .. } if facts.is_used_once(local) => value,
                     ExpressionKind::String { .. }
@@ -85,76 +90,80 @@ impl<'x, 'a, 'c> Arguments<'x, 'a, 'c> {
         }
     }
 
-    fn value(
+    fn check_value(
         &mut self,
         expression: Expression<'a>,
         schema: &Map<String, Json>,
-        path: Path,
+        path: ArgumentPath,
         left: usize,
     ) {
         let (Some(left), Some(looked)) = (left.checked_sub(1), self.left.checked_sub(1)) else {
             return;
         };
         self.left = looked;
-        if let Some(target) = self.target(schema) {
-            return self.value(expression, target, path, left);
+        if let Some(target) = self.resolve_reference(schema) {
+            return self.check_value(expression, target, path, left);
         }
-        for part in list(schema, "allOf") {
-            self.value(expression, part, path.with_others(), left);
+        for part in subschemas(schema, "allOf") {
+            self.check_value(expression, part, path.with_sibling_schemas(), left);
         }
         for key in ["anyOf", "oneOf"] {
             if schema.contains_key(key) {
-                self.one_of(expression, schema, key, &path, left);
+                self.check_alternatives(expression, schema, key, &path, left);
             }
         }
-        let shown = self.seen_through(expression);
-        let path = path.at(expression.location());
-        let kinds = self.oracle.kinds(shown);
-        let wanted = of_schema(schema);
-        if !fits(kinds, wanted) {
+        let shown = self.resolve_local(expression);
+        let path = path.with_location(expression.location());
+        let kinds = self.oracle.infer_kinds(shown);
+        let wanted = kinds_of_schema(schema);
+        if !fits_kinds(kinds, wanted) {
             let is_list = schema.get("type").is_some_and(|kind| kind == "array");
-            let must = if is_list { "a list".to_owned() } else { wanted.words() };
-            let message = format!("{} must be {must}, got {}", path.words(), kinds.words());
-            return self.say_of(expression.location(), message);
+            let must = if is_list { "a list".to_owned() } else { wanted.describe_kinds() };
+            let message =
+                format!("{} must be {must}, got {}", path.display_name(), kinds.describe_kinds());
+            return self.add_tool_finding(expression.location(), message);
         }
         match shown.kind() {
-            ExpressionKind::Table { items } => self.table(items, schema, path, left),
-            _ => self.literal(shown, expression.location(), schema, &path),
+            ExpressionKind::Table { items } => self.check_table(items, schema, path, left),
+            _ => self.check_literal(shown, expression.location(), schema, &path),
         }
     }
 
     /// One of several schemas has to fit. If none does, and only one of them is
     /// of the right kind, that one says why.
-    fn one_of(
+    fn check_alternatives(
         &mut self,
         expression: Expression<'a>,
         schema: &Map<String, Json>,
         key: &str,
-        path: &Path,
+        path: &ArgumentPath,
         left: usize,
     ) {
-        let choices: Vec<&Map<String, Json>> = list(schema, key).collect();
+        let choices: Vec<&Map<String, Json>> = subschemas(schema, key).collect();
         let whole = schema.get(key).and_then(Json::as_array).map_or(0, Vec::len);
         if choices.is_empty() || choices.len() < whole {
             return;
         }
-        let path =
-            &if schema.contains_key("properties") { path.with_others() } else { path.clone() };
+        let path = &if schema.contains_key("properties") {
+            path.with_sibling_schemas()
+        } else {
+            path.clone()
+        };
         let before = self.found.len();
         let mut complaints = Vec::new();
         for choice in &choices {
-            self.value(expression, choice, path.clone(), left);
+            self.check_value(expression, choice, path.clone(), left);
             let found = self.found.split_off(before);
             if found.is_empty() {
                 return;
             }
             complaints.push(found);
         }
-        let kinds = self.oracle.kinds(self.seen_through(expression));
+        let kinds = self.oracle.infer_kinds(self.resolve_local(expression));
         let alike: Vec<usize> = (0..choices.len())
             .filter(|index| {
-                let choice = self.target(choices[*index]).unwrap_or(choices[*index]);
-                of_schema(choice).meets(kinds)
+                let choice = self.resolve_reference(choices[*index]).unwrap_or(choices[*index]);
+                kinds_of_schema(choice).intersects(kinds)
             })
             .collect();
         if let [only] = alike.as_slice() {
@@ -162,21 +171,26 @@ impl<'x, 'a, 'c> Arguments<'x, 'a, 'c> {
         }
         let wanted = choices
             .iter()
-            .map(|choice| of_schema(self.target(choice).unwrap_or(choice)))
-            .fold(Kinds::NONE, Kinds::or);
-        let message = if kinds.meets(wanted) {
-            format!("{} fits none of the forms it can have", path.words())
+            .map(|choice| kinds_of_schema(self.resolve_reference(choice).unwrap_or(choice)))
+            .fold(ValueKinds::NO_KIND, ValueKinds::join_kinds);
+        let message = if kinds.intersects(wanted) {
+            format!("{} fits none of the forms it can have", path.display_name())
         } else {
-            format!("{} must be {}, got {}", path.words(), wanted.words(), kinds.words())
+            format!(
+                "{} must be {}, got {}",
+                path.display_name(),
+                wanted.describe_kinds(),
+                kinds.describe_kinds()
+            )
         };
-        self.say_of(expression.location(), message);
+        self.add_tool_finding(expression.location(), message);
     }
 
-    fn table(
+    fn check_table(
         &mut self,
         items: &'a [TableItem<'a>],
         schema: &Map<String, Json>,
-        path: Path,
+        path: ArgumentPath,
         left: usize,
     ) {
         let types = |kind: &str| match schema.get("type") {
@@ -189,26 +203,27 @@ impl<'x, 'a, 'c> Arguments<'x, 'a, 'c> {
             if let Some(Json::Object(of)) = schema.get("items") {
                 for (index, item) in items.iter().enumerate() {
                     let TableItem::List { value } = item else { continue };
-                    self.value(*value, of, path.item(index + 1), left);
+                    self.check_value(*value, of, path.join_index(index + 1), left);
                 }
             }
             return;
         }
         if !types("object") {
             if types("array") && !listed && !items.is_empty() {
-                let message = format!("{} must be a list, got a table with keys", path.words());
-                self.say_of(path.place, message);
+                let message =
+                    format!("{} must be a list, got a table with keys", path.display_name());
+                self.add_tool_finding(path.place, message);
             }
             return;
         }
-        self.fields(items, schema, path, left);
+        self.check_fields(items, schema, path, left);
     }
 
-    fn fields(
+    fn check_fields(
         &mut self,
         items: &'a [TableItem<'a>],
         schema: &Map<String, Json>,
-        path: Path,
+        path: ArgumentPath,
         left: usize,
     ) {
         let properties = schema.get("properties").and_then(Json::as_object);
@@ -232,42 +247,49 @@ impl<'x, 'a, 'c> Arguments<'x, 'a, 'c> {
             given.push(name);
             match properties.and_then(|properties| properties.get(name)) {
                 Some(Json::Object(property)) => {
-                    self.value(*value, property, path.field(name), left);
+                    self.check_value(*value, property, path.join_field(name), left);
                 }
                 Some(_) => {}
                 None if others.is_some() => {
                     let others = others.into_iter();
-                    others.for_each(|others| self.value(*value, others, path.field(name), left));
+                    others.for_each(|others| {
+                        self.check_value(*value, others, path.join_field(name), left)
+                    });
                 }
-                None if !path.others && is_closed(schema) => {
-                    given.extend(self.unknown(key.location(), name, properties, &path));
+                None if !path.others && is_closed_schema(schema) => {
+                    given.extend(self.report_unknown_field(
+                        key.location(),
+                        name,
+                        properties,
+                        &path,
+                    ));
                 }
                 None => {}
             }
         }
         if certain {
-            self.missing(schema, &given, &path.text, path.place);
+            self.report_missing_fields(schema, &given, &path.text, path.place);
         }
     }
 
     /// The name that was meant, which then is not missing as well.
-    fn unknown<'s>(
+    fn report_unknown_field<'s>(
         &mut self,
         place: Location,
         name: &str,
         known: Option<&'s Map<String, Json>>,
-        path: &Path,
+        path: &ArgumentPath,
     ) -> Option<&'s str> {
         let names = known.into_iter().flat_map(|known| known.keys().map(String::as_str));
-        let near = nearest(name, names);
+        let near = nearest_name(name, names);
         let inside =
             if path.text.is_empty() { String::new() } else { format!(" in {}", path.text) };
         let meant = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-        self.say(place, format!("{} has no parameter {name}{inside}{meant}", self.tool));
+        self.add_finding(place, format!("{} has no parameter {name}{inside}{meant}", self.tool));
         near
     }
 
-    fn missing(
+    fn report_missing_fields(
         &mut self,
         schema: &Map<String, Json>,
         given: &[&str],
@@ -287,16 +309,19 @@ impl<'x, 'a, 'c> Arguments<'x, 'a, 'c> {
             .collect();
         if !missing.is_empty() {
             let noun = if missing.len() == 1 { "argument" } else { "arguments" };
-            self.say(place, format!("{}: missing {noun} {}", self.tool, missing.join(", ")));
+            self.add_finding(
+                place,
+                format!("{}: missing {noun} {}", self.tool, missing.join(", ")),
+            );
         }
     }
 
-    fn literal(
+    fn check_literal(
         &mut self,
         shown: Expression<'a>,
         place: Location,
         schema: &Map<String, Json>,
-        path: &Path,
+        path: &ArgumentPath,
     ) {
         let allowed: Vec<&Json> = match (schema.get("const"), schema.get("enum")) {
             (Some(only), _) => vec![only],
@@ -307,41 +332,53 @@ impl<'x, 'a, 'c> Arguments<'x, 'a, 'c> {
             ExpressionKind::String { value, .. } => {
                 let Ok(text) = std::str::from_utf8(value.into_bytes()) else { return };
                 if !allowed.is_empty() && !allowed.iter().any(|it| it.as_str() == Some(text)) {
-                    let near = nearest(text, allowed.iter().filter_map(|it| it.as_str()));
+                    let near = nearest_name(text, allowed.iter().filter_map(|it| it.as_str()));
                     let near = near.map(|near| format!("; did you mean {near:?}?"));
-                    let message = one_of_these(path, &allowed, &format!("{text:?}"));
-                    self.say_of(place, format!("{message}{}", near.unwrap_or_default()));
+                    let message = allowed_values_message(path, &allowed, &format!("{text:?}"));
+                    self.add_tool_finding(place, format!("{message}{}", near.unwrap_or_default()));
                 }
             }
             ExpressionKind::Number { value, .. } => {
                 let is = |it: &&Json| it.as_f64() == Some(value);
                 if !allowed.is_empty() && !allowed.iter().any(is) {
-                    return self.say_of(place, one_of_these(path, &allowed, &value.to_string()));
+                    return self.add_tool_finding(
+                        place,
+                        allowed_values_message(path, &allowed, &value.to_string()),
+                    );
                 }
-                self.number(value, place, schema, path);
+                self.check_number(value, place, schema, path);
             }
             ExpressionKind::Boolean(value)
                 if !allowed.is_empty() && !allowed.iter().any(|it| it.as_bool() == Some(value)) =>
             {
-                self.say_of(place, one_of_these(path, &allowed, &value.to_string()));
+                self.add_tool_finding(
+                    place,
+                    allowed_values_message(path, &allowed, &value.to_string()),
+                );
             }
             _ => {}
         }
     }
 
-    fn number(&mut self, value: f64, place: Location, schema: &Map<String, Json>, path: &Path) {
+    fn check_number(
+        &mut self,
+        value: f64,
+        place: Location,
+        schema: &Map<String, Json>,
+        path: &ArgumentPath,
+    ) {
         let bound = |key: &str| schema.get(key).and_then(Json::as_f64);
-        let words = path.words();
+        let words = path.display_name();
         if schema.get("type").is_some_and(|kind| kind == "integer") && value.fract() != 0.0 {
-            self.say_of(place, format!("{words} must be a whole number, got {value}"));
+            self.add_tool_finding(place, format!("{words} must be a whole number, got {value}"));
         } else if let Some(least) = bound("minimum").filter(|least| value < *least) {
-            self.say_of(place, format!("{words} must be at least {least}, got {value}"));
+            self.add_tool_finding(place, format!("{words} must be at least {least}, got {value}"));
         } else if let Some(most) = bound("maximum").filter(|most| value > *most) {
-            self.say_of(place, format!("{words} must be at most {most}, got {value}"));
+            self.add_tool_finding(place, format!("{words} must be at most {most}, got {value}"));
         }
     }
 
-    fn target<'s>(&self, schema: &'s Map<String, Json>) -> Option<&'s Map<String, Json>>
+    fn resolve_reference<'s>(&self, schema: &'s Map<String, Json>) -> Option<&'s Map<String, Json>>
     where
         'x: 's,
     {
@@ -354,18 +391,18 @@ impl<'x, 'a, 'c> Arguments<'x, 'a, 'c> {
         found.as_object()
     }
 
-    fn say_of(&mut self, place: Location, message: String) {
-        self.say(place, format!("{}: {message}", self.tool));
+    fn add_tool_finding(&mut self, place: Location, message: String) {
+        self.add_finding(place, format!("{}: {message}", self.tool));
     }
 
-    fn say(&mut self, place: Location, message: String) {
-        self.found.push(Finding::new(place, message));
+    fn add_finding(&mut self, place: Location, message: String) {
+        self.found.push(CheckFinding::new(place, message));
     }
 }
 
 /// Where in the arguments a value is, and where in the script.
 #[derive(Clone)]
-struct Path {
+struct ArgumentPath {
     text: String,
     place: Location,
     /// The schema here is one of several for the same table: they know keys
@@ -373,53 +410,54 @@ struct Path {
     others: bool,
 }
 
-impl Path {
-    fn top(place: Location) -> Path {
-        Path { text: String::new(), place, others: false }
+impl ArgumentPath {
+    fn at_root(place: Location) -> ArgumentPath {
+        ArgumentPath { text: String::new(), place, others: false }
     }
 
-    fn field(&self, name: &str) -> Path {
+    fn join_field(&self, name: &str) -> ArgumentPath {
         let text =
             if self.text.is_empty() { name.to_owned() } else { format!("{}.{name}", self.text) };
-        Path { text, place: self.place, others: false }
+        ArgumentPath { text, place: self.place, others: false }
     }
 
-    fn item(&self, index: usize) -> Path {
-        Path { text: format!("{}[{index}]", self.text), place: self.place, others: false }
+    fn join_index(&self, index: usize) -> ArgumentPath {
+        ArgumentPath { text: format!("{}[{index}]", self.text), place: self.place, others: false }
     }
 
     /// The whole of the arguments is where the call is.
-    fn at(self, place: Location) -> Path {
-        if self.text.is_empty() { self } else { Path { place, ..self } }
+    fn with_location(self, place: Location) -> ArgumentPath {
+        if self.text.is_empty() { self } else { ArgumentPath { place, ..self } }
     }
 
-    fn with_others(&self) -> Path {
-        Path { others: true, ..self.clone() }
+    fn with_sibling_schemas(&self) -> ArgumentPath {
+        ArgumentPath { others: true, ..self.clone() }
     }
 
-    fn words(&self) -> &str {
+    fn display_name(&self) -> &str {
         if self.text.is_empty() { "the argument" } else { &self.text }
     }
 }
 
 /// A value that may be several things fits if one of them does; one that is
 /// surely nothing counts as left out.
-fn fits(kinds: Kinds, wanted: Kinds) -> bool {
-    kinds == Kinds::NIL || kinds.meets(wanted)
+fn fits_kinds(kinds: ValueKinds, wanted: ValueKinds) -> bool {
+    kinds == ValueKinds::NIL_KIND || kinds.intersects(wanted)
 }
 
-fn one_of_these(path: &Path, allowed: &[&Json], got: &str) -> String {
-    let mut words: Vec<String> = allowed.iter().take(SOME).map(|it| it.to_string()).collect();
-    if allowed.len() > SOME {
-        words.push(format!("{} more", allowed.len() - SOME));
+fn allowed_values_message(path: &ArgumentPath, allowed: &[&Json], got: &str) -> String {
+    let mut words: Vec<String> =
+        allowed.iter().take(MAX_LISTED_VALUES).map(|it| it.to_string()).collect();
+    if allowed.len() > MAX_LISTED_VALUES {
+        words.push(format!("{} more", allowed.len() - MAX_LISTED_VALUES));
     }
     let must = if words.len() == 1 { "must be" } else { "must be one of" };
-    format!("{} {must} {}, got {got}", path.words(), words.join(", "))
+    format!("{} {must} {}, got {got}", path.display_name(), words.join(", "))
 }
 
 /// Whether a key that is not listed means nothing. Where nobody says so, other
 /// keys are allowed in principle and ignored in practice.
-fn is_closed(schema: &Map<String, Json>) -> bool {
+fn is_closed_schema(schema: &Map<String, Json>) -> bool {
     let others = ["allOf", "anyOf", "oneOf", "$ref", "patternProperties", "if"];
     match schema.get("additionalProperties") {
         Some(Json::Bool(false)) => !others.iter().any(|key| schema.contains_key(*key)),
@@ -432,7 +470,7 @@ fn is_closed(schema: &Map<String, Json>) -> bool {
     }
 }
 
-fn list<'s>(
+fn subschemas<'s>(
     schema: &'s Map<String, Json>,
     key: &str,
 ) -> impl Iterator<Item = &'s Map<String, Json>> {

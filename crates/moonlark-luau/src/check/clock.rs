@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 use luau_analysis::FrontendCancellationToken;
 
 use super::walk::JudgedScript;
-use super::wire::{CheckReport, write_frame};
+use super::wire::{CheckWorkerReport, write_frame};
 
 /// How the process ends when there is nothing to hand over.
 pub(super) const OUT_OF_TIME_EXIT_CODE: i32 = 124;
 /// What the kernel counts processor time in, on every machine.
 const TICKS_PER_SECOND: u64 = 100;
 /// The shortest time that the thread sleeps: one tick.
-const MIN_SLEEP: Duration = Duration::from_millis(1000 / TICKS_PER_SECOND);
+const MIN_CLOCK_SLEEP: Duration = Duration::from_millis(1000 / TICKS_PER_SECOND);
 
 /// Watches one check at a time.
 #[derive(Clone)]
@@ -44,12 +44,12 @@ impl CheckClock {
         let watching = clock.clone();
         let _ = std::thread::Builder::new()
             .name("moonlark-clock".to_owned())
-            .spawn(move || watching.watch());
+            .spawn(move || watching.watch_checks());
         clock
     }
 
     /// A check begins. What comes back is set when its types have taken too long.
-    pub(super) fn begin(&self, limit: Duration) -> Arc<FrontendCancellationToken> {
+    pub(super) fn begin_check(&self, limit: Duration) -> Arc<FrontendCancellationToken> {
         let stop_typing = Arc::new(FrontendCancellationToken::new());
         let check = WatchedCheck {
             began: Instant::now(),
@@ -58,25 +58,25 @@ impl CheckClock {
             stop_typing: stop_typing.clone(),
             untyped: None,
         };
-        *self.lock() = Some(check);
+        *self.lock_watched() = Some(check);
         self.watched.1.notify_one();
         stop_typing
     }
 
     /// What was found without types, in case there is no time for them.
-    pub(super) fn keep_untyped(&self, judged: &JudgedScript) {
-        if let Some(check) = self.lock().as_mut() {
+    pub(super) fn keep_untyped_findings(&self, judged: &JudgedScript) {
+        if let Some(check) = self.lock_watched().as_mut() {
             check.untyped = Some(judged.clone());
         }
     }
 
     /// From here on the process is not ended any more.
-    pub(super) fn end(&self) {
-        *self.lock() = None;
+    pub(super) fn end_check(&self) {
+        *self.lock_watched() = None;
     }
 
-    fn watch(&self) {
-        let mut watched = self.lock();
+    fn watch_checks(&self) {
+        let mut watched = self.lock_watched();
         loop {
             watched = match watched.as_ref().map(WatchedCheck::time_left) {
                 None => self.watched.1.wait(watched).unwrap_or_else(PoisonError::into_inner),
@@ -84,14 +84,14 @@ impl CheckClock {
                 Some(None) => stop_process(watched.take()),
                 // There is one thread that computes: its time does not pass faster.
                 Some(Some(left)) => {
-                    let sleep = self.watched.1.wait_timeout(watched, left.max(MIN_SLEEP));
+                    let sleep = self.watched.1.wait_timeout(watched, left.max(MIN_CLOCK_SLEEP));
                     sleep.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<WatchedCheck>> {
+    fn lock_watched(&self) -> MutexGuard<'_, Option<WatchedCheck>> {
         self.watched.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -115,8 +115,8 @@ fn stop_process(check: Option<WatchedCheck>) -> ! {
     let Some(judged) = check.and_then(|check| check.untyped) else {
         std::process::exit(OUT_OF_TIME_EXIT_CODE)
     };
-    let report = judged.report(false);
-    let told = write_frame(&mut std::io::stdout(), &CheckReport::Checked(report));
+    let report = judged.into_report(false);
+    let told = write_frame(&mut std::io::stdout(), &CheckWorkerReport::Checked(report));
     std::process::exit(if told.is_ok() { 0 } else { OUT_OF_TIME_EXIT_CODE })
 }
 

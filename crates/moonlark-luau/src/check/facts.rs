@@ -10,8 +10,8 @@ use luau_syntax::ast::{
 };
 
 #[derive(Default)]
-pub(crate) struct Facts<'a> {
-    locals: HashMap<*const (), Life<'a>>,
+pub(crate) struct ScriptFacts<'a> {
+    locals: HashMap<*const (), LocalUsage<'a>>,
     /// Globals that the script itself makes.
     pub(crate) made: HashSet<&'a [u8]>,
     /// Names of fields that are assigned somewhere, on whatever table.
@@ -43,15 +43,15 @@ struct AddedValues<'a> {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Life<'a> {
-    origin: Origin<'a>,
+struct LocalUsage<'a> {
+    origin: LocalOrigin<'a>,
     reassigned: bool,
     uses: usize,
 }
 
 /// Where a local's value comes from.
 #[derive(Clone, Copy, Default)]
-pub(crate) enum Origin<'a> {
+pub(crate) enum LocalOrigin<'a> {
     /// A parameter, or something that changes.
     #[default]
     Unknown,
@@ -66,30 +66,30 @@ pub(crate) enum Origin<'a> {
     Key(Expression<'a>),
 }
 
-impl<'a> Facts<'a> {
-    pub(crate) fn of(root: Block<'a>) -> Facts<'a> {
-        let mut facts = Facts::default();
+impl<'a> ScriptFacts<'a> {
+    pub(crate) fn from_block(root: Block<'a>) -> ScriptFacts<'a> {
+        let mut facts = ScriptFacts::default();
         root.visit(&mut facts);
         facts
     }
 
     /// What a local is for as long as it lives, if that is one thing.
-    pub(crate) fn origin(&self, local: &Local<'a>) -> Origin<'a> {
-        match self.locals.get(&id(local)) {
+    pub(crate) fn local_origin(&self, local: &Local<'a>) -> LocalOrigin<'a> {
+        match self.locals.get(&local_id(local)) {
             Some(life) if !life.reassigned => life.origin,
-            _ => Origin::Unknown,
+            _ => LocalOrigin::Unknown,
         }
     }
 
     /// Whether it is used in one place only, so that nobody can have changed it
     /// on the way there.
     pub(crate) fn is_used_once(&self, local: &Local<'a>) -> bool {
-        self.locals.get(&id(local)).is_some_and(|life| life.uses == 1)
+        self.locals.get(&local_id(local)).is_some_and(|life| life.uses == 1)
     }
 
     /// Whether nothing reads it.
     pub(crate) fn is_unread(&self, local: &Local<'a>) -> bool {
-        self.locals.get(&id(local)).is_none_or(|life| life.uses == 0)
+        self.locals.get(&local_id(local)).is_none_or(|life| life.uses == 0)
     }
 
     pub(crate) fn is_tested(&self, expression: Expression<'a>) -> bool {
@@ -97,18 +97,18 @@ impl<'a> Facts<'a> {
     }
 
     /// Whether it stands after `and` or `or`.
-    pub(crate) fn is_second(&self, expression: Expression<'a>) -> bool {
+    pub(crate) fn is_right_operand(&self, expression: Expression<'a>) -> bool {
         self.second.contains(&expression.as_ptr())
     }
 
     /// What is handed over for a parameter, in all calls that there can be. None where
     /// somebody else may call the function.
-    pub(crate) fn arguments(
+    pub(crate) fn arguments_passed_for(
         &self,
         parameter: &Local<'a>,
     ) -> Option<impl Iterator<Item = Option<Expression<'a>>>> {
-        let (function, nth) = self.parameters.get(&id(parameter))?;
-        let changed = self.locals.get(&id(parameter)).is_some_and(|life| life.reassigned);
+        let (function, nth) = self.parameters.get(&local_id(parameter))?;
+        let changed = self.locals.get(&local_id(parameter)).is_some_and(|life| life.reassigned);
         let life = self.locals.get(function)?;
         let calls = self.calls.get(function).filter(|calls| calls.len() == life.uses)?;
         let known = !changed && !life.reassigned && !calls.is_empty();
@@ -118,35 +118,35 @@ impl<'a> Facts<'a> {
     /// What a local list holds, beside what it was made with, if that is all to be seen:
     /// nobody else is given the list.
     pub(crate) fn added_values(&self, list: &Local<'a>) -> Option<&[Expression<'a>]> {
-        let life = self.locals.get(&id(list)).filter(|life| !life.reassigned)?;
-        let added = self.added.get(&id(list))?;
+        let life = self.locals.get(&local_id(list)).filter(|life| !life.reassigned)?;
+        let added = self.added.get(&local_id(list))?;
         (added.plain_uses == life.uses).then_some(added.values.as_slice())
     }
 
     /// Whether items are put into a list one after the other, and nothing under a name.
     pub(crate) fn is_inserted_into(&self, list: &Local<'a>) -> bool {
-        let added = self.added.get(&id(list));
-        added.is_some_and(|it| !it.values.is_empty()) && !self.is_filled(list)
+        let added = self.added.get(&local_id(list));
+        added.is_some_and(|it| !it.values.is_empty()) && !self.has_computed_assignment(list)
     }
 
     /// Whether something is assigned under a computed key.
-    fn is_filled(&self, list: &Local<'a>) -> bool {
+    fn has_computed_assignment(&self, list: &Local<'a>) -> bool {
         self.filled.iter().any(|table| match table.kind() {
-            ExpressionKind::Local { local, .. } => id(local) == id(list),
+            ExpressionKind::Local { local, .. } => local_id(local) == local_id(list),
             _ => false,
         })
     }
 
     /// Whether some field of that name is read.
-    pub(crate) fn reads(&self, field: &[u8]) -> bool {
+    pub(crate) fn reads_field(&self, field: &[u8]) -> bool {
         self.read.contains_key(field)
     }
 
-    fn life(&mut self, local: &Local<'a>) -> &mut Life<'a> {
-        self.locals.entry(id(local)).or_default()
+    fn usage_mut(&mut self, local: &Local<'a>) -> &mut LocalUsage<'a> {
+        self.locals.entry(local_id(local)).or_default()
     }
 
-    fn test(&mut self, mut expression: Expression<'a>) {
+    fn mark_tested(&mut self, mut expression: Expression<'a>) {
         self.tested.insert(expression.as_ptr());
         while let ExpressionKind::Grouped(inner) = expression.kind() {
             expression = inner;
@@ -155,24 +155,24 @@ impl<'a> Facts<'a> {
     }
 
     /// Uses of a table that put nothing into it but, maybe, `value`.
-    fn use_plainly(&mut self, table: Expression<'a>, value: Option<Expression<'a>>) {
+    fn record_plain_use(&mut self, table: Expression<'a>, value: Option<Expression<'a>>) {
         if let ExpressionKind::Local { local, .. } = table.kind() {
-            let added = self.added.entry(id(local)).or_default();
+            let added = self.added.entry(local_id(local)).or_default();
             added.plain_uses += 1;
             added.values.extend(value);
         }
     }
 
     /// What calls of known functions say about their arguments.
-    fn note_known_call(&mut self, func: Expression<'a>, args: &'a [Expression<'a>]) {
+    fn record_known_call(&mut self, func: Expression<'a>, args: &'a [Expression<'a>]) {
         match (global_name(func), args) {
             (Some("setmetatable"), _) => self.sets_metatables = true,
             (Some("map_parallel"), [list, function, ..]) => {
-                self.use_plainly(*list, None);
+                self.record_plain_use(*list, None);
                 if let ExpressionKind::FunctionLiteral(function) = function.kind() {
                     for (nth, parameter) in function.args.iter().enumerate() {
-                        self.life(parameter).origin =
-                            if nth == 0 { Origin::Each(*list) } else { Origin::Counter };
+                        self.usage_mut(parameter).origin =
+                            if nth == 0 { LocalOrigin::Each(*list) } else { LocalOrigin::Counter };
                     }
                 }
             }
@@ -180,36 +180,36 @@ impl<'a> Facts<'a> {
                 Some("await_all" | "await_any" | "ipairs" | "pairs" | "print" | "result"),
                 [table],
             ) => {
-                self.use_plainly(*table, None);
+                self.record_plain_use(*table, None);
             }
             _ => {}
         }
         let ExpressionKind::IndexName { expr, index, .. } = func.kind() else { return };
         match (global_name(expr), index.bytes(), args) {
             (Some("table"), b"insert", [list, value] | [list, _, value]) => {
-                self.use_plainly(*list, Some(*value));
+                self.record_plain_use(*list, Some(*value));
                 if !matches!(list.kind(), ExpressionKind::Local { .. }) {
                     self.filled.push(*list);
                 }
             }
             (Some("table"), b"concat" | b"sort" | b"remove", [list, ..]) => {
-                self.use_plainly(*list, None);
+                self.record_plain_use(*list, None);
             }
             _ => {}
         }
     }
 
-    fn note_parameters(&mut self, local: &Local<'a>, value: Expression<'a>) {
+    fn record_parameters(&mut self, local: &Local<'a>, value: Expression<'a>) {
         if let ExpressionKind::FunctionLiteral(function) = value.kind() {
             for (nth, parameter) in function.args.iter().enumerate() {
-                self.parameters.insert(id(parameter), (id(local), nth));
+                self.parameters.insert(local_id(parameter), (local_id(local), nth));
             }
         }
     }
 
-    fn assign(&mut self, target: Expression<'a>) {
+    fn record_assignment(&mut self, target: Expression<'a>) {
         match target.kind() {
-            ExpressionKind::Local { local, .. } => self.life(local).reassigned = true,
+            ExpressionKind::Local { local, .. } => self.usage_mut(local).reassigned = true,
             ExpressionKind::Global(name) => {
                 self.made.insert(name.bytes());
             }
@@ -238,22 +238,22 @@ pub(crate) fn global_name<'a>(expression: Expression<'a>) -> Option<&'a str> {
     std::str::from_utf8(name).ok()
 }
 
-fn id(local: &Local<'_>) -> *const () {
+fn local_id(local: &Local<'_>) -> *const () {
     std::ptr::from_ref(local).cast()
 }
 
-impl<'a> AstVisitor<'a> for Facts<'a> {
+impl<'a> AstVisitor<'a> for ScriptFacts<'a> {
     fn visit_local_statement(&mut self, statement: Statement<'a>) -> bool {
         let Some(it) = statement.as_local() else { return true };
         for (index, local) in it.bindings.iter().enumerate() {
-            let life = self.life(local);
+            let life = self.usage_mut(local);
             life.origin = match (it.values.get(index), it.values.last()) {
-                (Some(value), _) => Origin::Value(*value),
-                (None, Some(last)) => Origin::OneOf(*last),
-                (None, None) => Origin::Unknown,
+                (Some(value), _) => LocalOrigin::Value(*value),
+                (None, Some(last)) => LocalOrigin::OneOf(*last),
+                (None, None) => LocalOrigin::Unknown,
             };
             if let Some(value) = it.values.get(index) {
-                self.note_parameters(local, *value);
+                self.record_parameters(local, *value);
             }
         }
         true
@@ -261,15 +261,15 @@ impl<'a> AstVisitor<'a> for Facts<'a> {
 
     fn visit_local_function_statement(&mut self, statement: Statement<'a>) -> bool {
         if let Some(it) = statement.as_local_function() {
-            self.life(it.name).origin = Origin::Value(it.function);
-            self.note_parameters(it.name, it.function);
+            self.usage_mut(it.name).origin = LocalOrigin::Value(it.function);
+            self.record_parameters(it.name, it.function);
         }
         true
     }
 
     fn visit_numeric_for_statement(&mut self, statement: Statement<'a>) -> bool {
         if let Some(it) = statement.as_numeric_for() {
-            self.life(it.name).origin = Origin::Counter;
+            self.usage_mut(it.name).origin = LocalOrigin::Counter;
         }
         true
     }
@@ -278,11 +278,11 @@ impl<'a> AstVisitor<'a> for Facts<'a> {
         if let Some(it) = statement.as_generic_for()
             && let [over] = it.values
         {
-            self.use_plainly(*over, None);
+            self.record_plain_use(*over, None);
             for (nth, local) in it.names.iter().enumerate() {
                 let is_key = nth == 0;
-                self.life(local).origin =
-                    if is_key { Origin::Key(*over) } else { Origin::Each(*over) };
+                self.usage_mut(local).origin =
+                    if is_key { LocalOrigin::Key(*over) } else { LocalOrigin::Each(*over) };
             }
         }
         true
@@ -291,14 +291,14 @@ impl<'a> AstVisitor<'a> for Facts<'a> {
     fn visit_assign_statement(&mut self, statement: Statement<'a>) -> bool {
         if let Some(it) = statement.as_assign() {
             for (nth, target) in it.vars.iter().enumerate() {
-                self.assign(*target);
+                self.record_assignment(*target);
                 if let ExpressionKind::IndexExpr { expr, index } = target.kind()
                     && !matches!(index.kind(), ExpressionKind::String { .. })
                     && let ExpressionKind::Local { local, .. } = expr.kind()
                     && let Some(value) = it.values.get(nth)
                 {
                     // The target itself is counted where it is visited.
-                    self.added.entry(id(local)).or_default().values.push(*value);
+                    self.added.entry(local_id(local)).or_default().values.push(*value);
                 }
             }
         }
@@ -307,57 +307,57 @@ impl<'a> AstVisitor<'a> for Facts<'a> {
 
     fn visit_compound_assign_statement(&mut self, statement: Statement<'a>) -> bool {
         if let Some(it) = statement.as_compound_assign() {
-            self.assign(it.var);
+            self.record_assignment(it.var);
         }
         true
     }
 
     fn visit_function_declaration_statement(&mut self, statement: Statement<'a>) -> bool {
         if let Some(it) = statement.as_function_declaration() {
-            self.assign(it.name);
+            self.record_assignment(it.name);
         }
         true
     }
 
     fn visit_return_statement(&mut self, statement: Statement<'a>) -> bool {
         if let Some(it) = statement.as_return() {
-            it.expressions.iter().for_each(|value| self.use_plainly(*value, None));
+            it.expressions.iter().for_each(|value| self.record_plain_use(*value, None));
         }
         true
     }
 
     fn visit_if_statement(&mut self, statement: Statement<'a>) -> bool {
         if let Some(it) = statement.as_if() {
-            self.test(it.condition);
+            self.mark_tested(it.condition);
         }
         true
     }
 
     fn visit_while_statement(&mut self, statement: Statement<'a>) -> bool {
         if let Some(it) = statement.as_while() {
-            self.test(it.condition);
+            self.mark_tested(it.condition);
         }
         true
     }
 
     fn visit_repeat_statement(&mut self, statement: Statement<'a>) -> bool {
         if let Some(it) = statement.as_repeat() {
-            self.test(it.condition);
+            self.mark_tested(it.condition);
         }
         true
     }
 
     fn visit_if_expression(&mut self, expression: Expression<'a>) -> bool {
         if let ExpressionKind::If { condition, .. } = expression.kind() {
-            self.test(condition);
+            self.mark_tested(condition);
         }
         true
     }
 
     fn visit_unary_expression(&mut self, expression: Expression<'a>) -> bool {
         match expression.kind() {
-            ExpressionKind::Unary { op: UnaryOp::Not, rhs } => self.test(rhs),
-            ExpressionKind::Unary { op: UnaryOp::Length, rhs } => self.use_plainly(rhs, None),
+            ExpressionKind::Unary { op: UnaryOp::Not, rhs } => self.mark_tested(rhs),
+            ExpressionKind::Unary { op: UnaryOp::Length, rhs } => self.record_plain_use(rhs, None),
             _ => {}
         }
         true
@@ -368,13 +368,13 @@ impl<'a> AstVisitor<'a> for Facts<'a> {
         let is_nil = |side: Expression<'a>| matches!(side.kind(), ExpressionKind::Nil);
         match op {
             BinaryOp::And | BinaryOp::Or => {
-                self.test(lhs);
-                self.test(rhs);
+                self.mark_tested(lhs);
+                self.mark_tested(rhs);
                 self.second.insert(rhs.as_ptr());
             }
             BinaryOp::Equal | BinaryOp::NotEqual if is_nil(lhs) || is_nil(rhs) => {
-                self.test(lhs);
-                self.test(rhs);
+                self.mark_tested(lhs);
+                self.mark_tested(rhs);
             }
             _ => {}
         }
@@ -386,22 +386,22 @@ impl<'a> AstVisitor<'a> for Facts<'a> {
             && let ExpressionKind::Global(name) = func.kind()
             && matches!(name.bytes(), b"type" | b"typeof")
         {
-            args.iter().for_each(|arg| self.test(*arg));
+            args.iter().for_each(|arg| self.mark_tested(*arg));
         }
         if let ExpressionKind::Call { func, args, .. } = expression.kind()
             && let ExpressionKind::Local { local, .. } = func.kind()
         {
-            self.calls.entry(id(local)).or_default().push(args);
+            self.calls.entry(local_id(local)).or_default().push(args);
         }
         if let ExpressionKind::Call { func, args, .. } = expression.kind() {
-            self.note_known_call(func, args);
+            self.record_known_call(func, args);
         }
         true
     }
 
     fn visit_local_expression(&mut self, expression: Expression<'a>) -> bool {
         if let ExpressionKind::Local { local, .. } = expression.kind() {
-            self.life(local).uses += 1;
+            self.usage_mut(local).uses += 1;
         }
         true
     }
@@ -415,7 +415,7 @@ impl<'a> AstVisitor<'a> for Facts<'a> {
 
     fn visit_index_expression(&mut self, expression: Expression<'a>) -> bool {
         if let ExpressionKind::IndexExpr { expr, .. } = expression.kind() {
-            self.use_plainly(expr, None);
+            self.record_plain_use(expr, None);
         }
         true
     }

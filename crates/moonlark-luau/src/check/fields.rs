@@ -3,48 +3,49 @@
 use luau_analysis::SemanticModel;
 use luau_analysis::types::{PrimitiveTypeKind, TableState, TableType, TypeId, TypeKind};
 use luau_syntax::ast::Expression;
-use moonlark_core::nearest::nearest;
+use moonlark_core::nearest::nearest_name;
 
-use super::Finding;
-use super::facts::Facts;
-use super::names::{Access, access};
-use super::preamble::{Preamble, Used};
+use super::CheckFinding;
+use super::facts::ScriptFacts;
+use super::names::{FieldAccess, as_field_access};
+use super::preamble::{CheckPreamble, UsedFunction};
 
-const DEEPEST: usize = 8;
+const MAX_UNION_DEPTH: usize = 8;
 
-pub(super) struct Fields<'x, 'a, 'c> {
+pub(super) struct TypedFieldChecker<'x, 'a, 'c> {
     model: &'x SemanticModel<'a>,
-    facts: &'x Facts<'a>,
-    preamble: &'x Preamble<'c>,
+    facts: &'x ScriptFacts<'a>,
+    preamble: &'x CheckPreamble<'c>,
     /// Types of results that the script adds to under computed keys.
     open: Vec<u32>,
 }
 
-impl<'x, 'a, 'c> Fields<'x, 'a, 'c> {
+impl<'x, 'a, 'c> TypedFieldChecker<'x, 'a, 'c> {
     pub(super) fn new(
         model: &'x SemanticModel<'a>,
-        facts: &'x Facts<'a>,
-        preamble: &'x Preamble<'c>,
+        facts: &'x ScriptFacts<'a>,
+        preamble: &'x CheckPreamble<'c>,
     ) -> Self {
-        let mut fields = Fields { model, facts, preamble, open: Vec::new() };
-        let filled = facts.filled.iter().filter_map(|filled| fields.declared(*filled));
-        fields.open = filled.flatten().map(column).collect();
+        let mut fields = TypedFieldChecker { model, facts, preamble, open: Vec::new() };
+        let filled = facts.filled.iter().filter_map(|filled| fields.declared_tables(*filled));
+        fields.open = filled.flatten().map(declaration_column).collect();
         fields
     }
 
     /// What is wrong with reading this field, if anything surely is.
-    pub(super) fn check(
+    pub(super) fn check_field(
         &self,
         expression: Expression<'a>,
-        signature: impl Fn(&Used<'c>) -> String,
-    ) -> Option<Finding> {
-        let Access { base, name, location, colon } = access(expression)?;
+        signature: impl Fn(&UsedFunction<'c>) -> String,
+    ) -> Option<CheckFinding> {
+        let FieldAccess { base, name, location, colon } = as_field_access(expression)?;
         if self.facts.assigned.contains(name.as_bytes()) {
             return None;
         }
-        let tables = self.declared(base)?;
+        let tables = self.declared_tables(base)?;
         let lacks = |table: &&TableType| {
-            !table.props.contains_key(name.as_bytes()) && !self.open.contains(&column(table))
+            !table.props.contains_key(name.as_bytes())
+                && !self.open.contains(&declaration_column(table))
         };
         let table = *tables.first()?;
         if !tables.iter().all(lacks) {
@@ -56,7 +57,9 @@ impl<'x, 'a, 'c> Fields<'x, 'a, 'c> {
         };
         if table.name.as_ref().is_some_and(|name| name == "M0_Promise") {
             let message = format!("this is a promise, which has no {name}: its value does");
-            return Some(Finding::new(location, message).hint("call :await() on it first"));
+            return Some(
+                CheckFinding::new(location, message).with_hint("call :await() on it first"),
+            );
         }
         // `text:upper()` on a table is another mistake than ours to explain.
         if colon {
@@ -64,44 +67,51 @@ impl<'x, 'a, 'c> Fields<'x, 'a, 'c> {
         }
         // A server may answer with more than it declares: what is like nothing
         // that it does declare may well be there.
-        let near = nearest(name, known())?;
+        let near = nearest_name(name, known())?;
         // What is only looked for may well not be there, unless it is a typo.
-        if self.facts.is_tested(expression) && self.facts.reads(near.as_bytes()) {
+        if self.facts.is_tested(expression) && self.facts.reads_field(near.as_bytes()) {
             return None;
         }
-        let used = self.preamble.whose(column(table));
+        let used = self.preamble.function_declared_at(declaration_column(table));
         let whose = used.map_or_else(String::new, |used| {
             format!(" of sdk.{}.{}", used.source.name, used.function.name)
         });
         let message = format!("the result{whose} has no field {name} here; did you mean {near}?");
-        let finding = Finding::new(location, message);
+        let finding = CheckFinding::new(location, message);
         Some(match used {
-            Some(used) => finding.hint(signature(&used)),
+            Some(used) => finding.with_hint(signature(&used)),
             None => finding,
         })
     }
 
     /// The declared tables that an expression can be; none if it can be
     /// anything else.
-    fn declared(&self, expression: Expression<'a>) -> Option<Vec<&TableType>> {
+    fn declared_tables(&self, expression: Expression<'a>) -> Option<Vec<&TableType>> {
         let mut found = Vec::new();
         let id = self.model.expression_type(expression)?.id();
-        self.gather(id, DEEPEST, &mut found)?;
+        self.collect_tables(id, MAX_UNION_DEPTH, &mut found)?;
         Some(found)
     }
 
-    fn gather<'s>(&'s self, id: TypeId, left: usize, found: &mut Vec<&'s TableType>) -> Option<()> {
+    fn collect_tables<'s>(
+        &'s self,
+        id: TypeId,
+        left: usize,
+        found: &mut Vec<&'s TableType>,
+    ) -> Option<()> {
         let left = left.checked_sub(1)?;
         let graph = self.model.graph();
         match graph.kind(graph.follow_type(id)) {
             TypeKind::Table(table) => {
-                let ours = table.definition_location.begin.line == 0 && column(table) > 0;
+                let ours =
+                    table.definition_location.begin.line == 0 && declaration_column(table) > 0;
                 let closed = table.state == TableState::Sealed && table.indexer.is_none();
                 (ours && closed && !table.props.is_empty()).then(|| found.push(table))
             }
-            TypeKind::Union(union) => {
-                union.options.iter().try_for_each(|option| self.gather(*option, left, found))
-            }
+            TypeKind::Union(union) => union
+                .options
+                .iter()
+                .try_for_each(|option| self.collect_tables(*option, left, found)),
             // Reading a field of nothing is for the run to find.
             TypeKind::Primitive(primitive) if primitive.kind == PrimitiveTypeKind::Nil => Some(()),
             _ => None,
@@ -110,6 +120,6 @@ impl<'x, 'a, 'c> Fields<'x, 'a, 'c> {
 }
 
 /// Where the table was declared, on the line before the script.
-fn column(table: &TableType) -> u32 {
+fn declaration_column(table: &TableType) -> u32 {
     table.definition_location.begin.column
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use moonlark_core::module::Language;
+use moonlark_core::module::ScriptLanguage;
 use moonlark_core::script_functions::{SCRIPT_FUNCTIONS, find_script_function};
 use moonlark_core::sdk::SdkFunction;
 use moonlark_core::{Catalog, Module};
 
 /// What the language brings, as the prelude lets it through.
-const LANGUAGE: [&str; 31] = [
+const LANGUAGE_GLOBALS: [&str; 31] = [
     "_G",
     "_VERSION",
     "assert",
@@ -43,7 +43,7 @@ const LANGUAGE: [&str; 31] = [
 ];
 
 /// The libraries of the language, with what an agent's script finds in each.
-const LIBRARIES: [(&str, &[&str]); 7] = [
+const LIBRARY_MEMBERS: [(&str, &[&str]); 7] = [
     (
         "bit32",
         &[
@@ -125,56 +125,60 @@ const LIBRARIES: [(&str, &[&str]); 7] = [
 ];
 
 /// A library of the language, and what is in it.
-pub(super) fn library(name: &str) -> Option<(&'static str, &'static [&'static str])> {
-    LIBRARIES.into_iter().find(|(library, _)| *library == name)
+pub(super) fn find_library(name: &str) -> Option<(&'static str, &'static [&'static str])> {
+    LIBRARY_MEMBERS.into_iter().find(|(library, _)| *library == name)
 }
 
 /// Whether texts have a function of this name.
 pub(super) fn is_text_function(name: &str) -> bool {
-    library("string").is_some_and(|(_, members)| members.contains(&name))
+    find_library("string").is_some_and(|(_, members)| members.contains(&name))
 }
 
 /// What code mode brings beside its helpers.
-const CODE_MODE: [&str; 2] = ["require", "sdk"];
+const CODE_MODE_GLOBALS: [&str; 2] = ["require", "sdk"];
 
 /// What Lua has elsewhere, and something else does here.
-pub(super) const ELSEWHERE: [&str; 7] =
+pub(super) const UNAVAILABLE_LUA_GLOBALS: [&str; 7] =
     ["collectgarbage", "dofile", "getfenv", "io", "load", "loadstring", "setfenv"];
 
 /// The types of the helpers, for the type checker.
-pub(super) fn definitions() -> String {
+pub(super) fn helper_definitions() -> String {
     SCRIPT_FUNCTIONS.iter().map(|it| format!("declare function {}\n", it.declared)).collect()
 }
 
 /// Whether a name belongs to the language or the host, so that no source has
 /// it. Modules that were not granted count: the run says how to grant them.
-pub(super) fn is_taken(catalog: &Catalog, name: &str) -> bool {
-    let of_code_mode = CODE_MODE.contains(&name) || find_script_function(name).is_some();
-    LANGUAGE.contains(&name) || of_code_mode || module(catalog, name).is_some()
+pub(super) fn is_reserved_name(catalog: &Catalog, name: &str) -> bool {
+    let of_code_mode = CODE_MODE_GLOBALS.contains(&name) || find_script_function(name).is_some();
+    LANGUAGE_GLOBALS.contains(&name) || of_code_mode || find_module(catalog, name).is_some()
 }
 
 /// The host module of that name.
-pub(super) fn module<'c>(catalog: &'c Catalog, name: &str) -> Option<&'c Module> {
-    catalog.modules().iter().find(|module| module.name == name && is_found(module))
+pub(super) fn find_module<'c>(catalog: &'c Catalog, name: &str) -> Option<&'c Module> {
+    catalog.modules().iter().find(|module| module.name == name && is_agent_module(module))
 }
 
 /// Whether it is a module that agents' scripts can have.
-pub(super) fn is_found(module: &Module) -> bool {
-    module.is_for(Language::Luau) && !module.only_in_tests
+pub(super) fn is_agent_module(module: &Module) -> bool {
+    module.is_for_language(ScriptLanguage::Luau) && !module.only_in_tests
 }
 
 /// All of them, for "did you mean".
-pub(super) fn all(catalog: &Catalog) -> impl Iterator<Item = &str> {
-    let modules = catalog.modules().iter().filter(|module| is_found(module));
+pub(super) fn all_global_names(catalog: &Catalog) -> impl Iterator<Item = &str> {
+    let modules = catalog.modules().iter().filter(|module| is_agent_module(module));
     let sources = catalog.sdk().sources().iter().map(|source| source.name.as_str());
-    let helpers = SCRIPT_FUNCTIONS.iter().map(|it| it.name).chain(CODE_MODE);
-    LANGUAGE.into_iter().chain(helpers).chain(modules.map(|module| module.name)).chain(sources)
+    let helpers = SCRIPT_FUNCTIONS.iter().map(|it| it.name).chain(CODE_MODE_GLOBALS);
+    LANGUAGE_GLOBALS
+        .into_iter()
+        .chain(helpers)
+        .chain(modules.map(|module| module.name))
+        .chain(sources)
 }
 
 /// How scripts call the tool that an agent knows by this name: `sdk.tools.report`
 /// for `report`, `sdk.files.read` for `files__read` or plain `read`.
-pub(super) fn path_of_tool(catalog: &Catalog, name: &str) -> Option<String> {
-    let tool = catalog.find(name).ok();
+pub(super) fn find_tool_path(catalog: &Catalog, name: &str) -> Option<String> {
+    let tool = catalog.find_tool(name).ok();
     let functions = catalog
         .sdk()
         .sources()
@@ -189,6 +193,6 @@ pub(super) fn path_of_tool(catalog: &Catalog, name: &str) -> Option<String> {
 }
 
 #[cfg(test)]
-pub(crate) fn libraries() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
-    LIBRARIES.into_iter()
+pub(crate) fn all_libraries() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
+    LIBRARY_MEMBERS.into_iter()
 }

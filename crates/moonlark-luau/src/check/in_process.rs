@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::pool::PooledCheck;
-use super::walk::{Checker, TypingBound};
-use super::worker::STACK_BYTES;
+use super::walk::{ScriptChecker, TypingLimits};
+use super::worker::CHECK_STACK_BYTES;
 
 struct CheckJob {
     script: String,
@@ -19,32 +19,32 @@ struct CheckJob {
     answer: oneshot::Sender<PooledCheck>,
 }
 
-static JOBS: LazyLock<Mutex<Sender<CheckJob>>> = LazyLock::new(|| {
+static CHECK_JOBS: LazyLock<Mutex<Sender<CheckJob>>> = LazyLock::new(|| {
     let (sender, jobs) = channel();
-    let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
-    if let Err(error) = thread.spawn(move || work(&jobs)) {
+    let thread = std::thread::Builder::new().stack_size(CHECK_STACK_BYTES);
+    if let Err(error) = thread.spawn(move || run_check_jobs(&jobs)) {
         tracing::warn!("scripts are not checked before they run: no thread: {error}");
     }
     Mutex::new(sender)
 });
 
 /// None if the check failed.
-pub(super) async fn check_here(script: &str, catalog: &Arc<Catalog>) -> Option<PooledCheck> {
+pub(super) async fn check_in_process(script: &str, catalog: &Arc<Catalog>) -> Option<PooledCheck> {
     let (answer, checked) = oneshot::channel();
     let job = CheckJob { script: script.to_owned(), catalog: catalog.clone(), answer };
-    JOBS.lock().send(job).ok()?;
+    CHECK_JOBS.lock().send(job).ok()?;
     checked.await.ok()
 }
 
-fn work(jobs: &Receiver<CheckJob>) {
-    let mut checker: Option<Checker> = None;
+fn run_check_jobs(jobs: &Receiver<CheckJob>) {
+    let mut checker: Option<ScriptChecker> = None;
     for job in jobs {
         let kept = checker.take().filter(|it| it.is_for(job.catalog.modules()));
-        let mut using = kept.unwrap_or_else(|| Checker::new(job.catalog.modules()));
+        let mut using = kept.unwrap_or_else(|| ScriptChecker::new(job.catalog.modules()));
         let find = |_: &BTreeSet<&str>| Some(job.catalog.clone());
-        let checked = using.check_with(&job.script, TypingBound::default(), find);
+        let checked = using.check_with(&job.script, TypingLimits::default(), find);
         if let Some(judged) = checked {
-            let report = judged.report(true);
+            let report = judged.into_report(true);
             let _ = job.answer.send(PooledCheck { report, repeatable: true });
         }
         checker = Some(using);

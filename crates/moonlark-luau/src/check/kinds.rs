@@ -7,47 +7,47 @@ use luau_analysis::types::{PrimitiveTypeKind, SingletonValue, TypeId, TypeKind};
 use luau_syntax::ast::{BinaryOp, Expression, ExpressionKind, UnaryOp};
 use serde_json::{Map, Value as Json};
 
-use super::facts::Origin;
-use super::names::{Names, access, global};
+use super::facts::LocalOrigin;
+use super::names::{SdkNameResolver, as_field_access, global};
 
-const DEEPEST: usize = 16;
+const MAX_TYPE_DEPTH: usize = 16;
 
 /// A set of kinds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Kinds(u8);
+pub(super) struct ValueKinds(u8);
 
-impl Kinds {
-    pub(super) const NONE: Kinds = Kinds(0);
-    pub(super) const NIL: Kinds = Kinds(1);
-    pub(super) const BOOLEAN: Kinds = Kinds(2);
-    pub(super) const NUMBER: Kinds = Kinds(4);
-    pub(super) const STRING: Kinds = Kinds(8);
-    pub(super) const TABLE: Kinds = Kinds(16);
-    pub(super) const FUNCTION: Kinds = Kinds(32);
+impl ValueKinds {
+    pub(super) const NO_KIND: ValueKinds = ValueKinds(0);
+    pub(super) const NIL_KIND: ValueKinds = ValueKinds(1);
+    pub(super) const BOOLEAN_KIND: ValueKinds = ValueKinds(2);
+    pub(super) const NUMBER_KIND: ValueKinds = ValueKinds(4);
+    pub(super) const STRING_KIND: ValueKinds = ValueKinds(8);
+    pub(super) const TABLE_KIND: ValueKinds = ValueKinds(16);
+    pub(super) const FUNCTION_KIND: ValueKinds = ValueKinds(32);
     /// Anything at all.
-    pub(super) const ANY: Kinds = Kinds(255);
+    pub(super) const ANY_KIND: ValueKinds = ValueKinds(255);
 
-    pub(super) fn or(self, other: Kinds) -> Kinds {
-        Kinds(self.0 | other.0)
+    pub(super) fn join_kinds(self, other: ValueKinds) -> ValueKinds {
+        ValueKinds(self.0 | other.0)
     }
 
     /// Whether some kind is in both.
-    pub(super) fn meets(self, other: Kinds) -> bool {
+    pub(super) fn intersects(self, other: ValueKinds) -> bool {
         self.0 & other.0 != 0
     }
 
     /// What it is called, for a message.
-    pub(super) fn words(self) -> String {
+    pub(super) fn describe_kinds(self) -> String {
         let words: Vec<&str> = [
-            (Kinds::STRING, "a string"),
-            (Kinds::NUMBER, "a number"),
-            (Kinds::BOOLEAN, "a boolean"),
-            (Kinds::TABLE, "a table"),
-            (Kinds::FUNCTION, "a function"),
-            (Kinds::NIL, "nil"),
+            (ValueKinds::STRING_KIND, "a string"),
+            (ValueKinds::NUMBER_KIND, "a number"),
+            (ValueKinds::BOOLEAN_KIND, "a boolean"),
+            (ValueKinds::TABLE_KIND, "a table"),
+            (ValueKinds::FUNCTION_KIND, "a function"),
+            (ValueKinds::NIL_KIND, "nil"),
         ]
         .into_iter()
-        .filter(|(kind, _)| self.meets(*kind))
+        .filter(|(kind, _)| self.intersects(*kind))
         .map(|(_, word)| word)
         .collect();
         words.join(" or ")
@@ -55,48 +55,58 @@ impl Kinds {
 }
 
 /// The kinds that a schema takes, by what it says of itself.
-pub(super) fn of_schema(schema: &Map<String, Json>) -> Kinds {
+pub(super) fn kinds_of_schema(schema: &Map<String, Json>) -> ValueKinds {
     let of = |kind: &str| match kind {
-        "string" => Kinds::STRING,
-        "number" | "integer" => Kinds::NUMBER,
-        "boolean" => Kinds::BOOLEAN,
-        "array" | "object" => Kinds::TABLE,
-        "null" => Kinds::NIL,
-        _ => Kinds::ANY,
+        "string" => ValueKinds::STRING_KIND,
+        "number" | "integer" => ValueKinds::NUMBER_KIND,
+        "boolean" => ValueKinds::BOOLEAN_KIND,
+        "array" | "object" => ValueKinds::TABLE_KIND,
+        "null" => ValueKinds::NIL_KIND,
+        _ => ValueKinds::ANY_KIND,
     };
     match schema.get("type") {
         Some(Json::String(kind)) => of(kind),
-        Some(Json::Array(kinds)) => {
-            kinds.iter().filter_map(Json::as_str).map(of).fold(Kinds::NONE, Kinds::or)
-        }
-        _ => Kinds::ANY,
+        Some(Json::Array(kinds)) => kinds
+            .iter()
+            .filter_map(Json::as_str)
+            .map(of)
+            .fold(ValueKinds::NO_KIND, ValueKinds::join_kinds),
+        _ => ValueKinds::ANY_KIND,
     }
 }
 
 /// Tells kinds, with Luau's types where it has them.
-pub(super) struct Oracle<'x, 'a, 'c> {
-    pub(super) names: &'x Names<'x, 'a, 'c>,
+pub(super) struct KindOracle<'x, 'a, 'c> {
+    pub(super) names: &'x SdkNameResolver<'x, 'a, 'c>,
     pub(super) model: Option<&'x SemanticModel<'a>>,
 }
 
-impl<'a> Oracle<'_, 'a, '_> {
-    pub(super) fn kinds(&self, expression: Expression<'a>) -> Kinds {
+impl<'a> KindOracle<'_, 'a, '_> {
+    pub(super) fn infer_kinds(&self, expression: Expression<'a>) -> ValueKinds {
         match expression.kind() {
-            ExpressionKind::Nil => Kinds::NIL,
-            ExpressionKind::Boolean(_) => Kinds::BOOLEAN,
-            ExpressionKind::Number { .. } | ExpressionKind::Integer { .. } => Kinds::NUMBER,
-            ExpressionKind::String { .. } | ExpressionKind::InterpString { .. } => Kinds::STRING,
-            ExpressionKind::Table { .. } => Kinds::TABLE,
-            ExpressionKind::FunctionLiteral(_) => Kinds::FUNCTION,
-            ExpressionKind::Grouped(inner) => self.kinds(inner),
-            _ if self.is_certain(expression, DEEPEST) => self.typed(expression),
-            _ => Kinds::ANY,
+            ExpressionKind::Nil => ValueKinds::NIL_KIND,
+            ExpressionKind::Boolean(_) => ValueKinds::BOOLEAN_KIND,
+            ExpressionKind::Number { .. } | ExpressionKind::Integer { .. } => {
+                ValueKinds::NUMBER_KIND
+            }
+            ExpressionKind::String { .. } | ExpressionKind::InterpString { .. } => {
+                ValueKinds::STRING_KIND
+            }
+            ExpressionKind::Table { .. } => ValueKinds::TABLE_KIND,
+            ExpressionKind::FunctionLiteral(_) => ValueKinds::FUNCTION_KIND,
+            ExpressionKind::Grouped(inner) => self.infer_kinds(inner),
+            _ if self.is_certain(expression, MAX_TYPE_DEPTH) => {
+                self.kinds_from_type_checker(expression)
+            }
+            _ => ValueKinds::ANY_KIND,
         }
     }
 
-    fn typed(&self, expression: Expression<'a>) -> Kinds {
-        let Some(model) = self.model else { return Kinds::ANY };
-        model.expression_type(expression).map_or(Kinds::ANY, |it| of_type(model, it.id(), DEEPEST))
+    fn kinds_from_type_checker(&self, expression: Expression<'a>) -> ValueKinds {
+        let Some(model) = self.model else { return ValueKinds::ANY_KIND };
+        model
+            .expression_type(expression)
+            .map_or(ValueKinds::ANY_KIND, |it| kinds_of_type(model, it.id(), MAX_TYPE_DEPTH))
     }
 
     /// Whether Luau knows the type from where the value comes from. What it
@@ -124,11 +134,13 @@ impl<'a> Oracle<'_, 'a, '_> {
             ExpressionKind::If { then_expression, else_expression, .. } => {
                 both(then_expression, else_expression)
             }
-            ExpressionKind::Local { local, .. } => match self.names.facts.origin(local) {
-                Origin::Value(value) | Origin::OneOf(value) => self.is_certain(value, left),
-                Origin::Counter => true,
-                Origin::Each(over) | Origin::Key(over) => self.is_certain(over, left),
-                Origin::Unknown => false,
+            ExpressionKind::Local { local, .. } => match self.names.facts.local_origin(local) {
+                LocalOrigin::Value(value) | LocalOrigin::OneOf(value) => {
+                    self.is_certain(value, left)
+                }
+                LocalOrigin::Counter => true,
+                LocalOrigin::Each(over) | LocalOrigin::Key(over) => self.is_certain(over, left),
+                LocalOrigin::Unknown => false,
             },
             ExpressionKind::Call { func, .. } => self.is_known_function(func, left),
             ExpressionKind::IndexExpr { expr, .. } | ExpressionKind::IndexName { expr, .. } => {
@@ -140,41 +152,42 @@ impl<'a> Oracle<'_, 'a, '_> {
 
     fn is_known_function(&self, function: Expression<'a>, left: usize) -> bool {
         let by_the_host = |it: Expression<'a>| {
-            global(it).is_some_and(|name| super::globals::is_taken(self.names.catalog, name))
+            global(it)
+                .is_some_and(|name| super::globals::is_reserved_name(self.names.catalog, name))
         };
-        if self.names.of(function).is_some() || by_the_host(function) {
+        if self.names.resolve_expression(function).is_some() || by_the_host(function) {
             return true;
         }
         // `string.format`, `text:upper()`, `promise:await()`.
-        let Some(access) = access(function) else { return false };
+        let Some(access) = as_field_access(function) else { return false };
         by_the_host(access.base) || (access.colon && self.is_certain(access.base, left))
     }
 }
 
-fn of_type(model: &SemanticModel<'_>, id: TypeId, left: usize) -> Kinds {
-    let Some(left) = left.checked_sub(1) else { return Kinds::ANY };
+fn kinds_of_type(model: &SemanticModel<'_>, id: TypeId, left: usize) -> ValueKinds {
+    let Some(left) = left.checked_sub(1) else { return ValueKinds::ANY_KIND };
     let graph = model.graph();
     match graph.kind(graph.follow_type(id)) {
         TypeKind::Primitive(primitive) => match primitive.kind {
-            PrimitiveTypeKind::Nil => Kinds::NIL,
-            PrimitiveTypeKind::Boolean => Kinds::BOOLEAN,
-            PrimitiveTypeKind::Number => Kinds::NUMBER,
-            PrimitiveTypeKind::String => Kinds::STRING,
-            PrimitiveTypeKind::Function => Kinds::FUNCTION,
-            PrimitiveTypeKind::Table => Kinds::TABLE,
-            _ => Kinds::ANY,
+            PrimitiveTypeKind::Nil => ValueKinds::NIL_KIND,
+            PrimitiveTypeKind::Boolean => ValueKinds::BOOLEAN_KIND,
+            PrimitiveTypeKind::Number => ValueKinds::NUMBER_KIND,
+            PrimitiveTypeKind::String => ValueKinds::STRING_KIND,
+            PrimitiveTypeKind::Function => ValueKinds::FUNCTION_KIND,
+            PrimitiveTypeKind::Table => ValueKinds::TABLE_KIND,
+            _ => ValueKinds::ANY_KIND,
         },
         TypeKind::Singleton(singleton) => match singleton.value {
-            SingletonValue::Boolean(_) => Kinds::BOOLEAN,
-            SingletonValue::String(_) => Kinds::STRING,
+            SingletonValue::Boolean(_) => ValueKinds::BOOLEAN_KIND,
+            SingletonValue::String(_) => ValueKinds::STRING_KIND,
         },
-        TypeKind::Table(_) => Kinds::TABLE,
-        TypeKind::Function(_) => Kinds::FUNCTION,
+        TypeKind::Table(_) => ValueKinds::TABLE_KIND,
+        TypeKind::Function(_) => ValueKinds::FUNCTION_KIND,
         TypeKind::Union(union) => union
             .options
             .iter()
-            .map(|option| of_type(model, *option, left))
-            .fold(Kinds::NONE, Kinds::or),
-        _ => Kinds::ANY,
+            .map(|option| kinds_of_type(model, *option, left))
+            .fold(ValueKinds::NO_KIND, ValueKinds::join_kinds),
+        _ => ValueKinds::ANY_KIND,
     }
 }

@@ -7,35 +7,35 @@ use moonlark_core::Catalog;
 use moonlark_core::sdk::{SdkFunction, SdkSource};
 
 pub(super) use super::facts::global_name as global;
-use super::facts::{Facts, Origin};
+use super::facts::{LocalOrigin, ScriptFacts};
 use super::globals;
 
 /// How many locals a name may go through.
-const DEEPEST: usize = 8;
+const MAX_ALIAS_DEPTH: usize = 8;
 
 #[derive(Clone, Copy)]
-pub(super) enum Named<'c> {
+pub(super) enum SdkReference<'c> {
     Sdk,
-    Source(Way, &'c SdkSource),
-    Function(Way, &'c SdkSource, &'c SdkFunction),
+    Source(SdkCallStyle, &'c SdkSource),
+    Function(SdkCallStyle, &'c SdkSource, &'c SdkFunction),
 }
 
 /// How a function is reached, which decides what it gives back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub(super) enum Way {
+pub(super) enum SdkCallStyle {
     /// `sdk.files.read`: the value.
     Sdk,
     /// `files.read`: a promise.
     Global,
 }
 
-pub(super) struct Names<'x, 'a, 'c> {
-    pub(super) facts: &'x Facts<'a>,
+pub(super) struct SdkNameResolver<'x, 'a, 'c> {
+    pub(super) facts: &'x ScriptFacts<'a>,
     pub(super) catalog: &'c Catalog,
 }
 
 /// `x.name` or `x["name"]`.
-pub(super) struct Access<'a> {
+pub(super) struct FieldAccess<'a> {
     pub(super) base: Expression<'a>,
     pub(super) name: &'a str,
     pub(super) location: Location,
@@ -43,16 +43,16 @@ pub(super) struct Access<'a> {
 }
 
 /// A field that is read by a name that stands there.
-pub(super) fn access<'a>(expression: Expression<'a>) -> Option<Access<'a>> {
+pub(super) fn as_field_access<'a>(expression: Expression<'a>) -> Option<FieldAccess<'a>> {
     match expression.kind() {
-        ExpressionKind::IndexName { expr, index, index_location, op, .. } => Some(Access {
+        ExpressionKind::IndexName { expr, index, index_location, op, .. } => Some(FieldAccess {
             base: expr,
             name: std::str::from_utf8(index.bytes()).ok()?,
             location: index_location,
             colon: op == IndexNameOp::Colon,
         }),
         ExpressionKind::IndexExpr { expr, index } => match index.kind() {
-            ExpressionKind::String { value, .. } => Some(Access {
+            ExpressionKind::String { value, .. } => Some(FieldAccess {
                 base: expr,
                 name: std::str::from_utf8(value.into_bytes()).ok()?,
                 location: index.location(),
@@ -64,55 +64,65 @@ pub(super) fn access<'a>(expression: Expression<'a>) -> Option<Access<'a>> {
     }
 }
 
-impl<'a, 'c> Names<'_, 'a, 'c> {
-    pub(super) fn of(&self, expression: Expression<'a>) -> Option<Named<'c>> {
-        self.through(expression, DEEPEST)
+impl<'a, 'c> SdkNameResolver<'_, 'a, 'c> {
+    pub(super) fn resolve_expression(
+        &self,
+        expression: Expression<'a>,
+    ) -> Option<SdkReference<'c>> {
+        self.resolve_to_depth(expression, MAX_ALIAS_DEPTH)
     }
 
-    fn through(&self, expression: Expression<'a>, left: usize) -> Option<Named<'c>> {
+    fn resolve_to_depth(
+        &self,
+        expression: Expression<'a>,
+        left: usize,
+    ) -> Option<SdkReference<'c>> {
         let left = left.checked_sub(1)?;
         if let Some(name) = global(expression) {
-            return self.global(name);
+            return self.resolve_global(name);
         }
-        if let Some(Access { base, name, .. }) = access(expression) {
-            return match self.through(base, left)? {
-                Named::Sdk => Some(Named::Source(Way::Sdk, self.catalog.sdk().source(name)?)),
-                Named::Source(way, source) => {
-                    Some(Named::Function(way, source, source.function(name)?))
+        if let Some(FieldAccess { base, name, .. }) = as_field_access(expression) {
+            return match self.resolve_to_depth(base, left)? {
+                SdkReference::Sdk => Some(SdkReference::Source(
+                    SdkCallStyle::Sdk,
+                    self.catalog.sdk().find_source(name)?,
+                )),
+                SdkReference::Source(way, source) => {
+                    Some(SdkReference::Function(way, source, source.find_function(name)?))
                 }
-                Named::Function(..) => None,
+                SdkReference::Function(..) => None,
             };
         }
         match expression.kind() {
-            ExpressionKind::Grouped(inner) => self.through(inner, left),
-            ExpressionKind::Local { local, .. } => match self.facts.origin(local) {
-                Origin::Value(value) => self.through(value, left),
+            ExpressionKind::Grouped(inner) => self.resolve_to_depth(inner, left),
+            ExpressionKind::Local { local, .. } => match self.facts.local_origin(local) {
+                LocalOrigin::Value(value) => self.resolve_to_depth(value, left),
                 _ => None,
             },
             _ => None,
         }
     }
 
-    fn global(&self, name: &str) -> Option<Named<'c>> {
+    fn resolve_global(&self, name: &str) -> Option<SdkReference<'c>> {
         if self.facts.made.contains(name.as_bytes()) {
             return None;
         }
         if name == "sdk" {
-            return Some(Named::Sdk);
+            return Some(SdkReference::Sdk);
         }
-        if globals::is_taken(self.catalog, name) {
+        if globals::is_reserved_name(self.catalog, name) {
             return None;
         }
-        let source = self.catalog.sdk().source(name).filter(|source| source.name == name)?;
-        Some(Named::Source(Way::Global, source))
+        let source = self.catalog.sdk().find_source(name).filter(|source| source.name == name)?;
+        Some(SdkReference::Source(SdkCallStyle::Global, source))
     }
 
     /// Whether a source of this name may come, or is known and out of reach:
     /// the call itself will say more.
-    pub(super) fn is_awaited(&self, name: &str) -> bool {
-        let is = |source: &str| source == name || moonlark_core::sdk::identifier(source) == name;
+    pub(super) fn is_pending_source(&self, name: &str) -> bool {
+        let is = |source: &str| source == name || moonlark_core::sdk::to_identifier(source) == name;
         let down = self.catalog.health().iter().filter(|it| it.state != "ready");
-        self.catalog.connecting().iter().any(|it| is(&it.source))
+        self.catalog.connecting_sources().iter().any(|it| is(&it.source))
             || down.into_iter().any(|it| is(&it.source))
     }
 }

@@ -12,27 +12,28 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use moonlark_core::Catalog;
-use moonlark_core::limits::seconds;
+use moonlark_core::limits::format_seconds;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::process::{CheckFailure, CheckWorker};
-use super::wire::CheckedReport;
+use super::wire::FinishedCheck;
 
 /// More scripts than this do not wait for their check.
 const MAX_WAITING_CHECKS: usize = 1024;
 /// How long a script waits for a worker.
-const QUEUE_TIMEOUT: Duration = Duration::from_secs(if cfg!(debug_assertions) { 30 } else { 5 });
+const CHECK_QUEUE_TIMEOUT: Duration =
+    Duration::from_secs(if cfg!(debug_assertions) { 30 } else { 5 });
 /// Processor time of one check. An honest script takes a few milliseconds, and several times
 /// as many without optimisation.
 const MAX_CHECK_TIME: Duration =
     Duration::from_millis(if cfg!(debug_assertions) { 1000 } else { 500 });
 /// The same while others of its caller wait, who wait for all that come before them.
-const CROWDED_CHECK_TIME: Duration = Duration::from_millis(50);
+const MAX_CROWDED_CHECK_TIME: Duration = Duration::from_millis(50);
 /// After this long without a check, one worker is left.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+const IDLE_CHECK_WORKER_TIMEOUT: Duration = Duration::from_secs(60);
 
-static POOL: LazyLock<CheckPool> = LazyLock::new(|| CheckPool {
+static CHECK_POOL: LazyLock<CheckPool> = LazyLock::new(|| CheckPool {
     workers: std::thread::available_parallelism().map_or(3, |cores| cores.get().clamp(3, 4)),
     state: Mutex::default(),
 });
@@ -40,11 +41,11 @@ static POOL: LazyLock<CheckPool> = LazyLock::new(|| CheckPool {
 struct CheckPool {
     /// How many there may be.
     workers: usize,
-    state: Mutex<PoolState>,
+    state: Mutex<CheckPoolState>,
 }
 
 #[derive(Default)]
-struct PoolState {
+struct CheckPoolState {
     idle: Vec<CheckWorker>,
     last_used: Option<Instant>,
     /// Whether somebody is there to end idle workers.
@@ -55,7 +56,7 @@ struct PoolState {
 /// What a worker found, and whether it would be the same another time: not where
 /// others who waited left it too little time.
 pub(super) struct PooledCheck {
-    pub(super) report: CheckedReport,
+    pub(super) report: FinishedCheck,
     pub(super) repeatable: bool,
 }
 
@@ -66,15 +67,15 @@ pub(super) async fn check_in_worker(
     catalog: &Arc<Catalog>,
     caller: &str,
 ) -> Result<PooledCheck, CheckFailure> {
-    let turn = tokio::time::timeout(QUEUE_TIMEOUT, POOL.turn(caller)).await;
+    let turn = tokio::time::timeout(CHECK_QUEUE_TIMEOUT, CHECK_POOL.wait_for_turn(caller)).await;
     let Ok(Some(_turn)) = turn else {
-        let time = seconds(QUEUE_TIMEOUT);
+        let time = format_seconds(CHECK_QUEUE_TIMEOUT);
         return Err(CheckFailure::Lost(format!("no checker was free within {time}")));
     };
     let (idle, limit) = {
-        let mut state = POOL.state.lock();
+        let mut state = CHECK_POOL.state.lock();
         let is_crowded = state.turns.is_waiting(caller);
-        (state.idle.pop(), if is_crowded { CROWDED_CHECK_TIME } else { MAX_CHECK_TIME })
+        (state.idle.pop(), if is_crowded { MAX_CROWDED_CHECK_TIME } else { MAX_CHECK_TIME })
     };
     let worker = match idle {
         Some(worker) => worker,
@@ -85,15 +86,15 @@ pub(super) async fn check_in_worker(
         })?,
     };
     let had_all_time = limit == MAX_CHECK_TIME;
-    match worker.check(script, catalog, limit).await {
+    match worker.check_script(script, catalog, limit).await {
         Ok((report, again)) => {
-            POOL.keep(again.or_else(|| CheckWorker::start(program).ok()));
+            CHECK_POOL.return_worker(again.or_else(|| CheckWorker::start(program).ok()));
             let repeatable = had_all_time || !report.untyped;
             Ok(PooledCheck { report, repeatable })
         }
         Err(failure) => {
             // Warm before the next script comes.
-            POOL.keep(CheckWorker::start(program).ok());
+            CHECK_POOL.return_worker(CheckWorker::start(program).ok());
             Err(match failure {
                 CheckFailure::OutOfTime(why) if had_all_time => CheckFailure::Stopped(why),
                 CheckFailure::OutOfTime(why) => {
@@ -107,8 +108,8 @@ pub(super) async fn check_in_worker(
 
 impl CheckPool {
     /// Wait until it is this caller's turn; none if too many wait already.
-    async fn turn(&'static self, caller: &str) -> Option<CheckTurn> {
-        let waiting = self.state.lock().turns.ask(caller, self.workers)?;
+    async fn wait_for_turn(&'static self, caller: &str) -> Option<CheckTurn> {
+        let waiting = self.state.lock().turns.request_turn(caller, self.workers)?;
         let caller: Box<str> = caller.into();
         let Some(waiting) = waiting else { return Some(CheckTurn { pool: self, caller }) };
         let mut pending = PendingTurn { pool: self, caller, waiting, answered: false };
@@ -117,7 +118,7 @@ impl CheckPool {
         given.then(|| CheckTurn { pool: self, caller: pending.caller.clone() })
     }
 
-    fn keep(&'static self, worker: Option<CheckWorker>) {
+    fn return_worker(&'static self, worker: Option<CheckWorker>) {
         let Some(worker) = worker else { return };
         let mut state = self.state.lock();
         state.last_used = Some(Instant::now());
@@ -131,9 +132,9 @@ impl CheckPool {
 
     async fn end_idle_workers(&'static self) {
         loop {
-            tokio::time::sleep(IDLE_TIMEOUT).await;
+            tokio::time::sleep(IDLE_CHECK_WORKER_TIMEOUT).await;
             let mut state = self.state.lock();
-            if state.last_used.is_none_or(|last| last.elapsed() >= IDLE_TIMEOUT) {
+            if state.last_used.is_none_or(|last| last.elapsed() >= IDLE_CHECK_WORKER_TIMEOUT) {
                 state.idle.truncate(1);
                 state.reaping = false;
                 return;
@@ -150,7 +151,7 @@ struct CheckTurn {
 
 impl Drop for CheckTurn {
     fn drop(&mut self) {
-        self.pool.state.lock().turns.give_back(&self.caller, self.pool.workers);
+        self.pool.state.lock().turns.release_turn(&self.caller, self.pool.workers);
     }
 }
 
@@ -167,7 +168,7 @@ impl Drop for PendingTurn {
     fn drop(&mut self) {
         self.waiting.close();
         if !self.answered && self.waiting.try_recv().is_ok() {
-            self.pool.state.lock().turns.give_back(&self.caller, self.pool.workers);
+            self.pool.state.lock().turns.release_turn(&self.caller, self.pool.workers);
         }
     }
 }
@@ -189,10 +190,14 @@ struct WaitingCheck {
 
 impl CheckTurns {
     /// A turn at once (`Some(None)`), later, or never.
-    fn ask(&mut self, caller: &str, workers: usize) -> Option<Option<oneshot::Receiver<()>>> {
+    fn request_turn(
+        &mut self,
+        caller: &str,
+        workers: usize,
+    ) -> Option<Option<oneshot::Receiver<()>>> {
         self.waiting.retain(|it| !it.begin.is_closed());
         if self.waiting.is_empty() && self.has_room(caller, workers) {
-            self.begin(caller);
+            self.begin_turn(caller);
             return Some(None);
         }
         if self.waiting.len() >= MAX_WAITING_CHECKS {
@@ -204,7 +209,7 @@ impl CheckTurns {
         Some(Some(waiting))
     }
 
-    fn give_back(&mut self, caller: &str, workers: usize) {
+    fn release_turn(&mut self, caller: &str, workers: usize) {
         if let Some(running) = self.running.get_mut(caller) {
             *running -= 1;
             if *running == 0 {
@@ -225,7 +230,7 @@ impl CheckTurns {
         self.waiting.iter().any(|it| &*it.caller == caller && !it.begin.is_closed())
     }
 
-    fn begin(&mut self, caller: &str) {
+    fn begin_turn(&mut self, caller: &str) {
         self.count += 1;
         *self.running.entry(caller.into()).or_default() += 1;
         self.last_turn.insert(caller.into(), self.count);
@@ -244,7 +249,7 @@ impl CheckTurns {
             let Some((next, _)) = room.min_by_key(|(_, it)| turn_of(it)) else { break };
             let WaitingCheck { caller, begin } = self.waiting.remove(next);
             if begin.send(()).is_ok() {
-                self.begin(&caller);
+                self.begin_turn(&caller);
             }
         }
         if self.waiting.is_empty() {
@@ -264,7 +269,7 @@ mod tests {
         let mut given = Vec::new();
         let mut waiting = Vec::new();
         for caller in asked {
-            match turns.ask(caller, workers).unwrap() {
+            match turns.request_turn(caller, workers).unwrap() {
                 None => given.push((*caller).to_owned()),
                 Some(later) => waiting.push(((*caller).to_owned(), later)),
             }
@@ -277,7 +282,7 @@ mod tests {
                 continue;
             }
             let Some(done) = given.get(ended) else { break };
-            turns.give_back(done, workers);
+            turns.release_turn(done, workers);
             ended += 1;
         }
         assert!(turns.running.is_empty() && turns.waiting.is_empty());
@@ -287,10 +292,10 @@ mod tests {
     #[test]
     fn one_caller_leaves_a_worker_for_the_others() {
         let mut turns = CheckTurns::default();
-        assert!(turns.ask("bob", 2).unwrap().is_none());
-        assert!(turns.ask("bob", 2).unwrap().is_some());
-        assert!(turns.ask("alice", 2).unwrap().is_none());
-        assert!(turns.ask("carol", 2).unwrap().is_some());
+        assert!(turns.request_turn("bob", 2).unwrap().is_none());
+        assert!(turns.request_turn("bob", 2).unwrap().is_some());
+        assert!(turns.request_turn("alice", 2).unwrap().is_none());
+        assert!(turns.request_turn("carol", 2).unwrap().is_some());
     }
 
     #[test]
@@ -306,8 +311,8 @@ mod tests {
     #[test]
     fn a_check_has_little_time_while_others_of_its_caller_wait() {
         let mut turns = CheckTurns::default();
-        assert!(turns.ask("bob", 2).unwrap().is_none());
-        let later = turns.ask("bob", 2).unwrap().unwrap();
+        assert!(turns.request_turn("bob", 2).unwrap().is_none());
+        let later = turns.request_turn("bob", 2).unwrap().unwrap();
         assert!(turns.is_waiting("bob") && !turns.is_waiting("alice"));
         drop(later);
         assert!(!turns.is_waiting("bob"));
@@ -316,12 +321,12 @@ mod tests {
     #[test]
     fn who_has_gone_away_takes_nobodys_turn() {
         let mut turns = CheckTurns::default();
-        assert!(turns.ask("bob", 2).unwrap().is_none());
-        drop(turns.ask("bob", 2).unwrap());
-        let mut later = turns.ask("bob", 2).unwrap().unwrap();
-        turns.give_back("bob", 2);
+        assert!(turns.request_turn("bob", 2).unwrap().is_none());
+        drop(turns.request_turn("bob", 2).unwrap());
+        let mut later = turns.request_turn("bob", 2).unwrap().unwrap();
+        turns.release_turn("bob", 2);
         assert!(later.try_recv().is_ok());
-        turns.give_back("bob", 2);
+        turns.release_turn("bob", 2);
         assert!(turns.running.is_empty());
     }
 }

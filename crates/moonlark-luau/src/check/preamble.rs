@@ -11,45 +11,46 @@ use std::ops::Range;
 use moonlark_core::render::luau::sdk::declared_result;
 use moonlark_core::sdk::{SdkFunction, SdkSource};
 
-use super::names::Way;
+use super::names::SdkCallStyle;
 
 /// What `files.read(…)` gives, and `pcall`, whose second value is a result or a
 /// Problem.
-const ALWAYS: &str = "type M0_Promise<T> = { await: (any) -> T } \
+const COMMON_DECLARATIONS: &str = "type M0_Promise<T> = { await: (any) -> T } \
     local pcall: (any, ...any) -> (boolean, ...any) = nil :: any \
     local xpcall: (any, any, ...any) -> (boolean, ...any) = nil :: any ";
 
 /// A table with more text than this is not worth a wait.
-const LARGEST: usize = 200_000;
+const MAX_PREAMBLE_BYTES: usize = 200_000;
 
 /// A function that a script uses.
 #[derive(Clone, Copy)]
-pub(super) struct Used<'c> {
-    pub(super) way: Way,
+pub(super) struct UsedFunction<'c> {
+    pub(super) way: SdkCallStyle,
     pub(super) source: &'c SdkSource,
     pub(super) function: &'c SdkFunction,
 }
 
 #[derive(Default)]
-pub(super) struct Preamble<'c> {
+pub(super) struct CheckPreamble<'c> {
     /// One line, with its end.
     pub(super) text: String,
     /// Which columns declare whose result.
-    results: Vec<(Range<usize>, Used<'c>)>,
+    results: Vec<(Range<usize>, UsedFunction<'c>)>,
 }
 
-impl<'c> Preamble<'c> {
-    pub(super) fn new(used: &[Used<'c>]) -> Preamble<'c> {
-        let mut preamble = Preamble { text: ALWAYS.to_owned(), results: Vec::new() };
+impl<'c> CheckPreamble<'c> {
+    pub(super) fn new(used: &[UsedFunction<'c>]) -> CheckPreamble<'c> {
+        let mut preamble =
+            CheckPreamble { text: COMMON_DECLARATIONS.to_owned(), results: Vec::new() };
         let mut ways: BTreeMap<(&str, bool), Vec<String>> = BTreeMap::new();
         let mut results: BTreeMap<(&str, &str), String> = BTreeMap::new();
         for (index, it) in used.iter().enumerate() {
             let (source, name) = (it.source.name.as_str(), it.function.name.as_str());
             let result = results
                 .entry((source, name))
-                .or_insert_with(|| preamble.result(index + 1, *it))
+                .or_insert_with(|| preamble.declare_result(index + 1, *it))
                 .clone();
-            let waits = it.way == Way::Sdk;
+            let waits = it.way == SdkCallStyle::Sdk;
             let result = if waits { result } else { format!("M0_Promise<{result}>") };
             ways.entry((source, waits)).or_default().push(format!("{name}: (any) -> {result}"));
         }
@@ -66,12 +67,12 @@ impl<'c> Preamble<'c> {
     }
 
     /// Declare what the function gives, and say how it is called here.
-    fn result(&mut self, number: usize, used: Used<'c>) -> String {
+    fn declare_result(&mut self, number: usize, used: UsedFunction<'c>) -> String {
         let Some((body, types)) = declared_result(used.function, &format!("M{number}_")) else {
             return "any".to_owned();
         };
         let size: usize = types.iter().map(|(_, body)| body.len()).sum();
-        if body == "any" || size + body.len() + self.text.len() > LARGEST {
+        if body == "any" || size + body.len() + self.text.len() > MAX_PREAMBLE_BYTES {
             return "any".to_owned();
         }
         let start = self.text.len();
@@ -84,7 +85,7 @@ impl<'c> Preamble<'c> {
     }
 
     /// Whose result a type is that was declared in this column.
-    pub(super) fn whose(&self, column: u32) -> Option<Used<'c>> {
+    pub(super) fn function_declared_at(&self, column: u32) -> Option<UsedFunction<'c>> {
         let column = usize::try_from(column).ok()?;
         self.results.iter().find(|(range, _)| range.contains(&column)).map(|(_, used)| *used)
     }

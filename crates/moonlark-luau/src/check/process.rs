@@ -7,15 +7,15 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use moonlark_core::Catalog;
-use moonlark_core::limits::seconds;
+use moonlark_core::limits::format_seconds;
 use moonlark_core::sdk::Sdk;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::clock::OUT_OF_TIME_EXIT_CODE;
 use super::wire::{
-    CatalogNames, CheckOrder, CheckReport, CheckRequest, CheckedReport, FunctionSchemas,
-    MAX_FRAME_BYTES, SourceFunctions, ToolDefinitions, WantedDefinitions, decode_frame,
+    CatalogNames, CheckOrder, CheckRequest, CheckWorkerReport, FinishedCheck, FunctionSchemas,
+    MAX_CHECK_FRAME_BYTES, SourceFunctions, ToolDefinitions, WantedDefinitions, decode_frame,
     encode_frame,
 };
 use super::worker;
@@ -25,9 +25,10 @@ use super::worker;
 const MAX_KNOWN_CATALOGS: usize = 4;
 /// For a machine that has no time for the worker; its own time is bounded by the
 /// kernel.
-const CHECK_TIMEOUT: Duration = Duration::from_secs(if cfg!(debug_assertions) { 60 } else { 10 });
+const CHECK_WORKER_TIMEOUT: Duration =
+    Duration::from_secs(if cfg!(debug_assertions) { 60 } else { 10 });
 /// How long a worker that has closed its output may take to be gone.
-const END_TIMEOUT: Duration = Duration::from_secs(2);
+const CHECK_WORKER_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Killed when it is dropped; reaped by the runtime.
 pub(super) struct CheckWorker {
@@ -35,12 +36,12 @@ pub(super) struct CheckWorker {
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     /// What it has been told, by the number that it knows a catalog by.
-    told: Vec<(u64, ToldCatalog)>,
+    told: Vec<(u64, SentCatalog)>,
     next_catalog: u64,
 }
 
 /// A weak reference keeps the catalog's address from being used again.
-struct ToldCatalog(Weak<Catalog>);
+struct SentCatalog(Weak<Catalog>);
 
 /// Why a check came to no end.
 #[derive(Debug)]
@@ -56,7 +57,7 @@ pub(super) enum CheckFailure {
 impl CheckWorker {
     pub(super) fn start(program: &Path) -> std::io::Result<CheckWorker> {
         let mut child = Command::new(program)
-            .arg(worker::worker_mode())
+            .arg(worker::check_mode_arg())
             // Nothing of our environment is a script's business.
             .env_clear()
             .current_dir("/")
@@ -74,46 +75,56 @@ impl CheckWorker {
 
     /// Check a script. With the report comes the worker, for the next one, if it
     /// may have another.
-    pub(super) async fn check(
+    pub(super) async fn check_script(
         mut self,
         script: &str,
         catalog: &Arc<Catalog>,
         limit: Duration,
-    ) -> Result<(CheckedReport, Option<CheckWorker>), CheckFailure> {
-        match tokio::time::timeout(CHECK_TIMEOUT, self.converse(script, catalog, limit)).await {
+    ) -> Result<(FinishedCheck, Option<CheckWorker>), CheckFailure> {
+        match tokio::time::timeout(
+            CHECK_WORKER_TIMEOUT,
+            self.exchange_messages(script, catalog, limit),
+        )
+        .await
+        {
             Ok(Ok(report)) => {
                 let again = report.reusable.then_some(self);
                 Ok((report, again))
             }
             Ok(Err(_)) => Err(self.explain_end(limit).await),
             Err(_) => {
-                let time = seconds(CHECK_TIMEOUT);
+                let time = format_seconds(CHECK_WORKER_TIMEOUT);
                 Err(CheckFailure::Lost(format!("the check had not ended after {time}")))
             }
         }
     }
 
-    async fn converse(
+    async fn exchange_messages(
         &mut self,
         script: &str,
         catalog: &Arc<Catalog>,
         limit: Duration,
-    ) -> std::io::Result<CheckedReport> {
-        let request = self.request(script, catalog, limit);
-        self.send(&CheckOrder::Check(request)).await?;
+    ) -> std::io::Result<FinishedCheck> {
+        let request = self.build_request(script, catalog, limit);
+        self.send_order(&CheckOrder::Check(request)).await?;
         loop {
-            match self.receive().await? {
-                CheckReport::Checked(report) => return Ok(report),
-                CheckReport::Wanted(wanted) => {
-                    let definitions = define(catalog.sdk(), &wanted);
-                    self.send(&CheckOrder::Definitions(definitions)).await?;
+            match self.receive_report().await? {
+                CheckWorkerReport::Checked(report) => return Ok(report),
+                CheckWorkerReport::Wanted(wanted) => {
+                    let definitions = build_definitions(catalog.sdk(), &wanted);
+                    self.send_order(&CheckOrder::Definitions(definitions)).await?;
                 }
             }
         }
     }
 
     /// The catalog is named, and described only when it is new to this worker.
-    fn request(&mut self, script: &str, catalog: &Arc<Catalog>, limit: Duration) -> CheckRequest {
+    fn build_request(
+        &mut self,
+        script: &str,
+        catalog: &Arc<Catalog>,
+        limit: Duration,
+    ) -> CheckRequest {
         let request = CheckRequest {
             catalog: 0,
             names: None,
@@ -122,7 +133,7 @@ impl CheckWorker {
             limit,
             run_type_functions: false,
         };
-        let known = self.told.iter().position(|(_, told)| told.is(catalog));
+        let known = self.told.iter().position(|(_, told)| told.is_catalog(catalog));
         if let Some(known) = known {
             let told = self.told.remove(known);
             let number = told.0;
@@ -132,19 +143,19 @@ impl CheckWorker {
         let full = self.told.len() >= MAX_KNOWN_CATALOGS;
         let forget = full.then(|| self.told.remove(0).0);
         self.next_catalog += 1;
-        self.told.push((self.next_catalog, ToldCatalog(Arc::downgrade(catalog))));
+        self.told.push((self.next_catalog, SentCatalog(Arc::downgrade(catalog))));
         let names = Some(catalog_names(catalog));
         CheckRequest { catalog: self.next_catalog, names, forget, ..request }
     }
 
-    async fn send(&mut self, order: &CheckOrder) -> std::io::Result<()> {
+    async fn send_order(&mut self, order: &CheckOrder) -> std::io::Result<()> {
         self.input.write_all(&encode_frame(order)?).await?;
         self.input.flush().await
     }
 
-    async fn receive(&mut self) -> std::io::Result<CheckReport> {
+    async fn receive_report(&mut self) -> std::io::Result<CheckWorkerReport> {
         let length = self.output.read_u32_le().await? as usize;
-        if length > MAX_FRAME_BYTES {
+        if length > MAX_CHECK_FRAME_BYTES {
             return Err(std::io::Error::other("a message beyond all limits"));
         }
         // Grows with what arrives, not with what was announced.
@@ -157,23 +168,23 @@ impl CheckWorker {
     }
 
     async fn explain_end(mut self, limit: Duration) -> CheckFailure {
-        let ended = tokio::time::timeout(END_TIMEOUT, self.child.wait()).await;
+        let ended = tokio::time::timeout(CHECK_WORKER_EXIT_TIMEOUT, self.child.wait()).await;
         let status = ended.ok().and_then(Result::ok);
         let mut words = Vec::new();
         if let Some(stderr) = self.child.stderr.take() {
             let reading = stderr.take(64 * 1024);
             let reading = async move { { reading }.read_to_end(&mut words).await.map(|_| words) };
-            words = match tokio::time::timeout(END_TIMEOUT, reading).await {
+            words = match tokio::time::timeout(CHECK_WORKER_EXIT_TIMEOUT, reading).await {
                 Ok(Ok(words)) => words,
                 _ => Vec::new(),
             };
         }
-        explain(status, &String::from_utf8_lossy(&words), limit)
+        explain_exit(status, &String::from_utf8_lossy(&words), limit)
     }
 }
 
 /// What the kernel and the Rust runtime say last; nothing of the script gets there.
-fn explain(status: Option<ExitStatus>, words: &str, limit: Duration) -> CheckFailure {
+fn explain_exit(status: Option<ExitStatus>, words: &str, limit: Duration) -> CheckFailure {
     if words.contains("overflowed its stack") {
         return CheckFailure::Stopped(
             "it nests deeper or grows larger than the check can follow".to_owned(),
@@ -185,7 +196,7 @@ fn explain(status: Option<ExitStatus>, words: &str, limit: Duration) -> CheckFai
         );
     }
     if is_out_of_time(status) {
-        let time = seconds(limit);
+        let time = format_seconds(limit);
         return CheckFailure::OutOfTime(format!(
             "checking it takes more than {time} of processor time"
         ));
@@ -198,17 +209,19 @@ fn explain(status: Option<ExitStatus>, words: &str, limit: Duration) -> CheckFai
 /// By its own clock or, should that have failed, by the kernel's.
 fn is_out_of_time(status: Option<ExitStatus>) -> bool {
     #[cfg(unix)]
-    if status.and_then(|it| std::os::unix::process::ExitStatusExt::signal(&it)) == Some(SIGXCPU) {
+    if status.and_then(|it| std::os::unix::process::ExitStatusExt::signal(&it))
+        == Some(CPU_LIMIT_SIGNAL)
+    {
         return true;
     }
     status.and_then(|it| it.code()) == Some(OUT_OF_TIME_EXIT_CODE)
 }
 
 #[cfg(unix)]
-const SIGXCPU: i32 = rustix::process::Signal::XCPU.as_raw();
+const CPU_LIMIT_SIGNAL: i32 = rustix::process::Signal::XCPU.as_raw();
 
-impl ToldCatalog {
-    fn is(&self, catalog: &Arc<Catalog>) -> bool {
+impl SentCatalog {
+    fn is_catalog(&self, catalog: &Arc<Catalog>) -> bool {
         std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(catalog))
     }
 }
@@ -216,14 +229,14 @@ impl ToldCatalog {
 fn catalog_names(catalog: &Catalog) -> CatalogNames {
     let sources = catalog.sdk().sources().iter();
     let down = catalog.health().iter().filter(|it| it.state != "ready");
-    let awaited = catalog.connecting().iter().map(|it| it.source.clone());
+    let awaited = catalog.connecting_sources().iter().map(|it| it.source.clone());
     CatalogNames {
         sources: sources.map(|it| (it.name.clone(), it.original.clone())).collect(),
         awaited: awaited.chain(down.map(|it| it.source.clone())).collect(),
     }
 }
 
-fn define(sdk: &Sdk, wanted: &WantedDefinitions) -> ToolDefinitions {
+fn build_definitions(sdk: &Sdk, wanted: &WantedDefinitions) -> ToolDefinitions {
     let names: HashSet<&str> = wanted.names.iter().map(String::as_str).collect();
     let mut told = ToolDefinitions { sources: Vec::new(), functions: Vec::new() };
     let mut functions = wanted.functions.clone();
@@ -241,8 +254,8 @@ fn define(sdk: &Sdk, wanted: &WantedDefinitions) -> ToolDefinitions {
         let found = sdk.sources().get(source).and_then(|it| it.functions.get(function));
         let Some(found) = found else { continue };
         // Not kept with the tool, which may never be called.
-        let output = found.tool.output.as_ref().map(|it| Arc::unwrap_or_clone(it.outline()));
-        let input = Arc::unwrap_or_clone(found.tool.input.outline());
+        let output = found.tool.output.as_ref().map(|it| Arc::unwrap_or_clone(it.peek_json()));
+        let input = Arc::unwrap_or_clone(found.tool.input.peek_json());
         told.functions.push(FunctionSchemas { source, function, input, output });
     }
     told

@@ -31,7 +31,7 @@ pub(super) enum UnreachableLocal {
 }
 
 impl<'a> LocalScopes<'a> {
-    pub(super) fn of(root: Block<'a>) -> LocalScopes<'a> {
+    pub(super) fn from_block(root: Block<'a>) -> LocalScopes<'a> {
         let mut scopes = LocalScopes::default();
         scopes.extended.insert(root.as_statement().as_ptr(), Position::missing());
         root.visit(&mut scopes);
@@ -54,7 +54,7 @@ impl<'a> LocalScopes<'a> {
         }
     }
 
-    fn add(&mut self, local: &Local<'a>, begin: Position, end: Position) {
+    fn add_local(&mut self, local: &Local<'a>, begin: Position, end: Position) {
         if local.location.begin.line == 0 {
             return;
         }
@@ -64,8 +64,8 @@ impl<'a> LocalScopes<'a> {
         }
     }
 
-    fn add_all(&mut self, locals: &[&'a Local<'a>], scope: Location) {
-        locals.iter().for_each(|local| self.add(local, scope.begin, scope.end));
+    fn add_locals(&mut self, locals: &[&'a Local<'a>], scope: Location) {
+        locals.iter().for_each(|local| self.add_local(local, scope.begin, scope.end));
     }
 }
 
@@ -81,9 +81,9 @@ impl<'a> AstVisitor<'a> for LocalScopes<'a> {
         let end = extended.copied().unwrap_or(block.location().end);
         for statement in block.as_slice() {
             if let Some(it) = statement.as_local() {
-                self.add_all(it.bindings, Location::new(statement.location().end, end));
+                self.add_locals(it.bindings, Location::new(statement.location().end, end));
             } else if let Some(it) = statement.as_local_function() {
-                self.add(it.name, statement.location().begin, end);
+                self.add_local(it.name, statement.location().begin, end);
             }
         }
         true
@@ -99,21 +99,21 @@ impl<'a> AstVisitor<'a> for LocalScopes<'a> {
 
     fn visit_numeric_for_statement(&mut self, statement: Statement<'a>) -> bool {
         if let Some(it) = statement.as_numeric_for() {
-            self.add_all(&[it.name], it.body.location());
+            self.add_locals(&[it.name], it.body.location());
         }
         true
     }
 
     fn visit_generic_for_statement(&mut self, statement: Statement<'a>) -> bool {
         if let Some(it) = statement.as_generic_for() {
-            self.add_all(it.names, it.body.location());
+            self.add_locals(it.names, it.body.location());
         }
         true
     }
 
     fn visit_function_literal_expression(&mut self, expression: Expression<'a>) -> bool {
         if let ExpressionKind::FunctionLiteral(function) = expression.kind() {
-            self.add_all(function.args, function.body.location());
+            self.add_locals(function.args, function.body.location());
         }
         true
     }
@@ -129,7 +129,7 @@ mod tests {
     fn known(script: &str) -> (Vec<String>, Option<UnreachableLocal>) {
         let text = format!("\n{script}");
         let parsed = ParsedSource::parse(&text, ParseOptions::default()).unwrap();
-        let scopes = LocalScopes::of(parsed.root());
+        let scopes = LocalScopes::from_block(parsed.root());
         let before = &text[..text.find("HERE").unwrap()];
         let line = before.matches('\n').count();
         let column = before.len() - before.rfind('\n').map_or(0, |at| at + 1);

@@ -3,16 +3,16 @@
 use luau_syntax::ast::{AstVisitor, Block, Expression, ExpressionKind};
 use luau_syntax::location::Location;
 
-use super::Finding;
-use super::kinds::{Kinds, Oracle};
+use super::CheckFinding;
+use super::kinds::{KindOracle, ValueKinds};
 use super::scopes::LocalScopes;
 
 /// `"Hello ${name}"`, and `${name}` in backticks.
 pub(super) fn find_templates<'a>(
     root: Block<'a>,
-    oracle: &Oracle<'_, 'a, '_>,
+    oracle: &KindOracle<'_, 'a, '_>,
     scopes: &LocalScopes<'a>,
-) -> Vec<Finding> {
+) -> Vec<CheckFinding> {
     let mut visitor =
         TemplateVisitor { oracle, scopes, found: Vec::new(), dollars: Vec::new(), plain: false };
     root.visit(&mut visitor);
@@ -20,17 +20,17 @@ pub(super) fn find_templates<'a>(
     // A script that also writes values without a dollar sign knows what it is doing.
     if !plain {
         found.extend(dollars.into_iter().map(|place| {
-            Finding::new(place, "in backticks, ${x} is a dollar sign and the value of x")
-                .hint("write `{x}` for the value alone")
+            CheckFinding::new(place, "in backticks, ${x} is a dollar sign and the value of x")
+                .with_hint("write `{x}` for the value alone")
         }));
     }
     found
 }
 
 struct TemplateVisitor<'x, 'a, 'c> {
-    oracle: &'x Oracle<'x, 'a, 'c>,
+    oracle: &'x KindOracle<'x, 'a, 'c>,
     scopes: &'x LocalScopes<'a>,
-    found: Vec<Finding>,
+    found: Vec<CheckFinding>,
     /// Values in backticks with a dollar sign before them.
     dollars: Vec<Location>,
     /// There are some without.
@@ -50,7 +50,7 @@ impl<'a> AstVisitor<'a> for TemplateVisitor<'_, 'a, '_> {
         if let Some(local) = local {
             let message = format!("${{{local}}} in quotes is plain text, not the value of {local}");
             let hint = format!("write it in backticks: `… {{{local}}} …`");
-            self.found.push(Finding::new(place, message).hint(hint));
+            self.found.push(CheckFinding::new(place, message).with_hint(hint));
         }
         true
     }
@@ -62,7 +62,7 @@ impl<'a> AstVisitor<'a> for TemplateVisitor<'_, 'a, '_> {
         for (before, value) in strings.iter().zip(expressions) {
             if !before.into_bytes().ends_with(b"$") {
                 self.plain = true;
-            } else if self.oracle.kinds(*value) != Kinds::NUMBER {
+            } else if self.oracle.infer_kinds(*value) != ValueKinds::NUMBER_KIND {
                 // A number with a dollar sign is money.
                 self.dollars.push(value.location());
             }

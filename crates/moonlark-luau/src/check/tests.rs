@@ -1,18 +1,18 @@
 use std::sync::Arc;
 
-use moonlark_core::catalog::Connecting;
-use moonlark_core::render::luau::sdk::{declared_result, signature};
+use moonlark_core::catalog::ConnectingSource;
+use moonlark_core::render::luau::sdk::{declared_result, sdk_function_docs};
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Body, Source, SourceKind};
+use moonlark_core::tool::{Source, SourceKind, ToolBody};
 use moonlark_core::{Catalog, Tool, Value};
 use serde_json::{Value as Json, json};
 
-use super::walk::TypingBound;
-use super::{Checker, Finding, problem};
+use super::walk::TypingLimits;
+use super::{CheckFinding, ScriptChecker, problem_from_findings};
 
 fn tool(source: &str, name: &str, input: Json, output: Option<Json>) -> Arc<Tool> {
-    let schema = |json: Json| Schema::described(json.as_object().unwrap().clone());
-    let body = Body::now(|_, _| Ok(Value::Null));
+    let schema = |json: Json| Schema::description_only(json.as_object().unwrap().clone());
+    let body = ToolBody::from_fn(|_, _| Ok(Value::Null));
     let home = Arc::new(Source { kind: SourceKind::Upstream, name: source.to_owned() });
     let mut tool = Tool::new(format!("{source}.{name}"), home, schema(input), body);
     tool.output = output.map(schema);
@@ -24,14 +24,14 @@ fn catalog(tools: Vec<Arc<Tool>>) -> Catalog {
 }
 
 /// On a thread with the stack that a worker has.
-fn check(script: &str, catalog: Catalog) -> Vec<Finding> {
+fn check(script: &str, catalog: Catalog) -> Vec<CheckFinding> {
     let script = script.to_owned();
     let catalog = Arc::new(catalog);
     std::thread::Builder::new()
-        .stack_size(super::worker::STACK_BYTES)
+        .stack_size(super::worker::CHECK_STACK_BYTES)
         .spawn(move || {
-            let mut checker = Checker::new(catalog.modules());
-            let bound = TypingBound::default();
+            let mut checker = ScriptChecker::new(catalog.modules());
+            let bound = TypingLimits::default();
             checker.check_with(&script, bound, |_| Some(catalog.clone())).unwrap().findings
         })
         .unwrap()
@@ -49,31 +49,31 @@ fn files() -> Catalog {
 fn a_finding_becomes_a_problem_with_place_and_signature() {
     let found = check("local a = 1\nreturn sdk.files.read({ pth = a, path = 5 })", files());
     assert_eq!(
-        problem(&found[..1], "script").unwrap().to_string(),
+        problem_from_findings(&found[..1], "script").unwrap().to_string(),
         "error[bad_script]: sdk.files.read has no parameter pth; did you mean path?\n  \
          --> script:2:25\n\
          hint: function sdk.files.read(args: { path: string }): any\nnothing was called"
     );
     assert_eq!(
-        problem(&found, "script").unwrap().to_string(),
+        problem_from_findings(&found, "script").unwrap().to_string(),
         "error[bad_script]: 2:25: sdk.files.read has no parameter pth; did you mean path?\n\
          2:41: sdk.files.read: path must be a string, got a number\n  \
          --> script:2:25\n\
          hint: function sdk.files.read(args: { path: string }): any\nnothing was called"
     );
-    assert_eq!(problem(&[], "script"), None);
+    assert_eq!(problem_from_findings(&[], "script"), None);
 }
 
 #[test]
 fn a_source_that_is_still_connecting_may_have_anything() {
-    let connecting = Connecting {
+    let connecting = ConnectingSource {
         source: "my-mail".to_owned(),
         kind: moonlark_core::tool::SourceKind::Upstream,
         prefix: "my-mail__".to_owned(),
-        expose: moonlark_core::tool::Expose::Code,
+        expose: moonlark_core::tool::ToolExposure::Code,
         is_remembered: false,
     };
-    let catalog = files().with_offers(Vec::new(), vec![connecting]);
+    let catalog = files().with_source_resources(Vec::new(), vec![connecting]);
     let script =
         "my_mail.send({ to = 'a' }):await()\nreturn sdk.my_mail.send({}), sdk.mail.send({})";
     let found = check(script, catalog);
@@ -139,9 +139,9 @@ fn what_is_drawn_is_luau() {
         tool("s", &format!("f{index}"), schema.clone(), Some(schema.clone()))
     });
     let catalog = catalog(tools.collect());
-    let mut checker = Checker::new(catalog.modules());
+    let mut checker = ScriptChecker::new(catalog.modules());
     for function in &catalog.sdk().sources()[0].functions {
-        let docs = signature(&catalog.sdk().sources()[0], function, None);
+        let docs = sdk_function_docs(&catalog.sdk().sources()[0], function, None);
         let (args, result) = docs.signature.rsplit_once("): ").unwrap();
         let args = args.split_once('(').unwrap().1;
         let (strict, types) = declared_result(function, "M_").unwrap();
@@ -149,7 +149,7 @@ fn what_is_drawn_is_luau() {
         for (name, body) in docs.types.iter().chain(&types) {
             text.push_str(&format!("type {name} = {body} "));
         }
-        assert_eq!(checker.luau_says(&text), [""; 0], "{text}");
+        assert_eq!(checker.list_luau_errors(&text), [""; 0], "{text}");
     }
 }
 

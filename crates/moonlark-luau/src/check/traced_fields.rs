@@ -7,23 +7,23 @@
 
 use luau_syntax::ast::{Expression, ExpressionKind, UnaryOp};
 use luau_syntax::location::Location;
-use moonlark_core::nearest::nearest;
+use moonlark_core::nearest::nearest_name;
 use moonlark_core::sdk::{SdkFunction, SdkSource};
-use moonlark_core::value::shorten;
+use moonlark_core::value::shorten_text;
 use serde_json::{Map, Value as Json};
 
-use super::facts::Origin;
-use super::names::{Access, Names, access};
+use super::facts::LocalOrigin;
+use super::names::{FieldAccess, SdkNameResolver, as_field_access};
 use super::texts::is_same_local;
-use super::{Finding, globals};
-use crate::foreign::{Receiver, hint_for_field};
+use super::{CheckFinding, globals};
+use crate::foreign::{FieldReceiver, hint_for_field};
 use crate::result_flow::{ResultFlow, ResultPath, ResultStep, TracedValue};
 
 /// Levels of references and alternatives in a schema.
 const MAX_SCHEMA_DEPTH: usize = 16;
 
-pub(super) struct TracedFields<'x, 'a, 'c> {
-    pub(super) names: &'x Names<'x, 'a, 'c>,
+pub(super) struct TracedFieldChecker<'x, 'a, 'c> {
+    pub(super) names: &'x SdkNameResolver<'x, 'a, 'c>,
     pub(super) flow: ResultFlow<'x, 'a>,
 }
 
@@ -35,14 +35,14 @@ enum DeclaredPart {
     Text,
 }
 
-impl<'a, 'c> TracedFields<'_, 'a, 'c> {
+impl<'a, 'c> TracedFieldChecker<'_, 'a, 'c> {
     /// What is wrong with reading this field, if anything surely is.
     pub(super) fn check_field(
         &self,
         expression: Expression<'a>,
         signature: impl Fn(&SdkSource, &SdkFunction) -> String,
-    ) -> Option<Finding> {
-        let Access { base, name, location, colon } = access(expression)?;
+    ) -> Option<CheckFinding> {
+        let FieldAccess { base, name, location, colon } = as_field_access(expression)?;
         let facts = self.names.facts;
         if facts.assigned.contains(name.as_bytes()) || colon {
             return None;
@@ -50,29 +50,29 @@ impl<'a, 'c> TracedFields<'_, 'a, 'c> {
         if let Some(finding) = self.check_loop_key(base, name, location) {
             return Some(finding);
         }
-        let origins = self.flow.results(base)?;
+        let origins = self.flow.trace_results(base)?;
         let mut parts = Vec::new();
         for origin in &origins {
-            let (_, function) = self.function(origin)?;
+            let (_, function) = self.find_function(origin)?;
             let output = function.tool.output.as_ref()?;
             parts.push(declared_part(output.json(), &origin.path)?);
         }
-        let (source, function) = self.function(origins.first()?)?;
+        let (source, function) = self.find_function(origins.first()?)?;
         let whose = format!("the result of sdk.{}.{}", source.name, function.name);
-        let inside = origins.first().map(ResultPath::place).unwrap_or_default();
+        let inside = origins.first().map(ResultPath::display_path).unwrap_or_default();
         let inside = if inside.is_empty() { String::new() } else { format!(" in {inside}") };
-        if let Some((what, receiver)) = all_of_one_kind(&parts) {
+        if let Some((what, receiver)) = common_receiver(&parts) {
             // What is only looked for may well not be there, and texts have functions.
-            let is_of_text = receiver == Receiver::Text && globals::is_text_function(name);
+            let is_of_text = receiver == FieldReceiver::Text && globals::is_text_function(name);
             if facts.is_tested(expression) || is_of_text {
                 return None;
             }
             let verb = if inside.is_empty() { "is" } else { "has" };
-            let field = shorten(name);
+            let field = shorten_text(name);
             let message = format!("{whose} {verb} {what}{inside}, which has no field {field}");
-            let finding = Finding::new(location, message);
+            let finding = CheckFinding::new(location, message);
             let hint = hint_for_field(receiver, name).map(str::to_owned);
-            return Some(finding.hint(hint.unwrap_or_else(|| signature(source, function))));
+            return Some(finding.with_hint(hint.unwrap_or_else(|| signature(source, function))));
         }
         let known: Vec<&str> = parts
             .iter()
@@ -89,48 +89,53 @@ impl<'a, 'c> TracedFields<'_, 'a, 'c> {
         }
         // A server may answer with more than it declares: what is like nothing that it does
         // declare may well be there.
-        let near = nearest(name, known.iter().copied())?;
-        if facts.is_tested(expression) && facts.reads(near.as_bytes()) {
+        let near = nearest_name(name, known.iter().copied())?;
+        if facts.is_tested(expression) && facts.reads_field(near.as_bytes()) {
             return None;
         }
         let message = format!("{whose} has no field {name} here; did you mean {near}?");
-        Some(Finding::new(location, message).hint(signature(source, function)))
+        Some(CheckFinding::new(location, message).with_hint(signature(source, function)))
     }
 
     /// `for item in list do item.title`: the first of a loop's names is the place.
-    fn check_loop_key(&self, base: Expression<'a>, name: &str, place: Location) -> Option<Finding> {
+    fn check_loop_key(
+        &self,
+        base: Expression<'a>,
+        name: &str,
+        place: Location,
+    ) -> Option<CheckFinding> {
         let facts = self.names.facts;
         let ExpressionKind::Local { local, .. } = base.kind() else { return None };
-        let Origin::Key(over) = facts.origin(local) else { return None };
+        let LocalOrigin::Key(over) = facts.local_origin(local) else { return None };
         // What a function goes through may be anything.
         let is_written = match over.kind() {
-            ExpressionKind::Local { local, .. } => match facts.origin(local) {
-                Origin::Value(value) => matches!(value.kind(), ExpressionKind::Table { .. }),
+            ExpressionKind::Local { local, .. } => match facts.local_origin(local) {
+                LocalOrigin::Value(value) => matches!(value.kind(), ExpressionKind::Table { .. }),
                 _ => false,
             },
             ExpressionKind::Table { .. } => true,
             _ => false,
         };
-        if !is_written && self.flow.results(over).is_none() {
+        if !is_written && self.flow.trace_results(over).is_none() {
             return None;
         }
         let local = std::str::from_utf8(local.name.bytes()).ok()?;
-        let name = shorten(name);
+        let name = shorten_text(name);
         let message = format!("{local} is the place or name of the item, and has no field {name}");
         let hint = format!("the item comes second: for _, {local} in list do … end");
-        Some(Finding::new(place, message).hint(hint))
+        Some(CheckFinding::new(place, message).with_hint(hint))
     }
 
     /// `list[0]`, `list[-1]`
-    pub(super) fn check_index(&self, expression: Expression<'a>) -> Option<Finding> {
+    pub(super) fn check_index(&self, expression: Expression<'a>) -> Option<CheckFinding> {
         let ExpressionKind::IndexExpr { expr, index } = expression.kind() else { return None };
         let number = literal_number(index)?;
         let facts = self.names.facts;
         if number > 0.0 || facts.is_tested(expression) {
             return None;
         }
-        let is_list = match self.flow.trace(expr)? {
-            TracedValue::Results(_) => self.flow.results(expr).is_some(),
+        let is_list = match self.flow.trace_value(expr)? {
+            TracedValue::Results(_) => self.flow.trace_results(expr).is_some(),
             TracedValue::ListOf(_) => true,
             TracedValue::Written(items) => {
                 let is_item = |it: &_| matches!(it, luau_syntax::ast::TableItem::List { .. });
@@ -143,7 +148,7 @@ impl<'a, 'c> TracedFields<'_, 'a, 'c> {
             "the last item is list[#list]"
         };
         let message = format!("lists count from 1: there is nothing at [{number}]");
-        is_list.then(|| Finding::new(index.location(), message).hint(hint))
+        is_list.then(|| CheckFinding::new(index.location(), message).with_hint(hint))
     }
 
     /// `r.items.map(…)`, `r.name.split(…)`: results have no functions.
@@ -151,45 +156,47 @@ impl<'a, 'c> TracedFields<'_, 'a, 'c> {
         &self,
         func: Expression<'a>,
         args: &[Expression<'a>],
-    ) -> Option<Finding> {
-        let Access { base, name, location, colon } = access(func)?;
+    ) -> Option<CheckFinding> {
+        let FieldAccess { base, name, location, colon } = as_field_access(func)?;
         let facts = self.names.facts;
         // `text.sub(text, 1, 2)` is a way to write it.
         let is_handed_over = args.first().is_some_and(|first| is_same_local(base, *first));
         if colon || is_handed_over || facts.assigned.contains(name.as_bytes()) {
             return None;
         }
-        let origins = self.flow.results(base)?;
-        let (source, function) = self.function(origins.first()?)?;
+        let origins = self.flow.trace_results(base)?;
+        let (source, function) = self.find_function(origins.first()?)?;
         let path = format!("sdk.{}.{}", source.name, function.name);
-        let hint = hint_for_field(Receiver::Unknown, name).map(str::to_owned);
+        let hint = hint_for_field(FieldReceiver::Unknown, name).map(str::to_owned);
         let as_method =
             globals::is_text_function(name).then(|| format!("for a text, write text:{name}(…)"));
-        let message =
-            format!("the result of {path} has no function {}: results are data", shorten(name));
-        let mut finding = Finding::new(location, message);
+        let message = format!(
+            "the result of {path} has no function {}: results are data",
+            shorten_text(name)
+        );
+        let mut finding = CheckFinding::new(location, message);
         finding.hint = as_method.or(hint);
         Some(finding)
     }
 
     /// Whether the script puts something of its own into the result that a value is of.
     pub(super) fn is_changed(&self, value: Expression<'a>) -> bool {
-        matches!(self.flow.trace(value), Some(TracedValue::Results(_)))
-            && self.flow.results(value).is_none()
+        matches!(self.flow.trace_value(value), Some(TracedValue::Results(_)))
+            && self.flow.trace_results(value).is_none()
     }
 
-    fn function(&self, origin: &ResultPath) -> Option<(&'c SdkSource, &'c SdkFunction)> {
-        let source = self.names.catalog.sdk().source(&origin.source)?;
-        Some((source, source.function(&origin.function)?))
+    fn find_function(&self, origin: &ResultPath) -> Option<(&'c SdkSource, &'c SdkFunction)> {
+        let source = self.names.catalog.sdk().find_source(&origin.source)?;
+        Some((source, source.find_function(&origin.function)?))
     }
 }
 
-fn all_of_one_kind(parts: &[DeclaredPart]) -> Option<(&'static str, Receiver)> {
+fn common_receiver(parts: &[DeclaredPart]) -> Option<(&'static str, FieldReceiver)> {
     let all = |kind: &DeclaredPart| parts.iter().all(|part| part == kind);
     if all(&DeclaredPart::List) {
-        Some(("a list", Receiver::List))
+        Some(("a list", FieldReceiver::List))
     } else if all(&DeclaredPart::Text) {
-        Some(("a text", Receiver::Text))
+        Some(("a text", FieldReceiver::Text))
     } else {
         None
     }
@@ -205,13 +212,13 @@ fn literal_number(index: Expression<'_>) -> Option<f64> {
 
 /// What a schema says is at a path; None where that may be several things.
 fn declared_part(root: &Map<String, Json>, path: &[ResultStep]) -> Option<DeclaredPart> {
-    let mut schema = resolve(root, root, MAX_SCHEMA_DEPTH)?;
+    let mut schema = resolve_schema(root, root, MAX_SCHEMA_DEPTH)?;
     for step in path {
         let inner = match step {
-            ResultStep::Field(name) => fields_of(schema)?.get(name)?,
+            ResultStep::Field(name) => closed_properties(schema)?.get(name)?,
             ResultStep::Item => is_kind(schema, "array").then(|| schema.get("items"))??,
         };
-        schema = resolve(root, inner.as_object()?, MAX_SCHEMA_DEPTH)?;
+        schema = resolve_schema(root, inner.as_object()?, MAX_SCHEMA_DEPTH)?;
     }
     if is_kind(schema, "array") {
         return Some(DeclaredPart::List);
@@ -219,11 +226,11 @@ fn declared_part(root: &Map<String, Json>, path: &[ResultStep]) -> Option<Declar
     if is_kind(schema, "string") {
         return Some(DeclaredPart::Text);
     }
-    Some(DeclaredPart::Table(fields_of(schema)?.keys().cloned().collect()))
+    Some(DeclaredPart::Table(closed_properties(schema)?.keys().cloned().collect()))
 }
 
 /// The fields of a table that has no others.
-fn fields_of(schema: &Map<String, Json>) -> Option<&Map<String, Json>> {
+fn closed_properties(schema: &Map<String, Json>) -> Option<&Map<String, Json>> {
     let open = match schema.get("additionalProperties") {
         None | Some(Json::Bool(false)) => schema.contains_key("patternProperties"),
         Some(_) => true,
@@ -235,7 +242,7 @@ fn fields_of(schema: &Map<String, Json>) -> Option<&Map<String, Json>> {
 }
 
 /// Follow references, and the one alternative that is not null.
-fn resolve<'s>(
+fn resolve_schema<'s>(
     root: &'s Map<String, Json>,
     schema: &'s Map<String, Json>,
     left: usize,
@@ -253,14 +260,14 @@ fn resolve<'s>(
                 Some(inner) => inner.get(&part)?,
             });
         }
-        return resolve(root, found?.as_object()?, left);
+        return resolve_schema(root, found?.as_object()?, left);
     }
     for key in ["anyOf", "oneOf"] {
         if let Some(alternatives) = schema.get(key) {
             let is_null = |it: &&Json| it.get("type").is_some_and(|kind| kind == "null");
             let mut others = alternatives.as_array()?.iter().filter(|it| !is_null(it));
             let only = others.next()?.as_object()?;
-            return if others.next().is_none() { resolve(root, only, left) } else { None };
+            return if others.next().is_none() { resolve_schema(root, only, left) } else { None };
         }
     }
     Some(schema)

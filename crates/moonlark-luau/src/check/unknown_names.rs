@@ -3,13 +3,13 @@
 
 use luau_syntax::ast::Expression;
 use luau_syntax::location::Location;
-use moonlark_core::nearest::nearest;
-use moonlark_core::value::shorten;
+use moonlark_core::nearest::nearest_name;
+use moonlark_core::value::shorten_text;
 
-use super::names::{Names, global};
+use super::names::{SdkNameResolver, global};
 use super::scopes::{LocalScopes, UnreachableLocal};
-use super::{Finding, NOTHING_CALLED, globals};
-use crate::errors::luau_way;
+use super::{CheckFinding, UNKNOWN_NAME_PREFIX, globals};
+use crate::errors::hint_for_lua_spelling;
 use crate::foreign;
 
 /// A shorter global is like too many others to be a misspelling of one.
@@ -18,56 +18,62 @@ const MIN_MISSPELT_GLOBAL_LETTERS: usize = 4;
 /// The same for locals.
 const MIN_MISSPELT_LOCAL_BYTES: usize = 3;
 
-pub(super) struct UnknownNames<'x, 'a, 'c> {
-    pub(super) names: &'x Names<'x, 'a, 'c>,
+pub(super) struct UnknownNameChecker<'x, 'a, 'c> {
+    pub(super) names: &'x SdkNameResolver<'x, 'a, 'c>,
     pub(super) scopes: &'x LocalScopes<'a>,
     pub(super) script: &'x str,
 }
 
-impl<'a> UnknownNames<'_, 'a, '_> {
+impl<'a> UnknownNameChecker<'_, 'a, '_> {
     /// What is wrong with reading this global, if nobody has made it.
-    pub(super) fn check_global(&self, expression: Expression<'a>) -> Option<Finding> {
-        let Names { facts, catalog } = self.names;
+    pub(super) fn check_global(&self, expression: Expression<'a>) -> Option<CheckFinding> {
+        let SdkNameResolver { facts, catalog } = self.names;
         let name = global(expression)?;
-        let known = globals::is_taken(catalog, name)
-            || catalog.sdk().source(name).is_some_and(|source| source.name == name)
+        let known = globals::is_reserved_name(catalog, name)
+            || catalog.sdk().find_source(name).is_some_and(|source| source.name == name)
             || facts.made.contains(name.as_bytes())
-            || self.names.is_awaited(name);
+            || self.names.is_pending_source(name);
         let place = expression.location();
         if known || place.begin.line == 0 {
             return None;
         }
         // Whether something is there may be asked of anything, but not of what is
         // plainly another name.
-        let is_asked_for = facts.is_tested(expression) && !facts.is_second(expression);
+        let is_asked_for = facts.is_tested(expression) && !facts.is_right_operand(expression);
         let hint = if is_asked_for {
             Some(self.hint_for_asked(name, place)?)
         } else {
             self.hint_for_used(name, place)
         };
-        let mut finding = Finding::new(place, format!("{NOTHING_CALLED}{}", shorten(name)));
+        let mut finding =
+            CheckFinding::new(place, format!("{UNKNOWN_NAME_PREFIX}{}", shorten_text(name)));
         finding.hint = hint;
         Some(finding)
     }
 
     fn hint_for_used(&self, name: &str, place: Location) -> Option<String> {
-        let line = self.line(place);
-        let in_lua = || luau_way("", line, true).filter(|_| globals::ELSEWHERE.contains(&name));
+        let line = self.source_line(place);
+        let in_lua = || {
+            hint_for_lua_spelling("", line, true)
+                .filter(|_| globals::UNAVAILABLE_LUA_GLOBALS.contains(&name))
+        };
         let elsewhere = || in_lua().or_else(|| foreign::hint_for_global(name, line));
         foreign::hint_for_constant(name)
             .map(str::to_owned)
             .or_else(|| self.hint_for_local(name, place))
             .or_else(|| elsewhere().map(str::to_owned))
-            .or_else(|| nearest(name, globals::all(self.names.catalog)).map(did_you_mean))
+            .or_else(|| {
+                nearest_name(name, globals::all_global_names(self.names.catalog)).map(did_you_mean)
+            })
     }
 
     fn hint_for_asked(&self, name: &str, place: Location) -> Option<String> {
         // Other versions of the language are told apart by what they have.
-        if globals::ELSEWHERE.contains(&name) {
+        if globals::UNAVAILABLE_LUA_GLOBALS.contains(&name) {
             return None;
         }
         let global = || {
-            let near = nearest(name, globals::all(self.names.catalog))?;
+            let near = nearest_name(name, globals::all_global_names(self.names.catalog))?;
             let is_long = name.chars().count() >= MIN_MISSPELT_GLOBAL_LETTERS;
             is_long.then(|| did_you_mean(near))
         };
@@ -88,7 +94,7 @@ impl<'a> UnknownNames<'_, 'a, '_> {
                 Some(format!("{name} is declared later, in line {line}: move that up"))
             }
             None if name.len() < MIN_MISSPELT_LOCAL_BYTES => None,
-            None => nearest(name, self.scopes.names_at(place.begin)).map(did_you_mean),
+            None => nearest_name(name, self.scopes.names_at(place.begin)).map(did_you_mean),
         }
     }
 
@@ -99,63 +105,71 @@ impl<'a> UnknownNames<'_, 'a, '_> {
         name: &str,
         expression: Expression<'a>,
         place: Location,
-    ) -> Option<Finding> {
+    ) -> Option<CheckFinding> {
         let facts = self.names.facts;
         let owner = global(base).filter(|owner| !facts.made.contains(owner.as_bytes()))?;
-        if let Some(finding) = self.check_module(owner, name, place) {
+        if let Some(finding) = self.check_module_member(owner, name, place) {
             return Some(finding);
         }
-        let (library, members) = globals::library(owner)?;
+        let (library, members) = globals::find_library(owner)?;
         // Older versions of the language are told apart like this.
         if members.contains(&name) || facts.is_tested(expression) {
             return None;
         }
         let hint = foreign::hint_for_member(library, name).map(str::to_owned);
         let near = || {
-            let near = nearest(name, members.iter().copied())?;
+            let near = nearest_name(name, members.iter().copied())?;
             Some(format!("did you mean {library}.{near}?"))
         };
         let in_lua = || {
-            let hint = luau_way("", self.line(place), true).filter(|_| library == "os");
+            let hint = hint_for_lua_spelling("", self.source_line(place), true)
+                .filter(|_| library == "os");
             hint.map(str::to_owned)
         };
-        let finding = Finding::new(place, format!("{library} has no function {}", shorten(name)));
+        let finding =
+            CheckFinding::new(place, format!("{library} has no function {}", shorten_text(name)));
         let has = || format!("it has {}", members.join(", "));
-        Some(finding.hint(hint.or_else(in_lua).or_else(near).unwrap_or_else(has)))
+        Some(finding.with_hint(hint.or_else(in_lua).or_else(near).unwrap_or_else(has)))
     }
 
-    fn check_module(&self, owner: &str, name: &str, place: Location) -> Option<Finding> {
+    fn check_module_member(
+        &self,
+        owner: &str,
+        name: &str,
+        place: Location,
+    ) -> Option<CheckFinding> {
         let catalog = self.names.catalog;
-        let module = globals::module(catalog, owner)?;
+        let module = globals::find_module(catalog, owner)?;
         let functions = module.functions.iter().map(|function| function.name);
         let known = || functions.clone().chain(module.constants.iter().map(|it| it.name));
         if module.callable || known().any(|known| known == name) {
             return None;
         }
         // A source of the same name is there too, under sdk.
-        let source = catalog.sdk().source(module.name);
+        let source = catalog.sdk().find_source(module.name);
         let of_source = |name: &str| {
-            let function = source?.function(name)?;
+            let function = source?.find_function(name)?;
             Some(format!("did you mean sdk.{}.{}?", source?.name, function.name))
         };
         let near_of_source = || {
             let names = source?.functions.iter().map(|it| it.name.as_str());
-            of_source(nearest(name, names)?)
+            of_source(nearest_name(name, names)?)
         };
         let elsewhere = || foreign::hint_for_member(module.name, name).map(str::to_owned);
-        let near =
-            || nearest(name, known()).map(|near| format!("did you mean {}.{near}?", module.name));
+        let near = || {
+            nearest_name(name, known()).map(|near| format!("did you mean {}.{near}?", module.name))
+        };
         let hint = of_source(name).or_else(elsewhere).or_else(near).or_else(near_of_source);
         let hint = hint.unwrap_or_else(|| {
             let also = source.map(|it| format!("; the source of that name is sdk.{}", it.name));
             let has = known().collect::<Vec<_>>().join(", ");
             format!("it has {has}{}", also.unwrap_or_default())
         });
-        let message = format!("{} has no function {}", module.name, shorten(name));
-        Some(Finding::new(place, message).hint(hint))
+        let message = format!("{} has no function {}", module.name, shorten_text(name));
+        Some(CheckFinding::new(place, message).with_hint(hint))
     }
 
-    fn line(&self, place: Location) -> &str {
+    fn source_line(&self, place: Location) -> &str {
         let line = place.begin.line.saturating_sub(1) as usize;
         self.script.lines().nth(line).unwrap_or_default()
     }

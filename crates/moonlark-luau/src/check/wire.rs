@@ -11,10 +11,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use super::Finding;
+use super::CheckFinding;
 
 /// More than the schemas of any script's tools take.
-pub(super) const MAX_FRAME_BYTES: usize = 64 << 20;
+pub(super) const MAX_CHECK_FRAME_BYTES: usize = 64 << 20;
 
 #[derive(Serialize, Deserialize)]
 pub(super) enum CheckOrder {
@@ -48,9 +48,9 @@ pub(super) struct CatalogNames {
 }
 
 #[derive(Serialize, Deserialize)]
-pub(super) enum CheckReport {
+pub(super) enum CheckWorkerReport {
     Wanted(WantedDefinitions),
-    Checked(CheckedReport),
+    Checked(FinishedCheck),
 }
 
 /// What a script names and the worker has not been told yet.
@@ -86,9 +86,9 @@ pub(super) struct FunctionSchemas {
 }
 
 #[derive(Serialize, Deserialize)]
-pub(super) struct CheckedReport {
-    pub(super) findings: Vec<Finding>,
-    pub(super) advice: Vec<Finding>,
+pub(super) struct FinishedCheck {
+    pub(super) findings: Vec<CheckFinding>,
+    pub(super) advice: Vec<CheckFinding>,
     /// Types took too much, and were left out.
     pub(super) untyped: bool,
     /// Whether the worker may have another script.
@@ -99,7 +99,7 @@ pub(super) fn encode_frame(message: &impl Serialize) -> std::io::Result<Vec<u8>>
     let mut frame = vec![0; 4];
     serde_json::to_writer(&mut frame, message)?;
     let length = u32::try_from(frame.len() - 4).ok();
-    let length = length.filter(|length| *length as usize <= MAX_FRAME_BYTES);
+    let length = length.filter(|length| *length as usize <= MAX_CHECK_FRAME_BYTES);
     let length = length.ok_or_else(|| std::io::Error::other("a message beyond all limits"))?;
     frame[..4].copy_from_slice(&length.to_le_bytes());
     Ok(frame)

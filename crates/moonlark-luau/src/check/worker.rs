@@ -13,40 +13,40 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use luau_analysis::FrontendCancellationToken;
-use moonlark_core::catalog::Connecting;
+use moonlark_core::catalog::ConnectingSource;
 use moonlark_core::schema::Schema;
 use moonlark_core::sdk::{Sdk, SdkFunction, SdkSource};
-use moonlark_core::tool::{Body, Expose, Source, SourceKind};
+use moonlark_core::tool::{Source, SourceKind, ToolBody, ToolExposure};
 use moonlark_core::{Catalog, Module, Tool, Value};
 use serde_json::Map;
 
 use super::clock::{CheckClock, used_processor_time};
-use super::walk::{Checker, JudgedScript, TypingBound};
+use super::walk::{JudgedScript, ScriptChecker, TypingLimits};
 use super::wire::{
-    CatalogNames, CheckOrder, CheckReport, CheckRequest, FunctionSchemas, ToolDefinitions,
+    CatalogNames, CheckOrder, CheckRequest, CheckWorkerReport, FunctionSchemas, ToolDefinitions,
     WantedDefinitions, read_frame, write_frame,
 };
 
 /// The first argument that asks for this mode.
-const WORKER_MODE: &str = "__check";
+const CHECK_MODE_ARG: &str = "__check";
 /// The parser nests as deep as it allows itself, types as deep as they like. Only
 /// what is used is taken.
-pub(super) const STACK_BYTES: usize = 128 << 20;
+pub(super) const CHECK_STACK_BYTES: usize = 128 << 20;
 /// What checks may take beyond what a fresh worker has.
-const MAX_GROWTH_BYTES: u64 = 256 << 20;
+const MAX_CHECK_GROWTH_BYTES: u64 = 256 << 20;
 /// A worker that keeps more than this beyond that is replaced.
-const MAX_KEPT_BYTES: u64 = 48 << 20;
+const MAX_RETAINED_BYTES: u64 = 48 << 20;
 /// How long after the clock the kernel ends the process, should that have failed.
 const KERNEL_GRACE_SECONDS: u64 = 1;
 
-static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+static CHECK_PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
 /// For the top of a binary's `main`: be a worker if that is what this process was
 /// started for, and otherwise note that this binary can be one. Without it,
 /// scripts are checked in this very process.
 pub fn check_scripts_if_asked(modules: fn() -> Vec<Module>) {
-    if std::env::args_os().nth(1).is_some_and(|mode| mode == WORKER_MODE) {
-        serve(modules());
+    if std::env::args_os().nth(1).is_some_and(|mode| mode == CHECK_MODE_ARG) {
+        serve_checks(modules());
     }
     // Also right when the file was replaced by a newer version meanwhile.
     #[cfg(target_os = "linux")]
@@ -54,77 +54,77 @@ pub fn check_scripts_if_asked(modules: fn() -> Vec<Module>) {
     #[cfg(not(target_os = "linux"))]
     let path = std::env::current_exe().ok();
     if let Some(path) = path {
-        check_scripts_with(path);
+        set_check_program(path);
     }
 }
 
 /// Check scripts in processes of this program, whose `main` begins as above.
-pub fn check_scripts_with(program: PathBuf) {
-    let _ = PROGRAM.set(program);
+pub fn set_check_program(program: PathBuf) {
+    let _ = CHECK_PROGRAM.set(program);
 }
 
-pub(super) fn worker_program() -> Option<&'static Path> {
-    PROGRAM.get().map(PathBuf::as_path)
+pub(super) fn check_program() -> Option<&'static Path> {
+    CHECK_PROGRAM.get().map(PathBuf::as_path)
 }
 
-pub(super) fn worker_mode() -> &'static str {
-    WORKER_MODE
+pub(super) fn check_mode_arg() -> &'static str {
+    CHECK_MODE_ARG
 }
 
-fn serve(modules: Vec<Module>) -> ! {
+fn serve_checks(modules: Vec<Module>) -> ! {
     let worker = std::thread::Builder::new()
-        .stack_size(STACK_BYTES)
-        .spawn(move || Worker::new(modules).serve());
+        .stack_size(CHECK_STACK_BYTES)
+        .spawn(move || CheckServer::new(modules).serve_orders());
     // Without one, the pool sees that the process has ended.
     let served = worker.is_ok_and(|worker| worker.join().is_ok());
     std::process::exit(if served { 0 } else { 1 })
 }
 
-struct Worker {
-    checker: Checker,
+struct CheckServer {
+    checker: ScriptChecker,
     modules: Arc<Vec<Module>>,
     catalogs: HashMap<u64, KnownCatalog>,
-    link: WorkerLink,
+    link: CheckServerLink,
     clock: CheckClock,
     /// Private memory after the start.
     fresh_bytes: u64,
 }
 
-struct WorkerLink {
+struct CheckServerLink {
     input: BufReader<Stdin>,
     output: Stdout,
 }
 
-impl Worker {
-    fn new(modules: Vec<Module>) -> Worker {
+impl CheckServer {
+    fn new(modules: Vec<Module>) -> CheckServer {
         let modules = Arc::new(modules);
         // What all checks have in common is made before the first is asked for.
-        let checker = Checker::new(&modules);
+        let checker = ScriptChecker::new(&modules);
         let link =
-            WorkerLink { input: BufReader::new(std::io::stdin()), output: std::io::stdout() };
+            CheckServerLink { input: BufReader::new(std::io::stdin()), output: std::io::stdout() };
         let clock = CheckClock::start();
         let fresh_bytes = bounds::private_bytes();
-        bounds::limit_memory(fresh_bytes.map(|fresh| fresh + MAX_GROWTH_BYTES));
+        bounds::limit_memory(fresh_bytes.map(|fresh| fresh + MAX_CHECK_GROWTH_BYTES));
         let fresh_bytes = fresh_bytes.unwrap_or(0);
-        Worker { checker, modules, catalogs: HashMap::new(), link, clock, fresh_bytes }
+        CheckServer { checker, modules, catalogs: HashMap::new(), link, clock, fresh_bytes }
     }
 
-    fn serve(mut self) {
+    fn serve_orders(mut self) {
         while let Ok(CheckOrder::Check(request)) = read_frame(&mut self.link.input) {
             bounds::limit_processor_time(request.limit.as_secs() + 1 + KERNEL_GRACE_SECONDS);
-            let stop = self.clock.begin(request.limit);
+            let stop = self.clock.begin_check(request.limit);
             // A defect of the checker costs the check, not the script.
-            let checked = catch_unwind(AssertUnwindSafe(|| self.check(request, stop)));
-            self.clock.end();
+            let checked = catch_unwind(AssertUnwindSafe(|| self.run_check(request, stop)));
+            self.clock.end_check();
             let report = match checked {
-                Ok(Some(judged)) => judged.report(self.is_small()),
+                Ok(Some(judged)) => judged.into_report(self.is_small()),
                 Ok(None) => return,
                 Err(_) => {
-                    JudgedScript { is_untyped: true, ..JudgedScript::default() }.report(false)
+                    JudgedScript { is_untyped: true, ..JudgedScript::default() }.into_report(false)
                 }
             };
             let reusable = report.reusable;
-            let told = write_frame(&mut self.link.output, &CheckReport::Checked(report));
+            let told = write_frame(&mut self.link.output, &CheckWorkerReport::Checked(report));
             if told.is_err() || !reusable {
                 return;
             }
@@ -132,12 +132,12 @@ impl Worker {
     }
 
     /// None when there is nobody to ask.
-    fn check(
+    fn run_check(
         &mut self,
         request: CheckRequest,
         stop: Arc<FrontendCancellationToken>,
     ) -> Option<JudgedScript> {
-        let Worker { checker, modules, catalogs, link, clock, .. } = self;
+        let CheckServer { checker, modules, catalogs, link, clock, .. } = self;
         if let Some(gone) = request.forget {
             catalogs.remove(&gone);
         }
@@ -146,13 +146,13 @@ impl Worker {
         }
         let known = catalogs.get_mut(&request.catalog)?;
         let run_type_functions = request.run_type_functions;
-        let bound = TypingBound { stop, clock: Some(clock), run_type_functions };
+        let bound = TypingLimits { stop, clock: Some(clock), run_type_functions };
         let find = |names: &BTreeSet<&str>| known.with_definitions(names, modules, link);
         checker.check_with(&request.script, bound, find)
     }
 
     fn is_small(&self) -> bool {
-        bounds::private_bytes().is_none_or(|now| now < self.fresh_bytes + MAX_KEPT_BYTES)
+        bounds::private_bytes().is_none_or(|now| now < self.fresh_bytes + MAX_RETAINED_BYTES)
     }
 }
 
@@ -177,25 +177,25 @@ impl KnownCatalog {
         &mut self,
         names: &BTreeSet<&str>,
         modules: &Arc<Vec<Module>>,
-        link: &mut WorkerLink,
+        link: &mut CheckServerLink,
     ) -> Option<Arc<Catalog>> {
-        let wanted = self.missing(names);
+        let wanted = self.missing_definitions(names);
         if !wanted.sources.is_empty() || !wanted.functions.is_empty() {
-            write_frame(&mut link.output, &CheckReport::Wanted(wanted)).ok()?;
+            write_frame(&mut link.output, &CheckWorkerReport::Wanted(wanted)).ok()?;
             let Ok(CheckOrder::Definitions(told)) = read_frame(&mut link.input) else {
                 return None;
             };
-            self.learn(told);
+            self.add_definitions(told);
         }
         let built = match self.built.take() {
             Some(built) => built,
-            None => Arc::new(self.build(modules)),
+            None => Arc::new(self.build_catalog(modules)),
         };
         self.built = Some(built.clone());
         Some(built)
     }
 
-    fn missing(&self, names: &BTreeSet<&str>) -> WantedDefinitions {
+    fn missing_definitions(&self, names: &BTreeSet<&str>) -> WantedDefinitions {
         let is_named =
             |it: &(String, String)| names.contains(it.0.as_str()) || names.contains(it.1.as_str());
         let (mut sources, mut functions) = (Vec::new(), Vec::new());
@@ -218,7 +218,7 @@ impl KnownCatalog {
         WantedDefinitions { sources, names, functions }
     }
 
-    fn learn(&mut self, told: ToolDefinitions) {
+    fn add_definitions(&mut self, told: ToolDefinitions) {
         for source in told.sources {
             if let Some(known) = self.functions.get_mut(source.source) {
                 *known = Some(source.functions);
@@ -230,7 +230,7 @@ impl KnownCatalog {
         self.built = None;
     }
 
-    fn build(&self, modules: &Arc<Vec<Module>>) -> Catalog {
+    fn build_catalog(&self, modules: &Arc<Vec<Module>>) -> Catalog {
         let unknown = Arc::new(described_tool(Map::new(), None));
         let sources = self.names.sources.iter().enumerate().map(|(place, (name, original))| {
             let known = self.functions.get(place).and_then(Option::as_ref);
@@ -244,11 +244,11 @@ impl KnownCatalog {
             SdkSource::from_functions(name, original, SourceKind::Upstream, functions.collect())
         });
         let sdk = Sdk::from_sources(sources.collect());
-        let awaited = self.names.awaited.iter().map(|source| Connecting {
+        let awaited = self.names.awaited.iter().map(|source| ConnectingSource {
             source: source.clone(),
             kind: SourceKind::Upstream,
             prefix: String::new(),
-            expose: Expose::Code,
+            expose: ToolExposure::Code,
             is_remembered: false,
         });
         Catalog::from_sdk(modules.clone(), sdk, awaited.collect())
@@ -261,9 +261,9 @@ fn described_tool(
     output: Option<Map<String, serde_json::Value>>,
 ) -> Tool {
     let source = Arc::new(Source { kind: SourceKind::Upstream, name: String::new() });
-    let body = Body::now(|_, _| Ok(Value::Null));
-    let mut tool = Tool::new("", source, Schema::described(input), body);
-    tool.output = output.map(Schema::described);
+    let body = ToolBody::from_fn(|_, _| Ok(Value::Null));
+    let mut tool = Tool::new("", source, Schema::description_only(input), body);
+    tool.output = output.map(Schema::description_only);
     tool
 }
 

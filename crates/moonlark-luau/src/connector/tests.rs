@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use moonlark_core::limits::Limits;
-use moonlark_core::{Caller, Code, Problem, Result, Value};
+use moonlark_core::limits::CallLimits;
+use moonlark_core::{Caller, Problem, ProblemCode, Result, Value};
 use tokio::sync::mpsc;
 
-use super::{Connector, Scanned};
-use crate::Script;
+use super::{CompletedScan, ConnectorScript};
+use crate::ScriptFile;
 use crate::testing::Folder;
 
-async fn load(folder: &Folder, text: &str) -> Result<Connector> {
+async fn load(folder: &Folder, text: &str) -> Result<ConnectorScript> {
     folder.write("main.luau", text);
-    let script = Script {
+    let script = ScriptFile {
         file: "connectors/main.luau".to_owned(),
         folder: "connectors".to_owned(),
         main: "main.luau".to_owned(),
@@ -26,18 +26,18 @@ async fn load(folder: &Folder, text: &str) -> Result<Connector> {
 }
 
 /// What a scan gives: items as JSON, problems as `!message`; and how it ended.
-async fn scan(folder: &Folder, text: &str, state: &str) -> (Vec<String>, Result<Scanned>) {
+async fn scan(folder: &Folder, text: &str, state: &str) -> (Vec<String>, Result<CompletedScan>) {
     let connector = match load(folder, text).await {
         Ok(connector) => connector,
         Err(problem) => return (Vec::new(), Err(problem)),
     };
     let mut scope = folder.scope();
-    scope.config = Value::object([("team", "red".into())]);
-    let call = folder.gateway(vec![]).scoped(Caller::new("sync"), Arc::new(scope));
+    scope.config = Value::from_fields([("team", "red".into())]);
+    let call = folder.gateway(vec![]).open_scoped_call(Caller::new("sync"), Arc::new(scope));
     let state = Value::parse_json(state.as_bytes()).unwrap();
     // One place: every item but the first has to wait for its turn.
     let (sender, mut items) = mpsc::channel(1);
-    let scanning = connector.scan(&call, state, sender);
+    let scanning = connector.run_scan(&call, state, sender);
     let taking = async {
         let mut taken = Vec::new();
         while let Some(item) = items.recv().await {
@@ -60,7 +60,7 @@ async fn check(body: &str, items: &[&str], state: &str, incremental: bool) {
     let folder = Folder::new(&[]);
     let (taken, ended) = scan(&folder, &connector(body), r#"{"cursor": 7}"#).await;
     let state = Value::parse_json(state.as_bytes()).unwrap();
-    assert_eq!(ended, Ok(Scanned { state, incremental }), "{body}");
+    assert_eq!(ended, Ok(CompletedScan { state, incremental }), "{body}");
     assert_eq!(taken, items, "{body}");
 }
 
@@ -172,7 +172,7 @@ async fn what_ends_a_scan_is_a_problem_and_what_was_found_before_is_kept() {
 #[tokio::test]
 async fn a_scan_that_never_ends_is_ended() {
     let mut folder = Folder::new(&[]);
-    folder.limits = Limits { timeout: Duration::from_millis(300), ..Limits::default() };
+    folder.limits = CallLimits { timeout: Duration::from_millis(300), ..CallLimits::default() };
     for body in [
         "while true do end",
         "while true do pcall(function() while true do end end) end",
@@ -183,7 +183,10 @@ async fn a_scan_that_never_ends_is_ended() {
     ] {
         let (_, ended) = scan(&folder, &connector(body), "null").await;
         let Problem { code, message, .. } = ended.unwrap_err();
-        assert_eq!((code, &*message), (Code::Timeout, "the scan was not done after 0.3 seconds"));
+        assert_eq!(
+            (code, &*message),
+            (ProblemCode::Timeout, "the scan was not done after 0.3 seconds")
+        );
     }
 }
 
@@ -204,7 +207,7 @@ async fn a_script_that_is_no_connector_says_what_is_missing() {
         ),
     ] {
         let problem = load(&Folder::new(&[]), text).await.map(|_| ()).unwrap_err();
-        assert_eq!((problem.code, &*problem.message), (Code::BadScript, expected), "{text}");
+        assert_eq!((problem.code, &*problem.message), (ProblemCode::BadScript, expected), "{text}");
     }
     let folder = Folder::new(&[("lib.luau", "return { name = 'from lib' }")]);
     let text = "connector = { name = require('./lib').name, version = '1', description = 'd' }\nfunction connector.scan() end";
@@ -219,5 +222,5 @@ async fn a_script_that_is_no_connector_says_what_is_missing() {
 async fn a_state_that_is_too_large_is_refused() {
     let body = "state.all = string.rep('x', 2 * 1024 * 1024)";
     let (_, ended) = scan(&Folder::new(&[]), &connector(body), "null").await;
-    assert_eq!(ended.unwrap_err().code, Code::Limit);
+    assert_eq!(ended.unwrap_err().code, ProblemCode::Limit);
 }

@@ -1,7 +1,7 @@
 //! Lines of scripts as text, for those that the parser does not take.
 
 /// The line without what is in quotes, which may look like anything.
-pub(super) fn without_text(line: &str) -> String {
+pub(super) fn strip_quoted_text(line: &str) -> String {
     let mut code = String::new();
     let mut quote: Option<char> = None;
     let mut escaped = false;
@@ -29,7 +29,7 @@ pub(super) fn is_word_letter(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-pub(super) fn word_at_start(code: &str) -> &str {
+pub(super) fn first_word(code: &str) -> &str {
     let end = code.find(|it| !is_word_letter(it)).unwrap_or(code.len());
     &code[..end]
 }
@@ -41,16 +41,16 @@ pub(super) fn has_word(code: &str, word: &str) -> bool {
 /// The names that are called with a dot: `push` in `list.push(4)`.
 pub(super) fn called_fields(code: &str) -> impl Iterator<Item = &str> {
     code.match_indices('.').filter_map(|(at, _)| {
-        let name = word_at_start(&code[at + 1..]);
+        let name = first_word(&code[at + 1..]);
         let rest = &code[at + 1 + name.len()..];
         (!name.is_empty() && rest.trim_start().starts_with(['(', '{', '"', '\''])).then_some(name)
     })
 }
 
 /// The names that are read with a dot and not called: `length` in `list.length`.
-pub(super) fn read_fields(code: &str) -> impl Iterator<Item = &str> {
+pub(super) fn accessed_fields(code: &str) -> impl Iterator<Item = &str> {
     code.match_indices('.').filter_map(|(at, _)| {
-        let name = word_at_start(&code[at + 1..]);
+        let name = first_word(&code[at + 1..]);
         let rest = &code[at + 1 + name.len()..];
         (!name.is_empty() && !rest.trim_start().starts_with('(')).then_some(name)
     })

@@ -1,15 +1,15 @@
 //! Errors at run time that come of another language's ways.
 
-use super::code_text::{called_fields, is_word_letter, read_fields, without_text};
-use super::names::{Receiver, hint_for_field};
+use super::code_text::{accessed_fields, called_fields, is_word_letter, strip_quoted_text};
+use super::names::{FieldReceiver, hint_for_field};
 
 /// What to do about an error at run time, by its words and its line.
-pub(crate) fn hint_for_failure(
+pub(crate) fn hint_for_runtime_error(
     message: &str,
     line: &str,
     for_agents: bool,
 ) -> Option<&'static str> {
-    let code = without_text(line);
+    let code = strip_quoted_text(line);
     if let Some(hint) = hint_for_method(message) {
         return Some(hint);
     }
@@ -17,13 +17,14 @@ pub(crate) fn hint_for_failure(
     let lengths = ["length", "len"];
     let hint = match () {
         () if starts("attempt to call a nil value") => {
-            return called_fields(&code).find_map(|name| hint_for_field(Receiver::Unknown, name));
+            return called_fields(&code)
+                .find_map(|name| hint_for_field(FieldReceiver::Unknown, name));
         }
         () if starts("attempt to call a table value") && calls_length(&code) => {
             "the length of a list is #list, without ()"
         }
         // A field that no text or list has was nil.
-        () if message.contains("nil") && read_fields(&code).any(|it| lengths.contains(&it)) => {
+        () if message.contains("nil") && accessed_fields(&code).any(|it| lengths.contains(&it)) => {
             "the length of a list or a text is #value"
         }
         () if starts("attempt to index nil") && code.contains("[0]") => {
@@ -81,9 +82,9 @@ fn hint_for_method(message: &str) -> Option<&'static str> {
     let rest = message.strip_prefix("attempt to call missing method '")?;
     let (name, rest) = rest.split_once('\'')?;
     let receiver = match rest.trim_start().strip_prefix("of ") {
-        Some("string") => Receiver::Text,
-        Some("table") => Receiver::List,
-        _ => Receiver::Unknown,
+        Some("string") => FieldReceiver::Text,
+        Some("table") => FieldReceiver::List,
+        _ => FieldReceiver::Unknown,
     };
     hint_for_field(receiver, name)
 }

@@ -82,7 +82,7 @@ pub(crate) fn hint_for_member(owner: &str, name: &str) -> Option<&'static str> {
         ("string", "concat" | "join") => {
             "texts are joined with .., a list with table.concat(list, \", \")"
         }
-        ("string", name) => return hint_for_field(Receiver::Text, name),
+        ("string", name) => return hint_for_field(FieldReceiver::Text, name),
         ("table", "new") => "write a table: { … }",
         ("table", "copy") => "use table.clone(t)",
         ("table", "empty" | "isEmpty" | "isempty" | "is_empty") => "write next(t) == nil",
@@ -90,7 +90,7 @@ pub(crate) fn hint_for_member(owner: &str, name: &str) -> Option<&'static str> {
             "write for key, value in other do t[key] = value end"
         }
         ("table", "tostring" | "dump" | "print") => "use json.encode(t), or print(t)",
-        ("table", name) => return hint_for_field(Receiver::List, name),
+        ("table", name) => return hint_for_field(FieldReceiver::List, name),
         ("math", "inf" | "infinity") => "write math.huge",
         ("math", "trunc" | "int") => "use math.floor(n)",
         ("math", "mod") => "write a % b",
@@ -103,20 +103,20 @@ pub(crate) fn hint_for_member(owner: &str, name: &str) -> Option<&'static str> {
 
 /// What a field or method of another language is asked of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Receiver {
+pub(crate) enum FieldReceiver {
     Text,
     List,
     Unknown,
 }
 
 /// How the same is done here, for a field or method that texts and lists have elsewhere.
-pub(crate) fn hint_for_field(receiver: Receiver, name: &str) -> Option<&'static str> {
+pub(crate) fn hint_for_field(receiver: FieldReceiver, name: &str) -> Option<&'static str> {
     let of_text = || hint_for_text_field(name);
     let of_list = || hint_for_list_field(name);
     match receiver {
-        Receiver::Text => of_text(),
-        Receiver::List => of_list(),
-        Receiver::Unknown => match (of_text(), of_list()) {
+        FieldReceiver::Text => of_text(),
+        FieldReceiver::List => of_list(),
+        FieldReceiver::Unknown => match (of_text(), of_list()) {
             (Some(text), Some(list)) if text != list => hint_for_either_field(name),
             (text, list) => list.or(text),
         },

@@ -1,18 +1,18 @@
 //! Lines that the parser does not take.
 
-use super::code_text::{has_word, is_word_letter, without_text, word_at_start};
+use super::code_text::{first_word, has_word, is_word_letter, strip_quoted_text};
 
 /// Lines before the one that the parser names: what begins a block in another way may be
 /// noticed only there.
 const MAX_LINES_BACK: u32 = 6;
 
-const TO_CATCH: &str =
+const CATCH_ERROR_HINT: &str =
     "errors are caught by pcall: local ok, value = pcall(function() return … end)";
-const TO_CHOOSE: &str = "write if a then b else c, without ? and :";
-const TO_LOOP: &str = "loops are written for _, item in list do … end, or for i = 1, 10 do … end";
-const TO_DEFINE: &str = "functions are written local function name(a, b) … end";
-const NO_NAMELESS: &str = "functions are written function(x) return … end";
-const ELSE_IF: &str = "the word is elseif: if a then … elseif b then … end";
+const CONDITIONAL_HINT: &str = "write if a then b else c, without ? and :";
+const LOOP_HINT: &str = "loops are written for _, item in list do … end, or for i = 1, 10 do … end";
+const DEFINE_FUNCTION_HINT: &str = "functions are written local function name(a, b) … end";
+const LAMBDA_HINT: &str = "functions are written function(x) return … end";
+const ELSEIF_HINT: &str = "the word is elseif: if a then … elseif b then … end";
 
 /// How to write a line that the parser does not take. `message` is what it says, `at` the
 /// line that it names, from one.
@@ -23,11 +23,11 @@ pub(crate) fn hint_for_syntax<'a>(
 ) -> Option<&'static str> {
     if message.starts_with("Expected <eof>")
         && at > 1
-        && word_at_start(line(at - 1).trim_start()) == "return"
+        && first_word(line(at - 1).trim_start()) == "return"
     {
         return Some("return ends a block: nothing may follow it there");
     }
-    let closed = opening_line(message).and_then(|at| hint_for_block(line(at)));
+    let closed = unclosed_block_line(message).and_then(|at| hint_for_block(line(at)));
     let back = || {
         let before = (1..=MAX_LINES_BACK).map_while(|back| at.checked_sub(back));
         before.filter(|at| *at > 0).find_map(|at| hint_for_block(line(at)))
@@ -36,7 +36,7 @@ pub(crate) fn hint_for_syntax<'a>(
 }
 
 /// The line of `Expected 'end' (to close 'else' at line 4)`.
-fn opening_line(message: &str) -> Option<u32> {
+fn unclosed_block_line(message: &str) -> Option<u32> {
     let (_, rest) = message.split_once("(to close ")?;
     let (_, rest) = rest.split_once(" at line ")?;
     rest.split(')').next()?.parse().ok()
@@ -44,21 +44,21 @@ fn opening_line(message: &str) -> Option<u32> {
 
 /// How a block is written that the line begins in another language's way.
 fn hint_for_block(line: &str) -> Option<&'static str> {
-    let code = without_text(line);
+    let code = strip_quoted_text(line);
     let trimmed = code.trim().trim_start_matches("} ");
     if trimmed.starts_with("else if ") || trimmed.starts_with("else if(") {
-        return Some(ELSE_IF);
+        return Some(ELSEIF_HINT);
     }
-    if !ends_block(&code) {
+    if !opens_foreign_block(&code) {
         return None;
     }
-    Some(match word_at_start(trimmed) {
-        "for" => TO_LOOP,
+    Some(match first_word(trimmed) {
+        "for" => LOOP_HINT,
         "if" | "while" => "blocks are words: if a then … end, while a do … end",
         "else" | "function" => "blocks end with the word end, without { } or :",
-        "elif" | "elsif" => ELSE_IF,
-        "try" | "except" | "catch" | "finally" => TO_CATCH,
-        "def" | "fn" | "func" => TO_DEFINE,
+        "elif" | "elsif" => ELSEIF_HINT,
+        "try" | "except" | "catch" | "finally" => CATCH_ERROR_HINT,
+        "def" | "fn" | "func" => DEFINE_FUNCTION_HINT,
         "switch" | "case" | "match" => "use if a then … elseif b then … else … end",
         "with" => "there is no with: call the functions one after the other",
         "class" => "there are no classes: use tables and functions",
@@ -68,7 +68,7 @@ fn hint_for_block(line: &str) -> Option<&'static str> {
 }
 
 fn hint_for_line(message: &str, line: &str) -> Option<&'static str> {
-    let code = without_text(line);
+    let code = strip_quoted_text(line);
     let trimmed = code.trim_start();
     let got = |what: &str| message.contains(&format!("got '{what}'"));
     let has = |part: &str| code.contains(part);
@@ -79,9 +79,9 @@ fn hint_for_line(message: &str, line: &str) -> Option<&'static str> {
         return Some(hint);
     }
     let hint = match () {
-        () if is_comment(trimmed) => "comments begin with --",
-        () if has("=>") => NO_NAMELESS,
-        () if has_word(&code, "lambda") => NO_NAMELESS,
+        () if is_foreign_comment(trimmed) => "comments begin with --",
+        () if has("=>") => LAMBDA_HINT,
+        () if has_word(&code, "lambda") => LAMBDA_HINT,
         () if has_word(&code, "await") => {
             "there is no await: sdk.source.fn({ … }) waits by itself; a promise has promise:await()"
         }
@@ -103,8 +103,8 @@ fn hint_for_line(message: &str, line: &str) -> Option<&'static str> {
             "there is no in: write table.find(list, value) ~= nil, t[key] ~= nil or text:find(part, 1, true) ~= nil"
         }
         () if got("is") || has(" is not ") => "write value == nil, or value ~= nil",
-        () if got("if") && has_word(&code, "else") => TO_CHOOSE,
-        () if is_choice(&code) => TO_CHOOSE,
+        () if got("if") && has_word(&code, "else") => CONDITIONAL_HINT,
+        () if is_ternary(&code) => CONDITIONAL_HINT,
         () if has_slice(&code) => {
             "there are no slices: table.move(list, 1, 3, 1, {}) copies items, text:sub(1, 3) cuts a text"
         }
@@ -128,8 +128,8 @@ fn hint_for_line(message: &str, line: &str) -> Option<&'static str> {
             "a text in quotes needs parentheses: (\"text\"):upper()"
         }
         () if has_doubled_quote(line) => "a quote inside of a text is written \\' or \\\"",
-        () if has_comment_at_end(&code, "#") => "comments begin with --",
-        () if has_comment_at_end(&code, "//") => {
+        () if has_trailing_comment(&code, "#") => "comments begin with --",
+        () if has_trailing_comment(&code, "//") => {
             "comments begin with --; a // b divides without a rest"
         }
         () if message.contains("got '}'") && trimmed.starts_with('}') => {
@@ -141,19 +141,19 @@ fn hint_for_line(message: &str, line: &str) -> Option<&'static str> {
 }
 
 fn hint_for_first_word(trimmed: &str) -> Option<&'static str> {
-    let rest = trimmed.strip_prefix(word_at_start(trimmed)).unwrap_or_default().trim_start();
+    let rest = trimmed.strip_prefix(first_word(trimmed)).unwrap_or_default().trim_start();
     // A variable or function of the script may have that name.
     let is_name = rest.starts_with(['=', '.', ':', '[', ',']) && !rest.starts_with(":\n");
-    Some(match word_at_start(trimmed) {
+    Some(match first_word(trimmed) {
         "let" | "var" | "val" | "my" if !is_name => {
             "variables are declared with local: local name = value"
         }
-        "def" | "fn" | "func" => TO_DEFINE,
+        "def" | "fn" | "func" => DEFINE_FUNCTION_HINT,
         "import" | "from" | "using" | "use" | "include" if !is_name => {
             "nothing is imported here: modules such as json are globals, and tools are under sdk"
         }
-        "elif" | "elsif" => ELSE_IF,
-        "try" | "except" | "catch" | "finally" => TO_CATCH,
+        "elif" | "elsif" => ELSEIF_HINT,
+        "try" | "except" | "catch" | "finally" => CATCH_ERROR_HINT,
         "throw" | "raise" => "errors are raised by error(\"message\")",
         "switch" | "case" | "match" if !is_name => "use if a then … elseif b then … else … end",
         "async" => "functions are not marked async: calls under sdk wait by themselves",
@@ -162,20 +162,20 @@ fn hint_for_first_word(trimmed: &str) -> Option<&'static str> {
         "with" if !is_name => "there is no with: call the functions one after the other",
         "del" | "delete" if !is_name => "write t.name = nil, or table.remove(list, n)",
         "print" if !trimmed.contains('(') => "print is a function: print(value)",
-        "for" if rest.starts_with('(') || trimmed.contains(" of ") => TO_LOOP,
+        "for" if rest.starts_with('(') || trimmed.contains(" of ") => LOOP_HINT,
         _ => return None,
     })
 }
 
-fn is_comment(trimmed: &str) -> bool {
+fn is_foreign_comment(trimmed: &str) -> bool {
     ["//", "/*", "# ", "##", "#!"].iter().any(|start| trimmed.starts_with(start))
 }
 
 /// `x = 1 # the first`, `x = 1 // the first`
-fn has_comment_at_end(code: &str, mark: &str) -> bool {
+fn has_trailing_comment(code: &str, mark: &str) -> bool {
     let Some((before, after)) = code.split_once(mark) else { return false };
     let after = after.trim_start();
-    let word = word_at_start(after);
+    let word = first_word(after);
     let rest = after[word.len()..].trim_start();
     let is_prose = !word.is_empty() && (rest.is_empty() || rest.starts_with(is_word_letter));
     // A length stands where a value is wanted, a comment after one.
@@ -207,7 +207,7 @@ fn is_typeof_word(code: &str) -> bool {
 }
 
 /// The line ends as blocks begin elsewhere.
-fn ends_block(code: &str) -> bool {
+fn opens_foreign_block(code: &str) -> bool {
     code.trim_end().ends_with(['{', ':', '}'])
 }
 
@@ -244,7 +244,7 @@ fn has_comprehension(code: &str) -> bool {
 }
 
 /// `a ? b : c`
-fn is_choice(code: &str) -> bool {
+fn is_ternary(code: &str) -> bool {
     code.contains(" ? ") && code.contains(" : ")
 }
 

@@ -3,53 +3,53 @@
 //! The result comes first. What was printed is one more text, and with the
 //! calls and their times it is in `_meta`, where it costs the agent nothing.
 
-use moonlark_core::artifacts::{preview, shape};
-use moonlark_core::content::{Answer, Content, is_block};
-use moonlark_core::limits::size;
+use moonlark_core::artifacts::{luau_type_of, preview_value};
+use moonlark_core::content::{Content, ToolAnswer, is_content_block};
+use moonlark_core::limits::format_size;
 use moonlark_core::problem::Problem;
-use moonlark_core::sdk::identifier;
-use moonlark_core::value::{Budget, Object, Path, Value};
+use moonlark_core::sdk::to_identifier;
+use moonlark_core::value::{Object, Value, ValueBudget, ValuePath};
 use moonlark_core::{Call, Result, Run};
 
-use super::{SCRIPT, values};
+use super::{AGENT_SCRIPT_NAME, values};
 
 /// The key of `_meta` that says how the run went.
-const META: &str = "moonlark/run";
+const RUN_META_KEY: &str = "moonlark/run";
 /// Bytes of log lines in the text.
-const LOGS: usize = 4096;
+const MAX_LOG_TEXT_BYTES: usize = 4096;
 /// Calls on record in the answer.
-const CALLS: usize = 1000;
+const MAX_REPORTED_CALLS: usize = 1000;
 /// Bytes of a preview.
-const PREVIEW: usize = 2048;
+const MAX_PREVIEW_BYTES: usize = 2048;
 /// Images and the like that are taken out of an object.
-const BLOCKS: usize = 100;
+const MAX_EXTRACTED_BLOCKS: usize = 100;
 
-pub(super) fn of(
+pub(super) fn build_answer(
     ended: Result<Value>,
     script: &str,
     run: &Run,
     call: &Call,
     limit: usize,
-) -> Result<Answer> {
-    let said = run.said();
+) -> Result<ToolAnswer> {
+    let said = run.log_lines();
     let ended = ended.and_then(|value| {
         // Whoever wants the one value must not get the log with it.
         let beside = (!said.is_empty() && value.get("content").is_none()).then(|| value.clone());
-        let mut content = content_of(value, call, limit)?;
+        let mut content = content_from_value(value, call, limit)?;
         content.structured = content.structured.or(beside);
         Ok(content)
     });
     match ended {
         Ok(mut content) => {
-            tell(&mut content, said, run, limit);
-            Ok(Answer::Content(content))
+            add_run_report(&mut content, said, run, limit);
+            Ok(ToolAnswer::Content(content))
         }
         Err(mut problem) => {
             let mut content = match problem.content.take() {
                 Some(content) => *content,
-                None => of_problem(&problem, script),
+                None => content_from_problem(&problem, script),
             };
-            tell(&mut content, said, run, limit);
+            add_run_report(&mut content, said, run, limit);
             problem.content = Some(Box::new(content));
             Err(problem)
         }
@@ -58,37 +58,38 @@ pub(super) fn of(
 
 /// The result as content: content as it is, an object as structure and text,
 /// anything else as text.
-fn content_of(value: Value, call: &Call, limit: usize) -> Result<Content> {
+fn content_from_value(value: Value, call: &Call, limit: usize) -> Result<Content> {
     let text = match &value {
         Value::Str(text) => text.clone(),
         other => other.encode_json("result")?,
     };
     if text.len() > limit {
-        return kept(value, text.len(), call, limit);
+        return store_large_result(value, text.len(), call, limit);
     }
-    if let Some(blocks) = blocks_of(&value, call)? {
-        return Ok(plain(blocks));
+    if let Some(blocks) = read_blocks(&value, call)? {
+        return Ok(content_from_blocks(blocks));
     }
     if let Some(whole) = with_content_restored(&value, call)?
-        && let Answer::Content(content) = Answer::of(whole)?
+        && let ToolAnswer::Content(content) = ToolAnswer::from_script_result(whole)?
     {
         return Ok(content);
     }
-    let mut content = plain(vec![text_block(&text)]);
-    let mut found = Found { call, blocks: Vec::new(), budget: Budget::new(call.limits().value) };
-    found.look(&value, &mut Path::new("result"))?;
+    let mut content = content_from_blocks(vec![text_block(&text)]);
+    let mut found =
+        BlockCollector { call, blocks: Vec::new(), budget: ValueBudget::new(call.limits().value) };
+    found.collect_blocks(&value, &mut ValuePath::new("result"))?;
     content.blocks.append(&mut found.blocks);
     let only_text = matches!(value, Value::Str(_));
     content.structured = (!only_text).then_some(value);
     Ok(content)
 }
 
-fn plain(blocks: Vec<Value>) -> Content {
+fn content_from_blocks(blocks: Vec<Value>) -> Content {
     Content { blocks, structured: None, extra: Object::new() }
 }
 
 /// The blocks that a value is: one, or a list of them in which texts are plain.
-fn blocks_of(value: &Value, call: &Call) -> Result<Option<Vec<Value>>> {
+fn read_blocks(value: &Value, call: &Call) -> Result<Option<Vec<Value>>> {
     let items = match value {
         Value::Array(items) => items.as_slice(),
         Value::Object(_) => std::slice::from_ref(value),
@@ -101,17 +102,17 @@ fn blocks_of(value: &Value, call: &Call) -> Result<Option<Vec<Value>>> {
             Value::Str(text) => text_block(text),
             other => {
                 only_texts = false;
-                let restored = values::restored(other, call)?;
+                let restored = values::restore_block(other, call)?;
                 restored.unwrap_or_else(|| other.clone())
             }
         };
-        if !is_block(&block) {
+        if !is_content_block(&block) {
             return Ok(None);
         }
         blocks.push(block);
     }
     // Texts are a value, unless a tool gave just these.
-    let given = || only_texts && call.run().is_some_and(|run| run.was_several(value));
+    let given = || only_texts && call.run().is_some_and(|run| run.is_remembered_text_list(value));
     Ok((!only_texts || given()).then_some(blocks))
 }
 
@@ -130,7 +131,7 @@ fn with_content_restored(value: &Value, call: &Call) -> Result<Option<Value>> {
     };
     let mut blocks = Vec::new();
     for item in items {
-        blocks.push(values::restored(item, call)?.unwrap_or_else(|| item.clone()));
+        blocks.push(values::restore_block(item, call)?.unwrap_or_else(|| item.clone()));
     }
     let mut whole = value.clone();
     if let Value::Object(fields) = &mut whole {
@@ -141,35 +142,35 @@ fn with_content_restored(value: &Value, call: &Call) -> Result<Option<Value>> {
 
 /// Images and the like inside an object: it keeps their handles, and they come
 /// after it.
-struct Found<'a> {
+struct BlockCollector<'a> {
     call: &'a Call,
     blocks: Vec<Value>,
-    budget: Budget,
+    budget: ValueBudget,
 }
 
-impl Found<'_> {
-    fn look(&mut self, value: &Value, path: &mut Path) -> Result<()> {
+impl BlockCollector<'_> {
+    fn collect_blocks(&mut self, value: &Value, path: &mut ValuePath) -> Result<()> {
         match value {
             Value::Object(fields) => {
-                if self.blocks.len() < BLOCKS
-                    && let Some(block) = values::restored(value, self.call)?
-                    && is_block(&block)
+                if self.blocks.len() < MAX_EXTRACTED_BLOCKS
+                    && let Some(block) = values::restore_block(value, self.call)?
+                    && is_content_block(&block)
                 {
                     let bytes = block.to_json_lossy().to_string().len();
-                    self.budget.spend(bytes, path)?;
+                    self.budget.spend_bytes(bytes, path)?;
                     self.blocks.push(block);
                     return Ok(());
                 }
                 for (key, field) in fields {
                     path.push_key(key)?;
-                    self.look(field, path)?;
+                    self.collect_blocks(field, path)?;
                     path.pop();
                 }
             }
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
                     path.push_index(index)?;
-                    self.look(item, path)?;
+                    self.collect_blocks(item, path)?;
                     path.pop();
                 }
             }
@@ -180,21 +181,22 @@ impl Found<'_> {
 }
 
 /// A result that is too long to show: its beginning, its shape, and a handle.
-fn kept(value: Value, bytes: usize, call: &Call, limit: usize) -> Result<Content> {
-    let (begins, shape) = (preview(&value, PREVIEW.min(limit)), shape(&value));
+fn store_large_result(value: Value, bytes: usize, call: &Call, limit: usize) -> Result<Content> {
+    let (begins, shape) =
+        (preview_value(&value, MAX_PREVIEW_BYTES.min(limit)), luau_type_of(&value));
     let of = (call.tool(), call.caller());
-    let part = part_to_ask_for(&value);
-    let handle = call.gateway().artifacts().put(value, of, call.limits())?;
+    let part = artifact_part_options(&value);
+    let handle = call.gateway().artifacts().put_value(value, of, call.limits())?;
     let text = format!(
         "The result has {}, more than the {} that are shown. It is kept as {handle}.\n\
          Read it in a later script: artifact(\"{handle}\"), or a part of it: \
          artifact(\"{handle}\", {{ {part} }}).\n\
          shape: {shape}\npreview: {begins}",
-        size(bytes),
-        size(limit)
+        format_size(bytes),
+        format_size(limit)
     );
-    let mut content = plain(vec![text_block(&text)]);
-    content.structured = Some(Value::object([
+    let mut content = content_from_blocks(vec![text_block(&text)]);
+    content.structured = Some(Value::from_fields([
         ("artifact", handle.as_str().into()),
         ("size", Value::Int(bytes as i64)),
         ("shape", shape.into()),
@@ -205,44 +207,48 @@ fn kept(value: Value, bytes: usize, call: &Call, limit: usize) -> Result<Content
 
 /// Options of `artifact` that read a part of just this value: of its longest list,
 /// or its longest text.
-fn part_to_ask_for(value: &Value) -> String {
-    const SOME: &str = "from = 1, count = 100";
+fn artifact_part_options(value: &Value) -> String {
+    const FIRST_ITEMS_OPTIONS: &str = "from = 1, count = 100";
     let length = |value: &Value| match value {
         Value::Array(items) => items.len(),
         Value::Str(text) => text.len() / 100,
         Value::Object(fields) => fields.len(),
         _ => 0,
     };
-    let Value::Object(fields) = value else { return SOME.to_owned() };
-    let named = fields.iter().filter(|(name, _)| identifier(name) == **name);
+    let Value::Object(fields) = value else { return FIRST_ITEMS_OPTIONS.to_owned() };
+    let named = fields.iter().filter(|(name, _)| to_identifier(name) == **name);
     match named.max_by_key(|(_, field)| length(field)) {
-        Some((name, Value::Array(_) | Value::Str(_))) => format!("path = {name:?}, {SOME}"),
+        Some((name, Value::Array(_) | Value::Str(_))) => {
+            format!("path = {name:?}, {FIRST_ITEMS_OPTIONS}")
+        }
         Some((name, _)) => format!("path = {name:?}"),
-        None => SOME.to_owned(),
+        None => FIRST_ITEMS_OPTIONS.to_owned(),
     }
 }
 
-fn of_problem(problem: &Problem, script: &str) -> Content {
+fn content_from_problem(problem: &Problem, script: &str) -> Content {
     let text = match &problem.place {
-        Some(place) if *place.file == *SCRIPT => problem.with_source_line(script),
+        Some(place) if *place.file == *AGENT_SCRIPT_NAME => {
+            problem.to_text_with_source_line(script)
+        }
         _ => problem.to_string(),
     };
-    let mut content = plain(vec![text_block(&text)]);
+    let mut content = content_from_blocks(vec![text_block(&text)]);
     if let Ok(error) = Value::from_json(problem.to_json()) {
-        content.structured = Some(Value::object([("error", error)]));
+        content.structured = Some(Value::from_fields([("error", error)]));
     }
     content
 }
 
 /// Add what the script said and called.
-fn tell(content: &mut Content, said: Vec<String>, run: &Run, limit: usize) {
+fn add_run_report(content: &mut Content, said: Vec<String>, run: &Run, limit: usize) {
     if !said.is_empty() {
-        let text = format!("logs:\n{}", first_lines(&said, LOGS).join("\n"));
+        let text = format!("logs:\n{}", first_lines(&said, MAX_LOG_TEXT_BYTES).join("\n"));
         content.blocks.push(text_block(&text));
     }
     let millis =
         |time: std::time::Duration| Value::Float((time.as_secs_f64() * 1e4).round() / 10.0);
-    let calls = run.steps().into_iter().take(CALLS).map(|step| {
+    let calls = run.steps().into_iter().take(MAX_REPORTED_CALLS).map(|step| {
         let outcome = if step.outcome.is_empty() { "cancelled" } else { step.outcome };
         let took = step.took.unwrap_or_else(|| run.elapsed().saturating_sub(step.at));
         let told = [
@@ -261,7 +267,7 @@ fn tell(content: &mut Content, said: Vec<String>, run: &Run, limit: usize) {
         }
         Value::Object(told)
     });
-    let told = Value::object([
+    let told = Value::from_fields([
         ("id", run.id().to_string().into()),
         ("logs", first_lines(&said, limit).into()),
         ("calls", Value::Array(calls.collect())),
@@ -271,7 +277,7 @@ fn tell(content: &mut Content, said: Vec<String>, run: &Run, limit: usize) {
         Some(Value::Object(meta)) => meta,
         _ => Object::new(),
     };
-    meta.insert(META.to_owned(), told);
+    meta.insert(RUN_META_KEY.to_owned(), told);
     content.extra.insert("_meta".to_owned(), Value::Object(meta));
 }
 
@@ -296,5 +302,5 @@ fn first_lines(lines: &[String], mut room: usize) -> Vec<String> {
 }
 
 fn text_block(text: &str) -> Value {
-    Value::object([("type", "text".into()), ("text", text.into())])
+    Value::from_fields([("type", "text".into()), ("text", text.into())])
 }

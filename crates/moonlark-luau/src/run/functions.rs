@@ -4,18 +4,22 @@
 use std::sync::{Arc, LazyLock};
 
 use mlua::{Function, IntoLuaMulti, Lua, MultiValue, Table, Value as Lv};
-use moonlark_core::artifacts::{Held, Wanted};
+use moonlark_core::artifacts::{ArtifactContent, ArtifactSelection};
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Body, BoxFuture, Effects, Source, SourceKind};
-use moonlark_core::{Call, Level, Module, Problem, Result, Tool, Value};
+use moonlark_core::tool::{BoxFuture, CallEffects, Source, SourceKind, ToolBody};
+use moonlark_core::{Call, LogLevel, Module, Problem, Result, Tool, Value};
 use serde_json::Map;
 
-use crate::host::{Shared, collect};
+use crate::host::{VmHost, collect_host_arguments};
 use crate::result_uses::{CallerFrame, ResultUse};
-use crate::run::values::{self, Form};
-use crate::sdk::{number, place, text};
+use crate::run::values::{self, AnswerTextForm};
+use crate::sdk::{read_name, take_call_site, take_number};
 
-pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::Result<()> {
+pub(crate) fn add_agent_functions(
+    lua: &Lua,
+    shared: &Arc<VmHost>,
+    host: &Table,
+) -> mlua::Result<()> {
     let add = |name: &str, function: Function| host.raw_set(name, function);
 
     let shared_ = shared.clone();
@@ -23,21 +27,26 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
         "start_sdk",
         lua.create_function(move |lua, mut args: MultiValue| {
             let call = shared_.call()?;
-            let target = shared_.target(number(&mut args))?;
-            let at = place(&mut args);
+            let target = shared_.find_target(take_number(&mut args))?;
+            let at = take_call_site(&mut args);
             let limits = call.limits();
             let most = limits.calls as usize;
-            let started = match target.arguments(&shared_.bridge, args, limits.value) {
+            let started = match target.read_arguments(&shared_.bridge, args, limits.value) {
                 Ok(args) => {
                     let fields = shared_.result_fields();
-                    let asked = target.ask(call.at(at.clone()), args, Form::Parsed, fields);
-                    shared_.promises()?.start(at, asked, most)
+                    let asked = target.call_for_agent(
+                        call.at_call_site(at.clone()),
+                        args,
+                        AnswerTextForm::Parsed,
+                        fields,
+                    );
+                    shared_.promises()?.start_call(at, asked, most)
                 }
                 Err(problem) => Err(problem),
             };
             match started {
                 Ok(number) => (true, number).into_lua_multi(lua),
-                Err(problem) => (false, shared_.raisable(lua, problem)?).into_lua_multi(lua),
+                Err(problem) => (false, shared_.to_error_table(lua, problem)?).into_lua_multi(lua),
             }
         })?,
     )?;
@@ -47,16 +56,18 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
         "ask_host",
         lua.create_function(move |lua, mut args: MultiValue| {
             let call = shared_.call()?;
-            let id = number(&mut args);
-            let at = place(&mut args);
-            let Some(function) = shared_.prelude.function(id) else {
+            let id = take_number(&mut args);
+            let at = take_call_site(&mut args);
+            let Some(function) = shared_.prelude.find_function(id) else {
                 return Err(mlua::Error::runtime("no such host function"));
             };
-            match collect(&shared_.bridge, function, args, call.limits().value) {
-                Ok(args) => {
-                    shared_.wait_at(lua, at.clone(), ask(call.at(at), &function.tool, args))
-                }
-                Err(problem) => shared_.refuse(lua, problem),
+            match collect_host_arguments(&shared_.bridge, function, args, call.limits().value) {
+                Ok(args) => shared_.wait_for_call(
+                    lua,
+                    at.clone(),
+                    call_host_tool(call.at_call_site(at), &function.tool, args),
+                ),
+                Err(problem) => shared_.reply_with_problem(lua, problem),
             }
         })?,
     )?;
@@ -69,7 +80,7 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
                 let (defined, params, variadic, line, callee, nth) = asked;
                 let frame = CallerFrame { defined, params, variadic, line };
                 let unit = shared_.unit()?;
-                Ok(match unit.result_uses().find(frame, &callee, nth) {
+                Ok(match unit.result_uses().find_use(frame, &callee, nth) {
                     ResultUse::Taken => ("taken", 0),
                     ResultUse::Unread => ("unread", 0),
                     ResultUse::Dropped => ("dropped", 0),
@@ -83,8 +94,8 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
     add(
         "planned",
         lua.create_function(move |_, number: usize| {
-            let (call, at) = (shared_.call()?, shared_.promises()?.place(number));
-            Ok(at.zip(call.run()).and_then(|(at, run)| run.planned_at(&at)))
+            let (call, at) = (shared_.call()?, shared_.promises()?.call_site(number));
+            Ok(at.zip(call.run()).and_then(|(at, run)| run.planned_tool_at(&at)))
         })?,
     )?;
 
@@ -96,7 +107,7 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
             let problem = Problem::tool_error(format!(
                 "the plan ends here: what {name} answers is not known before it is called"
             ));
-            shared_.doom(call.run().map_or(problem.clone(), |run| run.stop(problem)));
+            shared_.abort_script(call.run().map_or(problem.clone(), |run| run.stop_with(problem)));
             Err(mlua::Error::runtime("the script was stopped"))
         })?,
     )?;
@@ -114,7 +125,7 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
     add(
         "clock",
         lua.create_function(move |_, ()| {
-            Ok(shared_.call()?.clock().unwrap_or_default().as_secs_f64())
+            Ok(shared_.call()?.run_clock().unwrap_or_default().as_secs_f64())
         })?,
     )?;
 
@@ -122,7 +133,7 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
     add(
         "now",
         lua.create_function(move |_, ()| {
-            let now = shared_.call()?.now().duration_since(std::time::UNIX_EPOCH);
+            let now = shared_.call()?.current_time().duration_since(std::time::UNIX_EPOCH);
             Ok(now.unwrap_or_default().as_secs_f64())
         })?,
     )?;
@@ -131,9 +142,9 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
     add(
         "take",
         lua.create_function(move |lua, number: usize| {
-            let ended = shared_.promises()?.take(number);
+            let ended = shared_.promises()?.take_answer(number);
             let ended = ended.unwrap_or_else(|| Err(Problem::internal("no such promise")));
-            shared_.reply(lua, ended)
+            shared_.reply_with_result(lua, ended)
         })?,
     )?;
 
@@ -141,7 +152,7 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
     add(
         "failure",
         lua.create_function(move |_, number: usize| {
-            Ok(shared_.promises()?.failure(number).map(|problem| problem.message))
+            Ok(shared_.promises()?.find_failure(number).map(|problem| problem.message))
         })?,
     )?;
 
@@ -150,7 +161,7 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
         "warn",
         lua.create_function(move |_, text: mlua::LuaString| {
             // Too much may have been said already; then this is not said.
-            let _ = shared_.call()?.log(Level::Warn, &text.to_string_lossy(), None);
+            let _ = shared_.call()?.log_message(LogLevel::Warn, &text.to_string_lossy(), None);
             Ok(())
         })?,
     )?;
@@ -169,7 +180,8 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
         "module_problem",
         lua.create_function(move |lua, name: String| {
             let call = shared_.call()?;
-            let problem = missing(&call, &name).map(|problem| shared_.raisable(lua, problem));
+            let problem = missing_module_problem(&call, &name)
+                .map(|problem| shared_.to_error_table(lua, problem));
             problem.transpose()
         })?,
     )?;
@@ -179,8 +191,8 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
         "sdk_global",
         lua.create_function(move |_, name: Lv| {
             let call = shared_.call()?;
-            let Some(name) = text(&name) else { return Ok(None) };
-            Ok(call.catalog().sdk().source(&name).map(|source| source.name.clone()))
+            let Some(name) = read_name(&name) else { return Ok(None) };
+            Ok(call.catalog().sdk().find_source(&name).map(|source| source.name.clone()))
         })?,
     )?;
 
@@ -189,45 +201,50 @@ pub(crate) fn functions(lua: &Lua, shared: &Arc<Shared>, host: &Table) -> mlua::
         "artifact",
         lua.create_function(move |lua, mut args: MultiValue| {
             let call = shared_.call()?;
-            let at = place(&mut args);
+            let at = take_call_site(&mut args);
             let mut next = || args.pop_front().unwrap_or(Lv::Nil);
             let (handle, options) = (next(), next());
             let limit = call.limits().value;
-            let asked = text(&handle)
+            let asked = read_name(&handle)
                 .ok_or_else(|| Problem::bad_request("artifact takes a handle such as \"art_…\""))
                 .and_then(|handle| {
-                    let options = shared_.bridge.read(&options, "artifact: options", limit)?;
-                    Ok(Value::object([("handle", handle.into()), ("options", options)]))
+                    let options =
+                        shared_.bridge.read_value(&options, "artifact: options", limit)?;
+                    Ok(Value::from_fields([("handle", handle.into()), ("options", options)]))
                 });
             match asked {
-                Ok(args) => shared_.wait_at(lua, at.clone(), ask(call.at(at), &ARTIFACT, args)),
-                Err(problem) => shared_.refuse(lua, problem),
+                Ok(args) => shared_.wait_for_call(
+                    lua,
+                    at.clone(),
+                    call_host_tool(call.at_call_site(at), &ARTIFACT_TOOL, args),
+                ),
+                Err(problem) => shared_.reply_with_problem(lua, problem),
             }
         })?,
     )
 }
 
-fn ask(call: Call, tool: &Arc<Tool>, args: Value) -> BoxFuture<Result<Value>> {
+fn call_host_tool(call: Call, tool: &Arc<Tool>, args: Value) -> BoxFuture<Result<Value>> {
     let tool = tool.clone();
-    Box::pin(async move { call.gateway().ask_host(&call, &tool, args).await })
+    Box::pin(async move { call.gateway().call_host_function(&call, &tool, args).await })
 }
 
 /// `artifact`, as the gateway has functions of the host.
-static ARTIFACT: LazyLock<Arc<Tool>> = LazyLock::new(|| {
+static ARTIFACT_TOOL: LazyLock<Arc<Tool>> = LazyLock::new(|| {
     let source = Arc::new(Source { kind: SourceKind::Host, name: "artifact".to_owned() });
-    let body = Body::now(|call, args| {
+    let body = ToolBody::from_fn(|call, args| {
         let handle = args.get("handle").and_then(Value::as_str).unwrap_or_default();
-        artifact(call, handle, args.get("options").unwrap_or(&Value::Null))
+        read_artifact(call, handle, args.get("options").unwrap_or(&Value::Null))
     });
-    let mut tool = Tool::new("artifact", source, Schema::described(Map::new()), body);
-    tool.effects = Effects::READ;
+    let mut tool = Tool::new("artifact", source, Schema::description_only(Map::new()), body);
+    tool.effects = CallEffects::READ_ONLY;
     Arc::new(tool)
 });
 
 /// Why a module is not there for scripts of agents; none if it is.
-fn missing(call: &Call, name: &str) -> Option<Problem> {
+fn missing_module_problem(call: &Call, name: &str) -> Option<Problem> {
     let module = call.catalog().modules().iter().find(|module| module.name == name)?;
-    let kind = kind(module)?;
+    let kind = required_grant_kind(module)?;
     let (grants, owner) = (call.grants(), call.grants().owner());
     if grants.has_kind(kind) {
         return None;
@@ -238,20 +255,20 @@ fn missing(call: &Call, name: &str) -> Option<Problem> {
         "env" => format!("add a line such as \"env:NAME\" to allow for {owner}"),
         "exec" => format!("add a line such as \"exec:git\" to allow for {owner}"),
         "client" => {
-            return Some(problem.hint("only tools can ask the client: call one that does"));
+            return Some(problem.with_hint("only tools can ask the client: call one that does"));
         }
         _ => format!("name the folder it may use as dir for {owner}"),
     };
-    let also = match call.catalog().sdk().source(name) {
+    let also = match call.catalog().sdk().find_source(name) {
         Some(source) => format!("; the source of that name is sdk.{}", source.name),
         None => String::new(),
     };
-    Some(problem.hint(format!("{line} in moonlark.toml{also}")))
+    Some(problem.with_hint(format!("{line} in moonlark.toml{also}")))
 }
 
 /// The kind of grant that a module is of no use without; none for those that
 /// touch nothing.
-fn kind(module: &Module) -> Option<&'static str> {
+fn required_grant_kind(module: &Module) -> Option<&'static str> {
     if module.name == "client" {
         return Some("client");
     }
@@ -262,7 +279,7 @@ fn kind(module: &Module) -> Option<&'static str> {
     Some(needs.split_once(':').map_or(needs, |(kind, _)| kind))
 }
 
-fn artifact(call: &Call, handle: &str, options: &Value) -> Result<Value> {
+fn read_artifact(call: &Call, handle: &str, options: &Value) -> Result<Value> {
     let count = |name: &str| match options.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Int(count)) if *count >= 0 => Ok(Some(*count as usize)),
@@ -273,16 +290,16 @@ fn artifact(call: &Call, handle: &str, options: &Value) -> Result<Value> {
         let known = ["path", "from", "count"];
         if let Some(other) = fields.keys().find(|key| !known.contains(&key.as_str())) {
             let names = known.into_iter();
-            return Err(moonlark_core::module::unknown_parameter("artifact", other, names));
+            return Err(moonlark_core::module::unknown_parameter_problem("artifact", other, names));
         }
     }
     let path = options.get("path").and_then(Value::as_str).map(str::to_owned);
-    let wanted = Wanted { path, from: count("from")?, count: count("count")? };
-    let stored = call.gateway().artifacts().find(handle, call.caller())?;
-    if let Held::Bytes { mime, .. } = &stored.held
-        && wanted == Wanted::default()
+    let wanted = ArtifactSelection { path, from: count("from")?, count: count("count")? };
+    let stored = call.gateway().artifacts().find_for_caller(handle, call.caller())?;
+    if let ArtifactContent::Bytes { mime, .. } = &stored.held
+        && wanted == ArtifactSelection::default()
     {
-        return Ok(values::by_handle(handle, mime, stored.size));
+        return Ok(values::block_from_handle(handle, mime, stored.size));
     }
-    stored.read(&wanted).map(|value| value.into_owned())
+    stored.read_selection(&wanted).map(|value| value.into_owned())
 }

@@ -1,13 +1,13 @@
 //! What a script would change, as `execute` answers it and as it is on record.
 
-use moonlark_core::run::Planned;
+use moonlark_core::run::PlannedCall;
 use moonlark_core::value::{Object, Value};
 use moonlark_core::{Problem, Result, Run};
 
 /// The plan that a run has made, whole.
-pub(super) fn written(run: &Run) -> Value {
-    let calls = run.planned().into_iter().map(|call| {
-        Value::object([
+pub(super) fn encode_plan(run: &Run) -> Value {
+    let calls = run.planned_calls().into_iter().map(|call| {
+        Value::from_fields([
             ("tool", call.tool.into()),
             ("arguments", call.args),
             ("place", call.at.to_string().into()),
@@ -18,7 +18,7 @@ pub(super) fn written(run: &Run) -> Value {
 }
 
 /// The calls of a plan that is on record.
-pub(super) fn read(written: &Value) -> Result<Vec<Planned>> {
+pub(super) fn decode_plan(written: &Value) -> Result<Vec<PlannedCall>> {
     let garbled = || Problem::internal("the plan on record cannot be read");
     let Value::Array(calls) = written else { return Err(garbled()) };
     let call = |call: &Value| {
@@ -26,7 +26,7 @@ pub(super) fn read(written: &Value) -> Result<Vec<Planned>> {
             Value::Int(order) => u64::try_from(*order).ok()?,
             _ => return None,
         };
-        Some(Planned {
+        Some(PlannedCall {
             tool: call.get("tool")?.as_str()?.to_owned(),
             args: call.get("arguments")?.clone(),
             at: call.get("place")?.as_str()?.into(),
@@ -37,12 +37,12 @@ pub(super) fn read(written: &Value) -> Result<Vec<Planned>> {
 }
 
 /// The same for whoever asked for it.
-pub(super) fn shown(run: &Run, surface: &str) -> Value {
+pub(super) fn present_plan(run: &Run, surface: &str) -> Value {
     let calls: Vec<Value> = run
-        .planned()
+        .planned_calls()
         .into_iter()
         .map(|call| {
-            Value::object([
+            Value::from_fields([
                 ("tool", call.tool.into()),
                 ("arguments", call.args),
                 ("place", call.at.to_string().into()),
@@ -57,8 +57,8 @@ pub(super) fn shown(run: &Run, surface: &str) -> Value {
     let mut plan = Object::new();
     plan.insert("plan".to_owned(), id.into());
     plan.insert("calls".to_owned(), Value::Array(calls));
-    plan.insert("complete".to_owned(), Value::Bool(run.stopped().is_none()));
-    if let Some(problem) = run.stopped() {
+    plan.insert("complete".to_owned(), Value::Bool(run.stop_problem().is_none()));
+    if let Some(problem) = run.stop_problem() {
         plan.insert("ends".to_owned(), problem.message.as_str().into());
     }
     plan.insert("how".to_owned(), how.into());

@@ -3,20 +3,20 @@
 
 use std::time::Duration;
 
-use moonlark_core::sdk::identifier;
+use moonlark_core::sdk::to_identifier;
 use moonlark_core::{Call, Problem, Result};
 use tokio::time::Instant;
 
-use crate::sdk::still_connecting;
+use crate::sdk::still_connecting_problem;
 
 /// How long a script waits for what it names.
-const CONNECTING: Duration = Duration::from_secs(30);
+const SOURCE_CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The call on a catalog that has what the script names, as far as it can be
 /// told from its text, or the Problem that says what is missing.
-pub(super) async fn settled(call: Call, script: &str) -> Result<Call> {
-    let connecting = call.catalog().connecting().iter().map(|it| it.source.clone());
-    let named: Vec<String> = connecting.filter(|source| names(script, source)).collect();
+pub(super) async fn wait_for_sources(call: Call, script: &str) -> Result<Call> {
+    let connecting = call.catalog().connecting_sources().iter().map(|it| it.source.clone());
+    let named: Vec<String> = connecting.filter(|source| mentions_source(script, source)).collect();
     if named.is_empty() {
         return Ok(call);
     }
@@ -24,25 +24,27 @@ pub(super) async fn settled(call: Call, script: &str) -> Result<Call> {
     let mut changes = gateway.subscribe();
     // The script needs time as well.
     let now = Instant::now();
-    let until = now + (call.deadline().saturating_duration_since(now) / 2).min(CONNECTING);
+    let until =
+        now + (call.deadline().saturating_duration_since(now) / 2).min(SOURCE_CONNECT_TIMEOUT);
     loop {
         changes.mark_unchanged();
         let catalog = gateway.catalog_for(call.caller());
-        let missing = named.iter().find(|it| catalog.connecting().iter().any(|c| c.source == **it));
+        let missing =
+            named.iter().find(|it| catalog.connecting_sources().iter().any(|c| c.source == **it));
         let Some(missing) = missing else { return Ok(call.with_catalog(catalog)) };
         if tokio::time::timeout_at(until, changes.changed()).await.is_err() {
-            return Err(nothing_called(still_connecting(missing)));
+            return Err(with_nothing_called(still_connecting_problem(missing)));
         }
     }
 }
 
-fn nothing_called(problem: Problem) -> Problem {
+fn with_nothing_called(problem: Problem) -> Problem {
     let message = format!("{}; nothing was called", problem.message);
-    problem.saying(message)
+    problem.with_message(message)
 }
 
 /// Whether the text has the source's name in it, as a word.
-fn names(script: &str, source: &str) -> bool {
+fn mentions_source(script: &str, source: &str) -> bool {
     let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
     let has = |word: &str| {
         script.match_indices(word).any(|(at, _)| {
@@ -51,12 +53,12 @@ fn names(script: &str, source: &str) -> bool {
             !before.is_some_and(is_word) && !after.is_some_and(is_word)
         })
     };
-    !source.is_empty() && (has(source) || has(&identifier(source)))
+    !source.is_empty() && (has(source) || has(&to_identifier(source)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::names;
+    use super::mentions_source;
 
     #[test]
     fn a_source_is_named_in_either_spelling_and_as_a_whole_word() {
@@ -68,7 +70,7 @@ mod tests {
             ("data_server2.x()", false),
             ("", false),
         ] {
-            assert_eq!(names(script, "data-server"), named, "{script}");
+            assert_eq!(mentions_source(script, "data-server"), named, "{script}");
         }
     }
 }

@@ -6,14 +6,14 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use moonlark_core::artifacts::Held;
-use moonlark_core::content::Answer;
+use moonlark_core::artifacts::ArtifactContent;
+use moonlark_core::content::ToolAnswer;
 use moonlark_core::value::{Object, Value};
 use moonlark_core::{Call, Result};
 
 /// What becomes of an answer that is one text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum AnswerTextForm {
     /// It is a text.
     Plain,
     /// It is what it says, if it is JSON.
@@ -22,30 +22,37 @@ pub(crate) enum Form {
 
 /// The value of an answer: what the tool gave as such, else its text, else its
 /// content as a list in which texts are plain.
-pub(crate) fn of(answer: Answer, form: Form, call: &Call, tool: &str) -> Result<Value> {
+pub(crate) fn value_from_answer(
+    answer: ToolAnswer,
+    form: AnswerTextForm,
+    call: &Call,
+    tool: &str,
+) -> Result<Value> {
     let mut content = match answer {
-        Answer::Content(content) => content,
-        other => return Ok(other.into_plain()),
+        ToolAnswer::Content(content) => content,
+        other => return Ok(other.into_plain_value()),
     };
     if content.structured.is_none() {
         for (number, block) in (0..).zip(&mut content.blocks) {
-            put_aside(block, number, call, tool)?;
+            store_block_bytes(block, number, call, tool)?;
         }
     }
     let one_text = content.structured.is_none() && content.blocks.len() == 1;
     let several = content.structured.is_none() && content.blocks.len() != 1;
-    match Answer::Content(content).into_plain() {
+    match ToolAnswer::Content(content).into_plain_value() {
         Value::Array(items) if several && items.iter().all(|it| it.as_str().is_some()) => {
             let list = Value::Array(items);
-            call.run().inspect(|run| run.gave_several(&list));
+            call.run().inspect(|run| run.remember_text_list(&list));
             Ok(list)
         }
-        Value::Str(text) if one_text && form == Form::Parsed => Ok(parsed(text)),
+        Value::Str(text) if one_text && form == AnswerTextForm::Parsed => {
+            Ok(parse_json_or_text(text))
+        }
         value => Ok(value),
     }
 }
 
-fn parsed(text: String) -> Value {
+fn parse_json_or_text(text: String) -> Value {
     match Value::parse_json(text.as_bytes()) {
         Ok(value) => value,
         Err(_) => Value::Str(text),
@@ -53,7 +60,7 @@ fn parsed(text: String) -> Value {
 }
 
 /// The object that holds a block's bytes, and their name there.
-fn holder(block: &mut Value) -> Option<(&mut Object, &'static str)> {
+fn find_bytes_holder(block: &mut Value) -> Option<(&mut Object, &'static str)> {
     let Value::Object(fields) = block else { return None };
     match fields.get("type").and_then(Value::as_str)? {
         "image" | "audio" => Some((fields, "data")),
@@ -66,11 +73,11 @@ fn holder(block: &mut Value) -> Option<(&mut Object, &'static str)> {
 }
 
 /// Put the bytes of a block among the artifacts, and a handle in their place.
-fn put_aside(block: &mut Value, number: u64, call: &Call, tool: &str) -> Result<()> {
-    let Some((fields, name)) = holder(block) else { return Ok(()) };
+fn store_block_bytes(block: &mut Value, number: u64, call: &Call, tool: &str) -> Result<()> {
+    let Some((fields, name)) = find_bytes_holder(block) else { return Ok(()) };
     let Some(Value::Str(data)) = fields.get(name) else { return Ok(()) };
     let (artifacts, limits) = (call.gateway().artifacts(), call.limits());
-    let handle = call.handle(number)?;
+    let handle = call.new_artifact_handle(number)?;
     let of = (tool, call.caller());
     let bytes = BASE64_STANDARD.decode(data);
     // What would not come back the same stays as it was written.
@@ -80,7 +87,9 @@ fn put_aside(block: &mut Value, number: u64, call: &Call, tool: &str) -> Result<
             let size = bytes.len();
             (artifacts.put_bytes_as(handle, bytes, mime, of, limits)?, size)
         }
-        None => (artifacts.put_as(handle, Value::from(data.as_str()), of, limits)?, data.len()),
+        None => {
+            (artifacts.put_value_as(handle, Value::from(data.as_str()), of, limits)?, data.len())
+        }
     };
     fields.shift_remove(name);
     fields.insert("size".to_owned(), Value::Int(size as i64));
@@ -90,7 +99,7 @@ fn put_aside(block: &mut Value, number: u64, call: &Call, tool: &str) -> Result<
 
 /// The block that bytes among the artifacts were, as far as that is known: it
 /// can be returned like the first one.
-pub(super) fn by_handle(handle: &str, mime: &str, size: usize) -> Value {
+pub(super) fn block_from_handle(handle: &str, mime: &str, size: usize) -> Value {
     let handle = handle.strip_prefix("artifact://").unwrap_or(handle);
     let parts = [
         ("mimeType", Value::from(mime)),
@@ -100,7 +109,7 @@ pub(super) fn by_handle(handle: &str, mime: &str, size: usize) -> Value {
     match mime.split('/').next() {
         Some(kind @ ("image" | "audio")) => {
             let [mime, size, handle] = parts;
-            Value::object([("type", kind.into()), mime, size, handle])
+            Value::from_fields([("type", kind.into()), mime, size, handle])
         }
         _ => {
             let [mime, size, handle] = parts;
@@ -108,26 +117,26 @@ pub(super) fn by_handle(handle: &str, mime: &str, size: usize) -> Value {
                 "uri",
                 Value::from(format!("artifact://{}", handle.1.as_str().unwrap_or_default())),
             );
-            Value::object([
+            Value::from_fields([
                 ("type", "resource".into()),
-                ("resource", Value::object([uri, mime, size, handle])),
+                ("resource", Value::from_fields([uri, mime, size, handle])),
             ])
         }
     }
 }
 
 /// A block with its bytes in the place of the handle; none if it has no handle.
-pub(super) fn restored(block: &Value, call: &Call) -> Result<Option<Value>> {
+pub(super) fn restore_block(block: &Value, call: &Call) -> Result<Option<Value>> {
     let mut block = block.clone();
-    let Some((fields, name)) = holder(&mut block) else { return Ok(None) };
+    let Some((fields, name)) = find_bytes_holder(&mut block) else { return Ok(None) };
     let Some(handle) = fields.get("handle").and_then(Value::as_str).map(str::to_owned) else {
         return Ok(None);
     };
-    let stored = call.gateway().artifacts().find(&handle, call.caller())?;
+    let stored = call.gateway().artifacts().find_for_caller(&handle, call.caller())?;
     let data = match &stored.held {
-        Held::Bytes { bytes, .. } => BASE64_STANDARD.encode(bytes),
-        Held::Value(Value::Str(text)) => text.clone(),
-        Held::Value(_) => return Ok(None),
+        ArtifactContent::Bytes { bytes, .. } => BASE64_STANDARD.encode(bytes),
+        ArtifactContent::Value(Value::Str(text)) => text.clone(),
+        ArtifactContent::Value(_) => return Ok(None),
     };
     fields.shift_remove("handle");
     fields.shift_remove("size");

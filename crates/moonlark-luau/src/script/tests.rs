@@ -1,7 +1,7 @@
 //! `require`, rule by rule.
 
-use moonlark_core::limits::Limits;
-use moonlark_core::{Code, Value};
+use moonlark_core::limits::CallLimits;
+use moonlark_core::{ProblemCode, Value};
 
 use crate::testing::{Folder, tool};
 
@@ -124,7 +124,7 @@ async fn a_broken_load_still_says_what_it_consists_of() {
     folder.write("main.luau", &tool("require('lib')", ""));
     let (tool, texts) = folder.load("main.luau").await;
     let problem = tool.unwrap_err();
-    assert_eq!(problem.code, Code::BadScript);
+    assert_eq!(problem.code, ProblemCode::BadScript);
     assert_eq!(problem.place.unwrap().to_string(), "tools/lib.luau:1");
     assert_eq!(texts.keys().collect::<Vec<_>>(), ["lib.luau", "main.luau"]);
     // A main file that is not there is one of them.
@@ -325,17 +325,17 @@ async fn a_required_file_may_wait_where_its_caller_may() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_hold_in_required_files_and_cannot_be_caught() {
-    let limits = |folder: &Folder| Limits {
+    let limits = |folder: &Folder| CallLimits {
         timeout: std::time::Duration::from_millis(200),
         memory: 8 << 20,
         ..folder.limits.clone()
     };
     for (text, code) in [
-        ("while true do end", Code::Timeout),
-        ("sleep(100)", Code::Timeout),
+        ("while true do end", ProblemCode::Timeout),
+        ("sleep(100)", ProblemCode::Timeout),
         (
             "local t = {} while true do table.insert(t, string.rep('x', 1000) .. #t) end",
-            Code::Limit,
+            ProblemCode::Limit,
         ),
     ] {
         let mut folder = Folder::new(&[("lib.luau", text)]);

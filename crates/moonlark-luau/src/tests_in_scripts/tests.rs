@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use moonlark_core::{Code, Result};
+use moonlark_core::{ProblemCode, Result};
 
-use crate::Tests;
+use crate::LuauTestFile;
 use crate::testing::{Folder, tool};
 
-async fn load(folder: &Folder, main: &str) -> Result<Arc<Tests>> {
+async fn load(folder: &Folder, main: &str) -> Result<Arc<LuauTestFile>> {
     let call = folder.test_call();
     folder
         .engine
-        .tests("tools".to_owned(), main.to_owned(), folder.files(), &call)
+        .load_tests("tools".to_owned(), main.to_owned(), folder.files(), &call)
         .await
         .map(Arc::new)
 }
@@ -25,7 +25,7 @@ async fn run(body: &str) -> Result<(), String> {
     )]);
     folder.write("x_test.luau", &format!("function test_it()\n{body}\nend"));
     let tests = load(&folder, "x_test.luau").await.map_err(|problem| problem.to_string())?;
-    tests.run("test_it", &folder.test_call()).await.map_err(|problem| problem.to_string())
+    tests.run_test("test_it", &folder.test_call()).await.map_err(|problem| problem.to_string())
 }
 
 #[tokio::test]
@@ -54,7 +54,7 @@ async fn every_test_has_a_fresh_environment_and_reaches_the_code_under_test() {
     ]);
     let tests = load(&folder, "x_test.luau").await.unwrap();
     for name in ["test_a", "test_b", "test_a"] {
-        assert_eq!(tests.run(name, &folder.test_call()).await, Ok(()), "{name}");
+        assert_eq!(tests.run_test(name, &folder.test_call()).await, Ok(()), "{name}");
     }
 }
 
@@ -120,11 +120,11 @@ async fn raises_wants_a_failure_with_the_right_words() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_end_a_test_whatever_it_expects() {
     for (body, code) in [
-        ("testing.raises(function() while true do end end)", Code::Timeout),
-        ("sleep(100)", Code::Timeout),
+        ("testing.raises(function() while true do end end)", ProblemCode::Timeout),
+        ("sleep(100)", ProblemCode::Timeout),
         (
             "testing.raises(function() local t = {} while true do table.insert(t, string.rep('x', 1000) .. #t) end end) while true do end",
-            Code::Limit,
+            ProblemCode::Limit,
         ),
     ] {
         let mut folder = Folder::new(&[]);
@@ -132,7 +132,7 @@ async fn limits_end_a_test_whatever_it_expects() {
         folder.limits.memory = 8 << 20;
         folder.write("x_test.luau", &format!("function test_it()\n{body}\nend"));
         let tests = load(&folder, "x_test.luau").await.unwrap();
-        let problem = tests.run("test_it", &folder.test_call()).await.unwrap_err();
+        let problem = tests.run_test("test_it", &folder.test_call()).await.unwrap_err();
         assert_eq!(problem.code, code, "{body}: {problem}");
     }
 }

@@ -8,20 +8,23 @@ use rustc_hash::FxHashMap;
 use crate::words;
 
 /// Longer words are data. What is left of them says nothing.
-const LONGEST: usize = 64;
+const MAX_SPLIT_WORD_BYTES: usize = 64;
 
-pub(super) struct Pieces {
+pub(super) struct WordPieceTokenizer {
     /// Pieces that words begin with, and pieces that go on.
     first: FxHashMap<&'static str, u32>,
     further: FxHashMap<&'static str, u32>,
     longest: usize,
 }
 
-impl Pieces {
+impl WordPieceTokenizer {
     /// From a vocabulary of a piece per line; those that go on begin with `##`.
-    pub(super) fn new(vocabulary: &'static str) -> Pieces {
-        let mut pieces =
-            Pieces { first: FxHashMap::default(), further: FxHashMap::default(), longest: 0 };
+    pub(super) fn new(vocabulary: &'static str) -> WordPieceTokenizer {
+        let mut pieces = WordPieceTokenizer {
+            first: FxHashMap::default(),
+            further: FxHashMap::default(),
+            longest: 0,
+        };
         for (number, piece) in (0..).zip(vocabulary.lines()) {
             let (map, piece) = match piece.strip_prefix("##") {
                 Some(piece) => (&mut pieces.further, piece),
@@ -34,23 +37,23 @@ impl Pieces {
     }
 
     /// The pieces of a text, in order.
-    pub(super) fn of(&self, text: &str, mut each: impl FnMut(u32)) {
+    pub(super) fn for_each_piece(&self, text: &str, mut each: impl FnMut(u32)) {
         let mut word = String::new();
-        words::runs(text, |run| {
-            words::plain(run, &mut word);
-            self.cut(&word, &mut each);
+        words::for_each_run(text, |run| {
+            words::fold_run(run, &mut word);
+            self.split_word(&word, &mut each);
         });
     }
 
     /// The pieces of a word; none if some of it is in no piece.
-    fn cut(&self, word: &str, each: &mut impl FnMut(u32)) {
+    fn split_word(&self, word: &str, each: &mut impl FnMut(u32)) {
         if let Some(piece) = self.first.get(word) {
             return each(*piece);
         }
-        if word.len() > LONGEST {
+        if word.len() > MAX_SPLIT_WORD_BYTES {
             return;
         }
-        let (mut found, mut count) = ([0; LONGEST], 0);
+        let (mut found, mut count) = ([0; MAX_SPLIT_WORD_BYTES], 0);
         let mut rest = word;
         while !rest.is_empty() {
             let map = if count == 0 { &self.first } else { &self.further };
@@ -72,9 +75,9 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: &[u32]) {
-        let pieces = Pieces::new("read\nre\n##ad\n##ing\n犬\ncafe");
+        let pieces = WordPieceTokenizer::new("read\nre\n##ad\n##ing\n犬\ncafe");
         let mut found = Vec::new();
-        pieces.of(text, |piece| found.push(piece));
+        pieces.for_each_piece(text, |piece| found.push(piece));
         assert_eq!(found, expected, "{text}");
     }
 

@@ -3,15 +3,15 @@
 //! The build needs no flags: what there is, is found out when a search begins.
 
 /// One row, made ready to be multiplied with many.
-pub(super) struct Product<'a> {
+pub(super) struct DotProduct<'a> {
     query: &'a [i8],
     /// The same numbers, each in two bytes.
     #[cfg(target_arch = "x86_64")]
     wide: Option<Vec<i16>>,
 }
 
-impl<'a> Product<'a> {
-    pub(super) fn with(query: &'a [i8]) -> Self {
+impl<'a> DotProduct<'a> {
+    pub(super) fn for_query(query: &'a [i8]) -> Self {
         Self {
             query,
             #[cfg(target_arch = "x86_64")]
@@ -22,33 +22,33 @@ impl<'a> Product<'a> {
 
     /// The product with a row of the same length.
     #[inline]
-    pub(super) fn of(&self, row: &[i8]) -> i32 {
+    pub(super) fn with_row(&self, row: &[i8]) -> i32 {
         #[cfg(target_arch = "x86_64")]
         if let Some(wide) = &self.wide {
             // SAFETY: there is `wide` only where the processor has AVX2.
-            return unsafe { avx2(row, wide) };
+            return unsafe { dot_avx2(row, wide) };
         }
         #[cfg(target_arch = "aarch64")]
         // SAFETY: every processor of this architecture has NEON.
         return unsafe { neon(row, self.query) };
         #[cfg(not(target_arch = "aarch64"))]
-        portable(row, self.query)
+        dot_portable(row, self.query)
     }
 }
 
-pub(super) fn portable(row: &[i8], query: &[i8]) -> i32 {
+pub(super) fn dot_portable(row: &[i8], query: &[i8]) -> i32 {
     row.iter().zip(query).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum()
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn avx2(row: &[i8], wide: &[i16]) -> i32 {
+unsafe fn dot_avx2(row: &[i8], wide: &[i16]) -> i32 {
     use std::arch::x86_64::{
         __m128i, __m256i, _mm_loadu_si128, _mm256_add_epi32, _mm256_cvtepi8_epi16,
         _mm256_loadu_si256, _mm256_madd_epi16, _mm256_setzero_si256, _mm256_storeu_si256,
     };
-    const STEP: usize = 16;
-    let (rows, queries) = (row.chunks_exact(STEP), wide.chunks_exact(STEP));
+    const NUMBERS_PER_STEP: usize = 16;
+    let (rows, queries) = (row.chunks_exact(NUMBERS_PER_STEP), wide.chunks_exact(NUMBERS_PER_STEP));
     let (row_rest, query_rest) = (rows.remainder(), queries.remainder());
     let mut sums = _mm256_setzero_si256();
     for (row, query) in rows.zip(queries) {
@@ -86,5 +86,5 @@ unsafe fn neon(row: &[i8], query: &[i8]) -> i32 {
         sums = vpadalq_s16(sums, vmull_s8(vget_low_s8(row), vget_low_s8(query)));
         sums = vpadalq_s16(sums, vmull_high_s8(row, query));
     }
-    vaddvq_s32(sums) + portable(row_rest, query_rest)
+    vaddvq_s32(sums) + dot_portable(row_rest, query_rest)
 }

@@ -3,7 +3,7 @@
 use unicode_normalization::char::decompose_canonical;
 
 /// Add the letters of a word to `plain`.
-pub(super) fn fold(word: &str, plain: &mut String) {
+pub(super) fn fold_letters(word: &str, plain: &mut String) {
     if word.is_ascii() {
         plain.push_str(word);
         let start = plain.len() - word.len();
@@ -14,17 +14,19 @@ pub(super) fn fold(word: &str, plain: &mut String) {
         if letter.is_ascii() {
             plain.push(letter.to_ascii_lowercase());
         } else {
-            narrow(letter).to_lowercase().for_each(|letter| without_mark(letter, plain));
+            narrow_letter(letter)
+                .to_lowercase()
+                .for_each(|letter| push_without_mark(letter, plain));
         }
     }
 }
 
 /// Marks that are letters of their own in the text: `u` and then two dots.
-pub(super) fn is_mark(letter: char) -> bool {
+pub(super) fn is_combining_mark(letter: char) -> bool {
     matches!(letter, '\u{0300}'..='\u{036f}')
 }
 
-fn without_mark(letter: char, plain: &mut String) {
+fn push_without_mark(letter: char, plain: &mut String) {
     match letter {
         'ß' => plain.push_str("ss"),
         'æ' => plain.push_str("ae"),
@@ -38,7 +40,7 @@ fn without_mark(letter: char, plain: &mut String) {
         // and Hangul, a part alone is another letter.
         '\u{00c0}'..='\u{052f}' | '\u{1e00}'..='\u{1fff}' => {
             decompose_canonical(letter, |part| {
-                if !is_mark(part) {
+                if !is_combining_mark(part) {
                     plain.push(part);
                 }
             });
@@ -48,7 +50,7 @@ fn without_mark(letter: char, plain: &mut String) {
 }
 
 /// Latin letters as wide as ideographs.
-fn narrow(letter: char) -> char {
+fn narrow_letter(letter: char) -> char {
     match letter {
         '\u{ff01}'..='\u{ff5e}' => char::from_u32(letter as u32 - 0xfee0).unwrap_or(letter),
         letter => letter,

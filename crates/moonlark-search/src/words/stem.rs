@@ -4,21 +4,24 @@
 //! knows English only; words with other letters than a to z are left alone.
 
 /// Longer words are no English.
-const LONGEST: usize = 32;
+const MAX_STEMMED_WORD_BYTES: usize = 32;
 
 /// Cut a word in small letters to its stem.
-pub fn stem(word: &mut String) {
-    if word.len() <= 2 || word.len() > LONGEST || !word.bytes().all(|it| it.is_ascii_lowercase()) {
+pub fn stem_word(word: &mut String) {
+    if word.len() <= 2
+        || word.len() > MAX_STEMMED_WORD_BYTES
+        || !word.bytes().all(|it| it.is_ascii_lowercase())
+    {
         return;
     }
-    let mut stemmer = Stemmer { word };
-    stemmer.plural();
-    stemmer.past();
-    stemmer.final_y();
-    stemmer.first_matching(&LONG_SUFFIXES, 0);
-    stemmer.first_matching(&MIDDLE_SUFFIXES, 0);
-    stemmer.bare_suffixes();
-    stemmer.final_e();
+    let mut stemmer = PorterStemmer { word };
+    stemmer.strip_plural();
+    stemmer.strip_past_tense();
+    stemmer.replace_final_y();
+    stemmer.replace_longest_suffix(&LONG_SUFFIXES, 0);
+    stemmer.replace_longest_suffix(&MIDDLE_SUFFIXES, 0);
+    stemmer.strip_longest_suffix();
+    stemmer.strip_final_e();
 }
 
 const LONG_SUFFIXES: [(&str, &str); 20] = [
@@ -59,63 +62,66 @@ const BARE_SUFFIXES: [&str; 19] = [
     "ism", "ate", "iti", "ous", "ive", "ize",
 ];
 
-struct Stemmer<'a> {
+struct PorterStemmer<'a> {
     word: &'a mut String,
 }
 
-impl Stemmer<'_> {
-    fn plural(&mut self) {
-        if self.ends("sses") || self.ends("ies") {
-            self.cut(2);
-        } else if self.ends("s") && !self.ends("ss") {
-            self.cut(1);
+impl PorterStemmer<'_> {
+    fn strip_plural(&mut self) {
+        if self.ends_with("sses") || self.ends_with("ies") {
+            self.cut_letters(2);
+        } else if self.ends_with("s") && !self.ends_with("ss") {
+            self.cut_letters(1);
         }
     }
 
-    fn past(&mut self) {
-        if self.ends("eed") {
-            if self.measure(self.before("eed")) > 0 {
-                self.cut(1);
+    fn strip_past_tense(&mut self) {
+        if self.ends_with("eed") {
+            if self.measure(self.length_before("eed")) > 0 {
+                self.cut_letters(1);
             }
             return;
         }
-        let Some(suffix) = ["ed", "ing"].into_iter().find(|suffix| self.ends(suffix)) else {
+        let Some(suffix) = ["ed", "ing"].into_iter().find(|suffix| self.ends_with(suffix)) else {
             return;
         };
-        if !self.has_vowel(self.before(suffix)) {
+        if !self.has_vowel(self.length_before(suffix)) {
             return;
         }
-        self.cut(suffix.len());
-        if self.ends("at") || self.ends("bl") || self.ends("iz") {
+        self.cut_letters(suffix.len());
+        if self.ends_with("at") || self.ends_with("bl") || self.ends_with("iz") {
             self.word.push('e');
-        } else if self.ends_double() && !matches!(self.last(), Some(b'l' | b's' | b'z')) {
-            self.cut(1);
-        } else if self.measure(self.word.len()) == 1 && self.ends_short(self.word.len()) {
+        } else if self.ends_in_double_consonant()
+            && !matches!(self.last_byte(), Some(b'l' | b's' | b'z'))
+        {
+            self.cut_letters(1);
+        } else if self.measure(self.word.len()) == 1 && self.ends_in_short_syllable(self.word.len())
+        {
             self.word.push('e');
         }
     }
 
-    fn final_y(&mut self) {
-        if self.ends("y") && self.has_vowel(self.before("y")) {
-            self.cut(1);
+    fn replace_final_y(&mut self) {
+        if self.ends_with("y") && self.has_vowel(self.length_before("y")) {
+            self.cut_letters(1);
             self.word.push('i');
         }
     }
 
     /// Replace the longest of the suffixes that the word ends in.
-    fn first_matching(&mut self, suffixes: &[(&str, &str)], more_than: usize) {
-        let matching = suffixes.iter().filter(|(suffix, _)| self.ends(suffix));
+    fn replace_longest_suffix(&mut self, suffixes: &[(&str, &str)], more_than: usize) {
+        let matching = suffixes.iter().filter(|(suffix, _)| self.ends_with(suffix));
         let Some((suffix, with)) = matching.max_by_key(|(suffix, _)| suffix.len()) else { return };
-        if self.measure(self.before(suffix)) > more_than {
-            self.cut(suffix.len());
+        if self.measure(self.length_before(suffix)) > more_than {
+            self.cut_letters(suffix.len());
             self.word.push_str(with);
         }
     }
 
-    fn bare_suffixes(&mut self) {
-        let matching = BARE_SUFFIXES.iter().filter(|suffix| self.ends(suffix));
+    fn strip_longest_suffix(&mut self) {
+        let matching = BARE_SUFFIXES.iter().filter(|suffix| self.ends_with(suffix));
         let Some(suffix) = matching.max_by_key(|suffix| suffix.len()) else { return };
-        let stem = self.before(suffix);
+        let stem = self.length_before(suffix);
         let fits =
             *suffix != "ion" || matches!(self.word.as_bytes()[..stem].last(), Some(b's' | b't'));
         if fits && self.measure(stem) > 1 {
@@ -123,33 +129,33 @@ impl Stemmer<'_> {
         }
     }
 
-    fn final_e(&mut self) {
-        if self.ends("e") {
-            let stem = self.before("e");
+    fn strip_final_e(&mut self) {
+        if self.ends_with("e") {
+            let stem = self.length_before("e");
             let measure = self.measure(stem);
-            if measure > 1 || (measure == 1 && !self.ends_short(stem)) {
+            if measure > 1 || (measure == 1 && !self.ends_in_short_syllable(stem)) {
                 self.word.truncate(stem);
             }
         }
-        if self.ends("ll") && self.measure(self.word.len()) > 1 {
-            self.cut(1);
+        if self.ends_with("ll") && self.measure(self.word.len()) > 1 {
+            self.cut_letters(1);
         }
     }
 
-    fn ends(&self, suffix: &str) -> bool {
+    fn ends_with(&self, suffix: &str) -> bool {
         // Almost none does, and almost always the last letter tells.
-        self.last() == suffix.bytes().next_back() && self.word.ends_with(suffix)
+        self.last_byte() == suffix.bytes().next_back() && self.word.ends_with(suffix)
     }
 
-    fn last(&self) -> Option<u8> {
+    fn last_byte(&self) -> Option<u8> {
         self.word.bytes().next_back()
     }
 
-    fn cut(&mut self, letters: usize) {
+    fn cut_letters(&mut self, letters: usize) {
         self.word.truncate(self.word.len().saturating_sub(letters));
     }
 
-    fn before(&self, suffix: &str) -> usize {
+    fn length_before(&self, suffix: &str) -> usize {
         self.word.len().saturating_sub(suffix.len())
     }
 
@@ -170,13 +176,13 @@ impl Stemmer<'_> {
         (1..end).filter(|at| self.is_consonant(*at) && !self.is_consonant(at - 1)).count()
     }
 
-    fn ends_double(&self) -> bool {
+    fn ends_in_double_consonant(&self) -> bool {
         let (word, end) = (self.word.as_bytes(), self.word.len());
         end >= 2 && word[end - 1] == word[end - 2] && self.is_consonant(end - 1)
     }
 
     /// Consonant, vowel, consonant, and the last is none of w, x and y.
-    fn ends_short(&self, end: usize) -> bool {
+    fn ends_in_short_syllable(&self, end: usize) -> bool {
         end >= 3
             && self.is_consonant(end - 3)
             && !self.is_consonant(end - 2)
@@ -211,7 +217,7 @@ mod tests {
             ("ss", "ss"),
         ] {
             let mut stemmed = word.to_owned();
-            stem(&mut stemmed);
+            stem_word(&mut stemmed);
             assert_eq!(stemmed, expected, "{word}");
         }
     }
@@ -219,7 +225,7 @@ mod tests {
     #[test]
     fn nothing_that_can_be_typed_stops_it() {
         for word in ["", "y", "yyyy", "eed", "ing", "ion", "sses", "ational", &"a".repeat(10_000)] {
-            stem(&mut word.to_owned());
+            stem_word(&mut word.to_owned());
         }
     }
 }

@@ -6,19 +6,19 @@ use rustc_hash::FxHashSet;
 
 /// As it is after folding.
 pub fn is_stop_word(word: &str) -> bool {
-    static BOTH: LazyLock<FxHashSet<&str>> =
-        LazyLock::new(|| ENGLISH.iter().chain(&GERMAN).copied().collect());
+    static ALL_STOP_WORDS: LazyLock<FxHashSet<&str>> =
+        LazyLock::new(|| ENGLISH_STOP_WORDS.iter().chain(&GERMAN_STOP_WORDS).copied().collect());
     // None is longer: many words are not looked up.
-    word.len() <= 10 && BOTH.contains(word)
+    word.len() <= 10 && ALL_STOP_WORDS.contains(word)
 }
 
-pub(super) fn is_german(word: &str) -> bool {
-    word.len() <= 6 && GERMAN.binary_search(&word).is_ok()
+pub(super) fn is_german_stop_word(word: &str) -> bool {
+    word.len() <= 6 && GERMAN_STOP_WORDS.binary_search(&word).is_ok()
 }
 
 /// In order.
 #[rustfmt::skip]
-const ENGLISH: [&str; 126] = [
+const ENGLISH_STOP_WORDS: [&str; 126] = [
     "a", "about", "above", "after", "again", "against", "all", "am", "an", "and", "any", "are",
     "as", "at", "be", "because", "been", "before", "being", "below", "between", "both", "but", "by",
     "can", "could", "did", "do", "does", "doing", "don", "down", "during", "each", "few", "for",
@@ -35,7 +35,7 @@ const ENGLISH: [&str; 126] = [
 /// Only those that mean nothing else elsewhere, so not `die`, `mit` and `der`:
 /// one dies, a licence is MIT, a certificate is DER. In order.
 #[rustfmt::skip]
-const GERMAN: [&str; 41] = [
+const GERMAN_STOP_WORDS: [&str; 41] = [
     "aber", "auch", "auf", "bei", "dass", "ein", "eine", "einem", "einen", "einer", "eines", "fur",
     "haben", "ich", "ihr", "ist", "kann", "kein", "keine", "konnen", "mein", "meine", "nach",
     "nicht", "oder", "sein", "sich", "sie", "sind", "uber", "und", "vom", "von", "wann", "warum",
@@ -45,22 +45,22 @@ const GERMAN: [&str; 41] = [
 /// Words that ask rather than say what for. Texts are read with them, since May is
 /// a month and a need may be one; in a question they count little.
 #[rustfmt::skip]
-const WEAK: [&str; 15] = [
+const WEAK_WORDS: [&str; 15] = [
     "able", "anybody", "anyone", "anything", "may", "might", "must", "need", "please", "shall",
     "somebody", "someone", "something", "want", "wants",
 ];
 
 /// Whether a term says little in a question. Terms are stems.
 pub(crate) fn is_weak_term(term: &str) -> bool {
-    static STEMS: LazyLock<FxHashSet<String>> = LazyLock::new(|| {
+    static WEAK_STEMS: LazyLock<FxHashSet<String>> = LazyLock::new(|| {
         let stemmed = |word: &&str| {
             let mut word = (*word).to_owned();
-            super::stem(&mut word);
+            super::stem_word(&mut word);
             word
         };
-        WEAK.iter().map(stemmed).collect()
+        WEAK_WORDS.iter().map(stemmed).collect()
     });
-    STEMS.contains(term)
+    WEAK_STEMS.contains(term)
 }
 
 #[cfg(test)]
@@ -69,9 +69,9 @@ mod tests {
 
     #[test]
     fn the_lists_are_in_order() {
-        assert!(ENGLISH.is_sorted());
-        assert!(GERMAN.is_sorted());
-        assert!(WEAK.is_sorted());
+        assert!(ENGLISH_STOP_WORDS.is_sorted());
+        assert!(GERMAN_STOP_WORDS.is_sorted());
+        assert!(WEAK_WORDS.is_sorted());
     }
 
     #[test]

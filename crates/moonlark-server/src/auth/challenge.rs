@@ -6,64 +6,72 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
-use moonlark_core::{Code, Problem};
+use moonlark_core::{Problem, ProblemCode};
 use serde_json::json;
 
-use super::issuer::Issuer;
-use super::{Auth, Configured};
+use super::issuer::TokenIssuer;
+use super::{ConfiguredAuth, RequestAuthenticator};
 use crate::status;
 
 /// Where the metadata is, for the server as a whole; for MCP, its path follows.
-pub(crate) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
-const MCP: &str = "/mcp";
+pub(crate) const RESOURCE_METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
+const MCP_PATH: &str = "/mcp";
 /// A number for errors of servers' own, as the protocol leaves them.
-const RPC_NOT_LET_IN: i64 = -32001;
+const RPC_UNAUTHORIZED_CODE: i64 = -32001;
 
 /// Where clients register and log in with a server that is its own authorization server,
 /// which this one is not.
 pub(crate) const LOGIN_PATHS: [&str; 3] = ["/register", "/authorize", "/token"];
 
 /// Why a request is not let through.
-pub(super) struct Refusal {
+pub(super) struct AuthRefusal {
     problem: Box<Problem>,
     error: Option<&'static str>,
     scope: Option<String>,
 }
 
-impl Refusal {
-    pub(super) fn plain(problem: Problem) -> Self {
+impl AuthRefusal {
+    pub(super) fn from_problem(problem: Problem) -> Self {
         Self { problem: Box::new(problem), error: None, scope: None }
     }
 
-    pub(super) fn missing() -> Self {
-        Self::plain(
-            Problem::new(Code::Unauthorized, "callers have to show who they are")
-                .hint("send the header Authorization: Bearer TOKEN; the operator hands out tokens with `moonlark token add NAME`"),
+    pub(super) fn missing_token() -> Self {
+        Self::from_problem(
+            Problem::new(ProblemCode::Unauthorized, "callers have to show who they are")
+                .with_hint("send the header Authorization: Bearer TOKEN; the operator hands out tokens with `moonlark token add NAME`"),
         )
     }
 
-    pub(super) fn invalid(why: &str) -> Self {
-        let problem = Problem::new(Code::Unauthorized, format!("the token {why}"));
-        Self { error: Some("invalid_token"), ..Self::plain(problem) }
+    pub(super) fn invalid_token(why: &str) -> Self {
+        let problem = Problem::new(ProblemCode::Unauthorized, format!("the token {why}"));
+        Self { error: Some("invalid_token"), ..Self::from_problem(problem) }
     }
 
-    pub(super) fn lacks_scope(issuer: &Issuer) -> Self {
+    pub(super) fn insufficient_scope(issuer: &TokenIssuer) -> Self {
         let expected = &issuer.settings.expected;
         let scope = expected.scopes.join(" ");
         let message = format!("the token does not have all of the scope {scope:?}");
-        let problem = Problem::new(Code::Forbidden, message)
-            .hint(format!("ask {} for a token with that scope", expected.issuer));
-        Self { error: Some("insufficient_scope"), scope: Some(scope), ..Self::plain(problem) }
+        let problem = Problem::new(ProblemCode::Forbidden, message)
+            .with_hint(format!("ask {} for a token with that scope", expected.issuer));
+        Self {
+            error: Some("insufficient_scope"),
+            scope: Some(scope),
+            ..Self::from_problem(problem)
+        }
     }
 
-    pub(super) fn response(self, auth: &Auth, request: &Request) -> Response {
-        let mut response = status::problem(&self.problem);
-        if request.uri().path().starts_with(MCP) {
+    pub(super) fn into_challenge_response(
+        self,
+        auth: &RequestAuthenticator,
+        request: &Request,
+    ) -> Response {
+        let mut response = status::problem_response(&self.problem);
+        if request.uri().path().starts_with(MCP_PATH) {
             response.headers_mut().remove(header::CONTENT_LENGTH);
             *response.body_mut() = self.rpc_error().to_string().into();
         }
-        if matches!(self.problem.code, Code::Unauthorized | Code::Forbidden) {
-            let challenge = self.challenge(&auth.configured.load(), request);
+        if matches!(self.problem.code, ProblemCode::Unauthorized | ProblemCode::Forbidden) {
+            let challenge = self.challenge_header(&auth.configured.load(), request);
             if let Ok(challenge) = HeaderValue::from_str(&challenge) {
                 response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
             }
@@ -79,20 +87,20 @@ impl Refusal {
             None => message.clone(),
         };
         json!({"jsonrpc": "2.0", "id": null, "error": {
-            "code": RPC_NOT_LET_IN, "message": message, "data": self.problem.to_json(),
+            "code": RPC_UNAUTHORIZED_CODE, "message": message, "data": self.problem.to_json(),
         }})
     }
 
-    fn challenge(&self, configured: &Configured, request: &Request) -> String {
+    fn challenge_header(&self, configured: &ConfiguredAuth, request: &Request) -> String {
         let mut parts = vec![r#"realm="moonlark""#.to_owned()];
         parts.extend(self.error.map(|error| format!("error=\"{error}\"")));
         parts.extend(self.scope.as_ref().map(|scope| format!("scope=\"{scope}\"")));
         if configured.issuer.is_some()
-            && let Some(base) = base(configured, request.headers(), request.uri())
+            && let Some(base) = base_url(configured, request.headers(), request.uri())
         {
-            let is_mcp = request.uri().path().starts_with(MCP);
-            let path = if is_mcp { MCP } else { "" };
-            parts.push(format!("resource_metadata=\"{base}{WELL_KNOWN}{path}\""));
+            let is_mcp = request.uri().path().starts_with(MCP_PATH);
+            let path = if is_mcp { MCP_PATH } else { "" };
+            parts.push(format!("resource_metadata=\"{base}{RESOURCE_METADATA_PATH}{path}\""));
         }
         format!("Bearer {}", parts.join(", "))
     }
@@ -100,19 +108,20 @@ impl Refusal {
 
 /// Who hands out tokens for this server. Where only we do, there is nothing that
 /// a program could make of it.
-pub(crate) async fn metadata(
-    State(auth): State<Arc<Auth>>,
+pub(crate) async fn serve_resource_metadata(
+    State(auth): State<Arc<RequestAuthenticator>>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
     let configured = auth.configured.load_full();
-    let (Some(issuer), Some(base)) = (&configured.issuer, base(&configured, &headers, &uri)) else {
+    let (Some(issuer), Some(base)) = (&configured.issuer, base_url(&configured, &headers, &uri))
+    else {
         let message = "no identity provider hands out tokens for this server";
-        return status::problem(&Problem::new(Code::NotFound, message));
+        return status::problem_response(&Problem::new(ProblemCode::NotFound, message));
     };
     let expected = &issuer.settings.expected;
     // For its path, the document names what its own path is made from.
-    let path = uri.path().strip_prefix(WELL_KNOWN).unwrap_or_default();
+    let path = uri.path().strip_prefix(RESOURCE_METADATA_PATH).unwrap_or_default();
     let mut metadata = json!({
         "resource": format!("{base}{path}"),
         "resource_name": "Moonlark",
@@ -128,7 +137,7 @@ pub(crate) async fn metadata(
 /// The answer to a client that tries to log in here. What several clients show of all
 /// that a server without a login answers is the description of this error (RFC 6749), so
 /// it says what to do instead.
-pub(crate) async fn explain_tokens(State(auth): State<Arc<Auth>>) -> Response {
+pub(crate) async fn explain_tokens(State(auth): State<Arc<RequestAuthenticator>>) -> Response {
     let configured = auth.configured.load_full();
     let description = match &configured.issuer {
         Some(issuer) => format!(
@@ -143,7 +152,7 @@ pub(crate) async fn explain_tokens(State(auth): State<Arc<Auth>>) -> Response {
 
 /// Where clients reach this server. What they say themselves is one of the names
 /// that are served here: others were refused before.
-fn base(configured: &Configured, headers: &HeaderMap, uri: &Uri) -> Option<String> {
+fn base_url(configured: &ConfiguredAuth, headers: &HeaderMap, uri: &Uri) -> Option<String> {
     if let Some(url) = &configured.settings.url {
         return Some(url.trim_end_matches('/').to_owned());
     }

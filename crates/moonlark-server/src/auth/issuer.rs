@@ -16,56 +16,56 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 use url::{Host, Url};
 
-use super::jwt::{Expected, Refused, Token};
-use super::keys::{self, Key};
+use super::jwt::{ExpectedClaims, JwtRejection, ParsedJwt};
+use super::keys::{self, VerificationKey};
 
 /// Gets what is at an address, with bounds on time and size.
-pub type Fetch = Arc<dyn Fn(Url) -> BoxFuture<Result<Vec<u8>>> + Send + Sync>;
+pub type FetchUrl = Arc<dyn Fn(Url) -> BoxFuture<Result<Vec<u8>>> + Send + Sync>;
 
 /// After that, keys are looked at again: one may have been withdrawn.
-const FRESH: Duration = Duration::from_secs(10 * 60);
+const MAX_KEY_AGE: Duration = Duration::from_secs(10 * 60);
 /// How often the provider is asked, at most: so many times in so long.
-const TIMES: u32 = 5;
-const WITHIN: Duration = Duration::from_secs(60);
+const MAX_FETCHES_PER_WINDOW: u32 = 5;
+const KEY_FETCH_WINDOW: Duration = Duration::from_secs(60);
 
 /// What is asked of tokens, and where their keys are.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IssuerSettings {
-    pub expected: Expected,
+    pub expected: ExpectedClaims,
     /// Where the keys are; otherwise the provider says so itself.
     pub keys: Option<Url>,
 }
 
-pub(crate) struct Issuer {
+pub(crate) struct TokenIssuer {
     pub(crate) settings: IssuerSettings,
-    fetch: Fetch,
-    known: ArcSwap<Known>,
+    fetch: FetchUrl,
+    known: ArcSwap<KnownIssuerKeys>,
     /// How often it was asked so far, with or without an answer.
     asked: AtomicU64,
-    asking: Mutex<Pace>,
+    asking: Mutex<KeyFetchBudget>,
 }
 
 #[derive(Default)]
-struct Known {
-    keys: Vec<Key>,
+struct KnownIssuerKeys {
+    keys: Vec<VerificationKey>,
     at: Option<Instant>,
 }
 
 #[derive(Default)]
-struct Pace {
+struct KeyFetchBudget {
     since: Option<Instant>,
     times: u32,
 }
 
 /// Why a token does not count.
-pub(crate) enum Doubt {
-    Refused(Refused),
+pub(crate) enum TokenRejection {
+    Refused(JwtRejection),
     /// Nothing can be said about any token.
     NoKeys(Problem),
 }
 
-impl Issuer {
-    pub(crate) fn new(settings: IssuerSettings, fetch: Fetch) -> Arc<Self> {
+impl TokenIssuer {
+    pub(crate) fn new(settings: IssuerSettings, fetch: FetchUrl) -> Arc<Self> {
         let known = ArcSwap::default();
         Arc::new(Self {
             settings,
@@ -78,51 +78,58 @@ impl Issuer {
 
     /// The name of whoever holds the token, and until when it counts, in seconds since
     /// 1970.
-    pub(crate) async fn name(self: &Arc<Self>, text: &str) -> Result<(String, f64), Doubt> {
-        let token = Token::read(text).map_err(Doubt::Refused)?;
+    pub(crate) async fn verify_token(
+        self: &Arc<Self>,
+        text: &str,
+    ) -> Result<(String, f64), TokenRejection> {
+        let token = ParsedJwt::parse(text).map_err(TokenRejection::Refused)?;
         let known = self.known.load_full();
-        if known.at.is_some_and(|at| at.elapsed() > FRESH) {
+        if known.at.is_some_and(|at| at.elapsed() > MAX_KEY_AGE) {
             // Nobody waits for this: the keys are most likely the same.
             let this = self.clone();
-            tokio::spawn(async move { this.look().await });
+            tokio::spawn(async move { this.refresh_keys().await });
         }
-        if !token.is_by(&known.keys) {
-            let is_named = |key: &Key| key.id.is_some() && key.id.as_deref() == token.key();
-            let unknown = Doubt::Refused(Refused::Invalid("is not signed by its issuer"));
+        if !token.is_signed_by(&known.keys) {
+            let is_named =
+                |key: &VerificationKey| key.id.is_some() && key.id.as_deref() == token.key_id();
+            let unknown =
+                TokenRejection::Refused(JwtRejection::Invalid("is not signed by its issuer"));
             if known.keys.iter().any(is_named) {
                 return Err(unknown);
             }
-            let looked = self.look().await;
+            let looked = self.refresh_keys().await;
             let known = self.known.load_full();
-            if !token.is_by(&known.keys) {
+            if !token.is_signed_by(&known.keys) {
                 return Err(match (known.at, looked) {
-                    (None, Err(problem)) => Doubt::NoKeys(problem),
+                    (None, Err(problem)) => TokenRejection::NoKeys(problem),
                     _ => unknown,
                 });
             }
         }
-        let (name, until) = token.names(&self.settings.expected, now()).map_err(Doubt::Refused)?;
+        let (name, until) = token
+            .check_claims(&self.settings.expected, unix_seconds())
+            .map_err(TokenRejection::Refused)?;
         Ok((name.to_owned(), until))
     }
 
     /// How many keys there are.
-    pub(crate) fn count(&self) -> usize {
+    pub(crate) fn key_count(&self) -> usize {
         self.known.load().keys.len()
     }
 
     /// Ask for the keys, unless somebody just did.
-    pub(crate) async fn look(&self) -> Result<()> {
+    pub(crate) async fn refresh_keys(&self) -> Result<()> {
         let before = self.asked.load(Ordering::Acquire);
         let mut pace = self.asking.lock().await;
-        if self.asked.load(Ordering::Acquire) != before || !pace.allows() {
+        if self.asked.load(Ordering::Acquire) != before || !pace.allows_fetch() {
             let problem = || Problem::unavailable(format!("{} gave no keys", self.issuer()));
             return self.known.load().at.map(|_| ()).ok_or_else(problem);
         }
-        let fetched = self.fetched().await;
+        let fetched = self.fetch_keys().await;
         self.asked.fetch_add(1, Ordering::Release);
         match fetched {
             Ok(keys) => {
-                self.known.store(Arc::new(Known { keys, at: Some(Instant::now()) }));
+                self.known.store(Arc::new(KnownIssuerKeys { keys, at: Some(Instant::now()) }));
                 Ok(())
             }
             Err(problem) => {
@@ -132,70 +139,74 @@ impl Issuer {
         }
     }
 
-    async fn fetched(&self) -> Result<Vec<Key>> {
+    async fn fetch_keys(&self) -> Result<Vec<VerificationKey>> {
         let address = match &self.settings.keys {
             Some(address) => address.clone(),
-            None => self.discovered().await?,
+            None => self.discover_keys_url().await?,
         };
-        let set = self.get(address).await?;
-        keys::read(&set).ok_or_else(|| self.unusable("it publishes no set of keys"))
+        let set = self.fetch_document(address).await?;
+        keys::parse_key_set(&set)
+            .ok_or_else(|| self.unusable_keys_problem("it publishes no set of keys"))
     }
 
     /// Where the provider says that its keys are, by OpenID Connect Discovery.
-    async fn discovered(&self) -> Result<Url> {
+    async fn discover_keys_url(&self) -> Result<Url> {
         #[derive(Deserialize)]
-        struct Metadata {
+        struct OpenIdConfiguration {
             issuer: String,
             jwks_uri: Url,
         }
         let base = self.issuer().trim_end_matches('/');
         let address = Url::parse(&format!("{base}/.well-known/openid-configuration"));
-        let metadata = self.get(address.map_err(|_| self.unusable("it is no address"))?).await?;
-        let metadata: Metadata = serde_json::from_slice(&metadata)
-            .map_err(|_| self.unusable("it does not say where its keys are"))?;
+        let metadata = self
+            .fetch_document(address.map_err(|_| self.unusable_keys_problem("it is no address"))?)
+            .await?;
+        let metadata: OpenIdConfiguration = serde_json::from_slice(&metadata)
+            .map_err(|_| self.unusable_keys_problem("it does not say where its keys are"))?;
         if metadata.issuer != self.issuer() {
-            return Err(self.unusable("it calls itself by another name"));
+            return Err(self.unusable_keys_problem("it calls itself by another name"));
         }
-        match is_safe(&metadata.jwks_uri) {
+        match is_secure_url(&metadata.jwks_uri) {
             true => Ok(metadata.jwks_uri),
-            false => Err(self.unusable("its keys are where anybody could change them: not https")),
+            false => Err(self
+                .unusable_keys_problem("its keys are where anybody could change them: not https")),
         }
     }
 
-    async fn get(&self, address: Url) -> Result<Vec<u8>> {
-        (self.fetch)(address).await.map_err(|problem| self.unusable(&problem.message))
+    async fn fetch_document(&self, address: Url) -> Result<Vec<u8>> {
+        (self.fetch)(address).await.map_err(|problem| self.unusable_keys_problem(&problem.message))
     }
 
     fn issuer(&self) -> &str {
         &self.settings.expected.issuer
     }
 
-    fn unusable(&self, why: &str) -> Problem {
+    fn unusable_keys_problem(&self, why: &str) -> Problem {
         let issuer = self.issuer();
-        Problem::unavailable(format!("the keys of {issuer} cannot be had: {why}")).hint(
+        Problem::unavailable(format!("the keys of {issuer} cannot be had: {why}")).with_hint(
             "check server.auth.issuer, and that this machine reaches it; server.auth.jwks is for one that does not say where its keys are",
         )
     }
 }
 
-impl Pace {
-    fn allows(&mut self) -> bool {
-        if self.since.is_none_or(|since| since.elapsed() > WITHIN) {
-            *self = Pace { since: Some(Instant::now()), times: 0 };
+impl KeyFetchBudget {
+    fn allows_fetch(&mut self) -> bool {
+        if self.since.is_none_or(|since| since.elapsed() > KEY_FETCH_WINDOW) {
+            *self = KeyFetchBudget { since: Some(Instant::now()), times: 0 };
         }
         self.times += 1;
-        self.times <= TIMES
+        self.times <= MAX_FETCHES_PER_WINDOW
     }
 }
 
 /// In seconds since 1970.
-pub(super) fn now() -> f64 {
+pub(super) fn unix_seconds() -> f64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.unwrap_or_default().as_secs_f64()
 }
 
 /// Whether nobody in between can change what is read from there.
-pub fn is_safe(url: &Url) -> bool {
+pub fn is_secure_url(url: &Url) -> bool {
     let here = match url.host() {
         Some(Host::Ipv4(ip)) => ip.is_loopback(),
         Some(Host::Ipv6(ip)) => ip.is_loopback(),

@@ -8,18 +8,18 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
-use super::keys::{ALGORITHMS, Key};
+use super::keys::{ACCEPTED_ALGORITHMS, VerificationKey};
 
 /// Several times what providers make; more is not taken apart.
-const LONGEST: usize = 16 * 1024;
+const MAX_JWT_BYTES: usize = 16 * 1024;
 /// How far clocks may differ, in seconds.
-const LEEWAY: f64 = 60.0;
+const CLOCK_LEEWAY_SECONDS: f64 = 60.0;
 /// Longest name of a caller.
-const LONGEST_NAME: usize = 256;
+const MAX_CALLER_NAME_BYTES: usize = 256;
 
 /// What a token must say.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Expected {
+pub struct ExpectedClaims {
     pub issuer: String,
     /// Any of these.
     pub audience: Vec<String>,
@@ -30,15 +30,15 @@ pub struct Expected {
 }
 
 /// A token of the right form; nothing in it is proven.
-pub(crate) struct Token<'a> {
-    header: Header,
+pub(crate) struct ParsedJwt<'a> {
+    header: JwtHeader,
     signed: &'a [u8],
     signature: Vec<u8>,
     claims: Map<String, Json>,
 }
 
 #[derive(Deserialize)]
-struct Header {
+struct JwtHeader {
     alg: String,
     kid: Option<String>,
     /// What a reader has to understand; we understand nothing more.
@@ -47,25 +47,26 @@ struct Header {
 
 /// Why a token does not count, in words that follow "the token".
 #[derive(Debug, PartialEq)]
-pub(crate) enum Refused {
+pub(crate) enum JwtRejection {
     Invalid(&'static str),
     /// It proves who calls, who may not call for want of these.
     LacksScope,
 }
 
-use Refused::Invalid;
+use JwtRejection::Invalid;
 
-impl<'a> Token<'a> {
-    pub(crate) fn read(text: &'a str) -> Result<Self, Refused> {
-        if text.len() > LONGEST {
+impl<'a> ParsedJwt<'a> {
+    pub(crate) fn parse(text: &'a str) -> Result<Self, JwtRejection> {
+        if text.len() > MAX_JWT_BYTES {
             return Err(Invalid("is longer than a token can be"));
         }
         let unreadable = || Invalid("is not one that was handed out here, and no JSON Web Token");
         let (signed, signature) = text.rsplit_once('.').ok_or_else(unreadable)?;
         let (header, claims) = signed.split_once('.').ok_or_else(unreadable)?;
         let bytes = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| unreadable());
-        let header: Header = serde_json::from_slice(&bytes(header)?).map_err(|_| unreadable())?;
-        if !ALGORITHMS.contains(&header.alg.as_str()) {
+        let header: JwtHeader =
+            serde_json::from_slice(&bytes(header)?).map_err(|_| unreadable())?;
+        if !ACCEPTED_ALGORITHMS.contains(&header.alg.as_str()) {
             return Err(Invalid("is signed by an algorithm that is not accepted"));
         }
         if header.crit.is_some() {
@@ -76,51 +77,59 @@ impl<'a> Token<'a> {
     }
 
     /// The key it says it is signed with.
-    pub(crate) fn key(&self) -> Option<&str> {
+    pub(crate) fn key_id(&self) -> Option<&str> {
         self.header.kid.as_deref()
     }
 
     /// Whether one of these keys made it.
-    pub(crate) fn is_by(&self, keys: &[Key]) -> bool {
-        let named = |key: &&Key| self.key().is_none_or(|kid| key.id.as_deref() == Some(kid));
-        let made = |key: &Key| key.made(&self.signature, self.signed, &self.header.alg);
+    pub(crate) fn is_signed_by(&self, keys: &[VerificationKey]) -> bool {
+        let named =
+            |key: &&VerificationKey| self.key_id().is_none_or(|kid| key.id.as_deref() == Some(kid));
+        let made =
+            |key: &VerificationKey| key.has_signed(&self.signature, self.signed, &self.header.alg);
         keys.iter().filter(named).any(made)
     }
 
     /// Whom it names and until when, in seconds since 1970, if it says what it must.
     /// Only for a token whose maker is known.
-    pub(crate) fn names(&self, expected: &Expected, now: f64) -> Result<(&str, f64), Refused> {
+    pub(crate) fn check_claims(
+        &self,
+        expected: &ExpectedClaims,
+        now: f64,
+    ) -> Result<(&str, f64), JwtRejection> {
         let text = |claim: &str| self.claims.get(claim).and_then(Json::as_str);
         let time = |claim: &str| self.claims.get(claim).map(|it| it.as_f64().unwrap_or(f64::NAN));
         if text("iss") != Some(&expected.issuer) {
             return Err(Invalid("was made by another issuer"));
         }
-        if !self.is_for(&expected.audience) {
+        if !self.is_for_audience(&expected.audience) {
             return Err(Invalid("is for another audience"));
         }
         let until = match time("exp") {
             None => return Err(Invalid("does not say when it expires")),
-            Some(end) => end + LEEWAY,
+            Some(end) => end + CLOCK_LEEWAY_SECONDS,
         };
         if until.is_nan() || until <= now {
             return Err(Invalid("has expired"));
         }
-        if time("nbf").is_some_and(|begin| begin.is_nan() || begin > now + LEEWAY) {
+        if time("nbf").is_some_and(|begin| begin.is_nan() || begin > now + CLOCK_LEEWAY_SECONDS) {
             return Err(Invalid("is not valid yet"));
         }
         let plain = |name: &&str| {
-            !name.is_empty() && name.len() <= LONGEST_NAME && !name.contains(char::is_control)
+            !name.is_empty()
+                && name.len() <= MAX_CALLER_NAME_BYTES
+                && !name.contains(char::is_control)
         };
         let name = text(&expected.name).filter(plain);
         let name = name.ok_or(Invalid("does not name its holder"))?;
         let scopes = self.scopes();
         match expected.scopes.iter().all(|wanted| scopes.contains(&wanted.as_str())) {
             true => Ok((name, until)),
-            false => Err(Refused::LacksScope),
+            false => Err(JwtRejection::LacksScope),
         }
     }
 
-    fn is_for(&self, audience: &[String]) -> bool {
+    fn is_for_audience(&self, audience: &[String]) -> bool {
         let is_ours =
             |it: &Json| it.as_str().is_some_and(|it| audience.iter().any(|our| our == it));
         match self.claims.get("aud") {
@@ -153,15 +162,17 @@ mod tests {
         format!("{}.{}.AAAA", part(header), part(claims))
     }
 
-    fn named(claims: Json) -> Result<(String, f64), Refused> {
-        let expected = Expected {
+    fn named(claims: Json) -> Result<(String, f64), JwtRejection> {
+        let expected = ExpectedClaims {
             issuer: "https://login.example".into(),
             audience: vec!["moonlark".into(), "https://moonlark.example/mcp".into()],
             scopes: vec!["mcp".into()],
             name: "sub".into(),
         };
         let text = written(&json!({"alg": "ES256"}), &claims);
-        Token::read(&text)?.names(&expected, 1000.0).map(|(name, until)| (name.to_owned(), until))
+        ParsedJwt::parse(&text)?
+            .check_claims(&expected, 1000.0)
+            .map(|(name, until)| (name.to_owned(), until))
     }
 
     #[test]
@@ -210,16 +221,16 @@ mod tests {
             assert_eq!(named(bad.clone()), Err(Invalid(why)), "{bad}");
         }
         for bad in [without("scope"), with("scope", json!("mcp2 a")), with("scope", json!(1))] {
-            assert_eq!(named(bad.clone()), Err(Refused::LacksScope), "{bad}");
+            assert_eq!(named(bad.clone()), Err(JwtRejection::LacksScope), "{bad}");
         }
     }
 
     #[test]
     fn what_is_no_token_is_not_taken_for_one() {
-        let refused = |text: &str| match Token::read(text) {
+        let refused = |text: &str| match ParsedJwt::parse(text) {
             Ok(_) => "read",
             Err(Invalid(why)) => why,
-            Err(Refused::LacksScope) => "lacks",
+            Err(JwtRejection::LacksScope) => "lacks",
         };
         let none = "is not one that was handed out here, and no JSON Web Token";
         for text in ["", ".", "..", "a.b.c", "e30.e30.", "mlk_abc", "!.!.!"] {

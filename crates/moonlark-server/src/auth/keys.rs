@@ -14,24 +14,24 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 /// Keys of one provider that are looked at; real ones have a handful.
-const MOST: usize = 64;
+const MAX_ISSUER_KEYS: usize = 64;
 
 /// Every algorithm that [`Key::made`] knows. None of them can be computed with
 /// what is public, as `none` and those with a shared secret can.
-pub(crate) const ALGORITHMS: [&str; 10] =
+pub(crate) const ACCEPTED_ALGORITHMS: [&str; 10] =
     ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA", "Ed25519"];
 
 /// One key for signatures.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Key {
+pub(crate) struct VerificationKey {
     pub(crate) id: Option<String>,
     /// The one algorithm it is for, if the provider says so.
     algorithm: Option<String>,
-    public: Public,
+    public: PublicKeyMaterial,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Public {
+enum PublicKeyMaterial {
     Rsa { n: Vec<u8>, e: Vec<u8> },
     P256(Vec<u8>),
     P384(Vec<u8>),
@@ -40,7 +40,7 @@ enum Public {
 
 /// A key as RFC 7517 writes it.
 #[derive(Deserialize)]
-struct Jwk {
+struct JsonWebKey {
     kty: String,
     kid: Option<String>,
     alg: Option<String>,
@@ -56,18 +56,18 @@ struct Jwk {
 
 /// The keys of a set that can verify signatures; others are passed over. None if
 /// it is no set of keys.
-pub(crate) fn read(set: &[u8]) -> Option<Vec<Key>> {
+pub(crate) fn parse_key_set(set: &[u8]) -> Option<Vec<VerificationKey>> {
     #[derive(Deserialize)]
-    struct Set {
+    struct JsonWebKeySet {
         keys: Vec<Json>,
     }
-    let set: Set = serde_json::from_slice(set).ok()?;
+    let set: JsonWebKeySet = serde_json::from_slice(set).ok()?;
     let keys = set.keys.into_iter().filter_map(|key| serde_json::from_value(key).ok());
-    Some(keys.filter_map(Key::of).take(MOST).collect())
+    Some(keys.filter_map(VerificationKey::from_jwk).take(MAX_ISSUER_KEYS).collect())
 }
 
-impl Key {
-    fn of(jwk: Jwk) -> Option<Key> {
+impl VerificationKey {
+    fn from_jwk(jwk: JsonWebKey) -> Option<VerificationKey> {
         let signs = jwk.usage.is_none_or(|usage| usage == "sig")
             && jwk.key_ops.is_none_or(|all| all.iter().any(|it| it == "verify"));
         let bytes = |text: Option<String>| URL_SAFE_NO_PAD.decode(text?).ok();
@@ -76,18 +76,21 @@ impl Key {
             (x.len() == length && y.len() == length).then(|| [&[4], &*x, &*y].concat())
         };
         let public = match (jwk.kty.as_str(), jwk.crv.as_deref()) {
-            ("RSA", None) => Public::Rsa { n: number(bytes(jwk.n)?), e: number(bytes(jwk.e)?) },
-            ("EC", Some("P-256")) => Public::P256(point(jwk.x, jwk.y, 32)?),
-            ("EC", Some("P-384")) => Public::P384(point(jwk.x, jwk.y, 48)?),
-            ("OKP", Some("Ed25519")) => Public::Ed25519(bytes(jwk.x)?),
+            ("RSA", None) => PublicKeyMaterial::Rsa {
+                n: strip_leading_zeros(bytes(jwk.n)?),
+                e: strip_leading_zeros(bytes(jwk.e)?),
+            },
+            ("EC", Some("P-256")) => PublicKeyMaterial::P256(point(jwk.x, jwk.y, 32)?),
+            ("EC", Some("P-384")) => PublicKeyMaterial::P384(point(jwk.x, jwk.y, 48)?),
+            ("OKP", Some("Ed25519")) => PublicKeyMaterial::Ed25519(bytes(jwk.x)?),
             _ => return None,
         };
-        signs.then_some(Key { id: jwk.kid, algorithm: jwk.alg, public })
+        signs.then_some(VerificationKey { id: jwk.kid, algorithm: jwk.alg, public })
     }
 
     /// Whether the holder of this key made the signature, by this algorithm. An
     /// algorithm that is not for keys of this kind made nothing.
-    pub(crate) fn made(&self, signature: &[u8], of: &[u8], algorithm: &str) -> bool {
+    pub(crate) fn has_signed(&self, signature: &[u8], of: &[u8], algorithm: &str) -> bool {
         let plain = |by: &'static dyn VerificationAlgorithm, key: &[u8]| {
             UnparsedPublicKey::new(by, key).verify(of, signature).is_ok()
         };
@@ -98,22 +101,22 @@ impl Key {
             return false;
         }
         match (&self.public, algorithm) {
-            (Public::Rsa { n, e }, "RS256") => rsa(&RSA_PKCS1_2048_8192_SHA256, n, e),
-            (Public::Rsa { n, e }, "RS384") => rsa(&RSA_PKCS1_2048_8192_SHA384, n, e),
-            (Public::Rsa { n, e }, "RS512") => rsa(&RSA_PKCS1_2048_8192_SHA512, n, e),
-            (Public::Rsa { n, e }, "PS256") => rsa(&RSA_PSS_2048_8192_SHA256, n, e),
-            (Public::Rsa { n, e }, "PS384") => rsa(&RSA_PSS_2048_8192_SHA384, n, e),
-            (Public::Rsa { n, e }, "PS512") => rsa(&RSA_PSS_2048_8192_SHA512, n, e),
-            (Public::P256(key), "ES256") => plain(&ECDSA_P256_SHA256_FIXED, key),
-            (Public::P384(key), "ES384") => plain(&ECDSA_P384_SHA384_FIXED, key),
-            (Public::Ed25519(key), "EdDSA" | "Ed25519") => plain(&ED25519, key),
+            (PublicKeyMaterial::Rsa { n, e }, "RS256") => rsa(&RSA_PKCS1_2048_8192_SHA256, n, e),
+            (PublicKeyMaterial::Rsa { n, e }, "RS384") => rsa(&RSA_PKCS1_2048_8192_SHA384, n, e),
+            (PublicKeyMaterial::Rsa { n, e }, "RS512") => rsa(&RSA_PKCS1_2048_8192_SHA512, n, e),
+            (PublicKeyMaterial::Rsa { n, e }, "PS256") => rsa(&RSA_PSS_2048_8192_SHA256, n, e),
+            (PublicKeyMaterial::Rsa { n, e }, "PS384") => rsa(&RSA_PSS_2048_8192_SHA384, n, e),
+            (PublicKeyMaterial::Rsa { n, e }, "PS512") => rsa(&RSA_PSS_2048_8192_SHA512, n, e),
+            (PublicKeyMaterial::P256(key), "ES256") => plain(&ECDSA_P256_SHA256_FIXED, key),
+            (PublicKeyMaterial::P384(key), "ES384") => plain(&ECDSA_P384_SHA384_FIXED, key),
+            (PublicKeyMaterial::Ed25519(key), "EdDSA" | "Ed25519") => plain(&ED25519, key),
             _ => false,
         }
     }
 }
 
 /// Without zeros in front, which some providers write.
-fn number(bytes: Vec<u8>) -> Vec<u8> {
+fn strip_leading_zeros(bytes: Vec<u8>) -> Vec<u8> {
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
     bytes[zeros..].to_vec()
 }
@@ -125,7 +128,7 @@ mod tests {
     use super::*;
 
     fn kept(key: Json) -> usize {
-        read(json!({ "keys": [key] }).to_string().as_bytes()).unwrap().len()
+        parse_key_set(json!({ "keys": [key] }).to_string().as_bytes()).unwrap().len()
     }
 
     #[test]
@@ -149,7 +152,7 @@ mod tests {
         ] {
             assert_eq!(kept(key.clone()), expected, "{key}");
         }
-        assert_eq!(read(b"{}"), None);
-        assert_eq!(read(b"[1"), None);
+        assert_eq!(parse_key_set(b"{}"), None);
+        assert_eq!(parse_key_set(b"[1"), None);
     }
 }

@@ -13,29 +13,29 @@ use std::time::SystemTime;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use moonlark_core::call::{ANONYMOUS, LOCAL};
-use moonlark_core::nearest::nearest;
-use moonlark_core::{Code, Problem, Result};
+use moonlark_core::call::{ANONYMOUS_CALLER, LOCAL_CALLER};
+use moonlark_core::nearest::nearest_name;
+use moonlark_core::{Problem, ProblemCode, Result};
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 
 /// What ours begin with, so that scanners for leaked secrets know them.
-const MARK: &str = "mlk_";
-const MOST: usize = 1000;
+const TOKEN_PREFIX: &str = "mlk_";
+const MAX_TOKENS: usize = 1000;
 /// Far more than that many need.
-const LARGEST: u64 = 1 << 20;
+const MAX_TOKEN_FILE_BYTES: u64 = 1 << 20;
 
 /// One token, as it is kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Held {
+pub struct StoredToken {
     pub name: String,
     /// SHA-256 of the token. Gone with the token, while what its holder could
     /// not reach stays out of reach for runs that they left behind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hash: Option<Hash>,
+    pub hash: Option<TokenHash>,
     /// Patterns of the tools that there are for its holder; empty for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
@@ -49,21 +49,21 @@ pub struct Held {
 /// SHA-256 of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Hash([u8; 32]);
+pub struct TokenHash([u8; 32]);
 
 /// All tokens, as they were at one moment.
 #[derive(Default)]
-pub(crate) struct Table {
-    pub(crate) held: Vec<Held>,
+pub(crate) struct TokenTable {
+    pub(crate) held: Vec<StoredToken>,
     /// Whether there is a file at all.
     pub(crate) is_there: bool,
     pub(crate) problem: Option<Problem>,
-    stamp: Option<Stamp>,
+    stamp: Option<TokenFileStamp>,
 }
 
 /// Tells one version of the file from the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct TokenFileStamp {
     inode: u64,
     length: u64,
     changed: (i64, i64),
@@ -75,8 +75,8 @@ pub struct TokenFile(PathBuf);
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Content {
-    tokens: Vec<Held>,
+struct TokenFileContent {
+    tokens: Vec<StoredToken>,
 }
 
 impl TokenFile {
@@ -89,23 +89,32 @@ impl TokenFile {
     }
 
     /// Hand one out. It is returned here and nowhere else.
-    pub fn add(&self, name: &str, tools: Vec<String>, operator: bool) -> Result<String> {
-        check_name(name).map_err(Problem::bad_request)?;
-        let token = random()?;
+    pub fn add_token(&self, name: &str, tools: Vec<String>, operator: bool) -> Result<String> {
+        check_token_name(name).map_err(Problem::bad_request)?;
+        let token = generate_token()?;
         let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let hash = Some(Hash::of(&token));
-        let new = Held { name: name.to_owned(), hash, tools, operator, created: created.as_secs() };
-        self.change(|held| {
+        let hash = Some(TokenHash::from_token(&token));
+        let new = StoredToken {
+            name: name.to_owned(),
+            hash,
+            tools,
+            operator,
+            created: created.as_secs(),
+        };
+        self.edit_tokens(|held| {
             if held.iter().any(|it| it.name == name && it.hash.is_some()) {
                 let message = format!("there is a token of the name {name} already");
-                return Err(Problem::bad_request(message).hint(format!(
+                return Err(Problem::bad_request(message).with_hint(format!(
                     "choose another name, or run `moonlark token remove {name}` first"
                 )));
             }
             held.retain(|it| it.name != name);
-            if held.len() >= MOST {
-                return Err(Problem::new(Code::Limit, format!("there are {MOST} tokens already"))
-                    .hint("remove some that nobody uses: `moonlark token list`"));
+            if held.len() >= MAX_TOKENS {
+                return Err(Problem::new(
+                    ProblemCode::Limit,
+                    format!("there are {MAX_TOKENS} tokens already"),
+                )
+                .with_hint("remove some that nobody uses: `moonlark token list`"));
             }
             held.push(new);
             Ok(())
@@ -114,22 +123,22 @@ impl TokenFile {
     }
 
     /// All that are good, in the order they were made.
-    pub fn list(&self) -> Result<Vec<Held>> {
-        let mut held = self.read()?.unwrap_or_default();
+    pub fn list_tokens(&self) -> Result<Vec<StoredToken>> {
+        let mut held = self.read_tokens()?.unwrap_or_default();
         held.retain(|it| it.hash.is_some());
         Ok(held)
     }
 
     /// How many are left.
-    pub fn remove(&self, name: &str) -> Result<usize> {
+    pub fn remove_token(&self, name: &str) -> Result<usize> {
         let mut left = 0;
-        self.change(|held| {
-            let is_good = |it: &&mut Held| it.hash.is_some();
+        self.edit_tokens(|held| {
+            let is_good = |it: &&mut StoredToken| it.hash.is_some();
             let Some(found) = held.iter_mut().filter(is_good).find(|it| it.name == name) else {
                 let names = held.iter().filter(|it| it.hash.is_some());
-                let near = nearest(name, names.map(|it| it.name.as_str()));
+                let near = nearest_name(name, names.map(|it| it.name.as_str()));
                 let message = format!("there is no token of the name {name}");
-                return Err(Problem::new(Code::NotFound, message).hint(match near {
+                return Err(Problem::new(ProblemCode::NotFound, message).with_hint(match near {
                     Some(near) => format!("did you mean {near}?"),
                     None => "`moonlark token list` shows which there are".to_owned(),
                 }));
@@ -144,98 +153,102 @@ impl TokenFile {
 
     /// What is in the file now; the same table while it is the same file. One
     /// that cannot be used has no token in it, and lets nobody in.
-    pub(crate) fn current(&self, last: &Arc<Table>) -> Arc<Table> {
+    pub(crate) fn current_table(&self, last: &Arc<TokenTable>) -> Arc<TokenTable> {
         let stamp = match fs::metadata(&self.0) {
-            Ok(metadata) => Stamp::of(&metadata),
+            Ok(metadata) => TokenFileStamp::from_metadata(&metadata),
             Err(error) if error.kind() == io::ErrorKind::NotFound => match last.is_there {
                 false => return last.clone(),
                 true => return Arc::default(),
             },
             Err(error) => {
-                let problem = Some(self.unusable(&error.to_string()));
-                return Arc::new(Table { is_there: true, problem, ..Table::default() });
+                let problem = Some(self.unusable_file_problem(&error.to_string()));
+                return Arc::new(TokenTable { is_there: true, problem, ..TokenTable::default() });
             }
         };
         if last.stamp == Some(stamp) {
             return last.clone();
         }
-        let (held, problem) = match self.read() {
+        let (held, problem) = match self.read_tokens() {
             Ok(held) => (held.unwrap_or_default(), None),
             Err(problem) => (Vec::new(), Some(problem)),
         };
-        Arc::new(Table { held, is_there: true, problem, stamp: Some(stamp) })
+        Arc::new(TokenTable { held, is_there: true, problem, stamp: Some(stamp) })
     }
 
-    fn read(&self) -> Result<Option<Vec<Held>>> {
+    fn read_tokens(&self) -> Result<Option<Vec<StoredToken>>> {
         // Opening a pipe would wait for somebody to write.
         if self.0.metadata().is_ok_and(|kind| !kind.is_file()) {
-            return Err(self.unusable("it is not a regular file"));
+            return Err(self.unusable_file_problem("it is not a regular file"));
         }
         let file = match File::open(&self.0) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(self.unusable(&error.to_string())),
+            Err(error) => return Err(self.unusable_file_problem(&error.to_string())),
         };
-        let metadata = file.metadata().map_err(|error| self.unusable(&error.to_string()))?;
+        let metadata =
+            file.metadata().map_err(|error| self.unusable_file_problem(&error.to_string()))?;
         if metadata.mode() & 0o022 != 0 {
             let path = self.0.display();
-            return Err(self.unusable("others can write to it, and so let themselves in").hint(
-                format!(
+            return Err(self
+                .unusable_file_problem("others can write to it, and so let themselves in")
+                .with_hint(format!(
                     "see whether you know all in `moonlark token list` after `chmod 600 {path}`"
-                ),
-            ));
+                )));
         }
         let mut text = Vec::new();
-        let read = file.take(LARGEST + 1).read_to_end(&mut text);
-        read.map_err(|error| self.unusable(&error.to_string()))?;
-        let content: Option<Content> = serde_json::from_slice(&text).ok();
-        let sound = |content: &Content| {
-            content.tokens.iter().all(|it| check_name(&it.name).is_ok())
-                && text.len() as u64 <= LARGEST
+        let read = file.take(MAX_TOKEN_FILE_BYTES + 1).read_to_end(&mut text);
+        read.map_err(|error| self.unusable_file_problem(&error.to_string()))?;
+        let content: Option<TokenFileContent> = serde_json::from_slice(&text).ok();
+        let sound = |content: &TokenFileContent| {
+            content.tokens.iter().all(|it| check_token_name(&it.name).is_ok())
+                && text.len() as u64 <= MAX_TOKEN_FILE_BYTES
         };
         let whole = content.filter(sound);
-        whole.map(|content| Some(content.tokens)).ok_or_else(|| self.unusable("it is damaged"))
+        whole
+            .map(|content| Some(content.tokens))
+            .ok_or_else(|| self.unusable_file_problem("it is damaged"))
     }
 
-    fn change(&self, edit: impl FnOnce(&mut Vec<Held>) -> Result<()>) -> Result<()> {
+    fn edit_tokens(&self, edit: impl FnOnce(&mut Vec<StoredToken>) -> Result<()>) -> Result<()> {
         let cannot = |error: io::Error| {
             Problem::unavailable(format!("{} cannot be written: {error}", self.0.display()))
-                .hint("check that the folder can be written to by this user")
+                .with_hint("check that the folder can be written to by this user")
         };
         if let Some(folder) = self.0.parent() {
             fs::create_dir_all(folder).map_err(cannot)?;
         }
         // Held until the end, so that of two who change it none is lost.
-        let lock = create(&self.0.with_extension("lock"), OpenOptions::new().create(true));
+        let lock =
+            open_private_file(&self.0.with_extension("lock"), OpenOptions::new().create(true));
         let lock = lock.map_err(cannot)?;
         lock.lock().map_err(cannot)?;
-        let mut held = self.read()?.unwrap_or_default();
+        let mut held = self.read_tokens()?.unwrap_or_default();
         edit(&mut held)?;
-        self.write(&Content { tokens: held }).map_err(cannot)
+        self.write_content(&TokenFileContent { tokens: held }).map_err(cannot)
     }
 
-    fn write(&self, content: &Content) -> io::Result<()> {
+    fn write_content(&self, content: &TokenFileContent) -> io::Result<()> {
         let aside = self.0.with_extension("tmp");
         let _ = fs::remove_file(&aside);
-        let mut file = create(&aside, OpenOptions::new().create_new(true))?;
+        let mut file = open_private_file(&aside, OpenOptions::new().create_new(true))?;
         file.write_all(&serde_json::to_vec_pretty(content)?)?;
         file.sync_all()?;
         fs::rename(&aside, &self.0)
     }
 
-    fn unusable(&self, why: &str) -> Problem {
+    fn unusable_file_problem(&self, why: &str) -> Problem {
         Problem::unavailable(format!("the tokens in {} cannot be used: {why}", self.0.display()))
-            .retryable_if(false)
-            .hint("check that it is a file of this user's; without it, tokens have to be handed out anew")
+            .with_retryable(false)
+            .with_hint("check that it is a file of this user's; without it, tokens have to be handed out anew")
     }
 }
 
-impl Table {
+impl TokenTable {
     /// Whose token it is. Takes as long for a wrong one as for a right one.
-    pub(crate) fn find(&self, token: Hash) -> Option<&Held> {
+    pub(crate) fn find_token(&self, token: TokenHash) -> Option<&StoredToken> {
         let mut found = None;
         for held in &self.held {
-            if held.hash.is_some_and(|hash| hash.is(token)) {
+            if held.hash.is_some_and(|hash| hash.equals_in_constant_time(token)) {
                 found = Some(held);
             }
         }
@@ -243,36 +256,36 @@ impl Table {
     }
 }
 
-impl Hash {
-    pub fn of(token: &str) -> Hash {
+impl TokenHash {
+    pub fn from_token(token: &str) -> TokenHash {
         let mut hash = [0; 32];
         hash.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
-        Hash(hash)
+        TokenHash(hash)
     }
 
     /// In constant time.
-    pub(crate) fn is(self, other: Hash) -> bool {
+    pub(crate) fn equals_in_constant_time(self, other: TokenHash) -> bool {
         self.0.ct_eq(&other.0).into()
     }
 }
 
-impl TryFrom<String> for Hash {
+impl TryFrom<String> for TokenHash {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| "no hash")?;
-        bytes.try_into().map(Hash).map_err(|_| "no hash of this length")
+        bytes.try_into().map(TokenHash).map_err(|_| "no hash of this length")
     }
 }
 
-impl From<Hash> for String {
-    fn from(hash: Hash) -> String {
+impl From<TokenHash> for String {
+    fn from(hash: TokenHash) -> String {
         URL_SAFE_NO_PAD.encode(hash.0)
     }
 }
 
-impl Stamp {
-    fn of(metadata: &fs::Metadata) -> Self {
+impl TokenFileStamp {
+    fn from_metadata(metadata: &fs::Metadata) -> Self {
         // Not when it was written, which can be set, but when it was changed.
         let changed = (metadata.ctime(), metadata.ctime_nsec());
         Self { inode: metadata.ino(), length: metadata.len(), changed }
@@ -280,25 +293,27 @@ impl Stamp {
 }
 
 /// Names that rules can tell apart from patterns, and from who has no token.
-pub fn check_name(name: &str) -> Result<(), String> {
+pub fn check_token_name(name: &str) -> Result<(), String> {
     let plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.' | '@');
     if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
         return Err("a name has letters, digits, -, _, . and @, and at most 64 of them".to_owned());
     }
     match name {
-        LOCAL | ANONYMOUS => Err(format!("{name} is what callers without a token are called")),
+        LOCAL_CALLER | ANONYMOUS_CALLER => {
+            Err(format!("{name} is what callers without a token are called"))
+        }
         _ => Ok(()),
     }
 }
 
-fn random() -> Result<String> {
+fn generate_token() -> Result<String> {
     let mut bytes = [0; 32];
     let filled = SystemRandom::new().fill(&mut bytes);
     filled.map_err(|_| Problem::unavailable("the system has no random numbers"))?;
-    Ok(format!("{MARK}{}", URL_SAFE_NO_PAD.encode(bytes)))
+    Ok(format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
 }
 
-fn create(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+fn open_private_file(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     options.write(true).truncate(false).mode(0o600).open(path)
 }
 
@@ -313,30 +328,30 @@ mod tests {
         std::thread::scope(|scope| {
             for number in 0..8 {
                 let file = &file;
-                scope.spawn(move || file.add(&format!("t{number}"), vec![], false).unwrap());
+                scope.spawn(move || file.add_token(&format!("t{number}"), vec![], false).unwrap());
             }
         });
-        assert_eq!(file.list().unwrap().len(), 8);
+        assert_eq!(file.list_tokens().unwrap().len(), 8);
     }
 
     #[test]
     fn a_table_is_read_again_only_when_the_file_is_another() {
         let folder = tempfile::tempdir().unwrap();
         let file = TokenFile::new(folder.path().join("tokens.json"));
-        let none = file.current(&Arc::default());
+        let none = file.current_table(&Arc::default());
         assert!(!none.is_there);
-        assert!(Arc::ptr_eq(&file.current(&none), &none));
+        assert!(Arc::ptr_eq(&file.current_table(&none), &none));
 
-        let token = file.add("ci", vec![], false).unwrap();
-        let one = file.current(&none);
-        assert!(one.is_there && Arc::ptr_eq(&file.current(&one), &one));
-        assert_eq!(one.find(Hash::of(&token)).unwrap().name, "ci");
-        assert_eq!(one.find(Hash::of("mlk_")), None);
+        let token = file.add_token("ci", vec![], false).unwrap();
+        let one = file.current_table(&none);
+        assert!(one.is_there && Arc::ptr_eq(&file.current_table(&one), &one));
+        assert_eq!(one.find_token(TokenHash::from_token(&token)).unwrap().name, "ci");
+        assert_eq!(one.find_token(TokenHash::from_token("mlk_")), None);
 
-        assert_eq!(file.remove("ci"), Ok(0));
-        let gone = file.current(&one);
-        assert!(gone.is_there && gone.find(Hash::of(&token)).is_none());
+        assert_eq!(file.remove_token("ci"), Ok(0));
+        let gone = file.current_table(&one);
+        assert!(gone.is_there && gone.find_token(TokenHash::from_token(&token)).is_none());
         fs::remove_file(file.path()).unwrap();
-        assert!(!file.current(&gone).is_there);
+        assert!(!file.current_table(&gone).is_there);
     }
 }

@@ -1,8 +1,8 @@
 //! Answers and Problems as the SDK has them.
 
-use moonlark_core::content::{Answer, Content};
+use moonlark_core::content::{Content, ToolAnswer};
 use moonlark_core::value::Object;
-use moonlark_core::{Code, Problem, Result, Value};
+use moonlark_core::{Problem, ProblemCode, Result, Value};
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolResponse, CallToolResult, ContentBlock, ErrorCode, ErrorData, MetaObject,
@@ -11,12 +11,12 @@ use rmcp::service::RequestContext;
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
-use super::caller::{CAPABILITIES, is_modern};
+use super::caller::{CAPABILITIES_META_KEY, is_modern};
 use super::content_kinds::ContentKinds;
 
 /// What `_meta` of an answer says about the run of a script, to whom it is of use:
 /// some clients hand all of `_meta` to their model.
-const RUN: &str = "moonlark/run";
+const RUN_META_KEY: &str = "moonlark/run";
 
 /// What a client can take, and what it asked for.
 #[derive(Debug, Clone, Copy)]
@@ -32,12 +32,12 @@ impl AnswerForm {
     /// A request asks by `"moonlark/run": true` in its own `_meta`; a client that
     /// always wants it declares the experimental capability of that name.
     pub(crate) fn for_request(context: &RequestContext<RoleServer>) -> Self {
-        let in_request = || context.meta.get(RUN) == Some(&Json::Bool(true));
-        let declared = || match context.meta.get(CAPABILITIES) {
-            Some(said) => said.get("experimental").is_some_and(|it| it.get(RUN).is_some()),
+        let in_request = || context.meta.get(RUN_META_KEY) == Some(&Json::Bool(true));
+        let declared = || match context.meta.get(CAPABILITIES_META_KEY) {
+            Some(said) => said.get("experimental").is_some_and(|it| it.get(RUN_META_KEY).is_some()),
             None => (context.client_capabilities())
                 .and_then(|said| said.experimental.clone())
-                .is_some_and(|it| it.contains_key(RUN)),
+                .is_some_and(|it| it.contains_key(RUN_META_KEY)),
         };
         Self {
             any_structure: is_modern(context),
@@ -48,61 +48,63 @@ impl AnswerForm {
 }
 
 /// The answer to `tools/call`.
-pub(crate) fn of_tool(
-    ended: Result<Answer>,
+pub(crate) fn tool_response(
+    ended: Result<ToolAnswer>,
     form: AnswerForm,
 ) -> Result<CallToolResponse, ErrorData> {
-    match ended.and_then(|answer| succeed(answer, form)) {
+    match ended.and_then(|answer| success_response(answer, form)) {
         Ok(response) => Ok(response),
         Err(problem) => match problem.refusal {
-            Some(_) => Err(refusal(problem)),
+            Some(_) => Err(error_from_problem(problem)),
             // An unknown tool is a mistake in the request, not in the tool.
-            None if problem.code == Code::NotFound => Err(refusal(problem)),
-            None => Ok(CallToolResponse::Complete(fail(&problem, form))),
+            None if problem.code == ProblemCode::NotFound => Err(error_from_problem(problem)),
+            None => Ok(CallToolResponse::Complete(error_result(&problem, form))),
         },
     }
 }
 
 /// The answer to a request that is no tool's.
-pub(crate) fn of_request<T: DeserializeOwned>(ended: Result<Answer>) -> Result<T, ErrorData> {
-    let fields = match ended.map_err(refusal)? {
-        Answer::Raw(fields) => fields,
+pub(crate) fn typed_response<T: DeserializeOwned>(
+    ended: Result<ToolAnswer>,
+) -> Result<T, ErrorData> {
+    let fields = match ended.map_err(error_from_problem)? {
+        ToolAnswer::Raw(fields) => fields,
         _ => return Err(ErrorData::internal_error("the source answered with no object", None)),
     };
-    typed(fields).map_err(refusal)
+    parse_result(fields).map_err(error_from_problem)
 }
 
 /// Whether the answer asks for input first.
-pub(crate) fn asks(ended: &Result<Answer>) -> bool {
-    matches!(ended, Ok(Answer::Raw(fields))
+pub(crate) fn requires_input(ended: &Result<ToolAnswer>) -> bool {
+    matches!(ended, Ok(ToolAnswer::Raw(fields))
         if fields.get("resultType").and_then(Value::as_str) == Some("input_required"))
 }
 
 /// A Problem as an error of the protocol: in the words of whoever refused.
-pub(crate) fn refusal(problem: Problem) -> ErrorData {
+pub(crate) fn error_from_problem(problem: Problem) -> ErrorData {
     if let Some(refusal) = problem.refusal {
         let code = i32::try_from(refusal.code).unwrap_or(ErrorCode::INTERNAL_ERROR.0);
         let data = refusal.data.map(|data| data.to_json_lossy());
         return ErrorData::new(ErrorCode(code), refusal.message, data);
     }
     let code = match problem.code {
-        Code::NotFound | Code::BadRequest => ErrorCode::INVALID_PARAMS,
+        ProblemCode::NotFound | ProblemCode::BadRequest => ErrorCode::INVALID_PARAMS,
         _ => ErrorCode::INTERNAL_ERROR,
     };
-    ErrorData::new(code, problem.line(), Some(problem.to_json()))
+    ErrorData::new(code, problem.to_line(), Some(problem.to_json()))
 }
 
 /// The result as text, and as structure where the client can take it.
-fn succeed(answer: Answer, form: AnswerForm) -> Result<CallToolResponse> {
+fn success_response(answer: ToolAnswer, form: AnswerForm) -> Result<CallToolResponse> {
     let value = match answer {
-        Answer::Value(value) => value,
-        Answer::Content(content) => {
-            return Ok(CallToolResponse::Complete(of_content(content, form)?));
+        ToolAnswer::Value(value) => value,
+        ToolAnswer::Content(content) => {
+            return Ok(CallToolResponse::Complete(content_result(content, form)?));
         }
-        Answer::Raw(fields) => {
+        ToolAnswer::Raw(fields) => {
             return match fields.get("resultType").and_then(Value::as_str) {
-                Some("task") => typed(fields).map(CallToolResponse::Task),
-                _ => typed(fields).map(CallToolResponse::InputRequired),
+                Some("task") => parse_result(fields).map(CallToolResponse::Task),
+                _ => parse_result(fields).map(CallToolResponse::InputRequired),
             };
         }
     };
@@ -117,22 +119,22 @@ fn succeed(answer: Answer, form: AnswerForm) -> Result<CallToolResponse> {
     Ok(CallToolResponse::Complete(result))
 }
 
-fn of_content(content: Content, form: AnswerForm) -> Result<CallToolResult> {
+fn content_result(content: Content, form: AnswerForm) -> Result<CallToolResult> {
     let Content { blocks, structured, extra } = content;
-    let mut result = CallToolResult::success(typed_blocks(form.kinds.adapt_all(blocks))?);
+    let mut result = CallToolResult::success(typed_blocks(form.kinds.adapt_blocks(blocks))?);
     if let Some(value) = structured
         && (form.any_structure || matches!(value, Value::Object(_)))
     {
         result.structured_content = Some(value.into_json("result.structuredContent")?);
     }
-    result.meta = meta(extra, form);
+    result.meta = result_meta(extra, form);
     Ok(result)
 }
 
 /// What a source said about its answer.
-fn meta(mut extra: Object, form: AnswerForm) -> Option<MetaObject> {
+fn result_meta(mut extra: Object, form: AnswerForm) -> Option<MetaObject> {
     let Some(Value::Object(mut meta)) = extra.swap_remove("_meta") else { return None };
-    if !form.run_details && meta.shift_remove(RUN).is_some() && meta.is_empty() {
+    if !form.run_details && meta.shift_remove(RUN_META_KEY).is_some() && meta.is_empty() {
         return None;
     }
     serde_json::from_value(Value::Object(meta).to_json_lossy()).ok()
@@ -164,11 +166,11 @@ fn plain_text(block: &mut Value) -> Option<String> {
     }
 }
 
-fn fail(problem: &Problem, form: AnswerForm) -> CallToolResult {
+fn error_result(problem: &Problem, form: AnswerForm) -> CallToolResult {
     // A tool that says itself how it failed is passed on as it is.
     if let Some(content) = &problem.content
         && let Ok(mut result) =
-            of_content((**content).clone(), AnswerForm { any_structure: true, ..form })
+            content_result((**content).clone(), AnswerForm { any_structure: true, ..form })
     {
         result.is_error = Some(true);
         return result;
@@ -178,7 +180,7 @@ fn fail(problem: &Problem, form: AnswerForm) -> CallToolResult {
     result
 }
 
-fn typed<T: DeserializeOwned>(fields: Object) -> Result<T> {
+fn parse_result<T: DeserializeOwned>(fields: Object) -> Result<T> {
     serde_json::from_value(Value::Object(fields).into_json("result")?).map_err(|error| {
         Problem::tool_error(format!("the source answered with something else than asked: {error}"))
     })

@@ -18,7 +18,7 @@ impl ListCaching {
     /// For the lists of one caller. Others may be given the same only where nobody
     /// is told apart: where there is no rule, and callers show no names.
     pub(super) fn for_caller(gateway: &Gateway, caller: &Caller) -> ListCaching {
-        let connecting = !gateway.catalog_for(caller).connecting().is_empty();
+        let connecting = !gateway.catalog_for(caller).connecting_sources().is_empty();
         let same_for_all = gateway.policy().is_empty() && caller.name.is_none();
         ListCaching {
             ttl_ms: if connecting { CONNECTING_TTL_MS } else { LIST_TTL_MS },

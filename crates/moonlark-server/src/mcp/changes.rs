@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use moonlark_core::offers::{Lease, News, Offers, of_uri};
+use moonlark_core::offers::{SourceEvent, SourceResources, WatchLease, resources_for_uri};
 use moonlark_core::tool::SourceKind;
 use moonlark_core::value::Object;
 use moonlark_core::{Call, Caller, Catalog, Gateway, Value};
@@ -21,11 +21,11 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::answer::refusal;
-use super::sessions::IDLE;
+use super::answer::error_from_problem;
+use super::sessions::SESSION_IDLE_TIMEOUT;
 
 /// Resources that one client may watch.
-pub(super) const MOST: usize = 1000;
+pub(super) const MAX_WATCHED_RESOURCES: usize = 1000;
 /// How long a source has to agree that a resource is watched.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a modern client's request to listen waits for that before it is
@@ -34,21 +34,28 @@ const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Tell an old client of every list that changes, from when the first list that it can
 /// get is known; at once if it was `taken_up` with lists that another process had.
-pub(super) async fn tell(gateway: Gateway, caller: Caller, peer: Peer<RoleServer>, taken_up: bool) {
+pub(super) async fn notify_list_changes(
+    gateway: Gateway,
+    caller: Caller,
+    peer: Peer<RoleServer>,
+    taken_up: bool,
+) {
     let mut changes = gateway.subscribe();
     let mut known = gateway.settled_catalog(&caller).await;
     let nothing = Catalog::default();
-    if taken_up && notify_changed(&peer, Changed::between(&nothing, &known)).await.is_err() {
+    if taken_up
+        && notify_changed(&peer, ChangedLists::between_catalogs(&nothing, &known)).await.is_err()
+    {
         return;
     }
     while !peer.is_transport_closed() {
-        match tokio::time::timeout(IDLE, changes.changed()).await {
+        match tokio::time::timeout(SESSION_IDLE_TIMEOUT, changes.changed()).await {
             Ok(Ok(())) => {}
             Err(_elapsed) => continue,
             Ok(Err(_)) => return,
         }
         let current = gateway.catalog_for(&caller);
-        let changed = Changed::between(&known, &current);
+        let changed = ChangedLists::between_catalogs(&known, &current);
         known = current;
         if notify_changed(&peer, changed).await.is_err() {
             return;
@@ -56,7 +63,10 @@ pub(super) async fn tell(gateway: Gateway, caller: Caller, peer: Peer<RoleServer
     }
 }
 
-async fn notify_changed(peer: &Peer<RoleServer>, changed: Changed) -> Result<(), ServiceError> {
+async fn notify_changed(
+    peer: &Peer<RoleServer>,
+    changed: ChangedLists,
+) -> Result<(), ServiceError> {
     if changed.tools {
         peer.notify_tool_list_changed().await?;
     }
@@ -77,7 +87,7 @@ pub(super) struct BegunSubscriptions(Mutex<Vec<BegunSubscription>>);
 /// Resources that were accepted, and the task that makes their sources tell of them.
 struct BegunSubscription {
     accepted: HashSet<String>,
-    watching: AbortOnDropHandle<Vec<(String, Lease)>>,
+    watching: AbortOnDropHandle<Vec<(String, WatchLease)>>,
 }
 
 impl BegunSubscriptions {
@@ -88,7 +98,7 @@ impl BegunSubscriptions {
     /// nothing can be awaited: this thread waits for a moment, others work. What a
     /// slow source has is accepted; [`listen`] tells of it as soon as it is watched,
     /// because it may have changed since.
-    pub(super) fn begin(
+    pub(super) fn begin_subscription(
         &self,
         gateway: &Gateway,
         caller: &Caller,
@@ -97,13 +107,14 @@ impl BegunSubscriptions {
         let mut accepted = requested.clone();
         let Some(uris) = &requested.resource_subscriptions else { return accepted };
         let catalog = gateway.catalog_for(caller);
-        let known = uris.iter().filter(|uri| of_uri(catalog.offers(), uri).is_some());
-        let known: HashSet<String> = known.take(MOST).cloned().collect();
+        let known =
+            uris.iter().filter(|uri| resources_for_uri(catalog.source_resources(), uri).is_some());
+        let known: HashSet<String> = known.take(MAX_WATCHED_RESOURCES).cloned().collect();
         accepted.resource_subscriptions = Some(Vec::new());
         if known.is_empty() {
             return accepted;
         }
-        let task = watch_all(gateway.clone(), caller.clone(), known.clone());
+        let task = watch_resources(gateway.clone(), caller.clone(), known.clone());
         let mut watching = AbortOnDropHandle::new(tokio::spawn(task));
         let agreed = tokio::task::block_in_place(|| {
             let agreed = tokio::time::timeout(ACKNOWLEDGE_TIMEOUT, &mut watching);
@@ -120,13 +131,13 @@ impl BegunSubscriptions {
         accepted.resource_subscriptions = Some(known.iter().cloned().collect());
         let mut begun = self.0.lock();
         // What was refused after all is never taken.
-        let old = begun.len().saturating_sub(MOST);
+        let old = begun.len().saturating_sub(MAX_WATCHED_RESOURCES);
         begun.drain(..old);
         begun.push(BegunSubscription { accepted: known, watching });
         accepted
     }
 
-    fn take(&self, uris: &HashSet<String>) -> Option<BegunSubscription> {
+    fn take_begun(&self, uris: &HashSet<String>) -> Option<BegunSubscription> {
         let mut begun = self.0.lock();
         let index = begun.iter().position(|it| it.accepted == *uris)?;
         Some(begun.swap_remove(index))
@@ -134,7 +145,7 @@ impl BegunSubscriptions {
 }
 
 /// Tell a modern client of what it asked for, for as long as it listens.
-pub(super) async fn listen(
+pub(super) async fn notify_subscriber(
     gateway: &Gateway,
     caller: &Caller,
     gone: &CancellationToken,
@@ -142,16 +153,16 @@ pub(super) async fn listen(
     context: SubscriptionContext,
 ) {
     let mut changes = gateway.subscribe();
-    let mut news = gateway.news();
+    let mut news = gateway.subscribe_to_events();
     // What is listed before the sources have connected is listed when they have.
     let mut settled = Box::pin(gateway.settled_catalog(caller));
     let mut known: Option<Arc<Catalog>> = None;
     let accepted = context.sink().accepted().resource_subscriptions.iter();
     let uris: HashSet<String> = accepted.flatten().cloned().collect();
-    let mut begun = begun.take(&uris);
+    let mut begun = begun.take_begun(&uris);
     let was_watched = begun.as_ref().is_some_and(|it| it.watching.is_finished());
     // Held for as long as the client listens.
-    let mut held: Option<Vec<(String, Lease)>> = None;
+    let mut held: Option<Vec<(String, WatchLease)>> = None;
     let sink = context.sink();
     loop {
         let watched = async {
@@ -184,7 +195,7 @@ pub(super) async fn listen(
                 }
                 let current = gateway.catalog_for(caller);
                 let before = known.replace(current.clone());
-                let changed = Changed::between(before.as_ref().unwrap_or(&current), &current);
+                let changed = ChangedLists::between_catalogs(before.as_ref().unwrap_or(&current), &current);
                 async {
                     let wanted = sink.accepted();
                     if changed.tools && wanted.tools_list_changed == Some(true) {
@@ -200,9 +211,9 @@ pub(super) async fn listen(
                 }.await
             }
             news = news.recv() => match news {
-                Ok(News::Updated(uri))
+                Ok(SourceEvent::Updated(uri))
                     if uris.contains(&*uri)
-                        && of_uri(gateway.catalog_for(caller).offers(), &uri).is_some() =>
+                        && resources_for_uri(gateway.catalog_for(caller).source_resources(), &uri).is_some() =>
                 {
                     sink.notify_resource_updated(uri.to_string()).await
                 }
@@ -217,15 +228,17 @@ pub(super) async fn listen(
 }
 
 /// Those of the resources that are watched from now on.
-async fn watch_all(
+async fn watch_resources(
     gateway: Gateway,
     caller: Caller,
     uris: HashSet<String>,
-) -> Vec<(String, Lease)> {
+) -> Vec<(String, WatchLease)> {
     // All in one call's place: they are one request.
-    let Ok(call) = gateway.open_in_turn(caller, None, None).await else { return Vec::new() };
+    let Ok(call) = gateway.open_call_when_admitted(caller, None, None).await else {
+        return Vec::new();
+    };
     let watch = async |uri: &String| {
-        let watched = tokio::time::timeout(WATCH_TIMEOUT, watch(&call, uri)).await;
+        let watched = tokio::time::timeout(WATCH_TIMEOUT, watch_resource(&call, uri)).await;
         Some((uri.clone(), watched.ok()?.ok()?))
     };
     let all = futures::future::join_all(uris.iter().map(watch)).await;
@@ -233,38 +246,42 @@ async fn watch_all(
 }
 
 /// Ask the source to tell of changes, by its door like everything else.
-pub(super) async fn watch(call: &Call, uri: &str) -> Result<Lease, ErrorData> {
-    let Some(offers) = of_uri(call.catalog().offers(), uri) else {
+pub(super) async fn watch_resource(call: &Call, uri: &str) -> Result<WatchLease, ErrorData> {
+    let Some(offers) = resources_for_uri(call.catalog().source_resources(), uri) else {
         let data = Some(json!({"uri": uri}));
         return Err(ErrorData::resource_not_found("no source has this resource", data));
     };
-    let lease = offers.lease();
+    let lease = offers.new_watch_lease();
     let request = json!({
         "method": "resources/subscribe",
         "params": {"uri": uri},
         "lease": lease.number(),
     });
     let asked =
-        async { call.gateway().ask_tool(call, &offers.door, Value::from_json(request)?).await };
-    asked.await.map_err(refusal)?;
+        async { call.gateway().call_tool(call, &offers.door, Value::from_json(request)?).await };
+    asked.await.map_err(error_from_problem)?;
     Ok(lease)
 }
 
 /// Which lists differ. What a source listed anew counts, even if it is the same; a
 /// source that has nothing does not.
-struct Changed {
+struct ChangedLists {
     tools: bool,
     resources: bool,
     prompts: bool,
 }
 
-impl Changed {
-    fn between(old: &Catalog, new: &Catalog) -> Changed {
-        let tools = old.shown().len() != new.shown().len()
-            || old.shown().iter().zip(new.shown()).any(|(a, b)| !Arc::ptr_eq(&a.1, &b.1));
-        let (old, new) = (old.offers(), new.offers());
-        let differ = |list: fn(&Offers) -> &Arc<Vec<Object>>| {
-            let has_any = |offers: &&Arc<Offers>| !list(offers).is_empty();
+impl ChangedLists {
+    fn between_catalogs(old: &Catalog, new: &Catalog) -> ChangedLists {
+        let tools = old.listed_tools().len() != new.listed_tools().len()
+            || old
+                .listed_tools()
+                .iter()
+                .zip(new.listed_tools())
+                .any(|(a, b)| !Arc::ptr_eq(&a.1, &b.1));
+        let (old, new) = (old.source_resources(), new.source_resources());
+        let differ = |list: fn(&SourceResources) -> &Arc<Vec<Object>>| {
+            let has_any = |offers: &&Arc<SourceResources>| !list(offers).is_empty();
             let (mut old, mut new) = (old.iter().filter(has_any), new.iter().filter(has_any));
             loop {
                 let (a, b) = match (old.next(), new.next()) {
@@ -280,7 +297,7 @@ impl Changed {
                 }
             }
         };
-        Changed {
+        ChangedLists {
             tools,
             resources: differ(|it| &it.resources) || differ(|it| &it.templates),
             prompts: differ(|it| &it.prompts),
@@ -292,11 +309,11 @@ impl Changed {
 mod tests {
     use std::sync::Arc;
 
-    use moonlark_core::content::Answer;
-    use moonlark_core::offers::Watcher;
+    use moonlark_core::content::ToolAnswer;
+    use moonlark_core::offers::ResourceWatcher;
     use moonlark_core::schema::Schema;
-    use moonlark_core::tool::{Body, Source, SourceKind};
-    use moonlark_core::{Code, Problem, Tool};
+    use moonlark_core::tool::{Source, SourceKind, ToolBody};
+    use moonlark_core::{Problem, ProblemCode, Tool};
     use parking_lot::Mutex;
 
     use super::*;
@@ -305,8 +322,8 @@ mod tests {
     #[derive(Default)]
     struct Notes(Mutex<Vec<String>>);
 
-    impl Watcher for Notes {
-        fn release(&self, lease: u64) {
+    impl ResourceWatcher for Notes {
+        fn release_lease(&self, lease: u64) {
             self.0.lock().push(format!("release {lease}"));
         }
     }
@@ -315,16 +332,16 @@ mod tests {
     fn gateway(notes: &Arc<Notes>) -> Gateway {
         let source = Arc::new(Source { kind: SourceKind::Upstream, name: "a".to_owned() });
         let asked = notes.clone();
-        let body = Body::answering(move |_, args| {
+        let body = ToolBody::from_answering_fn(move |_, args| {
             asked.0.lock().push(args.to_json_lossy().to_string());
             let uri = args.get("params").and_then(|params| params.get("uri")).cloned();
             let answer = match uri == Some("mcp://a/no".into()) {
-                true => Err(Problem::new(Code::Unavailable, "not now")),
-                false => Ok(Answer::Raw(Object::new())),
+                true => Err(Problem::new(ProblemCode::Unavailable, "not now")),
+                false => Ok(ToolAnswer::Raw(Object::new())),
             };
             async { answer }
         });
-        let offers = Offers {
+        let offers = SourceResources {
             app_uris: Arc::default(),
             uris: "mcp://a/".to_owned(),
             names: "a/".to_owned(),
@@ -336,14 +353,14 @@ mod tests {
             door: Arc::new(Tool::new(
                 "a:",
                 source.clone(),
-                Schema::described(serde_json::Map::new()),
+                Schema::description_only(serde_json::Map::new()),
                 body,
             )),
             watcher: notes.clone(),
             source,
         };
         let catalog = Catalog::new(Arc::default(), vec![], &[], vec![]);
-        Gateway::new(catalog.with_offers(vec![Arc::new(offers)], vec![]), 1)
+        Gateway::new(catalog.with_source_resources(vec![Arc::new(offers)], vec![]), 1)
     }
 
     #[tokio::test]
@@ -351,9 +368,9 @@ mod tests {
         let notes = Arc::new(Notes::default());
         let gateway = gateway(&notes);
         let noted = || std::mem::take(&mut *notes.0.lock());
-        let call = gateway.open(Caller::new("mcp"), None).unwrap();
+        let call = gateway.open_call(Caller::new("mcp"), None).unwrap();
 
-        let lease = watch(&call, "mcp://a/yes").await.ok().unwrap();
+        let lease = watch_resource(&call, "mcp://a/yes").await.ok().unwrap();
         let number = lease.number();
         let method = "resources/subscribe";
         let asked = |uri: &str, lease: u64| {
@@ -363,13 +380,13 @@ mod tests {
         drop(lease);
         assert_eq!(noted(), [format!("release {number}")]);
 
-        let refused = watch(&call, "mcp://a/no").await.err().unwrap();
+        let refused = watch_resource(&call, "mcp://a/no").await.err().unwrap();
         assert!(refused.message.contains("not now"), "{refused:?}");
         let notes = noted();
         assert_eq!(notes.len(), 2);
         assert!(notes[1].starts_with("release "), "{notes:?}");
 
-        let unknown = watch(&call, "mcp://b/any").await.err().unwrap();
+        let unknown = watch_resource(&call, "mcp://b/any").await.err().unwrap();
         assert_eq!(unknown.message, "no source has this resource");
         assert_eq!(noted(), Vec::<String>::new());
     }
@@ -383,14 +400,16 @@ mod tests {
         requested.tools_list_changed = Some(true);
         requested.resource_subscriptions = Some(uris.map(str::to_owned).to_vec());
         let begun = BegunSubscriptions::default();
-        let accepted = begun.begin(&gateway, &Caller::new("mcp"), &requested);
+        let accepted = begun.begin_subscription(&gateway, &Caller::new("mcp"), &requested);
         assert_eq!(accepted.tools_list_changed, Some(true));
         assert_eq!(accepted.resource_subscriptions, Some(vec!["mcp://a/yes".to_owned()]));
         // As many calls as there may be are in progress: nobody is asked.
-        let _call = gateway.open(Caller::new("mcp"), None).unwrap();
+        let _call = gateway.open_call(Caller::new("mcp"), None).unwrap();
         let before = notes.0.lock().len();
         assert_eq!(
-            begun.begin(&gateway, &Caller::new("mcp"), &requested).resource_subscriptions,
+            begun
+                .begin_subscription(&gateway, &Caller::new("mcp"), &requested)
+                .resource_subscriptions,
             Some(vec![])
         );
         assert_eq!(notes.0.lock().len(), before);

@@ -21,7 +21,7 @@ pub(crate) struct ContentKinds {
 impl ContentKinds {
     pub(crate) fn known_to_client(context: &RequestContext<RoleServer>) -> ContentKinds {
         if is_modern(context) {
-            return ContentKinds::NEWEST;
+            return ContentKinds::ALL_KINDS;
         }
         let version = context.protocol_version();
         let since = |first| version.as_ref().is_none_or(|version| *version >= first);
@@ -32,17 +32,17 @@ impl ContentKinds {
     }
 
     /// Of a client that knows everything.
-    const NEWEST: ContentKinds = ContentKinds { knows_resource_links: true, knows_audio: true };
+    const ALL_KINDS: ContentKinds = ContentKinds { knows_resource_links: true, knows_audio: true };
 
     /// The blocks as this client knows them.
-    pub(crate) fn adapt_all(self, blocks: Vec<Value>) -> Vec<Value> {
-        if self == ContentKinds::NEWEST {
+    pub(crate) fn adapt_blocks(self, blocks: Vec<Value>) -> Vec<Value> {
+        if self == ContentKinds::ALL_KINDS {
             return blocks;
         }
-        blocks.into_iter().map(|block| self.adapt(block)).collect()
+        blocks.into_iter().map(|block| self.adapt_block(block)).collect()
     }
 
-    fn adapt(self, block: Value) -> Value {
+    fn adapt_block(self, block: Value) -> Value {
         let Value::Object(fields) = &block else { return block };
         let text = |key: &str| fields.get(key).and_then(Value::as_str);
         match text("type") {
@@ -55,12 +55,12 @@ impl ContentKinds {
             Some("audio") if !self.knows_audio => {
                 let kind = text("mimeType").unwrap_or("audio/*").to_owned();
                 let Some(data) = fields.get("data").cloned() else { return block };
-                let resource = Value::object([
+                let resource = Value::from_fields([
                     ("uri", "moonlark://content/audio".into()),
                     ("mimeType", kind.into()),
                     ("blob", data),
                 ]);
-                Value::object([("type", "resource".into()), ("resource", resource)])
+                Value::from_fields([("type", "resource".into()), ("resource", resource)])
             }
             _ => block,
         }
@@ -73,14 +73,14 @@ impl ContentKinds {
             if let Value::Object(message) = message
                 && let Some(content) = message.get_mut("content")
             {
-                *content = self.adapt(std::mem::take(content));
+                *content = self.adapt_block(std::mem::take(content));
             }
         }
     }
 }
 
 fn text_block(text: String) -> Value {
-    Value::object([("type", "text".into()), ("text", text.into())])
+    Value::from_fields([("type", "text".into()), ("text", text.into())])
 }
 
 #[cfg(test)]
@@ -106,9 +106,9 @@ mod tests {
             (kinds(false, false), &image, &image),
             (kinds(false, true), &audio, &audio),
             (kinds(true, true), &link, &link),
-            (ContentKinds::NEWEST, &link, &link),
+            (ContentKinds::ALL_KINDS, &link, &link),
         ] {
-            let adapted = kinds.adapt(Value::from_json(block.clone()).unwrap());
+            let adapted = kinds.adapt_block(Value::from_json(block.clone()).unwrap());
             assert_eq!(&adapted.to_json_lossy(), expected);
         }
         let prompt = json!({"messages": [{"role": "user", "content": link}]});

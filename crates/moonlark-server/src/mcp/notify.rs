@@ -5,8 +5,8 @@
     reason = "old clients still get log messages; the SDK marks them for removal"
 )]
 
-use moonlark_core::Event;
-use moonlark_core::call::Level;
+use moonlark_core::CallEvent;
+use moonlark_core::call::LogLevel;
 use rmcp::model::{
     LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken,
 };
@@ -14,21 +14,25 @@ use rmcp::{Peer, RoleServer};
 use serde_json::json;
 
 /// What a request wants to be told.
-pub(crate) struct Wants {
+pub(crate) struct RequestedNotifications {
     pub(crate) progress: Option<ProgressToken>,
     /// The least severe message.
     pub(crate) level: Option<LoggingLevel>,
 }
 
-impl Wants {
-    pub(crate) fn is_nothing(&self) -> bool {
+impl RequestedNotifications {
+    pub(crate) fn is_empty(&self) -> bool {
         self.progress.is_none() && self.level.is_none()
     }
 }
 
-pub(crate) async fn notify(peer: &Peer<RoleServer>, event: Event, wants: &Wants) {
+pub(crate) async fn notify_event(
+    peer: &Peer<RoleServer>,
+    event: CallEvent,
+    wants: &RequestedNotifications,
+) {
     let message = match event {
-        Event::Progress { done, total, message } => {
+        CallEvent::Progress { done, total, message } => {
             let Some(token) = &wants.progress else { return };
             let mut progress = ProgressNotificationParam::new(token.clone(), done);
             progress.total = total;
@@ -37,19 +41,19 @@ pub(crate) async fn notify(peer: &Peer<RoleServer>, event: Event, wants: &Wants)
             return;
         }
         // Its progress has been told.
-        Event::Step(_) => return,
-        Event::Relayed { level, logger, data } => {
+        CallEvent::Step(_) => return,
+        CallEvent::Relayed { level, logger, data } => {
             let level = serde_json::from_value(level.into()).unwrap_or(LoggingLevel::Info);
             let mut message = LoggingMessageNotificationParam::new(level, data.to_json_lossy());
             message.logger = logger;
             message
         }
-        Event::Log { level, message, fields } => {
+        CallEvent::Log { level, message, fields } => {
             let level = match level {
-                Level::Debug => LoggingLevel::Debug,
-                Level::Info => LoggingLevel::Info,
-                Level::Warn => LoggingLevel::Warning,
-                Level::Error => LoggingLevel::Error,
+                LogLevel::Debug => LoggingLevel::Debug,
+                LogLevel::Info => LoggingLevel::Info,
+                LogLevel::Warn => LoggingLevel::Warning,
+                LogLevel::Error => LoggingLevel::Error,
             };
             let data = match fields {
                 Some(fields) => json!({"message": message, "fields": fields.to_json_lossy()}),

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use moonlark_core::offers::{Offers, of_prompt, of_uri};
-use moonlark_core::problem::cut;
+use moonlark_core::offers::{SourceResources, resources_for_prompt, resources_for_uri};
+use moonlark_core::problem::cut_message;
 use moonlark_core::sdk::SdkSource;
 use moonlark_core::{Catalog, Value};
 use rmcp::model::{ErrorData, Reference, ServerCapabilities};
@@ -12,16 +12,16 @@ use serde_json::{Map, Value as Json, json};
 /// What this server can do: what Moonlark does, and what the sources add. A
 /// source that is still connecting, or a script that is being loaded, may add anything
 /// that is usual to have.
-pub(super) fn capabilities(catalog: &Catalog) -> ServerCapabilities {
+pub(super) fn server_capabilities(catalog: &Catalog) -> ServerCapabilities {
     let mut all = json!({"tools": {"listChanged": true}, "logging": {}});
-    let is_growing = catalog.is_loading() || !catalog.connecting().is_empty();
-    if is_growing || !catalog.offers().is_empty() {
+    let is_growing = catalog.is_loading() || !catalog.connecting_sources().is_empty();
+    if is_growing || !catalog.source_resources().is_empty() {
         all["resources"] = json!({"subscribe": true, "listChanged": true});
         all["prompts"] = json!({"listChanged": true});
         all["completions"] = json!({});
     }
     let mut extensions = Map::new();
-    for offers in catalog.offers() {
+    for offers in catalog.source_resources() {
         let Some(Value::Object(theirs)) = offers.capabilities.get("extensions") else { continue };
         for (name, settings) in theirs {
             extensions.entry(name.clone()).or_insert_with(|| settings.to_json_lossy());
@@ -35,16 +35,16 @@ pub(super) fn capabilities(catalog: &Catalog) -> ServerCapabilities {
 
 /// What agents are told: our own words, and those of the sources. It goes into
 /// every agent's context.
-pub(super) fn instructions(catalog: &Catalog) -> String {
-    if catalog.code_mode() {
-        return in_code_mode(catalog);
+pub(super) fn agent_instructions(catalog: &Catalog) -> String {
+    if catalog.has_code_mode() {
+        return code_mode_instructions(catalog);
     }
     let mut text = String::from(
         "Tools of the operator of this server and of the servers behind it. Errors say what to do next.",
     );
-    for offers in catalog.offers() {
+    for offers in catalog.source_resources() {
         if let Some(theirs) = &offers.instructions {
-            text.push_str(&format!("\n\n{}: {}", offers.source.name, cut(theirs)));
+            text.push_str(&format!("\n\n{}: {}", offers.source.name, cut_message(theirs)));
         }
     }
     text
@@ -53,16 +53,16 @@ pub(super) fn instructions(catalog: &Catalog) -> String {
 /// The same where tools are called from scripts: what is connected, and how to
 /// go on. What a source says of itself is told where there is room; otherwise
 /// `list_functions` tells it to those who ask.
-fn in_code_mode(catalog: &Catalog) -> String {
-    const SOURCES: usize = 12;
-    const LONGEST: usize = 560;
+fn code_mode_instructions(catalog: &Catalog) -> String {
+    const MAX_NAMED_SOURCES: usize = 12;
+    const MAX_INSTRUCTIONS_BYTES: usize = 560;
     let sources = catalog.sdk().sources();
     let name = |source: &SdkSource| format!("{} ({})", source.name, source.functions.len());
-    let mut connected: Vec<String> = sources.iter().take(SOURCES).map(name).collect();
+    let mut connected: Vec<String> = sources.iter().take(MAX_NAMED_SOURCES).map(name).collect();
     connected.extend(
         sources
             .len()
-            .checked_sub(SOURCES)
+            .checked_sub(MAX_NAMED_SOURCES)
             .filter(|more| *more > 0)
             .map(|more| format!("{more} more: list_functions")),
     );
@@ -71,14 +71,18 @@ fn in_code_mode(catalog: &Catalog) -> String {
         "Functions are called from Luau scripts: find them with search_docs, then execute, for example `return sdk.{example}.name({{ key = value }})`. One script can make many calls and return only what matters. Sources (functions): {}.",
         connected.join(", "),
     );
-    let waiting: Vec<&str> =
-        catalog.connecting().iter().take(SOURCES).map(|it| it.source.as_str()).collect();
+    let waiting: Vec<&str> = catalog
+        .connecting_sources()
+        .iter()
+        .take(MAX_NAMED_SOURCES)
+        .map(|it| it.source.as_str())
+        .collect();
     if !waiting.is_empty() {
         text.push_str(&format!(" Connecting: {}.", waiting.join(", ")));
     }
-    for offers in catalog.offers() {
+    for offers in catalog.source_resources() {
         if let Some(theirs) = &offers.instructions
-            && text.len() + theirs.len() < LONGEST
+            && text.len() + theirs.len() < MAX_INSTRUCTIONS_BYTES
         {
             text.push_str(&format!("\n\n{}: {}", offers.source.name, theirs.trim()));
         }
@@ -87,24 +91,29 @@ fn in_code_mode(catalog: &Catalog) -> String {
 }
 
 /// Whose a reference in a request for completion is.
-pub(super) fn of_reference<'a>(
+pub(super) fn source_of_reference<'a>(
     catalog: &'a Catalog,
     reference: &Reference,
-) -> Option<&'a Arc<Offers>> {
+) -> Option<&'a Arc<SourceResources>> {
     match reference {
-        Reference::Prompt(prompt) => of_prompt(catalog.offers(), &prompt.name),
-        Reference::Resource(resource) => of_uri(catalog.offers(), &resource.uri),
+        Reference::Prompt(prompt) => resources_for_prompt(catalog.source_resources(), &prompt.name),
+        Reference::Resource(resource) => {
+            resources_for_uri(catalog.source_resources(), &resource.uri)
+        }
         _ => None,
     }
 }
 
 /// Whose a task is: its id begins with the source.
-pub(super) fn of_task<'a>(catalog: &'a Catalog, id: &str) -> Result<&'a Arc<Offers>, ErrorData> {
-    let owns = |offers: &&Arc<Offers>| {
+pub(super) fn source_of_task<'a>(
+    catalog: &'a Catalog,
+    id: &str,
+) -> Result<&'a Arc<SourceResources>, ErrorData> {
+    let owns = |offers: &&Arc<SourceResources>| {
         id.strip_prefix(&offers.source.name).is_some_and(|rest| rest.starts_with(':'))
     };
     catalog
-        .offers()
+        .source_resources()
         .iter()
         .find(owns)
         .ok_or_else(|| ErrorData::invalid_params(format!("there is no task {id}"), None))
@@ -113,7 +122,7 @@ pub(super) fn of_task<'a>(catalog: &'a Catalog, id: &str) -> Result<&'a Arc<Offe
 #[cfg(test)]
 mod tests {
     use moonlark_core::schema::Schema;
-    use moonlark_core::tool::{Body, Expose, Source, SourceKind};
+    use moonlark_core::tool::{Source, SourceKind, ToolBody, ToolExposure};
     use moonlark_core::{Result, Tool};
 
     use super::*;
@@ -139,10 +148,10 @@ mod tests {
             };
             (0..26).map(move |number| {
                 let source = Arc::new(Source { kind: SourceKind::Upstream, name: name.clone() });
-                let body = Body::now(|_, _| -> Result<Value> { Ok(Value::Null) });
+                let body = ToolBody::from_fn(|_, _| -> Result<Value> { Ok(Value::Null) });
                 let name = format!("{name}.tool_{number}");
-                let mut tool = Tool::new(name, source, Schema::described(Map::new()), body);
-                tool.expose = Expose::Code;
+                let mut tool = Tool::new(name, source, Schema::description_only(Map::new()), body);
+                tool.expose = ToolExposure::Code;
                 Arc::new(tool)
             })
         });
@@ -153,7 +162,7 @@ mod tests {
     fn ten_sources_are_told_in_150_tokens_and_more_take_little_more() {
         let counter = tiktoken_rs::o200k_base().unwrap();
         let tokens = |servers| {
-            let text = instructions(&catalog(servers));
+            let text = agent_instructions(&catalog(servers));
             (counter.encode_ordinary(&text).len(), text)
         };
         let (ten, text) = tokens(10);

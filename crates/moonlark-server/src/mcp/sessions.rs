@@ -27,7 +27,7 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
-use moonlark_core::{Code, Problem};
+use moonlark_core::{Problem, ProblemCode};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, InitializeRequestParams,
     LoggingLevel, ProtocolVersion, RequestId, ServerJsonRpcMessage, ServerResult,
@@ -41,16 +41,17 @@ use rmcp::transport::streamable_http_server::session::{
 };
 
 use session_id::SessionIdContent;
-use session_table::{Admission, Opening, SessionTable, SessionUse};
-use session_vault::{RecordedSession, now};
+use session_table::{SessionAdmission, SessionOpening, SessionTable, SessionUse};
+use session_vault::{RecordedSession, unix_seconds};
 
 pub use session_vault::SessionVault;
 
 use crate::status;
-use crate::who::Who;
+use crate::who::Principal;
 
 /// Old clients that never come back lose their session after this long.
-pub(crate) const IDLE: std::time::Duration = std::time::Duration::from_secs(30 * 60);
+pub(crate) const SESSION_IDLE_TIMEOUT: std::time::Duration =
+    std::time::Duration::from_secs(30 * 60);
 
 /// When to try again where there are too many sessions.
 const RETRY_AFTER_SECONDS: u32 = 30;
@@ -62,7 +63,7 @@ const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 /// A name that no session has.
 const NO_SESSION: HeaderValue = HeaderValue::from_static("none");
 
-pub(crate) struct Sessions {
+pub(crate) struct McpSessions {
     inner: LocalSessionManager,
     table: Arc<SessionTable>,
     vault: Arc<SessionVault>,
@@ -74,11 +75,11 @@ pub(crate) struct OpenedSession {
     content: Arc<SessionIdContent>,
     vault: Arc<SessionVault>,
     /// It is not known here yet, and what it wanted to be told.
-    taken_up: Option<TakenUp>,
+    taken_up: Option<RestoredSession>,
 }
 
 #[derive(Clone)]
-struct TakenUp {
+struct RestoredSession {
     level: Option<String>,
 }
 
@@ -98,7 +99,7 @@ impl OpenedSession {
 }
 
 #[derive(Debug)]
-pub(crate) enum SessionProblem {
+pub(crate) enum SessionError {
     Full,
     Session(LocalSessionManagerError),
 }
@@ -112,30 +113,30 @@ struct ServedRequest {
 }
 
 tokio::task_local! {
-    static SERVED: ServedRequest;
+    static SERVED_REQUEST: ServedRequest;
 }
 
-impl std::fmt::Display for SessionProblem {
+impl std::fmt::Display for SessionError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            SessionProblem::Full => f.write_str("there are too many sessions"),
-            SessionProblem::Session(error) => error.fmt(f),
+            SessionError::Full => f.write_str("there are too many sessions"),
+            SessionError::Session(error) => error.fmt(f),
         }
     }
 }
 
-impl std::error::Error for SessionProblem {}
+impl std::error::Error for SessionError {}
 
-impl From<LocalSessionManagerError> for SessionProblem {
+impl From<LocalSessionManagerError> for SessionError {
     fn from(error: LocalSessionManagerError) -> Self {
-        SessionProblem::Session(error)
+        SessionError::Session(error)
     }
 }
 
-impl Sessions {
+impl McpSessions {
     pub(crate) fn new(vault: Arc<SessionVault>) -> Self {
         let mut config = SessionConfig::default();
-        config.keep_alive = Some(IDLE);
+        config.keep_alive = Some(SESSION_IDLE_TIMEOUT);
         config.sse_retry = None;
         let mut sessions = LocalSessionManager::default();
         sessions.session_config = config;
@@ -143,20 +144,20 @@ impl Sessions {
     }
 
     /// Where the SDK asks for sessions that are not known here.
-    pub(crate) fn store(&self) -> Arc<dyn SessionStore> {
-        Arc::new(SealedSessions(self.vault.clone()))
+    pub(crate) fn session_store(&self) -> Arc<dyn SessionStore> {
+        Arc::new(SealedSessionStore(self.vault.clone()))
     }
 
     /// Serve a request: the SDK knows sessions by names that clients never see.
-    pub(crate) async fn serve<F: Future<Output = Response>>(
+    pub(crate) async fn serve_request<F: Future<Output = Response>>(
         &self,
         mut request: Request,
         answer: impl FnOnce(Request) -> F,
     ) -> Response {
-        let who = Who::of(request.extensions());
+        let who = Principal::from_extensions(request.extensions());
         let session = match request.headers().get(SESSION_HEADER) {
             Some(id) => {
-                let session = self.open(id, &who).await;
+                let session = self.open_session(id, &who).await;
                 let name = session.as_ref().and_then(|it| it.content.name.parse().ok());
                 request.headers_mut().insert(SESSION_HEADER, name.unwrap_or(NO_SESSION));
                 session
@@ -173,28 +174,32 @@ impl Sessions {
             }
             None => {}
         }
-        let answer = who.clone().during(answer(request));
+        let answer = who.clone().scope_current(answer(request));
         let serving = async {
             let response = answer.await;
-            (SERVED.with(|served| served.refused.load(Ordering::Relaxed)), response)
+            (SERVED_REQUEST.with(|served| served.refused.load(Ordering::Relaxed)), response)
         };
         let served = ServedRequest { session, ..ServedRequest::default() };
-        let (refused, mut response) = SERVED.scope(served, serving).await;
+        let (refused, mut response) = SERVED_REQUEST.scope(served, serving).await;
         if refused {
             // The SDK answers 500 then, which says nothing to a client.
-            return status::problem(&too_many());
+            return status::problem_response(&too_many_sessions_problem());
         }
         if let Some(name) = response.headers().get(SESSION_HEADER) {
-            match self.seal(name, &who) {
+            match self.seal_session_id(name, &who) {
                 Some(id) => drop(response.headers_mut().insert(SESSION_HEADER, id)),
-                None => return status::problem(&Problem::internal("no session could be begun")),
+                None => {
+                    return status::problem_response(&Problem::internal(
+                        "no session could be begun",
+                    ));
+                }
             }
         }
         response
     }
 
     /// The session of this id, if it is the caller's and not over.
-    async fn open(&self, id: &HeaderValue, who: &Who) -> Option<OpenedSession> {
+    async fn open_session(&self, id: &HeaderValue, who: &Principal) -> Option<OpenedSession> {
         let content = self.vault.open_id(id.to_str().ok()?)?;
         if content.caller.as_deref() != who.name() {
             return None;
@@ -203,8 +208,8 @@ impl Sessions {
         let taken_up = if is_here {
             None
         } else {
-            match self.vault.find(&content).await {
-                RecordedSession::Open(level) => Some(TakenUp { level }),
+            match self.vault.find_recorded(&content).await {
+                RecordedSession::Open(level) => Some(RestoredSession { level }),
                 RecordedSession::Ended => return None,
             }
         };
@@ -213,60 +218,61 @@ impl Sessions {
     }
 
     /// The id for a session that was just begun.
-    fn seal(&self, name: &HeaderValue, who: &Who) -> Option<HeaderValue> {
+    fn seal_session_id(&self, name: &HeaderValue, who: &Principal) -> Option<HeaderValue> {
         let name = name.to_str().ok()?;
         let content = SessionIdContent {
             name: name.to_owned(),
-            issued: now(),
+            issued: unix_seconds(),
             caller: who.name().map(str::to_owned),
             initialize: self.table.take_initialize(name),
         };
-        self.vault.seal(content)?.parse().ok()
+        self.vault.seal_id(content)?.parse().ok()
     }
 
     /// Make room for one more session of this caller, with its own if it has many.
-    async fn admit(&self, who: &Who) -> Result<(), SessionProblem> {
+    async fn admit_session(&self, who: &Principal) -> Result<(), SessionError> {
         let open: Vec<SessionId> = self.inner.sessions.read().await.keys().cloned().collect();
-        match self.table.admit(who, &open) {
-            Admission::Free => Ok(()),
-            Admission::After(idle) => {
+        match self.table.admit_session(who, &open) {
+            SessionAdmission::Free => Ok(()),
+            SessionAdmission::After(idle) => {
                 self.table.remove(&idle);
                 Ok(self.inner.close_session(&idle).await?)
             }
-            Admission::Full => {
-                let _ = SERVED.try_with(|served| served.refused.store(true, Ordering::Relaxed));
-                Err(SessionProblem::Full)
+            SessionAdmission::Full => {
+                let _ =
+                    SERVED_REQUEST.try_with(|served| served.refused.store(true, Ordering::Relaxed));
+                Err(SessionError::Full)
             }
         }
     }
 }
 
 /// What the SDK knows as a store of sessions: what is sealed in the id of the request.
-struct SealedSessions(Arc<SessionVault>);
+struct SealedSessionStore(Arc<SessionVault>);
 
 type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, SessionStoreError>> + Send + 'a>>;
 
-impl SealedSessions {
+impl SealedSessionStore {
     /// The session of the request that this task serves.
-    fn served(name: &str) -> Option<OpenedSession> {
-        let session = SERVED.try_with(|served| served.session.clone()).ok()?;
+    fn served_session(name: &str) -> Option<OpenedSession> {
+        let session = SERVED_REQUEST.try_with(|served| served.session.clone()).ok()?;
         session.filter(|it| it.content.name == name)
     }
 }
 
-impl SessionStore for SealedSessions {
+impl SessionStore for SealedSessionStore {
     fn load<'a, 'b, 'c>(&'a self, name: &'b str) -> StoreFuture<'c, Option<SessionState>>
     where
         'a: 'c,
         'b: 'c,
         Self: 'c,
     {
-        let session = Self::served(name);
+        let session = Self::served_session(name);
         Box::pin(async move {
             let Some(session) = session else { return Ok(None) };
             // It was here a moment ago where it is not taken up.
             let is_open = session.taken_up.is_some()
-                || self.0.find(&session.content).await != RecordedSession::Ended;
+                || self.0.find_recorded(&session.content).await != RecordedSession::Ended;
             let params = session.content.initialize.clone().filter(|_| is_open);
             Ok(params.map(SessionState::new))
         })
@@ -289,7 +295,7 @@ impl SessionStore for SealedSessions {
         'b: 'c,
         Self: 'c,
     {
-        let session = Self::served(name);
+        let session = Self::served_session(name);
         Box::pin(async move {
             if let Some(session) = session {
                 self.0.note_end(&session.content).await;
@@ -299,23 +305,23 @@ impl SessionStore for SealedSessions {
     }
 }
 
-fn too_many() -> Problem {
+fn too_many_sessions_problem() -> Problem {
     let message = "too many sessions are open and in use, of this caller or of all";
-    let mut problem = Problem::new(Code::Unavailable, message)
-        .hint("end sessions that are no longer needed with DELETE, or try again later");
+    let mut problem = Problem::new(ProblemCode::Unavailable, message)
+        .with_hint("end sessions that are no longer needed with DELETE, or try again later");
     problem.retry_after = Some(RETRY_AFTER_SECONDS);
     problem
 }
 
-impl SessionManager for Sessions {
-    type Error = SessionProblem;
+impl SessionManager for McpSessions {
+    type Error = SessionError;
     type Transport = <LocalSessionManager as SessionManager>::Transport;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
-        let who = Who::now().unwrap_or_default();
-        self.admit(&who).await?;
+        let who = Principal::current().unwrap_or_default();
+        self.admit_session(&who).await?;
         let (id, transport) = self.inner.create_session().await?;
-        self.table.insert(id.clone(), who, Opening::New);
+        self.table.insert(id.clone(), who, SessionOpening::New);
         Ok((id, transport))
     }
 
@@ -323,11 +329,11 @@ impl SessionManager for Sessions {
         &self,
         id: SessionId,
     ) -> Result<RestoreOutcome<Self::Transport>, Self::Error> {
-        let who = Who::now().unwrap_or_default();
-        self.admit(&who).await?;
+        let who = Principal::current().unwrap_or_default();
+        self.admit_session(&who).await?;
         let outcome = self.inner.restore_session(id.clone()).await?;
         if let RestoreOutcome::Restored(_) = outcome {
-            self.table.insert(id, who, Opening::TakenUp);
+            self.table.insert(id, who, SessionOpening::TakenUp);
         }
         Ok(outcome)
     }
@@ -364,10 +370,10 @@ impl SessionManager for Sessions {
             _ => None,
         };
         let Some(used) = self.table.begin_request(id, request.clone()) else {
-            return Ok(refuse_id(request).left_stream());
+            return Ok(refuse_duplicate_id(request).left_stream());
         };
         let answer = self.inner.create_stream(id, message).await?;
-        Ok(without_ids(answer, used).right_stream())
+        Ok(without_event_ids(answer, used).right_stream())
     }
 
     async fn accept_message(
@@ -375,7 +381,7 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<(), Self::Error> {
-        self.table.touch(id);
+        self.table.mark_used(id);
         Ok(self.inner.accept_message(id, message).await?)
     }
 
@@ -387,7 +393,7 @@ impl SessionManager for Sessions {
         self.table.note_stream(id);
         let stream = self.inner.create_standalone_stream(id).await?;
         // What clients of earlier versions make of an event without data is an error.
-        let primed = self.table.version(id) >= Some(ProtocolVersion::V_2025_11_25);
+        let primed = self.table.protocol_version(id) >= Some(ProtocolVersion::V_2025_11_25);
         let first = primed.then(|| ServerSseMessage::priming("0", STREAM_RETRY));
         Ok(futures::stream::iter(first).chain(stream).map(move |event| {
             let _ = &used;
@@ -404,7 +410,7 @@ impl SessionManager for Sessions {
         // The numbers of the stream that does not belong to a request have one part. A
         // session that was taken up counts anew, so there all it has to say is new.
         let is_own_stream = last_event_id.parse::<u64>().is_ok();
-        let resumed = if is_own_stream && self.table.note_stream(id) == Opening::TakenUp {
+        let resumed = if is_own_stream && self.table.note_stream(id) == SessionOpening::TakenUp {
             None
         } else {
             Some(self.inner.resume(id, last_event_id).await)
@@ -441,7 +447,7 @@ fn negotiated_version(answer: &ServerJsonRpcMessage) -> Option<ProtocolVersion> 
 
 /// The events of an answer without their numbers; the request is in flight for as
 /// long as somebody reads them.
-fn without_ids(
+fn without_event_ids(
     answer: impl Stream<Item = ServerSseMessage> + Send + Sync + 'static,
     used: SessionUse,
 ) -> impl Stream<Item = ServerSseMessage> + Send + Sync + 'static {
@@ -453,7 +459,9 @@ fn without_ids(
 }
 
 /// The answer to a request whose id is that of another one in flight.
-fn refuse_id(id: Option<RequestId>) -> impl Stream<Item = ServerSseMessage> + Send + Sync {
+fn refuse_duplicate_id(
+    id: Option<RequestId>,
+) -> impl Stream<Item = ServerSseMessage> + Send + Sync {
     let message = "a request of this session with the same id is still in progress";
     let error = ErrorData::new(ErrorCode::INVALID_REQUEST, message, None);
     let mut event = ServerSseMessage::new("", ServerJsonRpcMessage::error(error, id));

@@ -28,20 +28,20 @@ use rmcp::{Peer, RoleServer};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use super::Mcp;
-use super::caller::{self, Sequel};
+use super::McpServer;
+use super::caller::{self, CallContinuation};
 use crate::trace;
-use crate::who::Who;
+use crate::who::Principal;
 
-const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-const METHOD: HeaderName = HeaderName::from_static("mcp-method");
-const NAME: HeaderName = HeaderName::from_static("mcp-name");
-const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const PROTOCOL_VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const MCP_METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
+const MCP_NAME_HEADER: HeaderName = HeaderName::from_static("mcp-name");
+const MCP_SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 
-const CALL: &str = "tools/call";
+const CALL_TOOL_METHOD: &str = "tools/call";
 
-pub(crate) struct Straight {
-    mcp: Mcp,
+pub(crate) struct McpFastPath {
+    mcp: McpServer,
     /// Largest request body, in bytes.
     most: usize,
     nobody: OnceLock<Peer<RoleServer>>,
@@ -52,7 +52,7 @@ pub(crate) struct PlainCall {
     pub(crate) id: RequestId,
     name: String,
     args: Value,
-    sequel: Sequel,
+    sequel: CallContinuation,
     meta: RequestMetaObject,
     knows_tasks: bool,
 }
@@ -60,18 +60,18 @@ pub(crate) struct PlainCall {
 /// A message that may be one.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Message<'a> {
+struct PlainCallMessage<'a> {
     #[serde(rename = "jsonrpc")]
     _version: JsonRpcVersion2_0,
     id: RequestId,
     #[serde(borrow)]
     method: Cow<'a, str>,
-    params: Params,
+    params: PlainCallParams,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Params {
+struct PlainCallParams {
     #[serde(rename = "_meta")]
     meta: RequestMetaObject,
     name: String,
@@ -80,25 +80,25 @@ struct Params {
     request_state: Option<String>,
 }
 
-impl Straight {
-    pub(crate) fn new(mcp: Mcp, most: usize) -> Self {
+impl McpFastPath {
+    pub(crate) fn new(mcp: McpServer, most: usize) -> Self {
         Self { mcp, most, nobody: OnceLock::new() }
     }
 
     /// Answer the request, or give it back.
-    pub(crate) async fn serve(&self, request: Request) -> Result<Response, Request> {
-        let Some(name) = self.tool_in(&request) else { return Err(request) };
-        let who = Who::of(request.extensions());
+    pub(crate) async fn try_serve(&self, request: Request) -> Result<Response, Request> {
+        let Some(name) = self.plain_tool_name(&request) else { return Err(request) };
+        let who = Principal::from_extensions(request.extensions());
         let (parts, body) = request.into_parts();
         let Ok(body) = to_bytes(body, self.most).await else {
             // It broke off: nobody is there to read this.
             return Ok(StatusCode::BAD_REQUEST.into_response());
         };
-        let Some(mut call) = plain_call(&body).filter(|call| call.name == name) else {
+        let Some(mut call) = parse_plain_call(&body).filter(|call| call.name == name) else {
             return Err(Request::from_parts(parts, Body::from(body)));
         };
-        trace::note(&mut call.meta, &parts.headers);
-        let (status, message) = self.reply(&self.mcp.for_request(who), call).await;
+        trace::copy_trace_to_meta(&mut call.meta, &parts.headers);
+        let (status, message) = self.answer_call(&self.mcp.for_request(who), call).await;
         let Some(message) = message else { return Ok(status.into_response()) };
         let mut response = Response::new(Body::from(message));
         *response.status_mut() = status;
@@ -108,34 +108,43 @@ impl Straight {
     }
 
     /// The tool that is called, by the headers alone.
-    fn tool_in(&self, request: &Request) -> Option<String> {
+    fn plain_tool_name(&self, request: &Request) -> Option<String> {
         let headers = request.headers();
         let length = request.body().size_hint().exact()?;
-        let accepted = only(headers, &ACCEPT)?;
+        let accepted = single_header(headers, &ACCEPT)?;
         let plain = request.method() == Method::POST
             && usize::try_from(length).is_ok_and(|length| length <= self.most)
             && accepted.contains("application/json")
             && accepted.contains("text/event-stream")
-            && only(headers, &CONTENT_TYPE)?.starts_with("application/json")
-            && only(headers, &VERSION)? == ProtocolVersion::V_2026_07_28.as_str()
-            && only(headers, &METHOD)? == CALL
-            && !headers.contains_key(SESSION);
-        let name = only(headers, &NAME).filter(|_| plain)?;
+            && single_header(headers, &CONTENT_TYPE)?.starts_with("application/json")
+            && single_header(headers, &PROTOCOL_VERSION_HEADER)?
+                == ProtocolVersion::V_2026_07_28.as_str()
+            && single_header(headers, &MCP_METHOD_HEADER)? == CALL_TOOL_METHOD
+            && !headers.contains_key(MCP_SESSION_HEADER);
+        let name = single_header(headers, &MCP_NAME_HEADER).filter(|_| plain)?;
         // Arguments that travel in headers too are compared with them.
-        let whose = Who::of(request.extensions()).caller("mcp");
-        self.mcp.listing(&whose).with_headers(name).is_none().then(|| name.to_owned())
+        let whose = Principal::from_extensions(request.extensions()).to_caller("mcp");
+        self.mcp
+            .listing_for_caller(&whose)
+            .tool_with_headers(name)
+            .is_none()
+            .then(|| name.to_owned())
     }
 
     /// The status, for HTTP, and the message.
-    pub(crate) async fn reply(&self, mcp: &Mcp, call: PlainCall) -> (StatusCode, Option<Vec<u8>>) {
+    pub(crate) async fn answer_call(
+        &self,
+        mcp: &McpServer,
+        call: PlainCall,
+    ) -> (StatusCode, Option<Vec<u8>>) {
         let PlainCall { id, name, args, sequel, meta, knows_tasks } = call;
-        let mut context = RequestContext::new(id.clone(), self.nobody().clone());
+        let mut context = RequestContext::new(id.clone(), self.silent_peer().clone());
         context.meta = meta;
-        let answer = mcp.tool(name, Ok(args), sequel, context).await;
+        let answer = mcp.call_named_tool(name, Ok(args), sequel, context).await;
         // The SDK's way to this has room for every other request too.
-        let (status, answer) = match checked(answer, knows_tasks) {
+        let (status, answer) = match check_answer(answer, knows_tasks) {
             Ok(result) => (StatusCode::OK, ServerJsonRpcMessage::response(result, id)),
-            Err(error) => (status(error.code), ServerJsonRpcMessage::error(error, Some(id))),
+            Err(error) => (error_status(error.code), ServerJsonRpcMessage::error(error, Some(id))),
         };
         match serde_json::to_vec(&answer) {
             Ok(message) => (status, Some(message)),
@@ -145,13 +154,14 @@ impl Straight {
 
     /// The SDK's handler needs somebody to talk to. Requests that get here want
     /// to be told nothing.
-    fn nobody(&self) -> &Peer<RoleServer> {
-        self.nobody.get_or_init(|| serve_directly(self.mcp.clone(), Nobody, None).peer().clone())
+    fn silent_peer(&self) -> &Peer<RoleServer> {
+        self.nobody
+            .get_or_init(|| serve_directly(self.mcp.clone(), ClosedTransport, None).peer().clone())
     }
 }
 
 /// What the SDK sees to before it hands an answer on to a modern client.
-fn checked(
+fn check_answer(
     answer: Result<CallToolResponse, ErrorData>,
     knows_tasks: bool,
 ) -> Result<ServerResult, ErrorData> {
@@ -172,36 +182,37 @@ fn checked(
 }
 
 /// The call in a message, if there is nothing unusual about it.
-pub(crate) fn plain_call(message: &[u8]) -> Option<PlainCall> {
-    let Message { id, method, params, .. } = serde_json::from_slice(message).ok()?;
-    let Params { meta, name, arguments, input_responses: responses, request_state: state } = params;
+pub(crate) fn parse_plain_call(message: &[u8]) -> Option<PlainCall> {
+    let PlainCallMessage { id, method, params, .. } = serde_json::from_slice(message).ok()?;
+    let PlainCallParams { meta, name, arguments, input_responses: responses, request_state: state } =
+        params;
     let modern = ProtocolVersion::V_2026_07_28.as_str();
-    let plain = method == CALL
-        && meta.get(caller::VERSION).and_then(Json::as_str) == Some(modern)
+    let plain = method == CALL_TOOL_METHOD
+        && meta.get(caller::PROTOCOL_VERSION_META_KEY).and_then(Json::as_str) == Some(modern)
         && !meta.contains_key("progressToken")
-        && !meta.contains_key(caller::LEVEL);
+        && !meta.contains_key(caller::LOG_LEVEL_META_KEY);
     let args = match arguments {
         None => Value::Object(Object::new()),
         Some(args @ Value::Object(_)) => args,
         Some(_) => return None,
     };
-    let knows_tasks = match meta.get(caller::CAPABILITIES)? {
+    let knows_tasks = match meta.get(caller::CAPABILITIES_META_KEY)? {
         Json::Object(none) if none.is_empty() => false,
         _ => meta.client_capabilities()?.supports_tasks(),
     };
-    let sequel = Sequel { state, responses };
+    let sequel = CallContinuation { state, responses };
     plain.then_some(PlainCall { id, name, args, sequel, meta, knows_tasks })
 }
 
 /// A header that is there once.
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+fn single_header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut all = headers.get_all(name).iter();
     let value = all.next()?;
     all.next().is_none().then(|| value.to_str().ok())?
 }
 
 /// As the SDK has it for modern clients.
-fn status(code: ErrorCode) -> StatusCode {
+fn error_status(code: ErrorCode) -> StatusCode {
     match code {
         ErrorCode::UNSUPPORTED_PROTOCOL_VERSION
         | ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY
@@ -212,9 +223,9 @@ fn status(code: ErrorCode) -> StatusCode {
 }
 
 /// The other end of a connection that was closed before anything was said.
-struct Nobody;
+struct ClosedTransport;
 
-impl Transport<RoleServer> for Nobody {
+impl Transport<RoleServer> for ClosedTransport {
     type Error = Infallible;
 
     fn send(
@@ -238,21 +249,21 @@ mod tests {
     use std::sync::Arc;
 
     use moonlark_core::schema::Schema;
-    use moonlark_core::tool::{Body as ToolBody, Source, SourceKind};
+    use moonlark_core::tool::{Source, SourceKind, ToolBody};
     use moonlark_core::{Catalog, Gateway, Problem, Tool};
     use serde_json::json;
     use tokio_util::sync::CancellationToken;
     use tower::ServiceExt;
 
     use super::*;
-    use crate::http::{App, Options, router};
+    use crate::http::{HttpApp, HttpServerOptions, build_http_app};
 
     fn gateway() -> Gateway {
         let source = Arc::new(Source { kind: SourceKind::Script, name: "a".to_owned() });
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
         let Json::Object(schema) = schema else { unreachable!("an object") };
-        let (input, _) = Schema::foreign(schema);
-        let body = ToolBody::now(|_, args| match args.get("n") {
+        let (input, _) = Schema::from_foreign(schema);
+        let body = ToolBody::from_fn(|_, args| match args.get("n") {
             Some(Value::Int(0)) => Err(Problem::tool_error("not with zero")),
             _ => Ok(args),
         });
@@ -260,15 +271,15 @@ mod tests {
         Gateway::new(Catalog::new(Arc::default(), vec![tool], &[], vec![]), 10)
     }
 
-    fn served() -> App {
-        let options = Options {
+    fn served() -> HttpApp {
+        let options = HttpServerOptions {
             allowed_hosts: vec![],
             allowed_origins: vec![],
             request_body: 500,
-            callers: crate::http::Callers::Anybody,
-            sessions: crate::SessionVault::passing(),
+            callers: crate::http::CallerIdentification::Anybody,
+            sessions: crate::SessionVault::in_memory(),
         };
-        router(gateway(), options, CancellationToken::new())
+        build_http_app(gateway(), options, CancellationToken::new())
     }
 
     fn message(name: &str, arguments: Json) -> Json {
@@ -293,8 +304,9 @@ mod tests {
     }
 
     fn is_short(request: &Request, message: &Json) -> bool {
-        let name = Straight::new(Mcp::new(gateway(), Who::default()), 500).tool_in(request);
-        let call = plain_call(message.to_string().as_bytes());
+        let name = McpFastPath::new(McpServer::new(gateway(), Principal::default()), 500)
+            .plain_tool_name(request);
+        let call = parse_plain_call(message.to_string().as_bytes());
         call.is_some_and(|call| name.is_some_and(|name| call.name == name))
     }
 

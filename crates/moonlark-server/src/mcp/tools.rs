@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use moonlark_core::catalog::PerCatalog;
-use moonlark_core::offers::Offers;
+use moonlark_core::offers::SourceResources;
 use moonlark_core::portable_schema::portable_output;
 use moonlark_core::server_identity::ListedSchemas;
 use moonlark_core::value::Object;
@@ -15,30 +15,34 @@ use rmcp::model::{
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
-use super::owned;
+use super::owned_cow;
 
 /// Entries on one page of a list.
-const PAGE: usize = 1000;
+const LIST_PAGE_SIZE: usize = 1000;
 
 /// What the catalogs in use have, made once for each and each form of schemas.
 #[derive(Default)]
-pub(super) struct ListingCache {
-    portable: PerCatalog<Listing>,
-    exact: PerCatalog<Listing>,
+pub(super) struct McpListingCache {
+    portable: PerCatalog<McpListing>,
+    exact: PerCatalog<McpListing>,
 }
 
-impl ListingCache {
-    pub(super) fn of(&self, catalog: &Arc<Catalog>, schemas: ListedSchemas) -> Arc<Listing> {
+impl McpListingCache {
+    pub(super) fn listing_of(
+        &self,
+        catalog: &Arc<Catalog>,
+        schemas: ListedSchemas,
+    ) -> Arc<McpListing> {
         let cache = match schemas {
             ListedSchemas::Portable => &self.portable,
             ListedSchemas::Exact => &self.exact,
         };
-        cache.of(catalog, || Listing::new(catalog, schemas))
+        cache.get_or_make(catalog, || McpListing::new(catalog, schemas))
     }
 }
 
 /// What one catalog has, ready to send.
-pub(super) struct Listing {
+pub(super) struct McpListing {
     tools: Vec<Tool>,
     resources: Vec<Resource>,
     templates: Vec<ResourceTemplate>,
@@ -47,18 +51,21 @@ pub(super) struct Listing {
     headers: HashMap<String, Tool>,
 }
 
-impl Listing {
+impl McpListing {
     fn new(catalog: &Catalog, schemas: ListedSchemas) -> Self {
-        let tools: Vec<Tool> =
-            catalog.shown().iter().map(|(name, tool)| describe(name, tool, schemas)).collect();
+        let tools: Vec<Tool> = catalog
+            .listed_tools()
+            .iter()
+            .map(|(name, tool)| describe_tool(name, tool, schemas))
+            .collect();
         let headers = tools
             .iter()
             .filter(|tool| uses_headers(&tool.input_schema))
             .map(|tool| (tool.name.to_string(), tool.clone()))
             .collect();
-        let resources = all(catalog, |offers| &offers.resources);
-        let templates = all(catalog, |offers| &offers.templates);
-        let prompts = all(catalog, |offers| &offers.prompts);
+        let resources = collect_definitions(catalog, |offers| &offers.resources);
+        let templates = collect_definitions(catalog, |offers| &offers.templates);
+        let prompts = collect_definitions(catalog, |offers| &offers.prompts);
         Self { tools, resources, templates, prompts, headers }
     }
 
@@ -78,13 +85,13 @@ impl Listing {
         &self.prompts
     }
 
-    pub(super) fn with_headers(&self, name: &str) -> Option<Tool> {
+    pub(super) fn tool_with_headers(&self, name: &str) -> Option<Tool> {
         self.headers.get(name).cloned()
     }
 }
 
 /// One page of a list, and where the next begins.
-pub(super) fn page<T: Clone>(
+pub(super) fn paginate_list<T: Clone>(
     all: &[T],
     request: Option<PaginatedRequestParams>,
 ) -> Result<(Vec<T>, Option<String>), ErrorData> {
@@ -97,26 +104,26 @@ pub(super) fn page<T: Clone>(
             .filter(|start| *start < all.len())
             .ok_or_else(|| ErrorData::invalid_params("unknown cursor", None))?,
     };
-    let end = (start + PAGE).min(all.len());
+    let end = (start + LIST_PAGE_SIZE).min(all.len());
     Ok((all[start..end].to_vec(), (end < all.len()).then(|| end.to_string())))
 }
 
 /// What all sources list. Entries that are no such thing were reported when the
 /// source was read.
-fn all<T: DeserializeOwned>(
+fn collect_definitions<T: DeserializeOwned>(
     catalog: &Catalog,
-    list: impl Fn(&Offers) -> &Arc<Vec<Object>>,
+    list: impl Fn(&SourceResources) -> &Arc<Vec<Object>>,
 ) -> Vec<T> {
-    let definitions = catalog.offers().iter().flat_map(|offers| list(offers).iter());
-    definitions.filter_map(typed).collect()
+    let definitions = catalog.source_resources().iter().flat_map(|offers| list(offers).iter());
+    definitions.filter_map(parse_definition).collect()
 }
 
-fn typed<T: DeserializeOwned>(definition: &Object) -> Option<T> {
+fn parse_definition<T: DeserializeOwned>(definition: &Object) -> Option<T> {
     serde_json::from_value(Value::Object(definition.clone()).to_json_lossy()).ok()
 }
 
-fn describe(name: &str, tool: &moonlark_core::Tool, schemas: ListedSchemas) -> Tool {
-    let mut described = describe_exactly(name, tool);
+fn describe_tool(name: &str, tool: &moonlark_core::Tool, schemas: ListedSchemas) -> Tool {
+    let mut described = describe_tool_exactly(name, tool);
     if schemas == ListedSchemas::Portable {
         described.input_schema = tool.portable_input().schema.clone();
         let portable = described.output_schema.as_ref().and_then(|it| portable_output(it));
@@ -126,14 +133,15 @@ fn describe(name: &str, tool: &moonlark_core::Tool, schemas: ListedSchemas) -> T
     described
 }
 
-fn describe_exactly(name: &str, tool: &moonlark_core::Tool) -> Tool {
+fn describe_tool_exactly(name: &str, tool: &moonlark_core::Tool) -> Tool {
     // A source that speaks MCP describes its tools better than we could.
-    if let Some(mut described) = tool.definition.as_deref().and_then(typed::<Tool>) {
-        described.name = owned(name);
+    if let Some(mut described) = tool.definition.as_deref().and_then(parse_definition::<Tool>) {
+        described.name = owned_cow(name);
         return described;
     }
     let effects = tool.effects;
-    let mut described = Tool::new(owned(name), owned(&tool.description), tool.input.json().clone());
+    let mut described =
+        Tool::new(owned_cow(name), owned_cow(&tool.description), tool.input.json().clone());
     described.title = tool.title.clone();
     // Old clients only know objects as output.
     described.output_schema = tool

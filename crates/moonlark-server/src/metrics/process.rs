@@ -5,68 +5,73 @@ use std::fs;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use moonlark_core::metrics::family::{Family, Kind};
+use moonlark_core::metrics::family::{MetricFamily, MetricKind};
 
 /// What Linux counts a process's time in, on every architecture.
-const TICKS: f64 = 100.0;
+const CLOCK_TICKS_PER_SECOND: f64 = 100.0;
 
 /// As good as the start of the process: it is looked at before anything is served.
-static STARTED: LazyLock<f64> = LazyLock::new(|| {
+static START_TIME_SECONDS: LazyLock<f64> = LazyLock::new(|| {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 });
 
 pub(crate) fn note_start() {
-    LazyLock::force(&STARTED);
+    LazyLock::force(&START_TIME_SECONDS);
 }
 
-pub(super) fn figures() -> Vec<Family> {
+pub(super) fn process_metrics() -> Vec<MetricFamily> {
     let one = |name, kind, help, value: Option<f64>| {
-        value.map(|value| Family::one(name, kind, help, value))
+        value.map(|value| MetricFamily::from_value(name, kind, help, value))
     };
     let all = [
         one(
             "process_resident_memory_bytes",
-            Kind::Gauge,
+            MetricKind::Gauge,
             "Memory of this process that is not swapped out",
-            memory(),
+            resident_memory_bytes(),
         ),
-        one("process_open_fds", Kind::Gauge, "Open files and sockets of this process", files()),
+        one(
+            "process_open_fds",
+            MetricKind::Gauge,
+            "Open files and sockets of this process",
+            open_file_count(),
+        ),
         one(
             "process_cpu_seconds_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Time that processors spent on this process",
-            cpu(),
+            cpu_seconds(),
         ),
         one(
             "process_start_time_seconds",
-            Kind::Gauge,
+            MetricKind::Gauge,
             "When this process started to serve, in seconds since 1970",
-            Some(*STARTED),
+            Some(*START_TIME_SECONDS),
         ),
     ];
     all.into_iter().flatten().collect()
 }
 
-fn memory() -> Option<f64> {
+fn resident_memory_bytes() -> Option<f64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kilobytes: f64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kilobytes * 1024.0)
 }
 
-fn files() -> Option<f64> {
+fn open_file_count() -> Option<f64> {
     let count = fs::read_dir("/proc/self/fd").ok()?.count();
     // Without the one it is counted by.
     Some(count.saturating_sub(1) as f64)
 }
 
-fn cpu() -> Option<f64> {
+fn cpu_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     // The name before may have spaces in it; its bracket is the last.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace().skip(11);
     let mut next = || fields.next()?.parse::<f64>().ok();
-    Some((next()? + next()?) / TICKS)
+    Some((next()? + next()?) / CLOCK_TICKS_PER_SECOND)
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -75,8 +80,8 @@ mod tests {
 
     #[test]
     fn a_running_process_has_memory_files_and_time() {
-        assert!(memory().is_some_and(|bytes| bytes > 1e6));
-        assert!(files().is_some_and(|files| files >= 3.0));
-        assert!(cpu().is_some());
+        assert!(resident_memory_bytes().is_some_and(|bytes| bytes > 1e6));
+        assert!(open_file_count().is_some_and(|files| files >= 3.0));
+        assert!(cpu_seconds().is_some());
     }
 }

@@ -2,16 +2,18 @@
 
 use std::fmt::Write;
 
-use moonlark_core::metrics::family::{Family, Kind, Measured, Sample, bounds};
+use moonlark_core::metrics::family::{
+    MetricFamily, MetricKind, MetricSample, MetricValue, bucket_bounds_seconds,
+};
 
-pub(super) fn text(families: &[Family]) -> String {
+pub(super) fn render_families(families: &[MetricFamily]) -> String {
     let mut out = String::new();
     for family in families.iter().filter(|family| !family.samples.is_empty()) {
         let (name, help) = (family.name, family.help);
         let kind = match family.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         };
         // Into a String: never fails, here and below.
         let _ = writeln!(out, "# HELP {name} {help}.\n# TYPE {name} {kind}");
@@ -22,24 +24,25 @@ pub(super) fn text(families: &[Family]) -> String {
     out
 }
 
-fn write_sample(out: &mut String, name: &str, sample: &Sample) {
-    let Sample { labels, value } = sample;
+fn write_sample(out: &mut String, name: &str, sample: &MetricSample) {
+    let MetricSample { labels, value } = sample;
     match value {
-        Measured::Number(value) => line(out, name, "", labels, None, *value),
-        Measured::Spread { classes, sum } => {
-            let ends = bounds().map(|bound| bound.to_string()).chain(["+Inf".to_owned()]);
+        MetricValue::Number(value) => write_line(out, name, "", labels, None, *value),
+        MetricValue::Spread { classes, sum } => {
+            let ends =
+                bucket_bounds_seconds().map(|bound| bound.to_string()).chain(["+Inf".to_owned()]);
             let mut below = 0;
             for (end, class) in ends.zip(classes) {
                 below += class;
-                line(out, name, "_bucket", labels, Some(&end), below as f64);
+                write_line(out, name, "_bucket", labels, Some(&end), below as f64);
             }
-            line(out, name, "_sum", labels, None, *sum);
-            line(out, name, "_count", labels, None, below as f64);
+            write_line(out, name, "_sum", labels, None, *sum);
+            write_line(out, name, "_count", labels, None, below as f64);
         }
     }
 }
 
-fn line(
+fn write_line(
     out: &mut String,
     name: &str,
     part: &str,
@@ -51,13 +54,13 @@ fn line(
     let labels = labels.iter().map(|(key, value)| (*key, value.as_str()));
     for (index, (key, value)) in labels.chain(end.map(|end| ("le", end))).enumerate() {
         let before = if index == 0 { '{' } else { ',' };
-        let _ = write!(out, "{before}{key}=\"{}\"", escaped(value));
+        let _ = write!(out, "{before}{key}=\"{}\"", escape_label_value(value));
     }
     let close = if out.ends_with('"') { "}" } else { "" };
     let _ = writeln!(out, "{close} {value}");
 }
 
-fn escaped(value: &str) -> String {
+fn escape_label_value(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
@@ -67,20 +70,22 @@ mod tests {
 
     #[test]
     fn figures_are_written_as_prometheus_reads_them() {
-        let mut classes = vec![0; bounds().count() + 1];
+        let mut classes = vec![0; bucket_bounds_seconds().count() + 1];
         (classes[0], classes[18]) = (2, 1);
-        let spread = Measured::Spread { classes, sum: 61.5 };
-        let mut times = Family::new("took_seconds", Kind::Histogram, "Times");
-        times.samples.push(Sample { labels: vec![("source", "a".to_owned())], value: spread });
+        let spread = MetricValue::Spread { classes, sum: 61.5 };
+        let mut times = MetricFamily::new("took_seconds", MetricKind::Histogram, "Times");
+        times
+            .samples
+            .push(MetricSample { labels: vec![("source", "a".to_owned())], value: spread });
         let odd = "a\"b\\c\nd".to_owned();
         let families = [
-            Family::one("plain", Kind::Gauge, "One", 1.5),
-            Family::new("none", Kind::Gauge, "Nothing"),
-            Family::new("calls_total", Kind::Counter, "Calls")
-                .with(vec![("source", odd), ("kind", "api".to_owned())], 3.0),
+            MetricFamily::from_value("plain", MetricKind::Gauge, "One", 1.5),
+            MetricFamily::new("none", MetricKind::Gauge, "Nothing"),
+            MetricFamily::new("calls_total", MetricKind::Counter, "Calls")
+                .with_sample(vec![("source", odd), ("kind", "api".to_owned())], 3.0),
             times,
         ];
-        let written = text(&families);
+        let written = render_families(&families);
         let lines: Vec<&str> = written.lines().collect();
         assert_eq!(
             lines[..7],

@@ -19,16 +19,16 @@ use axum::body::{Body, Bytes, HttpBody};
 use axum::response::Response;
 use http::Request;
 use hyper::body::{Frame, Incoming, SizeHint};
-use moonlark_core::{Code, Problem};
+use moonlark_core::{Problem, ProblemCode};
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower::ServiceExt;
 
-use crate::http::App;
+use crate::http::HttpApp;
 use crate::status;
 
 /// How a body has to come.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
+pub(super) struct BodyProgressLimit {
     /// The longest pause, and what the whole may take without regard to its size.
     pub(super) pause: Duration,
     /// Bytes in each second beyond that.
@@ -36,43 +36,47 @@ pub(super) struct Pace {
 }
 
 /// What a modem carries.
-const RATE: u32 = 4 * 1024;
-const PAUSE: Duration = Duration::from_secs(30);
+const MIN_BODY_BYTES_PER_SECOND: u32 = 4 * 1024;
+const MAX_BODY_PAUSE: Duration = Duration::from_secs(30);
 
-impl Default for Pace {
+impl Default for BodyProgressLimit {
     fn default() -> Self {
-        Self { pause: PAUSE, rate: RATE }
+        Self { pause: MAX_BODY_PAUSE, rate: MIN_BODY_BYTES_PER_SECOND }
     }
 }
 
-impl Pace {
+impl BodyProgressLimit {
     /// Until when the next piece has to be there, of a body that was first waited for at
     /// `since` and of which this much has come.
-    fn deadline(self, since: Instant, now: Instant, received: u64) -> Instant {
+    fn next_deadline(self, since: Instant, now: Instant, received: u64) -> Instant {
         let earned = Duration::from_secs(received / u64::from(self.rate.max(1)));
         (now + self.pause).min(since + self.pause + earned)
     }
 }
 
 /// The answer; or, if the body did not come in time, that.
-pub(super) async fn answer(app: App, request: Request<Incoming>, pace: Pace) -> Response {
+pub(super) async fn answer_request(
+    app: HttpApp,
+    request: Request<Incoming>,
+    pace: BodyProgressLimit,
+) -> Response {
     if request.body().is_end_stream() {
-        return answered(app, request.map(Body::new)).await;
+        return call_app(app, request.map(Body::new)).await;
     }
     let late = Arc::new(AtomicBool::new(false));
-    let request = request.map(|body| Body::new(Coming::new(body, pace, late.clone())));
-    let response = answered(app, request).await;
+    let request = request.map(|body| Body::new(TimedBody::new(body, pace, late.clone())));
+    let response = call_app(app, request).await;
     // Whoever read it was told that it broke off, and says so in many ways.
     match late.load(Ordering::Relaxed) {
-        true => status::problem(
-            &Problem::new(Code::Timeout, "the request body did not arrive in time")
-                .hint("nothing was called: send the request again, without long pauses"),
+        true => status::problem_response(
+            &Problem::new(ProblemCode::Timeout, "the request body did not arrive in time")
+                .with_hint("nothing was called: send the request again, without long pauses"),
         ),
         false => response,
     }
 }
 
-async fn answered(app: App, request: Request<Body>) -> Response {
+async fn call_app(app: HttpApp, request: Request<Body>) -> Response {
     match app.oneshot(request).await {
         Ok(response) => response,
         Err(never) => match never {},
@@ -80,9 +84,9 @@ async fn answered(app: App, request: Request<Body>) -> Response {
 }
 
 /// A body that ends with an error when it does not come as it has to.
-struct Coming<B> {
+struct TimedBody<B> {
     inner: B,
-    pace: Pace,
+    pace: BodyProgressLimit,
     late: Arc<AtomicBool>,
     received: u64,
     /// When it was first waited for.
@@ -94,18 +98,18 @@ struct Coming<B> {
     armed: bool,
 }
 
-impl<B> Coming<B> {
-    fn new(inner: B, pace: Pace, late: Arc<AtomicBool>) -> Self {
+impl<B> TimedBody<B> {
+    fn new(inner: B, pace: BodyProgressLimit, late: Arc<AtomicBool>) -> Self {
         let (received, since, asked) = (0, None, false);
         Self { inner, pace, late, received, since, asked, timer: None, armed: false }
     }
 
     /// Whether the time is up.
-    fn waited(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_timeout(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if !self.armed {
             let now = Instant::now();
             let since = *self.since.get_or_insert(now);
-            let deadline = self.pace.deadline(since, now, self.received);
+            let deadline = self.pace.next_deadline(since, now, self.received);
             match &mut self.timer {
                 Some(timer) => timer.as_mut().reset(deadline),
                 None => self.timer = Some(Box::pin(sleep_until(deadline))),
@@ -119,7 +123,7 @@ impl<B> Coming<B> {
     }
 }
 
-impl<B> HttpBody for Coming<B>
+impl<B> HttpBody for TimedBody<B>
 where
     B: HttpBody<Data = Bytes> + Unpin,
     B::Error: Into<axum::BoxError>,
@@ -147,7 +151,7 @@ where
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        ready!(this.waited(context));
+        ready!(this.poll_timeout(context));
         this.late.store(true, Ordering::Relaxed);
         Poll::Ready(Some(Err("the request body did not arrive in time".into())))
     }
@@ -168,10 +172,10 @@ mod tests {
     #[test]
     fn a_body_may_pause_but_not_for_long_and_has_to_come_at_a_least_rate() {
         let since = Instant::now();
-        let pace = Pace { pause: Duration::from_secs(30), rate: 10 };
+        let pace = BodyProgressLimit { pause: Duration::from_secs(30), rate: 10 };
         let left = |at: u64, received: u64| {
             let now = since + Duration::from_secs(at);
-            pace.deadline(since, now, received).saturating_duration_since(now).as_secs()
+            pace.next_deadline(since, now, received).saturating_duration_since(now).as_secs()
         };
         assert_eq!(left(0, 0), 30);
         assert_eq!(left(20, 2), 10, "it trickles");
@@ -194,7 +198,8 @@ mod tests {
             left -= 1;
             Poll::Ready((left >= 0).then(|| Ok::<_, axum::Error>(Bytes::from_static(b"piece"))))
         });
-        let mut coming = Coming::new(Body::from_stream(pieces), Pace::default(), Arc::default());
+        let mut coming =
+            TimedBody::new(Body::from_stream(pieces), BodyProgressLimit::default(), Arc::default());
         let mut read = 0;
         while let Some(frame) =
             std::future::poll_fn(|it| Pin::new(&mut coming).poll_frame(it)).await

@@ -12,26 +12,26 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::presence::ClientPresence;
 
-pub(crate) struct Output<W> {
+pub(crate) struct SharedOutput<W> {
     pipe: Arc<Mutex<W>>,
     presence: Arc<ClientPresence>,
 }
 
 /// Somebody who writes bytes and flushes after each message.
-pub(crate) struct Writer<W> {
+pub(crate) struct SharedOutputWriter<W> {
     pipe: Arc<Mutex<W>>,
     presence: Arc<ClientPresence>,
-    turn: Turn<W>,
+    turn: OutputTurn<W>,
 }
 
 /// Whose turn it is: a writer's, until it flushes.
-enum Turn<W> {
+enum OutputTurn<W> {
     Others,
     Next(BoxFuture<'static, OwnedMutexGuard<W>>),
     Ours(OwnedMutexGuard<W>),
 }
 
-impl<W: AsyncWrite + Send + Unpin + 'static> Output<W> {
+impl<W: AsyncWrite + Send + Unpin + 'static> SharedOutput<W> {
     pub(super) fn new(pipe: W, presence: Arc<ClientPresence>) -> Self {
         Self { pipe: Arc::new(Mutex::new(pipe)), presence }
     }
@@ -40,12 +40,16 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Output<W> {
         &self.presence
     }
 
-    pub(crate) fn writer(&self) -> Writer<W> {
-        Writer { pipe: self.pipe.clone(), presence: self.presence.clone(), turn: Turn::Others }
+    pub(crate) fn new_writer(&self) -> SharedOutputWriter<W> {
+        SharedOutputWriter {
+            pipe: self.pipe.clone(),
+            presence: self.presence.clone(),
+            turn: OutputTurn::Others,
+        }
     }
 
     /// Write a message that is a whole line but for its end.
-    pub(crate) async fn send(&self, mut message: Vec<u8>) -> io::Result<()> {
+    pub(crate) async fn send_line(&self, mut message: Vec<u8>) -> io::Result<()> {
         message.push(b'\n');
         let mut pipe = self.pipe.lock().await;
         if self.presence.has_left() {
@@ -58,25 +62,25 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Output<W> {
     }
 }
 
-impl<W: AsyncWrite + Send + Unpin + 'static> Writer<W> {
+impl<W: AsyncWrite + Send + Unpin + 'static> SharedOutputWriter<W> {
     fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<&mut OwnedMutexGuard<W>> {
-        if let Turn::Others = self.turn {
+        if let OutputTurn::Others = self.turn {
             self.turn = match self.pipe.clone().try_lock_owned() {
-                Ok(ours) => Turn::Ours(ours),
-                Err(_) => Turn::Next(Box::pin(self.pipe.clone().lock_owned())),
+                Ok(ours) => OutputTurn::Ours(ours),
+                Err(_) => OutputTurn::Next(Box::pin(self.pipe.clone().lock_owned())),
             };
         }
-        if let Turn::Next(next) = &mut self.turn {
-            self.turn = Turn::Ours(ready!(next.as_mut().poll(context)));
+        if let OutputTurn::Next(next) = &mut self.turn {
+            self.turn = OutputTurn::Ours(ready!(next.as_mut().poll(context)));
         }
         match &mut self.turn {
-            Turn::Ours(ours) => Poll::Ready(ours),
-            Turn::Others | Turn::Next(_) => Poll::Pending,
+            OutputTurn::Ours(ours) => Poll::Ready(ours),
+            OutputTurn::Others | OutputTurn::Next(_) => Poll::Pending,
         }
     }
 }
 
-impl<W: AsyncWrite + Send + Unpin + 'static> AsyncWrite for Writer<W> {
+impl<W: AsyncWrite + Send + Unpin + 'static> AsyncWrite for SharedOutputWriter<W> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -91,12 +95,12 @@ impl<W: AsyncWrite + Send + Unpin + 'static> AsyncWrite for Writer<W> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.presence.has_left() {
-            self.turn = Turn::Others;
+            self.turn = OutputTurn::Others;
             return Poll::Ready(Ok(()));
         }
         let pipe = ready!(self.poll_turn(context));
         let flushed = ready!(Pin::new(&mut **pipe).poll_flush(context));
-        self.turn = Turn::Others;
+        self.turn = OutputTurn::Others;
         self.presence.note_output();
         Poll::Ready(flushed)
     }
@@ -116,16 +120,16 @@ mod tests {
     #[tokio::test]
     async fn messages_of_two_writers_come_out_whole() {
         let (ours, mut theirs) = tokio::io::duplex(16);
-        let one = Output::new(ours, Arc::default());
-        let mut other = one.writer();
+        let one = SharedOutput::new(ours, Arc::default());
+        let mut other = one.new_writer();
         let written = async {
-            let first = one.send(vec![b'a'; 100]);
+            let first = one.send_line(vec![b'a'; 100]);
             let second = async {
                 other.write_all(&[b'b'; 50]).await.unwrap();
                 other.write_all(&[b'b'; 50]).await.unwrap();
                 other.flush().await.unwrap();
             };
-            let (first, (), third) = tokio::join!(first, second, one.send(vec![b'c'; 100]));
+            let (first, (), third) = tokio::join!(first, second, one.send_line(vec![b'c'; 100]));
             first.unwrap();
             third.unwrap();
         };

@@ -54,12 +54,12 @@ impl ClientPresence {
         if is_batch {
             return ClosedInput::Batch;
         }
-        self.leave();
+        self.mark_left();
         ClosedInput::Left
     }
 
     /// Nothing is to be written to the client any more.
-    pub fn leave(&self) {
+    pub fn mark_left(&self) {
         self.has_left.store(true, Ordering::Release);
     }
 

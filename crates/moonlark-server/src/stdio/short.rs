@@ -21,87 +21,87 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
 
-use super::output::Output;
-use crate::mcp::{Mcp, PlainCall, Straight, plain_call};
+use super::output::SharedOutput;
+use crate::mcp::{McpFastPath, McpServer, PlainCall, parse_plain_call};
 
 /// Longer lines are the SDK's.
-const LONGEST: usize = 64 * 1024;
+const MAX_PLAIN_LINE_BYTES: usize = 64 * 1024;
 /// Read at a time.
-const CHUNK: usize = 8 * 1024;
+const READ_CHUNK_BYTES: usize = 8 * 1024;
 
 /// How long calls may still take when the client has closed its end, as the SDK
 /// has it.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const FINAL_CALLS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Calls that were taken out, until they are answered.
-pub(super) struct Short<W> {
-    mcp: Mcp,
-    straight: Straight,
-    output: Output<W>,
+pub(super) struct StdioFastPath<W> {
+    mcp: McpServer,
+    straight: McpFastPath,
+    output: SharedOutput<W>,
     /// The SDK knows what kind of client this is.
     pub(super) open: AtomicBool,
     running: Mutex<HashMap<RequestId, AbortHandle>>,
     tasks: TaskTracker,
 }
 
-impl<W: AsyncWrite + Send + Unpin + 'static> Short<W> {
-    pub(super) fn new(mcp: Mcp, output: Output<W>) -> Arc<Self> {
+impl<W: AsyncWrite + Send + Unpin + 'static> StdioFastPath<W> {
+    pub(super) fn new(mcp: McpServer, output: SharedOutput<W>) -> Arc<Self> {
         let (open, running, tasks) = Default::default();
-        let straight = Straight::new(mcp.clone(), LONGEST);
+        let straight = McpFastPath::new(mcp.clone(), MAX_PLAIN_LINE_BYTES);
         Arc::new(Self { mcp, straight, output, open, running, tasks })
     }
 
     /// All calls are answered, or have had their time, which is none if the client has
     /// left.
-    pub(super) async fn finished(&self) {
+    pub(super) async fn wait_finished(&self) {
         self.tasks.close();
         if self.output.presence().has_left() {
             // Dropping a call stops everything it started.
             self.running.lock().drain().for_each(|(_, task)| task.abort());
             return;
         }
-        let _ = tokio::time::timeout(LAST_WORDS, self.tasks.wait()).await;
+        let _ = tokio::time::timeout(FINAL_CALLS_TIMEOUT, self.tasks.wait()).await;
     }
 
     /// Whether the line is for us; then it is on its way.
-    fn takes(self: &Arc<Self>, line: &[u8]) -> bool {
+    fn take_line(self: &Arc<Self>, line: &[u8]) -> bool {
         if !self.open.load(Ordering::Acquire) {
             return false;
         }
-        match plain_call(line) {
+        match parse_plain_call(line) {
             Some(call) => {
-                self.start(call);
+                self.start_call(call);
                 true
             }
-            None => self.call_off(line),
+            None => self.cancel_call(line),
         }
     }
 
-    fn start(self: &Arc<Self>, call: PlainCall) {
+    fn start_call(self: &Arc<Self>, call: PlainCall) {
         let (this, id) = (self.clone(), call.id.clone());
         // It takes itself out of the table, which is locked until it is in.
         let mut running = self.running.lock();
         let task = self.tasks.spawn(async move {
             let id = call.id.clone();
-            let (_, answer) = this.straight.reply(&this.mcp, call).await;
+            let (_, answer) = this.straight.answer_call(&this.mcp, call).await;
             // What is written is written whole: from here on, nobody ends it.
             if this.running.lock().remove(&id).is_some()
                 && let Some(answer) = answer
             {
                 // A client that is gone needs no answer.
-                let _ = this.output.send(answer).await;
+                let _ = this.output.send_line(answer).await;
             }
         });
         running.insert(id, task.abort_handle());
     }
 
     /// Whether the line calls off a call of ours.
-    fn call_off(&self, line: &[u8]) -> bool {
+    fn cancel_call(&self, line: &[u8]) -> bool {
         let mut running = self.running.lock();
         if running.is_empty() {
             return false;
         }
-        let called_off = serde_json::from_slice::<CalledOff>(line).ok();
+        let called_off = serde_json::from_slice::<CancelledMessage>(line).ok();
         let called_off = called_off.filter(|it| it.method == "notifications/cancelled");
         match called_off.and_then(|it| running.remove(&it.params.request_id)) {
             // Dropping the call stops everything it started.
@@ -115,21 +115,21 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Short<W> {
 }
 
 #[derive(Deserialize)]
-struct CalledOff {
+struct CancelledMessage {
     method: String,
-    params: Which,
+    params: CancelledMessageParams,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Which {
+struct CancelledMessageParams {
     request_id: RequestId,
 }
 
 /// An input without what goes the short way.
-pub(super) struct Sieve<R, W> {
+pub(super) struct PlainCallFilter<R, W> {
     from: R,
-    short: Arc<Short<W>>,
+    short: Arc<StdioFastPath<W>>,
     buffer: BytesMut,
     chunk: Box<[u8]>,
     /// How much of the buffer goes on.
@@ -138,14 +138,16 @@ pub(super) struct Sieve<R, W> {
     inside: bool,
 }
 
-impl<R, W> Sieve<R, W> {
-    pub(super) fn new(from: R, short: Arc<Short<W>>) -> Self {
-        let (buffer, chunk) = (BytesMut::new(), vec![0; CHUNK].into());
+impl<R, W> PlainCallFilter<R, W> {
+    pub(super) fn new(from: R, short: Arc<StdioFastPath<W>>) -> Self {
+        let (buffer, chunk) = (BytesMut::new(), vec![0; READ_CHUNK_BYTES].into());
         Self { from, short, buffer, chunk, passed: 0, inside: false }
     }
 }
 
-impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> AsyncRead for Sieve<R, W> {
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> AsyncRead
+    for PlainCallFilter<R, W>
+{
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -161,7 +163,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> AsyncRead for
                 return Poll::Ready(Ok(()));
             }
             if let Some(end) = this.buffer.iter().position(|byte| *byte == b'\n') {
-                if !this.inside && this.short.takes(&this.buffer[..end]) {
+                if !this.inside && this.short.take_line(&this.buffer[..end]) {
                     this.buffer.advance(end + 1);
                 } else {
                     this.passed = end + 1;
@@ -169,7 +171,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> AsyncRead for
                 }
                 continue;
             }
-            if this.buffer.len() >= LONGEST || (this.inside && !this.buffer.is_empty()) {
+            if this.buffer.len() >= MAX_PLAIN_LINE_BYTES || (this.inside && !this.buffer.is_empty())
+            {
                 this.passed = this.buffer.len();
                 this.inside = true;
                 continue;

@@ -1,23 +1,23 @@
 //! The arguments of a call from a script, by place or by name.
 
-use moonlark_core::module::unknown_parameter;
+use moonlark_core::module::unknown_parameter_problem;
 use moonlark_core::{Problem, Result};
 use starlark::eval::Arguments;
 use starlark::values::{Heap, Value};
 
 /// Match the arguments of `function` with its parameters; those not given are
 /// left out.
-pub(super) fn collect<'v, 'p>(
+pub(super) fn collect_arguments<'v, 'p>(
     function: &str,
     params: &[&'p str],
     args: &Arguments<'v, '_>,
     heap: Heap<'v>,
 ) -> starlark::Result<Vec<(&'p str, Value<'v>)>> {
-    collect_also(function, params, &[], args, heap)
+    collect_with_aliases(function, params, &[], args, heap)
 }
 
 /// The same for a function that knows further names, which no message lists.
-pub(super) fn collect_also<'v, 'p>(
+pub(super) fn collect_with_aliases<'v, 'p>(
     function: &str,
     params: &[&'p str],
     also: &[&'p str],
@@ -26,7 +26,7 @@ pub(super) fn collect_also<'v, 'p>(
 ) -> starlark::Result<Vec<(&'p str, Value<'v>)>> {
     let by_place: Vec<Value<'v>> = args.positions(heap)?.collect();
     if by_place.len() > params.len() {
-        return Err(super::errors::raise(Problem::bad_request(format!(
+        return Err(super::errors::raise_problem(Problem::bad_request(format!(
             "{function} takes at most {} arguments, got {}",
             params.len(),
             by_place.len()
@@ -37,10 +37,11 @@ pub(super) fn collect_also<'v, 'p>(
         let other = also.iter().copied().find(|other| *other == name.as_str());
         let param = match other {
             Some(other) => other,
-            None => find(function, params, name.as_str()).map_err(super::errors::raise)?,
+            None => find_parameter(function, params, name.as_str())
+                .map_err(super::errors::raise_problem)?,
         };
         if given.iter().any(|(taken, _)| *taken == param) {
-            return Err(super::errors::raise(Problem::bad_request(format!(
+            return Err(super::errors::raise_problem(Problem::bad_request(format!(
                 "{function}: {param} is given twice"
             ))));
         }
@@ -49,7 +50,7 @@ pub(super) fn collect_also<'v, 'p>(
     Ok(given)
 }
 
-fn find<'p>(function: &str, params: &[&'p str], name: &str) -> Result<&'p str> {
+fn find_parameter<'p>(function: &str, params: &[&'p str], name: &str) -> Result<&'p str> {
     let found = params.iter().copied().find(|param| *param == name);
-    found.ok_or_else(|| unknown_parameter(function, name, params.iter().copied()))
+    found.ok_or_else(|| unknown_parameter_problem(function, name, params.iter().copied()))
 }

@@ -6,17 +6,19 @@ use starlark::eval::{Arguments, Evaluator};
 use starlark::values::structs::AllocStruct;
 use starlark::values::{Heap, Value as Sv};
 
-use super::errors::raise;
-use super::globals::Session;
-use super::native::{Body, Native};
+use super::errors::raise_problem;
+use super::globals::JobSession;
+use super::native::{NativeBody, NativeFunction};
 use super::{args, bridge};
-use crate::wire::Report;
+use crate::wire::WorkerReport;
 
 /// `config` and `caller` as values, and the tools that every script may use.
-pub(super) fn build<'v>(heap: Heap<'v>, values: Value) -> Sv<'v> {
+pub(super) fn build_context<'v>(heap: Heap<'v>, values: Value) -> Sv<'v> {
     let mut fields: Vec<(String, Sv<'v>)> = Vec::new();
     if let Value::Object(values) = values {
-        fields.extend(values.into_iter().map(|(name, value)| (name, bridge::alloc(heap, value))));
+        fields.extend(
+            values.into_iter().map(|(name, value)| (name, bridge::alloc_value(heap, value))),
+        );
     }
     for (name, tool, params) in [
         ("call", None, &["tool", "args"][..]),
@@ -28,7 +30,8 @@ pub(super) fn build<'v>(heap: Heap<'v>, values: Value) -> Sv<'v> {
         ("get", Some("get"), &["id", "section", "offset", "limit"]),
         ("sources", Some("sources"), &[]),
     ] {
-        let function = Native::new(format!("context.{name}"), ToolCall { tool, params });
+        let function =
+            NativeFunction::new(format!("context.{name}"), ContextToolCall { tool, params });
         fields.push((name.to_owned(), heap.alloc(function)));
     }
     heap.alloc(AllocStruct(fields))
@@ -36,47 +39,48 @@ pub(super) fn build<'v>(heap: Heap<'v>, values: Value) -> Sv<'v> {
 
 /// `context.call(tool, args)`, or a tool with a name of its own there.
 #[derive(Debug)]
-struct ToolCall {
+struct ContextToolCall {
     tool: Option<&'static str>,
     params: &'static [&'static str],
 }
 
-impl Body for ToolCall {
+impl NativeBody for ContextToolCall {
     fn call<'v>(
         &self,
         name: &str,
         args: &Arguments<'v, '_>,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<Sv<'v>> {
-        let session = Session::of(eval)?;
+        let session = JobSession::from_evaluator(eval)?;
         let heap = eval.heap();
         let mut given = Object::new();
-        for (param, value) in args::collect(name, self.params, args, heap)? {
+        for (param, value) in args::collect_arguments(name, self.params, args, heap)? {
             if !value.is_none() {
                 let what = format!("{name}: {param}");
-                let value = bridge::read(value, heap, &what, session.value).map_err(raise)?;
+                let value =
+                    bridge::read_value(value, heap, &what, session.value).map_err(raise_problem)?;
                 given.insert(param.to_owned(), value);
             }
         }
         let report = match self.tool {
-            Some(tool) => Report::Tool { name: tool.to_owned(), args: Value::Object(given) },
+            Some(tool) => WorkerReport::Tool { name: tool.to_owned(), args: Value::Object(given) },
             None => {
                 let Some(Value::Str(name)) = given.swap_remove("tool") else {
-                    return Err(raise(Problem::bad_request(
+                    return Err(raise_problem(Problem::bad_request(
                         "context.call takes the name of a tool and its arguments",
                     )));
                 };
                 let args = given.swap_remove("args").unwrap_or(Value::Object(Object::new()));
-                Report::Tool { name, args }
+                WorkerReport::Tool { name, args }
             }
         };
-        let answer = session.link.ask(&report).map(|answer| list_of(answer, self.tool));
-        answer.map(|value| bridge::alloc(heap, value)).map_err(raise)
+        let answer = session.link.ask_engine(&report).map(|answer| extract_list(answer, self.tool));
+        answer.map(|value| bridge::alloc_value(heap, value)).map_err(raise_problem)
     }
 }
 
 /// A list, whoever answers: the knowledge base has it under a name.
-fn list_of(answer: Value, tool: Option<&str>) -> Value {
+fn extract_list(answer: Value, tool: Option<&str>) -> Value {
     let name = match tool {
         Some("search") => "results",
         Some("sources") => "sources",

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use moonlark_core::limits::Limits;
-use moonlark_core::tool::Scope;
+use moonlark_core::limits::CallLimits;
+use moonlark_core::tool::CallScope;
 use moonlark_core::{Caller, Catalog, Gateway, Module as HostModule, Problem, Result, Value};
 use starlark::PrintHandler;
 use starlark::environment::{FrozenModule, Globals, Module};
@@ -15,16 +15,19 @@ use starlark::syntax::{AstModule, Dialect, DialectTypes};
 use starlark::values::OwnedFrozenValue;
 use starlark::values::list::{AllocList, ListRef};
 
-use super::errors::{self, raise};
-use super::globals::{self, Session};
-use super::link::Link;
+use super::errors::{self, raise_problem};
+use super::globals::{self, JobSession};
+use super::link::EngineLink;
 use super::{authoring, bridge, context, memory};
-use crate::paths::resolve;
-use crate::process::out_of_memory;
-use crate::wire::{Job, Kind, MAX_LOADS, MAX_SOURCE, Report, Script};
+use crate::paths::resolve_load;
+use crate::process::out_of_memory_problem;
+use crate::wire::{
+    MAX_LOAD_DEPTH, MAX_STARLARK_SOURCE_BYTES, StarlarkScriptVersion, WorkerJob, WorkerJobKind,
+    WorkerReport,
+};
 
 /// One dialect, for extensions and their tests.
-const DIALECT: Dialect = Dialect {
+const STARLARK_DIALECT: Dialect = Dialect {
     enable_def: true,
     enable_lambda: true,
     enable_load: true,
@@ -38,37 +41,43 @@ const DIALECT: Dialect = Dialect {
 };
 
 /// Functions that may be on their way at once.
-const CALL_DEPTH: usize = 400;
+const MAX_CALL_DEPTH: usize = 400;
 /// Scripts kept loaded.
-const KEPT: usize = 64;
+const MAX_LOADED_SCRIPTS: usize = 64;
 
 /// The scripts this worker has loaded.
-pub(super) struct Units {
+pub(super) struct LoadedScriptCache {
     extensions: Globals,
     tests: Globals,
     gateway: Gateway,
-    kept: Vec<(u64, Rc<Unit>)>,
+    kept: Vec<(u64, Rc<EvaluatedScript>)>,
 }
 
-struct Unit {
+struct EvaluatedScript {
     module: FrozenModule,
     /// What an extension says of itself.
     about: Value,
     handlers: Vec<(OwnedFrozenValue, usize)>,
 }
 
-impl Units {
+impl LoadedScriptCache {
     pub(super) fn new(modules: Vec<HostModule>) -> Self {
-        let (extensions, tests) = (globals::build(&modules, false), globals::build(&modules, true));
+        let (extensions, tests) =
+            (globals::build_globals(&modules, false), globals::build_globals(&modules, true));
         let catalog = Catalog::new(Arc::new(modules), Vec::new(), &[], Vec::new());
-        Units { extensions, tests, gateway: Gateway::new(catalog, usize::MAX), kept: Vec::new() }
+        LoadedScriptCache {
+            extensions,
+            tests,
+            gateway: Gateway::new(catalog, usize::MAX),
+            kept: Vec::new(),
+        }
     }
 
-    pub(super) fn work(&mut self, link: &Rc<Link>, job: Job) -> Result<Value> {
-        let limits = Limits { value: job.value, memory: job.memory, ..Limits::default() };
-        let scope = Arc::new(Scope { limits, ..Scope::default() });
-        let call = self.gateway.scoped(Caller::new("worker"), scope);
-        let session = Session {
+    pub(super) fn run_job(&mut self, link: &Rc<EngineLink>, job: WorkerJob) -> Result<Value> {
+        let limits = CallLimits { value: job.value, memory: job.memory, ..CallLimits::default() };
+        let scope = Arc::new(CallScope { limits, ..CallScope::default() });
+        let call = self.gateway.open_scoped_call(Caller::new("worker"), scope);
+        let session = JobSession {
             link: link.clone(),
             call,
             value: job.value,
@@ -76,8 +85,8 @@ impl Units {
             memory: job.memory,
             loading: Cell::new(false),
         };
-        memory::limit(job.memory);
-        let run = Run { session: &session, steps: job.steps, memory: job.memory };
+        memory::limit_memory(job.memory);
+        let run = JobEvaluator { session: &session, steps: job.steps, memory: job.memory };
         let unit = match self.kept.iter().position(|(id, _)| *id == job.script.unit) {
             // Last used last.
             Some(at) => {
@@ -89,34 +98,34 @@ impl Units {
                 let tests = job.kind.is_test();
                 let globals = if tests { &self.tests } else { &self.extensions };
                 session.loading.set(true);
-                let unit = Rc::new(Loading::new(&run, globals, &job.script).main(tests)?);
+                let unit = Rc::new(ScriptLoader::new(&run, globals, &job.script).load_main(tests)?);
                 session.loading.set(false);
-                if self.kept.len() >= KEPT {
+                if self.kept.len() >= MAX_LOADED_SCRIPTS {
                     self.kept.remove(0);
                 }
                 self.kept.push((job.script.unit, unit.clone()));
-                memory::limit_anew(job.memory);
+                memory::reset_memory_limit(job.memory);
                 unit
             }
         };
         match job.kind {
-            Kind::Describe => Ok(unit.about.clone()),
-            Kind::ListTests => Ok(unit.test_names()),
-            Kind::Test { name } => {
+            WorkerJobKind::Describe => Ok(unit.about.clone()),
+            WorkerJobKind::ListTests => Ok(unit.test_names()),
+            WorkerJobKind::Test { name } => {
                 let test = unit.module.get(&name).map_err(|error| {
                     Problem::bad_script(format!("there is no test {name}: {error}"))
                 })?;
-                run.function(&test, 0, Value::Null, Value::Null).map(|_| Value::Null)
+                run.call_function(&test, 0, Value::Null, Value::Null).map(|_| Value::Null)
             }
-            Kind::Call { handler, args, context } => match unit.handlers.get(handler) {
-                Some((function, takes)) => run.function(function, *takes, args, context),
+            WorkerJobKind::Call { handler, args, context } => match unit.handlers.get(handler) {
+                Some((function, takes)) => run.call_function(function, *takes, args, context),
                 None => Err(Problem::internal("the extension has no such handler")),
             },
         }
     }
 }
 
-impl Unit {
+impl EvaluatedScript {
     fn test_names(&self) -> Value {
         let is_test = |name: &str| {
             name.starts_with("test_")
@@ -128,15 +137,15 @@ impl Unit {
 }
 
 /// What every evaluation of a job has in common.
-struct Run<'a> {
-    session: &'a Session,
+struct JobEvaluator<'a> {
+    session: &'a JobSession,
     steps: u64,
     memory: usize,
 }
 
-impl Run<'_> {
+impl JobEvaluator<'_> {
     /// Call a function with up to two arguments in a heap of its own.
-    fn function(
+    fn call_function(
         &self,
         function: &OwnedFrozenValue,
         takes: usize,
@@ -144,30 +153,30 @@ impl Run<'_> {
         values: Value,
     ) -> Result<Value> {
         Module::with_temp_heap(|module| {
-            let printer = Printer(self.session);
+            let printer = PrintForwarder(self.session);
             let mut eval = Evaluator::new(&module);
-            self.prepare(&mut eval, &printer)?;
+            self.prepare_evaluator(&mut eval, &printer)?;
             let heap = module.heap();
             let function = heap.access_owned_frozen_value(function);
-            let mut given = vec![bridge::alloc(heap, args)];
+            let mut given = vec![bridge::alloc_value(heap, args)];
             if takes == 2 {
-                given.push(context::build(heap, values));
+                given.push(context::build_context(heap, values));
             }
             given.truncate(takes);
             match eval.eval_function(function, &given, &[]) {
-                Ok(value) => bridge::read(value, heap, "result", self.session.value),
-                Err(error) => Err(self.explain(&error, &eval)),
+                Ok(value) => bridge::read_value(value, heap, "result", self.session.value),
+                Err(error) => Err(self.evaluation_problem(&error, &eval)),
             }
         })
     }
 
-    fn prepare<'v, 'a, 'e>(
+    fn prepare_evaluator<'v, 'a, 'e>(
         &'a self,
         eval: &mut Evaluator<'v, 'a, 'e>,
-        printer: &'a Printer<'a>,
+        printer: &'a PrintForwarder<'a>,
     ) -> Result<()> {
         let internal = |error| Problem::internal(format!("limits cannot be set: {error}"));
-        eval.set_max_callstack_size(CALL_DEPTH).map_err(internal)?;
+        eval.set_max_callstack_size(MAX_CALL_DEPTH).map_err(internal)?;
         eval.set_max_tick_count(self.steps.max(1)).map_err(internal)?;
         eval.set_max_heap_size(self.memory.max(1)).map_err(internal)?;
         eval.set_print_handler(printer);
@@ -175,48 +184,59 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn explain(&self, error: &starlark::Error, eval: &Evaluator<'_, '_, '_>) -> Problem {
+    fn evaluation_problem(&self, error: &starlark::Error, eval: &Evaluator<'_, '_, '_>) -> Problem {
         if eval.get_total_tick_count() > self.steps {
-            return Problem::limit(format!("the script took more than {} steps", self.steps))
-                .hint("do less in one call, or raise limits.steps");
+            return Problem::limit_exceeded(format!(
+                "the script took more than {} steps",
+                self.steps
+            ))
+            .with_hint("do less in one call, or raise limits.steps");
         }
         let used = eval.heap().peak_allocated_bytes() + eval.frozen_heap().allocated_bytes();
         if used > self.memory {
-            return out_of_memory(self.memory);
+            return out_of_memory_problem(self.memory);
         }
-        errors::problem(error)
+        errors::problem_from_error(error)
     }
 }
 
-struct Printer<'a>(&'a Session);
+struct PrintForwarder<'a>(&'a JobSession);
 
-impl PrintHandler for Printer<'_> {
+impl PrintHandler for PrintForwarder<'_> {
     fn println(&self, text: &str) -> starlark::Result<()> {
-        self.0.link.ask(&Report::Print { text: text.to_owned() }).map(drop).map_err(raise)
+        self.0
+            .link
+            .ask_engine(&WorkerReport::Print { text: text.to_owned() })
+            .map(drop)
+            .map_err(raise_problem)
     }
 }
 
 /// One script and all it loads.
-struct Loading<'a> {
-    run: &'a Run<'a>,
+struct ScriptLoader<'a> {
+    run: &'a JobEvaluator<'a>,
     globals: &'a Globals,
-    script: &'a Script,
+    script: &'a StarlarkScriptVersion,
     done: RefCell<HashMap<String, FrozenModule>>,
     /// The files on their way, to recognise a cycle.
     under_way: RefCell<Vec<String>>,
 }
 
-impl<'a> Loading<'a> {
-    fn new(run: &'a Run<'a>, globals: &'a Globals, script: &'a Script) -> Self {
+impl<'a> ScriptLoader<'a> {
+    fn new(
+        run: &'a JobEvaluator<'a>,
+        globals: &'a Globals,
+        script: &'a StarlarkScriptVersion,
+    ) -> Self {
         Self { run, globals, script, done: RefCell::default(), under_way: RefCell::default() }
     }
 
-    fn main(&self, tests: bool) -> Result<Unit> {
+    fn load_main(&self, tests: bool) -> Result<EvaluatedScript> {
         let mut about = Value::Null;
         let mut takes = Vec::new();
-        let module = self.evaluate(&self.script.main, |eval| {
+        let module = self.evaluate_file(&self.script.main, |eval| {
             if !tests {
-                (about, takes) = describe(eval, self.run)?;
+                (about, takes) = describe_extension(eval, self.run)?;
             }
             Ok(())
         })?;
@@ -236,46 +256,52 @@ impl<'a> Loading<'a> {
                     .collect()
             }
         };
-        Ok(Unit { module, about, handlers })
+        Ok(EvaluatedScript { module, about, handlers })
     }
 
     /// A file that another one loads.
-    fn file(&self, path: &str) -> Result<FrozenModule> {
+    fn load_file(&self, path: &str) -> Result<FrozenModule> {
         if let Some(module) = self.done.borrow().get(path) {
             return Ok(module.clone());
         }
-        let module = self.evaluate(path, |_| Ok(()))?;
+        let module = self.evaluate_file(path, |_| Ok(()))?;
         self.done.borrow_mut().insert(path.to_owned(), module.clone());
         Ok(module)
     }
 
-    fn evaluate(
+    fn evaluate_file(
         &self,
         path: &str,
         then: impl for<'v> FnOnce(&mut Evaluator<'v, '_, '_>) -> Result<()>,
     ) -> Result<FrozenModule> {
-        self.enter(path)?;
+        self.enter_file(path)?;
         let shown = format!("{}/{path}", self.script.folder);
-        let text = match self.run.session.link.ask(&Report::Read { path: path.to_owned() })? {
-            Value::Str(text) if text.len() <= MAX_SOURCE => text,
+        let text = match self
+            .run
+            .session
+            .link
+            .ask_engine(&WorkerReport::Read { path: path.to_owned() })?
+        {
+            Value::Str(text) if text.len() <= MAX_STARLARK_SOURCE_BYTES => text,
             _ => {
                 return Err(Problem::bad_script(format!(
                     "the script is larger than {} KB",
-                    MAX_SOURCE / 1024
+                    MAX_STARLARK_SOURCE_BYTES / 1024
                 ))
-                .at(moonlark_core::Place::file(shown)));
+                .at_location(moonlark_core::SourceLocation::in_file(shown)));
             }
         };
-        let ast = AstModule::parse(&shown, text, &DIALECT).map_err(|it| errors::problem(&it))?;
+        let ast = AstModule::parse(&shown, text, &STARLARK_DIALECT)
+            .map_err(|it| errors::problem_from_error(&it))?;
         let module = Module::with_temp_heap(|module| {
             {
-                let printer = Printer(self.run.session);
-                let loader = Loader { loading: self, from: path };
+                let printer = PrintForwarder(self.run.session);
+                let loader = RelativeFileLoader { loading: self, from: path };
                 let mut eval = Evaluator::new(&module);
-                self.run.prepare(&mut eval, &printer)?;
+                self.run.prepare_evaluator(&mut eval, &printer)?;
                 eval.set_loader(&loader);
                 if let Err(error) = eval.eval_module(ast, self.globals) {
-                    return Err(self.run.explain(&error, &eval));
+                    return Err(self.run.evaluation_problem(&error, &eval));
                 }
                 then(&mut eval)?;
             }
@@ -287,7 +313,7 @@ impl<'a> Loading<'a> {
         Ok(module)
     }
 
-    fn enter(&self, path: &str) -> Result<()> {
+    fn enter_file(&self, path: &str) -> Result<()> {
         let mut under_way = self.under_way.borrow_mut();
         if let Some(first) = under_way.iter().position(|other| other == path) {
             let mut ring = under_way[first..].to_vec();
@@ -296,11 +322,11 @@ impl<'a> Loading<'a> {
                 "these files load each other: {}",
                 ring.join(" → ")
             ))
-            .hint("move what both need into a third file"));
+            .with_hint("move what both need into a third file"));
         }
-        if under_way.len() >= MAX_LOADS {
+        if under_way.len() >= MAX_LOAD_DEPTH {
             return Err(Problem::bad_script(format!(
-                "files load each other more than {MAX_LOADS} levels deep"
+                "files load each other more than {MAX_LOAD_DEPTH} levels deep"
             )));
         }
         under_way.push(path.to_owned());
@@ -308,20 +334,25 @@ impl<'a> Loading<'a> {
     }
 }
 
-struct Loader<'a> {
-    loading: &'a Loading<'a>,
+struct RelativeFileLoader<'a> {
+    loading: &'a ScriptLoader<'a>,
     from: &'a str,
 }
 
-impl FileLoader for Loader<'_> {
+impl FileLoader for RelativeFileLoader<'_> {
     fn load(&self, path: &str) -> starlark::Result<FrozenModule> {
-        resolve(self.from, path).and_then(|path| self.loading.file(&path)).map_err(raise)
+        resolve_load(self.from, path)
+            .and_then(|path| self.loading.load_file(&path))
+            .map_err(raise_problem)
     }
 }
 
 /// Call `describe_extension()`; its handlers stay with the module. A file
 /// without one has nothing to say.
-fn describe(eval: &mut Evaluator<'_, '_, '_>, run: &Run<'_>) -> Result<(Value, Vec<usize>)> {
+fn describe_extension(
+    eval: &mut Evaluator<'_, '_, '_>,
+    run: &JobEvaluator<'_>,
+) -> Result<(Value, Vec<usize>)> {
     let Some(function) = eval.module().get("describe_extension") else {
         let makes_tools = eval
             .module()
@@ -332,10 +363,10 @@ fn describe(eval: &mut Evaluator<'_, '_, '_>, run: &Run<'_>) -> Result<(Value, V
     };
     let value = match eval.eval_function(function, &[], &[]) {
         Ok(value) => value,
-        Err(error) => return Err(run.explain(&error, eval)),
+        Err(error) => return Err(run.evaluation_problem(&error, eval)),
     };
     let heap = eval.heap();
-    let (about, handlers) = authoring::read(value, heap)?;
+    let (about, handlers) = authoring::read_extension(value, heap)?;
     let takes = handlers.iter().map(|handler| handler.takes).collect();
     let functions = handlers.into_iter().map(|handler| handler.function);
     eval.module().set_extra_value(heap.alloc(AllocList(functions)));

@@ -9,7 +9,7 @@ use moonlark_core::{Problem, Result};
 
 /// Functions by their name or its beginning, what a parameter is called there,
 /// and here.
-const PARAMETERS: [(&str, &str, &str); 10] = [
+const PARAMETER_ALIASES: [(&str, &str, &str); 10] = [
     ("http.", "params", "query"),
     ("http.", "json_body", "json"),
     ("exec.run", "command", "cmd"),
@@ -23,24 +23,24 @@ const PARAMETERS: [(&str, &str, &str); 10] = [
 ];
 
 /// Parameters that are no other name for one of ours.
-const REQUEST_PARAMETERS: [&str; 2] = ["form_body", "auth"];
+const EXTRA_REQUEST_PARAMETERS: [&str; 2] = ["form_body", "auth"];
 
 /// The further names that parameters of `function` may have.
-pub(super) fn parameter_names(function: &str) -> Vec<&'static str> {
-    let mut names: Vec<&str> = PARAMETERS
+pub(super) fn extra_parameter_names(function: &str) -> Vec<&'static str> {
+    let mut names: Vec<&str> = PARAMETER_ALIASES
         .iter()
         .filter(|(of, ..)| function.starts_with(of))
         .map(|(_, it, _)| *it)
         .collect();
     if function.starts_with("http.") {
-        names.extend(REQUEST_PARAMETERS);
+        names.extend(EXTRA_REQUEST_PARAMETERS);
     }
     names
 }
 
 /// Arguments under the names that they have here.
 pub(super) fn rename_arguments(function: &str, given: &mut Object) -> Result<()> {
-    for (of, other, own) in PARAMETERS {
+    for (of, other, own) in PARAMETER_ALIASES {
         if !function.starts_with(of) {
             continue;
         }
@@ -50,14 +50,14 @@ pub(super) fn rename_arguments(function: &str, given: &mut Object) -> Result<()>
         }
     }
     if function.starts_with("http.") {
-        write_form(function, given)?;
+        encode_form_body(function, given)?;
         add_basic_auth(function, given)?;
     }
     Ok(())
 }
 
 /// A result with the fields that those extensions look for.
-pub(super) fn add_fields(function: &str, answer: Value) -> Value {
+pub(super) fn add_compat_fields(function: &str, answer: Value) -> Value {
     match (function, answer) {
         // A whole number can be the index of a list.
         ("time.now", Value::Float(seconds)) => Value::Int(seconds as i64),
@@ -72,7 +72,7 @@ pub(super) fn add_fields(function: &str, answer: Value) -> Value {
 }
 
 /// `form_body` as the body of a form.
-fn write_form(function: &str, given: &mut Object) -> Result<()> {
+fn encode_form_body(function: &str, given: &mut Object) -> Result<()> {
     let Some(form) = given.swap_remove("form_body") else { return Ok(()) };
     let Value::Object(form) = form else {
         return Err(Problem::bad_request(format!("{function}: form_body must be a dict")));

@@ -5,23 +5,23 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use moonlark_core::gateway::Started;
-use moonlark_core::module::{Function, Language, Module};
+use moonlark_core::gateway::StartedCall;
+use moonlark_core::module::{Module, ModuleFunction, ScriptLanguage};
 use moonlark_core::value::{Object, Value};
-use moonlark_core::{Call, Code, Problem, Result, Tool};
+use moonlark_core::{Call, Problem, ProblemCode, Result, Tool};
 use starlark::environment::{Globals, GlobalsBuilder, LibraryExtension};
 use starlark::eval::{Arguments, Evaluator};
 use starlark::values::none::NoneType;
 use starlark::values::{ProvidesStaticType, Value as Sv};
 
-use super::errors::raise;
-use super::link::Link;
-use super::native::{Body, Native};
+use super::errors::raise_problem;
+use super::link::EngineLink;
+use super::native::{NativeBody, NativeFunction};
 use super::{args, authoring, bridge, familiar, testing, trying};
 use crate::paths::resolve_data;
-use crate::wire::{MAX_DATA_BYTES, Report};
+use crate::wire::{MAX_EXTENSION_DATA_BYTES, WorkerReport};
 
-const LANGUAGE: [LibraryExtension; 12] = [
+const LANGUAGE_EXTENSIONS: [LibraryExtension; 12] = [
     LibraryExtension::Debug,
     LibraryExtension::StructType,
     LibraryExtension::RecordType,
@@ -38,8 +38,8 @@ const LANGUAGE: [LibraryExtension; 12] = [
 
 /// What a job's host functions work with.
 #[derive(ProvidesStaticType)]
-pub(super) struct Session {
-    pub(super) link: Rc<Link>,
+pub(super) struct JobSession {
+    pub(super) link: Rc<EngineLink>,
     /// Of this process: what is pure runs here.
     pub(super) call: Call,
     /// Bytes of one value.
@@ -51,71 +51,79 @@ pub(super) struct Session {
     pub(super) loading: Cell<bool>,
 }
 
-impl Session {
-    pub(super) fn of<'a>(eval: &Evaluator<'_, 'a, '_>) -> starlark::Result<&'a Session> {
+impl JobSession {
+    pub(super) fn from_evaluator<'a>(
+        eval: &Evaluator<'_, 'a, '_>,
+    ) -> starlark::Result<&'a JobSession> {
         eval.extra
-            .and_then(|extra| extra.downcast_ref::<Session>())
-            .ok_or_else(|| raise(Problem::internal("no job is running")))
+            .and_then(|extra| extra.downcast_ref::<JobSession>())
+            .ok_or_else(|| raise_problem(Problem::internal("no job is running")))
     }
 
     /// Whether a limit of the interpreter is what ended something.
-    pub(super) fn is_spent(&self, eval: &Evaluator<'_, '_, '_>) -> bool {
+    pub(super) fn is_limit_exceeded(&self, eval: &Evaluator<'_, '_, '_>) -> bool {
         let used = eval.heap().peak_allocated_bytes() + eval.frozen_heap().allocated_bytes();
         eval.get_total_tick_count() > self.steps || used > self.memory
     }
 
     /// A JSON file that the script reads while it loads, from what was read when
     /// this version of it was loaded first.
-    fn load_data(&self, args: &Object) -> Result<Value> {
+    fn load_json_data(&self, args: &Object) -> Result<Value> {
         let Some(Value::Str(path)) = args.get("path") else {
             return Err(Problem::bad_request("data.load_json: path must be text"));
         };
         let path = resolve_data(path)?;
         let named = |problem: Problem| {
             let message = match problem.code {
-                Code::NotFound => format!("no file {path} in the extensions folder"),
+                ProblemCode::NotFound => format!("no file {path} in the extensions folder"),
                 _ => format!("{path}: {}", problem.message),
             };
-            let mut named = problem.saying(format!("data.load_json: {message}"));
+            let mut named = problem.with_message(format!("data.load_json: {message}"));
             named.place = None;
             named
         };
-        match self.link.ask(&Report::Read { path: path.clone() }).map_err(named)? {
-            Value::Str(text) if text.len() <= MAX_DATA_BYTES.min(self.value) => {
+        match self.link.ask_engine(&WorkerReport::Read { path: path.clone() }).map_err(named)? {
+            Value::Str(text) if text.len() <= MAX_EXTENSION_DATA_BYTES.min(self.value) => {
                 Value::parse_json(text.as_bytes()).map_err(named)
             }
-            _ => Err(Problem::limit(format!(
+            _ => Err(Problem::limit_exceeded(format!(
                 "data.load_json: {path} is larger than {} MB",
-                MAX_DATA_BYTES / 1024 / 1024
+                MAX_EXTENSION_DATA_BYTES / 1024 / 1024
             ))
-            .hint("read it in a handler, or keep less in one file")),
+            .with_hint("read it in a handler, or keep less in one file")),
         }
     }
 }
 
 /// The globals of extensions, and of tests when `tests`.
-pub(super) fn build(modules: &[Module], tests: bool) -> Globals {
-    let mut builder = GlobalsBuilder::extended_by(&LANGUAGE);
-    authoring::add_to(&mut builder);
-    trying::add_to(&mut builder);
+pub(super) fn build_globals(modules: &[Module], tests: bool) -> Globals {
+    let mut builder = GlobalsBuilder::extended_by(&LANGUAGE_EXTENSIONS);
+    authoring::add_constructors(&mut builder);
+    trying::add_try_call(&mut builder);
     let mut id = 0;
     for module in modules {
         let first = id;
         id += module.functions.len();
-        if !module.is_for(Language::Starlark) || (module.only_in_tests && !tests) {
+        if !module.is_for_language(ScriptLanguage::Starlark) || (module.only_in_tests && !tests) {
             continue;
         }
         let functions = || module.functions.iter().zip(first..);
         if module.callable {
             for (function, id) in functions() {
-                builder.set(function.name, HostFunction::native(function, id, module.pure));
+                builder.set(
+                    function.name,
+                    StarlarkHostFunction::new_native(function, id, module.pure),
+                );
             }
             continue;
         }
         builder.namespace(module.name, |builder| {
             for (function, id) in functions() {
                 if !testing::set(builder, function.name, &function.tool.name) {
-                    builder.set(function.name, HostFunction::native(function, id, module.pure));
+                    builder.set(
+                        function.name,
+                        StarlarkHostFunction::new_native(function, id, module.pure),
+                    );
                 }
             }
             for constant in &module.constants {
@@ -139,7 +147,7 @@ fn set_constant(builder: &mut GlobalsBuilder, name: &str, value: &Value) {
 
 /// A host function as a script calls it.
 #[derive(Debug)]
-struct HostFunction {
+struct StarlarkHostFunction {
     /// Its place in the list that the engine has too.
     id: usize,
     /// Each with whether None is a value it takes.
@@ -149,54 +157,56 @@ struct HostFunction {
     tool: Arc<Tool>,
 }
 
-impl HostFunction {
-    fn native(function: &Function, id: usize, pure: bool) -> Native {
+impl StarlarkHostFunction {
+    fn new_native(function: &ModuleFunction, id: usize, pure: bool) -> NativeFunction {
         let params = function.params.iter();
-        let params = params.map(|param| (param.name.clone(), param.takes_null())).collect();
+        let params = params.map(|param| (param.name.clone(), param.accepts_null())).collect();
         let pure = pure && function.tool.is_instant();
         let tool = function.tool.clone();
-        Native::new(tool.name.clone(), Self { id, params, pure, tool })
+        NativeFunction::new(tool.name.clone(), Self { id, params, pure, tool })
     }
 
-    fn ask(&self, session: &Session, args: Object) -> Result<Value> {
+    fn call_host(&self, session: &JobSession, args: Object) -> Result<Value> {
         if session.loading.get() && self.tool.name == "data.load_json" {
-            return session.load_data(&args);
+            return session.load_json_data(&args);
         }
         let args = Value::Object(args);
         if !self.pure {
-            return session.link.ask(&Report::Host { function: self.id, args });
+            return session.link.ask_engine(&WorkerReport::Host { function: self.id, args });
         }
-        match session.call.gateway().start(&session.call, &self.tool, args) {
-            Started::Done(result) => result,
-            Started::Running(_) => Err(Problem::internal("a pure function waits")),
+        match session.call.gateway().start_tool(&session.call, &self.tool, args) {
+            StartedCall::Done(result) => result,
+            StartedCall::Running(_) => Err(Problem::internal("a pure function waits")),
         }
     }
 }
 
-impl Body for HostFunction {
+impl NativeBody for StarlarkHostFunction {
     fn call<'v>(
         &self,
         name: &str,
         args: &Arguments<'v, '_>,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<Sv<'v>> {
-        let session = Session::of(eval)?;
+        let session = JobSession::from_evaluator(eval)?;
         let heap = eval.heap();
         let params: Vec<&str> = self.params.iter().map(|(param, _)| param.as_str()).collect();
         let takes_null =
             |name: &str| self.params.iter().any(|(param, takes)| *takes && param == name);
         let mut object = Object::new();
-        let also = familiar::parameter_names(name);
-        for (param, value) in args::collect_also(name, &params, &also, args, heap)? {
+        let also = familiar::extra_parameter_names(name);
+        for (param, value) in args::collect_with_aliases(name, &params, &also, args, heap)? {
             // Not given and given as None are the same, as with a default.
             if !value.is_none() || takes_null(param) {
                 let what = format!("{name}: {param}");
-                let value = bridge::read(value, heap, &what, session.value).map_err(raise)?;
+                let value =
+                    bridge::read_value(value, heap, &what, session.value).map_err(raise_problem)?;
                 object.insert(param.to_owned(), value);
             }
         }
-        familiar::rename_arguments(name, &mut object).map_err(raise)?;
-        let answer = self.ask(session, object).map(|answer| familiar::add_fields(name, answer));
-        answer.map(|value| bridge::alloc(heap, value)).map_err(raise)
+        familiar::rename_arguments(name, &mut object).map_err(raise_problem)?;
+        let answer =
+            self.call_host(session, object).map(|answer| familiar::add_compat_fields(name, answer));
+        answer.map(|value| bridge::alloc_value(heap, value)).map_err(raise_problem)
     }
 }

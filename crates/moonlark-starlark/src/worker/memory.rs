@@ -7,38 +7,38 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// What the process had when it was new.
-static FRESH: AtomicUsize = AtomicUsize::new(0);
+static FRESH_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// What a job may take beyond what was there when the limit was set; 0 when
 /// there is no limit.
-static ALLOWED: AtomicUsize = AtomicUsize::new(0);
+static ALLOWED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// A worker that has grown by this much is replaced.
-const GROWTH: usize = 32 * 1024 * 1024;
+const MAX_WORKER_GROWTH_BYTES: usize = 32 * 1024 * 1024;
 
 /// The exit code of a worker that ran out of memory.
-pub(crate) const OUT_OF_MEMORY: i32 = 86;
+pub(crate) const OUT_OF_MEMORY_EXIT_CODE: i32 = 86;
 
 /// Whether this process is a worker.
-static WORKER: AtomicBool = AtomicBool::new(false);
+static IS_WORKER_PROCESS: AtomicBool = AtomicBool::new(false);
 
 /// The allocator of the binary: that of the system, but for workers.
-pub struct Allocator;
+pub struct WorkerAllocator;
 
 // SAFETY: all memory comes from and goes to the system's allocator.
-unsafe impl GlobalAlloc for Allocator {
+unsafe impl GlobalAlloc for WorkerAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: passed on as it came.
-        given(unsafe { System.alloc(layout) })
+        exit_worker_if_null(unsafe { System.alloc(layout) })
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: passed on as it came.
-        given(unsafe { System.alloc_zeroed(layout) })
+        exit_worker_if_null(unsafe { System.alloc_zeroed(layout) })
     }
 
     unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: passed on as it came.
-        given(unsafe { System.realloc(old, layout, size) })
+        exit_worker_if_null(unsafe { System.realloc(old, layout, size) })
     }
 
     unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
@@ -48,10 +48,10 @@ unsafe impl GlobalAlloc for Allocator {
 }
 
 #[inline]
-fn given(memory: *mut u8) -> *mut u8 {
-    if memory.is_null() && WORKER.load(Ordering::Relaxed) {
+fn exit_worker_if_null(memory: *mut u8) -> *mut u8 {
+    if memory.is_null() && IS_WORKER_PROCESS.load(Ordering::Relaxed) {
         // SAFETY: ends the process.
-        unsafe { libc::_exit(OUT_OF_MEMORY) }
+        unsafe { libc::_exit(OUT_OF_MEMORY_EXIT_CODE) }
     }
     memory
 }
@@ -62,7 +62,7 @@ pub fn return_freed_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
         use std::time::Duration;
-        const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+        const MEMORY_CHECK_INTERVAL: Duration = Duration::from_secs(5);
         /// Said once, these no longer grow with what was freed, so that large
         /// blocks are always the system's again when they are free.
         const MAX_KEPT_BLOCK_BYTES: libc::c_int = 256 << 10;
@@ -76,9 +76,9 @@ pub fn return_freed_memory() {
             std::thread::Builder::new().name("memory".into()).stack_size(64 << 10).spawn(|| {
                 let mut smallest = usize::MAX;
                 loop {
-                    std::thread::sleep(LOOK_INTERVAL);
+                    std::thread::sleep(MEMORY_CHECK_INTERVAL);
                     let resident = resident_bytes();
-                    if resident > smallest.saturating_add(GROWTH) {
+                    if resident > smallest.saturating_add(MAX_WORKER_GROWTH_BYTES) {
                         // SAFETY: touches nothing but the allocator's own lists.
                         unsafe { libc::malloc_trim(0) };
                         smallest = resident_bytes();
@@ -91,12 +91,12 @@ pub fn return_freed_memory() {
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn resident_bytes() -> usize {
-    pages_of(1)
+    statm_bytes(1)
 }
 
 /// Nothing a script does may leave traces or reach further than this process.
-pub(super) fn harden() {
-    WORKER.store(true, Ordering::Relaxed);
+pub(super) fn harden_process() {
+    IS_WORKER_PROCESS.store(true, Ordering::Relaxed);
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: plain system calls with values of our own.
     unsafe {
@@ -112,41 +112,41 @@ pub(super) fn harden() {
 
 /// Allow a job `bytes` more than there is now. When the last job was allowed as
 /// much, nothing changes: what it left is used again.
-pub(super) fn limit(bytes: usize) {
-    if ALLOWED.load(Ordering::Relaxed) != bytes {
-        limit_anew(bytes);
+pub(super) fn limit_memory(bytes: usize) {
+    if ALLOWED_BYTES.load(Ordering::Relaxed) != bytes {
+        reset_memory_limit(bytes);
     }
 }
 
 /// The same after something was loaded that is there to stay.
-pub(super) fn limit_anew(bytes: usize) {
-    let now = in_use();
+pub(super) fn reset_memory_limit(bytes: usize) {
+    let now = private_bytes();
     // Where the system does not tell, there is nothing to limit from.
     if now == 0 {
         return;
     }
-    let _ = FRESH.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
-    set(now.saturating_add(bytes));
-    ALLOWED.store(bytes, Ordering::Relaxed);
+    let _ = FRESH_BYTES.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+    set_data_limit(now.saturating_add(bytes));
+    ALLOWED_BYTES.store(bytes, Ordering::Relaxed);
 }
 
-pub(super) fn unlimited() {
-    set(usize::MAX);
-    ALLOWED.store(0, Ordering::Relaxed);
+pub(super) fn lift_memory_limit() {
+    set_data_limit(usize::MAX);
+    ALLOWED_BYTES.store(0, Ordering::Relaxed);
 }
 
 /// Whether the process is about as small as when it was new.
 pub(super) fn is_small() -> bool {
-    in_use() < FRESH.load(Ordering::Relaxed).saturating_add(GROWTH)
+    private_bytes() < FRESH_BYTES.load(Ordering::Relaxed).saturating_add(MAX_WORKER_GROWTH_BYTES)
 }
 
 /// Private writable memory, which is what the limit is about.
-fn in_use() -> usize {
-    pages_of(5)
+fn private_bytes() -> usize {
+    statm_bytes(5)
 }
 
 /// A field of what the system says about this process, in bytes.
-fn pages_of(field: usize) -> usize {
+fn statm_bytes(field: usize) -> usize {
     let Ok(statm) = std::fs::read_to_string("/proc/self/statm") else { return 0 };
     let pages: usize =
         statm.split(' ').nth(field).and_then(|pages| pages.trim().parse().ok()).unwrap_or(0);
@@ -154,7 +154,7 @@ fn pages_of(field: usize) -> usize {
     pages * usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-fn set(bytes: usize) {
+fn set_data_limit(bytes: usize) {
     let limit = libc::rlimit {
         rlim_cur: if bytes == usize::MAX { libc::RLIM_INFINITY } else { bytes as libc::rlim_t },
         rlim_max: libc::RLIM_INFINITY,

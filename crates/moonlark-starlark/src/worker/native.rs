@@ -9,7 +9,7 @@ use starlark::values::{
 };
 
 /// What is behind such a function.
-pub(super) trait Body: fmt::Debug + Send + Sync + 'static {
+pub(super) trait NativeBody: fmt::Debug + Send + Sync + 'static {
     fn call<'v>(
         &self,
         name: &str,
@@ -19,29 +19,29 @@ pub(super) trait Body: fmt::Debug + Send + Sync + 'static {
 }
 
 #[derive(Debug, ProvidesStaticType, NoSerialize, Allocative, StarlarkPagablePanic)]
-pub(super) struct Native {
+pub(super) struct NativeFunction {
     /// As messages call it: `http.get`.
     name: String,
     #[allocative(skip)]
-    body: Box<dyn Body>,
+    body: Box<dyn NativeBody>,
 }
 
-starlark::starlark_simple_value!(Native);
+starlark::starlark_simple_value!(NativeFunction);
 
-impl Native {
-    pub(super) fn new(name: impl Into<String>, body: impl Body) -> Self {
+impl NativeFunction {
+    pub(super) fn new(name: impl Into<String>, body: impl NativeBody) -> Self {
         Self { name: name.into(), body: Box::new(body) }
     }
 }
 
-impl fmt::Display for Native {
+impl fmt::Display for NativeFunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "<function {}>", self.name)
     }
 }
 
 #[starlark_value(type = "function")]
-impl<'v> StarlarkValue<'v> for Native {
+impl<'v> StarlarkValue<'v> for NativeFunction {
     fn invoke(
         &self,
         _me: Value<'v>,

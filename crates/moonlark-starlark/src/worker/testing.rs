@@ -1,20 +1,20 @@
 //! The functions of `testing` that take or give functions, which no value is.
 
-use moonlark_core::{Code, Problem, Value};
+use moonlark_core::{Problem, ProblemCode, Value};
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::{Arguments, Evaluator};
 use starlark::values::Value as Sv;
 
-use super::errors::{self, raise};
-use super::globals::Session;
-use super::native::{Body, Native};
+use super::errors::{self, raise_problem};
+use super::globals::JobSession;
+use super::native::{NativeBody, NativeFunction};
 use super::{args, bridge, context};
 
 /// Put the function `name` into the module, if it is one of those here.
 pub(super) fn set(builder: &mut GlobalsBuilder, name: &str, full_name: &str) -> bool {
     match full_name {
-        "testing.raises" => builder.set(name, Native::new(full_name, Special::Raises)),
-        "testing.context" => builder.set(name, Native::new(full_name, Special::Context)),
+        "testing.raises" => builder.set(name, NativeFunction::new(full_name, Special::Raises)),
+        "testing.context" => builder.set(name, NativeFunction::new(full_name, Special::Context)),
         _ => return false,
     }
     true
@@ -26,7 +26,7 @@ enum Special {
     Context,
 }
 
-impl Body for Special {
+impl NativeBody for Special {
     fn call<'v>(
         &self,
         _name: &str,
@@ -47,7 +47,7 @@ fn raises<'v>(
     let heap = eval.heap();
     let (mut function, mut contains, mut about) = (None, None, None);
     let params = ["fn", "contains", "message"];
-    for (param, value) in args::collect("testing.raises", &params, args, heap)? {
+    for (param, value) in args::collect_arguments("testing.raises", &params, args, heap)? {
         match param {
             "fn" => function = Some(value),
             "contains" => contains = value.unpack_str(),
@@ -55,8 +55,9 @@ fn raises<'v>(
         }
     }
     let about = about.map(|about| format!("{about}: ")).unwrap_or_default();
-    let fail =
-        |message: String| raise(Problem::tool_error(format!("testing.raises: {about}{message}")));
+    let fail = |message: String| {
+        raise_problem(Problem::tool_error(format!("testing.raises: {about}{message}")))
+    };
     let Some(function) = function.filter(|function| function.get_type() == "function") else {
         return Err(fail("takes a function without parameters".to_owned()));
     };
@@ -67,9 +68,9 @@ fn raises<'v>(
         }
         Err(error) => error,
     };
-    let problem = errors::problem(&error);
+    let problem = errors::problem_from_error(&error);
     // A limit ends the test, whatever it expected.
-    if problem.code == Code::Limit {
+    if problem.code == ProblemCode::Limit {
         return Err(error);
     }
     match contains {
@@ -85,19 +86,19 @@ fn make_context<'v>(
     args: &Arguments<'v, '_>,
     eval: &mut Evaluator<'v, '_, '_>,
 ) -> starlark::Result<Sv<'v>> {
-    let session = Session::of(eval)?;
+    let session = JobSession::from_evaluator(eval)?;
     let heap = eval.heap();
     let mut config = Value::Object(Default::default());
-    for (_, value) in args::collect("testing.context", &["config"], args, heap)? {
+    for (_, value) in args::collect_arguments("testing.context", &["config"], args, heap)? {
         if !value.is_none() {
-            config = bridge::read(value, heap, "testing.context: config", session.value)
-                .map_err(raise)?;
+            config = bridge::read_value(value, heap, "testing.context: config", session.value)
+                .map_err(raise_problem)?;
         }
     }
-    let caller = Value::object([
+    let caller = Value::from_fields([
         ("surface", "test".into()),
-        ("name", moonlark_core::call::LOCAL.into()),
+        ("name", moonlark_core::call::LOCAL_CALLER.into()),
         ("client", Value::Null),
     ]);
-    Ok(context::build(heap, Value::object([("config", config), ("caller", caller)])))
+    Ok(context::build_context(heap, Value::from_fields([("config", config), ("caller", caller)])))
 }

@@ -1,25 +1,25 @@
 //! `try_call(function, …)`: call something that may fail, and go on.
 
-use moonlark_core::{Code, Problem};
+use moonlark_core::{Problem, ProblemCode};
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::{Arguments, Evaluator};
 use starlark::values::structs::AllocStruct;
 use starlark::values::{Heap, Value as Sv};
 
-use super::errors::{self, raise};
-use super::globals::Session;
-use super::native::{Body, Native};
+use super::errors::{self, raise_problem};
+use super::globals::JobSession;
+use super::native::{NativeBody, NativeFunction};
 
-pub(super) fn add_to(builder: &mut GlobalsBuilder) {
-    builder.set("try_call", Native::new("try_call", TryCall));
+pub(super) fn add_try_call(builder: &mut GlobalsBuilder) {
+    builder.set("try_call", NativeFunction::new("try_call", TryCallFunction));
 }
 
 /// Gives a struct: `ok`, and `value` or `error`, which has `code`, `message`,
 /// `hint` and `retryable`.
 #[derive(Debug)]
-struct TryCall;
+struct TryCallFunction;
 
-impl Body for TryCall {
+impl NativeBody for TryCallFunction {
     fn call<'v>(
         &self,
         name: &str,
@@ -29,9 +29,9 @@ impl Body for TryCall {
         let heap = eval.heap();
         let mut by_place: Vec<Sv<'v>> = args.positions(heap)?.collect();
         if by_place.is_empty() {
-            return Err(raise(
+            return Err(raise_problem(
                 Problem::bad_request(format!("{name} takes a function and its arguments"))
-                    .hint("write try_call(http.get, url, timeout = 5)"),
+                    .with_hint("write try_call(http.get, url, timeout = 5)"),
             ));
         }
         let function = by_place.remove(0);
@@ -39,20 +39,21 @@ impl Body for TryCall {
         let named: Vec<(&str, Sv<'v>)> =
             named.iter().map(|(name, value)| (name.as_str(), *value)).collect();
         let error = match eval.eval_function(function, &by_place, &named) {
-            Ok(value) => return Ok(outcome(heap, Ok(value))),
+            Ok(value) => return Ok(outcome_struct(heap, Ok(value))),
             Err(error) => error,
         };
-        let problem = errors::problem(&error);
+        let problem = errors::problem_from_error(&error);
         // No limit can be caught by the script it is for.
-        if matches!(problem.code, Code::Limit | Code::Internal) || Session::of(eval)?.is_spent(eval)
+        if matches!(problem.code, ProblemCode::Limit | ProblemCode::Internal)
+            || JobSession::from_evaluator(eval)?.is_limit_exceeded(eval)
         {
             return Err(error);
         }
-        Ok(outcome(heap, Err(problem)))
+        Ok(outcome_struct(heap, Err(problem)))
     }
 }
 
-fn outcome<'v>(heap: Heap<'v>, ended: Result<Sv<'v>, Problem>) -> Sv<'v> {
+fn outcome_struct<'v>(heap: Heap<'v>, ended: Result<Sv<'v>, Problem>) -> Sv<'v> {
     let none = Sv::new_none();
     let (ok, value, error) = match ended {
         Ok(value) => (true, value, none),
@@ -62,7 +63,7 @@ fn outcome<'v>(heap: Heap<'v>, ended: Result<Sv<'v>, Problem>) -> Sv<'v> {
                 ("code", heap.alloc(problem.code.as_str())),
                 ("message", heap.alloc(problem.message.as_str())),
                 ("hint", hint),
-                ("retryable", Sv::new_bool(problem.retryable())),
+                ("retryable", Sv::new_bool(problem.is_retryable())),
             ];
             (false, none, heap.alloc(AllocStruct(fields)))
         }

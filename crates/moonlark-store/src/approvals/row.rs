@@ -3,35 +3,37 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
-use moonlark_core::approval::{LEFT_OUT, Request, ShownArguments, State};
-use moonlark_core::journal::Id;
-use moonlark_core::policy::Effect;
-use moonlark_core::tool::Effects;
+use moonlark_core::approval::{
+    ARGUMENTS_LEFT_OUT_NOTICE, ApprovalRequest, ApprovalState, ShownArguments,
+};
+use moonlark_core::journal::RecordId;
+use moonlark_core::policy::EffectKind;
+use moonlark_core::tool::CallEffects;
 use serde::{Serialize, Serializer};
 use serde_json::Value as Json;
 
-use crate::reading::CallerShown;
-use crate::rows::{effects, micros};
-use crate::sealing::{Seal, Spot};
+use crate::reading::CallerView;
+use crate::rows::{effects_from_bits, unix_micros};
+use crate::sealing::{JournalSeal, SealedField};
 
-pub(super) const COLUMNS: &str = "id, at, expires, state, tool, source, effects, surface, caller, \
+pub(super) const APPROVAL_COLUMNS: &str = "id, at, expires, state, tool, source, effects, surface, caller, \
     client, args, sealed, digest, run, place, decided_at, decided_by, left_out, shown";
 
-pub(super) struct Row {
-    pub(super) id: Id,
+pub(super) struct ApprovalRow {
+    pub(super) id: RecordId,
     at: i64,
     expires: i64,
-    pub(super) state: State,
+    pub(super) state: ApprovalState,
     pub(super) tool: String,
     source: String,
-    pub(super) effects: Effects,
+    pub(super) effects: CallEffects,
     pub(super) surface: String,
     caller: String,
     client: Option<String>,
     args: String,
     pub(super) sealed: Vec<u8>,
     pub(super) digest: Vec<u8>,
-    pub(super) run: Option<Id>,
+    pub(super) run: Option<RecordId>,
     place: Option<String>,
     decided_at: Option<i64>,
     pub(super) decided_by: Option<String>,
@@ -42,26 +44,26 @@ pub(super) struct Row {
     shown: Option<Vec<u8>>,
 }
 
-impl Row {
-    pub(super) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
+impl ApprovalRow {
+    pub(super) fn from_sql_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<ApprovalRow> {
         let word: String = row.get(3)?;
-        let state = State::ALL.into_iter().find(|state| state.as_str() == word);
-        Ok(Row {
-            id: Id::from_bytes(row.get(0)?),
+        let state = ApprovalState::ALL_STATES.into_iter().find(|state| state.as_str() == word);
+        Ok(ApprovalRow {
+            id: RecordId::from_bytes(row.get(0)?),
             at: row.get(1)?,
             expires: row.get(2)?,
             // What is not known was not approved.
-            state: state.unwrap_or(State::Denied),
+            state: state.unwrap_or(ApprovalState::Denied),
             tool: row.get(4)?,
             source: row.get(5)?,
-            effects: effects(row.get(6)?),
+            effects: effects_from_bits(row.get(6)?),
             surface: row.get(7)?,
             caller: row.get(8)?,
             client: row.get(9)?,
             args: row.get(10)?,
             sealed: row.get(11)?,
             digest: row.get(12)?,
-            run: row.get::<_, Option<[u8; 16]>>(13)?.map(Id::from_bytes),
+            run: row.get::<_, Option<[u8; 16]>>(13)?.map(RecordId::from_bytes),
             place: row.get(14)?,
             decided_at: row.get(15)?,
             decided_by: row.get(16)?,
@@ -70,15 +72,15 @@ impl Row {
         })
     }
 
-    pub(super) fn expires(&self) -> SystemTime {
+    pub(super) fn expires_at(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_micros(u64::try_from(self.expires).unwrap_or(0))
     }
 
     /// The arguments as whoever decides is shown them. What cannot be opened is not
     /// all there is.
-    pub(super) fn arguments(&self, seal: &Seal) -> ShownArguments {
+    pub(super) fn shown_arguments(&self, seal: &JournalSeal) -> ShownArguments {
         let opened = self.shown.clone().and_then(|shown| {
-            let text = seal.open(Spot::ApprovalShown, self.id, shown).ok()?;
+            let text = seal.open_value(SealedField::ApprovalShown, self.id, shown).ok()?;
             String::from_utf8(text).ok()
         });
         match opened {
@@ -88,12 +90,12 @@ impl Row {
     }
 
     pub(super) fn is_expired(&self) -> bool {
-        micros(SystemTime::now()) >= self.expires
+        unix_micros(SystemTime::now()) >= self.expires
     }
 
     /// Whether it is about this very call. A run that is resumed by somebody
     /// else is the same run.
-    pub(super) fn is_of(&self, request: &Request, digest: &[u8]) -> bool {
+    pub(super) fn is_for_call(&self, request: &ApprovalRequest, digest: &[u8]) -> bool {
         let caller = &request.caller;
         let same_caller = self.caller == caller.name() && self.surface == caller.surface;
         self.digest == digest
@@ -105,9 +107,9 @@ impl Row {
 
 /// A request, for people.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ApprovalShown {
+pub struct ApprovalView {
     #[serde(serialize_with = "as_text")]
-    pub id: Id,
+    pub id: RecordId,
     pub at: Timestamp,
     pub expires_at: Timestamp,
     /// `waiting`, `approved`, `denied`, `used` or `expired`.
@@ -115,7 +117,7 @@ pub struct ApprovalShown {
     pub tool: String,
     pub source: String,
     pub effects: Vec<&'static str>,
-    pub caller: CallerShown,
+    pub caller: CallerView,
     /// What is said if the arguments below are not all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_out: Option<&'static str>,
@@ -123,7 +125,7 @@ pub struct ApprovalShown {
     #[serde(serialize_with = "as_json")]
     pub arguments: String,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text_if_any")]
-    pub run: Option<Id>,
+    pub run: Option<RecordId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,25 +134,22 @@ pub struct ApprovalShown {
     pub decided_by: Option<String>,
 }
 
-impl ApprovalShown {
-    pub(super) fn new(row: Row, seal: &Seal) -> Self {
-        let arguments = row.arguments(seal);
-        let expired = row.is_expired() && matches!(row.state, State::Waiting | State::Approved);
+impl ApprovalView {
+    pub(super) fn new(row: ApprovalRow, seal: &JournalSeal) -> Self {
+        let arguments = row.shown_arguments(seal);
+        let expired = row.is_expired()
+            && matches!(row.state, ApprovalState::Waiting | ApprovalState::Approved);
         let time = |micros| Timestamp::from_microsecond(micros).unwrap_or_default();
-        ApprovalShown {
+        ApprovalView {
             id: row.id,
             at: time(row.at),
             expires_at: time(row.expires),
             state: if expired { "expired" } else { row.state.as_str() },
-            effects: Effect::all_of(row.effects).map(Effect::as_str).collect(),
-            caller: CallerShown {
-                surface: row.surface,
-                name: Some(row.caller),
-                client: row.client,
-            },
+            effects: EffectKind::all_for_effects(row.effects).map(EffectKind::as_str).collect(),
+            caller: CallerView { surface: row.surface, name: Some(row.caller), client: row.client },
             tool: row.tool,
             source: row.source,
-            left_out: arguments.left_out.then_some(LEFT_OUT),
+            left_out: arguments.left_out.then_some(ARGUMENTS_LEFT_OUT_NOTICE),
             arguments: arguments.text,
             run: row.run,
             place: row.place,
@@ -160,11 +159,11 @@ impl ApprovalShown {
     }
 }
 
-fn as_text<S: Serializer>(id: &Id, serializer: S) -> Result<S::Ok, S::Error> {
+fn as_text<S: Serializer>(id: &RecordId, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(id)
 }
 
-fn as_text_if_any<S: Serializer>(id: &Option<Id>, serializer: S) -> Result<S::Ok, S::Error> {
+fn as_text_if_any<S: Serializer>(id: &Option<RecordId>, serializer: S) -> Result<S::Ok, S::Error> {
     match id {
         Some(id) => serializer.collect_str(id),
         None => serializer.serialize_none(),

@@ -1,26 +1,34 @@
 //! Why a call is not made, in words.
 
-use moonlark_core::approval::{Request, Why};
-use moonlark_core::value::shorten;
-use moonlark_core::{Code, Problem};
+use moonlark_core::approval::{ApprovalRefusal, ApprovalRequest};
+use moonlark_core::value::shorten_text;
+use moonlark_core::{Problem, ProblemCode};
 
-use super::row::Row;
+use super::row::ApprovalRow;
 
-pub(super) fn refused(why: Why, row: &Row) -> Problem {
+pub(super) fn refused_problem(why: ApprovalRefusal, row: &ApprovalRow) -> Problem {
     let (id, tool) = (row.id, &row.tool);
-    let problem = |message: String| Problem::new(Code::Forbidden, message);
+    let problem = |message: String| Problem::new(ProblemCode::Forbidden, message);
     let by = row.decided_by.as_deref().unwrap_or("somebody");
     match why {
-        Why::Denied => problem(format!("{by} has denied this call of {tool} (approval {id})")),
-        Why::Expired => problem(format!("the time for approval {id} is over"))
-            .hint("make the call again without the token, to ask anew"),
-        Why::Used => problem(format!("approval {id} was used: it is good for one call"))
-            .hint("make the call again without the token, to ask anew"),
+        ApprovalRefusal::Denied => {
+            problem(format!("{by} has denied this call of {tool} (approval {id})"))
+        }
+        ApprovalRefusal::Expired => problem(format!("the time for approval {id} is over"))
+            .with_hint("make the call again without the token, to ask anew"),
+        ApprovalRefusal::Used => {
+            problem(format!("approval {id} was used: it is good for one call"))
+                .with_hint("make the call again without the token, to ask anew")
+        }
     }
 }
 
 /// Why a token is of no use for this call.
-pub(super) fn another(row: Option<&Row>, request: &Request, digest: &[u8]) -> Problem {
+pub(super) fn wrong_token_problem(
+    row: Option<&ApprovalRow>,
+    request: &ApprovalRequest,
+    digest: &[u8],
+) -> Problem {
     let message = match row {
         None => "no approval has this token".to_owned(),
         Some(row) if row.tool != request.tool => {
@@ -31,11 +39,11 @@ pub(super) fn another(row: Option<&Row>, request: &Request, digest: &[u8]) -> Pr
         }
         Some(_) => "the token was given to another caller".to_owned(),
     };
-    Problem::new(Code::Forbidden, message)
-        .hint("make the call again without the token, to ask anew")
+    Problem::new(ProblemCode::Forbidden, message)
+        .with_hint("make the call again without the token, to ask anew")
 }
 
-pub(super) fn unknown(text: &str) -> Problem {
-    Problem::new(Code::NotFound, format!("there is no approval {}", shorten(text)))
-        .hint("`moonlark approvals` lists what waits for a decision")
+pub(super) fn unknown_approval_problem(text: &str) -> Problem {
+    Problem::new(ProblemCode::NotFound, format!("there is no approval {}", shorten_text(text)))
+        .with_hint("`moonlark approvals` lists what waits for a decision")
 }

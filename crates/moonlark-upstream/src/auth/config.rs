@@ -17,23 +17,23 @@ use crate::mcp::SecretText;
 
 /// How to authenticate to an upstream.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub enum Auth {
+pub enum UpstreamAuthConfig {
     #[default]
     None,
-    Bearer(Bearer),
-    OAuth(Box<OAuthSettings>),
+    Bearer(BearerTokenSource),
+    OAuth(Box<OAuthConfig>),
 }
 
 /// A token that somebody else takes care of.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Bearer {
+pub enum BearerTokenSource {
     Token(SecretText),
     File(PathBuf),
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct OAuthSettings {
-    pub grant: GrantType,
+pub struct OAuthConfig {
+    pub grant: OAuthGrantType,
     pub client_id: Option<String>,
     pub client_secret: Option<SecretText>,
     pub client_metadata_url: Option<Url>,
@@ -49,7 +49,7 @@ pub struct OAuthSettings {
 )]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-pub enum GrantType {
+pub enum OAuthGrantType {
     // A person logs in once, with `moonlark login NAME`.
     #[default]
     AuthorizationCode,
@@ -62,7 +62,7 @@ pub enum GrantType {
 )]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-enum Kind {
+enum UpstreamAuthKind {
     #[default]
     None,
     Bearer,
@@ -73,10 +73,10 @@ enum Kind {
 #[derive(Default, serde::Serialize, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Auth")]
-struct Table {
+struct UpstreamAuthTable {
     /// The way: `none`, `bearer` for a token of your own, or `oauth`.
     #[serde(rename = "type")]
-    kind: Kind,
+    kind: UpstreamAuthKind,
     /// For `bearer`: the token.
     #[serde(default, with = "redacted", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", example = &"${TOKEN}")]
@@ -88,8 +88,8 @@ struct Table {
     /// For `oauth`: who logs in, a person (`authorization_code`) or Moonlark
     /// itself (`client_credentials`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "GrantType")]
-    grant: Option<GrantType>,
+    #[schemars(with = "OAuthGrantType")]
+    grant: Option<OAuthGrantType>,
     /// For `oauth`: the client registered by hand; when not set, Moonlark
     /// registers itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -126,12 +126,12 @@ struct Table {
     private_addresses: bool,
 }
 
-impl Auth {
+impl UpstreamAuthConfig {
     /// What a person would write: `auth = "oauth"`.
-    fn word(word: &str) -> Result<Self, String> {
+    fn from_keyword(word: &str) -> Result<Self, String> {
         match word {
-            "none" => Ok(Auth::None),
-            "oauth" => Ok(Auth::OAuth(Box::default())),
+            "none" => Ok(UpstreamAuthConfig::None),
+            "oauth" => Ok(UpstreamAuthConfig::OAuth(Box::default())),
             other => Err(format!(
                 "{other:?} is no way to authenticate; write \"none\", \"oauth\" or a table such as \
                  {{ type = \"bearer\", token = \"${{TOKEN}}\" }}"
@@ -140,33 +140,36 @@ impl Auth {
     }
 }
 
-impl TryFrom<Table> for Auth {
+impl TryFrom<UpstreamAuthTable> for UpstreamAuthConfig {
     type Error = String;
 
-    fn try_from(table: Table) -> Result<Self, String> {
-        let misplaced = table.misplaced();
+    fn try_from(table: UpstreamAuthTable) -> Result<Self, String> {
+        let misplaced = table.misplaced_keys();
         if let Some(key) = misplaced.first() {
-            let kind = table.kind.word();
+            let kind = table.kind.type_name();
             return Err(format!("{key} does not belong to type = \"{kind}\""));
         }
         match table.kind {
-            Kind::None => Ok(Auth::None),
-            Kind::Bearer => match (table.token, table.token_file) {
-                (Some(token), None) => Ok(Auth::Bearer(Bearer::Token(token))),
-                (None, Some(file)) => Ok(Auth::Bearer(Bearer::File(file))),
+            UpstreamAuthKind::None => Ok(UpstreamAuthConfig::None),
+            UpstreamAuthKind::Bearer => match (table.token, table.token_file) {
+                (Some(token), None) => {
+                    Ok(UpstreamAuthConfig::Bearer(BearerTokenSource::Token(token)))
+                }
+                (None, Some(file)) => Ok(UpstreamAuthConfig::Bearer(BearerTokenSource::File(file))),
                 _ => Err("type = \"bearer\" needs either token or token_file".to_owned()),
             },
-            Kind::Oauth => oauth(table).map(|settings| Auth::OAuth(Box::new(settings))),
+            UpstreamAuthKind::Oauth => build_oauth_config(table)
+                .map(|settings| UpstreamAuthConfig::OAuth(Box::new(settings))),
         }
     }
 }
 
-fn oauth(table: Table) -> Result<OAuthSettings, String> {
+fn build_oauth_config(table: UpstreamAuthTable) -> Result<OAuthConfig, String> {
     let grant = table.grant.unwrap_or_default();
     if table.client_secret.is_some() && table.client_id.is_none() {
         return Err("client_secret needs a client_id".to_owned());
     }
-    if grant == GrantType::ClientCredentials && table.client_secret.is_none() {
+    if grant == OAuthGrantType::ClientCredentials && table.client_secret.is_none() {
         return Err("grant = \"client_credentials\" needs client_id and client_secret".to_owned());
     }
     if let Some(url) = &table.client_metadata_url
@@ -174,7 +177,7 @@ fn oauth(table: Table) -> Result<OAuthSettings, String> {
     {
         return Err("client_metadata_url must be an https address with a path".to_owned());
     }
-    Ok(OAuthSettings {
+    Ok(OAuthConfig {
         grant,
         client_id: table.client_id,
         client_secret: table.client_secret,
@@ -186,76 +189,80 @@ fn oauth(table: Table) -> Result<OAuthSettings, String> {
     })
 }
 
-impl Kind {
-    fn word(self) -> &'static str {
+impl UpstreamAuthKind {
+    fn type_name(self) -> &'static str {
         match self {
-            Kind::None => "none",
-            Kind::Bearer => "bearer",
-            Kind::Oauth => "oauth",
+            UpstreamAuthKind::None => "none",
+            UpstreamAuthKind::Bearer => "bearer",
+            UpstreamAuthKind::Oauth => "oauth",
         }
     }
 }
 
-impl Table {
+impl UpstreamAuthTable {
     /// The keys that are set and mean nothing with this type.
-    fn misplaced(&self) -> Vec<&'static str> {
+    fn misplaced_keys(&self) -> Vec<&'static str> {
         let set = [
-            (Kind::Bearer, "token", self.token.is_some()),
-            (Kind::Bearer, "token_file", self.token_file.is_some()),
-            (Kind::Oauth, "grant", self.grant.is_some()),
-            (Kind::Oauth, "client_id", self.client_id.is_some()),
-            (Kind::Oauth, "client_secret", self.client_secret.is_some()),
-            (Kind::Oauth, "client_metadata_url", self.client_metadata_url.is_some()),
-            (Kind::Oauth, "issuer", self.issuer.is_some()),
-            (Kind::Oauth, "scopes", !self.scopes.is_empty()),
-            (Kind::Oauth, "redirect_port", self.redirect_port.is_some()),
-            (Kind::Oauth, "private_addresses", self.private_addresses),
+            (UpstreamAuthKind::Bearer, "token", self.token.is_some()),
+            (UpstreamAuthKind::Bearer, "token_file", self.token_file.is_some()),
+            (UpstreamAuthKind::Oauth, "grant", self.grant.is_some()),
+            (UpstreamAuthKind::Oauth, "client_id", self.client_id.is_some()),
+            (UpstreamAuthKind::Oauth, "client_secret", self.client_secret.is_some()),
+            (UpstreamAuthKind::Oauth, "client_metadata_url", self.client_metadata_url.is_some()),
+            (UpstreamAuthKind::Oauth, "issuer", self.issuer.is_some()),
+            (UpstreamAuthKind::Oauth, "scopes", !self.scopes.is_empty()),
+            (UpstreamAuthKind::Oauth, "redirect_port", self.redirect_port.is_some()),
+            (UpstreamAuthKind::Oauth, "private_addresses", self.private_addresses),
         ];
         let misplaced = set.iter().filter(|(kind, _, set)| *set && *kind != self.kind);
         misplaced.map(|(_, key, _)| *key).collect()
     }
 }
 
-impl<'de> Deserialize<'de> for Auth {
+impl<'de> Deserialize<'de> for UpstreamAuthConfig {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct WordOrTable;
+        struct AuthConfigVisitor;
 
-        impl<'de> Visitor<'de> for WordOrTable {
-            type Value = Auth;
+        impl<'de> Visitor<'de> for AuthConfigVisitor {
+            type Value = UpstreamAuthConfig;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("\"none\", \"oauth\" or a table with a type")
             }
 
-            fn visit_str<E: de::Error>(self, word: &str) -> Result<Auth, E> {
-                Auth::word(word).map_err(E::custom)
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<UpstreamAuthConfig, E> {
+                UpstreamAuthConfig::from_keyword(word).map_err(E::custom)
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Auth, A::Error> {
-                let table = Table::deserialize(MapAccessDeserializer::new(map))?;
-                Auth::try_from(table).map_err(de::Error::custom)
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<UpstreamAuthConfig, A::Error> {
+                let table = UpstreamAuthTable::deserialize(MapAccessDeserializer::new(map))?;
+                UpstreamAuthConfig::try_from(table).map_err(de::Error::custom)
             }
         }
 
-        from.deserialize_any(WordOrTable)
+        from.deserialize_any(AuthConfigVisitor)
     }
 }
 
-impl Serialize for Auth {
+impl Serialize for UpstreamAuthConfig {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let table = match self.clone() {
-            Auth::None => return to.serialize_str("none"),
-            Auth::Bearer(Bearer::Token(token)) => {
-                Table { kind: Kind::Bearer, token: Some(token), ..Table::default() }
-            }
-            Auth::Bearer(Bearer::File(file)) => {
-                Table { kind: Kind::Bearer, token_file: Some(file), ..Table::default() }
-            }
-            Auth::OAuth(settings) if *settings == OAuthSettings::default() => {
+            UpstreamAuthConfig::None => return to.serialize_str("none"),
+            UpstreamAuthConfig::Bearer(BearerTokenSource::Token(token)) => UpstreamAuthTable {
+                kind: UpstreamAuthKind::Bearer,
+                token: Some(token),
+                ..UpstreamAuthTable::default()
+            },
+            UpstreamAuthConfig::Bearer(BearerTokenSource::File(file)) => UpstreamAuthTable {
+                kind: UpstreamAuthKind::Bearer,
+                token_file: Some(file),
+                ..UpstreamAuthTable::default()
+            },
+            UpstreamAuthConfig::OAuth(settings) if *settings == OAuthConfig::default() => {
                 return to.serialize_str("oauth");
             }
-            Auth::OAuth(settings) => Table {
-                kind: Kind::Oauth,
+            UpstreamAuthConfig::OAuth(settings) => UpstreamAuthTable {
+                kind: UpstreamAuthKind::Oauth,
                 token: None,
                 token_file: None,
                 grant: Some(settings.grant),
@@ -273,13 +280,13 @@ impl Serialize for Auth {
 }
 
 /// The table's schema, which takes a word as well.
-impl JsonSchema for Auth {
+impl JsonSchema for UpstreamAuthConfig {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Auth".into()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut schema = Table::json_schema(generator);
+        let mut schema = UpstreamAuthTable::json_schema(generator);
         schema.insert("type".into(), json!(["string", "object"]));
         schema.insert("default".into(), json!("none"));
         schema
@@ -312,36 +319,36 @@ mod tests {
 
     use super::*;
 
-    fn read(value: Value) -> Result<Auth, String> {
+    fn read(value: Value) -> Result<UpstreamAuthConfig, String> {
         from_value(value).map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_word_or_a_table_says_how_to_log_in() {
-        assert_eq!(read(json!("none")), Ok(Auth::None));
-        assert_eq!(read(json!("oauth")), Ok(Auth::OAuth(Box::default())));
-        assert_eq!(read(json!({ "type": "oauth" })), Ok(Auth::OAuth(Box::default())));
+        assert_eq!(read(json!("none")), Ok(UpstreamAuthConfig::None));
+        assert_eq!(read(json!("oauth")), Ok(UpstreamAuthConfig::OAuth(Box::default())));
+        assert_eq!(read(json!({ "type": "oauth" })), Ok(UpstreamAuthConfig::OAuth(Box::default())));
         assert_eq!(
             read(json!({ "type": "bearer", "token": "abc" })),
-            Ok(Auth::Bearer(Bearer::Token("abc".into())))
+            Ok(UpstreamAuthConfig::Bearer(BearerTokenSource::Token("abc".into())))
         );
         assert_eq!(
             read(json!({ "type": "bearer", "token_file": "t" })),
-            Ok(Auth::Bearer(Bearer::File("t".into())))
+            Ok(UpstreamAuthConfig::Bearer(BearerTokenSource::File("t".into())))
         );
-        let settings = OAuthSettings {
-            grant: GrantType::ClientCredentials,
+        let settings = OAuthConfig {
+            grant: OAuthGrantType::ClientCredentials,
             client_id: Some("me".into()),
             client_secret: Some("hunter22".into()),
             scopes: vec!["read".into()],
             redirect_port: Some(7332),
-            ..OAuthSettings::default()
+            ..OAuthConfig::default()
         };
         let written = json!({
             "type": "oauth", "grant": "client_credentials", "client_id": "me",
             "client_secret": "hunter22", "scopes": ["read"], "redirect_port": 7332,
         });
-        assert_eq!(read(written), Ok(Auth::OAuth(Box::new(settings))));
+        assert_eq!(read(written), Ok(UpstreamAuthConfig::OAuth(Box::new(settings))));
     }
 
     #[test]
@@ -376,7 +383,7 @@ mod tests {
                 "client_secret": "[redacted]",
             })
         );
-        assert_eq!(to_value(Auth::None).unwrap(), json!("none"));
-        assert_eq!(to_value(Auth::OAuth(Box::default())).unwrap(), json!("oauth"));
+        assert_eq!(to_value(UpstreamAuthConfig::None).unwrap(), json!("none"));
+        assert_eq!(to_value(UpstreamAuthConfig::OAuth(Box::default())).unwrap(), json!("oauth"));
     }
 }

@@ -8,34 +8,38 @@ use std::path::{Path, PathBuf};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
-use moonlark_core::problem::Place;
+use moonlark_core::problem::SourceLocation;
 use moonlark_core::secret::Secrets;
 use moonlark_core::{Problem, Result};
 use parking_lot::Mutex;
 
-use crate::mcp::{Authorize, SecretText};
+use crate::mcp::{RequestAuthorizer, SecretText};
 
 /// Nothing is configured, so nothing is sent.
-pub(super) struct Anonymous {
+pub(super) struct AnonymousAuthorizer {
     pub(super) upstream: String,
 }
 
-impl Authorize for Anonymous {
-    fn header(&self) -> BoxFuture<'_, Result<Option<SecretText>>> {
+impl RequestAuthorizer for AnonymousAuthorizer {
+    fn authorization_header(&self) -> BoxFuture<'_, Result<Option<SecretText>>> {
         ready(Ok(None)).boxed()
     }
 
-    fn challenged(&self, status: u16, challenge: Option<String>) -> BoxFuture<'_, Result<bool>> {
+    fn handle_challenge(
+        &self,
+        status: u16,
+        challenge: Option<String>,
+    ) -> BoxFuture<'_, Result<bool>> {
         let answer = match status {
-            401 => Err(self.refused(challenge.as_deref())),
+            401 => Err(self.login_required_problem(challenge.as_deref())),
             _ => Ok(false),
         };
         ready(answer).boxed()
     }
 }
 
-impl Anonymous {
-    fn refused(&self, challenge: Option<&str>) -> Problem {
+impl AnonymousAuthorizer {
+    fn login_required_problem(&self, challenge: Option<&str>) -> Problem {
         let name = &self.upstream;
         let oauth = challenge.is_some_and(|it| {
             let it = it.to_ascii_lowercase();
@@ -55,54 +59,59 @@ impl Anonymous {
                 format!("give it credentials, in headers or auth of [mcp_servers.{name}]"),
             ),
         };
-        Problem::unavailable(message).retryable_if(false).hint(hint)
+        Problem::unavailable(message).with_retryable(false).with_hint(hint)
     }
 }
 
 /// A token from the configuration.
-pub(super) struct Given {
+pub(super) struct ConfiguredTokenAuthorizer {
     pub(super) upstream: String,
     pub(super) token: SecretText,
 }
 
-impl Authorize for Given {
-    fn header(&self) -> BoxFuture<'_, Result<Option<SecretText>>> {
-        ready(bearer(&self.upstream, "token", self.token.expose()).map(Some)).boxed()
+impl RequestAuthorizer for ConfiguredTokenAuthorizer {
+    fn authorization_header(&self) -> BoxFuture<'_, Result<Option<SecretText>>> {
+        ready(checked_bearer_header(&self.upstream, "token", self.token.expose_secret()).map(Some))
+            .boxed()
     }
 
-    fn challenged(&self, status: u16, _: Option<String>) -> BoxFuture<'_, Result<bool>> {
-        let answer = if status == 401 { Err(refused(&self.upstream, "token")) } else { Ok(false) };
+    fn handle_challenge(&self, status: u16, _: Option<String>) -> BoxFuture<'_, Result<bool>> {
+        let answer = if status == 401 {
+            Err(token_rejected_problem(&self.upstream, "token"))
+        } else {
+            Ok(false)
+        };
         ready(answer).boxed()
     }
 }
 
 /// A token in a file, which somebody else renews.
-pub(super) struct InFile {
+pub(super) struct TokenFileAuthorizer {
     pub(super) upstream: String,
     pub(super) path: PathBuf,
     /// Where what it says is made known as one.
     pub(super) secrets: Secrets,
-    pub(super) seen: Mutex<Option<Seen>>,
+    pub(super) seen: Mutex<Option<CachedTokenHeader>>,
 }
 
 /// What was in the file, and which version of it that was.
-pub(super) struct Seen {
-    version: Version,
+pub(super) struct CachedTokenHeader {
+    version: TokenFileVersion,
     header: SecretText,
 }
 
-type Version = (u64, u64, i64, i64);
+type TokenFileVersion = (u64, u64, i64, i64);
 
-impl Authorize for InFile {
-    fn header(&self) -> BoxFuture<'_, Result<Option<SecretText>>> {
-        ready(self.current().map(|(header, _)| Some(header))).boxed()
+impl RequestAuthorizer for TokenFileAuthorizer {
+    fn authorization_header(&self) -> BoxFuture<'_, Result<Option<SecretText>>> {
+        ready(self.read_current_header().map(|(header, _)| Some(header))).boxed()
     }
 
-    fn challenged(&self, status: u16, _: Option<String>) -> BoxFuture<'_, Result<bool>> {
+    fn handle_challenge(&self, status: u16, _: Option<String>) -> BoxFuture<'_, Result<bool>> {
         let answer = match status {
-            401 => self.current().and_then(|(_, changed)| match changed {
+            401 => self.read_current_header().and_then(|(_, changed)| match changed {
                 true => Ok(true),
-                false => Err(refused(&self.upstream, "token_file")),
+                false => Err(token_rejected_problem(&self.upstream, "token_file")),
             }),
             _ => Ok(false),
         };
@@ -110,11 +119,11 @@ impl Authorize for InFile {
     }
 }
 
-impl InFile {
+impl TokenFileAuthorizer {
     /// The header, and whether it is another than last time.
-    fn current(&self) -> Result<(SecretText, bool)> {
+    fn read_current_header(&self) -> Result<(SecretText, bool)> {
         let mut seen = self.seen.lock();
-        let unusable = |error: std::io::Error| self.unusable(&error.to_string());
+        let unusable = |error: std::io::Error| self.unreadable_token_problem(&error.to_string());
         let mut file = File::open(&self.path).map_err(unusable)?;
         let metadata = file.metadata().map_err(unusable)?;
         let version = (metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec());
@@ -124,55 +133,56 @@ impl InFile {
             return Ok((seen.header.clone(), false));
         }
         let text = read_token(&mut file).map_err(unusable)?;
-        let header = bearer(&self.upstream, "token_file", text.trim())?;
-        self.secrets.learn("auth.token_file", text.trim());
+        let header = checked_bearer_header(&self.upstream, "token_file", text.trim())?;
+        self.secrets.learn_token("auth.token_file", text.trim());
         let changed = seen.as_ref().is_none_or(|seen| seen.header != header);
-        *seen = Some(Seen { version, header: header.clone() });
+        *seen = Some(CachedTokenHeader { version, header: header.clone() });
         Ok((header, changed))
     }
 
-    fn unusable(&self, why: &str) -> Problem {
+    fn unreadable_token_problem(&self, why: &str) -> Problem {
         let message = format!("the token of {} cannot be read: {why}", self.upstream);
-        Problem::unavailable(message).at(Place::file(shown(&self.path)))
+        Problem::unavailable(message)
+            .at_location(SourceLocation::in_file(path_to_string(&self.path)))
     }
 }
 
-fn shown(path: &Path) -> String {
+fn path_to_string(path: &Path) -> String {
     path.display().to_string()
 }
 
 fn read_token(file: &mut File) -> std::io::Result<String> {
-    const MOST: u64 = 64 << 10;
+    const MAX_TOKEN_FILE_BYTES: u64 = 64 << 10;
     let mut text = String::new();
-    file.take(MOST).read_to_string(&mut text)?;
+    file.take(MAX_TOKEN_FILE_BYTES).read_to_string(&mut text)?;
     Ok(text)
 }
 
 /// A header must not become two, nor be nothing.
-fn bearer(upstream: &str, key: &str, token: &str) -> Result<SecretText> {
+fn checked_bearer_header(upstream: &str, key: &str, token: &str) -> Result<SecretText> {
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(Problem::bad_config(format!(
             "the token of {upstream} is empty or holds characters that no token has"
         ))
-        .at(Place::file(format!("mcp_servers.{upstream}.auth.{key}"))));
+        .at_location(SourceLocation::in_file(format!("mcp_servers.{upstream}.auth.{key}"))));
     }
     Ok(SecretText::new(format!("Bearer {token}")))
 }
 
-fn refused(upstream: &str, key: &str) -> Problem {
+fn token_rejected_problem(upstream: &str, key: &str) -> Problem {
     Problem::unavailable(format!("upstream '{upstream}' does not take its token"))
-        .retryable_if(false)
-        .at(Place::file(format!("mcp_servers.{upstream}.auth.{key}")))
-        .hint("put one there that is valid")
+        .with_retryable(false)
+        .at_location(SourceLocation::in_file(format!("mcp_servers.{upstream}.auth.{key}")))
+        .with_hint("put one there that is valid")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn in_file(path: PathBuf) -> InFile {
-        let secrets = Secrets::learning(vec![]);
-        InFile { upstream: "git".into(), path, secrets, seen: Mutex::new(None) }
+    fn in_file(path: PathBuf) -> TokenFileAuthorizer {
+        let secrets = Secrets::with_learning(vec![]);
+        TokenFileAuthorizer { upstream: "git".into(), path, secrets, seen: Mutex::new(None) }
     }
 
     #[tokio::test]
@@ -180,44 +190,45 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("token");
         let auth = in_file(path.clone());
-        assert!(auth.header().await.unwrap_err().message.contains("cannot be read"));
+        assert!(auth.authorization_header().await.unwrap_err().message.contains("cannot be read"));
         std::fs::write(&path, "one\n").unwrap();
-        assert_eq!(auth.header().await.unwrap(), Some("Bearer one".into()));
+        assert_eq!(auth.authorization_header().await.unwrap(), Some("Bearer one".into()));
         // Nothing new: another try would end the same way.
-        auth.challenged(401, None).await.unwrap_err();
+        auth.handle_challenge(401, None).await.unwrap_err();
         std::fs::write(&path, "second").unwrap();
-        assert!(auth.challenged(401, None).await.unwrap());
-        assert_eq!(auth.header().await.unwrap(), Some("Bearer second".into()));
-        assert_eq!(auth.secrets.redact("a second"), "a [redacted:auth.token_file]");
+        assert!(auth.handle_challenge(401, None).await.unwrap());
+        assert_eq!(auth.authorization_header().await.unwrap(), Some("Bearer second".into()));
+        assert_eq!(auth.secrets.redact_text("a second"), "a [redacted:auth.token_file]");
         std::fs::write(&path, "a b").unwrap();
-        auth.header().await.unwrap_err();
+        auth.authorization_header().await.unwrap_err();
     }
 
     #[tokio::test]
     async fn a_given_token_is_sent_and_never_shown() {
-        let auth = Given { upstream: "git".into(), token: "hunter22".into() };
-        assert_eq!(auth.header().await.unwrap(), Some("Bearer hunter22".into()));
-        assert!(!auth.challenged(403, None).await.unwrap());
-        let problem = auth.challenged(401, None).await.unwrap_err().to_string();
+        let auth = ConfiguredTokenAuthorizer { upstream: "git".into(), token: "hunter22".into() };
+        assert_eq!(auth.authorization_header().await.unwrap(), Some("Bearer hunter22".into()));
+        assert!(!auth.handle_challenge(403, None).await.unwrap());
+        let problem = auth.handle_challenge(401, None).await.unwrap_err().to_string();
         assert_eq!(
             problem,
             "error[unavailable]: upstream 'git' does not take its token\n  --> \
              mcp_servers.git.auth.token\nhint: put one there that is valid"
         );
-        let auth = Given { upstream: "git".into(), token: "a\r\nX-Evil: 1".into() };
-        assert!(!auth.header().await.unwrap_err().to_string().contains("Evil"));
+        let auth =
+            ConfiguredTokenAuthorizer { upstream: "git".into(), token: "a\r\nX-Evil: 1".into() };
+        assert!(!auth.authorization_header().await.unwrap_err().to_string().contains("Evil"));
     }
 
     #[tokio::test]
     async fn an_upstream_that_wants_a_login_says_what_to_configure() {
-        let auth = Anonymous { upstream: "git".into() };
-        assert_eq!(auth.header().await.unwrap(), None);
+        let auth = AnonymousAuthorizer { upstream: "git".into() };
+        assert_eq!(auth.authorization_header().await.unwrap(), None);
         let challenge = "Bearer resource_metadata=\"https://mcp.example/x\"".to_owned();
-        let hint = auth.challenged(401, Some(challenge)).await.unwrap_err().hint.unwrap();
+        let hint = auth.handle_challenge(401, Some(challenge)).await.unwrap_err().hint.unwrap();
         assert!(hint.contains("`auth = \"oauth\"` to [mcp_servers.git]"), "{hint}");
         assert!(hint.contains("`moonlark login git`"), "{hint}");
-        let problem = auth.challenged(401, Some("Basic".into())).await.unwrap_err();
+        let problem = auth.handle_challenge(401, Some("Basic".into())).await.unwrap_err();
         assert!(!problem.hint.unwrap().contains("oauth"));
-        assert!(!auth.challenged(403, None).await.unwrap());
+        assert!(!auth.handle_challenge(403, None).await.unwrap());
     }
 }

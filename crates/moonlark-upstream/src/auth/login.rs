@@ -7,21 +7,21 @@ use moonlark_core::{Problem, Result};
 use serde::Serialize;
 use url::Url;
 
-use super::Account;
-use super::config::{Auth, GrantType, OAuthSettings};
-use super::flow::{Callback, Flow};
-use super::record::{Record, union};
-use super::redirect::{Redirect, port, uri};
-use super::store::Store;
+use super::UpstreamAccount;
+use super::config::{OAuthConfig, OAuthGrantType, UpstreamAuthConfig};
+use super::flow::{OAuthCallback, OAuthFlow};
+use super::record::{LoginRecord, merge_scopes};
+use super::redirect::{RedirectListener, port_of_redirect_uri, redirect_uri_for_port};
+use super::store::LoginStore;
 use super::web;
 
 /// How long a person may take.
-const PATIENCE: Duration = Duration::from_secs(600);
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(600);
 /// Where a login that nobody waits for would come back to.
-const NOWHERE: u16 = 7332;
+const DEFAULT_REDIRECT_PORT: u16 = 7332;
 
 /// Who is asked whether we may.
-pub enum Ask<'a> {
+pub enum LoginPrompt<'a> {
     /// A person: what to do with the address for their browser.
     Person(&'a (dyn Fn(&Url) + Send + Sync)),
     /// Nobody: the redirect of a test identity provider is taken for a yes.
@@ -30,7 +30,7 @@ pub enum Ask<'a> {
 
 /// What a login brought.
 #[derive(Debug, Serialize)]
-pub struct LoggedIn {
+pub struct LoginOutcome {
     /// The authorization server.
     pub issuer: String,
     /// What it allows.
@@ -43,16 +43,16 @@ pub struct LoggedIn {
 }
 
 #[derive(Debug, Serialize)]
-pub struct LoggedOut {
+pub struct LogoutOutcome {
     /// Whether there was a login.
     pub removed: bool,
-    pub revoked: Revoked,
+    pub revoked: RevocationOutcome,
 }
 
 /// Whether the authorization server was told.
 #[derive(Debug, Serialize, PartialEq)]
 #[serde(rename_all = "snake_case")]
-pub enum Revoked {
+pub enum RevocationOutcome {
     Yes,
     /// It takes no such notice.
     NotOffered,
@@ -61,25 +61,28 @@ pub enum Revoked {
 }
 
 /// Log in to an upstream, and keep the login.
-pub async fn login(account: &Account, ask: &Ask<'_>) -> Result<LoggedIn> {
-    let settings = settings(account)?;
-    let challenge = web::challenge(&account.url).await;
-    let mut flow = Flow::discover(account, settings, challenge.as_deref()).await?;
-    if settings.grant == GrantType::ClientCredentials {
-        let scopes = flow.scopes(&[]).await;
-        let tokens = flow.client_credentials(&scopes).await?;
+pub async fn log_in_to_upstream(
+    account: &UpstreamAccount,
+    ask: &LoginPrompt<'_>,
+) -> Result<LoginOutcome> {
+    let settings = require_oauth_config(account)?;
+    let challenge = web::request_challenge(&account.url).await;
+    let mut flow = OAuthFlow::discover_server(account, settings, challenge.as_deref()).await?;
+    if settings.grant == OAuthGrantType::ClientCredentials {
+        let scopes = flow.scopes_to_request(&[]).await;
+        let tokens = flow.fetch_client_credentials_tokens(&scopes).await?;
         let (scopes, expires_at) = (tokens.scopes, tokens.expires_at);
-        return Ok(LoggedIn { issuer: flow.issuer(), scopes, expires_at, renews: true });
+        return Ok(LoginOutcome { issuer: flow.issuer(), scopes, expires_at, renews: true });
     }
-    let store = Store::new(&account.state_dir, &account.name);
+    let store = LoginStore::new(&account.state_dir, &account.name);
     // One that is damaged, or that others could read, is about to be replaced.
-    let known = store.load().unwrap_or_default();
+    let known = store.load_record().unwrap_or_default();
     let known = known.filter(|it| it.resource == account.url && it.issuer == flow.issuer());
-    let record = log_in(account, &mut flow, known.as_ref(), &[], ask).await?;
-    let _lock = store.lock().await?;
-    store.save(&record)?;
+    let record = run_login_flow(account, &mut flow, known.as_ref(), &[], ask).await?;
+    let _lock = store.acquire_lock().await?;
+    store.save_record(&record)?;
     let tokens = record.tokens.as_ref();
-    Ok(LoggedIn {
+    Ok(LoginOutcome {
         scopes: tokens.map(|tokens| tokens.scopes.clone()).unwrap_or_default(),
         expires_at: tokens.and_then(|tokens| tokens.expires_at),
         renews: tokens.is_some_and(|tokens| tokens.refresh.is_some()),
@@ -88,112 +91,117 @@ pub async fn login(account: &Account, ask: &Ask<'_>) -> Result<LoggedIn> {
 }
 
 /// Forget a login, and tell the authorization server.
-pub async fn logout(account: &Account) -> Result<LoggedOut> {
-    let store = Store::new(&account.state_dir, &account.name);
-    let _lock = store.lock().await?;
+pub async fn log_out_of_upstream(account: &UpstreamAccount) -> Result<LogoutOutcome> {
+    let store = LoginStore::new(&account.state_dir, &account.name);
+    let _lock = store.acquire_lock().await?;
     // Whatever is wrong with it, it goes.
-    let record = store.load().unwrap_or_default();
+    let record = store.load_record().unwrap_or_default();
     let secret = match (&record, &account.auth) {
-        (Some(record), Auth::OAuth(settings)) if !record.client.registered => {
+        (Some(record), UpstreamAuthConfig::OAuth(settings)) if !record.client.registered => {
             settings.client_secret.as_ref()
         }
         (Some(record), _) => record.client.secret.as_ref(),
         (None, _) => None,
     };
     let revoked = match &record {
-        Some(record) => match web::revoke(record, secret).await {
-            Ok(true) => Revoked::Yes,
-            Ok(false) => Revoked::NotOffered,
-            Err(problem) => Revoked::Failed(problem.message),
+        Some(record) => match web::revoke_tokens(record, secret).await {
+            Ok(true) => RevocationOutcome::Yes,
+            Ok(false) => RevocationOutcome::NotOffered,
+            Err(problem) => RevocationOutcome::Failed(problem.message),
         },
-        None => Revoked::NotOffered,
+        None => RevocationOutcome::NotOffered,
     };
-    Ok(LoggedOut { removed: store.remove()?, revoked })
+    Ok(LogoutOutcome { removed: store.remove_record()?, revoked })
 }
 
-fn settings(account: &Account) -> Result<&OAuthSettings> {
+fn require_oauth_config(account: &UpstreamAccount) -> Result<&OAuthConfig> {
     match &account.auth {
-        Auth::OAuth(settings) => Ok(settings),
+        UpstreamAuthConfig::OAuth(settings) => Ok(settings),
         other => {
             let name = &account.name;
             let why = match other {
-                Auth::Bearer(_) => "has a token of yours and needs no login",
+                UpstreamAuthConfig::Bearer(_) => "has a token of yours and needs no login",
                 _ => "is not configured for logins",
             };
             Err(Problem::bad_config(format!("upstream '{name}' {why}"))
-                .hint(format!("write `auth = \"oauth\"` in [mcp_servers.{name}]")))
+                .with_hint(format!("write `auth = \"oauth\"` in [mcp_servers.{name}]")))
         }
     }
 }
 
 /// Get tokens by asking, for what is needed now, `also`, and what a login for
 /// the same authorization server had before. Nothing is kept here.
-pub(super) async fn log_in(
-    account: &Account,
-    flow: &mut Flow,
-    known: Option<&Record>,
+pub(super) async fn run_login_flow(
+    account: &UpstreamAccount,
+    flow: &mut OAuthFlow,
+    known: Option<&LoginRecord>,
     also: &[String],
-    ask: &Ask<'_>,
-) -> Result<Record> {
-    let settings = settings(account)?;
+    ask: &LoginPrompt<'_>,
+) -> Result<LoginRecord> {
+    let settings = require_oauth_config(account)?;
     let had = known.and_then(|record| record.tokens.as_ref()).map(|tokens| &tokens.scopes[..]);
     let wanted = known.map(|record| &record.wanted[..]).unwrap_or_default();
-    let more = union(had.unwrap_or_default(), &union(wanted, also));
-    let scopes = flow.scopes(&more).await;
+    let more = merge_scopes(had.unwrap_or_default(), &merge_scopes(wanted, also));
+    let scopes = flow.scopes_to_request(&more).await;
 
-    let known_port = known.and_then(|record| port(&record.client.redirect_uri));
+    let known_port = known.and_then(|record| port_of_redirect_uri(&record.client.redirect_uri));
     let (redirect, redirect_uri) = match ask {
-        Ask::Follow => (None, uri(settings.redirect_port.or(known_port).unwrap_or(NOWHERE))),
-        Ask::Person(_) => {
-            let redirect = listen(settings.redirect_port, known_port).await?;
-            let uri = redirect.uri();
+        LoginPrompt::Follow => (
+            None,
+            redirect_uri_for_port(
+                settings.redirect_port.or(known_port).unwrap_or(DEFAULT_REDIRECT_PORT),
+            ),
+        ),
+        LoginPrompt::Person(_) => {
+            let redirect = listen_for_redirect(settings.redirect_port, known_port).await?;
+            let uri = redirect.redirect_uri();
             (Some(redirect), uri)
         }
     };
     let client = known.map(|record| &record.client);
-    let client = flow.become_client(client, &redirect_uri, &scopes).await?;
+    let client = flow.choose_or_register_client(client, &redirect_uri, &scopes).await?;
     let url = flow.authorization_url(&scopes).await?;
     let callback = match (ask, redirect) {
-        (Ask::Person(show), Some(redirect)) => {
+        (LoginPrompt::Person(show), Some(redirect)) => {
             show(&url);
-            redirect.wait(&state(&url), PATIENCE).await?
+            redirect.wait_for_callback(&state_parameter(&url), LOGIN_TIMEOUT).await?
         }
-        _ => followed(&url).await?,
+        _ => follow_redirect_callback(&url).await?,
     };
-    let tokens = flow.exchange(callback, &scopes).await?;
-    Ok(Record {
+    let tokens = flow.exchange_code(callback, &scopes).await?;
+    Ok(LoginRecord {
         upstream: account.name.clone(),
         resource: account.url.clone(),
         issuer: flow.issuer(),
         client,
         tokens: Some(tokens),
         wanted: Vec::new(),
-        revocation: flow.revocation(),
+        revocation: flow.revocation_url(),
     })
 }
 
 /// Where last time was, if it can be had: the client is registered for it.
-async fn listen(set: Option<u16>, known: Option<u16>) -> Result<Redirect> {
+async fn listen_for_redirect(set: Option<u16>, known: Option<u16>) -> Result<RedirectListener> {
     if let Some(port) = set {
-        return Redirect::listen(port).await;
+        return RedirectListener::bind_port(port).await;
     }
-    match Redirect::listen(known.unwrap_or(0)).await {
-        Err(_) if known.is_some() => Redirect::listen(0).await,
+    match RedirectListener::bind_port(known.unwrap_or(0)).await {
+        Err(_) if known.is_some() => RedirectListener::bind_port(0).await,
         listening => listening,
     }
 }
 
-async fn followed(url: &Url) -> Result<Callback> {
-    let location = web::redirect(url).await?;
-    let callback = Callback::from_query(location.query().unwrap_or_default());
-    match callback.state.as_deref() == Some(&state(url)) {
+async fn follow_redirect_callback(url: &Url) -> Result<OAuthCallback> {
+    let location = web::fetch_redirect_target(url).await?;
+    let callback = OAuthCallback::from_query(location.query().unwrap_or_default());
+    match callback.state.as_deref() == Some(&state_parameter(url)) {
         true => Ok(callback),
         false => Err(Problem::denied("the authorization server answered to another login")),
     }
 }
 
 /// The word by which an answer is known to be one to this question.
-fn state(url: &Url) -> String {
+fn state_parameter(url: &Url) -> String {
     let state = url.query_pairs().find(|(key, _)| key == "state");
     state.map(|(_, value)| value.into_owned()).unwrap_or_default()
 }

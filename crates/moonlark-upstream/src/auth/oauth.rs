@@ -19,62 +19,66 @@ use moonlark_core::{Problem, Result};
 use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
-use super::Account;
-use super::config::{GrantType, OAuthSettings};
-use super::failure::login_needed;
-use super::flow::{Flow, Renewal};
-use super::record::{Record, Tokens};
-use super::step_ups::StepUps;
-use super::store::Store;
-use crate::mcp::{Authorize, SecretText};
+use super::UpstreamAccount;
+use super::config::{OAuthConfig, OAuthGrantType};
+use super::failure::login_needed_problem;
+use super::flow::{OAuthFlow, TokenRefreshOutcome};
+use super::record::{LoginRecord, OAuthTokens};
+use super::step_ups::StepUpLimiter;
+use super::store::LoginStore;
+use crate::mcp::{RequestAuthorizer, SecretText};
 
 /// After a failure, before the authorization server is asked again.
-const PAUSE: Duration = Duration::from_secs(5);
+const FAILED_RENEWAL_PAUSE: Duration = Duration::from_secs(5);
 
-pub(super) struct OAuth(Arc<Login>);
+pub(super) struct OAuthAuthorizer(Arc<OAuthSession>);
 
-struct Login {
-    account: Account,
-    settings: OAuthSettings,
+struct OAuthSession {
+    account: UpstreamAccount,
+    settings: OAuthConfig,
     /// Where tokens are made known as such.
     secrets: Secrets,
-    store: Store,
+    store: LoginStore,
     /// What most requests need, without waiting for anybody.
-    current: RwLock<Option<Tokens>>,
+    current: RwLock<Option<OAuthTokens>>,
     /// How often `current` has changed.
     changes: AtomicU64,
-    turn: Mutex<Turn>,
+    turn: Mutex<OAuthRenewalState>,
 }
 
 /// Only who holds this talks to the authorization server.
 #[derive(Default)]
-struct Turn {
+struct OAuthRenewalState {
     /// For client credentials, which nothing is stored of.
-    flow: Option<Flow>,
-    step_ups: StepUps,
+    flow: Option<OAuthFlow>,
+    step_ups: StepUpLimiter,
     /// Those who waited for what failed do not each wait for it again.
     failed: Option<(Instant, Problem)>,
 }
 
-impl Authorize for OAuth {
-    fn header(&self) -> BoxFuture<'_, Result<Option<SecretText>>> {
+impl RequestAuthorizer for OAuthAuthorizer {
+    fn authorization_header(&self) -> BoxFuture<'_, Result<Option<SecretText>>> {
         async move {
-            if let Some(token) = self.0.current().filter(Tokens::fresh) {
-                return Ok(Some(token.header()));
+            if let Some(token) = self.0.current_tokens().filter(OAuthTokens::is_fresh) {
+                return Ok(Some(token.bearer_header()));
             }
             let login = self.0.clone();
-            let token = to_its_end(async move { login.token().await }).await?;
-            Ok(token.map(|token| token.header()))
+            let token = run_to_completion(async move { login.obtain_token().await }).await?;
+            Ok(token.map(|token| token.bearer_header()))
         }
         .boxed()
     }
 
-    fn challenged(&self, status: u16, challenge: Option<String>) -> BoxFuture<'_, Result<bool>> {
+    fn handle_challenge(
+        &self,
+        status: u16,
+        challenge: Option<String>,
+    ) -> BoxFuture<'_, Result<bool>> {
         let login = self.0.clone();
-        to_its_end(async move {
+        run_to_completion(async move {
             match (status, challenge) {
-                (401, challenge) => login.refused(challenge.as_deref()).await,
-                (403, Some(challenge)) => login.too_little(&challenge).await,
+                (401, challenge) => login.replace_rejected_token(challenge.as_deref()).await,
+                (403, Some(challenge)) => login.obtain_missing_scopes(&challenge).await,
                 _ => Ok(false),
             }
         })
@@ -84,7 +88,7 @@ impl Authorize for OAuth {
 
 /// Whoever asked may go away meanwhile. A refresh token is good for one use: if
 /// the answer to it got lost, so would the login.
-async fn to_its_end<T: Send + 'static>(
+async fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
     match tokio::spawn(work).await {
@@ -93,52 +97,58 @@ async fn to_its_end<T: Send + 'static>(
     }
 }
 
-impl OAuth {
-    pub(super) fn new(account: Account, settings: OAuthSettings, secrets: Secrets) -> Self {
-        let store = Store::new(&account.state_dir, &account.name);
-        Self(Arc::new(Login {
+impl OAuthAuthorizer {
+    pub(super) fn new(account: UpstreamAccount, settings: OAuthConfig, secrets: Secrets) -> Self {
+        let store = LoginStore::new(&account.state_dir, &account.name);
+        Self(Arc::new(OAuthSession {
             account,
             settings,
             secrets,
             store,
             current: RwLock::new(None),
             changes: AtomicU64::new(0),
-            turn: Mutex::new(Turn::default()),
+            turn: Mutex::new(OAuthRenewalState::default()),
         }))
     }
 }
 
-impl Login {
-    async fn token(&self) -> Result<Option<Tokens>> {
-        let mut turn = match (self.turn.try_lock(), self.current()) {
+impl OAuthSession {
+    async fn obtain_token(&self) -> Result<Option<OAuthTokens>> {
+        let mut turn = match (self.turn.try_lock(), self.current_tokens()) {
             (Ok(turn), _) => turn,
             // Somebody is on it, and this one will do for the moment.
-            (Err(_), Some(token)) if token.alive() => return Ok(Some(token)),
+            (Err(_), Some(token)) if token.is_unexpired() => return Ok(Some(token)),
             _ => self.turn.lock().await,
         };
         let known = match self.settings.grant {
-            GrantType::ClientCredentials => self.current(),
+            OAuthGrantType::ClientCredentials => self.current_tokens(),
             // The file knows more than we do.
-            GrantType::AuthorizationCode => self.adopt_stored()?,
+            OAuthGrantType::AuthorizationCode => self.adopt_stored_tokens()?,
         };
         match known {
             // The upstream says first what it wants.
             None => Ok(None),
-            Some(token) if token.fresh() => Ok(Some(token)),
-            Some(old) => self.renewed(&mut turn, old).await,
+            Some(token) if token.is_fresh() => Ok(Some(token)),
+            Some(old) => self.renew_or_keep(&mut turn, old).await,
         }
     }
 
     /// A token that is fresh, or `old` while it lives.
-    async fn renewed(&self, turn: &mut Turn, old: Tokens) -> Result<Option<Tokens>> {
-        let alive = old.alive();
-        let renewed = match (turn.just_failed(), self.settings.grant) {
+    async fn renew_or_keep(
+        &self,
+        turn: &mut OAuthRenewalState,
+        old: OAuthTokens,
+    ) -> Result<Option<OAuthTokens>> {
+        let alive = old.is_unexpired();
+        let renewed = match (turn.recent_failure(), self.settings.grant) {
             (Some(problem), _) => Err(problem),
-            (None, GrantType::ClientCredentials) => {
-                let renewed = self.renew_own(turn, &old).await;
-                turn.remember(renewed)
+            (None, OAuthGrantType::ClientCredentials) => {
+                let renewed = self.renew_client_credentials(turn, &old).await;
+                turn.remember_failure(renewed)
             }
-            (None, GrantType::AuthorizationCode) => turn.remember(self.renew_stored().await),
+            (None, OAuthGrantType::AuthorizationCode) => {
+                turn.remember_failure(self.renew_stored_login().await)
+            }
         };
         match renewed {
             Err(problem) if alive => {
@@ -150,118 +160,122 @@ impl Login {
             Ok(None) if alive => Ok(Some(old)),
             // The upstream will refuse, and then it is followed.
             Ok(None) if self.account.follow => Ok(None),
-            Ok(None) => Err(login_needed(
+            Ok(None) => Err(login_needed_problem(
                 &self.account.name,
                 "has to be logged in to again: its login has expired",
             )),
         }
     }
 
-    async fn renew_own(&self, turn: &mut Turn, old: &Tokens) -> Result<Option<Tokens>> {
+    async fn renew_client_credentials(
+        &self,
+        turn: &mut OAuthRenewalState,
+        old: &OAuthTokens,
+    ) -> Result<Option<OAuthTokens>> {
         let Some(flow) = &mut turn.flow else {
             return Ok(None);
         };
-        let tokens = flow.client_credentials(&old.scopes).await?;
-        self.adopt(&tokens);
+        let tokens = flow.fetch_client_credentials_tokens(&old.scopes).await?;
+        self.adopt_tokens(&tokens);
         Ok(Some(tokens))
     }
 
-    async fn renew_stored(&self) -> Result<Option<Tokens>> {
-        let _lock = self.store.lock().await?;
+    async fn renew_stored_login(&self) -> Result<Option<OAuthTokens>> {
+        let _lock = self.store.acquire_lock().await?;
         // Another process may have been here.
-        let Some(mut record) = self.stored()? else {
+        let Some(mut record) = self.load_stored_login()? else {
             return Ok(None);
         };
         let old = match record.tokens.clone() {
-            Some(tokens) if !tokens.fresh() => tokens,
+            Some(tokens) if !tokens.is_fresh() => tokens,
             tokens => {
-                tokens.iter().for_each(|tokens| self.adopt(tokens));
+                tokens.iter().for_each(|tokens| self.adopt_tokens(tokens));
                 return Ok(tokens);
             }
         };
         if old.refresh.is_none() {
             return Ok(None);
         }
-        let mut flow = Flow::discover(&self.account, &self.settings, None).await?;
+        let mut flow = OAuthFlow::discover_server(&self.account, &self.settings, None).await?;
         match flow.issuer() == record.issuer {
-            true => self.renew(&mut flow, &mut record, &old).await,
+            true => self.refresh_and_store(&mut flow, &mut record, &old).await,
             false => Ok(None),
         }
     }
 
     /// New tokens for `old`, or none if that will never work again.
-    async fn renew(
+    async fn refresh_and_store(
         &self,
-        flow: &mut Flow,
-        record: &mut Record,
-        old: &Tokens,
-    ) -> Result<Option<Tokens>> {
-        match flow.renew(&record.client, old).await? {
-            Renewal::Renewed(tokens) => {
+        flow: &mut OAuthFlow,
+        record: &mut LoginRecord,
+        old: &OAuthTokens,
+    ) -> Result<Option<OAuthTokens>> {
+        match flow.refresh_tokens(&record.client, old).await? {
+            TokenRefreshOutcome::Renewed(tokens) => {
                 record.tokens = Some(tokens.clone());
-                self.store.save(record)?;
-                self.adopt(&tokens);
+                self.store.save_record(record)?;
+                self.adopt_tokens(&tokens);
                 Ok(Some(tokens))
             }
-            Renewal::Rejected => {
+            TokenRefreshOutcome::Rejected => {
                 if let Some(tokens) = &mut record.tokens {
                     tokens.refresh = None;
                 }
-                self.store.save(record)?;
+                self.store.save_record(record)?;
                 Ok(None)
             }
         }
     }
 
     /// The login on disk, if it is for this upstream where it is now.
-    fn stored(&self) -> Result<Option<Record>> {
-        let record = self.store.load()?.filter(|record| record.resource == self.account.url);
+    fn load_stored_login(&self) -> Result<Option<LoginRecord>> {
+        let record = self.store.load_record()?.filter(|record| record.resource == self.account.url);
         if let Some(secret) = record.as_ref().and_then(|record| record.client.secret.as_ref()) {
-            self.secrets.learn("auth.client_secret", secret.expose());
+            self.secrets.learn_token("auth.client_secret", secret.expose_secret());
         }
         Ok(record)
     }
 
     /// The token on disk, or none: whoever logs out elsewhere is logged out here.
-    fn adopt_stored(&self) -> Result<Option<Tokens>> {
-        let tokens = self.stored()?.and_then(|record| record.tokens);
+    fn adopt_stored_tokens(&self) -> Result<Option<OAuthTokens>> {
+        let tokens = self.load_stored_login()?.and_then(|record| record.tokens);
         match &tokens {
-            Some(tokens) => self.adopt(tokens),
+            Some(tokens) => self.adopt_tokens(tokens),
             None => *self.current.write() = None,
         }
         Ok(tokens)
     }
 
     /// Whether somebody logged in meanwhile, or another process renewed it.
-    fn found_another(&self) -> Result<bool> {
-        if self.settings.grant == GrantType::ClientCredentials {
+    fn adopt_newer_stored_tokens(&self) -> Result<bool> {
+        if self.settings.grant == OAuthGrantType::ClientCredentials {
             return Ok(false);
         }
-        let before = self.current();
-        let Some(stored) = self.stored()?.and_then(|record| record.tokens) else {
+        let before = self.current_tokens();
+        let Some(stored) = self.load_stored_login()?.and_then(|record| record.tokens) else {
             return Ok(false);
         };
         let another = before.is_none_or(|before| before.access != stored.access);
-        if another && stored.fresh() {
-            self.adopt(&stored);
+        if another && stored.is_fresh() {
+            self.adopt_tokens(&stored);
         }
-        Ok(another && stored.fresh())
+        Ok(another && stored.is_fresh())
     }
 
-    fn keep(&self, record: &Record) -> Result<()> {
-        self.store.save(record)?;
-        record.tokens.iter().for_each(|tokens| self.adopt(tokens));
+    fn save_and_adopt(&self, record: &LoginRecord) -> Result<()> {
+        self.store.save_record(record)?;
+        record.tokens.iter().for_each(|tokens| self.adopt_tokens(tokens));
         Ok(())
     }
 
-    fn current(&self) -> Option<Tokens> {
+    fn current_tokens(&self) -> Option<OAuthTokens> {
         self.current.read().clone()
     }
 
-    fn adopt(&self, tokens: &Tokens) {
-        self.secrets.learn("auth.access_token", tokens.access.expose());
+    fn adopt_tokens(&self, tokens: &OAuthTokens) {
+        self.secrets.learn_token("auth.access_token", tokens.access.expose_secret());
         if let Some(refresh) = &tokens.refresh {
-            self.secrets.learn("auth.refresh_token", refresh.expose());
+            self.secrets.learn_token("auth.refresh_token", refresh.expose_secret());
         }
         let mut current = self.current.write();
         if current.as_ref() != Some(tokens) {
@@ -271,13 +285,13 @@ impl Login {
     }
 }
 
-impl Turn {
-    fn just_failed(&self) -> Option<Problem> {
+impl OAuthRenewalState {
+    fn recent_failure(&self) -> Option<Problem> {
         let (at, problem) = self.failed.as_ref()?;
-        (at.elapsed() < PAUSE).then(|| problem.clone())
+        (at.elapsed() < FAILED_RENEWAL_PAUSE).then(|| problem.clone())
     }
 
-    fn remember<T>(&mut self, done: Result<T>) -> Result<T> {
+    fn remember_failure<T>(&mut self, done: Result<T>) -> Result<T> {
         self.failed = done.as_ref().err().map(|problem| (Instant::now(), problem.clone()));
         done
     }

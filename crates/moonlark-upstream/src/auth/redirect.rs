@@ -7,28 +7,28 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use moonlark_core::{Code, Problem, Result};
+use moonlark_core::{Problem, ProblemCode, Result};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::flow::Callback;
+use super::flow::OAuthCallback;
 
-const PATH: &str = "/callback";
-const LONGEST_HEAD: usize = 16 << 10;
-const MOST_CONNECTIONS: usize = 32;
+const CALLBACK_PATH: &str = "/callback";
+const MAX_CALLBACK_HEAD_BYTES: usize = 16 << 10;
+const MAX_CALLBACK_CONNECTIONS: usize = 32;
 /// Browsers open connections that they may never use.
-const IDLE: Duration = Duration::from_secs(10);
+const CALLBACK_CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(super) struct Redirect {
+pub(super) struct RedirectListener {
     listener: TcpListener,
     address: SocketAddr,
 }
 
-impl Redirect {
-    pub(super) async fn listen(port: u16) -> Result<Self> {
+impl RedirectListener {
+    pub(super) async fn bind_port(port: u16) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
         let listener = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
         match listener {
@@ -36,22 +36,26 @@ impl Redirect {
             Err(error) => Err(Problem::unavailable(format!(
                 "cannot listen on 127.0.0.1:{port} for the end of the login: {error}"
             ))
-            .hint("end what uses that port, or set another redirect_port in the auth table")),
+            .with_hint("end what uses that port, or set another redirect_port in the auth table")),
         }
     }
 
-    pub(super) fn uri(&self) -> String {
-        uri(self.address.port())
+    pub(super) fn redirect_uri(&self) -> String {
+        redirect_uri_for_port(self.address.port())
     }
 
-    pub(super) async fn wait(&self, state: &str, patience: Duration) -> Result<Callback> {
-        timeout(patience, self.first(state)).await.unwrap_or_else(|_| {
+    pub(super) async fn wait_for_callback(
+        &self,
+        state: &str,
+        patience: Duration,
+    ) -> Result<OAuthCallback> {
+        timeout(patience, self.accept_first_callback(state)).await.unwrap_or_else(|_| {
             let message = format!("nobody logged in within {} seconds", patience.as_secs());
-            Err(Problem::new(Code::Timeout, message))
+            Err(Problem::new(ProblemCode::Timeout, message))
         })
     }
 
-    async fn first(&self, state: &str) -> Result<Callback> {
+    async fn accept_first_callback(&self, state: &str) -> Result<OAuthCallback> {
         let (found, mut finds) = mpsc::channel(1);
         let mut open = JoinSet::new();
         loop {
@@ -62,11 +66,11 @@ impl Redirect {
                     return Ok(callback);
                 }
                 Some(_) = open.join_next() => {}
-                stream = self.listener.accept(), if open.len() < MOST_CONNECTIONS => {
+                stream = self.listener.accept(), if open.len() < MAX_CALLBACK_CONNECTIONS => {
                     // A connection that is gone already is nobody's loss.
                     if let Ok((stream, _)) = stream {
                         let (state, found) = (state.to_owned(), found.clone());
-                        open.spawn(timeout(IDLE, answer(stream, state, found)));
+                        open.spawn(timeout(CALLBACK_CONNECTION_TIMEOUT, answer_browser(stream, state, found)));
                     }
                 }
             }
@@ -74,36 +78,37 @@ impl Redirect {
     }
 }
 
-pub(super) fn uri(port: u16) -> String {
-    format!("http://127.0.0.1:{port}{PATH}")
+pub(super) fn redirect_uri_for_port(port: u16) -> String {
+    format!("http://127.0.0.1:{port}{CALLBACK_PATH}")
 }
 
 /// The port of a redirect address that was made here.
-pub(super) fn port(uri: &str) -> Option<u16> {
-    uri.strip_prefix("http://127.0.0.1:")?.strip_suffix(PATH)?.parse().ok()
+pub(super) fn port_of_redirect_uri(uri: &str) -> Option<u16> {
+    uri.strip_prefix("http://127.0.0.1:")?.strip_suffix(CALLBACK_PATH)?.parse().ok()
 }
 
-async fn answer(mut stream: TcpStream, state: String, found: mpsc::Sender<Callback>) {
-    let Some(target) = read_target(&mut stream).await else {
+async fn answer_browser(mut stream: TcpStream, state: String, found: mpsc::Sender<OAuthCallback>) {
+    let Some(target) = read_request_target(&mut stream).await else {
         return;
     };
     let callback = match target.split_once('?') {
-        Some((PATH, query)) => Callback::from_query(query),
-        _ => return say(&mut stream, "404 Not Found", "There is nothing here.").await,
+        Some((CALLBACK_PATH, query)) => OAuthCallback::from_query(query),
+        _ => return send_page(&mut stream, "404 Not Found", "There is nothing here.").await,
     };
     if callback.state.as_deref() != Some(&state) {
-        return say(&mut stream, "400 Bad Request", "This is not the login that was begun.").await;
+        return send_page(&mut stream, "400 Bad Request", "This is not the login that was begun.")
+            .await;
     }
-    say(&mut stream, "200 OK", "Moonlark has its answer. You can close this window.").await;
+    send_page(&mut stream, "200 OK", "Moonlark has its answer. You can close this window.").await;
     // Full when another connection was first.
     let _ = found.try_send(callback);
 }
 
 /// What the first line of a request asks for.
-async fn read_target(stream: &mut TcpStream) -> Option<String> {
+async fn read_request_target(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::with_capacity(1024);
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        if head.len() > LONGEST_HEAD || stream.read_buf(&mut head).await.ok()? == 0 {
+        if head.len() > MAX_CALLBACK_HEAD_BYTES || stream.read_buf(&mut head).await.ok()? == 0 {
             return None;
         }
     }
@@ -116,7 +121,7 @@ async fn read_target(stream: &mut TcpStream) -> Option<String> {
 }
 
 /// Nothing that came with the request is repeated.
-async fn say(stream: &mut TcpStream, status: &str, text: &str) {
+async fn send_page(stream: &mut TcpStream, status: &str, text: &str) {
     let page = format!("<!doctype html><meta charset=utf-8><title>Moonlark</title><p>{text}</p>");
     let answer = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\n\
@@ -141,8 +146,8 @@ mod tests {
 
     #[tokio::test]
     async fn only_the_answer_to_the_login_that_was_begun_ends_the_wait() {
-        let redirect = Redirect::listen(0).await.unwrap();
-        let port = port(&redirect.uri()).unwrap();
+        let redirect = RedirectListener::bind_port(0).await.unwrap();
+        let port = port_of_redirect_uri(&redirect.redirect_uri()).unwrap();
         // Opened and never used, as browsers do.
         let idle = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
         let visits = async {
@@ -160,7 +165,8 @@ mod tests {
                 assert!(answer.starts_with(expected), "{request}: {answer}");
             }
         };
-        let (callback, ()) = tokio::join!(redirect.wait("mine", Duration::from_secs(20)), visits);
+        let (callback, ()) =
+            tokio::join!(redirect.wait_for_callback("mine", Duration::from_secs(20)), visits);
         let callback = callback.unwrap();
         assert_eq!(callback.code.as_deref(), Some("a+b"));
         assert_eq!(callback.issuer.as_deref(), Some("http://as"));
@@ -169,8 +175,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_login_that_nobody_makes_ends() {
-        let redirect = Redirect::listen(0).await.unwrap();
-        let problem = redirect.wait("mine", Duration::from_millis(1)).await.unwrap_err();
-        assert_eq!(problem.code, Code::Timeout);
+        let redirect = RedirectListener::bind_port(0).await.unwrap();
+        let problem =
+            redirect.wait_for_callback("mine", Duration::from_millis(1)).await.unwrap_err();
+        assert_eq!(problem.code, ProblemCode::Timeout);
     }
 }

@@ -3,20 +3,20 @@
 
 use std::time::{Duration, Instant};
 
-const MOST_OF_ONE: usize = 2;
-const MOST: usize = 8;
+const MAX_STEP_UPS_PER_SCOPE: usize = 2;
+const MAX_STEP_UPS: usize = 8;
 /// Tokens come and go: what was asked for long ago may be asked for again.
-const REMEMBERED: Duration = Duration::from_secs(600);
+const STEP_UP_WINDOW: Duration = Duration::from_secs(600);
 
 #[derive(Default)]
-pub(super) struct StepUps(Vec<(Instant, String)>);
+pub(super) struct StepUpLimiter(Vec<(Instant, String)>);
 
-impl StepUps {
+impl StepUpLimiter {
     /// Whether one more for `scope` is due. If so, it counts.
-    pub(super) fn allow(&mut self, scope: &str) -> bool {
-        self.0.retain(|(at, _)| at.elapsed() < REMEMBERED);
+    pub(super) fn allow_step_up(&mut self, scope: &str) -> bool {
+        self.0.retain(|(at, _)| at.elapsed() < STEP_UP_WINDOW);
         let same = self.0.iter().filter(|(_, asked)| asked == scope).count();
-        if same >= MOST_OF_ONE || self.0.len() >= MOST {
+        if same >= MAX_STEP_UPS_PER_SCOPE || self.0.len() >= MAX_STEP_UPS {
             return false;
         }
         self.0.push((Instant::now(), scope.to_owned()));
@@ -30,10 +30,13 @@ mod tests {
 
     #[test]
     fn asking_in_circles_ends() {
-        let mut asked = StepUps::default();
-        assert_eq!([asked.allow("a"), asked.allow("a"), asked.allow("a")], [true, true, false]);
-        assert!(asked.allow("b"));
-        let more = (0..20).filter(|number| asked.allow(&number.to_string())).count();
+        let mut asked = StepUpLimiter::default();
+        assert_eq!(
+            [asked.allow_step_up("a"), asked.allow_step_up("a"), asked.allow_step_up("a")],
+            [true, true, false]
+        );
+        assert!(asked.allow_step_up("b"));
+        let more = (0..20).filter(|number| asked.allow_step_up(&number.to_string())).count();
         assert_eq!(more, 5);
     }
 }

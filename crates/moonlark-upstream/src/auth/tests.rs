@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
-use moonlark_core::{Code, Problem, Result};
+use moonlark_core::{Problem, ProblemCode, Result};
 use parking_lot::Mutex;
 use serde_json::json;
 use tempfile::TempDir;
@@ -21,7 +21,7 @@ use fake::{Fake, Iss, Manners};
 struct Stage {
     fake: Arc<Fake>,
     state: TempDir,
-    settings: OAuthSettings,
+    settings: OAuthConfig,
     follow: bool,
 }
 
@@ -32,28 +32,28 @@ impl Stage {
         Self {
             fake: Fake::start(manners).await,
             state: tempfile::tempdir().unwrap(),
-            settings: OAuthSettings::default(),
+            settings: OAuthConfig::default(),
             follow: false,
         }
     }
 
-    fn account(&self) -> Account {
-        Account {
+    fn account(&self) -> UpstreamAccount {
+        UpstreamAccount {
             name: "git".into(),
             url: self.fake.url(),
-            auth: Auth::OAuth(Box::new(self.settings.clone())),
+            auth: UpstreamAuthConfig::OAuth(Box::new(self.settings.clone())),
             state_dir: self.state.path().into(),
             base_dir: self.state.path().into(),
             follow: self.follow,
         }
     }
 
-    fn authorizer(&self) -> Arc<dyn Authorize> {
-        authorizer(self.account(), Secrets::default())
+    fn authorizer(&self) -> Arc<dyn RequestAuthorizer> {
+        build_authorizer(self.account(), Secrets::default())
     }
 
-    async fn log_in(&self) -> LoggedIn {
-        login(&self.account(), &Ask::Follow).await.unwrap()
+    async fn log_in(&self) -> LoginOutcome {
+        log_in_to_upstream(&self.account(), &LoginPrompt::Follow).await.unwrap()
     }
 
     fn file(&self) -> String {
@@ -62,27 +62,28 @@ impl Stage {
 
     /// Let time pass until the token has so many seconds left.
     fn age(&self, left: u64) {
-        let store = store::Store::new(self.state.path(), "git");
-        let mut record = store.load().unwrap().unwrap();
+        let store = store::LoginStore::new(self.state.path(), "git");
+        let mut record = store.load_record().unwrap().unwrap();
         let tokens = record.tokens.as_mut().unwrap();
-        tokens.issued_at = record::now() - 3600;
-        tokens.expires_at = Some(record::now() + left);
-        store.save(&record).unwrap();
+        tokens.issued_at = record::unix_seconds_now() - 3600;
+        tokens.expires_at = Some(record::unix_seconds_now() + left);
+        store.save_record(&record).unwrap();
     }
 
     /// What a transport does: a request, and at most `tries` more after a
     /// challenge.
-    async fn request(&self, auth: &dyn Authorize, tries: usize) -> Result<u16, Problem> {
+    async fn request(&self, auth: &dyn RequestAuthorizer, tries: usize) -> Result<u16, Problem> {
         for left in (0..=tries).rev() {
             let mut request = reqwest::Client::new().post(self.fake.url());
-            if let Some(header) = auth.header().await? {
-                request = request.header(AUTHORIZATION, header.expose());
+            if let Some(header) = auth.authorization_header().await? {
+                request = request.header(AUTHORIZATION, header.expose_secret());
             }
             let answer = request.send().await.unwrap();
             let status = answer.status().as_u16();
             let challenge = answer.headers().get(WWW_AUTHENTICATE);
             let challenge = challenge.map(|it| it.to_str().unwrap().to_owned());
-            let again = matches!(status, 401 | 403) && auth.challenged(status, challenge).await?;
+            let again =
+                matches!(status, 401 | 403) && auth.handle_challenge(status, challenge).await?;
             if !again || left == 0 {
                 return Ok(status);
             }
@@ -109,7 +110,7 @@ async fn without_a_login_the_problem_names_the_command_and_nobody_waits() {
         problem.to_string(),
         "error[unavailable]: upstream 'git' wants a login\nhint: run `moonlark login git`"
     );
-    assert!(!problem.retryable());
+    assert!(!problem.is_retryable());
     assert_eq!(stage.fake.seen(), counts([]));
 }
 
@@ -146,7 +147,7 @@ async fn a_person_logs_in_by_way_of_a_browser() {
         let url = url.clone();
         tokio::spawn(async move { reqwest::get(url).await.unwrap().text().await.unwrap() });
     };
-    let done = login(&stage.account(), &Ask::Person(&browser)).await.unwrap();
+    let done = log_in_to_upstream(&stage.account(), &LoginPrompt::Person(&browser)).await.unwrap();
     assert_eq!(done.scopes, ["read"]);
     let url = shown.lock().clone().unwrap();
     let redirect = url.query_pairs().find(|(key, _)| key == "redirect_uri").unwrap().1.into_owned();
@@ -157,20 +158,20 @@ async fn a_person_logs_in_by_way_of_a_browser() {
 #[tokio::test]
 async fn a_login_that_is_refused_says_so() {
     let stage = Stage::new(Manners { denies: true, ..Manners::default() }).await;
-    let problem = login(&stage.account(), &Ask::Follow).await.unwrap_err();
+    let problem = log_in_to_upstream(&stage.account(), &LoginPrompt::Follow).await.unwrap_err();
     assert_eq!(problem.message, "the authorization server of git refused: access_denied");
     // From a stranger, even a refusal is not believed.
     stage.fake.change(|manners| manners.iss = Iss::Wrong);
-    let problem = login(&stage.account(), &Ask::Follow).await.unwrap_err();
-    assert_eq!(problem.code, Code::Denied);
+    let problem = log_in_to_upstream(&stage.account(), &LoginPrompt::Follow).await.unwrap_err();
+    assert_eq!(problem.code, ProblemCode::Denied);
     assert!(!problem.message.contains("access_denied"), "{problem}");
 }
 
 #[tokio::test]
 async fn an_answer_from_another_authorization_server_is_refused() {
     let stage = Stage::new(Manners { iss: Iss::Wrong, ..Manners::default() }).await;
-    let problem = login(&stage.account(), &Ask::Follow).await.unwrap_err();
-    assert_eq!(problem.code, Code::Denied);
+    let problem = log_in_to_upstream(&stage.account(), &LoginPrompt::Follow).await.unwrap_err();
+    assert_eq!(problem.code, ProblemCode::Denied);
     assert!(problem.message.contains("https://evil.example"), "{problem}");
     assert!(!stage.fake.seen().contains_key("token authorization_code none"));
     // Saying nothing is fine for a server that does not promise to.
@@ -208,7 +209,7 @@ async fn a_token_that_is_refused_is_renewed_once_for_all() {
 
     // All at once: whoever waited for the renewal makes none of their own.
     stage.fake.forget_access();
-    let challenges = (0..8).map(|_| auth.challenged(401, None));
+    let challenges = (0..8).map(|_| auth.handle_challenge(401, None));
     let answers = futures::future::join_all(challenges).await;
     assert!(answers.into_iter().all(|answer| answer == Ok(true)));
     assert_eq!(stage.fake.seen()["token refresh_token none"], 1);
@@ -236,7 +237,7 @@ async fn a_login_that_cannot_be_renewed_has_to_be_made_again() {
     stage.age(0);
     stage.fake.forget_refresh();
     let auth = stage.authorizer();
-    let problem = auth.header().await.unwrap_err();
+    let problem = auth.authorization_header().await.unwrap_err();
     assert_eq!(
         problem.to_string(),
         "error[unavailable]: upstream 'git' has to be logged in to again: its login has \
@@ -244,7 +245,7 @@ async fn a_login_that_cannot_be_renewed_has_to_be_made_again() {
     );
     // The token that was rejected is not tried again.
     stage.fake.seen();
-    auth.header().await.unwrap_err();
+    auth.authorization_header().await.unwrap_err();
     assert_eq!(stage.fake.seen(), counts([]));
     stage.log_in().await;
     assert_eq!(stage.request(&*auth, 0).await.unwrap(), 200);
@@ -267,8 +268,11 @@ async fn a_server_that_fails_to_renew_costs_nothing_while_the_token_lives() {
     // Without a token that lives, all who ask hear of one failure.
     stage.age(0);
     let auth = stage.authorizer();
-    let problems = futures::future::join_all((0..8).map(|_| auth.header())).await;
-    assert!(problems.iter().all(|it| it.as_ref().is_err_and(Problem::retryable)), "{problems:?}");
+    let problems = futures::future::join_all((0..8).map(|_| auth.authorization_header())).await;
+    assert!(
+        problems.iter().all(|it| it.as_ref().is_err_and(Problem::is_retryable)),
+        "{problems:?}"
+    );
     assert_eq!(stage.fake.seen()["token refresh_token none"], 1);
 }
 
@@ -281,11 +285,11 @@ async fn a_renewal_is_not_lost_when_the_one_who_asked_goes_away() {
     let auth = stage.authorizer();
     let gate = stage.fake.gate.write().await;
     tokio::select! {
-        _ = auth.header() => panic!("the gate is shut"),
+        _ = auth.authorization_header() => panic!("the gate is shut"),
         () = stage.fake.refreshing.notified() => {}
     }
     drop(gate);
-    assert_eq!(auth.header().await.unwrap(), Some("Bearer access-3".into()));
+    assert_eq!(auth.authorization_header().await.unwrap(), Some("Bearer access-3".into()));
     assert_eq!(stage.fake.seen()["token refresh_token none"], 1);
     assert!(stage.file().contains("access-3"));
 }
@@ -295,12 +299,12 @@ async fn nobody_is_sent_to_addresses_inside_the_network() {
     let inside = "http://169.254.169.254";
     let servers = Some(vec![inside.to_owned()]);
     let stage = Stage::new(Manners { servers, ..Manners::default() }).await;
-    let problem = login(&stage.account(), &Ask::Follow).await.unwrap_err();
+    let problem = log_in_to_upstream(&stage.account(), &LoginPrompt::Follow).await.unwrap_err();
     assert!(problem.message.contains("none published usable metadata"), "{problem}");
 
     let metadata = json!({ "token_endpoint": format!("{inside}/token") });
     stage.fake.change(|manners| (manners.servers, manners.metadata) = (None, metadata));
-    login(&stage.account(), &Ask::Follow).await.unwrap_err();
+    log_in_to_upstream(&stage.account(), &LoginPrompt::Follow).await.unwrap_err();
     assert!(!stage.state.path().join("auth/git.json").exists());
 }
 
@@ -347,7 +351,7 @@ async fn asking_for_ever_more_permissions_ends() {
     stage.fake.change(|manners| manners.needs = vec!["admin"]);
     stage.fake.seen();
     let problem = stage.request(&*auth, 100).await.unwrap_err();
-    assert_eq!(problem.code, Code::Denied);
+    assert_eq!(problem.code, ProblemCode::Denied);
     assert_eq!(stage.fake.seen()["token authorization_code none"], 2);
 }
 
@@ -359,11 +363,11 @@ async fn moonlark_logs_in_as_itself() {
     ] {
         let mut stage = Stage::new(Manners { methods, ..Manners::default() }).await;
         stage.fake.add_client("me", "hunter22");
-        stage.settings = OAuthSettings {
-            grant: GrantType::ClientCredentials,
+        stage.settings = OAuthConfig {
+            grant: OAuthGrantType::ClientCredentials,
             client_id: Some("me".into()),
             client_secret: Some("hunter22".into()),
-            ..OAuthSettings::default()
+            ..OAuthConfig::default()
         };
         let auth = stage.authorizer();
         stage.fake.change(|manners| manners.expires_in = Some(0));
@@ -383,11 +387,11 @@ async fn moonlark_logs_in_as_itself() {
 async fn a_secret_that_is_wrong_is_never_repeated() {
     let mut stage = Stage::new(Manners::default()).await;
     stage.fake.add_client("me", "another");
-    stage.settings = OAuthSettings {
-        grant: GrantType::ClientCredentials,
+    stage.settings = OAuthConfig {
+        grant: OAuthGrantType::ClientCredentials,
         client_id: Some("me".into()),
         client_secret: Some("hunter22".into()),
-        ..OAuthSettings::default()
+        ..OAuthConfig::default()
     };
     let problem = stage.request(&*stage.authorizer(), 1).await.unwrap_err();
     assert!(!format!("{problem} {problem:?}").contains("hunter22"), "{problem}");
@@ -408,7 +412,7 @@ async fn a_registered_secret_is_kept_and_used_after_a_restart() {
 #[tokio::test]
 async fn a_client_of_the_operator_is_used_and_its_secret_stays_out_of_the_file() {
     let mut stage = Stage::new(Manners { registers: false, ..Manners::default() }).await;
-    let problem = login(&stage.account(), &Ask::Follow).await.unwrap_err();
+    let problem = log_in_to_upstream(&stage.account(), &LoginPrompt::Follow).await.unwrap_err();
     assert!(problem.hint.unwrap().contains("set client_id"));
     stage.fake.add_client("me", "hunter22");
     stage.settings.client_id = Some("me".into());
@@ -434,8 +438,8 @@ async fn a_client_described_at_an_address_needs_no_registration() {
 async fn an_authorization_server_other_than_the_one_configured_gets_nothing() {
     let mut stage = Stage::new(Manners::default()).await;
     stage.settings.issuer = Some("https://login.example".into());
-    let problem = login(&stage.account(), &Ask::Follow).await.unwrap_err();
-    assert_eq!(problem.code, Code::Denied);
+    let problem = log_in_to_upstream(&stage.account(), &LoginPrompt::Follow).await.unwrap_err();
+    assert_eq!(problem.code, ProblemCode::Denied);
     assert_eq!(stage.fake.seen(), counts(DISCOVERY));
 }
 
@@ -443,7 +447,7 @@ async fn an_authorization_server_other_than_the_one_configured_gets_nothing() {
 async fn an_address_that_no_browser_should_open_is_refused() {
     let metadata = json!({ "authorization_endpoint": "file:///etc/passwd" });
     let stage = Stage::new(Manners { metadata, ..Manners::default() }).await;
-    let problem = login(&stage.account(), &Ask::Follow).await.unwrap_err();
+    let problem = log_in_to_upstream(&stage.account(), &LoginPrompt::Follow).await.unwrap_err();
     assert!(problem.message.contains("is not https"), "{problem}");
 }
 
@@ -453,7 +457,10 @@ async fn a_login_is_good_for_one_address() {
     stage.log_in().await;
     let mut account = stage.account();
     account.url = format!("{}/mcp?other", stage.fake.base).parse().unwrap();
-    assert_eq!(authorizer(account, Secrets::default()).header().await.unwrap(), None::<SecretText>);
+    assert_eq!(
+        build_authorizer(account, Secrets::default()).authorization_header().await.unwrap(),
+        None::<SecretText>
+    );
 }
 
 #[tokio::test]
@@ -461,11 +468,11 @@ async fn logging_out_gives_the_tokens_back_and_forgets_them() {
     let stage = Stage::new(Manners { secrets: true, ..Manners::default() }).await;
     stage.log_in().await;
     stage.fake.seen();
-    let done = logout(&stage.account()).await.unwrap();
-    assert_eq!((done.removed, done.revoked), (true, Revoked::Yes));
+    let done = log_out_of_upstream(&stage.account()).await.unwrap();
+    assert_eq!((done.removed, done.revoked), (true, RevocationOutcome::Yes));
     assert_eq!(stage.fake.seen(), counts([("revoke refresh_token", 1)]));
     assert_eq!(stage.fake.refresh_tokens(), 0);
-    let done = logout(&stage.account()).await.unwrap();
-    assert_eq!((done.removed, done.revoked), (false, Revoked::NotOffered));
-    assert_eq!(stage.authorizer().header().await.unwrap(), None);
+    let done = log_out_of_upstream(&stage.account()).await.unwrap();
+    assert_eq!((done.removed, done.revoked), (false, RevocationOutcome::NotOffered));
+    assert_eq!(stage.authorizer().authorization_header().await.unwrap(), None);
 }

@@ -6,29 +6,29 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use http::header::{ACCEPT, CONTENT_TYPE, LOCATION, WWW_AUTHENTICATE};
-use moonlark_core::limits::size;
+use moonlark_core::limits::format_size;
 use moonlark_core::{Problem, Result};
 use reqwest::{Client, Response};
 use url::Url;
 
-use super::record::Record;
+use super::record::LoginRecord;
 use crate::mcp::SecretText;
 
-static CLIENT: LazyLock<Result<Client>> = LazyLock::new(build);
-const PATIENCE: Duration = Duration::from_secs(30);
+static SHARED_HTTP_CLIENT: LazyLock<Result<Client>> = LazyLock::new(build_shared_http_client);
+const AUTH_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// While a caller waits to be let in.
-const SHORTLY: Duration = Duration::from_secs(10);
+const PROVIDER_DOCUMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest document that a provider may publish.
-const LARGEST: usize = 512 * 1024;
+const MAX_PROVIDER_DOCUMENT_BYTES: usize = 512 * 1024;
 
-fn build() -> Result<Client> {
+fn build_shared_http_client() -> Result<Client> {
     // Fails only when another part of the process was first, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = || {
         Client::builder()
             .user_agent(concat!("moonlark/", env!("CARGO_PKG_VERSION")))
             .redirect(reqwest::redirect::Policy::none())
-            .timeout(PATIENCE)
+            .timeout(AUTH_REQUEST_TIMEOUT)
     };
     // Without any root certificate on the system there is no trusted https, but
     // http must go on working.
@@ -39,32 +39,32 @@ fn build() -> Result<Client> {
 
 /// For whatever is asked of a place that the operator named and that is no source:
 /// one for all. Redirects are not followed: what proves who asks is for one place.
-pub fn client() -> Result<&'static Client> {
-    CLIENT.as_ref().map_err(Clone::clone)
+pub fn shared_http_client() -> Result<&'static Client> {
+    SHARED_HTTP_CLIENT.as_ref().map_err(Clone::clone)
 }
 
 /// The challenge that a request without a token gets. Some upstreams say only
 /// there what they need.
-pub(super) async fn challenge(url: &Url) -> Option<String> {
-    let request = client()
+pub(super) async fn request_challenge(url: &Url) -> Option<String> {
+    let request = shared_http_client()
         .ok()?
         .post(url.clone())
         .header(ACCEPT, "application/json, text/event-stream")
         .header(CONTENT_TYPE, "application/json")
         .body(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
     let answer = request.send().await.ok()?;
-    (answer.status() == http::StatusCode::UNAUTHORIZED).then(|| joined(&answer)).flatten()
+    (answer.status() == http::StatusCode::UNAUTHORIZED).then(|| join_challenges(&answer)).flatten()
 }
 
-fn joined(answer: &Response) -> Option<String> {
+fn join_challenges(answer: &Response) -> Option<String> {
     let all = answer.headers().get_all(WWW_AUTHENTICATE).iter();
     let all: Vec<&str> = all.filter_map(|value| value.to_str().ok()).collect();
     (!all.is_empty()).then(|| all.join(", "))
 }
 
 /// Where an identity provider that asks nobody sends the browser.
-pub(super) async fn redirect(url: &Url) -> Result<Url> {
-    let answer = client()?.get(url.clone()).send().await.map_err(|error| {
+pub(super) async fn fetch_redirect_target(url: &Url) -> Result<Url> {
+    let answer = shared_http_client()?.get(url.clone()).send().await.map_err(|error| {
         Problem::unavailable(format!(
             "no answer from the authorization server: {}",
             error.without_url()
@@ -76,17 +76,20 @@ pub(super) async fn redirect(url: &Url) -> Result<Url> {
             "the authorization server answers {} in place of redirecting at once",
             answer.status().as_u16()
         ))
-        .retryable_if(false)
-        .hint("a person has to answer it: moonlark login")
+        .with_retryable(false)
+        .with_hint("a person has to answer it: moonlark login")
     })
 }
 
 /// What an identity provider publishes at `url`, in a bounded time.
-pub async fn fetch(url: Url) -> Result<Vec<u8>> {
+pub async fn fetch_provider_document(url: Url) -> Result<Vec<u8>> {
     let no_answer = |error: reqwest::Error| {
         Problem::unavailable(format!("no answer from {url}: {}", error.without_url()))
     };
-    let request = client()?.get(url.clone()).header(ACCEPT, "application/json").timeout(SHORTLY);
+    let request = shared_http_client()?
+        .get(url.clone())
+        .header(ACCEPT, "application/json")
+        .timeout(PROVIDER_DOCUMENT_TIMEOUT);
     let mut answer = request.send().await.map_err(no_answer)?;
     if !answer.status().is_success() {
         let status = answer.status().as_u16();
@@ -94,10 +97,10 @@ pub async fn fetch(url: Url) -> Result<Vec<u8>> {
     }
     let mut whole = Vec::new();
     while let Some(part) = answer.chunk().await.map_err(no_answer)? {
-        if whole.len() + part.len() > LARGEST {
+        if whole.len() + part.len() > MAX_PROVIDER_DOCUMENT_BYTES {
             return Err(Problem::unavailable(format!(
                 "{url} answers with more than {}",
-                size(LARGEST)
+                format_size(MAX_PROVIDER_DOCUMENT_BYTES)
             )));
         }
         whole.extend_from_slice(&part);
@@ -106,7 +109,10 @@ pub async fn fetch(url: Url) -> Result<Vec<u8>> {
 }
 
 /// Give the tokens of `record` back, so that whoever may have a copy has nothing.
-pub(super) async fn revoke(record: &Record, secret: Option<&SecretText>) -> Result<bool> {
+pub(super) async fn revoke_tokens(
+    record: &LoginRecord,
+    secret: Option<&SecretText>,
+) -> Result<bool> {
     let (Some(url), Some(tokens)) = (&record.revocation, &record.tokens) else {
         return Ok(false);
     };
@@ -115,10 +121,12 @@ pub(super) async fn revoke(record: &Record, secret: Option<&SecretText>) -> Resu
         None => (&tokens.access, "access_token"),
     };
     let mut form = url::form_urlencoded::Serializer::new(String::new());
-    form.append_pair("token", token.expose()).append_pair("token_type_hint", kind);
-    let mut request = client()?.post(url.clone());
+    form.append_pair("token", token.expose_secret()).append_pair("token_type_hint", kind);
+    let mut request = shared_http_client()?.post(url.clone());
     match secret {
-        Some(secret) => request = request.basic_auth(&record.client.id, Some(secret.expose())),
+        Some(secret) => {
+            request = request.basic_auth(&record.client.id, Some(secret.expose_secret()))
+        }
         None => {
             form.append_pair("client_id", &record.client.id);
         }

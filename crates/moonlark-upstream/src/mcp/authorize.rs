@@ -6,13 +6,13 @@ use moonlark_core::Problem;
 
 use super::target::SecretText;
 
-pub trait Authorize: Send + Sync {
+pub trait RequestAuthorizer: Send + Sync {
     /// The value of the `Authorization` header, refreshed when needed.
-    fn header(&self) -> BoxFuture<'_, Result<Option<SecretText>, Problem>>;
+    fn authorization_header(&self) -> BoxFuture<'_, Result<Option<SecretText>, Problem>>;
 
     /// The server said 401 or 403, with this `WWW-Authenticate`. `Ok(true)`:
     /// the same request is worth one more try.
-    fn challenged(
+    fn handle_challenge(
         &self,
         status: u16,
         www_authenticate: Option<String>,

@@ -17,23 +17,25 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::link::{About, Inbox};
-use super::pending::{Answer, Pending, Whom, id_of};
-use super::target::LinkLimits;
-use super::wire::{self, Failure, Frame, Head, Odd, Params, Rpc};
+use super::link::{ConnectionInbox, McpRequestOptions};
+use super::pending::{MessageRecipient, PendingRequests, RpcAnswer, own_id_from_value};
+use super::target::McpConnectionLimits;
+use super::wire::{
+    self, OversizedMessageHead, ProtocolViolation, RawRpcParams, RequestFailure, RpcError, RpcFrame,
+};
 
 /// Requests of a server's that are handled at once. As many again are told
 /// that it is too many; what is beyond that gets no answer.
-const MOST_ASKED: usize = 64;
+const MAX_SERVER_REQUESTS: usize = 64;
 
-pub(super) struct Conversation {
+pub(super) struct RpcSession {
     name: String,
-    limits: LinkLimits,
-    inbox: Arc<dyn Inbox>,
+    limits: McpConnectionLimits,
+    inbox: Arc<dyn ConnectionInbox>,
     /// What every request says of us, once the server is known to want it.
     meta: OnceLock<Vec<(&'static str, String)>>,
     next: AtomicU64,
-    pending: Mutex<Pending>,
+    pending: Mutex<PendingRequests>,
     /// The server's requests being handled, by their ids as they came.
     asked: Mutex<HashMap<Box<str>, AbortHandle>>,
     over: CancellationToken,
@@ -43,21 +45,25 @@ pub(super) struct Conversation {
 }
 
 /// The way back to the server, for answers.
-pub(super) trait Reply: Send + Sync {
+pub(super) trait RpcReplySender: Send + Sync {
     /// Best effort: a server that does not take it does not need it.
-    fn reply(self: Arc<Self>, message: Vec<u8>) -> BoxFuture<'static, ()>;
+    fn send_reply(self: Arc<Self>, message: Vec<u8>) -> BoxFuture<'static, ()>;
 }
 
 /// A request in flight; dropping it forgets the request.
-pub(super) struct Flight<'a> {
-    conversation: &'a Conversation,
+pub(super) struct InFlightRequest<'a> {
+    conversation: &'a RpcSession,
     pub(super) id: u64,
-    pub(super) answer: oneshot::Receiver<Answer>,
+    pub(super) answer: oneshot::Receiver<RpcAnswer>,
 }
 
-impl Conversation {
-    pub(super) fn new(name: &str, limits: LinkLimits, inbox: Arc<dyn Inbox>) -> Arc<Conversation> {
-        Arc::new(Conversation {
+impl RpcSession {
+    pub(super) fn new(
+        name: &str,
+        limits: McpConnectionLimits,
+        inbox: Arc<dyn ConnectionInbox>,
+    ) -> Arc<RpcSession> {
+        Arc::new(RpcSession {
             name: name.to_owned(),
             limits,
             inbox,
@@ -80,12 +86,12 @@ impl Conversation {
         self.inbox.secrets()
     }
 
-    pub(super) fn limits(&self) -> LinkLimits {
+    pub(super) fn limits(&self) -> McpConnectionLimits {
         self.limits
     }
 
     /// From now on, every request carries this in its `_meta`.
-    pub(super) fn introduce(&self, meta: Vec<(&'static str, String)>) {
+    pub(super) fn set_client_meta(&self, meta: Vec<(&'static str, String)>) {
         // Once per connection; the first word stands.
         let _ = self.meta.set(meta);
     }
@@ -94,28 +100,28 @@ impl Conversation {
 
     /// A request and its bytes, known here from now on so that nothing that
     /// comes back can be too early.
-    pub(super) fn begin(
+    pub(super) fn begin_request(
         &self,
         method: &str,
         params: &Object,
-        about: &About,
-    ) -> Result<(Flight<'_>, Vec<u8>), Failure> {
+        about: &McpRequestOptions,
+    ) -> Result<(InFlightRequest<'_>, Vec<u8>), RequestFailure> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let ours = self.meta.get().map_or(&[][..], Vec::as_slice);
         let progress = about.listener.is_some() && !about.quiet;
-        let message = wire::request(id, method, params, &about.meta, ours, progress)
-            .map_err(Failure::NotSent)?;
+        let message = wire::encode_request(id, method, params, &about.meta, ours, progress)
+            .map_err(RequestFailure::NotSent)?;
         let mut pending = self.pending.lock();
         // Under the lock: `end` lets go of all that are in it.
         if !self.is_open() {
-            return Err(Failure::NotSent(self.reason()));
+            return Err(RequestFailure::NotSent(self.close_reason()));
         }
-        let answer = pending.add(id, method, about);
-        Ok((Flight { conversation: self, id, answer }, message))
+        let answer = pending.add_request(id, method, about);
+        Ok((InFlightRequest { conversation: self, id, answer }, message))
     }
 
     #[cfg(test)]
-    pub(super) fn in_flight(&self) -> usize {
+    pub(super) fn in_flight_count(&self) -> usize {
         self.pending.lock().len()
     }
 
@@ -123,159 +129,167 @@ impl Conversation {
 
     /// A message, or a batch. `stream` is the request on whose own stream it
     /// came, if any; the answer to that one is returned.
-    pub(super) fn hear(
+    pub(super) fn on_message(
         self: &Arc<Self>,
         text: &[u8],
         stream: Option<u64>,
-        back: &Arc<impl Reply + 'static>,
-    ) -> Option<Answer> {
+        back: &Arc<impl RpcReplySender + 'static>,
+    ) -> Option<RpcAnswer> {
         let mut own = None;
-        wire::read(text, |frame| match frame {
-            Ok(Frame::Answer { id: Some(id), outcome }) if stream == Some(id) => {
-                self.pending.lock().remove(id);
-                own = Some(wire::outcome(&self.name, outcome));
+        wire::read_frames(text, |frame| match frame {
+            Ok(RpcFrame::Answer { id: Some(id), outcome }) if stream == Some(id) => {
+                self.pending.lock().remove_request(id);
+                own = Some(wire::parse_outcome(&self.name, outcome));
             }
-            Ok(Frame::Answer { id, outcome }) => self.answered(id, outcome),
-            Ok(Frame::Notification { method, params }) => self.notified(&method, params, stream),
-            Ok(Frame::Request { id, method, params }) => {
-                let back = Arc::clone(back) as Arc<dyn Reply>;
-                self.ask(id.get(), &method, params, stream, back);
+            Ok(RpcFrame::Answer { id, outcome }) => self.on_answer(id, outcome),
+            Ok(RpcFrame::Notification { method, params }) => {
+                self.on_notification(&method, params, stream)
             }
-            Err(odd) => self.odd(odd),
+            Ok(RpcFrame::Request { id, method, params }) => {
+                let back = Arc::clone(back) as Arc<dyn RpcReplySender>;
+                self.on_server_request(id.get(), &method, params, stream, back);
+            }
+            Err(odd) => self.log_violation_once(odd),
         });
         own
     }
 
     /// A message that was skipped for its length, by its first bytes. True if
     /// it can only have been the answer that the stream is for.
-    pub(super) fn skipped(&self, head: &[u8], stream: Option<u64>) -> bool {
-        self.odd(Odd::TooLong);
-        let id = match wire::look_at(head) {
-            Head::Answer(id) => Some(id),
-            Head::Unclear => stream,
-            Head::NoAnswer => None,
+    pub(super) fn on_oversized_message(&self, head: &[u8], stream: Option<u64>) -> bool {
+        self.log_violation_once(ProtocolViolation::TooLong);
+        let id = match wire::inspect_head(head) {
+            OversizedMessageHead::Answer(id) => Some(id),
+            OversizedMessageHead::Unclear => stream,
+            OversizedMessageHead::NoAnswer => None,
         };
-        if let Some(answer) = id.and_then(|id| self.pending.lock().take(id)) {
-            let _ = answer.send(Err(Failure::Lost(self.too_long())));
+        if let Some(answer) = id.and_then(|id| self.pending.lock().take_answer_sender(id)) {
+            let _ = answer.send(Err(RequestFailure::Lost(self.oversized_message_problem())));
         }
         id.is_some() && id == stream
     }
 
-    pub(super) fn too_long(&self) -> Problem {
-        wire::too_long(&self.name, self.limits.message)
+    pub(super) fn oversized_message_problem(&self) -> Problem {
+        wire::answer_too_long_problem(&self.name, self.limits.message)
     }
 
-    fn answered(&self, id: Option<u64>, outcome: wire::Outcome<'_>) {
-        let waiting = id.and_then(|id| self.pending.lock().take(id));
+    fn on_answer(&self, id: Option<u64>, outcome: wire::RawRpcOutcome<'_>) {
+        let waiting = id.and_then(|id| self.pending.lock().take_answer_sender(id));
         if let Some(answer) = waiting {
             // Whoever asked may have gone away just now.
-            let _ = answer.send(wire::outcome(&self.name, outcome));
+            let _ = answer.send(wire::parse_outcome(&self.name, outcome));
             return;
         }
         match id {
             Some(id) if id < self.next.load(Ordering::Relaxed) => {
                 if !self.given_up.load(Ordering::Relaxed) {
-                    self.odd(Odd::AnsweredBefore);
+                    self.log_violation_once(ProtocolViolation::AnsweredBefore);
                 }
             }
-            _ => self.odd(Odd::NeverAsked),
+            _ => self.log_violation_once(ProtocolViolation::NeverAsked),
         }
     }
 
-    fn notified(&self, method: &str, params: Params<'_>, stream: Option<u64>) {
-        let Some(params) = params.read() else { return self.odd(Odd::NotRpc) };
+    fn on_notification(&self, method: &str, params: RawRpcParams<'_>, stream: Option<u64>) {
+        let Some(params) = params.parse_object() else {
+            return self.log_violation_once(ProtocolViolation::NotRpc);
+        };
         if method == "notifications/cancelled" {
-            return self.called_off(&params);
+            return self.on_cancelled(&params);
         }
-        let whom = self.pending.lock().notified(method, &params, stream);
+        let whom = self.pending.lock().notification_recipient(method, &params, stream);
         match whom {
-            Whom::Listener(listener) => listener.notification(method, params),
-            Whom::Inbox | Whom::Unclear => self.inbox.notification(method, params),
+            MessageRecipient::Listener(listener) => listener.on_notification(method, params),
+            MessageRecipient::Inbox | MessageRecipient::Unclear => {
+                self.inbox.on_notification(method, params)
+            }
         }
     }
 
     /// The server no longer wants an answer, or will not give one.
-    fn called_off(&self, params: &Object) {
+    fn on_cancelled(&self, params: &Object) {
         let Some(id) = params.get("requestId") else { return };
         if let Ok(raw) = id.encode_json("requestId")
             && let Some(handle) = self.asked.lock().remove(raw.as_str())
         {
             return handle.abort();
         }
-        let own = id_of(id).and_then(|id| self.pending.lock().take(id));
+        let own = own_id_from_value(id).and_then(|id| self.pending.lock().take_answer_sender(id));
         if let Some(answer) = own {
             let name = &self.name;
             let reason =
                 params.get("reason").and_then(Value::as_str).unwrap_or("it gave no reason");
             let message = format!("upstream '{name}' ended the request by itself: {reason}");
-            let _ = answer.send(Err(Failure::Lost(Problem::unavailable(message))));
+            let _ = answer.send(Err(RequestFailure::Lost(Problem::unavailable(message))));
         }
     }
 
-    fn ask(
+    fn on_server_request(
         self: &Arc<Self>,
         id: &str,
         method: &str,
-        params: Params<'_>,
+        params: RawRpcParams<'_>,
         stream: Option<u64>,
-        back: Arc<dyn Reply>,
+        back: Arc<dyn RpcReplySender>,
     ) {
         let mut asked = self.asked.lock();
         if asked.contains_key(id) {
-            return self.odd(Odd::SameId);
+            return self.log_violation_once(ProtocolViolation::SameId);
         }
-        if asked.len() >= 2 * MOST_ASKED || !self.is_open() {
-            return self.odd(Odd::TooMany);
+        if asked.len() >= 2 * MAX_SERVER_REQUESTS || !self.is_open() {
+            return self.log_violation_once(ProtocolViolation::TooMany);
         }
-        let task = self.respond(asked.len(), method, params, stream);
+        let task = self.dispatch_server_request(asked.len(), method, params, stream);
         let (this, id): (_, Box<str>) = (Arc::clone(self), id.into());
         let key = id.clone();
         // The task takes itself out of the table, which is locked until it is in.
         let running = tokio::spawn(async move {
-            let handled = Handled { conversation: this, id };
+            let handled = ServerRequestGuard { conversation: this, id };
             let outcome = task.await;
-            back.reply(wire::answer(&handled.id, outcome.as_ref())).await;
+            back.send_reply(wire::encode_answer(&handled.id, outcome.as_ref())).await;
         });
         asked.insert(key, running.abort_handle());
     }
 
-    fn respond(
+    fn dispatch_server_request(
         &self,
         others: usize,
         method: &str,
-        params: Params<'_>,
+        params: RawRpcParams<'_>,
         stream: Option<u64>,
-    ) -> BoxFuture<'static, Result<Object, Rpc>> {
-        let refuse = |code, why: &str| -> BoxFuture<'static, Result<Object, Rpc>> {
-            let rpc = Rpc::new(code, why);
+    ) -> BoxFuture<'static, Result<Object, RpcError>> {
+        let refuse = |code, why: &str| -> BoxFuture<'static, Result<Object, RpcError>> {
+            let rpc = RpcError::new(code, why);
             Box::pin(async move { Err(rpc) })
         };
-        if others >= MOST_ASKED {
-            self.odd(Odd::TooMany);
-            return refuse(Rpc::INTERNAL, "too many requests at once");
+        if others >= MAX_SERVER_REQUESTS {
+            self.log_violation_once(ProtocolViolation::TooMany);
+            return refuse(RpcError::INTERNAL_ERROR, "too many requests at once");
         }
         if method == "ping" {
             return Box::pin(async { Ok(Object::new()) });
         }
-        let Some(params) = params.read() else {
-            return refuse(Rpc::INVALID_PARAMS, "params must be an object");
+        let Some(params) = params.parse_object() else {
+            return refuse(RpcError::INVALID_PARAMS, "params must be an object");
         };
         let method = method.to_owned();
-        let whom = self.pending.lock().asked(stream);
+        let whom = self.pending.lock().request_recipient(stream);
         match whom {
-            Whom::Listener(listener) => {
-                Box::pin(async move { listener.request(&method, params).await })
+            MessageRecipient::Listener(listener) => {
+                Box::pin(async move { listener.on_request(&method, params).await })
             }
-            Whom::Inbox => {
+            MessageRecipient::Inbox => {
                 let inbox = Arc::clone(&self.inbox);
-                Box::pin(async move { inbox.request(&method, params).await })
+                Box::pin(async move { inbox.on_request(&method, params).await })
             }
-            Whom::Unclear => refuse(Rpc::INTERNAL, "cannot tell which call this belongs to"),
+            MessageRecipient::Unclear => {
+                refuse(RpcError::INTERNAL_ERROR, "cannot tell which call this belongs to")
+            }
         }
     }
 
     /// Each kind once: a server that does it does it all the time.
-    pub(super) fn odd(&self, odd: Odd) {
+    pub(super) fn log_violation_once(&self, odd: ProtocolViolation) {
         let bit = 1 << odd as u32;
         if self.told.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
             let (name, what) = (&self.name, odd.describe());
@@ -286,7 +300,7 @@ impl Conversation {
     // --- the end ------------------------------------------------------------
 
     /// Over, for everybody in it. The first reason stands.
-    pub(super) fn end(&self, why: Problem) {
+    pub(super) fn close_with(&self, why: Problem) {
         let _ = self.why.set(why);
         self.over.cancel();
         // Whoever waits finds that nobody will answer, and looks for the reason.
@@ -301,13 +315,13 @@ impl Conversation {
         !self.over.is_cancelled()
     }
 
-    pub(super) async fn closed(&self) -> Problem {
+    pub(super) async fn wait_closed(&self) -> Problem {
         self.over.cancelled().await;
-        self.reason()
+        self.close_reason()
     }
 
     /// Why it is over.
-    pub(super) fn reason(&self) -> Problem {
+    pub(super) fn close_reason(&self) -> Problem {
         self.why.get().cloned().unwrap_or_else(|| {
             Problem::unavailable(format!("the connection to upstream '{}' is closed", self.name))
         })
@@ -315,21 +329,21 @@ impl Conversation {
 }
 
 /// A request of the server's; dropping it makes room for another.
-struct Handled {
-    conversation: Arc<Conversation>,
+struct ServerRequestGuard {
+    conversation: Arc<RpcSession>,
     id: Box<str>,
 }
 
-impl Drop for Handled {
+impl Drop for ServerRequestGuard {
     fn drop(&mut self) {
         self.conversation.asked.lock().remove(&self.id);
     }
 }
 
-impl Drop for Flight<'_> {
+impl Drop for InFlightRequest<'_> {
     fn drop(&mut self) {
         // Given up: its answer may still come, and is no surprise then.
-        if self.conversation.pending.lock().remove(self.id) {
+        if self.conversation.pending.lock().remove_request(self.id) {
             self.conversation.given_up.store(true, Ordering::Relaxed);
         }
     }

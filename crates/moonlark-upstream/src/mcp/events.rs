@@ -6,10 +6,10 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use reqwest::Response;
 
-use super::lines::HEAD;
+use super::lines::OVERSIZED_HEAD_BYTES;
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Event {
+pub(super) enum SseEvent {
     /// Its kind, where it has one, and its data.
     Message { kind: Option<String>, data: Vec<u8> },
     /// The first bytes of one that is too large.
@@ -17,21 +17,21 @@ pub(super) enum Event {
 }
 
 /// Events as they come in.
-pub(super) struct Events {
+pub(super) struct SseEventStream {
     response: Response,
     chunk: Bytes,
-    parser: Parser,
+    parser: SseParser,
 }
 
-impl Events {
-    pub(super) fn new(response: Response, most: usize) -> Events {
-        Events { response, chunk: Bytes::new(), parser: Parser::new(most) }
+impl SseEventStream {
+    pub(super) fn new(response: Response, most: usize) -> SseEventStream {
+        SseEventStream { response, chunk: Bytes::new(), parser: SseParser::new(most) }
     }
 
     /// The next one, or none when the stream is over, for whatever reason.
-    pub(super) async fn next(&mut self) -> Option<Event> {
+    pub(super) async fn next(&mut self) -> Option<SseEvent> {
         loop {
-            if let Some(event) = self.parser.feed(&mut self.chunk) {
+            if let Some(event) = self.parser.feed_chunk(&mut self.chunk) {
                 return Some(event);
             }
             self.chunk = self.response.chunk().await.ok()??;
@@ -39,24 +39,24 @@ impl Events {
     }
 
     /// Where to go on when the stream is over, if the server said.
-    pub(super) fn last_id(&self) -> Option<&str> {
+    pub(super) fn last_event_id(&self) -> Option<&str> {
         self.parser.last_id.as_deref()
     }
 
     /// How long the server wants us to wait before that.
-    pub(super) fn retry(&self) -> Option<Duration> {
+    pub(super) fn retry_delay(&self) -> Option<Duration> {
         self.parser.retry
     }
 
     /// Go on with another answer.
-    pub(super) fn go_on(&mut self, response: Response) {
+    pub(super) fn resume_with(&mut self, response: Response) {
         self.response = response;
         self.chunk = Bytes::new();
-        self.parser.restart();
+        self.parser.reset_for_resume();
     }
 }
 
-struct Parser {
+struct SseParser {
     most: usize,
     /// A line that is not complete yet.
     line: Vec<u8>,
@@ -70,9 +70,9 @@ struct Parser {
     retry: Option<Duration>,
 }
 
-impl Parser {
-    fn new(most: usize) -> Parser {
-        Parser {
+impl SseParser {
+    fn new(most: usize) -> SseParser {
+        SseParser {
             most,
             line: Vec::new(),
             returned: false,
@@ -85,20 +85,20 @@ impl Parser {
         }
     }
 
-    fn restart(&mut self) {
+    fn reset_for_resume(&mut self) {
         let (last_id, retry) = (self.last_id.take(), self.retry);
-        *self = Parser { last_id, retry, ..Parser::new(self.most) };
+        *self = SseParser { last_id, retry, ..SseParser::new(self.most) };
     }
 
     /// Read on in `chunk`, up to the end of the next event.
-    fn feed(&mut self, chunk: &mut Bytes) -> Option<Event> {
+    fn feed_chunk(&mut self, chunk: &mut Bytes) -> Option<SseEvent> {
         while !chunk.is_empty() {
             if std::mem::take(&mut self.returned) && chunk[0] == b'\n' {
                 chunk.advance(1);
                 continue;
             }
             let Some(end) = memchr::memchr2(b'\n', b'\r', chunk) else {
-                self.more(chunk);
+                self.append_line_part(chunk);
                 chunk.clear();
                 return None;
             };
@@ -106,11 +106,11 @@ impl Parser {
             self.returned = chunk[0] == b'\r';
             chunk.advance(1);
             let event = match self.line.is_empty() {
-                true => self.line(&line),
+                true => self.process_line(&line),
                 false => {
-                    self.more(&line);
+                    self.append_line_part(&line);
                     let whole = std::mem::take(&mut self.line);
-                    self.line(&whole)
+                    self.process_line(&whole)
                 }
             };
             if event.is_some() {
@@ -121,23 +121,27 @@ impl Parser {
     }
 
     /// A part of a line.
-    fn more(&mut self, part: &[u8]) {
-        let room = self.room();
+    fn append_line_part(&mut self, part: &[u8]) {
+        let room = self.remaining_bytes();
         self.too_long |= part.len() > room;
-        let keep = if self.too_long { HEAD.saturating_sub(self.line.len()) } else { part.len() };
+        let keep = if self.too_long {
+            OVERSIZED_HEAD_BYTES.saturating_sub(self.line.len())
+        } else {
+            part.len()
+        };
         self.line.extend_from_slice(&part[..keep.min(part.len())]);
     }
 
-    fn room(&self) -> usize {
+    fn remaining_bytes(&self) -> usize {
         // Field names and the like come on top of the data.
         let used = self.line.len() + self.data.as_ref().map_or(0, Vec::len);
         (self.most + 64).saturating_sub(used)
     }
 
     /// A whole line; the event that it ends, if it ends one.
-    fn line(&mut self, line: &[u8]) -> Option<Event> {
+    fn process_line(&mut self, line: &[u8]) -> Option<SseEvent> {
         if line.is_empty() {
-            return self.dispatch();
+            return self.dispatch_event();
         }
         let (field, value) = match memchr::memchr(b':', line) {
             Some(colon) => (&line[..colon], &line[colon + 1..]),
@@ -145,9 +149,9 @@ impl Parser {
         };
         let value = value.strip_prefix(b" ").unwrap_or(value);
         match field {
-            b"data" => self.data(value),
-            b"event" => self.kind = Some(short(value)),
-            b"id" if !value.contains(&0) => self.id = Some(short(value)),
+            b"data" => self.append_data(value),
+            b"event" => self.kind = Some(bounded_text(value)),
+            b"id" if !value.contains(&0) => self.id = Some(bounded_text(value)),
             b"retry" => {
                 let text = std::str::from_utf8(value).ok();
                 self.retry = text.and_then(|it| it.parse().ok()).map(Duration::from_millis);
@@ -158,7 +162,7 @@ impl Parser {
         None
     }
 
-    fn data(&mut self, value: &[u8]) {
+    fn append_data(&mut self, value: &[u8]) {
         let most = self.most;
         match &mut self.data {
             None => self.data = Some(value.to_vec()),
@@ -171,27 +175,27 @@ impl Parser {
             && (data.len() > most || self.too_long)
         {
             self.too_long = true;
-            data.truncate(HEAD);
+            data.truncate(OVERSIZED_HEAD_BYTES);
             data.shrink_to_fit();
         }
     }
 
-    fn dispatch(&mut self) -> Option<Event> {
+    fn dispatch_event(&mut self) -> Option<SseEvent> {
         let kind = self.kind.take();
         if let Some(id) = self.id.take() {
             self.last_id = Some(id).filter(|id| !id.is_empty());
         }
         let data = self.data.take();
         if std::mem::take(&mut self.too_long) {
-            return Some(Event::TooLong(data.unwrap_or_default()));
+            return Some(SseEvent::TooLong(data.unwrap_or_default()));
         }
         // An event without data only says where we are.
-        data.filter(|data| !data.is_empty()).map(|data| Event::Message { kind, data })
+        data.filter(|data| !data.is_empty()).map(|data| SseEvent::Message { kind, data })
     }
 }
 
 /// Names and ids: longer ones are nobody's.
-fn short(value: &[u8]) -> String {
+fn bounded_text(value: &[u8]) -> String {
     String::from_utf8_lossy(&value[..value.len().min(1024)]).into_owned()
 }
 
@@ -199,18 +203,18 @@ fn short(value: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn parse(chunks: &[&str], most: usize) -> (Vec<String>, Parser) {
-        let mut parser = Parser::new(most);
+    fn parse(chunks: &[&str], most: usize) -> (Vec<String>, SseParser) {
+        let mut parser = SseParser::new(most);
         let mut seen = Vec::new();
         for chunk in chunks {
             let mut chunk = Bytes::copy_from_slice(chunk.as_bytes());
-            while let Some(event) = parser.feed(&mut chunk) {
+            while let Some(event) = parser.feed_chunk(&mut chunk) {
                 seen.push(match event {
-                    Event::Message { kind, data } => {
+                    SseEvent::Message { kind, data } => {
                         let data = String::from_utf8_lossy(&data).into_owned();
                         kind.map_or(data.clone(), |kind| format!("{kind}: {data}"))
                     }
-                    Event::TooLong(head) => {
+                    SseEvent::TooLong(head) => {
                         format!("> {}", String::from_utf8_lossy(&head[..head.len().min(4)]))
                     }
                 });
@@ -235,7 +239,7 @@ mod tests {
         assert_eq!(seen, ["x"]);
         assert_eq!(parser.last_id.as_deref(), Some("7"));
         assert_eq!(parser.retry, Some(Duration::from_millis(500)));
-        parser.restart();
+        parser.reset_for_resume();
         assert_eq!(parser.last_id.as_deref(), Some("7"));
         // An event that was cut off is not where we are.
         assert_eq!(parse(&["id: 7\ndata: x\n"], 100).1.last_id, None);

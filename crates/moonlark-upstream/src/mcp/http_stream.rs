@@ -10,72 +10,79 @@ use moonlark_core::Problem;
 use reqwest::Response;
 use tokio::sync::oneshot;
 
-use super::events::{Event, Events};
-use super::http::Http;
-use super::link::Era;
-use super::pending::Answer;
-use super::site::{Trouble, content_type};
-use super::wire::{self, Failure};
+use super::events::{SseEvent, SseEventStream};
+use super::http::StreamableHttpTransport;
+use super::link::ProtocolEra;
+use super::pending::RpcAnswer;
+use super::site::{HttpFailure, content_type};
+use super::wire::{self, RequestFailure};
 
 /// How often a stream is asked for again without anything new on it.
-const MOST_TRIES: usize = 10;
+const MAX_RESUME_ATTEMPTS: usize = 10;
 /// Before the first time, unless the server says otherwise.
-const PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const FIRST_RESUME_PAUSE: Duration = Duration::from_secs(1);
+const MAX_RESUME_PAUSE: Duration = Duration::from_secs(60);
 /// Servers that open their stream only with its first event are not waited for.
-const OPENING: Duration = Duration::from_secs(2);
+const LISTENING_STREAM_OPEN_TIMEOUT: Duration = Duration::from_secs(2);
 
-impl Http {
+impl StreamableHttpTransport {
     /// Read the stream that a request was answered with, up to its answer.
-    pub(super) async fn follow(self: &Arc<Self>, id: u64, response: Response) -> Answer {
-        let conversation = self.conversation();
-        let mut events = Events::new(response, conversation.limits().message);
+    pub(super) async fn read_answer_stream(
+        self: &Arc<Self>,
+        id: u64,
+        response: Response,
+    ) -> RpcAnswer {
+        let conversation = self.rpc_session();
+        let mut events = SseEventStream::new(response, conversation.limits().message);
         let (mut place, mut tries) = (None, 0);
         loop {
             while let Some(event) = events.next().await {
                 match event {
-                    Event::Message { data, .. } => {
-                        if let Some(answer) = conversation.hear(&data, Some(id), self) {
+                    SseEvent::Message { data, .. } => {
+                        if let Some(answer) = conversation.on_message(&data, Some(id), self) {
                             return answer;
                         }
                     }
-                    Event::TooLong(head) => {
-                        if conversation.skipped(&head, Some(id)) {
-                            return Err(Failure::Lost(conversation.too_long()));
+                    SseEvent::TooLong(head) => {
+                        if conversation.on_oversized_message(&head, Some(id)) {
+                            return Err(RequestFailure::Lost(
+                                conversation.oversized_message_problem(),
+                            ));
                         }
                     }
                 }
             }
-            if place.as_deref() != events.last_id() {
-                (place, tries) = (events.last_id().map(str::to_owned), 0);
+            if place.as_deref() != events.last_event_id() {
+                (place, tries) = (events.last_event_id().map(str::to_owned), 0);
             }
             // There may be nobody left who knows of the request.
-            let Some(place) = place.as_deref().filter(|_| self.era() == Era::Legacy) else {
-                return Err(self.dropped());
+            let Some(place) = place.as_deref().filter(|_| self.era() == ProtocolEra::Legacy) else {
+                return Err(self.stream_ended_failure());
             };
-            let more = self.go_on(place, events.retry(), &mut tries).await?;
-            events.go_on(more);
+            let more = self.resume_stream(place, events.retry_delay(), &mut tries).await?;
+            events.resume_with(more);
         }
     }
 
     /// The rest of a stream, after the event that is called `place`.
-    async fn go_on(
+    async fn resume_stream(
         &self,
         place: &str,
         retry: Option<Duration>,
         tries: &mut usize,
-    ) -> Result<Response, Failure> {
-        while *tries < MOST_TRIES {
+    ) -> Result<Response, RequestFailure> {
+        while *tries < MAX_RESUME_ATTEMPTS {
             *tries += 1;
-            tokio::time::sleep(retry.unwrap_or(PAUSE).min(LONGEST_PAUSE)).await;
-            match self.get(Some(place)).await {
+            tokio::time::sleep(retry.unwrap_or(FIRST_RESUME_PAUSE).min(MAX_RESUME_PAUSE)).await;
+            match self.open_event_stream(Some(place)).await {
                 Ok(response) if content_type(&response) == "text/event-stream" => {
                     return Ok(response);
                 }
                 Ok(_) => break,
-                Err(Trouble::Status(status, page)) if !status.is_server_error() => {
-                    if self.session_ended(None, status, wire::error_in(&page).as_ref()) {
-                        return Err(Failure::Lost(self.conversation().reason()));
+                Err(HttpFailure::Status(status, page)) if !status.is_server_error() => {
+                    if self.end_session_if_gone(None, status, wire::find_rpc_error(&page).as_ref())
+                    {
+                        return Err(RequestFailure::Lost(self.rpc_session().close_reason()));
                     }
                     break;
                 }
@@ -83,79 +90,83 @@ impl Http {
                 Err(_) => {}
             }
         }
-        Err(self.dropped())
+        Err(self.stream_ended_failure())
     }
 
-    fn dropped(&self) -> Failure {
-        let name = self.conversation().name();
-        Failure::Lost(Problem::unavailable(format!(
+    fn stream_ended_failure(&self) -> RequestFailure {
+        let name = self.rpc_session().name();
+        RequestFailure::Lost(Problem::unavailable(format!(
             "upstream '{name}' ended its stream without an answer"
         )))
     }
 
     /// Open the stream for what belongs to no request, and keep it open for as
     /// long as the conversation lasts. Returns when it is open, or there is none.
-    pub(super) async fn listen(self: &Arc<Self>) {
+    pub(super) async fn open_listening_stream(self: &Arc<Self>) {
         let (opened, is_open) = oneshot::channel();
         let this = Arc::clone(self);
         tokio::spawn(async move {
             tokio::select! {
-                () = this.stay_tuned(opened) => {}
-                _ = this.conversation().closed() => {}
+                () = this.keep_listening(opened) => {}
+                _ = this.rpc_session().wait_closed() => {}
             }
         });
-        let _ = tokio::time::timeout(OPENING, is_open).await;
+        let _ = tokio::time::timeout(LISTENING_STREAM_OPEN_TIMEOUT, is_open).await;
     }
 
-    async fn stay_tuned(self: &Arc<Self>, opened: oneshot::Sender<()>) {
+    async fn keep_listening(self: &Arc<Self>, opened: oneshot::Sender<()>) {
         let mut opened = Some(opened);
-        let mut stream: Option<Events> = None;
-        let mut pause = PAUSE;
+        let mut stream: Option<SseEventStream> = None;
+        let mut pause = FIRST_RESUME_PAUSE;
         loop {
-            let place = stream.as_ref().and_then(Events::last_id);
-            match self.get(place).await {
+            let place = stream.as_ref().and_then(SseEventStream::last_event_id);
+            match self.open_event_stream(place).await {
                 Ok(response) if content_type(&response) == "text/event-stream" => {
                     drop(opened.take());
-                    let most = self.conversation().limits().message;
+                    let most = self.rpc_session().limits().message;
                     let events = match &mut stream {
                         Some(events) => {
-                            events.go_on(response);
+                            events.resume_with(response);
                             events
                         }
-                        none => none.insert(Events::new(response, most)),
+                        none => none.insert(SseEventStream::new(response, most)),
                     };
-                    if self.listen_to(events).await {
-                        pause = PAUSE;
+                    if self.read_server_events(events).await {
+                        pause = FIRST_RESUME_PAUSE;
                     }
                 }
                 Ok(_) => return,
-                Err(Trouble::Status(status, page)) if !status.is_server_error() => {
-                    let error = wire::error_in(&page);
+                Err(HttpFailure::Status(status, page)) if !status.is_server_error() => {
+                    let error = wire::find_rpc_error(&page);
                     // Servers need not have such a stream, and many do not.
                     if status != StatusCode::METHOD_NOT_ALLOWED {
-                        self.session_ended(None, status, error.as_ref());
+                        self.end_session_if_gone(None, status, error.as_ref());
                     }
                     return;
                 }
-                Err(Trouble::Failed(Failure::Unauthorized(_))) => return,
+                Err(HttpFailure::Failed(RequestFailure::Unauthorized(_))) => return,
                 // It may be back in a moment.
                 Err(_) => {}
             }
             drop(opened.take());
-            let wanted = stream.as_ref().and_then(Events::retry).unwrap_or_default();
-            tokio::time::sleep(wanted.max(pause).min(LONGEST_PAUSE)).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            let wanted = stream.as_ref().and_then(SseEventStream::retry_delay).unwrap_or_default();
+            tokio::time::sleep(wanted.max(pause).min(MAX_RESUME_PAUSE)).await;
+            pause = (pause * 2).min(MAX_RESUME_PAUSE);
         }
     }
 
     /// True if there was anything.
-    async fn listen_to(self: &Arc<Self>, events: &mut Events) -> bool {
+    async fn read_server_events(self: &Arc<Self>, events: &mut SseEventStream) -> bool {
         let mut any = false;
         while let Some(event) = events.next().await {
             any = true;
             match event {
-                Event::Message { data, .. } => drop(self.conversation().hear(&data, None, self)),
-                Event::TooLong(head) => drop(self.conversation().skipped(&head, None)),
+                SseEvent::Message { data, .. } => {
+                    drop(self.rpc_session().on_message(&data, None, self))
+                }
+                SseEvent::TooLong(head) => {
+                    drop(self.rpc_session().on_oversized_message(&head, None))
+                }
             }
         }
         any

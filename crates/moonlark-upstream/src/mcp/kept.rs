@@ -10,13 +10,13 @@ use parking_lot::Mutex;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::link::Era;
-use super::listing::{Lists, Offered};
-use super::settings::Settings;
-use super::target::Way;
+use super::link::ProtocolEra;
+use super::listing::{McpLists, UpstreamOffering};
+use super::settings::UpstreamSettings;
+use super::target::McpTransportConfig;
 
-pub(crate) struct Kept {
-    era: Mutex<Option<Era>>,
+pub(crate) struct UpstreamListingCache {
+    era: Mutex<Option<ProtocolEra>>,
     /// Where the lists are.
     file: PathBuf,
     fingerprint: String,
@@ -24,37 +24,37 @@ pub(crate) struct Kept {
 
 /// What a server offered an earlier time.
 pub(crate) struct RememberedLists {
-    pub(crate) lists: Lists,
+    pub(crate) lists: McpLists,
     /// It took so long to connect that clients did not wait for it.
     pub(crate) was_slow: bool,
 }
 
-impl Kept {
-    pub(crate) fn open(settings: &Settings) -> Self {
+impl UpstreamListingCache {
+    pub(crate) fn for_settings(settings: &UpstreamSettings) -> Self {
         Self {
             era: Mutex::default(),
-            file: listing_file(&settings.state, settings.name()),
-            fingerprint: fingerprint(&settings.target.way),
+            file: listing_file_path(&settings.state, settings.name()),
+            fingerprint: transport_fingerprint(&settings.target.way),
         }
     }
 
-    pub(crate) fn era(&self) -> Option<Era> {
+    pub(crate) fn era(&self) -> Option<ProtocolEra> {
         *self.era.lock()
     }
 
-    pub(crate) fn note_era(&self, era: Option<Era>) {
+    pub(crate) fn remember_era(&self, era: Option<ProtocolEra>) {
         *self.era.lock() = era;
     }
 
     /// The lists, if they are of the same server.
-    pub(crate) fn lists(&self) -> Option<RememberedLists> {
-        let mut kept = read_listing(&self.file, &self.fingerprint)?;
-        let was_slow = kept.get(SLOW) == Some(&Value::Bool(true));
+    pub(crate) fn load_lists(&self) -> Option<RememberedLists> {
+        let mut kept = read_listing_file(&self.file, &self.fingerprint)?;
+        let was_slow = kept.get(SLOW_START_KEY) == Some(&Value::Bool(true));
         let mut list = |key: &str| match kept.swap_remove(key) {
-            Some(Value::Array(entries)) => Some(Arc::new(objects(entries))),
+            Some(Value::Array(entries)) => Some(Arc::new(objects_only(entries))),
             _ => None,
         };
-        let lists = Lists {
+        let lists = McpLists {
             tools: list("tools"),
             resources: list("resources"),
             templates: list("templates"),
@@ -65,18 +65,21 @@ impl Kept {
     }
 
     /// From the next start on nobody waits for it: what it offered is known.
-    pub(crate) fn note_slow(&self) {
+    pub(crate) fn remember_slow_start(&self) {
         let (file, fingerprint) = (self.file.clone(), self.fingerprint.clone());
         tokio::task::spawn_blocking(move || {
-            let Some(mut kept) = read_listing(&file, &fingerprint) else { return };
-            kept.insert(SLOW.to_owned(), Value::Bool(true));
-            log_failure(&file, write(&file, &Value::Object(kept).to_json_lossy().to_string()));
+            let Some(mut kept) = read_listing_file(&file, &fingerprint) else { return };
+            kept.insert(SLOW_START_KEY.to_owned(), Value::Bool(true));
+            log_write_failure(
+                &file,
+                write_private_file(&file, &Value::Object(kept).to_json_lossy().to_string()),
+            );
         });
     }
 
     /// Keep them for the next time, and whether clients had to do without them this
     /// time. Failing that, it is started once more.
-    pub(crate) fn note_lists(&self, offered: &Offered, was_slow: bool) {
+    pub(crate) fn remember_lists(&self, offered: &UpstreamOffering, was_slow: bool) {
         let file = self.file.clone();
         let lists = offered.lists.clone();
         let fingerprint = self.fingerprint.clone();
@@ -86,42 +89,42 @@ impl Kept {
                 Value::Array(entries.map(Value::Object).collect()).to_json_lossy()
             };
             let kept = json!({
-                FINGERPRINT: fingerprint,
-                SLOW: was_slow,
+                FINGERPRINT_KEY: fingerprint,
+                SLOW_START_KEY: was_slow,
                 "tools": list(&lists.tools),
                 "resources": list(&lists.resources),
                 "templates": list(&lists.templates),
                 "prompts": list(&lists.prompts),
             });
-            log_failure(&file, write(&file, &kept.to_string()));
+            log_write_failure(&file, write_private_file(&file, &kept.to_string()));
         });
     }
 }
 
-const FINGERPRINT: &str = "fingerprint";
-const SLOW: &str = "slow";
+const FINGERPRINT_KEY: &str = "fingerprint";
+const SLOW_START_KEY: &str = "slow";
 
 /// What is in the file, if it is of the same server.
-fn read_listing(file: &Path, fingerprint: &str) -> Option<Object> {
+fn read_listing_file(file: &Path, fingerprint: &str) -> Option<Object> {
     let text = std::fs::read(file).ok()?;
     let Value::Object(kept) = Value::parse_json(&text).ok()? else { return None };
-    let same = kept.get(FINGERPRINT).and_then(Value::as_str) == Some(fingerprint);
+    let same = kept.get(FINGERPRINT_KEY).and_then(Value::as_str) == Some(fingerprint);
     same.then_some(kept)
 }
 
-fn log_failure(file: &Path, written: std::io::Result<()>) {
+fn log_write_failure(file: &Path, written: std::io::Result<()>) {
     if let Err(error) = written {
         tracing::warn!(target: "upstream", "{}: {error}", file.display());
     }
 }
 
 /// Where the lists of a server are kept.
-pub fn listing_file(state: &Path, server: &str) -> PathBuf {
+pub fn listing_file_path(state: &Path, server: &str) -> PathBuf {
     state.join("upstreams").join(format!("{server}.json"))
 }
 
 /// Whole or not at all, and for nobody else to read.
-pub(crate) fn write(file: &Path, text: &str) -> std::io::Result<()> {
+pub(crate) fn write_private_file(file: &Path, text: &str) -> std::io::Result<()> {
     use std::io::Write;
     use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
     let folder = file.parent().unwrap_or(Path::new("."));
@@ -136,19 +139,19 @@ pub(crate) fn write(file: &Path, text: &str) -> std::io::Result<()> {
 }
 
 /// Tells one server from another, without telling its secrets.
-fn fingerprint(way: &Way) -> String {
+fn transport_fingerprint(way: &McpTransportConfig) -> String {
     let text = match way {
-        Way::Stdio { command, args, cwd, env } => {
+        McpTransportConfig::Stdio { command, args, cwd, env } => {
             format!("{command}\n{args:?}\n{cwd:?}\n{:?}", env.keys())
         }
-        Way::Http { url, headers } | Way::Sse { url, headers } => {
+        McpTransportConfig::Http { url, headers } | McpTransportConfig::Sse { url, headers } => {
             format!("{url}\n{:?}", headers.keys())
         }
     };
     Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn objects(entries: Vec<Value>) -> Vec<Object> {
+fn objects_only(entries: Vec<Value>) -> Vec<Object> {
     let object = |entry| match entry {
         Value::Object(object) => Some(object),
         _ => None,

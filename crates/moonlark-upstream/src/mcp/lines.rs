@@ -5,13 +5,13 @@ use std::io;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 /// How much of a line that is too long is kept, to see what it was.
-pub(super) const HEAD: usize = 4096;
+pub(super) const OVERSIZED_HEAD_BYTES: usize = 4096;
 
 /// Most lines are shorter, and so read in one go and looked at in place.
-const BUFFER: usize = 64 * 1024;
+const LINE_BUFFER_BYTES: usize = 64 * 1024;
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Line<'a> {
+pub(super) enum InputLine<'a> {
     Whole(&'a [u8]),
     /// Its first bytes.
     TooLong(&'a [u8]),
@@ -20,12 +20,12 @@ pub(super) enum Line<'a> {
 }
 
 /// Hand every line to `each`, until the stream ends. Blank lines are none.
-pub(super) async fn read(
+pub(super) async fn read_lines(
     from: impl AsyncRead + Unpin,
     most: usize,
-    mut each: impl FnMut(Line<'_>),
+    mut each: impl FnMut(InputLine<'_>),
 ) -> io::Result<()> {
-    let mut from = BufReader::with_capacity(BUFFER, from);
+    let mut from = BufReader::with_capacity(LINE_BUFFER_BYTES, from);
     // A line that came in several parts.
     let mut parts = Vec::new();
     let mut skipping = false;
@@ -33,9 +33,9 @@ pub(super) async fn read(
         let available = from.fill_buf().await?;
         if available.is_empty() {
             match (skipping, parts.as_slice()) {
-                (true, head) => each(Line::TooLong(head)),
+                (true, head) => each(InputLine::TooLong(head)),
                 (false, rest) if rest.trim_ascii().is_empty() => {}
-                (false, rest) => each(Line::Half(rest)),
+                (false, rest) => each(InputLine::Half(rest)),
             }
             return Ok(());
         }
@@ -44,21 +44,25 @@ pub(super) async fn read(
         let used = part.len() + usize::from(end.is_some());
         if parts.is_empty() && end.is_some() && !skipping && part.len() <= most {
             if !part.trim_ascii().is_empty() {
-                each(Line::Whole(part));
+                each(InputLine::Whole(part));
             }
             from.consume(used);
             continue;
         }
         if !skipping {
             skipping = parts.len() + part.len() > most;
-            let keep = if skipping { HEAD.saturating_sub(parts.len()) } else { part.len() };
+            let keep = if skipping {
+                OVERSIZED_HEAD_BYTES.saturating_sub(parts.len())
+            } else {
+                part.len()
+            };
             parts.extend_from_slice(&part[..keep.min(part.len())]);
         }
         if end.is_some() {
             match skipping {
-                true => each(Line::TooLong(&parts[..parts.len().min(HEAD)])),
+                true => each(InputLine::TooLong(&parts[..parts.len().min(OVERSIZED_HEAD_BYTES)])),
                 false if parts.trim_ascii().is_empty() => {}
-                false => each(Line::Whole(&parts)),
+                false => each(InputLine::Whole(&parts)),
             }
         }
         from.consume(used);
@@ -68,8 +72,8 @@ pub(super) async fn read(
         }
         // One large line must not cost its memory for ever.
         if skipping || end.is_some() {
-            parts.truncate(HEAD);
-            parts.shrink_to(BUFFER);
+            parts.truncate(OVERSIZED_HEAD_BYTES);
+            parts.shrink_to(LINE_BUFFER_BYTES);
         }
     }
 }
@@ -83,15 +87,15 @@ mod tests {
         let mut mock = futures::stream::iter(parts.iter().map(|part| part.as_bytes().to_vec()));
         let reader = Parts { next: Vec::new(), from: &mut mock };
         let mut seen = Vec::new();
-        let each = |line: Line<'_>| {
+        let each = |line: InputLine<'_>| {
             let (mark, bytes) = match line {
-                Line::Whole(bytes) => ("=", bytes),
-                Line::TooLong(bytes) => (">", &bytes[..bytes.len().min(8)]),
-                Line::Half(bytes) => ("-", bytes),
+                InputLine::Whole(bytes) => ("=", bytes),
+                InputLine::TooLong(bytes) => (">", &bytes[..bytes.len().min(8)]),
+                InputLine::Half(bytes) => ("-", bytes),
             };
             seen.push(format!("{mark}{}", String::from_utf8_lossy(bytes)));
         };
-        read(reader, most, each).await.unwrap();
+        read_lines(reader, most, each).await.unwrap();
         seen
     }
 

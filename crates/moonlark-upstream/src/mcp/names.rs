@@ -8,14 +8,14 @@ use moonlark_core::Value;
 use moonlark_core::value::Object;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Names {
+pub(crate) struct NameMapping {
     pub(crate) source: String,
     pub(crate) uris: String,
     pub(crate) prompts: String,
 }
 
-impl Names {
-    pub(crate) fn of(source: &str) -> Self {
+impl NameMapping {
+    pub(crate) fn with_prefixes(source: &str) -> Self {
         Self {
             source: source.to_owned(),
             uris: format!("mcp://{source}/"),
@@ -24,7 +24,7 @@ impl Names {
     }
 
     /// The source speaks for itself: nothing stands before its names.
-    pub(crate) fn transparent(source: &str) -> Self {
+    pub(crate) fn without_prefixes(source: &str) -> Self {
         Self { source: source.to_owned(), uris: String::new(), prompts: String::new() }
     }
 
@@ -33,27 +33,27 @@ impl Names {
         self.uris.is_empty() && self.prompts.is_empty()
     }
 
-    pub(crate) fn uri_in<'a>(&self, uri: &'a str) -> &'a str {
+    pub(crate) fn uri_to_upstream<'a>(&self, uri: &'a str) -> &'a str {
         uri.strip_prefix(&self.uris).unwrap_or(uri)
     }
 
-    pub(crate) fn uri_out(&self, uri: &str) -> String {
+    pub(crate) fn uri_to_caller(&self, uri: &str) -> String {
         match is_app_uri(uri) {
             true => uri.to_owned(),
             false => format!("{}{uri}", self.uris),
         }
     }
 
-    pub(crate) fn prompt_in<'a>(&self, name: &'a str) -> &'a str {
+    pub(crate) fn prompt_to_upstream<'a>(&self, name: &'a str) -> &'a str {
         name.strip_prefix(&self.prompts).unwrap_or(name)
     }
 
-    pub(crate) fn prompt_out(&self, name: &str) -> String {
+    pub(crate) fn prompt_to_caller(&self, name: &str) -> String {
         format!("{}{name}", self.prompts)
     }
 
     /// Which part of which source says something.
-    pub(crate) fn logger_out(&self, logger: Option<String>) -> Option<String> {
+    pub(crate) fn logger_to_caller(&self, logger: Option<String>) -> Option<String> {
         match logger {
             _ if self.is_transparent() => logger,
             Some(logger) => Some(format!("{}/{logger}", self.source)),
@@ -61,57 +61,59 @@ impl Names {
         }
     }
 
-    pub(crate) fn task_in<'a>(&self, id: &'a str) -> &'a str {
+    pub(crate) fn task_id_to_upstream<'a>(&self, id: &'a str) -> &'a str {
         let rest = id.strip_prefix(&self.source).and_then(|rest| rest.strip_prefix(':'));
         rest.unwrap_or(id)
     }
 
-    pub(crate) fn task_out(&self, id: &str) -> String {
+    pub(crate) fn task_id_to_caller(&self, id: &str) -> String {
         format!("{}:{id}", self.source)
     }
 
     /// The parameters of a request, as the source knows the things in it.
-    pub(crate) fn inward(&self, method: &str, params: &mut Object) {
+    pub(crate) fn params_to_upstream(&self, method: &str, params: &mut Object) {
         match method {
-            "prompts/get" => edit(params, "name", |name| self.prompt_in(name).to_owned()),
+            "prompts/get" => {
+                edit_text_field(params, "name", |name| self.prompt_to_upstream(name).to_owned())
+            }
             "completion/complete" => {
                 let Some(Value::Object(reference)) = params.get_mut("ref") else { return };
-                edit(reference, "name", |name| self.prompt_in(name).to_owned());
-                edit(reference, "uri", |uri| self.uri_in(uri).to_owned());
+                edit_text_field(reference, "name", |name| self.prompt_to_upstream(name).to_owned());
+                edit_text_field(reference, "uri", |uri| self.uri_to_upstream(uri).to_owned());
             }
             "tasks/get" | "tasks/update" | "tasks/cancel" => {
-                edit(params, "taskId", |id| self.task_in(id).to_owned());
+                edit_text_field(params, "taskId", |id| self.task_id_to_upstream(id).to_owned());
             }
-            _ => edit(params, "uri", |uri| self.uri_in(uri).to_owned()),
+            _ => edit_text_field(params, "uri", |uri| self.uri_to_upstream(uri).to_owned()),
         }
     }
 
     /// An answer, as callers know the things in it.
-    pub(crate) fn outward(&self, answer: &mut Object) {
-        edit(answer, "taskId", |id| self.task_out(id));
+    pub(crate) fn answer_to_caller(&self, answer: &mut Object) {
+        edit_text_field(answer, "taskId", |id| self.task_id_to_caller(id));
         // The result of a task stands inside its state.
         if let Some(Value::Object(result)) = answer.get_mut("result") {
-            self.blocks_out(result);
+            self.blocks_to_caller(result);
         }
-        self.blocks_out(answer);
+        self.blocks_to_caller(answer);
     }
 
-    fn blocks_out(&self, answer: &mut Object) {
+    fn blocks_to_caller(&self, answer: &mut Object) {
         if self.uris.is_empty() {
             return;
         }
         for key in ["content", "contents", "messages"] {
             if let Some(Value::Array(items)) = answer.get_mut(key) {
-                items.iter_mut().for_each(|item| self.block_out(item));
+                items.iter_mut().for_each(|item| self.block_to_caller(item));
             }
         }
     }
 
     /// A block of content, a resource that was read, or a message of a prompt.
-    pub(crate) fn block_out(&self, block: &mut Value) {
+    pub(crate) fn block_to_caller(&self, block: &mut Value) {
         let Value::Object(fields) = block else { return };
-        self.located(fields);
-        self.ui_out(fields);
+        self.resource_uris_to_caller(fields);
+        self.app_uri_to_caller(fields);
         // Blocks hold no blocks, so this goes one level down.
         let inner = match fields.get_mut("content") {
             Some(Value::Array(items)) => items.as_mut_slice(),
@@ -120,41 +122,41 @@ impl Names {
         };
         for item in inner {
             if let Value::Object(content) = item {
-                self.located(content);
+                self.resource_uris_to_caller(content);
             }
         }
     }
 
     /// What is at a URI, or embeds what is.
-    fn located(&self, fields: &mut Object) {
-        edit(fields, "uri", |uri| self.uri_out(uri));
+    fn resource_uris_to_caller(&self, fields: &mut Object) {
+        edit_text_field(fields, "uri", |uri| self.uri_to_caller(uri));
         if let Some(Value::Object(resource)) = fields.get_mut("resource") {
-            edit(resource, "uri", |uri| self.uri_out(uri));
+            edit_text_field(resource, "uri", |uri| self.uri_to_caller(uri));
         }
     }
 
     /// The page that shows a tool's results, as a definition names it.
-    pub(crate) fn ui_out(&self, definition: &mut Object) {
+    pub(crate) fn app_uri_to_caller(&self, definition: &mut Object) {
         if self.uris.is_empty() {
             return;
         }
         let Some(Value::Object(meta)) = definition.get_mut("_meta") else { return };
-        edit(meta, APP_KEY, |uri| self.uri_out(uri));
+        edit_text_field(meta, LEGACY_APP_URI_KEY, |uri| self.uri_to_caller(uri));
         if let Some(Value::Object(ui)) = meta.get_mut("ui") {
-            edit(ui, "resourceUri", |uri| self.uri_out(uri));
+            edit_text_field(ui, "resourceUri", |uri| self.uri_to_caller(uri));
         }
     }
 
     /// The data of an error may name what is missing.
-    pub(crate) fn error_out(&self, data: &mut Option<Value>) {
+    pub(crate) fn error_data_to_caller(&self, data: &mut Option<Value>) {
         if let Some(Value::Object(fields)) = data {
-            edit(fields, "uri", |uri| self.uri_out(uri));
+            edit_text_field(fields, "uri", |uri| self.uri_to_caller(uri));
         }
     }
 }
 
 /// How a definition named its page before there was `ui`.
-const APP_KEY: &str = "ui/resourceUri";
+const LEGACY_APP_URI_KEY: &str = "ui/resourceUri";
 
 /// The address of a page that clients show. They know it by its scheme, so it stays
 /// what it is.
@@ -163,13 +165,13 @@ pub(crate) fn is_app_uri(uri: &str) -> bool {
 }
 
 /// The page that shows a tool's results, in either of the known spellings.
-pub(crate) fn app_of(definition: &Object) -> Option<&str> {
+pub(crate) fn tool_app_uri(definition: &Object) -> Option<&str> {
     let meta = definition.get("_meta")?;
     let nested = meta.get("ui").and_then(|ui| ui.get("resourceUri"));
-    nested.or_else(|| meta.get(APP_KEY))?.as_str()
+    nested.or_else(|| meta.get(LEGACY_APP_URI_KEY))?.as_str()
 }
 
-fn edit(fields: &mut Object, key: &str, edit: impl Fn(&str) -> String) {
+fn edit_text_field(fields: &mut Object, key: &str, edit: impl Fn(&str) -> String) {
     if let Some(Value::Str(text)) = fields.get_mut(key) {
         *text = edit(text);
     }
@@ -202,7 +204,7 @@ mod tests {
             "messages": [{"role": "user", "content": {"type": "resource_link", "uri": "u:d"}}],
             "taskId": "17",
         }));
-        Names::of("docs").outward(&mut answer);
+        NameMapping::with_prefixes("docs").answer_to_caller(&mut answer);
         assert_eq!(
             shown(answer),
             json!({
@@ -224,20 +226,23 @@ mod tests {
     fn addresses_of_pages_stay_what_they_are() {
         let page = json!({"_meta": {"ui": {"resourceUri": "ui://x/page"}, "ui/resourceUri": "ui://x/page"}});
         let mut definition = object(page.clone());
-        Names::of("docs").ui_out(&mut definition);
-        assert_eq!(app_of(&definition), Some("ui://x/page"));
+        NameMapping::with_prefixes("docs").app_uri_to_caller(&mut definition);
+        assert_eq!(tool_app_uri(&definition), Some("ui://x/page"));
         assert_eq!(shown(definition), page);
         let old = object(json!({"_meta": {"ui/resourceUri": "ui://x/old"}}));
-        assert_eq!(app_of(&old), Some("ui://x/old"));
-        assert_eq!(app_of(&object(json!({"_meta": {"ui": {}}}))), None);
+        assert_eq!(tool_app_uri(&old), Some("ui://x/old"));
+        assert_eq!(tool_app_uri(&object(json!({"_meta": {"ui": {}}}))), None);
         let answer = json!({
             "contents": [{"uri": "ui://x/page", "text": ""}],
             "content": [{"type": "resource", "resource": {"uri": "ui://x/page", "text": ""}}],
         });
         let mut read = object(answer.clone());
-        Names::of("docs").outward(&mut read);
+        NameMapping::with_prefixes("docs").answer_to_caller(&mut read);
         assert_eq!(shown(read), answer);
-        assert_eq!(Names::of("docs").uri_in("ui://x/page"), "ui://x/page");
+        assert_eq!(
+            NameMapping::with_prefixes("docs").uri_to_upstream("ui://x/page"),
+            "ui://x/page"
+        );
     }
 
     #[test]
@@ -254,17 +259,20 @@ mod tests {
             ("tasks/get", json!({"taskId": "docs:1:2"}), json!({"taskId": "1:2"})),
         ] {
             let mut params = object(params);
-            Names::of("docs").inward(method, &mut params);
+            NameMapping::with_prefixes("docs").params_to_upstream(method, &mut params);
             assert_eq!(shown(params), expected, "{method}");
         }
     }
 
     #[test]
     fn a_transparent_source_keeps_its_names() {
-        let names = Names::transparent("docs");
+        let names = NameMapping::without_prefixes("docs");
         let mut answer = object(json!({"contents": [{"uri": "u:c", "text": ""}]}));
-        names.outward(&mut answer);
+        names.answer_to_caller(&mut answer);
         assert_eq!(shown(answer), json!({"contents": [{"uri": "u:c", "text": ""}]}));
-        assert_eq!((names.uri_in("u:c"), names.prompt_out("p").as_str()), ("u:c", "p"));
+        assert_eq!(
+            (names.uri_to_upstream("u:c"), names.prompt_to_caller("p").as_str()),
+            ("u:c", "p")
+        );
     }
 }

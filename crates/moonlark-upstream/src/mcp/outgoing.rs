@@ -14,14 +14,14 @@ use tokio::io::AsyncWrite;
 use tokio::sync::Notify;
 
 /// What may wait to be written before senders have to.
-const MOST_WAITING: usize = 256 * 1024;
+const MAX_UNWRITTEN_BYTES: usize = 256 * 1024;
 
-pub(super) struct Outgoing {
-    state: Mutex<State>,
+pub(super) struct OutgoingPipe {
+    state: Mutex<OutgoingPipeState>,
     room: Notify,
 }
 
-struct State {
+struct OutgoingPipeState {
     /// None when it is closed, or broken.
     pipe: Option<Box<dyn AsyncWrite + Send + Unpin>>,
     waiting: BytesMut,
@@ -33,29 +33,32 @@ struct State {
 
 /// Where a message is in all that was ever sent.
 #[derive(Clone, Copy)]
-pub(super) struct Sent {
+pub(super) struct SentPosition {
     end: u64,
 }
 
 /// The pipe is closed, by us or at the other end.
 #[derive(Debug)]
-pub(super) struct Closed;
+pub(super) struct PipeClosed;
 
-impl Outgoing {
-    pub(super) fn new(pipe: impl AsyncWrite + Send + Unpin + 'static) -> Arc<Outgoing> {
-        let state = State {
+impl OutgoingPipe {
+    pub(super) fn new(pipe: impl AsyncWrite + Send + Unpin + 'static) -> Arc<OutgoingPipe> {
+        let state = OutgoingPipeState {
             pipe: Some(Box::new(pipe)),
             waiting: BytesMut::new(),
             taken: 0,
             written: 0,
             writer: None,
         };
-        Arc::new(Outgoing { state: Mutex::new(state), room: Notify::new() })
+        Arc::new(OutgoingPipe { state: Mutex::new(state), room: Notify::new() })
     }
 
     /// Returns when the message is on its way. Before that, it is not sent at
     /// all; after that, dropping anything does not cut it short.
-    pub(super) async fn send(&self, mut message: Vec<u8>) -> Result<Sent, Closed> {
+    pub(super) async fn send_message(
+        &self,
+        mut message: Vec<u8>,
+    ) -> Result<SentPosition, PipeClosed> {
         message.push(b'\n');
         loop {
             let room = self.room.notified();
@@ -64,8 +67,8 @@ impl Outgoing {
             room.as_mut().enable();
             {
                 let mut state = self.state.lock();
-                if state.pipe.is_none() || state.waiting.len() < MOST_WAITING {
-                    return state.take(&message);
+                if state.pipe.is_none() || state.waiting.len() < MAX_UNWRITTEN_BYTES {
+                    return state.enqueue_message(&message);
                 }
             }
             room.await;
@@ -73,22 +76,22 @@ impl Outgoing {
     }
 
     /// For those who cannot wait. A server that reads nothing misses it.
-    pub(super) fn send_now(&self, mut message: Vec<u8>) {
+    pub(super) fn send_without_waiting(&self, mut message: Vec<u8>) {
         message.push(b'\n');
         let mut state = self.state.lock();
-        if state.waiting.len() < 2 * MOST_WAITING {
-            let _ = state.take(&message);
+        if state.waiting.len() < 2 * MAX_UNWRITTEN_BYTES {
+            let _ = state.enqueue_message(&message);
         }
     }
 
     /// Whether the pipe took the whole message.
-    pub(super) fn took(&self, sent: Sent) -> bool {
+    pub(super) fn is_fully_written(&self, sent: SentPosition) -> bool {
         // Without the line's end it may still have been understood.
         self.state.lock().written + 1 >= sent.end
     }
 
     /// The end of the stream, for the server. What still waits is not sent.
-    pub(super) fn close(&self) {
+    pub(super) fn close_pipe(&self) {
         let mut state = self.state.lock();
         state.pipe = None;
         state.waiting.clear();
@@ -101,17 +104,17 @@ impl Outgoing {
 
     /// The one task: writes what could not be written at once. Returns when
     /// the pipe is closed.
-    pub(super) async fn write(&self) {
-        poll_fn(|cx| self.poll_write(cx)).await;
+    pub(super) async fn write_pending(&self) {
+        poll_fn(|cx| self.poll_write_pending(cx)).await;
         self.room.notify_waiters();
     }
 
-    fn poll_write(&self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_write_pending(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state.lock();
         while state.pipe.is_some() && !state.waiting.is_empty() {
             // An error leaves no pipe.
-            let _ = ready!(state.poll_step(cx));
-            if state.waiting.len() < MOST_WAITING {
+            let _ = ready!(state.poll_write_once(cx));
+            if state.waiting.len() < MAX_UNWRITTEN_BYTES {
                 self.room.notify_waiters();
             }
         }
@@ -127,9 +130,9 @@ impl Outgoing {
     }
 }
 
-impl State {
-    fn take(&mut self, message: &[u8]) -> Result<Sent, Closed> {
-        let Some(pipe) = &mut self.pipe else { return Err(Closed) };
+impl OutgoingPipeState {
+    fn enqueue_message(&mut self, message: &[u8]) -> Result<SentPosition, PipeClosed> {
+        let Some(pipe) = &mut self.pipe else { return Err(PipeClosed) };
         let mut rest = message;
         if self.waiting.is_empty() {
             let mut cx = Context::from_waker(Waker::noop());
@@ -143,7 +146,7 @@ impl State {
                     if let Some(writer) = self.writer.take() {
                         writer.wake();
                     }
-                    return Err(Closed);
+                    return Err(PipeClosed);
                 }
                 Poll::Pending => {}
             }
@@ -155,10 +158,10 @@ impl State {
                 writer.wake();
             }
         }
-        Ok(Sent { end: self.taken })
+        Ok(SentPosition { end: self.taken })
     }
 
-    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_write_once(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(pipe) = &mut self.pipe else { return Poll::Ready(Ok(())) };
         let outcome = match ready!(Pin::new(pipe).poll_write(cx, &self.waiting)) {
             Ok(0) => Err(io::ErrorKind::WriteZero.into()),
@@ -187,9 +190,9 @@ mod tests {
     #[tokio::test]
     async fn a_message_that_fits_is_written_at_once() {
         let (ours, mut theirs) = tokio::io::duplex(64);
-        let outgoing = Outgoing::new(ours);
-        let sent = outgoing.send(b"one".to_vec()).await.unwrap();
-        assert!(outgoing.took(sent));
+        let outgoing = OutgoingPipe::new(ours);
+        let sent = outgoing.send_message(b"one".to_vec()).await.unwrap();
+        assert!(outgoing.is_fully_written(sent));
         let mut got = [0; 4];
         theirs.read_exact(&mut got).await.unwrap();
         assert_eq!(&got, b"one\n");
@@ -198,29 +201,29 @@ mod tests {
     #[tokio::test]
     async fn messages_stay_whole_and_in_order_when_the_pipe_is_slow_and_senders_leave() {
         let (ours, mut theirs) = tokio::io::duplex(16);
-        let outgoing = Outgoing::new(ours);
+        let outgoing = OutgoingPipe::new(ours);
         let writer = tokio::spawn({
             let outgoing = outgoing.clone();
-            async move { outgoing.write().await }
+            async move { outgoing.write_pending().await }
         });
-        let large = vec![b'x'; MOST_WAITING + 100];
-        let sent = outgoing.send(large.clone()).await.unwrap();
-        assert!(!outgoing.took(sent));
+        let large = vec![b'x'; MAX_UNWRITTEN_BYTES + 100];
+        let sent = outgoing.send_message(large.clone()).await.unwrap();
+        assert!(!outgoing.is_fully_written(sent));
         // No room: this one waits, and is never sent when it stops waiting.
-        let mut waits = Box::pin(outgoing.send(b"dropped".to_vec()));
+        let mut waits = Box::pin(outgoing.send_message(b"dropped".to_vec()));
         assert!(futures::poll!(&mut waits).is_pending());
         drop(waits);
-        outgoing.send_now(b"now".to_vec());
+        outgoing.send_without_waiting(b"now".to_vec());
         let later = tokio::spawn({
             let outgoing = outgoing.clone();
-            async move { outgoing.send(b"later".to_vec()).await.map(drop) }
+            async move { outgoing.send_message(b"later".to_vec()).await.map(drop) }
         });
         let mut got = vec![0; large.len() + 1 + 4 + 6];
         theirs.read_exact(&mut got).await.unwrap();
         assert!(got.ends_with(b"x\nnow\nlater\n"));
         later.await.unwrap().unwrap();
-        assert!(outgoing.took(sent));
-        outgoing.close();
+        assert!(outgoing.is_fully_written(sent));
+        outgoing.close_pipe();
         writer.await.unwrap();
         assert_eq!(theirs.read(&mut got).await.unwrap(), 0);
     }
@@ -228,10 +231,10 @@ mod tests {
     #[tokio::test]
     async fn a_closed_pipe_takes_nothing_and_says_so() {
         let (ours, theirs) = tokio::io::duplex(16);
-        let outgoing = Outgoing::new(ours);
+        let outgoing = OutgoingPipe::new(ours);
         drop(theirs);
-        assert!(outgoing.send(b"x".to_vec()).await.is_err());
-        assert!(outgoing.send(b"x".to_vec()).await.is_err());
-        outgoing.write().await;
+        assert!(outgoing.send_message(b"x".to_vec()).await.is_err());
+        assert!(outgoing.send_message(b"x".to_vec()).await.is_err());
+        outgoing.write_pending().await;
     }
 }

@@ -9,13 +9,13 @@ use base64::prelude::BASE64_STANDARD;
 use moonlark_core::Value;
 use moonlark_core::value::Object;
 
-const MARK: &str = "x-mcp-header";
-const PREFIX: &str = "Mcp-Param-";
+const PARAM_HEADER_KEYWORD: &str = "x-mcp-header";
+const PARAM_HEADER_PREFIX: &str = "Mcp-Param-";
 
 /// The headers of a call: for every marked property that has a value.
-pub(crate) fn headers(schema: &Value, arguments: &Object) -> Vec<(String, String)> {
+pub(crate) fn collect_param_headers(schema: &Value, arguments: &Object) -> Vec<(String, String)> {
     let mut found = Vec::new();
-    marked(schema, &mut Vec::new(), &mut |path, property| {
+    visit_marked_properties(schema, &mut Vec::new(), &mut |path, property| {
         let Some((first, rest)) = path.split_first() else { return };
         let value = arguments
             .get(*first)
@@ -24,15 +24,22 @@ pub(crate) fn headers(schema: &Value, arguments: &Object) -> Vec<(String, String
             Some(Value::Str(text)) => Cow::Borrowed(text.as_str()),
             Some(number @ (Value::Bool(_) | Value::Int(_) | Value::Float(_))) => {
                 // As it is written in the message, to which it is compared.
-                match number.encode_json(MARK) {
+                match number.encode_json(PARAM_HEADER_KEYWORD) {
                     Ok(text) => Cow::Owned(text),
                     Err(_) => return,
                 }
             }
             _ => return,
         };
-        if let Some(name) = property.get(MARK).and_then(Value::as_str).filter(|it| is_token(it)) {
-            found.push((format!("{PREFIX}{name}"), header_safe(&text).into_owned()));
+        if let Some(name) = property
+            .get(PARAM_HEADER_KEYWORD)
+            .and_then(Value::as_str)
+            .filter(|it| is_http_token(it))
+        {
+            found.push((
+                format!("{PARAM_HEADER_PREFIX}{name}"),
+                encode_header_text(&text).into_owned(),
+            ));
         }
     });
     found
@@ -40,22 +47,24 @@ pub(crate) fn headers(schema: &Value, arguments: &Object) -> Vec<(String, String
 
 #[cfg(test)]
 /// Whether a tool's marks make sense; one whose do not must not be offered.
-pub(crate) fn is_valid(schema: &Value) -> bool {
-    check(schema).is_ok()
+pub(crate) fn has_valid_marks(schema: &Value) -> bool {
+    check_marks(schema).is_ok()
 }
 
 /// What is wrong with the marks in a tool's schema.
-pub(crate) fn check(schema: &Value) -> Result<(), String> {
-    if schema.get(MARK).is_some() {
-        return Err(format!("{MARK} is for properties, not for the whole schema"));
+pub(crate) fn check_marks(schema: &Value) -> Result<(), String> {
+    if schema.get(PARAM_HEADER_KEYWORD).is_some() {
+        return Err(format!("{PARAM_HEADER_KEYWORD} is for properties, not for the whole schema"));
     }
-    if is_misplaced(schema, true) {
-        return Err(format!("{MARK} is only for what is reached by properties alone"));
+    if has_misplaced_mark(schema, true) {
+        return Err(format!(
+            "{PARAM_HEADER_KEYWORD} is only for what is reached by properties alone"
+        ));
     }
     let mut seen = HashSet::new();
     let mut wrong = Ok(());
-    marked(schema, &mut Vec::new(), &mut |path, property| {
-        let outcome = check_one(property, &mut seen);
+    visit_marked_properties(schema, &mut Vec::new(), &mut |path, property| {
+        let outcome = check_property_mark(property, &mut seen);
         if let (Ok(()), Err(why)) = (&wrong, outcome) {
             wrong = Err(format!("{}: {why}", path.join(".")));
         }
@@ -63,25 +72,25 @@ pub(crate) fn check(schema: &Value) -> Result<(), String> {
     wrong
 }
 
-fn check_one(property: &Value, seen: &mut HashSet<String>) -> Result<(), String> {
-    let Some(name) = property.get(MARK).and_then(Value::as_str) else {
-        return Err(format!("{MARK} must be a string"));
+fn check_property_mark(property: &Value, seen: &mut HashSet<String>) -> Result<(), String> {
+    let Some(name) = property.get(PARAM_HEADER_KEYWORD).and_then(Value::as_str) else {
+        return Err(format!("{PARAM_HEADER_KEYWORD} must be a string"));
     };
-    if !is_token(name) {
-        return Err(format!("{MARK} {name:?} is not the name of a header"));
+    if !is_http_token(name) {
+        return Err(format!("{PARAM_HEADER_KEYWORD} {name:?} is not the name of a header"));
     }
     if !seen.insert(name.to_ascii_lowercase()) {
-        return Err(format!("{MARK} {name:?} is there twice"));
+        return Err(format!("{PARAM_HEADER_KEYWORD} {name:?} is there twice"));
     }
     match property.get("type").and_then(Value::as_str) {
         Some("string" | "integer" | "boolean") => Ok(()),
-        _ => Err(format!("{MARK} is only for strings, integers and booleans")),
+        _ => Err(format!("{PARAM_HEADER_KEYWORD} is only for strings, integers and booleans")),
     }
 }
 
 /// Every property with a mark that is reached by `properties` alone. Values are
 /// of bounded depth, and so is this.
-fn marked<'a>(
+fn visit_marked_properties<'a>(
     schema: &'a Value,
     path: &mut Vec<&'a str>,
     each: &mut dyn FnMut(&[&'a str], &'a Value),
@@ -89,47 +98,47 @@ fn marked<'a>(
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
     for (name, property) in properties {
         path.push(name);
-        if property.get(MARK).is_some() {
+        if property.get(PARAM_HEADER_KEYWORD).is_some() {
             each(path, property);
         }
-        marked(property, path, each);
+        visit_marked_properties(property, path, each);
         path.pop();
     }
 }
 
 /// Whether there is a mark where no argument can be found by it. `straight`:
 /// `schema` itself is reached by `properties` alone.
-fn is_misplaced(schema: &Value, straight: bool) -> bool {
+fn has_misplaced_mark(schema: &Value, straight: bool) -> bool {
     match schema {
         Value::Object(fields) => fields.iter().any(|(key, value)| match key.as_str() {
-            MARK => !straight,
-            "properties" => any_misplaced(value, straight),
+            PARAM_HEADER_KEYWORD => !straight,
+            "properties" => any_misplaced_mark(value, straight),
             "$defs" | "definitions" | "dependentSchemas" | "patternProperties" => {
-                any_misplaced(value, false)
+                any_misplaced_mark(value, false)
             }
             // Examples of arguments, in which it is a name like any other.
             "default" | "const" | "enum" | "examples" => false,
-            _ => is_misplaced(value, false),
+            _ => has_misplaced_mark(value, false),
         }),
-        Value::Array(items) => items.iter().any(|item| is_misplaced(item, false)),
+        Value::Array(items) => items.iter().any(|item| has_misplaced_mark(item, false)),
         _ => false,
     }
 }
 
 /// Of schemas by name: the names themselves mean nothing.
-fn any_misplaced(schemas: &Value, straight: bool) -> bool {
+fn any_misplaced_mark(schemas: &Value, straight: bool) -> bool {
     let mut values = schemas.as_object().into_iter().flat_map(|schemas| schemas.values());
-    values.any(|schema| is_misplaced(schema, straight))
+    values.any(|schema| has_misplaced_mark(schema, straight))
 }
 
 /// A token as HTTP has it.
-fn is_token(text: &str) -> bool {
+fn is_http_token(text: &str) -> bool {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     !text.is_empty() && text.chars().all(is_allowed)
 }
 
 /// Text that any header can carry: as it is, or in a wrapping of Base64.
-pub(super) fn header_safe(text: &str) -> Cow<'_, str> {
+pub(super) fn encode_header_text(text: &str) -> Cow<'_, str> {
     let is_plain = text.bytes().all(|byte| (0x20..=0x7e).contains(&byte));
     let is_padded = text.starts_with(' ') || text.ends_with(' ');
     let is_wrapped = text.starts_with("=?base64?") && text.ends_with("?=");
@@ -162,7 +171,7 @@ mod tests {
         let arguments = value(
             r#"{"region":"ä","count":7,"deep":{"flag":true},"null":null,"list":[1],"free":"x"}"#,
         );
-        let found = headers(&schema, arguments.as_object().unwrap());
+        let found = collect_param_headers(&schema, arguments.as_object().unwrap());
         let found: Vec<_> = found.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
         assert_eq!(
             found,
@@ -172,26 +181,26 @@ mod tests {
                 ("Mcp-Param-Flag", "true")
             ]
         );
-        assert_eq!(headers(&value("true"), &Object::new()), []);
+        assert_eq!(collect_param_headers(&value("true"), &Object::new()), []);
     }
 
     #[test]
     fn only_what_a_header_would_change_is_wrapped() {
         for same in ["", "a b", "=?base64?", "x=?base64?eA==?=", "~!\"\\"] {
-            assert_eq!(header_safe(same), same);
+            assert_eq!(encode_header_text(same), same);
         }
-        assert_eq!(header_safe(" a"), "=?base64?IGE=?=");
-        assert_eq!(header_safe("a\t"), "=?base64?YQk=?=");
-        assert_eq!(header_safe("a\nb"), "=?base64?YQpi?=");
-        assert_eq!(header_safe("=?base64?eA==?="), "=?base64?PT9iYXNlNjQ/ZUE9PT89?=");
+        assert_eq!(encode_header_text(" a"), "=?base64?IGE=?=");
+        assert_eq!(encode_header_text("a\t"), "=?base64?YQk=?=");
+        assert_eq!(encode_header_text("a\nb"), "=?base64?YQpi?=");
+        assert_eq!(encode_header_text("=?base64?eA==?="), "=?base64?PT9iYXNlNjQ/ZUE9PT89?=");
     }
 
     #[test]
     fn marks_that_make_no_sense_are_named() {
         let check = |json: &str, expected: &str| {
-            let found = check(&value(json)).err().unwrap_or_default();
+            let found = check_marks(&value(json)).err().unwrap_or_default();
             assert_eq!(found, expected, "{json}");
-            assert_eq!(is_valid(&value(json)), expected.is_empty());
+            assert_eq!(has_valid_marks(&value(json)), expected.is_empty());
         };
         check(r#"{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}"#, "");
         check(r#"{"properties":{"x-mcp-header":{"type":"string"}}}"#, "");

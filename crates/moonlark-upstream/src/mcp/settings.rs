@@ -5,23 +5,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use moonlark_core::tool::{Expose, Scope};
+use moonlark_core::tool::{CallScope, ToolExposure};
 use tokio::sync::Semaphore;
 
-use super::authorize::Authorize;
-use super::names::Names;
-use super::target::Target;
+use super::authorize::RequestAuthorizer;
+use super::names::NameMapping;
+use super::target::UpstreamTarget;
 use crate::tool_config::{SourceKey, ToolConfig, ToolPattern};
 
 #[derive(Clone)]
-pub struct Settings {
-    pub target: Target,
+pub struct UpstreamSettings {
+    pub target: UpstreamTarget,
     /// Who we are to it, where it wants to know.
-    pub auth: Option<Arc<dyn Authorize>>,
+    pub auth: Option<Arc<dyn RequestAuthorizer>>,
     /// What its calls may use; the secrets are those of its configuration.
-    pub scope: Arc<Scope>,
+    pub scope: Arc<CallScope>,
     /// How agents reach its tools.
-    pub expose: Expose,
+    pub expose: ToolExposure,
     /// What stands before its tools' names; `NAME__` if nothing is said.
     pub prefix: Option<String>,
     /// Start it when it is first needed.
@@ -43,7 +43,7 @@ pub struct Settings {
     pub state: PathBuf,
 }
 
-impl Settings {
+impl UpstreamSettings {
     pub fn name(&self) -> &str {
         &self.target.name
     }
@@ -55,14 +55,14 @@ impl Settings {
     }
 
     /// Where it stands in the configuration.
-    pub(crate) fn key(&self) -> SourceKey<'_> {
+    pub(crate) fn source_key(&self) -> SourceKey<'_> {
         SourceKey { table: "mcp_servers", name: self.name() }
     }
 
-    pub(crate) fn names(&self) -> Names {
-        match self.expose == Expose::Direct && self.prefix.as_deref() == Some("") {
-            true => Names::transparent(self.name()),
-            false => Names::of(self.name()),
+    pub(crate) fn name_mapping(&self) -> NameMapping {
+        match self.expose == ToolExposure::Direct && self.prefix.as_deref() == Some("") {
+            true => NameMapping::without_prefixes(self.name()),
+            false => NameMapping::with_prefixes(self.name()),
         }
     }
 }

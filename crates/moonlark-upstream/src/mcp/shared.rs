@@ -8,31 +8,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
-use moonlark_core::offers::Health;
-use moonlark_core::{Code, Gateway, Problem, Result, Value};
+use moonlark_core::offers::SourceHealth;
+use moonlark_core::{Gateway, Problem, ProblemCode, Result, Value};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::kept::Kept;
-use super::link::{ClosePace, Link};
-use super::listing::Offered;
-use super::names::Names;
-use super::saying::Pace;
-use super::settings::Settings;
-use super::supervision::SHORTEST_WAIT;
-use super::watching::Watching;
+use super::kept::UpstreamListingCache;
+use super::link::{ClosePace, McpConnection};
+use super::listing::UpstreamOffering;
+use super::names::NameMapping;
+use super::saying::LogThrottle;
+use super::settings::UpstreamSettings;
+use super::supervision::MIN_RECONNECT_DELAY;
+use super::watching::ResourceSubscriptions;
 
 /// What the task, the tools and the listeners share.
-pub(crate) struct Shared {
-    pub(crate) settings: Settings,
-    pub(crate) names: Names,
+pub(crate) struct UpstreamState {
+    pub(crate) settings: UpstreamSettings,
+    pub(crate) names: NameMapping,
     pub(crate) gateway: Gateway,
-    pub(crate) stale: Stale,
-    pub(crate) watching: Watching,
-    pub(crate) kept: Kept,
-    pub(crate) pace: Pace,
-    pub(super) slot: watch::Sender<Slot>,
+    pub(crate) stale: StaleLists,
+    pub(crate) watching: ResourceSubscriptions,
+    pub(crate) kept: UpstreamListingCache,
+    pub(crate) pace: LogThrottle,
+    pub(super) slot: watch::Sender<ConnectionState>,
     /// Somebody waits for a connection.
     pub(super) wanted: Notify,
     /// Attempts to connect that have ended, well or not.
@@ -41,7 +41,7 @@ pub(crate) struct Shared {
     pub(super) missed_start: AtomicBool,
     /// The whole process ends, and nobody waits for it.
     pub(super) is_leaving: AtomicBool,
-    pub(super) offered: ArcSwap<Offered>,
+    pub(super) offered: ArcSwap<UpstreamOffering>,
     pub(super) busy: AtomicUsize,
     pub(super) used: Mutex<Instant>,
     /// The catalog is to be made again.
@@ -50,45 +50,45 @@ pub(crate) struct Shared {
 
 /// The connection, or why there is none.
 #[derive(Clone)]
-pub(super) enum Slot {
+pub(super) enum ConnectionState {
     /// Not needed at the moment.
     Resting,
     /// With what went wrong before, if anything did.
     Connecting(Option<Problem>),
-    Up(Link),
+    Up(McpConnection),
     Down {
         problem: Problem,
         since: Instant,
-        end: Ended,
+        end: DisconnectCause,
     },
 }
 
 /// What was before there was no connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum DisconnectCause {
     /// An attempt to make one.
     Attempt,
     /// One that was good.
     Connection,
 }
 
-impl Slot {
+impl ConnectionState {
     pub(super) fn problem(&self) -> Option<&Problem> {
         match self {
-            Slot::Connecting(problem) => problem.as_ref(),
-            Slot::Down { problem, .. } => Some(problem),
-            Slot::Resting | Slot::Up(_) => None,
+            ConnectionState::Connecting(problem) => problem.as_ref(),
+            ConnectionState::Down { problem, .. } => Some(problem),
+            ConnectionState::Resting | ConnectionState::Up(_) => None,
         }
     }
 }
 
-impl Shared {
+impl UpstreamState {
     /// The connection, as soon as there is one.
-    pub(crate) async fn link(&self, deadline: Instant) -> Result<Link> {
+    pub(crate) async fn wait_for_connection(&self, deadline: Instant) -> Result<McpConnection> {
         *self.used.lock() = Instant::now();
         let before = self.attempts.load(Ordering::Acquire);
         // The common case takes no subscription.
-        if let Slot::Up(link) = &*self.slot.borrow()
+        if let ConnectionState::Up(link) = &*self.slot.borrow()
             && link.is_open()
         {
             return Ok(link.clone());
@@ -97,45 +97,46 @@ impl Shared {
         loop {
             let now = slot.borrow_and_update().clone();
             match now {
-                Slot::Up(link) if link.is_open() => return Ok(link),
-                Slot::Down { problem, since, end } => {
+                ConnectionState::Up(link) if link.is_open() => return Ok(link),
+                ConnectionState::Down { problem, since, end } => {
                     let tried = self.attempts.load(Ordering::Acquire) > before;
-                    let just_now = end == Ended::Attempt && since.elapsed() < SHORTEST_WAIT;
+                    let just_now =
+                        end == DisconnectCause::Attempt && since.elapsed() < MIN_RECONNECT_DELAY;
                     if tried || just_now {
                         return Err(problem);
                     }
                     self.wanted.notify_one();
                 }
-                Slot::Connecting(_) => {}
-                Slot::Up(_) | Slot::Resting => self.wanted.notify_one(),
+                ConnectionState::Connecting(_) => {}
+                ConnectionState::Up(_) | ConnectionState::Resting => self.wanted.notify_one(),
             }
             if tokio::time::timeout_at(deadline, slot.changed()).await.is_err() {
-                return Err(self.still_connecting());
+                return Err(self.still_connecting_problem());
             }
         }
     }
 
     /// The connection that follows one that is gone.
-    pub(crate) async fn link_after(
+    pub(crate) async fn wait_for_next_connection(
         &self,
-        old: &Link,
+        old: &McpConnection,
         problem: Problem,
         deadline: Instant,
-    ) -> Result<Link> {
+    ) -> Result<McpConnection> {
         // It is there, and refused the request for some other reason.
         if old.is_open() {
             return Err(problem);
         }
-        self.link(deadline).await
+        self.wait_for_connection(deadline).await
     }
 
     /// Held while a call is made: the server is needed.
-    pub(crate) fn busy(&self) -> Busy<'_> {
+    pub(crate) fn mark_busy(&self) -> UpstreamBusyGuard<'_> {
         self.busy.fetch_add(1, Ordering::Relaxed);
-        Busy(self)
+        UpstreamBusyGuard(self)
     }
 
-    pub(crate) fn offered(&self) -> Arc<Offered> {
+    pub(crate) fn current_offering(&self) -> Arc<UpstreamOffering> {
         self.offered.load_full()
     }
 
@@ -144,36 +145,36 @@ impl Shared {
         if self.is_leaving.load(Ordering::Acquire) { ClosePace::Quick } else { ClosePace::Gentle }
     }
 
-    pub(super) fn still_connecting(&self) -> Problem {
+    pub(super) fn still_connecting_problem(&self) -> Problem {
         let name = self.settings.name();
-        Problem::new(Code::Timeout, format!("upstream '{name}' is still connecting"))
-            .hint("try again in a moment; `moonlark doctor` says what it waits for")
+        Problem::new(ProblemCode::Timeout, format!("upstream '{name}' is still connecting"))
+            .with_hint("try again in a moment; `moonlark doctor` says what it waits for")
     }
 
-    pub(super) fn set(&self, slot: Slot) {
+    pub(super) fn set_connection_state(&self, slot: ConnectionState) {
         self.slot.send_replace(slot);
         (self.tell)();
     }
 
-    pub(super) fn health(&self) -> Health {
+    pub(super) fn health(&self) -> SourceHealth {
         let offered = self.offered.load();
         let count = |list: Option<usize>| list.unwrap_or(0);
         let offers = offered.offers.as_ref();
-        let mut health = Health {
+        let mut health = SourceHealth {
             source: self.settings.name().to_owned(),
             tools: offered.tools.len(),
             resources: count(offers.map(|it| it.resources.len())),
             prompts: count(offers.map(|it| it.prompts.len())),
             flaws: offered.problems.clone(),
             is_remembered: offered.is_remembered,
-            ..Health::default()
+            ..SourceHealth::default()
         };
         let slot = self.slot.borrow();
         health.problem = slot.problem().cloned();
         health.state = match &*slot {
-            Slot::Resting => "stopped",
-            Slot::Connecting(_) => "connecting",
-            Slot::Up(link) => {
+            ConnectionState::Resting => "stopped",
+            ConnectionState::Connecting(_) => "connecting",
+            ConnectionState::Up(link) => {
                 let peer = link.peer();
                 let text = |key: &str| peer.info.get(key).and_then(Value::as_str);
                 health.protocol = Some(peer.version.clone());
@@ -183,16 +184,16 @@ impl Shared {
                 });
                 "ready"
             }
-            Slot::Down { .. } => "failed",
+            ConnectionState::Down { .. } => "failed",
         };
         drop(slot);
         health
     }
 }
 
-pub(crate) struct Busy<'a>(&'a Shared);
+pub(crate) struct UpstreamBusyGuard<'a>(&'a UpstreamState);
 
-impl Drop for Busy<'_> {
+impl Drop for UpstreamBusyGuard<'_> {
     fn drop(&mut self) {
         self.0.busy.fetch_sub(1, Ordering::Relaxed);
         *self.0.used.lock() = Instant::now();
@@ -201,33 +202,33 @@ impl Drop for Busy<'_> {
 
 /// What the server said has changed since it was read.
 #[derive(Default)]
-pub(crate) struct Stale {
+pub(crate) struct StaleLists {
     pub(super) lists: AtomicU8,
     pub(super) noticed: Notify,
 }
 
 /// One bit for each list.
 pub(crate) mod list {
-    pub(crate) const TOOLS: u8 = 1;
-    pub(crate) const RESOURCES: u8 = 2;
-    pub(crate) const PROMPTS: u8 = 4;
-    pub(crate) const ALL: u8 = 7;
+    pub(crate) const TOOLS_LIST_BIT: u8 = 1;
+    pub(crate) const RESOURCES_LIST_BIT: u8 = 2;
+    pub(crate) const PROMPTS_LIST_BIT: u8 = 4;
+    pub(crate) const ALL_LIST_BITS: u8 = 7;
 }
 
-impl Stale {
-    pub(crate) fn tools(&self) {
-        self.note(list::TOOLS);
+impl StaleLists {
+    pub(crate) fn mark_tools(&self) {
+        self.mark_stale(list::TOOLS_LIST_BIT);
     }
 
-    pub(crate) fn resources(&self) {
-        self.note(list::RESOURCES);
+    pub(crate) fn mark_resources(&self) {
+        self.mark_stale(list::RESOURCES_LIST_BIT);
     }
 
-    pub(crate) fn prompts(&self) {
-        self.note(list::PROMPTS);
+    pub(crate) fn mark_prompts(&self) {
+        self.mark_stale(list::PROMPTS_LIST_BIT);
     }
 
-    fn note(&self, lists: u8) {
+    fn mark_stale(&self, lists: u8) {
         self.lists.fetch_or(lists, Ordering::AcqRel);
         self.noticed.notify_one();
     }

@@ -9,75 +9,76 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use moonlark_core::value::shorten;
-use moonlark_core::{Code, Problem};
+use moonlark_core::value::shorten_text;
+use moonlark_core::{Problem, ProblemCode};
 use reqwest::{Client, Response};
 use url::Url;
 
-use super::authorize::Authorize;
-use super::direct::{Broken, Direct};
+use super::authorize::RequestAuthorizer;
+use super::direct::{LoopbackHttpClient, LoopbackHttpError};
 use super::target::SecretText;
-use super::wire::{self, Failure};
+use super::wire::{self, RequestFailure};
 
 /// One for the process: connections are shared, and there is one set of
 /// certificates.
-static CLIENT: LazyLock<Result<Client, Problem>> = LazyLock::new(client);
+static ENDPOINT_HTTP_CLIENT: LazyLock<Result<Client, Problem>> =
+    LazyLock::new(build_endpoint_http_client);
 
 /// How far a server may send us on.
-const MOST_HOPS: usize = 3;
+const MAX_REDIRECT_HOPS: usize = 3;
 /// How much of a page that is an error is looked at.
-const ERROR_PAGE: usize = 64 * 1024;
+const MAX_ERROR_PAGE_BYTES: usize = 64 * 1024;
 
-pub(super) struct Site {
+pub(super) struct HttpEndpoint {
     name: String,
     url: Url,
     headers: HeaderMap,
-    auth: Option<Arc<dyn Authorize>>,
+    auth: Option<Arc<dyn RequestAuthorizer>>,
     /// If it is on this machine.
-    direct: Option<Direct>,
+    direct: Option<LoopbackHttpClient>,
 }
 
 /// Why there is no answer to go on with.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum HttpFailure {
     /// A status that is no success, and what came with it.
     Status(StatusCode, Bytes),
-    Failed(Failure),
+    Failed(RequestFailure),
 }
 
-impl From<Failure> for Trouble {
-    fn from(failure: Failure) -> Self {
-        Trouble::Failed(failure)
+impl From<RequestFailure> for HttpFailure {
+    fn from(failure: RequestFailure) -> Self {
+        HttpFailure::Failed(failure)
     }
 }
 
-impl Site {
+impl HttpEndpoint {
     pub(super) fn new(
         name: &str,
         url: &Url,
         headers: &BTreeMap<String, SecretText>,
-        auth: Option<Arc<dyn Authorize>>,
-    ) -> Result<Site, Problem> {
+        auth: Option<Arc<dyn RequestAuthorizer>>,
+    ) -> Result<HttpEndpoint, Problem> {
         let mut all = HeaderMap::new();
         for (key, value) in headers {
             let unusable = |what: &str| {
                 Problem::bad_config(format!("the header {key} of upstream '{name}' {what}"))
-                    .hint(format!("correct headers of mcp_servers.{name}"))
+                    .with_hint(format!("correct headers of mcp_servers.{name}"))
             };
             let field = HeaderName::from_bytes(key.as_bytes())
                 .map_err(|_| unusable("is not a header's name"))?;
-            let mut value = HeaderValue::from_str(value.expose())
+            let mut value = HeaderValue::from_str(value.expose_secret())
                 .map_err(|_| unusable("has a value that no header can have"))?;
             value.set_sensitive(true);
             all.insert(field, value);
         }
-        let (name, direct) = (name.to_owned(), Direct::to(url));
-        Ok(Site { name, url: url.clone(), headers: all, auth, direct })
+        let (name, direct) = (name.to_owned(), LoopbackHttpClient::for_url(url));
+        Ok(HttpEndpoint { name, url: url.clone(), headers: all, auth, direct })
     }
 
     /// The same server, asked at another address of its own.
-    pub(super) fn at(self, url: Url) -> Site {
-        Site { direct: Direct::to(&url), url, ..self }
+    pub(super) fn with_url(self, url: Url) -> HttpEndpoint {
+        HttpEndpoint { direct: LoopbackHttpClient::for_url(&url), url, ..self }
     }
 
     pub(super) fn url(&self) -> &Url {
@@ -85,60 +86,75 @@ impl Site {
     }
 
     /// Ask, and return with the head of a successful answer.
-    pub(super) async fn ask(
+    pub(super) async fn send_request(
         &self,
         method: Method,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Response, Trouble> {
+    ) -> Result<Response, HttpFailure> {
         let (mut url, mut hops, mut challenged) = (self.url.clone(), 0, false);
         loop {
-            let headers = self.dress(headers.clone()).await?;
-            let response = self.send(method.clone(), &url, headers, body.clone()).await?;
+            let headers = self.add_auth_headers(headers.clone()).await?;
+            let response = self.send_once(method.clone(), &url, headers, body.clone()).await?;
             let status = response.status();
             if status.is_success() {
                 return Ok(response);
             }
             match status {
                 StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => {
-                    url = self.redirected(&url, &response, &mut hops)?;
+                    url = self.redirect_target(&url, &response, &mut hops)?;
                 }
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                    if challenged || !self.challenged(&response).await? {
-                        return Err(Failure::Unauthorized(self.unauthorized(status)).into());
+                    if challenged || !self.answer_challenge(&response).await? {
+                        return Err(RequestFailure::Unauthorized(
+                            self.unauthorized_problem(status),
+                        )
+                        .into());
                     }
                     challenged = true;
                 }
                 StatusCode::TOO_MANY_REQUESTS => {
-                    return Err(Failure::NotSent(self.busy(Code::RateLimited, &response)).into());
+                    return Err(RequestFailure::NotSent(
+                        self.busy_problem(ProblemCode::RateLimited, &response),
+                    )
+                    .into());
                 }
                 StatusCode::SERVICE_UNAVAILABLE if response.headers().contains_key(RETRY_AFTER) => {
-                    return Err(Failure::NotSent(self.busy(Code::Unavailable, &response)).into());
+                    return Err(RequestFailure::NotSent(
+                        self.busy_problem(ProblemCode::Unavailable, &response),
+                    )
+                    .into());
                 }
                 _ => {
-                    let page = start_of(response, ERROR_PAGE).await;
-                    return Err(Trouble::Status(status, page));
+                    let page = read_body_start(response, MAX_ERROR_PAGE_BYTES).await;
+                    return Err(HttpFailure::Status(status, page));
                 }
             }
         }
     }
 
-    async fn send(
+    async fn send_once(
         &self,
         method: Method,
         url: &Url,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Response, Failure> {
+    ) -> Result<Response, RequestFailure> {
         // Redirects lead to no other server.
         if let Some(direct) = &self.direct {
-            let answer = direct.ask(method, url, headers, body).await;
+            let answer = direct.send_request(method, url, headers, body).await;
             return answer.map(Response::from).map_err(|broken| match broken {
-                Broken::NotConnected(error) => self.unreachable(&reason(&error)),
-                Broken::Lost(error) => Failure::Lost(self.broken_off(&reason(&error))),
+                LoopbackHttpError::NotConnected(error) => {
+                    self.unreachable_failure(&innermost_reason(&error))
+                }
+                LoopbackHttpError::Lost(error) => {
+                    RequestFailure::Lost(self.broken_off_problem(&innermost_reason(&error)))
+                }
             });
         }
-        let client = CLIENT.as_ref().map_err(|problem| Failure::NotSent(problem.clone()))?;
+        let client = ENDPOINT_HTTP_CLIENT
+            .as_ref()
+            .map_err(|problem| RequestFailure::NotSent(problem.clone()))?;
         let mut request = reqwest::Request::new(method, url.clone());
         *request.headers_mut() = headers;
         if !body.is_empty() {
@@ -146,23 +162,28 @@ impl Site {
         }
         client.execute(request).await.map_err(|error| {
             let connecting = error.is_connect() || error.is_builder();
-            let why = reason(&error.without_url());
+            let why = innermost_reason(&error.without_url());
             match connecting {
-                true => self.unreachable(&why),
-                false => Failure::Lost(self.broken_off(&why)),
+                true => self.unreachable_failure(&why),
+                false => RequestFailure::Lost(self.broken_off_problem(&why)),
             }
         })
     }
 
     /// All of a body, if it is not too long.
-    pub(super) async fn read(&self, mut response: Response, most: usize) -> Result<Bytes, Failure> {
+    pub(super) async fn read_body(
+        &self,
+        mut response: Response,
+        most: usize,
+    ) -> Result<Bytes, RequestFailure> {
         // The usual answer is one piece, and taken as it is.
         let (mut first, mut whole) = (Bytes::new(), Vec::new());
-        let lost =
-            |error: reqwest::Error| Failure::Lost(self.broken_off(&reason(&error.without_url())));
+        let lost = |error: reqwest::Error| {
+            RequestFailure::Lost(self.broken_off_problem(&innermost_reason(&error.without_url())))
+        };
         while let Some(chunk) = response.chunk().await.map_err(lost)? {
             if first.len().max(whole.len()) + chunk.len() > most {
-                return Err(Failure::Lost(wire::too_long(&self.name, most)));
+                return Err(RequestFailure::Lost(wire::answer_too_long_problem(&self.name, most)));
             }
             if first.is_empty() {
                 first = chunk;
@@ -177,8 +198,8 @@ impl Site {
     }
 
     /// What a status means for whoever asked, when nothing else explains it.
-    pub(super) fn refused(&self, status: StatusCode, page: &[u8]) -> Problem {
-        let (name, origin) = (&self.name, origin(&self.url));
+    pub(super) fn status_problem(&self, status: StatusCode, page: &[u8]) -> Problem {
+        let (name, origin) = (&self.name, url_origin(&self.url));
         let hint = match status.is_server_error() {
             true => format!("see the log of {origin}"),
             false => format!("see whether url and transport of mcp_servers.{name} are right"),
@@ -186,24 +207,26 @@ impl Site {
         let text = String::from_utf8_lossy(page);
         let said = match text.trim() {
             "" => String::new(),
-            text => format!(": {}", shorten(text)),
+            text => format!(": {}", shorten_text(text)),
         };
         Problem::unavailable(format!("upstream '{name}' answered with HTTP {status}{said}"))
-            .retryable_if(status.is_server_error())
-            .hint(hint)
+            .with_retryable(status.is_server_error())
+            .with_hint(hint)
     }
 
     /// With what goes with everything; what a request says itself stands.
-    async fn dress(&self, mut headers: HeaderMap) -> Result<HeaderMap, Failure> {
+    async fn add_auth_headers(&self, mut headers: HeaderMap) -> Result<HeaderMap, RequestFailure> {
         for (name, value) in &self.headers {
             headers.entry(name).or_insert_with(|| value.clone());
         }
         let Some(auth) = &self.auth else { return Ok(headers) };
-        if let Some(token) = auth.header().await.map_err(Failure::Unauthorized)? {
-            let mut value = HeaderValue::from_str(token.expose()).map_err(|_| {
+        if let Some(token) =
+            auth.authorization_header().await.map_err(RequestFailure::Unauthorized)?
+        {
+            let mut value = HeaderValue::from_str(token.expose_secret()).map_err(|_| {
                 let name = &self.name;
                 let message = format!("the token for upstream '{name}' does not fit a header");
-                Failure::Unauthorized(Problem::bad_config(message))
+                RequestFailure::Unauthorized(Problem::bad_config(message))
             })?;
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
@@ -211,40 +234,45 @@ impl Site {
         Ok(headers)
     }
 
-    fn redirected(&self, from: &Url, answer: &Response, hops: &mut usize) -> Result<Url, Failure> {
+    fn redirect_target(
+        &self,
+        from: &Url,
+        answer: &Response,
+        hops: &mut usize,
+    ) -> Result<Url, RequestFailure> {
         *hops += 1;
         let location = answer.headers().get(LOCATION).and_then(|value| value.to_str().ok());
         let to = location.and_then(|location| from.join(location).ok());
         match to {
-            Some(to) if to.origin() == self.url.origin() && *hops <= MOST_HOPS => Ok(to),
+            Some(to) if to.origin() == self.url.origin() && *hops <= MAX_REDIRECT_HOPS => Ok(to),
             Some(to) => {
-                let (name, to) = (&self.name, origin(&to));
+                let (name, to) = (&self.name, url_origin(&to));
                 let message =
                     format!("upstream '{name}' sends us on to {to}, which is not followed");
-                Err(Failure::NotSent(
+                Err(RequestFailure::NotSent(
                     Problem::unavailable(message)
-                        .retryable_if(false)
-                        .hint(format!("if it moved there, set url of mcp_servers.{name}")),
+                        .with_retryable(false)
+                        .with_hint(format!("if it moved there, set url of mcp_servers.{name}")),
                 ))
             }
             None => {
                 let message = format!("upstream '{}' sends us on, but not where to", self.name);
-                Err(Failure::NotSent(Problem::unavailable(message).retryable_if(false)))
+                Err(RequestFailure::NotSent(Problem::unavailable(message).with_retryable(false)))
             }
         }
     }
 
     /// Whether it is worth one more try.
-    async fn challenged(&self, response: &Response) -> Result<bool, Failure> {
+    async fn answer_challenge(&self, response: &Response) -> Result<bool, RequestFailure> {
         let Some(auth) = &self.auth else { return Ok(false) };
         let challenges = response.headers().get_all(WWW_AUTHENTICATE).iter();
         let challenges: Vec<&str> = challenges.filter_map(|value| value.to_str().ok()).collect();
         let challenge = (!challenges.is_empty()).then(|| challenges.join(", "));
         let status = response.status().as_u16();
-        auth.challenged(status, challenge).await.map_err(Failure::Unauthorized)
+        auth.handle_challenge(status, challenge).await.map_err(RequestFailure::Unauthorized)
     }
 
-    fn unauthorized(&self, status: StatusCode) -> Problem {
+    fn unauthorized_problem(&self, status: StatusCode) -> Problem {
         let name = &self.name;
         let (what, hint) = match (status, &self.auth) {
             (StatusCode::FORBIDDEN, _) => (
@@ -260,12 +288,12 @@ impl Site {
                 format!("set auth or headers of mcp_servers.{name}"),
             ),
         };
-        Problem::new(Code::Forbidden, format!("upstream '{name}' {what}"))
-            .hint(hint)
-            .retryable_if(false)
+        Problem::new(ProblemCode::Forbidden, format!("upstream '{name}' {what}"))
+            .with_hint(hint)
+            .with_retryable(false)
     }
 
-    fn busy(&self, code: Code, response: &Response) -> Problem {
+    fn busy_problem(&self, code: ProblemCode, response: &Response) -> Problem {
         let status = response.status();
         let mut problem =
             Problem::new(code, format!("upstream '{}' answered with HTTP {status}", self.name));
@@ -273,26 +301,26 @@ impl Site {
         // The other form, a date, is rare, and clocks differ.
         problem.retry_after = after.and_then(|seconds| seconds.trim().parse().ok());
         match problem.retry_after {
-            Some(seconds) => problem.hint(format!("try again in {seconds} seconds")),
-            None => problem.hint("try again later"),
+            Some(seconds) => problem.with_hint(format!("try again in {seconds} seconds")),
+            None => problem.with_hint("try again later"),
         }
     }
 
-    fn unreachable(&self, why: &str) -> Failure {
-        let (name, origin) = (&self.name, origin(&self.url));
-        Failure::NotSent(
+    fn unreachable_failure(&self, why: &str) -> RequestFailure {
+        let (name, origin) = (&self.name, url_origin(&self.url));
+        RequestFailure::NotSent(
             Problem::unavailable(format!("upstream '{name}' cannot be reached at {origin}: {why}"))
-                .hint("see whether the server is running, and reachable from here"),
+                .with_hint("see whether the server is running, and reachable from here"),
         )
     }
 
-    fn broken_off(&self, why: &str) -> Problem {
+    fn broken_off_problem(&self, why: &str) -> Problem {
         let name = &self.name;
         Problem::unavailable(format!("upstream '{name}' broke the connection off: {why}"))
     }
 }
 
-fn client() -> Result<Client, Problem> {
+fn build_endpoint_http_client() -> Result<Client, Problem> {
     // Fails only when another part of the process was first, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = || {
@@ -319,12 +347,12 @@ pub(super) fn content_type(response: &Response) -> &str {
 }
 
 /// An address without what may be secret in it.
-pub(super) fn origin(url: &Url) -> String {
+pub(super) fn url_origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 
 /// The innermost of an error's reasons: the outer ones only say "request".
-fn reason(error: &dyn Error) -> String {
+fn innermost_reason(error: &dyn Error) -> String {
     let mut inner = error;
     while let Some(source) = inner.source() {
         inner = source;
@@ -332,7 +360,7 @@ fn reason(error: &dyn Error) -> String {
     inner.to_string()
 }
 
-async fn start_of(mut response: Response, most: usize) -> Bytes {
+async fn read_body_start(mut response: Response, most: usize) -> Bytes {
     let mut start = Vec::new();
     while start.len() < most
         && let Ok(Some(chunk)) = response.chunk().await

@@ -9,159 +9,177 @@ use futures::future::BoxFuture;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
 use moonlark_core::Problem;
-use moonlark_core::trace::Trace;
+use moonlark_core::trace::TraceContext;
 use moonlark_core::value::Object;
 use url::Url;
 
-use super::conversation::{Conversation, Reply};
-use super::events::{Event, Events};
-use super::http::GivenUp;
-use super::link::About;
-use super::pending::Answer;
-use super::site::{Site, Trouble, content_type, origin};
-use super::wire::{self, Failure};
+use super::conversation::{RpcReplySender, RpcSession};
+use super::events::{SseEvent, SseEventStream};
+use super::http::HttpCancelGuard;
+use super::link::McpRequestOptions;
+use super::pending::RpcAnswer;
+use super::site::{HttpEndpoint, HttpFailure, content_type, url_origin};
+use super::wire::{self, RequestFailure};
 use crate::trace_headers;
 
-pub(super) struct Sse {
-    conversation: Arc<Conversation>,
+pub(super) struct SseTransport {
+    conversation: Arc<RpcSession>,
     /// Where messages are posted to.
-    site: Site,
+    site: HttpEndpoint,
 }
 
-impl Sse {
+impl SseTransport {
     /// Open the stream and wait for the address.
-    pub(super) async fn open(
-        conversation: Arc<Conversation>,
-        site: Site,
-    ) -> Result<Arc<Sse>, Failure> {
+    pub(super) async fn open_stream(
+        conversation: Arc<RpcSession>,
+        site: HttpEndpoint,
+    ) -> Result<Arc<SseTransport>, RequestFailure> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         let response = site
-            .ask(Method::GET, headers, Bytes::new())
+            .send_request(Method::GET, headers, Bytes::new())
             .await
-            .map_err(|trouble| failure(&site, trouble))?;
+            .map_err(|trouble| failure_from_http(&site, trouble))?;
         let name = conversation.name();
         if content_type(&response) != "text/event-stream" {
             let message = format!("upstream '{name}' answered with no stream of events");
-            return Err(Failure::Lost(not_sse(name, message)));
+            return Err(RequestFailure::Lost(not_sse_problem(name, message)));
         }
-        let mut events = Events::new(response, conversation.limits().message);
+        let mut events = SseEventStream::new(response, conversation.limits().message);
         let address = loop {
             match events.next().await {
-                Some(Event::Message { kind: Some(kind), data }) if kind == "endpoint" => {
+                Some(SseEvent::Message { kind: Some(kind), data }) if kind == "endpoint" => {
                     break data;
                 }
                 Some(_) => {}
                 None => {
                     let message = format!("upstream '{name}' does not say where to send messages");
-                    return Err(Failure::Lost(not_sse(name, message)));
+                    return Err(RequestFailure::Lost(not_sse_problem(name, message)));
                 }
             }
         };
-        let url = endpoint(site.url(), &address).map_err(|why| {
-            Failure::Lost(not_sse(name, format!("upstream '{name}' wants messages at {why}")))
+        let url = resolve_message_url(site.url(), &address).map_err(|why| {
+            RequestFailure::Lost(not_sse_problem(
+                name,
+                format!("upstream '{name}' wants messages at {why}"),
+            ))
         })?;
-        let site = site.at(url);
-        let sse = Arc::new(Sse { conversation, site });
-        tokio::spawn(Arc::clone(&sse).listen(events));
+        let site = site.with_url(url);
+        let sse = Arc::new(SseTransport { conversation, site });
+        tokio::spawn(Arc::clone(&sse).read_events(events));
         Ok(sse)
     }
 
-    pub(super) fn conversation(&self) -> &Arc<Conversation> {
+    pub(super) fn rpc_session(&self) -> &Arc<RpcSession> {
         &self.conversation
     }
 
-    pub(super) async fn request(
+    pub(super) async fn send_request(
         self: &Arc<Self>,
         method: &str,
         params: Object,
-        about: About,
-    ) -> Result<Object, Failure> {
-        let (mut flight, message) = self.conversation.begin(method, &params, &about)?;
-        let mut given_up = GivenUp::new(self, flight.id, method != "initialize");
-        let lost = |_| Err(Failure::Lost(self.conversation.reason()));
-        let answer: Answer = tokio::select! {
+        about: McpRequestOptions,
+    ) -> Result<Object, RequestFailure> {
+        let (mut flight, message) = self.conversation.begin_request(method, &params, &about)?;
+        let mut given_up = HttpCancelGuard::new(self, flight.id, method != "initialize");
+        let lost = |_| Err(RequestFailure::Lost(self.conversation.close_reason()));
+        let answer: RpcAnswer = tokio::select! {
             biased;
             // It may well come before the server is done with the message.
             answer = &mut flight.answer => answer.unwrap_or_else(lost),
-            posted = self.post(message, about.trace.as_ref()) => match posted {
+            posted = self.post_message(message, about.trace.as_ref()) => match posted {
                 Ok(()) => (&mut flight.answer).await.unwrap_or_else(lost),
                 Err(failure) => Err(failure),
             },
         };
-        given_up.answered();
+        given_up.mark_answered();
         answer
     }
 
-    pub(super) async fn notify(&self, method: &str, params: Object) -> Result<(), Failure> {
-        let message = wire::notification(method, &params).map_err(Failure::NotSent)?;
-        self.post(message, None).await
+    pub(super) async fn send_notification(
+        &self,
+        method: &str,
+        params: Object,
+    ) -> Result<(), RequestFailure> {
+        let message =
+            wire::encode_notification(method, &params).map_err(RequestFailure::NotSent)?;
+        self.post_message(message, None).await
     }
 
     /// Without its stream the server knows that we are gone.
-    pub(super) fn close(&self) {
+    pub(super) fn close_connection(&self) {
         let name = self.conversation.name();
-        self.conversation
-            .end(Problem::unavailable(format!("the connection to upstream '{name}' was closed")));
+        self.conversation.close_with(Problem::unavailable(format!(
+            "the connection to upstream '{name}' was closed"
+        )));
     }
 
-    async fn listen(self: Arc<Self>, mut events: Events) {
+    async fn read_events(self: Arc<Self>, mut events: SseEventStream) {
         let conversation = &self.conversation;
         loop {
             let event = tokio::select! {
                 event = events.next() => event,
-                _ = conversation.closed() => return,
+                _ = conversation.wait_closed() => return,
             };
             match event {
-                Some(Event::Message { data, .. }) => drop(conversation.hear(&data, None, &self)),
-                Some(Event::TooLong(head)) => drop(conversation.skipped(&head, None)),
+                Some(SseEvent::Message { data, .. }) => {
+                    drop(conversation.on_message(&data, None, &self))
+                }
+                Some(SseEvent::TooLong(head)) => {
+                    drop(conversation.on_oversized_message(&head, None))
+                }
                 None => break,
             }
         }
         let name = conversation.name();
-        conversation.end(Problem::unavailable(format!("upstream '{name}' ended its stream")));
+        conversation
+            .close_with(Problem::unavailable(format!("upstream '{name}' ended its stream")));
     }
 
-    async fn post(&self, message: Vec<u8>, trace: Option<&Trace>) -> Result<(), Failure> {
+    async fn post_message(
+        &self,
+        message: Vec<u8>,
+        trace: Option<&TraceContext>,
+    ) -> Result<(), RequestFailure> {
         let mut headers = HeaderMap::new();
-        trace_headers::add(&mut headers, trace);
+        trace_headers::add_trace_headers(&mut headers, trace);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let posted = self.site.ask(Method::POST, headers, message.into()).await;
-        posted.map(drop).map_err(|trouble| failure(&self.site, trouble))
+        let posted = self.site.send_request(Method::POST, headers, message.into()).await;
+        posted.map(drop).map_err(|trouble| failure_from_http(&self.site, trouble))
     }
 }
 
-impl Reply for Sse {
-    fn reply(self: Arc<Self>, message: Vec<u8>) -> BoxFuture<'static, ()> {
+impl RpcReplySender for SseTransport {
+    fn send_reply(self: Arc<Self>, message: Vec<u8>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            let _ = self.post(message, None).await;
+            let _ = self.post_message(message, None).await;
         })
     }
 }
 
-fn failure(site: &Site, trouble: Trouble) -> Failure {
+fn failure_from_http(site: &HttpEndpoint, trouble: HttpFailure) -> RequestFailure {
     match trouble {
-        Trouble::Failed(failure) => failure,
-        Trouble::Status(status, page) => match wire::error_in(&page) {
-            Some((_, rpc)) => Failure::Refused(rpc),
-            None => Failure::Lost(site.refused(status, &page)),
+        HttpFailure::Failed(failure) => failure,
+        HttpFailure::Status(status, page) => match wire::find_rpc_error(&page) {
+            Some((_, rpc)) => RequestFailure::Refused(rpc),
+            None => RequestFailure::Lost(site.status_problem(status, &page)),
         },
     }
 }
 
-fn not_sse(name: &str, message: String) -> Problem {
+fn not_sse_problem(name: &str, message: String) -> Problem {
     Problem::unavailable(message)
-        .retryable_if(false)
-        .hint(format!("if it speaks Streamable HTTP, remove transport of mcp_servers.{name}"))
+        .with_retryable(false)
+        .with_hint(format!("if it speaks Streamable HTTP, remove transport of mcp_servers.{name}"))
 }
 
 /// Messages, and the token that goes with them, are for that server only.
-fn endpoint(base: &Url, address: &[u8]) -> Result<Url, String> {
+fn resolve_message_url(base: &Url, address: &[u8]) -> Result<Url, String> {
     let text = std::str::from_utf8(address).map(str::trim).map_err(|_| "no address".to_owned())?;
     let url = base.join(text).map_err(|_| "no address".to_owned())?;
     match url.origin() == base.origin() && url.scheme().starts_with("http") {
         true => Ok(url),
-        false => Err(format!("{}, which is another server", origin(&url))),
+        false => Err(format!("{}, which is another server", url_origin(&url))),
     }
 }
 

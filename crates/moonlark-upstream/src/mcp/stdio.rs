@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use moonlark_child::{Ending, Status};
+use moonlark_child::{ProcessEnding, SupervisorHandle};
 use moonlark_core::Problem;
 use moonlark_core::value::Object;
 use tokio::io::AsyncRead;
@@ -17,186 +17,196 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::child::{self, Child};
-use super::conversation::{Conversation, Reply};
-use super::lines::{self, Line};
-use super::link::{About, ClosePace};
-use super::outgoing::{Closed, Outgoing};
-use super::wire::{self, Failure, Odd};
+use super::child::{self, UpstreamProcess};
+use super::conversation::{RpcReplySender, RpcSession};
+use super::lines::{self, InputLine};
+use super::link::{ClosePace, McpRequestOptions};
+use super::outgoing::{OutgoingPipe, PipeClosed};
+use super::wire::{self, ProtocolViolation, RequestFailure};
 
 /// How long each step of ending a process gently may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+const EXIT_STEP_TIMEOUT: Duration = Duration::from_secs(2);
 /// The same where Moonlark itself is to be gone in a moment: its client may kill it
 /// within two seconds, and waits for as long as it takes.
-const QUICK_EXIT_TIMEOUT: Duration = Duration::from_millis(200);
+const QUICK_EXIT_STEP_TIMEOUT: Duration = Duration::from_millis(200);
 
-pub(super) struct Stdio {
-    conversation: Arc<Conversation>,
-    outgoing: Arc<Outgoing>,
+pub(super) struct StdioTransport {
+    conversation: Arc<RpcSession>,
+    outgoing: Arc<OutgoingPipe>,
     /// Asks whoever keeps the process to end it.
-    farewell: Farewell,
+    farewell: ExitRequest,
     /// Closed when nothing is left of it.
     gone: watch::Receiver<()>,
 }
 
-impl Stdio {
+impl StdioTransport {
     /// Over a process that was just started.
-    pub(super) fn over_child(conversation: Arc<Conversation>, child: Child) -> Stdio {
-        let Child { stdin, stdout, stderr, status, shown } = child;
-        let outgoing = Outgoing::new(stdin);
-        let reading = read(Arc::clone(&conversation), Arc::clone(&outgoing), stdout);
-        let writing = write(Arc::clone(&outgoing));
-        let said = child::Said::default();
+    pub(super) fn over_process(
+        conversation: Arc<RpcSession>,
+        child: UpstreamProcess,
+    ) -> StdioTransport {
+        let UpstreamProcess { stdin, stdout, stderr, status, shown } = child;
+        let outgoing = OutgoingPipe::new(stdin);
+        let reading = read_messages(Arc::clone(&conversation), Arc::clone(&outgoing), stdout);
+        let writing = write_messages(Arc::clone(&outgoing));
+        let said = child::StderrTail::default();
         let name = conversation.name().to_owned();
-        let listening = said.clone().keep(name, conversation.secrets(), stderr);
-        let keeper = Keeper {
+        let listening = said.clone().log_and_remember(name, conversation.secrets(), stderr);
+        let keeper = ProcessKeeper {
             conversation: Arc::clone(&conversation),
             outgoing: Arc::clone(&outgoing),
-            farewell: Farewell::default(),
+            farewell: ExitRequest::default(),
             said,
             shown,
         };
         let farewell = keeper.farewell.clone();
-        let gone = background(async move {
+        let gone = spawn_with_end_signal(async move {
             // Read to its end, whatever becomes of the rest.
             let listening = tokio::spawn(listening);
-            keeper.keep(status, reading, writing, listening).await;
+            keeper.keep_process(status, reading, writing, listening).await;
         });
-        Stdio { conversation, outgoing, farewell, gone }
+        StdioTransport { conversation, outgoing, farewell, gone }
     }
 
     #[cfg(test)]
     /// Over any two pipes.
     pub(super) fn over_pipes(
-        conversation: Arc<Conversation>,
+        conversation: Arc<RpcSession>,
         from: impl AsyncRead + Send + Unpin + 'static,
         to: impl AsyncWrite + Send + Unpin + 'static,
-    ) -> Stdio {
-        let outgoing = Outgoing::new(to);
-        let reading = read(Arc::clone(&conversation), Arc::clone(&outgoing), from);
-        let writing = write(Arc::clone(&outgoing));
-        let farewell = Farewell::default();
-        let gone = background({
+    ) -> StdioTransport {
+        let outgoing = OutgoingPipe::new(to);
+        let reading = read_messages(Arc::clone(&conversation), Arc::clone(&outgoing), from);
+        let writing = write_messages(Arc::clone(&outgoing));
+        let farewell = ExitRequest::default();
+        let gone = spawn_with_end_signal({
             let (conversation, outgoing) = (Arc::clone(&conversation), Arc::clone(&outgoing));
             let farewell = farewell.clone();
             async move {
                 tokio::select! {
-                    () = hung_up(reading, writing) => {}
-                    _ = farewell.wait() => {}
-                    _ = conversation.closed() => {}
+                    () = wait_hung_up(reading, writing) => {}
+                    _ = farewell.wait_step_timeout() => {}
+                    _ = conversation.wait_closed() => {}
                 }
-                outgoing.close();
+                outgoing.close_pipe();
                 let name = conversation.name();
-                conversation
-                    .end(Problem::unavailable(format!("upstream '{name}' closed the connection")));
+                conversation.close_with(Problem::unavailable(format!(
+                    "upstream '{name}' closed the connection"
+                )));
             }
         });
-        Stdio { conversation, outgoing, farewell, gone }
+        StdioTransport { conversation, outgoing, farewell, gone }
     }
 
-    pub(super) fn conversation(&self) -> &Arc<Conversation> {
+    pub(super) fn rpc_session(&self) -> &Arc<RpcSession> {
         &self.conversation
     }
 
-    pub(super) async fn request(
+    pub(super) async fn send_request(
         &self,
         method: &str,
         params: Object,
-        about: About,
-    ) -> Result<Object, Failure> {
-        let (mut flight, message) = self.conversation.begin(method, &params, &about)?;
-        let sent = match self.outgoing.send(message).await {
+        about: McpRequestOptions,
+    ) -> Result<Object, RequestFailure> {
+        let (mut flight, message) = self.conversation.begin_request(method, &params, &about)?;
+        let sent = match self.outgoing.send_message(message).await {
             Ok(sent) => sent,
-            Err(Closed) => return Err(Failure::NotSent(self.why_closed().await)),
+            Err(PipeClosed) => return Err(RequestFailure::NotSent(self.wait_close_reason().await)),
         };
         // An opening cannot be called off; a process that fails it is ended.
         let revocable = !matches!(method, "initialize" | "server/discover");
-        let mut given_up = GivenUp { stdio: self, id: flight.id, revocable, answered: false };
+        let mut given_up =
+            StdioCancelGuard { stdio: self, id: flight.id, revocable, answered: false };
         let answer = (&mut flight.answer).await;
         given_up.answered = true;
         answer.unwrap_or_else(|_| {
-            let why = self.conversation.reason();
-            Err(match self.outgoing.took(sent) {
-                true => Failure::Lost(why),
-                false => Failure::NotSent(why),
+            let why = self.conversation.close_reason();
+            Err(match self.outgoing.is_fully_written(sent) {
+                true => RequestFailure::Lost(why),
+                false => RequestFailure::NotSent(why),
             })
         })
     }
 
-    pub(super) async fn notify(&self, method: &str, params: Object) -> Result<(), Failure> {
-        let message = wire::notification(method, &params).map_err(Failure::NotSent)?;
-        match self.outgoing.send(message).await {
+    pub(super) async fn send_notification(
+        &self,
+        method: &str,
+        params: Object,
+    ) -> Result<(), RequestFailure> {
+        let message =
+            wire::encode_notification(method, &params).map_err(RequestFailure::NotSent)?;
+        match self.outgoing.send_message(message).await {
             Ok(_) => Ok(()),
-            Err(Closed) => Err(Failure::NotSent(self.why_closed().await)),
+            Err(PipeClosed) => Err(RequestFailure::NotSent(self.wait_close_reason().await)),
         }
     }
 
     /// Close its input, wait, ask it to end, wait, end it.
-    pub(super) async fn close(&self, pace: ClosePace) {
+    pub(super) async fn close_connection(&self, pace: ClosePace) {
         self.farewell.0.send_replace(Some(pace));
         // An error is what it waits for: the other side is gone.
         while self.gone.clone().changed().await.is_ok() {}
     }
 
     /// End it now, and return when nothing is left of it.
-    pub(super) async fn kill(&self) {
-        self.conversation.end(closed(&self.conversation));
+    pub(super) async fn kill_process(&self) {
+        self.conversation.close_with(closed_problem(&self.conversation));
         while self.gone.clone().changed().await.is_ok() {}
     }
 
     /// A pipe closes a moment before it is known why: at most as long as the
     /// keeper waits for last words and for the end, one after the other.
-    async fn why_closed(&self) -> Problem {
-        match timeout(3 * PATIENCE, self.conversation.closed()).await {
+    async fn wait_close_reason(&self) -> Problem {
+        match timeout(3 * EXIT_STEP_TIMEOUT, self.conversation.wait_closed()).await {
             Ok(why) => why,
-            Err(_) => self.conversation.reason(),
+            Err(_) => self.conversation.close_reason(),
         }
     }
 }
 
 /// That the process is to be ended, once somebody has asked for it.
 #[derive(Clone, Default)]
-struct Farewell(Arc<watch::Sender<Option<ClosePace>>>);
+struct ExitRequest(Arc<watch::Sender<Option<ClosePace>>>);
 
-impl Farewell {
+impl ExitRequest {
     /// How long each step of ending it may take, as soon as it is to be ended.
-    async fn wait(&self) -> Duration {
+    async fn wait_step_timeout(&self) -> Duration {
         let mut asked = self.0.subscribe();
         // The sender is here, so it is not closed.
         let pace = asked.wait_for(Option::is_some).await.ok().and_then(|pace| *pace);
         match pace {
-            Some(ClosePace::Quick) => QUICK_EXIT_TIMEOUT,
-            Some(ClosePace::Gentle) | None => PATIENCE,
+            Some(ClosePace::Quick) => QUICK_EXIT_STEP_TIMEOUT,
+            Some(ClosePace::Gentle) | None => EXIT_STEP_TIMEOUT,
         }
     }
 }
 
 /// Tells the server when nobody waits for a request any more.
-struct GivenUp<'a> {
-    stdio: &'a Stdio,
+struct StdioCancelGuard<'a> {
+    stdio: &'a StdioTransport,
     id: u64,
     revocable: bool,
     answered: bool,
 }
 
-impl Drop for GivenUp<'_> {
+impl Drop for StdioCancelGuard<'_> {
     fn drop(&mut self) {
         if self.revocable && !self.answered {
-            self.stdio.outgoing.send_now(wire::cancelled(self.id));
+            self.stdio.outgoing.send_without_waiting(wire::encode_cancellation(self.id));
         }
     }
 }
 
-impl Reply for Outgoing {
-    fn reply(self: Arc<Self>, message: Vec<u8>) -> BoxFuture<'static, ()> {
+impl RpcReplySender for OutgoingPipe {
+    fn send_reply(self: Arc<Self>, message: Vec<u8>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            let _ = self.send(message).await;
+            let _ = self.send_message(message).await;
         })
     }
 }
 
 /// Run it, and tell by closing the channel when it is done or dropped.
-fn background(task: impl Future<Output = ()> + Send + 'static) -> watch::Receiver<()> {
+fn spawn_with_end_signal(task: impl Future<Output = ()> + Send + 'static) -> watch::Receiver<()> {
     let (alive, gone) = watch::channel(());
     tokio::spawn(async move {
         task.await;
@@ -205,87 +215,92 @@ fn background(task: impl Future<Output = ()> + Send + 'static) -> watch::Receive
     gone
 }
 
-async fn read(
-    conversation: Arc<Conversation>,
-    back: Arc<Outgoing>,
+async fn read_messages(
+    conversation: Arc<RpcSession>,
+    back: Arc<OutgoingPipe>,
     from: impl AsyncRead + Send + Unpin,
 ) {
     let most = conversation.limits().message;
     // An error is an end like any other: nothing more will come.
-    let _ = lines::read(from, most, |line| match line {
-        Line::Whole(text) => drop(conversation.hear(text, None, &back)),
-        Line::TooLong(head) => drop(conversation.skipped(head, None)),
+    let _ = lines::read_lines(from, most, |line| match line {
+        InputLine::Whole(text) => drop(conversation.on_message(text, None, &back)),
+        InputLine::TooLong(head) => drop(conversation.on_oversized_message(head, None)),
         // Some servers leave out the end of their last line.
-        Line::Half(text) => match wire::is_whole(text) {
-            true => drop(conversation.hear(text, None, &back)),
-            false => conversation.odd(Odd::HalfLine),
+        InputLine::Half(text) => match wire::is_complete_json(text) {
+            true => drop(conversation.on_message(text, None, &back)),
+            false => conversation.log_violation_once(ProtocolViolation::HalfLine),
         },
     })
     .await;
 }
 
-async fn write(outgoing: Arc<Outgoing>) {
-    outgoing.write().await;
+async fn write_messages(outgoing: Arc<OutgoingPipe>) {
+    outgoing.write_pending().await;
 }
 
 /// Either end of the conversation is closed. What was written before is heard.
-async fn hung_up(reading: impl Future<Output = ()>, writing: impl Future<Output = ()>) {
+async fn wait_hung_up(reading: impl Future<Output = ()>, writing: impl Future<Output = ()>) {
     let mut reading = pin!(reading);
     tokio::select! {
         () = &mut reading => {}
         // It may have more to say, but not for long.
-        () = writing => drop(timeout(PATIENCE, reading).await),
+        () = writing => drop(timeout(EXIT_STEP_TIMEOUT, reading).await),
     }
 }
 
 /// Who holds the process: with this, it ends.
-struct Keeper {
-    conversation: Arc<Conversation>,
-    outgoing: Arc<Outgoing>,
-    farewell: Farewell,
-    said: child::Said,
+struct ProcessKeeper {
+    conversation: Arc<RpcSession>,
+    outgoing: Arc<OutgoingPipe>,
+    farewell: ExitRequest,
+    said: child::StderrTail,
     shown: String,
 }
 
-impl Keeper {
-    async fn keep(
+impl ProcessKeeper {
+    async fn keep_process(
         self,
-        mut status: Status,
+        mut status: SupervisorHandle,
         reading: impl Future<Output = ()>,
         writing: impl Future<Output = ()>,
         mut listening: JoinHandle<()>,
     ) {
-        let ending = self.watch(&mut status, reading, writing).await;
-        self.outgoing.close();
+        let ending = self.watch_process(&mut status, reading, writing).await;
+        self.outgoing.close_pipe();
         if self.conversation.is_open() {
             // Its error output ends with it, but for what it gave away.
-            let _ = timeout(PATIENCE / 4, &mut listening).await;
+            let _ = timeout(EXIT_STEP_TIMEOUT / 4, &mut listening).await;
         }
         listening.abort();
         let name = self.conversation.name();
-        self.conversation.end(child::epitaph(name, &self.shown, ending, &self.said));
+        self.conversation.close_with(child::process_ended_problem(
+            name,
+            &self.shown,
+            ending,
+            &self.said,
+        ));
         status.kill().await;
     }
 
     /// Until it is over, for whatever reason; how the process ended, if it did.
-    async fn watch(
+    async fn watch_process(
         &self,
-        status: &mut Status,
+        status: &mut SupervisorHandle,
         reading: impl Future<Output = ()>,
         writing: impl Future<Output = ()>,
-    ) -> Option<io::Result<Ending>> {
+    ) -> Option<io::Result<ProcessEnding>> {
         let mut reading = pin!(reading);
         // Asked once only: half a report that was read is not read again.
-        let mut ended = Box::pin(status.ended());
+        let mut ended = Box::pin(status.wait_for_end());
         tokio::select! {
-            () = hung_up(reading.as_mut(), writing) => timeout(PATIENCE, ended).await.ok(),
+            () = wait_hung_up(reading.as_mut(), writing) => timeout(EXIT_STEP_TIMEOUT, ended).await.ok(),
             ending = &mut ended => {
                 // What it said before is heard.
-                let _ = timeout(PATIENCE, reading).await;
+                let _ = timeout(EXIT_STEP_TIMEOUT, reading).await;
                 Some(ending)
             }
-            patience = self.farewell.wait() => {
-                self.outgoing.close();
+            patience = self.farewell.wait_step_timeout() => {
+                self.outgoing.close_pipe();
                 // Its answers are still read, so that it is not stuck in one.
                 let reading = pin!(async {
                     reading.await;
@@ -294,17 +309,17 @@ impl Keeper {
                 let gently = futures::future::select(reading, ended);
                 if timeout(patience, gently).await.is_err() {
                     status.terminate();
-                    let _ = timeout(patience, status.ended()).await;
+                    let _ = timeout(patience, status.wait_for_end()).await;
                 }
-                self.conversation.end(closed(&self.conversation));
+                self.conversation.close_with(closed_problem(&self.conversation));
                 None
             }
-            _ = self.conversation.closed() => None,
+            _ = self.conversation.wait_closed() => None,
         }
     }
 }
 
-fn closed(conversation: &Conversation) -> Problem {
+fn closed_problem(conversation: &RpcSession) -> Problem {
     Problem::unavailable(format!("the connection to upstream '{}' was closed", conversation.name()))
 }
 

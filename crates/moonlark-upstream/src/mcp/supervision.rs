@@ -8,103 +8,107 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use moonlark_core::{Code, Problem, Result, Value};
+use moonlark_core::{Problem, ProblemCode, Result, Value};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::link::{Link, Us};
-use super::listener::Mailbox;
+use super::link::{McpClientIdentity, McpConnection};
+use super::listener::UpstreamInbox;
 use super::listing;
-use super::shared::{Ended, Shared, Slot, list};
+use super::shared::{ConnectionState, DisconnectCause, UpstreamState, list};
 
 /// The first wait after a failure; each further one doubles it.
-pub(super) const SHORTEST_WAIT: Duration = Duration::from_millis(500);
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+pub(super) const MIN_RECONNECT_DELAY: Duration = Duration::from_millis(500);
+const MAX_RECONNECT_DELAY: Duration = Duration::from_secs(60);
 /// A server that takes longer to start no longer keeps others from starting.
-const LONGEST_START_SHARE: Duration = Duration::from_secs(5);
+const MAX_START_PERMIT_HOLD: Duration = Duration::from_secs(5);
 /// Flaws of what a server offers that are logged one by one.
 const MAX_LOGGED_FLAWS: usize = 5;
 /// A connection that lasted this long was a good one.
-const LASTING: Duration = Duration::from_secs(30);
+const STABLE_CONNECTION_AGE: Duration = Duration::from_secs(30);
 
-pub(super) async fn supervise(shared: Arc<Shared>, stop: CancellationToken) {
-    let mut wait = SHORTEST_WAIT;
+pub(super) async fn supervise_upstream(shared: Arc<UpstreamState>, stop: CancellationToken) {
+    let mut wait = MIN_RECONNECT_DELAY;
     // Why it is down, as far as it was said.
     let mut said = None;
     loop {
-        if matches!(*shared.slot.borrow(), Slot::Resting) {
+        if matches!(*shared.slot.borrow(), ConnectionState::Resting) {
             tokio::select! {
                 () = shared.wanted.notified() => {}
                 () = stop.cancelled() => return,
             }
-            shared.set(Slot::Connecting(None));
+            shared.set_connection_state(ConnectionState::Connecting(None));
         }
         let begun = Instant::now();
         let opened = tokio::select! {
-            opened = connect_in_turn(&shared) => opened,
+            opened = connect_with_permit(&shared) => opened,
             () = stop.cancelled() => return,
         };
         if opened.is_ok() {
             said = None;
         }
         let (mut problem, end) = match opened {
-            Ok(link) => match keep(&shared, &link, &stop).await {
-                End::Stopped => return link.close(shared.close_pace()).await,
-                End::Idle => {
-                    shared.set(Slot::Resting);
-                    link.close(shared.close_pace()).await;
+            Ok(link) => match follow_connection(&shared, &link, &stop).await {
+                ConnectionEnd::Stopped => return link.close_connection(shared.close_pace()).await,
+                ConnectionEnd::Idle => {
+                    shared.set_connection_state(ConnectionState::Resting);
+                    link.close_connection(shared.close_pace()).await;
                     tracing::info!(target: "upstream", "{}: stopped, not needed", shared.settings.name());
                     continue;
                 }
-                End::Lost(problem) => (problem, Ended::Connection),
+                ConnectionEnd::Lost(problem) => (problem, DisconnectCause::Connection),
             },
             Err(problem) => {
                 shared.attempts.fetch_add(1, Ordering::AcqRel);
-                (problem, Ended::Attempt)
+                (problem, DisconnectCause::Attempt)
             }
         };
-        if begun.elapsed() >= LASTING {
-            wait = SHORTEST_WAIT;
+        if begun.elapsed() >= STABLE_CONNECTION_AGE {
+            wait = MIN_RECONNECT_DELAY;
         }
         shared.settings.scope.secrets.redact_problem(&mut problem);
         // However often it is tried, what is wrong is said once.
         if said.as_ref() == Some(&problem) {
-            tracing::debug!(target: "upstream", "{}", problem.line());
+            tracing::debug!(target: "upstream", "{}", problem.to_line());
         } else {
-            tracing::warn!(target: "upstream", "{}", problem.line());
+            tracing::warn!(target: "upstream", "{}", problem.to_line());
             said = Some(problem.clone());
         }
-        shared.gateway.metrics().disconnected(shared.settings.name());
-        shared.set(Slot::Down { problem: problem.clone(), since: Instant::now(), end });
+        shared.gateway.metrics().record_disconnection(shared.settings.name());
+        shared.set_connection_state(ConnectionState::Down {
+            problem: problem.clone(),
+            since: Instant::now(),
+            end,
+        });
         // Whoever needs it need not wait, but one that dies at once is not
         // started at the pace of its callers.
         let needed = async {
-            tokio::time::sleep(SHORTEST_WAIT.saturating_sub(begun.elapsed())).await;
+            tokio::time::sleep(MIN_RECONNECT_DELAY.saturating_sub(begun.elapsed())).await;
             shared.wanted.notified().await;
         };
         tokio::select! {
-            () = tokio::time::sleep(jittered(wait)) => {}
+            () = tokio::time::sleep(add_jitter(wait)) => {}
             () = needed => {}
             () = stop.cancelled() => return,
         }
-        wait = (wait * 2).min(LONGEST_WAIT);
-        shared.set(Slot::Connecting(Some(problem)));
+        wait = (wait * 2).min(MAX_RECONNECT_DELAY);
+        shared.set_connection_state(ConnectionState::Connecting(Some(problem)));
     }
 }
 
 /// Why a connection is not kept any longer.
-enum End {
+enum ConnectionEnd {
     Lost(Problem),
     Idle,
     Stopped,
 }
 
 /// Connect when it is this server's turn to start.
-async fn connect_in_turn(shared: &Arc<Shared>) -> Result<Link> {
+async fn connect_with_permit(shared: &Arc<UpstreamState>) -> Result<McpConnection> {
     let permit = shared.settings.start_permits.clone().acquire_owned().await;
-    let connecting = connect(shared);
+    let connecting = connect_and_list(shared);
     tokio::pin!(connecting);
-    if let Ok(opened) = tokio::time::timeout(LONGEST_START_SHARE, &mut connecting).await {
+    if let Ok(opened) = tokio::time::timeout(MAX_START_PERMIT_HOLD, &mut connecting).await {
         return opened;
     }
     drop(permit);
@@ -112,36 +116,44 @@ async fn connect_in_turn(shared: &Arc<Shared>) -> Result<Link> {
 }
 
 /// Connect, and read everything the server offers.
-async fn connect(shared: &Arc<Shared>) -> Result<Link> {
-    let inbox = Arc::new(Mailbox(Arc::downgrade(shared)));
+async fn connect_and_list(shared: &Arc<UpstreamState>) -> Result<McpConnection> {
+    let inbox = Arc::new(UpstreamInbox(Arc::downgrade(shared)));
     let settings = &shared.settings;
     let auth = settings.auth.clone();
     let era = shared.kept.era();
-    let link = match Link::open(&settings.target, era, auth, inbox, &us()).await {
+    let link = match McpConnection::open_connection(
+        &settings.target,
+        era,
+        auth,
+        inbox,
+        &client_identity(),
+    )
+    .await
+    {
         Ok(link) => link,
         Err(problem) => {
             // It may be another version by now.
-            shared.kept.note_era(None);
+            shared.kept.remember_era(None);
             return Err(problem);
         }
     };
-    shared.kept.note_era(Some(link.peer().era));
+    shared.kept.remember_era(Some(link.peer().era));
     let bound = settings.target.limits.connect;
-    let lists = tokio::time::timeout(bound, listing::read(&link, list::ALL)).await;
+    let lists = tokio::time::timeout(bound, listing::read_lists(&link, list::ALL_LIST_BITS)).await;
     let lists = match lists {
-        Ok(lists) => lists.map_err(|problem| named(shared, problem))?,
+        Ok(lists) => lists.map_err(|problem| with_upstream_name(shared, problem))?,
         Err(_) => {
-            let problem = Problem::new(Code::Timeout, "it did not list its tools in time");
-            return Err(named(shared, problem));
+            let problem = Problem::new(ProblemCode::Timeout, "it did not list its tools in time");
+            return Err(with_upstream_name(shared, problem));
         }
     };
-    let offered = listing::offer(shared, lists, Some(link.peer()), false);
+    let offered = listing::build_offering(shared, lists, Some(link.peer()), false);
     log_flaws(shared, &offered.problems);
-    shared.kept.note_lists(&offered, shared.missed_start.load(Ordering::Acquire));
+    shared.kept.remember_lists(&offered, shared.missed_start.load(Ordering::Acquire));
     shared.offered.store(Arc::new(offered));
     shared.attempts.fetch_add(1, Ordering::AcqRel);
-    shared.gateway.metrics().connected(settings.name());
-    shared.set(Slot::Up(link.clone()));
+    shared.gateway.metrics().record_connection(settings.name());
+    shared.set_connection_state(ConnectionState::Up(link.clone()));
     tracing::info!(
         target: "upstream",
         "{}: connected, {} tools",
@@ -152,52 +164,59 @@ async fn connect(shared: &Arc<Shared>) -> Result<Link> {
 }
 
 /// Follow the server's changes until the connection is to end, or has ended.
-async fn keep(shared: &Arc<Shared>, link: &Link, stop: &CancellationToken) -> End {
-    let _following = shared.watching.follow(link);
+async fn follow_connection(
+    shared: &Arc<UpstreamState>,
+    link: &McpConnection,
+    stop: &CancellationToken,
+) -> ConnectionEnd {
+    let _following = shared.watching.keep_subscribed(link);
     loop {
         tokio::select! {
-            () = stop.cancelled() => return End::Stopped,
-            problem = link.closed() => return End::Lost(problem),
-            () = idle(shared) => return End::Idle,
+            () = stop.cancelled() => return ConnectionEnd::Stopped,
+            problem = link.wait_closed() => return ConnectionEnd::Lost(problem),
+            () = wait_until_idle(shared) => return ConnectionEnd::Idle,
             () = shared.stale.noticed.notified() => {
                 let lists = shared.stale.lists.swap(0, Ordering::AcqRel);
                 tokio::select! {
-                    () = stop.cancelled() => return End::Stopped,
-                    () = refresh(shared, link, lists) => {}
+                    () = stop.cancelled() => return ConnectionEnd::Stopped,
+                    () = refresh_lists(shared, link, lists) => {}
                 }
             }
         }
     }
 }
 
-async fn refresh(shared: &Arc<Shared>, link: &Link, lists: u8) {
+async fn refresh_lists(shared: &Arc<UpstreamState>, link: &McpConnection, lists: u8) {
     let bound = shared.settings.target.limits.connect;
-    let slow = || Err(Problem::new(Code::Timeout, "it did not list what changed in time"));
-    match tokio::time::timeout(bound, listing::read(link, lists)).await.unwrap_or_else(|_| slow()) {
+    let slow = || Err(Problem::new(ProblemCode::Timeout, "it did not list what changed in time"));
+    match tokio::time::timeout(bound, listing::read_lists(link, lists))
+        .await
+        .unwrap_or_else(|_| slow())
+    {
         Ok(read) => {
-            let offered = listing::offer(shared, read, Some(link.peer()), true);
+            let offered = listing::build_offering(shared, read, Some(link.peer()), true);
             log_flaws(shared, &offered.problems);
-            shared.kept.note_lists(&offered, shared.missed_start.load(Ordering::Acquire));
+            shared.kept.remember_lists(&offered, shared.missed_start.load(Ordering::Acquire));
             shared.offered.store(Arc::new(offered));
             (shared.tell)();
         }
         // The old lists stay; if the connection is gone, that is seen next.
         Err(problem) => {
-            let mut problem = named(shared, problem);
+            let mut problem = with_upstream_name(shared, problem);
             shared.settings.scope.secrets.redact_problem(&mut problem);
-            tracing::warn!(target: "upstream", "{}", problem.line());
+            tracing::warn!(target: "upstream", "{}", problem.to_line());
         }
     }
 }
 
 /// Say what cannot be used of what a server offers, once.
-fn log_flaws(shared: &Shared, flaws: &[Problem]) {
-    let known = shared.offered();
+fn log_flaws(shared: &UpstreamState, flaws: &[Problem]) {
+    let known = shared.current_offering();
     let new: Vec<&Problem> = flaws.iter().filter(|it| !known.problems.contains(it)).collect();
     for flaw in new.iter().take(MAX_LOGGED_FLAWS) {
         let mut flaw = (*flaw).clone();
         shared.settings.scope.secrets.redact_problem(&mut flaw);
-        tracing::warn!(target: "upstream", "{}", flaw.line());
+        tracing::warn!(target: "upstream", "{}", flaw.to_line());
     }
     if new.len() > MAX_LOGGED_FLAWS {
         let (name, more) = (shared.settings.name(), new.len() - MAX_LOGGED_FLAWS);
@@ -206,10 +225,10 @@ fn log_flaws(shared: &Shared, flaws: &[Problem]) {
 }
 
 /// Until nothing was needed for as long as the operator said.
-async fn idle(shared: &Shared) {
+async fn wait_until_idle(shared: &UpstreamState) {
     let Some(rest) = shared.settings.idle_stop else { return std::future::pending().await };
     loop {
-        let busy = shared.busy.load(Ordering::Relaxed) > 0 || shared.watching.any();
+        let busy = shared.busy.load(Ordering::Relaxed) > 0 || shared.watching.has_leases();
         let used = if busy { Instant::now() } else { *shared.used.lock() };
         if !busy && used.elapsed() >= rest {
             return;
@@ -218,26 +237,28 @@ async fn idle(shared: &Shared) {
     }
 }
 
-fn named(shared: &Shared, problem: Problem) -> Problem {
+fn with_upstream_name(shared: &UpstreamState, problem: Problem) -> Problem {
     let message = format!("upstream '{}': {}", shared.settings.name(), problem.message);
-    problem.saying(message)
+    problem.with_message(message)
 }
 
-fn us() -> Us {
-    let info =
-        Value::object([("name", "moonlark".into()), ("version", env!("CARGO_PKG_VERSION").into())]);
-    let nothing = || Value::object([]);
-    let capabilities = Value::object([
+fn client_identity() -> McpClientIdentity {
+    let info = Value::from_fields([
+        ("name", "moonlark".into()),
+        ("version", env!("CARGO_PKG_VERSION").into()),
+    ]);
+    let nothing = || Value::from_fields([]);
+    let capabilities = Value::from_fields([
         ("sampling", nothing()),
-        ("elicitation", Value::object([("form", nothing()), ("url", nothing())])),
+        ("elicitation", Value::from_fields([("form", nothing()), ("url", nothing())])),
         ("roots", nothing()),
     ]);
     let object = |value: Value| value.as_object().cloned().unwrap_or_default();
-    Us { info: object(info), capabilities: object(capabilities) }
+    McpClientIdentity { info: object(info), capabilities: object(capabilities) }
 }
 
 /// Between a half and the whole, so that many do not come back at once.
-fn jittered(wait: Duration) -> Duration {
+fn add_jitter(wait: Duration) -> Duration {
     let mut byte = [128];
     // Without chance it is the middle.
     let _ = getrandom::fill(&mut byte);

@@ -10,15 +10,15 @@ use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Target {
+pub struct UpstreamTarget {
     /// What the operator calls it; every message does too.
     pub name: String,
-    pub way: Way,
-    pub limits: LinkLimits,
+    pub way: McpTransportConfig,
+    pub limits: McpConnectionLimits,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Way {
+pub enum McpTransportConfig {
     /// A process of our own, spoken to by its standard input and output.
     Stdio { command: String, args: Vec<String>, env: BTreeMap<String, SecretText>, cwd: PathBuf },
     /// Streamable HTTP.
@@ -28,14 +28,14 @@ pub enum Way {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LinkLimits {
+pub struct McpConnectionLimits {
     /// Bytes of one message.
     pub message: usize,
     /// From starting or reaching the server until it has introduced itself.
     pub connect: Duration,
 }
 
-impl Default for LinkLimits {
+impl Default for McpConnectionLimits {
     fn default() -> Self {
         Self { message: 32 << 20, connect: Duration::from_secs(60) }
     }
@@ -51,7 +51,7 @@ impl SecretText {
     }
 
     /// For handing it over, not for showing it.
-    pub fn expose(&self) -> &str {
+    pub fn expose_secret(&self) -> &str {
         self.0.expose_secret()
     }
 }
@@ -71,7 +71,7 @@ impl From<&str> for SecretText {
 /// To see whether a configuration changed; nobody outside can time it.
 impl PartialEq for SecretText {
     fn eq(&self, other: &Self) -> bool {
-        self.expose() == other.expose()
+        self.expose_secret() == other.expose_secret()
     }
 }
 
@@ -89,8 +89,9 @@ mod tests {
     fn a_target_can_be_printed_without_its_secrets() {
         let headers = BTreeMap::from([("x-key".to_owned(), SecretText::new("hunter22"))]);
         let url = Url::parse("https://mcp.example/").unwrap();
-        let way = Way::Http { url, headers };
-        let target = Target { name: "git".into(), way, limits: LinkLimits::default() };
+        let way = McpTransportConfig::Http { url, headers };
+        let target =
+            UpstreamTarget { name: "git".into(), way, limits: McpConnectionLimits::default() };
         let shown = format!("{target:?}");
         assert!(shown.contains("x-key") && !shown.contains("hunter22"), "{shown}");
         assert_eq!(target, target.clone());

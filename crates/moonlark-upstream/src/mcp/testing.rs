@@ -13,11 +13,11 @@ use serde_json::{Value as Json, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 use tokio::sync::Notify;
 
-use super::conversation::Conversation;
-use super::link::{About, Inbox, Listener, Us};
-use super::stdio::Stdio;
-use super::target::LinkLimits;
-use super::wire::Rpc;
+use super::conversation::RpcSession;
+use super::link::{ConnectionInbox, McpClientIdentity, McpRequestOptions, RequestListener};
+use super::stdio::StdioTransport;
+use super::target::McpConnectionLimits;
+use super::wire::RpcError;
 
 pub(super) fn object(json: Json) -> Object {
     match Value::from_json(json).unwrap() {
@@ -26,12 +26,15 @@ pub(super) fn object(json: Json) -> Object {
     }
 }
 
-pub(super) fn us() -> Us {
-    Us { info: object(json!({"name": "moonlark"})), capabilities: object(json!({"roots": {}})) }
+pub(super) fn us() -> McpClientIdentity {
+    McpClientIdentity {
+        info: object(json!({"name": "moonlark"})),
+        capabilities: object(json!({"roots": {}})),
+    }
 }
 
-pub(super) fn limits() -> LinkLimits {
-    LinkLimits { message: 100_000, connect: Duration::from_secs(30) }
+pub(super) fn limits() -> McpConnectionLimits {
+    McpConnectionLimits { message: 100_000, connect: Duration::from_secs(30) }
 }
 
 /// Nothing here takes long; a test that hangs should say so.
@@ -84,7 +87,7 @@ impl Ear {
         self.news.notify_one();
     }
 
-    fn answer(&self, method: &str, params: Object) -> BoxFuture<'static, Result<Object, Rpc>> {
+    fn answer(&self, method: &str, params: Object) -> BoxFuture<'static, Result<Object, RpcError>> {
         self.note(format!("? {method} {}", Value::from(params).encode_json("x").unwrap()));
         if self.silent {
             return Box::pin(std::future::pending());
@@ -98,28 +101,28 @@ impl Ear {
     }
 
     /// For a request of `owner`'s.
-    pub(super) fn about(self: &Arc<Self>, owner: u64) -> About {
-        About { listener: Some(self.clone()), owner, ..About::default() }
+    pub(super) fn about(self: &Arc<Self>, owner: u64) -> McpRequestOptions {
+        McpRequestOptions { listener: Some(self.clone()), owner, ..McpRequestOptions::default() }
     }
 }
 
-impl Listener for Ear {
-    fn notification(&self, method: &str, params: Object) {
+impl RequestListener for Ear {
+    fn on_notification(&self, method: &str, params: Object) {
         self.told(method, params);
     }
-    fn request(&self, method: &str, params: Object) -> BoxFuture<'_, Result<Object, Rpc>> {
+    fn on_request(&self, method: &str, params: Object) -> BoxFuture<'_, Result<Object, RpcError>> {
         self.answer(method, params)
     }
 }
 
-impl Inbox for Ear {
+impl ConnectionInbox for Ear {
     fn secrets(&self) -> moonlark_core::secret::Secrets {
         Default::default()
     }
-    fn notification(&self, method: &str, params: Object) {
+    fn on_notification(&self, method: &str, params: Object) {
         self.told(method, params);
     }
-    fn request(&self, method: &str, params: Object) -> BoxFuture<'_, Result<Object, Rpc>> {
+    fn on_request(&self, method: &str, params: Object) -> BoxFuture<'_, Result<Object, RpcError>> {
         self.answer(method, params)
     }
 }
@@ -131,10 +134,10 @@ pub(super) struct Fake {
 }
 
 /// A connection over pipes, and its other end.
-pub(super) fn pair(inbox: Arc<Ear>, limits: LinkLimits) -> (Stdio, Fake) {
+pub(super) fn pair(inbox: Arc<Ear>, limits: McpConnectionLimits) -> (StdioTransport, Fake) {
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     let (from, to) = tokio::io::split(ours);
-    let stdio = Stdio::over_pipes(Conversation::new("git", limits, inbox), from, to);
+    let stdio = StdioTransport::over_pipes(RpcSession::new("git", limits, inbox), from, to);
     let (from, to) = tokio::io::split(theirs);
     (stdio, Fake { from: BufReader::new(from), to })
 }

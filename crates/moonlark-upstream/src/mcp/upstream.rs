@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
-use moonlark_core::catalog::Connecting;
-use moonlark_core::offers::{Health, Offers};
+use moonlark_core::catalog::ConnectingSource;
+use moonlark_core::offers::{SourceHealth, SourceResources};
 use moonlark_core::tool::SourceKind;
 use moonlark_core::value::Object;
 use moonlark_core::{Gateway, Problem, Result, Tool};
@@ -17,19 +17,19 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::kept::Kept;
+use super::kept::UpstreamListingCache;
 use super::link::ClosePace;
-use super::listing::{self, Offered};
-use super::pins::{self, Difference};
-use super::saying::Pace;
-use super::settings::Settings;
-use super::shared::{Shared, Slot, Stale};
-use super::supervision::supervise;
-use super::watching::Watching;
+use super::listing::{self, UpstreamOffering};
+use super::pins::{self, PinDifference};
+use super::saying::LogThrottle;
+use super::settings::UpstreamSettings;
+use super::shared::{ConnectionState, StaleLists, UpstreamState};
+use super::supervision::supervise_upstream;
+use super::watching::ResourceSubscriptions;
 
 /// A handle on the server: dropping it ends everything for certain.
 pub struct Upstream {
-    shared: Arc<Shared>,
+    shared: Arc<UpstreamState>,
     stop: CancellationToken,
     task: AbortOnDropHandle<()>,
 }
@@ -38,23 +38,23 @@ impl Upstream {
     /// Begin to connect, in the background. `tell` is called whenever something
     /// changed that the catalog shows.
     pub fn start(
-        settings: Settings,
+        settings: UpstreamSettings,
         gateway: Gateway,
         tell: Arc<dyn Fn() + Send + Sync>,
     ) -> Upstream {
-        let kept = Kept::open(&settings);
-        let shared = Arc::new_cyclic(|weak| Shared {
-            names: settings.names(),
+        let kept = UpstreamListingCache::for_settings(&settings);
+        let shared = Arc::new_cyclic(|weak| UpstreamState {
+            names: settings.name_mapping(),
             gateway,
-            stale: Stale::default(),
-            watching: Watching::new(weak.clone()),
-            pace: Pace::default(),
-            slot: watch::Sender::new(Slot::Connecting(None)),
+            stale: StaleLists::default(),
+            watching: ResourceSubscriptions::new(weak.clone()),
+            pace: LogThrottle::default(),
+            slot: watch::Sender::new(ConnectionState::Connecting(None)),
             wanted: Notify::new(),
             attempts: AtomicU64::new(0),
             missed_start: AtomicBool::new(false),
             is_leaving: AtomicBool::new(false),
-            offered: ArcSwap::from_pointee(Offered::default()),
+            offered: ArcSwap::from_pointee(UpstreamOffering::default()),
             busy: AtomicUsize::new(0),
             used: Mutex::new(Instant::now()),
             tell,
@@ -63,20 +63,25 @@ impl Upstream {
         });
         // A server that waits to be needed is known from an earlier time, and so is one
         // that clients would wait for in vain.
-        if let Some(known) = shared.kept.lists()
+        if let Some(known) = shared.kept.load_lists()
             && (shared.settings.lazy || known.was_slow)
         {
-            shared.offered.store(Arc::new(listing::offer(&shared, known.lists, None, false)));
+            shared.offered.store(Arc::new(listing::build_offering(
+                &shared,
+                known.lists,
+                None,
+                false,
+            )));
             if shared.settings.lazy {
-                shared.slot.send_replace(Slot::Resting);
+                shared.slot.send_replace(ConnectionState::Resting);
             }
         }
         let stop = CancellationToken::new();
-        let task = tokio::spawn(supervise(shared.clone(), stop.clone()));
+        let task = tokio::spawn(supervise_upstream(shared.clone(), stop.clone()));
         Upstream { shared, stop, task: AbortOnDropHandle::new(task) }
     }
 
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &UpstreamSettings {
         &self.shared.settings
     }
 
@@ -84,7 +89,7 @@ impl Upstream {
         self.shared.offered.load().tools.clone()
     }
 
-    pub fn offers(&self) -> Option<Arc<Offers>> {
+    pub fn offers(&self) -> Option<Arc<SourceResources>> {
         self.shared.offered.load().offers.clone()
     }
 
@@ -99,11 +104,11 @@ impl Upstream {
     }
 
     /// Set while its tools are not known, but may soon be.
-    pub fn connecting(&self) -> Option<Connecting> {
+    pub fn connecting_status(&self) -> Option<ConnectingSource> {
         let settings = &self.shared.settings;
         let unknown = self.shared.attempts.load(Ordering::Acquire) == 0;
-        let resting = matches!(*self.shared.slot.borrow(), Slot::Resting);
-        (unknown && !resting).then(|| Connecting {
+        let resting = matches!(*self.shared.slot.borrow(), ConnectionState::Resting);
+        (unknown && !resting).then(|| ConnectingSource {
             source: settings.name().to_owned(),
             kind: SourceKind::Upstream,
             prefix: settings.tool_prefix(),
@@ -116,47 +121,47 @@ impl Upstream {
     /// earlier time.
     pub fn stop_waiting_for_start(&self) {
         let shared = &self.shared;
-        if self.connecting().is_none() {
+        if self.connecting_status().is_none() {
             return;
         }
         shared.missed_start.store(true, Ordering::Release);
-        shared.kept.note_slow();
+        shared.kept.remember_slow_start();
         if shared.offered.load().is_remembered {
             return;
         }
-        let Some(known) = shared.kept.lists() else { return };
+        let Some(known) = shared.kept.load_lists() else { return };
         let before = shared.offered.load_full();
-        let offered = Arc::new(listing::offer(shared, known.lists, None, false));
+        let offered = Arc::new(listing::build_offering(shared, known.lists, None, false));
         // It may have connected in this very moment.
         shared.offered.compare_and_swap(&before, offered);
     }
 
-    pub fn health(&self) -> Health {
+    pub fn health(&self) -> SourceHealth {
         self.shared.health()
     }
 
     /// How its tools differ from what was approved.
-    pub fn differences(&self) -> Result<Vec<Difference>> {
-        pins::differences(&self.shared.settings, &self.listed()?)
+    pub fn pin_differences(&self) -> Result<Vec<PinDifference>> {
+        pins::find_differences(&self.shared.settings, &self.listed_tools()?)
     }
 
     /// Approve its tools as they are now.
-    pub fn approve(&self) -> Result<()> {
-        pins::approve(&self.shared.settings, &self.listed()?)
+    pub fn approve_tools(&self) -> Result<()> {
+        pins::approve_definitions(&self.shared.settings, &self.listed_tools()?)
     }
 
     /// Its tools as it listed them.
-    fn listed(&self) -> Result<Arc<Vec<Object>>> {
+    fn listed_tools(&self) -> Result<Arc<Vec<Object>>> {
         let down = self.shared.slot.borrow().problem().cloned();
-        let unknown = || down.unwrap_or_else(|| self.shared.still_connecting());
+        let unknown = || down.unwrap_or_else(|| self.shared.still_connecting_problem());
         self.shared.offered.load().lists.tools.clone().ok_or_else(unknown)
     }
 
     /// Wait until it has been tried once.
-    pub fn settled(&self) -> impl Future<Output = ()> + use<> {
+    pub fn wait_first_attempt(&self) -> impl Future<Output = ()> + use<> {
         let mut slot = self.shared.slot.subscribe();
         async move {
-            let _ = slot.wait_for(|slot| !matches!(slot, Slot::Connecting(None))).await;
+            let _ = slot.wait_for(|slot| !matches!(slot, ConnectionState::Connecting(None))).await;
         }
     }
 

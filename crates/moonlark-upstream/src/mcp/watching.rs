@@ -9,26 +9,28 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use moonlark_core::offers::Watcher;
+use moonlark_core::offers::ResourceWatcher;
 use moonlark_core::value::Object;
 use moonlark_core::{Call, Result, Value};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::link::{About, Era, Inbox, Link, Listener};
-use super::listener::Mailbox;
-use super::shared::Shared;
-use super::wire::{Failure, Rpc};
+use super::link::{
+    ConnectionInbox, McpConnection, McpRequestOptions, ProtocolEra, RequestListener,
+};
+use super::listener::UpstreamInbox;
+use super::shared::UpstreamState;
+use super::wire::{RequestFailure, RpcError};
 
 /// How long a server may take to agree.
-const AGREEING: Duration = Duration::from_secs(5);
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait before a subscription that ended is begun again.
-const AGAIN: Duration = Duration::from_secs(5);
+const RESUBSCRIBE_DELAY: Duration = Duration::from_secs(5);
 const METHOD_NOT_FOUND: i64 = -32601;
 
-pub(crate) struct Watching {
-    shared: Weak<Shared>,
+pub(crate) struct ResourceSubscriptions {
+    shared: Weak<UpstreamState>,
     /// What is watched under each lease.
     leases: Mutex<HashMap<u64, String>>,
     /// Counts the changes of `leases`.
@@ -39,33 +41,38 @@ pub(crate) struct Watching {
 
 /// Have the server tell of changes of `uri` for as long as the lease lasts.
 /// Ready when it has agreed.
-pub(crate) async fn watch(shared: &Shared, call: &Call, lease: u64, uri: &str) -> Result<()> {
-    let _busy = shared.busy();
+pub(crate) async fn watch_resource(
+    shared: &UpstreamState,
+    call: &Call,
+    lease: u64,
+    uri: &str,
+) -> Result<()> {
+    let _busy = shared.mark_busy();
     // One that rests is woken; what is not there cannot agree.
-    shared.link(call.deadline()).await?;
+    shared.wait_for_connection(call.deadline()).await?;
     let watching = &shared.watching;
-    let version = watching.change(|leases| drop(leases.insert(lease, uri.to_owned())));
+    let version = watching.change_leases(|leases| drop(leases.insert(lease, uri.to_owned())));
     let mut agreed = watching.agreed.subscribe();
     let agreement = agreed.wait_for(|agreed| *agreed >= version);
     // If it takes longer, it is watched from then on.
-    let _ = tokio::time::timeout(AGREEING, agreement).await;
+    let _ = tokio::time::timeout(SUBSCRIBE_TIMEOUT, agreement).await;
     Ok(())
 }
 
 /// For the catalog: how leases on resources of this server end.
-pub(crate) struct Leases(pub(crate) Weak<Shared>);
+pub(crate) struct SubscriptionReleaser(pub(crate) Weak<UpstreamState>);
 
-impl Watcher for Leases {
-    fn release(&self, lease: u64) {
+impl ResourceWatcher for SubscriptionReleaser {
+    fn release_lease(&self, lease: u64) {
         let Some(shared) = self.0.upgrade() else { return };
         if shared.watching.leases.lock().contains_key(&lease) {
-            shared.watching.change(|leases| drop(leases.remove(&lease)));
+            shared.watching.change_leases(|leases| drop(leases.remove(&lease)));
         }
     }
 }
 
-impl Watching {
-    pub(crate) fn new(shared: Weak<Shared>) -> Self {
+impl ResourceSubscriptions {
+    pub(crate) fn new(shared: Weak<UpstreamState>) -> Self {
         Self {
             shared,
             leases: Mutex::default(),
@@ -75,12 +82,12 @@ impl Watching {
     }
 
     /// Whether anything is watched.
-    pub(crate) fn any(&self) -> bool {
+    pub(crate) fn has_leases(&self) -> bool {
         !self.leases.lock().is_empty()
     }
 
     /// Keep the server to it for as long as what is returned lives.
-    pub(crate) fn follow(&self, link: &Link) -> AbortOnDropHandle<()> {
+    pub(crate) fn keep_subscribed(&self, link: &McpConnection) -> AbortOnDropHandle<()> {
         let (shared, link) = (self.shared.clone(), link.clone());
         AbortOnDropHandle::new(tokio::spawn(async move {
             let Some(wanted) = shared.upgrade().map(|shared| shared.watching.wanted.subscribe())
@@ -88,13 +95,13 @@ impl Watching {
                 return;
             };
             match link.peer().era {
-                Era::Modern => listen(shared, link, wanted).await,
-                Era::Legacy => subscribe(shared, link, wanted).await,
+                ProtocolEra::Modern => run_modern_subscription(shared, link, wanted).await,
+                ProtocolEra::Legacy => run_legacy_subscriptions(shared, link, wanted).await,
             }
         }))
     }
 
-    fn change(&self, edit: impl FnOnce(&mut HashMap<u64, String>)) -> u64 {
+    fn change_leases(&self, edit: impl FnOnce(&mut HashMap<u64, String>)) -> u64 {
         let mut leases = self.leases.lock();
         edit(&mut leases);
         let mut version = 0;
@@ -106,18 +113,23 @@ impl Watching {
     }
 
     /// What is watched now, and which change that is.
-    fn now(&self) -> (u64, HashSet<String>) {
+    fn current_uris(&self) -> (u64, HashSet<String>) {
         let leases = self.leases.lock();
         (*self.wanted.borrow(), leases.values().cloned().collect())
     }
 }
 
 /// An old server: each resource by itself.
-async fn subscribe(shared: Weak<Shared>, link: Link, mut wanted: watch::Receiver<u64>) {
+async fn run_legacy_subscriptions(
+    shared: Weak<UpstreamState>,
+    link: McpConnection,
+    mut wanted: watch::Receiver<u64>,
+) {
     let mut told: HashSet<String> = HashSet::new();
     loop {
         wanted.mark_unchanged();
-        let Some((version, uris)) = shared.upgrade().map(|shared| shared.watching.now()) else {
+        let Some((version, uris)) = shared.upgrade().map(|shared| shared.watching.current_uris())
+        else {
             return;
         };
         for (method, uri) in told
@@ -127,8 +139,8 @@ async fn subscribe(shared: Weak<Shared>, link: Link, mut wanted: watch::Receiver
         {
             let mut params = Object::new();
             params.insert("uri".to_owned(), Value::from(uri.as_str()));
-            let asked = link.request(method, params, About::default());
-            if let Ok(Err(failure)) = tokio::time::timeout(AGREEING, asked).await {
+            let asked = link.send_request(method, params, McpRequestOptions::default());
+            if let Ok(Err(failure)) = tokio::time::timeout(SUBSCRIBE_TIMEOUT, asked).await {
                 tracing::debug!(target: "upstream", "{method} of {uri}: {failure:?}");
             }
         }
@@ -143,25 +155,38 @@ async fn subscribe(shared: Weak<Shared>, link: Link, mut wanted: watch::Receiver
 }
 
 /// A modern server: everything in one request that lasts.
-async fn listen(shared: Weak<Shared>, link: Link, mut wanted: watch::Receiver<u64>) {
+async fn run_modern_subscription(
+    shared: Weak<UpstreamState>,
+    link: McpConnection,
+    mut wanted: watch::Receiver<u64>,
+) {
     let mut _current: Option<AbortOnDropHandle<()>> = None;
     loop {
         wanted.mark_unchanged();
-        let Some((version, uris)) = shared.upgrade().map(|shared| shared.watching.now()) else {
+        let Some((version, uris)) = shared.upgrade().map(|shared| shared.watching.current_uris())
+        else {
             return;
         };
         let acknowledged = Arc::new(Notify::new());
         let ended = Arc::new(Notify::new());
-        let listener = Arc::new(Heard {
-            mailbox: Mailbox(shared.clone()),
+        let listener = Arc::new(SubscriptionListener {
+            mailbox: UpstreamInbox(shared.clone()),
             acknowledged: acknowledged.clone(),
         });
         let (asking, over, unsupported) = (link.clone(), ended.clone(), watch::Sender::new(false));
         let refused = unsupported.subscribe();
         let next = AbortOnDropHandle::new(tokio::spawn(async move {
-            let about = About { listener: Some(listener), quiet: true, ..About::default() };
-            let answer = asking.request("subscriptions/listen", filter(uris), about).await;
-            if matches!(answer, Err(Failure::Refused(Rpc { code: METHOD_NOT_FOUND, .. }))) {
+            let about = McpRequestOptions {
+                listener: Some(listener),
+                quiet: true,
+                ..McpRequestOptions::default()
+            };
+            let answer =
+                asking.send_request("subscriptions/listen", subscription_filter(uris), about).await;
+            if matches!(
+                answer,
+                Err(RequestFailure::Refused(RpcError { code: METHOD_NOT_FOUND, .. }))
+            ) {
                 unsupported.send_replace(true);
             }
             over.notify_one();
@@ -169,7 +194,7 @@ async fn listen(shared: Weak<Shared>, link: Link, mut wanted: watch::Receiver<u6
         tokio::select! {
             () = acknowledged.notified() => {}
             () = ended.notified() => ended.notify_one(),
-            () = tokio::time::sleep(AGREEING) => {}
+            () = tokio::time::sleep(SUBSCRIBE_TIMEOUT) => {}
         }
         // The old one ends only now, so that nothing falls between them.
         _current = Some(next);
@@ -182,16 +207,16 @@ async fn listen(shared: Weak<Shared>, link: Link, mut wanted: watch::Receiver<u6
                 if *refused.borrow() || !link.is_open() {
                     return;
                 }
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(RESUBSCRIBE_DELAY).await;
             }
         }
     }
 }
 
-fn filter(uris: HashSet<String>) -> Object {
+fn subscription_filter(uris: HashSet<String>) -> Object {
     let yes = Value::Bool(true);
     let uris = Value::Array(uris.into_iter().map(Value::from).collect());
-    let notifications = Value::object([
+    let notifications = Value::from_fields([
         ("toolsListChanged", yes.clone()),
         ("promptsListChanged", yes.clone()),
         ("resourcesListChanged", yes),
@@ -203,20 +228,20 @@ fn filter(uris: HashSet<String>) -> Object {
 }
 
 /// What comes on the lasting request.
-struct Heard {
-    mailbox: Mailbox,
+struct SubscriptionListener {
+    mailbox: UpstreamInbox,
     acknowledged: Arc<Notify>,
 }
 
-impl Listener for Heard {
-    fn notification(&self, method: &str, params: Object) {
+impl RequestListener for SubscriptionListener {
+    fn on_notification(&self, method: &str, params: Object) {
         match method {
             "notifications/subscriptions/acknowledged" => self.acknowledged.notify_one(),
-            _ => self.mailbox.notification(method, params),
+            _ => self.mailbox.on_notification(method, params),
         }
     }
 
-    fn request(&self, method: &str, params: Object) -> BoxFuture<'_, Result<Object, Rpc>> {
-        self.mailbox.request(method, params)
+    fn on_request(&self, method: &str, params: Object) -> BoxFuture<'_, Result<Object, RpcError>> {
+        self.mailbox.on_request(method, params)
     }
 }

@@ -4,18 +4,20 @@
 mod reading;
 mod writing;
 
-use moonlark_core::problem::cut;
+use moonlark_core::problem::cut_message;
 use moonlark_core::{Problem, Value};
 use serde_json::value::RawValue;
 
 pub(super) use reading::{
-    Frame, Head, Odd, Outcome, Params, error_in, is_whole, look_at, outcome, read, too_long,
+    OversizedMessageHead, ProtocolViolation, RawRpcOutcome, RawRpcParams, RpcFrame,
+    answer_too_long_problem, find_rpc_error, inspect_head, is_complete_json, parse_outcome,
+    read_frames,
 };
-pub(super) use writing::{answer, cancelled, notification, request};
+pub(super) use writing::{encode_answer, encode_cancellation, encode_notification, encode_request};
 
 /// An error as JSON-RPC has it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Rpc {
+pub(crate) struct RpcError {
     pub code: i64,
     pub message: String,
     pub data: Option<Value>,
@@ -23,9 +25,9 @@ pub(crate) struct Rpc {
 
 /// Why a request has no result.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Failure {
+pub(crate) enum RequestFailure {
     /// The server answered with an error.
-    Refused(Rpc),
+    Refused(RpcError),
     /// It certainly never reached the server: it may be sent again.
     NotSent(Problem),
     /// It may have happened.
@@ -34,28 +36,28 @@ pub(crate) enum Failure {
     Unauthorized(Problem),
 }
 
-impl Rpc {
+impl RpcError {
     pub(crate) const INVALID_PARAMS: i64 = -32602;
-    pub(crate) const INTERNAL: i64 = -32603;
+    pub(crate) const INTERNAL_ERROR: i64 = -32603;
 
-    pub(crate) fn new(code: i64, message: impl Into<String>) -> Rpc {
-        Rpc { code, message: message.into(), data: None }
+    pub(crate) fn new(code: i64, message: impl Into<String>) -> RpcError {
+        RpcError { code, message: message.into(), data: None }
     }
 
     /// Lenient: what matters is that it is an error.
-    fn read(raw: &RawValue) -> Rpc {
-        let unclear = || Rpc::new(Rpc::INTERNAL, cut(raw.get()));
+    fn from_raw_json(raw: &RawValue) -> RpcError {
+        let unclear = || RpcError::new(RpcError::INTERNAL_ERROR, cut_message(raw.get()));
         let Ok(value) = Value::parse_json(raw.get().as_bytes()) else { return unclear() };
         let Value::Object(mut fields) = value else { return unclear() };
         let code = match fields.get("code") {
             Some(Value::Int(code)) => *code,
-            _ => Rpc::INTERNAL,
+            _ => RpcError::INTERNAL_ERROR,
         };
         match fields.swap_remove("message") {
             Some(Value::Str(message)) => {
-                Rpc { code, message: cut(&message), data: fields.swap_remove("data") }
+                RpcError { code, message: cut_message(&message), data: fields.swap_remove("data") }
             }
-            _ => Rpc { code, ..unclear() },
+            _ => RpcError { code, ..unclear() },
         }
     }
 }

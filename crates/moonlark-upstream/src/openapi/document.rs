@@ -6,21 +6,21 @@
 
 use std::collections::HashMap;
 
-use moonlark_core::value::shorten;
+use moonlark_core::value::shorten_text;
 use moonlark_core::{Problem, Result};
 use url::Url;
 
-use super::tree::{Branch, Tree, Value};
+use super::tree::{DocumentTree, TreeNode, TreeValue};
 
 /// How many `$ref`s may lead from one to the next.
-const MOST_STEPS: usize = 32;
+const MAX_REF_STEPS: usize = 32;
 /// Values in a document of YAML, whose aliases repeat what they stand for.
-const MOST_NODES: usize = 10_000_000;
+const MAX_YAML_NODES: usize = 10_000_000;
 
-pub struct Document {
-    root: Tree,
+pub struct OpenApiDocument {
+    root: DocumentTree,
     /// Further files that it refers to, by the address before `#`.
-    files: HashMap<String, Tree>,
+    files: HashMap<String, DocumentTree>,
     /// Where it came from, if that was the web.
     pub(crate) base: Option<Url>,
     pub(crate) swagger: bool,
@@ -28,95 +28,116 @@ pub struct Document {
 
 /// A node, and the file it is in: its `$ref`s mean that file.
 #[derive(Clone, Copy)]
-pub(crate) struct Node<'a> {
-    pub(crate) json: Branch<'a>,
+pub(crate) struct DocumentNode<'a> {
+    pub(crate) json: TreeNode<'a>,
     /// Empty for the document itself.
     pub(crate) file: &'a str,
 }
 
-impl Document {
-    pub fn new(root: Tree, files: HashMap<String, Tree>, base: Option<Url>) -> Result<Document> {
-        let version =
-            |key: &str| root.root().get(key).map(|it| it.to_json().to_string().replace('"', ""));
+impl OpenApiDocument {
+    pub fn new(
+        root: DocumentTree,
+        files: HashMap<String, DocumentTree>,
+        base: Option<Url>,
+    ) -> Result<OpenApiDocument> {
+        let version = |key: &str| {
+            root.root_node().get(key).map(|it| it.to_json().to_string().replace('"', ""))
+        };
         let swagger = match (version("openapi"), version("swagger")) {
             (Some(version), _) if version.starts_with('3') => false,
             (_, Some(version)) if version.starts_with('2') => true,
             (Some(version), _) | (_, Some(version)) => {
-                let message = format!("this is version {}", shorten(&version));
+                let message = format!("this is version {}", shorten_text(&version));
                 return Err(Problem::bad_config(message)
-                    .hint("OpenAPI 3.0, 3.1, 3.2 and Swagger 2.0 can be read"));
+                    .with_hint("OpenAPI 3.0, 3.1, 3.2 and Swagger 2.0 can be read"));
             }
             (None, None) => {
                 return Err(Problem::bad_config("this is no OpenAPI document")
-                    .hint("it needs a field openapi or swagger with the version"));
+                    .with_hint("it needs a field openapi or swagger with the version"));
             }
         };
-        Ok(Document { root, files, base, swagger })
+        Ok(OpenApiDocument { root, files, base, swagger })
     }
 
-    pub(crate) fn root(&self) -> Node<'_> {
-        Node { json: self.root.root(), file: "" }
+    pub(crate) fn root_node(&self) -> DocumentNode<'_> {
+        DocumentNode { json: self.root.root_node(), file: "" }
     }
 
     /// A value of `file`, which is known to be in it.
-    pub(crate) fn node<'a>(&'a self, file: &'a str, value: Value) -> Node<'a> {
+    pub(crate) fn node_in_file<'a>(&'a self, file: &'a str, value: TreeValue) -> DocumentNode<'a> {
         let tree = self.files.get(file).unwrap_or(&self.root);
-        Node { json: Branch { tree, value }, file }
+        DocumentNode { json: TreeNode { tree, value }, file }
     }
 
     /// The node that a `$ref` in `file` means.
-    fn lookup<'a>(&'a self, file: &'a str, reference: &str) -> Option<Node<'a>> {
+    fn find_reference<'a>(&'a self, file: &'a str, reference: &str) -> Option<DocumentNode<'a>> {
         let (address, pointer) = reference.split_once('#').unwrap_or((reference, ""));
         let (tree, file) = match address {
             "" if file.is_empty() => (&self.root, ""),
             "" => self.files.get_key_value(file).map(|(file, tree)| (tree, file.as_str()))?,
             address => {
-                let full = join(file, address);
+                let full = join_address(file, address);
                 let found = self.files.get_key_value(&full);
                 found.map(|(file, tree)| (tree, file.as_str()))?
             }
         };
         let decoded = percent_decode(pointer);
-        let root = tree.root();
-        Some(Node { json: root.pointer(&decoded).or_else(|| root.pointer(pointer))?, file })
+        let root = tree.root_node();
+        Some(DocumentNode {
+            json: root.resolve_pointer(&decoded).or_else(|| root.resolve_pointer(pointer))?,
+            file,
+        })
     }
 
     /// Follow `$ref`s until there is something else.
-    pub(crate) fn resolve<'a>(&'a self, node: Node<'a>) -> Result<Node<'a>, String> {
+    pub(crate) fn resolve_node<'a>(
+        &'a self,
+        node: DocumentNode<'a>,
+    ) -> Result<DocumentNode<'a>, String> {
         let mut node = node;
-        for _ in 0..MOST_STEPS {
-            let Some(reference) = reference(node.json) else { return Ok(node) };
-            node = self.lookup(node.file, reference).ok_or_else(|| missing(reference))?;
+        for _ in 0..MAX_REF_STEPS {
+            let Some(reference) = reference_of(node.json) else { return Ok(node) };
+            node = self
+                .find_reference(node.file, reference)
+                .ok_or_else(|| missing_reference_message(reference))?;
         }
         Err("a $ref leads back to itself".to_owned())
     }
 
     /// The node under `key`, resolved; none if there is none.
-    pub(crate) fn get<'a>(&'a self, node: Node<'a>, key: &str) -> Result<Option<Node<'a>>, String> {
+    pub(crate) fn get_resolved<'a>(
+        &'a self,
+        node: DocumentNode<'a>,
+        key: &str,
+    ) -> Result<Option<DocumentNode<'a>>, String> {
         match node.json.get(key) {
-            Some(json) => self.resolve(Node { json, ..node }).map(Some),
+            Some(json) => self.resolve_node(DocumentNode { json, ..node }).map(Some),
             None => Ok(None),
         }
     }
 
     /// The one step that a `$ref` is.
-    pub(crate) fn step<'a>(&'a self, node: Node<'a>) -> Option<(&'a str, Node<'a>)> {
-        let reference = reference(node.json)?;
-        Some((reference, self.lookup(node.file, reference)?))
+    pub(crate) fn follow_reference<'a>(
+        &'a self,
+        node: DocumentNode<'a>,
+    ) -> Option<(&'a str, DocumentNode<'a>)> {
+        let reference = reference_of(node.json)?;
+        Some((reference, self.find_reference(node.file, reference)?))
     }
 }
 
-pub(crate) fn reference(json: Branch<'_>) -> Option<&str> {
+pub(crate) fn reference_of(json: TreeNode<'_>) -> Option<&str> {
     json.get("$ref")?.as_str()
 }
 
-pub(crate) fn missing(reference: &str) -> String {
-    format!("there is nothing at {}", shorten(reference))
+pub(crate) fn missing_reference_message(reference: &str) -> String {
+    format!("there is nothing at {}", shorten_text(reference))
 }
 
 /// The tree of a text that is JSON or YAML.
-pub fn parse(text: &[u8]) -> Result<Tree> {
-    let bad = |why: String| Problem::bad_config(format!("this cannot be read: {}", shorten(&why)));
+pub fn parse_document(text: &[u8]) -> Result<DocumentTree> {
+    let bad =
+        |why: String| Problem::bad_config(format!("this cannot be read: {}", shorten_text(&why)));
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let begins = text.iter().find(|byte| !byte.is_ascii_whitespace());
     let as_json = matches!(begins, Some(b'{')).then(|| serde_json::from_slice(text));
@@ -127,8 +148,8 @@ pub fn parse(text: &[u8]) -> Result<Tree> {
             let text = std::str::from_utf8(text).map_err(|_| bad("it is not UTF-8".to_owned()))?;
             let options = serde_saphyr::options! {
                 budget: serde_saphyr::budget! {
-                    max_events: MOST_NODES * 2,
-                    max_nodes: MOST_NODES,
+                    max_events: MAX_YAML_NODES * 2,
+                    max_nodes: MAX_YAML_NODES,
                 },
             };
             serde_saphyr::from_str_with_options(text, options).map_err(|error| match other {
@@ -146,10 +167,10 @@ fn first_line(text: &str) -> String {
 }
 
 /// Every address of another file that occurs in a `$ref` of `tree`.
-pub(super) fn addresses(tree: &Tree) -> Vec<String> {
+pub(super) fn referenced_addresses(tree: &DocumentTree) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
-    for json in tree.root().all() {
-        let address = reference(json).and_then(|it| it.split('#').next());
+    for json in tree.root_node().iter_descendants() {
+        let address = reference_of(json).and_then(|it| it.split('#').next());
         if let Some(address) = address.filter(|it| !it.is_empty())
             && !found.iter().any(|it| it == address)
         {
@@ -160,7 +181,7 @@ pub(super) fn addresses(tree: &Tree) -> Vec<String> {
 }
 
 /// An address in `file`, as the table of files knows it.
-pub(super) fn join(file: &str, address: &str) -> String {
+pub(super) fn join_address(file: &str, address: &str) -> String {
     if let Ok(url) = Url::parse(address) {
         return url.into();
     }
@@ -219,10 +240,11 @@ mod tests {
         let more = json!({"x y": {"$ref": "../third.yaml#/z"}});
         let third = json!({"z": 7});
         let files = [("other/more.json", more), ("third.yaml", third)];
-        let files = files.map(|(name, json)| (name.to_owned(), Tree::of(&json))).into();
-        let document = Document::new(Tree::of(&root), files, None).unwrap();
+        let files =
+            files.map(|(name, json)| (name.to_owned(), DocumentTree::from_json(&json))).into();
+        let document = OpenApiDocument::new(DocumentTree::from_json(&root), files, None).unwrap();
         let at = |key: &str| {
-            let found = document.get(document.root(), key);
+            let found = document.get_resolved(document.root_node(), key);
             found.map(|node| node.map(|node| node.json.to_json()))
         };
         assert_eq!(at("a"), Ok(Some(json!(7))));
@@ -240,26 +262,27 @@ mod tests {
             ("https://x.org/v1/a.json", "b.json", "https://x.org/v1/b.json"),
             ("dir/a.json", "https://x.org/b.json", "https://x.org/b.json"),
         ] {
-            assert_eq!(join(file, address), expected);
+            assert_eq!(join_address(file, address), expected);
         }
     }
 
     #[test]
     fn both_notations_are_read_and_other_texts_are_refused() {
-        let read = |text: &[u8]| parse(text).unwrap().root().to_json();
+        let read = |text: &[u8]| parse_document(text).unwrap().root_node().to_json();
         assert_eq!(read(b"\xef\xbb\xbf {\"a\": 1}"), json!({"a": 1}));
         assert_eq!(read(b"a: 1\nb: [x, 'y']"), json!({"a": 1, "b": ["x", "y"]}));
         let yaml = "200: {a: &x [-1, 2.50, yes, ~, 0x10, 1e3, 2020-01-01]}\nb: *x\nc: |\n  text";
         let expected: serde_json::Value = serde_saphyr::from_str(yaml).unwrap();
         assert_eq!(read(yaml.as_bytes()), expected);
-        assert!(parse(b"{\"a\": ").is_err());
+        assert!(parse_document(b"{\"a\": ").is_err());
         assert_eq!(
-            parse(b"a: 1\nb: [").unwrap_err().message,
+            parse_document(b"a: 1\nb: [").unwrap_err().message,
             "this cannot be read: line 2 column 4: unclosed bracket '['"
         );
-        assert!(parse(&[b"{\"a\":".repeat(1000), b"1".to_vec()].concat()).is_err());
+        assert!(parse_document(&[b"{\"a\":".repeat(1000), b"1".to_vec()].concat()).is_err());
         let version = |json: serde_json::Value| {
-            Document::new(Tree::of(&json), HashMap::new(), None).map(|it| it.swagger)
+            OpenApiDocument::new(DocumentTree::from_json(&json), HashMap::new(), None)
+                .map(|it| it.swagger)
         };
         assert_eq!(version(json!({"openapi": "3.1.0"})).ok(), Some(false));
         assert_eq!(version(json!({"swagger": "2.0"})).ok(), Some(true));

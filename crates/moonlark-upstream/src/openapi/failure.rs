@@ -2,17 +2,17 @@
 //! is wrong with which field, and all of it as data.
 
 use moonlark_core::Value;
-use moonlark_core::problem::cut;
-use moonlark_core::value::{Object, shorten};
+use moonlark_core::problem::cut_message;
+use moonlark_core::value::{Object, shorten_text};
 
 /// Entries of a list of mistakes that become part of the message.
-const MAX_DETAILS: usize = 6;
+const MAX_ERROR_DETAILS: usize = 6;
 /// Of the answer, for scripts that look into it.
-const MAX_DATA_BYTES: usize = 16 * 1024;
+const MAX_ERROR_DATA_BYTES: usize = 16 * 1024;
 /// How deep an answer is searched for words.
-const MAX_DEPTH: usize = 4;
+const MAX_ERROR_DEPTH: usize = 4;
 
-const MESSAGE_KEYS: [&str; 10] = [
+const ERROR_MESSAGE_KEYS: [&str; 10] = [
     "message",
     "error_description",
     "detail",
@@ -26,7 +26,7 @@ const MESSAGE_KEYS: [&str; 10] = [
 ];
 
 /// Where answers list what exactly is wrong.
-const LIST_KEYS: [&str; 9] = [
+const ERROR_LIST_KEYS: [&str; 9] = [
     "errors",
     "details",
     "detail",
@@ -39,16 +39,16 @@ const LIST_KEYS: [&str; 9] = [
 ];
 
 /// What an entry of such a list is about, and what it says about that.
-const SUBJECT_KEYS: [&str; 8] =
+const ERROR_SUBJECT_KEYS: [&str; 8] =
     ["field", "param", "parameter", "property", "path", "loc", "pointer", "name"];
-const COMPLAINT_KEYS: [&str; 7] =
+const ERROR_COMPLAINT_KEYS: [&str; 7] =
     ["message", "detail", "msg", "reason", "description", "code", "title"];
 
 /// What went wrong, in one line of the API's own words.
-pub(crate) fn describe(body: &Value) -> Option<String> {
-    let details = details(body);
+pub(crate) fn describe_error_body(body: &Value) -> Option<String> {
+    let details = collect_details(body);
     // A message that is the first detail says nothing beside it.
-    let message = message(body, 0).map(|text| shorten(text.trim()).into_owned());
+    let message = find_message(body, 0).map(|text| shorten_text(text.trim()).into_owned());
     let message = message.filter(|text| !details.iter().any(|it| it.ends_with(text.as_str())));
     match (message, details.is_empty()) {
         (Some(message), true) => Some(message),
@@ -60,75 +60,77 @@ pub(crate) fn describe(body: &Value) -> Option<String> {
 
 /// The answer as scripts and agents get it beside the message; nothing if the
 /// message says it all.
-pub(crate) fn data(body: Value) -> Option<Value> {
+pub(crate) fn error_data(body: Value) -> Option<Value> {
     if !matches!(body, Value::Object(_) | Value::Array(_)) {
         return None;
     }
     let text = body.to_json_lossy().to_string();
-    if text.len() <= MAX_DATA_BYTES {
+    if text.len() <= MAX_ERROR_DATA_BYTES {
         return Some(body);
     }
-    let end = (0..=MAX_DATA_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    let end = (0..=MAX_ERROR_DATA_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     Some(Value::from(format!("{}… ({} bytes left out)", &text[..end], text.len() - end)))
 }
 
 /// Where errors usually say what they are about.
-fn message(body: &Value, depth: usize) -> Option<&str> {
+fn find_message(body: &Value, depth: usize) -> Option<&str> {
     match body {
         Value::Str(text) if !text.trim().is_empty() => Some(text),
-        Value::Object(fields) if depth < MAX_DEPTH => {
-            let known = MESSAGE_KEYS.iter().filter_map(|key| fields.get(*key));
-            known.into_iter().find_map(|it| message(it, depth + 1))
+        Value::Object(fields) if depth < MAX_ERROR_DEPTH => {
+            let known = ERROR_MESSAGE_KEYS.iter().filter_map(|key| fields.get(*key));
+            known.into_iter().find_map(|it| find_message(it, depth + 1))
         }
-        Value::Array(items) if depth < MAX_DEPTH => message(items.first()?, depth + 1),
+        Value::Array(items) if depth < MAX_ERROR_DEPTH => find_message(items.first()?, depth + 1),
         _ => None,
     }
 }
 
-fn details(body: &Value) -> Vec<String> {
-    let Some(list) = list_of_mistakes(body, 0) else { return Vec::new() };
+fn collect_details(body: &Value) -> Vec<String> {
+    let Some(list) = find_error_list(body, 0) else { return Vec::new() };
     let (count, mut said) = match list {
-        Value::Array(items) => {
-            (items.len(), items.iter().take(MAX_DETAILS).filter_map(entry).collect::<Vec<_>>())
-        }
+        Value::Array(items) => (
+            items.len(),
+            items.iter().take(MAX_ERROR_DETAILS).filter_map(describe_entry).collect::<Vec<_>>(),
+        ),
         // Fields with what is wrong with each.
         Value::Object(fields) => {
-            let each = fields.iter().take(MAX_DETAILS);
-            let said = each.filter_map(|(field, it)| Some(about(field, message(it, 0)?)));
+            let each = fields.iter().take(MAX_ERROR_DETAILS);
+            let said =
+                each.filter_map(|(field, it)| Some(format_complaint(field, find_message(it, 0)?)));
             (fields.len(), said.collect())
         }
         _ => return Vec::new(),
     };
-    if count > MAX_DETAILS {
-        said.push(format!("and {} more", count - MAX_DETAILS));
+    if count > MAX_ERROR_DETAILS {
+        said.push(format!("and {} more", count - MAX_ERROR_DETAILS));
     }
     said
 }
 
-fn list_of_mistakes(body: &Value, depth: usize) -> Option<&Value> {
+fn find_error_list(body: &Value, depth: usize) -> Option<&Value> {
     let Value::Object(fields) = body else { return None };
     let is_list = |it: &&Value| match it {
         Value::Array(items) => !items.is_empty(),
         Value::Object(fields) => fields.values().any(|it| matches!(it, Value::Array(_))),
         _ => false,
     };
-    let own = LIST_KEYS.iter().filter_map(|key| fields.get(*key)).find(is_list);
+    let own = ERROR_LIST_KEYS.iter().filter_map(|key| fields.get(*key)).find(is_list);
     own.or_else(|| {
-        let inner = fields.get("error").filter(|_| depth < MAX_DEPTH)?;
-        list_of_mistakes(inner, depth + 1)
+        let inner = fields.get("error").filter(|_| depth < MAX_ERROR_DEPTH)?;
+        find_error_list(inner, depth + 1)
     })
 }
 
-fn entry(item: &Value) -> Option<String> {
+fn describe_entry(item: &Value) -> Option<String> {
     match item {
-        Value::Str(text) => Some(shorten(text.trim()).into_owned()),
+        Value::Str(text) => Some(shorten_text(text.trim()).into_owned()),
         Value::Object(fields) => {
-            let complaint = COMPLAINT_KEYS.iter().filter_map(|key| fields.get(*key));
-            let complaint = complaint.into_iter().find_map(|it| message(it, 0));
-            match (subject(fields), complaint) {
-                (Some(subject), Some(complaint)) => Some(about(&subject, complaint)),
-                (None, Some(complaint)) => Some(shorten(complaint.trim()).into_owned()),
-                (Some(subject), None) => Some(shorten(&subject).into_owned()),
+            let complaint = ERROR_COMPLAINT_KEYS.iter().filter_map(|key| fields.get(*key));
+            let complaint = complaint.into_iter().find_map(|it| find_message(it, 0));
+            match (entry_subject(fields), complaint) {
+                (Some(subject), Some(complaint)) => Some(format_complaint(&subject, complaint)),
+                (None, Some(complaint)) => Some(shorten_text(complaint.trim()).into_owned()),
+                (Some(subject), None) => Some(shorten_text(&subject).into_owned()),
                 (None, None) => None,
             }
         }
@@ -136,18 +138,18 @@ fn entry(item: &Value) -> Option<String> {
     }
 }
 
-fn about(subject: &str, complaint: &str) -> String {
-    format!("{}: {}", shorten(subject), shorten(complaint.trim()))
+fn format_complaint(subject: &str, complaint: &str) -> String {
+    format!("{}: {}", shorten_text(subject), shorten_text(complaint.trim()))
 }
 
 /// The field that an entry is about: `title`, or `body.items.0`.
-fn subject(fields: &Object) -> Option<String> {
+fn entry_subject(fields: &Object) -> Option<String> {
     let source = fields.get("source").and_then(Value::as_object);
-    let known = SUBJECT_KEYS.iter().filter_map(|key| fields.get(*key));
+    let known = ERROR_SUBJECT_KEYS.iter().filter_map(|key| fields.get(*key));
     let inner =
-        source.into_iter().flat_map(|it| SUBJECT_KEYS.iter().filter_map(|key| it.get(*key)));
+        source.into_iter().flat_map(|it| ERROR_SUBJECT_KEYS.iter().filter_map(|key| it.get(*key)));
     known.chain(inner).find_map(|it| match it {
-        Value::Str(text) if !text.is_empty() => Some(cut(text)),
+        Value::Str(text) if !text.is_empty() => Some(cut_message(text)),
         Value::Array(parts) => {
             let parts: Vec<String> = parts
                 .iter()
@@ -201,7 +203,7 @@ mod tests {
             (json!("plain"), Some("plain")),
             (json!({"code": 7}), None),
         ] {
-            let said = describe(&Value::from_json(body.clone()).unwrap());
+            let said = describe_error_body(&Value::from_json(body.clone()).unwrap());
             assert_eq!(said.as_deref(), expected, "{body}");
         }
     }
@@ -209,10 +211,10 @@ mod tests {
     #[test]
     fn what_is_kept_of_an_answer_is_bounded() {
         let small = Value::from_json(json!({"errors": [1]})).unwrap();
-        assert_eq!(data(small.clone()), Some(small));
-        assert_eq!(data(Value::from("text")), None);
+        assert_eq!(error_data(small.clone()), Some(small));
+        assert_eq!(error_data(Value::from("text")), None);
         let large = Value::from_json(json!({"a": "x".repeat(100_000)})).unwrap();
-        let Some(Value::Str(text)) = data(large) else { panic!() };
-        assert!(text.len() < MAX_DATA_BYTES + 100, "{}", text.len());
+        let Some(Value::Str(text)) = error_data(large) else { panic!() };
+        assert!(text.len() < MAX_ERROR_DATA_BYTES + 100, "{}", text.len());
     }
 }

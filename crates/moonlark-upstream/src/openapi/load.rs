@@ -5,29 +5,29 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use moonlark_core::limits::size;
-use moonlark_core::value::shorten;
-use moonlark_core::{Code, Problem, Result};
+use moonlark_core::limits::format_size;
+use moonlark_core::value::shorten_text;
+use moonlark_core::{Problem, ProblemCode, Result};
 use reqwest::Client;
 use url::Url;
 
 use super::answer::read_bytes;
-use super::document::{Document, addresses, join, parse};
-use super::exchange::{ELSEWHERE, OWN, may_go};
-use super::tree::Tree;
+use super::document::{OpenApiDocument, join_address, parse_document, referenced_addresses};
+use super::exchange::{API_HTTP_CLIENT, PUBLIC_HTTP_CLIENT, is_public_target};
+use super::tree::DocumentTree;
 
 /// Largest file.
-const MOST: usize = 128 * 1024 * 1024;
+const MAX_DOCUMENT_FILE_BYTES: usize = 128 * 1024 * 1024;
 /// Files that a document may refer to.
-const MOST_FILES: usize = 500;
+const MAX_REFERENCED_FILES: usize = 500;
 /// The document and all files it refers to.
-const MAX_TOTAL_BYTES: usize = 256 * 1024 * 1024;
+const MAX_DOCUMENT_TOTAL_BYTES: usize = 256 * 1024 * 1024;
 /// References that cannot be read and are told of one by one.
 const MAX_REF_PROBLEMS: usize = 10;
-const PATIENCE: Duration = Duration::from_secs(60);
+const DOCUMENT_FETCH_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Spec {
+pub enum SpecLocation {
     File(PathBuf),
     Web(Url),
 }
@@ -55,8 +55,8 @@ impl RefPermission {
 }
 
 /// A document and the files it was read from.
-pub struct Loaded {
-    pub document: Document,
+pub struct LoadedOpenApiDocument {
+    pub document: OpenApiDocument,
     /// What it consists of on disk, to notice a change of.
     pub files: Vec<PathBuf>,
     /// What it refers to that was not read.
@@ -65,95 +65,108 @@ pub struct Loaded {
 
 /// Read a document. Parsing is work, so this belongs off the async threads'
 /// hot path; it is done on a blocking one.
-pub async fn load(spec: &Spec, permitted: &[RefPermission]) -> Result<Loaded> {
+pub async fn load_document(
+    spec: &SpecLocation,
+    permitted: &[RefPermission],
+) -> Result<LoadedOpenApiDocument> {
     let (text, base) = match spec {
-        Spec::File(path) => (read(path).await?, None),
-        Spec::Web(url) => (fetch(url, &OWN).await?, Some(url.clone())),
+        SpecLocation::File(path) => (read_document_file(path).await?, None),
+        SpecLocation::Web(url) => (fetch_document(url, &API_HTTP_CLIENT).await?, Some(url.clone())),
     };
-    let mut left = MAX_TOTAL_BYTES.saturating_sub(text.len());
-    let root = parsed(text).await?;
-    let mut files: HashMap<String, Tree> = HashMap::new();
+    let mut left = MAX_DOCUMENT_TOTAL_BYTES.saturating_sub(text.len());
+    let root = parse_on_blocking_thread(text).await?;
+    let mut files: HashMap<String, DocumentTree> = HashMap::new();
     let mut paths: Vec<PathBuf> = match spec {
-        Spec::File(path) => vec![path.clone()],
-        Spec::Web(_) => Vec::new(),
+        SpecLocation::File(path) => vec![path.clone()],
+        SpecLocation::Web(_) => Vec::new(),
     };
     let mut problems: Vec<Problem> = Vec::new();
     let mut looked_for: HashSet<String> = HashSet::new();
-    let mut open: Vec<String> = addresses(&root).iter().map(|it| join("", it)).collect();
+    let mut open: Vec<String> =
+        referenced_addresses(&root).iter().map(|it| join_address("", it)).collect();
     while let Some(address) = open.pop() {
         if !looked_for.insert(address.clone()) {
             continue;
         }
-        if files.len() >= MOST_FILES {
-            let message = format!("it refers to more than {MOST_FILES} files");
+        if files.len() >= MAX_REFERENCED_FILES {
+            let message = format!("it refers to more than {MAX_REFERENCED_FILES} files");
             return Err(Problem::bad_config(message));
         }
         // What is missing is missed only by what refers to it.
-        let (text, path) = match beside(spec, &address, permitted).await {
+        let (text, path) = match load_referenced_file(spec, &address, permitted).await {
             Ok(found) => found,
             Err(problem) => {
-                if problem.code == Code::Denied && problems.len() < MAX_REF_PROBLEMS {
+                if problem.code == ProblemCode::Denied && problems.len() < MAX_REF_PROBLEMS {
                     let why = problem.message.clone();
-                    let said = format!("$ref to {} is not read: {why}", shorten(&address));
-                    problems.push(problem.saying(said));
+                    let said = format!("$ref to {} is not read: {why}", shorten_text(&address));
+                    problems.push(problem.with_message(said));
                 }
                 continue;
             }
         };
         left = left.checked_sub(text.len()).ok_or_else(|| {
-            let most = size(MAX_TOTAL_BYTES);
+            let most = format_size(MAX_DOCUMENT_TOTAL_BYTES);
             Problem::bad_config(format!("it and the files it refers to are larger than {most}"))
         })?;
         paths.extend(path);
-        let Ok(tree) = parsed(text).await else { continue };
-        open.extend(addresses(&tree).iter().map(|it| join(&address, it)));
+        let Ok(tree) = parse_on_blocking_thread(text).await else { continue };
+        open.extend(referenced_addresses(&tree).iter().map(|it| join_address(&address, it)));
         files.insert(address, tree);
     }
-    Ok(Loaded { document: Document::new(root, files, base)?, files: paths, problems })
+    Ok(LoadedOpenApiDocument {
+        document: OpenApiDocument::new(root, files, base)?,
+        files: paths,
+        problems,
+    })
 }
 
 /// Another file, where it is seen from the document. A document from the web
 /// gets nothing from this machine, and nothing from anywhere but its own host. A
 /// local one gets the files of its folder, and what any script may get of the web.
-async fn beside(
-    spec: &Spec,
+async fn load_referenced_file(
+    spec: &SpecLocation,
     address: &str,
     permitted: &[RefPermission],
 ) -> Result<(Vec<u8>, Option<PathBuf>)> {
     let no_address = |_| Problem::bad_config("it is no address");
     match spec {
-        Spec::File(path) if Url::parse(address).is_err() => {
+        SpecLocation::File(path) if Url::parse(address).is_err() => {
             let folder = path.parent().unwrap_or(Path::new("."));
-            let path = confined(folder, address, permitted)?;
-            Ok((read(&path).await?, Some(path)))
+            let path = resolve_confined_path(folder, address, permitted)?;
+            Ok((read_document_file(&path).await?, Some(path)))
         }
-        Spec::File(_) => {
+        SpecLocation::File(_) => {
             let url = Url::parse(address).map_err(no_address)?;
             let origin = url.origin().ascii_serialization();
             if permitted.contains(&RefPermission::Origin(origin.clone())) {
-                return Ok((fetch(&url, &OWN).await?, None));
+                return Ok((fetch_document(&url, &API_HTTP_CLIENT).await?, None));
             }
-            if !matches!(url.scheme(), "http" | "https") || !may_go(&url) {
-                return Err(Problem::denied(format!("{origin} is no public address"))
-                    .hint(format!("if it may be read, add \"{origin}\" to refs of this API")));
+            if !matches!(url.scheme(), "http" | "https") || !is_public_target(&url) {
+                return Err(Problem::denied(format!("{origin} is no public address")).with_hint(
+                    format!("if it may be read, add \"{origin}\" to refs of this API"),
+                ));
             }
-            Ok((fetch(&url, &ELSEWHERE).await?, None))
+            Ok((fetch_document(&url, &PUBLIC_HTTP_CLIENT).await?, None))
         }
-        Spec::Web(base) => {
+        SpecLocation::Web(base) => {
             let url = base.join(address).map_err(no_address)?;
             let origin = url.origin().ascii_serialization();
             let granted = permitted.contains(&RefPermission::Origin(origin.clone()));
             if url.origin() == base.origin() || granted {
-                return Ok((fetch(&url, &OWN).await?, None));
+                return Ok((fetch_document(&url, &API_HTTP_CLIENT).await?, None));
             }
             Err(Problem::denied(format!("{origin} is another host than that of the document"))
-                .hint(format!("if it may be read, add \"{origin}\" to refs of this API")))
+                .with_hint(format!("if it may be read, add \"{origin}\" to refs of this API")))
         }
     }
 }
 
 /// The file that a local document refers to, if that is in its own folder.
-fn confined(folder: &Path, address: &str, permitted: &[RefPermission]) -> Result<PathBuf> {
+fn resolve_confined_path(
+    folder: &Path,
+    address: &str,
+    permitted: &[RefPermission],
+) -> Result<PathBuf> {
     let path = folder.join(address);
     let missing = |error: std::io::Error| Problem::bad_config(format!("{}", error.kind()));
     // Links are followed first: it is the file that counts.
@@ -168,14 +181,14 @@ fn confined(folder: &Path, address: &str, permitted: &[RefPermission]) -> Result
         return Ok(path);
     }
     Err(Problem::denied("it is outside the folder of the document")
-        .hint("if it may be read, add its folder to refs of this API"))
+        .with_hint("if it may be read, add its folder to refs of this API"))
 }
 
 /// A regular file: not a device or a pipe, which may never end.
-async fn read(path: &Path) -> Result<Vec<u8>> {
+async fn read_document_file(path: &Path) -> Result<Vec<u8>> {
     let shown = path.display().to_string();
     let cannot = move |why: String| {
-        Problem::bad_config(format!("cannot read {shown}: {why}")).hint(
+        Problem::bad_config(format!("cannot read {shown}: {why}")).with_hint(
             "see whether it is there; a spec in moonlark.toml is seen from that file's folder",
         )
     };
@@ -199,30 +212,30 @@ fn read_regular_file(path: &Path) -> Result<Vec<u8>, String> {
         return Err("it is not a regular file".to_owned());
     }
     let mut bytes = Vec::new();
-    file.take(MOST as u64 + 1).read_to_end(&mut bytes).map_err(words)?;
-    if bytes.len() > MOST {
-        return Err(format!("it is larger than {}", size(MOST)));
+    file.take(MAX_DOCUMENT_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(words)?;
+    if bytes.len() > MAX_DOCUMENT_FILE_BYTES {
+        return Err(format!("it is larger than {}", format_size(MAX_DOCUMENT_FILE_BYTES)));
     }
     Ok(bytes)
 }
 
-async fn fetch(url: &Url, client: &LazyLock<Result<Client>>) -> Result<Vec<u8>> {
+async fn fetch_document(url: &Url, client: &LazyLock<Result<Client>>) -> Result<Vec<u8>> {
     let cannot = |why: &str| {
         let at = url.origin().ascii_serialization();
-        Problem::unavailable(format!("cannot get the document from {at}: {}", shorten(why)))
+        Problem::unavailable(format!("cannot get the document from {at}: {}", shorten_text(why)))
     };
     let client = client.as_ref().map_err(Clone::clone)?;
-    let request = client.get(url.clone()).timeout(PATIENCE);
+    let request = client.get(url.clone()).timeout(DOCUMENT_FETCH_TIMEOUT);
     let response =
         request.send().await.map_err(|error| cannot(&error.without_url().to_string()))?;
     match response.status().is_success() {
-        true => read_bytes(response, MOST).await,
+        true => read_bytes(response, MAX_DOCUMENT_FILE_BYTES).await,
         false => Err(cannot(&format!("HTTP {}", response.status()))),
     }
 }
 
-async fn parsed(text: Vec<u8>) -> Result<Tree> {
-    let parsing = tokio::task::spawn_blocking(move || parse(&text));
+async fn parse_on_blocking_thread(text: Vec<u8>) -> Result<DocumentTree> {
+    let parsing = tokio::task::spawn_blocking(move || parse_document(&text));
     parsing.await.unwrap_or_else(|_| Err(Problem::internal("the document could not be read")))
 }
 

@@ -11,13 +11,13 @@ use moonlark_core::Value;
 use moonlark_core::value::Object;
 use url::Url;
 
-use super::document::Document;
-use super::operation::Plan;
-use super::parameter::In;
-use super::tree::Branch;
+use super::document::OpenApiDocument;
+use super::operation::OperationPlan;
+use super::parameter::ParamLocation;
+use super::tree::TreeNode;
 
 /// Parameters that take the cursor of an answer, and where answers have it.
-const CURSORS: [(&str, &[&str]); 12] = [
+const CURSOR_PARAM_PATHS: [(&str, &[&str]); 12] = [
     (
         "cursor",
         &[
@@ -60,7 +60,7 @@ const CURSORS: [(&str, &[&str]); 12] = [
 ];
 
 /// Where answers have the address of the next page.
-const LINKS: [&str; 9] = [
+const NEXT_LINK_PATHS: [&str; 9] = [
     "next",
     "links.next",
     "_links.next.href",
@@ -73,11 +73,11 @@ const LINKS: [&str; 9] = [
 ];
 
 /// Where answers have the items, if they are no list themselves.
-const ITEMS: [&str; 8] =
+const ITEM_LIST_KEYS: [&str; 8] =
     ["data", "items", "results", "values", "records", "entries", "list", "value"];
 
 /// Where answers say that there is more, or that there is not.
-const HAS_MORE: [&str; 10] = [
+const HAS_MORE_PATHS: [&str; 10] = [
     "has_more",
     "hasMore",
     "has_next",
@@ -91,12 +91,12 @@ const HAS_MORE: [&str; 10] = [
 ];
 
 /// Where answers say that they are the last.
-const IS_LAST: [&str; 3] = ["last", "isLast", "is_last"];
+const IS_LAST_PATHS: [&str; 3] = ["last", "isLast", "is_last"];
 
 /// What answers may keep such words in.
-const ENVELOPES: [&str; 6] = ["", "meta.", "pagination.", "paging.", "page.", "page_info."];
+const ENVELOPE_PREFIXES: [&str; 6] = ["", "meta.", "pagination.", "paging.", "page.", "page_info."];
 
-const PAGES_IN_ALL: [&str; 8] = [
+const TOTAL_PAGES_KEYS: [&str; 8] = [
     "total_pages",
     "totalPages",
     "page_count",
@@ -107,7 +107,7 @@ const PAGES_IN_ALL: [&str; 8] = [
     "pages",
 ];
 
-const ITEMS_IN_ALL: [&str; 7] = [
+const TOTAL_ITEMS_KEYS: [&str; 7] = [
     "total",
     "total_count",
     "totalCount",
@@ -121,81 +121,84 @@ const ITEMS_IN_ALL: [&str; 7] = [
 #[derive(Debug, PartialEq)]
 pub(crate) struct NextPage {
     pub(crate) args: Object,
-    pub(crate) found_by: FoundBy,
+    pub(crate) found_by: PaginationMethod,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FoundBy {
+pub(crate) enum PaginationMethod {
     Link,
     Cursor,
     LastId,
     Count,
 }
 
-impl FoundBy {
-    pub(crate) fn word(self) -> &'static str {
+impl PaginationMethod {
+    pub(crate) fn method_name(self) -> &'static str {
         match self {
-            FoundBy::Link => "link",
-            FoundBy::Cursor => "cursor",
-            FoundBy::LastId => "last_id",
-            FoundBy::Count => "count",
+            PaginationMethod::Link => "link",
+            PaginationMethod::Cursor => "cursor",
+            PaginationMethod::LastId => "last_id",
+            PaginationMethod::Count => "count",
         }
     }
 }
 
 /// The next page, if there is one.
-pub(crate) fn next(
-    document: &Document,
-    plan: &Plan,
+pub(crate) fn find_next_page(
+    document: &OpenApiDocument,
+    plan: &OperationPlan,
     args: &Object,
     url: &Url,
     headers: &HeaderMap,
     body: &Value,
 ) -> Option<NextPage> {
-    if let Some(link) = linked(headers).or_else(|| address(body)) {
-        let args = by_address(document, plan, args, url, &link)?;
-        return Some(NextPage { args, found_by: FoundBy::Link });
+    if let Some(link) = next_link_in_headers(headers).or_else(|| next_link_in_body(body)) {
+        let args = args_from_link(document, plan, args, url, &link)?;
+        return Some(NextPage { args, found_by: PaginationMethod::Link });
     }
     // Links to the pages before, but to none behind.
-    if has_links(headers) || is_last(body) {
+    if has_page_links(headers) || is_last_page(body) {
         return None;
     }
     let found = |found_by| move |args| NextPage { args, found_by };
-    by_cursor(plan, args, body)
-        .map(found(FoundBy::Cursor))
-        .or_else(|| by_last_id(plan, args, body).map(found(FoundBy::LastId)))
-        .or_else(|| by_counting(document, plan, args, body).map(found(FoundBy::Count)))
+    args_from_cursor(plan, args, body)
+        .map(found(PaginationMethod::Cursor))
+        .or_else(|| args_from_last_id(plan, args, body).map(found(PaginationMethod::LastId)))
+        .or_else(|| {
+            args_by_counting(document, plan, args, body).map(found(PaginationMethod::Count))
+        })
 }
 
 /// How many items a page has, if it is one.
 pub(crate) fn count_items(body: &Value) -> Option<usize> {
-    items(body).map(Vec::len)
+    find_items(body).map(Vec::len)
 }
 
 /// Whether the answer itself says that nothing follows.
-fn is_last(body: &Value) -> bool {
-    let is_nothing = |path: &&str| match at(body, path) {
+fn is_last_page(body: &Value) -> bool {
+    let is_nothing = |path: &&str| match get_by_path(body, path) {
         Some(Value::Null | Value::Bool(false)) => true,
         Some(Value::Str(text)) => text.is_empty(),
         _ => false,
     };
-    let says = |path: &&str, flag| at(body, path) == Some(&Value::Bool(flag));
-    LINKS.iter().any(is_nothing)
-        || HAS_MORE.iter().any(|it| says(it, false))
-        || IS_LAST.iter().any(|it| says(it, true))
+    let says = |path: &&str, flag| get_by_path(body, path) == Some(&Value::Bool(flag));
+    NEXT_LINK_PATHS.iter().any(is_nothing)
+        || HAS_MORE_PATHS.iter().any(|it| says(it, false))
+        || IS_LAST_PATHS.iter().any(|it| says(it, true))
 }
 
 /// A number that an answer has under one of these names.
-fn number_in(body: &Value, names: &[&str]) -> Option<i64> {
-    let paths = names.iter().flat_map(|name| ENVELOPES.map(|envelope| format!("{envelope}{name}")));
-    paths.into_iter().find_map(|path| match at(body, &path) {
+fn find_number(body: &Value, names: &[&str]) -> Option<i64> {
+    let paths =
+        names.iter().flat_map(|name| ENVELOPE_PREFIXES.map(|envelope| format!("{envelope}{name}")));
+    paths.into_iter().find_map(|path| match get_by_path(body, &path) {
         Some(Value::Int(number)) => Some(*number),
         _ => None,
     })
 }
 
 /// Whether there is a `Link` header that is about pages.
-fn has_links(headers: &HeaderMap) -> bool {
+fn has_page_links(headers: &HeaderMap) -> bool {
     let all = headers.get_all(LINK).into_iter().filter_map(|it| it.to_str().ok());
     let mut rels = all.flat_map(|it| it.split([',', ';'])).map(str::trim);
     rels.any(|it| {
@@ -205,7 +208,7 @@ fn has_links(headers: &HeaderMap) -> bool {
 }
 
 /// The address that a `Link` header calls the next.
-fn linked(headers: &HeaderMap) -> Option<String> {
+fn next_link_in_headers(headers: &HeaderMap) -> Option<String> {
     let all = headers.get_all(LINK).into_iter().filter_map(|it| it.to_str().ok());
     for header in all {
         for part in header.split(",").flat_map(|part| part.split_once('<').map(|it| it.1)) {
@@ -222,20 +225,21 @@ fn linked(headers: &HeaderMap) -> Option<String> {
     None
 }
 
-fn address(body: &Value) -> Option<String> {
-    let found = LINKS.iter().filter_map(|path| at(body, path)?.as_str()).find(|text| {
-        text.starts_with("http://")
-            || text.starts_with("https://")
-            || text.starts_with('/')
-            || text.starts_with('?')
-    });
+fn next_link_in_body(body: &Value) -> Option<String> {
+    let found =
+        NEXT_LINK_PATHS.iter().filter_map(|path| get_by_path(body, path)?.as_str()).find(|text| {
+            text.starts_with("http://")
+                || text.starts_with("https://")
+                || text.starts_with('/')
+                || text.starts_with('?')
+        });
     found.map(str::to_owned)
 }
 
 /// The query of an address as arguments, if it is one of the same operation.
-fn by_address(
-    document: &Document,
-    plan: &Plan,
+fn args_from_link(
+    document: &OpenApiDocument,
+    plan: &OperationPlan,
     args: &Object,
     url: &Url,
     link: &str,
@@ -244,8 +248,10 @@ fn by_address(
     let mut next = args.clone();
     let mut changed = false;
     for (name, text) in target.query_pairs() {
-        let Some(param) = plan.params_in(In::Query).find(|it| it.name == *name) else { continue };
-        let kind = param.schema.node(document).json.get("type").and_then(Branch::as_str);
+        let Some(param) = plan.params_in(ParamLocation::Query).find(|it| it.name == *name) else {
+            continue;
+        };
+        let kind = param.schema.to_node(document).json.get("type").and_then(TreeNode::as_str);
         let value = match kind {
             Some("integer" | "number") => text.parse().map_or(Value::from(&*text), Value::Int),
             Some("boolean") => text.parse().map_or(Value::from(&*text), Value::Bool),
@@ -259,41 +265,51 @@ fn by_address(
     changed.then_some(next)
 }
 
-fn by_cursor(plan: &Plan, args: &Object, body: &Value) -> Option<Object> {
-    for (name, places) in CURSORS {
-        let Some(param) = plan.params_in(In::Query).find(|it| it.name == name) else { continue };
-        let cursor = places.iter().filter_map(|path| at(body, path)).find(|it| match it {
+fn args_from_cursor(plan: &OperationPlan, args: &Object, body: &Value) -> Option<Object> {
+    for (name, places) in CURSOR_PARAM_PATHS {
+        let Some(param) = plan.params_in(ParamLocation::Query).find(|it| it.name == name) else {
+            continue;
+        };
+        let cursor = places.iter().filter_map(|path| get_by_path(body, path)).find(|it| match it {
             Value::Str(text) => !text.is_empty(),
             it => matches!(it, Value::Int(_)),
         });
         if let Some(cursor) = cursor.filter(|it| args.get(&param.arg) != Some(it)) {
-            return Some(with(args, &param.arg, cursor.clone()));
+            return Some(with_argument(args, &param.arg, cursor.clone()));
         }
     }
     None
 }
 
 /// `has_more` with `starting_after`, the id of the last item.
-fn by_last_id(plan: &Plan, args: &Object, body: &Value) -> Option<Object> {
+fn args_from_last_id(plan: &OperationPlan, args: &Object, body: &Value) -> Option<Object> {
     let more = ["has_more", "hasMore"].iter().any(|it| body.get(it) == Some(&Value::Bool(true)));
-    let param =
-        plan.params_in(In::Query).find(|it| it.name == "starting_after").filter(|_| more)?;
-    let last = items(body)?.last()?.get("id")?;
-    Some(with(args, &param.arg, last.clone()))
+    let param = plan
+        .params_in(ParamLocation::Query)
+        .find(|it| it.name == "starting_after")
+        .filter(|_| more)?;
+    let last = find_items(body)?.last()?.get("id")?;
+    Some(with_argument(args, &param.arg, last.clone()))
 }
 
-fn by_counting(document: &Document, plan: &Plan, args: &Object, body: &Value) -> Option<Object> {
-    let count = i64::try_from(items(body)?.len()).ok().filter(|it| *it > 0)?;
-    let find =
-        |names: &[&str]| plan.params_in(In::Query).find(|it| names.contains(&it.name.as_str()));
+fn args_by_counting(
+    document: &OpenApiDocument,
+    plan: &OperationPlan,
+    args: &Object,
+    body: &Value,
+) -> Option<Object> {
+    let count = i64::try_from(find_items(body)?.len()).ok().filter(|it| *it > 0)?;
+    let find = |names: &[&str]| {
+        plan.params_in(ParamLocation::Query).find(|it| names.contains(&it.name.as_str()))
+    };
     let given = |arg: &str| match args.get(arg) {
         Some(Value::Int(number)) => Some(*number),
         Some(Value::Float(number)) => Some(*number as i64),
         Some(Value::Str(text)) => text.parse().ok(),
         _ => None,
     };
-    let fallback = |param: &super::parameter::Param| {
-        param.schema.node(document).json.get("default")?.as_number()?.as_i64()
+    let fallback = |param: &super::parameter::OperationParam| {
+        param.schema.to_node(document).json.get("default")?.as_number()?.as_i64()
     };
     let size =
         find(&["limit", "per_page", "perPage", "page_size", "pageSize", "count", "$top", "size"]);
@@ -302,32 +318,32 @@ fn by_counting(document: &Document, plan: &Plan, args: &Object, body: &Value) ->
     if size.is_some_and(|size| count < size) {
         return None;
     }
-    let items_in_all = number_in(body, &ITEMS_IN_ALL);
+    let items_in_all = find_number(body, &TOTAL_ITEMS_KEYS);
     if let Some(param) = find(&["offset", "skip", "$skip", "start", "startAt"]) {
         let from = given(&param.arg).or_else(|| fallback(param)).unwrap_or(0);
         if items_in_all.is_some_and(|all| from + count >= all) {
             return None;
         }
-        return Some(with(args, &param.arg, Value::Int(from + count)));
+        return Some(with_argument(args, &param.arg, Value::Int(from + count)));
     }
     let param = find(&["page", "page_number", "pageNumber", "page[number]"])?;
     let page = given(&param.arg).or_else(|| fallback(param)).unwrap_or(1);
-    let minimum = param.schema.node(document).json.get("minimum").and_then(Branch::as_number);
+    let minimum = param.schema.to_node(document).json.get("minimum").and_then(TreeNode::as_number);
     let from_zero = fallback(param) == Some(0) || minimum.and_then(|it| it.as_i64()) == Some(0);
     let so_far = if from_zero { page + 1 } else { page };
-    if number_in(body, &PAGES_IN_ALL).is_some_and(|all| so_far >= all)
+    if find_number(body, &TOTAL_PAGES_KEYS).is_some_and(|all| so_far >= all)
         || items_in_all.zip(size).is_some_and(|(all, size)| so_far.saturating_mul(size) >= all)
     {
         return None;
     }
-    Some(with(args, &param.arg, Value::Int(page + 1)))
+    Some(with_argument(args, &param.arg, Value::Int(page + 1)))
 }
 
-fn items(body: &Value) -> Option<&Vec<Value>> {
+fn find_items(body: &Value) -> Option<&Vec<Value>> {
     match body {
         Value::Array(items) => Some(items),
         Value::Object(fields) => {
-            let known = ITEMS.iter().filter_map(|key| fields.get(*key));
+            let known = ITEM_LIST_KEYS.iter().filter_map(|key| fields.get(*key));
             let mut lists = fields.values().filter(|it| matches!(it, Value::Array(_)));
             // The only list there is must be it.
             let only = lists.next().filter(|_| lists.next().is_none());
@@ -341,12 +357,12 @@ fn items(body: &Value) -> Option<&Vec<Value>> {
 }
 
 /// `a.b` in a value; a dot of a name is `\.`.
-fn at<'a>(body: &'a Value, path: &str) -> Option<&'a Value> {
+fn get_by_path<'a>(body: &'a Value, path: &str) -> Option<&'a Value> {
     let path = path.replace("\\.", "\u{0}");
     path.split('.').try_fold(body, |value, key| value.get(&key.replace('\u{0}', ".")))
 }
 
-fn with(args: &Object, name: &str, value: Value) -> Object {
+fn with_argument(args: &Object, name: &str, value: Value) -> Object {
     let mut next = args.clone();
     next.insert(name.to_owned(), value);
     next

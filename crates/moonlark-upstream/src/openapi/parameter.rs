@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-use super::document::{Document, Node};
-use super::style::{Style, Writing};
-use super::tree::{Branch, Tree, Value};
+use super::document::{DocumentNode, OpenApiDocument};
+use super::style::{ParamEncoding, ParamStyle};
+use super::tree::{DocumentTree, TreeNode, TreeValue};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum In {
+pub(crate) enum ParamLocation {
     Path,
     Query,
     /// The whole query is one value.
@@ -19,80 +19,88 @@ pub(crate) enum In {
     Cookie,
 }
 
-impl In {
-    pub(crate) fn word(self) -> &'static str {
+impl ParamLocation {
+    pub(crate) fn location_name(self) -> &'static str {
         match self {
-            In::Path => "path",
-            In::Query => "query",
-            In::Querystring => "querystring",
-            In::Header => "header",
-            In::Cookie => "cookie",
+            ParamLocation::Path => "path",
+            ParamLocation::Query => "query",
+            ParamLocation::Querystring => "querystring",
+            ParamLocation::Header => "header",
+            ParamLocation::Cookie => "cookie",
         }
     }
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Param {
+pub(crate) struct OperationParam {
     /// What callers give it as.
     pub(crate) arg: String,
     /// What the API calls it.
     pub(crate) name: String,
-    pub(crate) place: In,
+    pub(crate) place: ParamLocation,
     pub(crate) required: bool,
     pub(crate) description: String,
-    pub(crate) schema: At,
-    pub(crate) writing: Writing,
+    pub(crate) schema: DocumentPart,
+    pub(crate) writing: ParamEncoding,
 }
 
 /// A part of a document, or what would be one; its `$ref`s mean `file`.
 #[derive(Debug, Clone)]
-pub(crate) struct At {
-    what: What,
+pub(crate) struct DocumentPart {
+    what: DocumentPartOrigin,
     file: String,
 }
 
 #[derive(Debug, Clone)]
-enum What {
-    There(Value),
-    Made(Arc<Tree>),
+enum DocumentPartOrigin {
+    There(TreeValue),
+    Made(Arc<DocumentTree>),
 }
 
-impl At {
-    pub(crate) fn of(node: Node<'_>) -> At {
-        At { what: What::There(node.json.value), file: node.file.to_owned() }
+impl DocumentPart {
+    pub(crate) fn from_node(node: DocumentNode<'_>) -> DocumentPart {
+        DocumentPart {
+            what: DocumentPartOrigin::There(node.json.value),
+            file: node.file.to_owned(),
+        }
     }
 
     /// What the document only says in other words.
-    pub(crate) fn made(json: &Json, file: &str) -> At {
-        At { what: What::Made(Arc::new(Tree::of(json))), file: file.to_owned() }
+    pub(crate) fn from_json(json: &Json, file: &str) -> DocumentPart {
+        DocumentPart {
+            what: DocumentPartOrigin::Made(Arc::new(DocumentTree::from_json(json))),
+            file: file.to_owned(),
+        }
     }
 
-    pub(crate) fn any() -> At {
-        At::made(&json!({}), "")
+    pub(crate) fn any_schema() -> DocumentPart {
+        DocumentPart::from_json(&json!({}), "")
     }
 
-    pub(crate) fn node<'a>(&'a self, document: &'a Document) -> Node<'a> {
+    pub(crate) fn to_node<'a>(&'a self, document: &'a OpenApiDocument) -> DocumentNode<'a> {
         match &self.what {
-            What::There(value) => document.node(&self.file, *value),
-            What::Made(tree) => Node { json: tree.root(), file: &self.file },
+            DocumentPartOrigin::There(value) => document.node_in_file(&self.file, *value),
+            DocumentPartOrigin::Made(tree) => {
+                DocumentNode { json: tree.root_node(), file: &self.file }
+            }
         }
     }
 }
 
 /// The operation's own parameters and those of its path, its own first.
-pub(crate) fn listed<'a>(
-    document: &'a Document,
-    item: Node<'a>,
-    operation: Node<'a>,
-) -> Result<Vec<Node<'a>>, String> {
-    let mut found: Vec<Node<'a>> = Vec::new();
+pub(crate) fn list_parameters<'a>(
+    document: &'a OpenApiDocument,
+    item: DocumentNode<'a>,
+    operation: DocumentNode<'a>,
+) -> Result<Vec<DocumentNode<'a>>, String> {
+    let mut found: Vec<DocumentNode<'a>> = Vec::new();
     let mut known = HashSet::new();
     for node in [operation, item] {
         let list = node.json.get("parameters");
-        for json in list.into_iter().flat_map(Branch::items) {
-            let param = document.resolve(Node { json, ..node })?;
+        for json in list.into_iter().flat_map(TreeNode::items) {
+            let param = document.resolve_node(DocumentNode { json, ..node })?;
             // The same parameter twice is the nearer one.
-            if known.insert((param.json.text("name"), param.json.text("in"))) {
+            if known.insert((param.json.field_text("name"), param.json.field_text("in"))) {
                 found.push(param);
             }
         }
@@ -100,69 +108,78 @@ pub(crate) fn listed<'a>(
     Ok(found)
 }
 
-pub(crate) fn read(document: &Document, node: Node<'_>) -> Result<Param, String> {
-    let text = |key: &str| node.json.text(key);
+pub(crate) fn read_parameter(
+    document: &OpenApiDocument,
+    node: DocumentNode<'_>,
+) -> Result<OperationParam, String> {
+    let text = |key: &str| node.json.field_text(key);
     let name = text("name");
-    let place = place(text("in"), name)?;
+    let place = parse_location(text("in"), name)?;
     let content = node.json.get("content").and_then(|it| it.fields().next());
     let (schema, style) = match (node.json.get("schema"), content) {
-        (Some(json), _) => (At::of(Node { json, ..node }), style(text("style"), place)),
+        (Some(json), _) => (
+            DocumentPart::from_node(DocumentNode { json, ..node }),
+            parse_style(text("style"), place),
+        ),
         (None, Some((kind, media))) => {
-            let media = document.resolve(Node { json: media, ..node })?;
-            let schema = media.json.get("schema").map(|json| At::of(Node { json, ..media }));
-            let form = place == In::Querystring && kind.contains("urlencoded");
-            let style = if form { Style::Form } else { Style::Json };
-            (schema.unwrap_or_else(At::any), style)
+            let media = document.resolve_node(DocumentNode { json: media, ..node })?;
+            let schema = media
+                .json
+                .get("schema")
+                .map(|json| DocumentPart::from_node(DocumentNode { json, ..media }));
+            let form = place == ParamLocation::Querystring && kind.contains("urlencoded");
+            let style = if form { ParamStyle::Form } else { ParamStyle::Json };
+            (schema.unwrap_or_else(DocumentPart::any_schema), style)
         }
-        (None, None) => (At::any(), style(text("style"), place)),
+        (None, None) => (DocumentPart::any_schema(), parse_style(text("style"), place)),
     };
-    let exploded = matches!(style, Style::Form | Style::DeepObject);
-    Ok(Param {
+    let exploded = matches!(style, ParamStyle::Form | ParamStyle::DeepObject);
+    Ok(OperationParam {
         arg: name.to_owned(),
         name: name.to_owned(),
         place,
-        required: place == In::Path || node.json.says("required"),
+        required: place == ParamLocation::Path || node.json.is_field_true("required"),
         description: text("description").trim().to_owned(),
         schema,
-        writing: Writing {
+        writing: ParamEncoding {
             style,
-            explode: node.json.get("explode").and_then(Branch::as_bool).unwrap_or(exploded),
-            reserved: node.json.says("allowReserved"),
+            explode: node.json.get("explode").and_then(TreeNode::as_bool).unwrap_or(exploded),
+            reserved: node.json.is_field_true("allowReserved"),
         },
     })
 }
 
-pub(crate) fn place(word: &str, name: &str) -> Result<In, String> {
+pub(crate) fn parse_location(word: &str, name: &str) -> Result<ParamLocation, String> {
     if name.is_empty() {
         return Err("a parameter has no name".to_owned());
     }
     Ok(match word {
-        "path" => In::Path,
-        "query" => In::Query,
-        "querystring" => In::Querystring,
-        "header" => In::Header,
-        "cookie" => In::Cookie,
+        "path" => ParamLocation::Path,
+        "query" => ParamLocation::Query,
+        "querystring" => ParamLocation::Querystring,
+        "header" => ParamLocation::Header,
+        "cookie" => ParamLocation::Cookie,
         "" => return Err(format!("parameter '{name}' does not say where it goes")),
         other => return Err(format!("parameter '{name}' goes into '{other}', which is no place")),
     })
 }
 
 /// A style that the place does not have is the place's usual one.
-fn style(word: &str, place: In) -> Style {
+fn parse_style(word: &str, place: ParamLocation) -> ParamStyle {
     match (word, place) {
-        ("label", In::Path) => Style::Label,
-        ("matrix", In::Path) => Style::Matrix,
-        ("spaceDelimited", In::Query) => Style::Delimited(' '),
-        ("pipeDelimited", In::Query) => Style::Delimited('|'),
-        ("deepObject", In::Query) => Style::DeepObject,
-        (_, In::Path | In::Header) => Style::Simple,
-        _ => Style::Form,
+        ("label", ParamLocation::Path) => ParamStyle::Label,
+        ("matrix", ParamLocation::Path) => ParamStyle::Matrix,
+        ("spaceDelimited", ParamLocation::Query) => ParamStyle::Delimited(' '),
+        ("pipeDelimited", ParamLocation::Query) => ParamStyle::Delimited('|'),
+        ("deepObject", ParamLocation::Query) => ParamStyle::DeepObject,
+        (_, ParamLocation::Path | ParamLocation::Header) => ParamStyle::Simple,
+        _ => ParamStyle::Form,
     }
 }
 
 /// Headers that the request itself or its connection decides, whatever the
 /// document says.
-const OURS: [&str; 18] = [
+const RESERVED_HEADERS: [&str; 18] = [
     "accept",
     "accept-encoding",
     "authorization",
@@ -185,45 +202,49 @@ const OURS: [&str; 18] = [
 
 /// Whether a header is not for a document to name.
 pub(crate) fn is_reserved_header(name: &str) -> bool {
-    OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours))
+    RESERVED_HEADERS.iter().any(|ours| name.eq_ignore_ascii_case(ours))
 }
 
 /// See to it that every `{name}` of the path has a parameter, and that there
 /// are no others.
-pub(crate) fn complete(path: &str, params: &mut Vec<Param>) {
-    let names: Vec<&str> = placeholders(path).collect();
+pub(crate) fn complete_path_params(path: &str, params: &mut Vec<OperationParam>) {
+    let names: Vec<&str> = path_placeholders(path).collect();
     params.retain(|param| match param.place {
-        In::Path => names.contains(&param.name.as_str()),
-        In::Header => !is_reserved_header(&param.name),
+        ParamLocation::Path => names.contains(&param.name.as_str()),
+        ParamLocation::Header => !is_reserved_header(&param.name),
         _ => true,
     });
     for name in names {
-        if !params.iter().any(|param| param.place == In::Path && param.name == name) {
-            params.push(Param {
+        if !params.iter().any(|param| param.place == ParamLocation::Path && param.name == name) {
+            params.push(OperationParam {
                 arg: name.to_owned(),
                 name: name.to_owned(),
-                place: In::Path,
+                place: ParamLocation::Path,
                 required: true,
                 description: String::new(),
-                schema: At::made(&json!({"type": "string"}), ""),
-                writing: Writing { style: Style::Simple, explode: false, reserved: false },
+                schema: DocumentPart::from_json(&json!({"type": "string"}), ""),
+                writing: ParamEncoding {
+                    style: ParamStyle::Simple,
+                    explode: false,
+                    reserved: false,
+                },
             });
         }
     }
 }
 
 /// The names between braces.
-pub(crate) fn placeholders(path: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn path_placeholders(path: &str) -> impl Iterator<Item = &str> {
     path.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0))
 }
 
 /// One table has one place for each name: of two parameters with the same, the
 /// later says in its name where it goes.
-pub(crate) fn name_apart(params: &mut [Param]) {
+pub(crate) fn make_argument_names_unique(params: &mut [OperationParam]) {
     let mut taken: HashSet<String> = HashSet::new();
     for param in params {
         if taken.contains(&param.arg) {
-            param.arg = format!("{}_{}", param.name, param.place.word());
+            param.arg = format!("{}_{}", param.name, param.place.location_name());
         }
         taken.insert(param.arg.clone());
     }

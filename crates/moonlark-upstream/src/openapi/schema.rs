@@ -9,38 +9,38 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::document::{Document, Node};
-use super::tree::Branch;
+use super::document::{DocumentNode, OpenApiDocument};
+use super::tree::TreeNode;
 use crate::foreign_text::clean_json_text;
 
 /// About how many bytes of schema one tool may have.
-const MOST: usize = 128 * 1024;
+const MAX_TOOL_SCHEMA_BYTES: usize = 128 * 1024;
 /// How deep a schema may nest without a `$ref`.
-const MAX_DEPTH: usize = 48;
+const MAX_SCHEMA_DEPTH: usize = 48;
 
 /// Which way the values go: some fields are for one way only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum OpenApiSchemaDirection {
     In,
     Out,
 }
 
-pub(crate) struct Converter<'a> {
-    document: &'a Document,
-    way: Way,
+pub(crate) struct OpenApiSchemaConverter<'a> {
+    document: &'a OpenApiDocument,
+    way: OpenApiSchemaDirection,
     left: usize,
     names: HashMap<(String, String), String>,
     taken: HashSet<String>,
-    queue: VecDeque<(String, Node<'a>)>,
+    queue: VecDeque<(String, DocumentNode<'a>)>,
     defs: Map<String, Json>,
 }
 
-impl<'a> Converter<'a> {
-    pub(crate) fn new(document: &'a Document, way: Way) -> Self {
+impl<'a> OpenApiSchemaConverter<'a> {
+    pub(crate) fn new(document: &'a OpenApiDocument, way: OpenApiSchemaDirection) -> Self {
         Self {
             document,
             way,
-            left: MOST,
+            left: MAX_TOOL_SCHEMA_BYTES,
             names: HashMap::new(),
             taken: HashSet::new(),
             queue: VecDeque::new(),
@@ -48,120 +48,122 @@ impl<'a> Converter<'a> {
         }
     }
 
-    pub(crate) fn convert(&mut self, node: Node<'a>) -> Json {
-        self.schema(node, 0)
+    pub(crate) fn convert_schema(&mut self, node: DocumentNode<'a>) -> Json {
+        self.convert_node(node, 0)
     }
 
     /// What the converted schemas refer to.
-    pub(crate) fn defs(mut self) -> Map<String, Json> {
+    pub(crate) fn into_defs(mut self) -> Map<String, Json> {
         while let Some((name, node)) = self.queue.pop_front() {
-            let schema = if self.left == 0 { json!({}) } else { self.schema(node, 0) };
+            let schema = if self.left == 0 { json!({}) } else { self.convert_node(node, 0) };
             self.defs.insert(name, schema);
         }
         self.defs
     }
 
-    fn schema(&mut self, node: Node<'a>, depth: usize) -> Json {
+    fn convert_node(&mut self, node: DocumentNode<'a>, depth: usize) -> Json {
         if let Some(flag) = node.json.as_bool() {
             return Json::Bool(flag);
         }
         if !node.json.is_object() {
             return json!({});
         }
-        if depth > MAX_DEPTH || self.left == 0 {
+        if depth > MAX_SCHEMA_DEPTH || self.left == 0 {
             return json!({});
         }
-        if node.json.has("$ref") {
-            return self.referring(node, depth);
+        if node.json.has_field("$ref") {
+            return self.convert_reference(node, depth);
         }
         self.left = self.left.saturating_sub(32);
-        let schema = self.keywords(node, depth);
-        if node.json.says("nullable") {
-            return nullable(schema);
+        let schema = self.convert_keywords(node, depth);
+        if node.json.is_field_true("nullable") {
+            return allow_null(schema);
         }
         Json::Object(schema)
     }
 
-    fn keywords(&mut self, node: Node<'a>, depth: usize) -> Map<String, Json> {
+    fn convert_keywords(&mut self, node: DocumentNode<'a>, depth: usize) -> Map<String, Json> {
         let mut schema = Map::new();
         for (key, json) in node.json.fields() {
-            let inner = Node { json, ..node };
-            if let Some(json) = self.keyword(key, inner, node.json, depth) {
+            let inner = DocumentNode { json, ..node };
+            if let Some(json) = self.convert_keyword(key, inner, node.json, depth) {
                 schema.insert(key.to_owned(), json);
             }
         }
-        limits(node.json, &mut schema);
-        self.one_way(node, &mut schema);
+        convert_bounds(node.json, &mut schema);
+        self.remove_other_way_fields(node, &mut schema);
         schema
     }
 
     /// A `$ref` with what stands beside it, which counts since 3.1 and was meant
     /// to before.
-    fn referring(&mut self, node: Node<'a>, depth: usize) -> Json {
-        let mut target = self.reference(node);
-        if let Some(text) = node.json.get("description").and_then(Branch::as_str) {
-            self.spend(text.len());
+    fn convert_reference(&mut self, node: DocumentNode<'a>, depth: usize) -> Json {
+        let mut target = self.register_reference(node);
+        if let Some(text) = node.json.get("description").and_then(TreeNode::as_str) {
+            self.spend_bytes(text.len());
             target["description"] = clean_json_text(text.trim());
         }
-        if !has_more(node.json) {
+        if !has_sibling_keywords(node.json) {
             return target;
         }
-        let mut rest = self.keywords(node, depth);
+        let mut rest = self.convert_keywords(node, depth);
         rest.remove("description");
         let both = match rest.is_empty() {
             true => target,
             false => json!({"allOf": [target, rest]}),
         };
-        match node.json.says("nullable") {
+        match node.json.is_field_true("nullable") {
             true => json!({"anyOf": [both, {"type": "null"}]}),
             false => both,
         }
     }
 
     /// A keyword as JSON Schema has it; none if it has not.
-    fn keyword(
+    fn convert_keyword(
         &mut self,
         key: &str,
-        node: Node<'a>,
-        beside: Branch<'a>,
+        node: DocumentNode<'a>,
+        beside: TreeNode<'a>,
         depth: usize,
     ) -> Option<Json> {
         let json = node.json;
         match key {
-            "type" => kinds(json),
+            "type" => convert_type(json),
             "items" | "additionalProperties" | "not" | "contains" | "propertyNames" => {
                 let is_schema = json.is_object() || json.as_bool().is_some();
-                is_schema.then(|| self.schema(node, depth + 1))
+                is_schema.then(|| self.convert_node(node, depth + 1))
             }
             "properties" | "patternProperties" => {
                 let each = json.fields().map(|(name, json)| {
-                    self.spend(name.len());
-                    (name.to_owned(), self.schema(Node { json, ..node }, depth + 1))
+                    self.spend_bytes(name.len());
+                    (name.to_owned(), self.convert_node(DocumentNode { json, ..node }, depth + 1))
                 });
                 json.is_object().then(|| Json::Object(each.collect()))
             }
             "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
-                let each = json.items().map(|json| self.schema(Node { json, ..node }, depth + 1));
+                let each = json
+                    .items()
+                    .map(|json| self.convert_node(DocumentNode { json, ..node }, depth + 1));
                 let each: Vec<Json> = each.collect();
                 (!each.is_empty()).then_some(Json::Array(each))
             }
             "required" => {
                 let names: Vec<Json> =
-                    json.items().filter_map(Branch::as_str).map(|it| json!(it)).collect();
+                    json.items().filter_map(TreeNode::as_str).map(|it| json!(it)).collect();
                 (!names.is_empty()).then_some(Json::Array(names))
             }
             "enum" => {
-                self.spend(json.items().map(|it| it.as_str().map_or(8, str::len)).sum());
+                self.spend_bytes(json.items().map(|it| it.as_str().map_or(8, str::len)).sum());
                 (json.is_array() && !json.is_empty()).then(|| json.to_json())
             }
             "description" | "title" => {
                 let text = json.as_str()?.trim();
-                self.spend(text.len());
+                self.spend_bytes(text.len());
                 (!text.is_empty()).then(|| clean_json_text(text))
             }
-            "pattern" => json.as_str().filter(|it| compiles(it)).map(|it| json!(it)),
+            "pattern" => json.as_str().filter(|it| is_supported_pattern(it)).map(|it| json!(it)),
             "const" | "format" | "contentMediaType" | "contentEncoding" => Some(json.to_json()),
-            "default" => beside.has("type").then(|| json.to_json()),
+            "default" => beside.has_field("type").then(|| json.to_json()),
             "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties"
             | "maxProperties" => json.as_number()?.as_u64().map(|it| json!(it)),
             "uniqueItems" | "deprecated" => json.as_bool().map(|it| json!(it)),
@@ -172,20 +174,22 @@ impl<'a> Converter<'a> {
         }
     }
 
-    fn reference(&mut self, node: Node<'a>) -> Json {
-        let Some((reference, target)) = self.document.step(node) else { return json!({}) };
+    fn register_reference(&mut self, node: DocumentNode<'a>) -> Json {
+        let Some((reference, target)) = self.document.follow_reference(node) else {
+            return json!({});
+        };
         let key = (node.file.to_owned(), reference.to_owned());
         if let Some(name) = self.names.get(&key) {
             return json!({"$ref": format!("#/$defs/{name}")});
         }
-        let name = self.free_name(reference);
+        let name = self.take_free_name(reference);
         self.names.insert(key, name.clone());
         self.queue.push_back((name.clone(), target));
         json!({"$ref": format!("#/$defs/{name}")})
     }
 
     /// The last part of a reference that could be somebody's name.
-    fn free_name(&mut self, reference: &str) -> String {
+    fn take_free_name(&mut self, reference: &str) -> String {
         let plain = |part: &str| -> String {
             let part = part.replace("~1", "_").replace("~0", "_");
             part.chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '_' }).collect()
@@ -202,11 +206,13 @@ impl<'a> Converter<'a> {
     }
 
     /// Leave out the fields that only go the other way.
-    fn one_way(&self, node: Node<'a>, schema: &mut Map<String, Json>) {
-        let mark = if self.way == Way::In { "readOnly" } else { "writeOnly" };
-        let properties = node.json.get("properties").into_iter().flat_map(Branch::fields);
+    fn remove_other_way_fields(&self, node: DocumentNode<'a>, schema: &mut Map<String, Json>) {
+        let mark = if self.way == OpenApiSchemaDirection::In { "readOnly" } else { "writeOnly" };
+        let properties = node.json.get("properties").into_iter().flat_map(TreeNode::fields);
         let others: Vec<&str> = properties
-            .filter(|(_, json)| is_marked(self.document, Node { json: *json, ..node }, mark))
+            .filter(|(_, json)| {
+                is_marked(self.document, DocumentNode { json: *json, ..node }, mark)
+            })
             .map(|(name, _)| name)
             .collect();
         if others.is_empty() {
@@ -220,14 +226,14 @@ impl<'a> Converter<'a> {
         }
     }
 
-    fn spend(&mut self, bytes: usize) {
+    fn spend_bytes(&mut self, bytes: usize) {
         self.left = self.left.saturating_sub(bytes + 8);
     }
 }
 
 /// Whether a `$ref` has something beside it that values are held to.
-pub(crate) fn has_more(schema: Branch<'_>) -> bool {
-    const KEYS: [&str; 9] = [
+pub(crate) fn has_sibling_keywords(schema: TreeNode<'_>) -> bool {
+    const SIBLING_KEYWORDS: [&str; 9] = [
         "properties",
         "required",
         "allOf",
@@ -238,22 +244,24 @@ pub(crate) fn has_more(schema: Branch<'_>) -> bool {
         "items",
         "additionalProperties",
     ];
-    schema.says("nullable") || KEYS.iter().any(|key| schema.has(key))
+    schema.is_field_true("nullable") || SIBLING_KEYWORDS.iter().any(|key| schema.has_field(key))
 }
 
-pub(crate) fn is_marked(document: &Document, node: Node<'_>, mark: &str) -> bool {
-    node.json.says(mark) || document.resolve(node).is_ok_and(|target| target.json.says(mark))
+pub(crate) fn is_marked(document: &OpenApiDocument, node: DocumentNode<'_>, mark: &str) -> bool {
+    node.json.is_field_true(mark)
+        || document.resolve_node(node).is_ok_and(|target| target.json.is_field_true(mark))
 }
 
 /// The types that JSON Schema knows.
-fn kinds(json: Branch<'_>) -> Option<Json> {
-    const KNOWN: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
-    let known = |it: Branch<'_>| -> Option<Json> {
+fn convert_type(json: TreeNode<'_>) -> Option<Json> {
+    const KNOWN_TYPES: [&str; 7] =
+        ["string", "number", "integer", "boolean", "array", "object", "null"];
+    let known = |it: TreeNode<'_>| -> Option<Json> {
         match it.as_str()? {
             "file" | "binary" => Some(json!("string")),
             word => {
                 let word = word.to_ascii_lowercase();
-                KNOWN.contains(&word.as_str()).then(|| json!(word))
+                KNOWN_TYPES.contains(&word.as_str()).then(|| json!(word))
             }
         }
     };
@@ -270,11 +278,11 @@ fn kinds(json: Branch<'_>) -> Option<Json> {
 }
 
 /// `minimum` with `exclusiveMinimum: true`, as it was in 3.0, and its siblings.
-fn limits(fields: Branch<'_>, schema: &mut Map<String, Json>) {
+fn convert_bounds(fields: TreeNode<'_>, schema: &mut Map<String, Json>) {
     for (plain, exclusive) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")] {
-        let number = |key: &str| fields.get(key).and_then(Branch::as_number).map(Json::Number);
+        let number = |key: &str| fields.get(key).and_then(TreeNode::as_number).map(Json::Number);
         match number(plain) {
-            Some(limit) if fields.says(exclusive) => {
+            Some(limit) if fields.is_field_true(exclusive) => {
                 schema.insert(exclusive.to_owned(), limit);
                 continue;
             }
@@ -288,7 +296,7 @@ fn limits(fields: Branch<'_>, schema: &mut Map<String, Json>) {
 }
 
 /// Allow null beside what is allowed already.
-fn nullable(mut schema: Map<String, Json>) -> Json {
+fn allow_null(mut schema: Map<String, Json>) -> Json {
     if let Some(Json::Array(options)) = schema.get_mut("enum")
         && !options.contains(&Json::Null)
     {
@@ -315,6 +323,6 @@ fn nullable(mut schema: Map<String, Json>) -> Json {
 
 /// Patterns are of another language than ours; those we cannot read are not
 /// checked.
-fn compiles(pattern: &str) -> bool {
+fn is_supported_pattern(pattern: &str) -> bool {
     pattern.len() < 2000 && regex::Regex::new(pattern).is_ok()
 }

@@ -55,7 +55,7 @@ impl FromStr for AuthHost {
 }
 
 impl AuthHost {
-    fn covers(&self, url: &Url) -> bool {
+    fn covers_url(&self, url: &Url) -> bool {
         url.scheme() == self.scheme
             && url.port_or_known_default() == Some(self.port)
             && url.host_str().is_some_and(|host| matches_pattern(&self.host, host))
@@ -64,7 +64,7 @@ impl AuthHost {
 
 /// What is remembered of a document from the web.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct FirstSeen {
+struct FirstSeenOrigins {
     /// Tells one document from another: when `spec` changes, nothing is remembered.
     spec: String,
     origin: Option<String>,
@@ -74,7 +74,7 @@ struct FirstSeen {
 }
 
 /// Where the secrets of one API may go.
-pub(crate) struct SecretHome {
+pub(crate) struct SecretOrigins {
     api: String,
     origin: Option<String>,
     token_origins: BTreeMap<String, String>,
@@ -91,7 +91,7 @@ pub struct OriginMemory {
     pub spec: Url,
 }
 
-impl SecretHome {
+impl SecretOrigins {
     /// `origin` is where the document says that the API is, `token_origins` where it
     /// says that tokens are given out.
     pub(crate) fn new(
@@ -100,13 +100,13 @@ impl SecretHome {
         memory: Option<&OriginMemory>,
         origin: Option<String>,
         token_origins: BTreeMap<String, String>,
-    ) -> SecretHome {
-        let said = FirstSeen { spec: String::new(), origin, token_origins };
+    ) -> SecretOrigins {
+        let said = FirstSeenOrigins { spec: String::new(), origin, token_origins };
         let known = match memory {
             Some(memory) => memory.recall_or_remember(said),
             None => said,
         };
-        SecretHome {
+        SecretOrigins {
             api: api.to_owned(),
             origin: known.origin,
             token_origins: known.token_origins,
@@ -116,19 +116,19 @@ impl SecretHome {
     }
 
     /// Wherever the document says it is, the operator says that it is here.
-    pub(crate) fn at(self, base_url: &Url) -> SecretHome {
-        SecretHome { origin: Some(base_url.origin().ascii_serialization()), ..self }
+    pub(crate) fn with_base_url(self, base_url: &Url) -> SecretOrigins {
+        SecretOrigins { origin: Some(base_url.origin().ascii_serialization()), ..self }
     }
 
     /// Whether the API's own secrets may be sent to this address.
-    pub(crate) fn covers(&self, url: &Url) -> bool {
+    pub(crate) fn covers_url(&self, url: &Url) -> bool {
         let is_home = self.origin.as_deref() == Some(&url.origin().ascii_serialization());
-        is_home || self.hosts.iter().any(|host| host.covers(url))
+        is_home || self.hosts.iter().any(|host| host.covers_url(url))
     }
 
     /// Refuse to send secrets to an address that is not known to be the API's.
-    pub(crate) fn check(&self, url: &Url) -> Result<()> {
-        if self.covers(url) {
+    pub(crate) fn check_url(&self, url: &Url) -> Result<()> {
+        if self.covers_url(url) {
             return Ok(());
         }
         let (api, there) = (&self.api, url.origin().ascii_serialization());
@@ -139,7 +139,7 @@ impl SecretHome {
         Err(Problem::denied(format!(
             "the document of API '{api}' names {there}, which is not sent the secrets of '{api}': {home}"
         ))
-        .hint(format!(
+        .with_hint(format!(
             "if {there} belongs to this API, add auth_hosts = [\"{there}\"] to [apis.{}]",
             toml_key(api)
         )))
@@ -148,14 +148,14 @@ impl SecretHome {
     /// Refuse to send a client secret to an address that did not give out tokens before.
     pub(crate) fn check_token_url(&self, scheme: &str, url: &Url) -> Result<()> {
         let there = url.origin().ascii_serialization();
-        if self.token_origins.get(scheme) == Some(&there) || self.covers(url) {
+        if self.token_origins.get(scheme) == Some(&there) || self.covers_url(url) {
             return Ok(());
         }
         let api = &self.api;
         Err(Problem::denied(format!(
             "the document of API '{api}' names {there} for tokens of '{scheme}', which is not sent its client secret: it named another server before"
         ))
-        .hint(format!(
+        .with_hint(format!(
             "if tokens are given out there now, set token_url in apis.{}.auth.{scheme}",
             toml_key(api)
         )))
@@ -164,11 +164,11 @@ impl SecretHome {
 
 impl OriginMemory {
     /// What the document said the first time; what it says now if this is it.
-    fn recall_or_remember(&self, said: FirstSeen) -> FirstSeen {
-        let spec = fingerprint(&self.spec);
-        let mut known = match read(&self.file).filter(|it| it.spec == spec) {
+    fn recall_or_remember(&self, said: FirstSeenOrigins) -> FirstSeenOrigins {
+        let spec = spec_fingerprint(&self.spec);
+        let mut known = match read_first_seen(&self.file).filter(|it| it.spec == spec) {
             Some(known) => known,
-            None => FirstSeen { spec, origin: None, token_origins: BTreeMap::new() },
+            None => FirstSeenOrigins { spec, origin: None, token_origins: BTreeMap::new() },
         };
         let before = known.clone();
         known.origin = known.origin.or(said.origin);
@@ -185,12 +185,12 @@ impl OriginMemory {
     }
 }
 
-fn read(file: &Path) -> Option<FirstSeen> {
+fn read_first_seen(file: &Path) -> Option<FirstSeenOrigins> {
     serde_json::from_slice(&std::fs::read(file).ok()?).ok()
 }
 
 /// The address may have a secret in it.
-fn fingerprint(spec: &Url) -> String {
+fn spec_fingerprint(spec: &Url) -> String {
     Sha256::digest(spec.as_str()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -222,7 +222,7 @@ mod tests {
             ("[::1]:8080", "https://[::1]:8080/", true),
             ("http://[::1]", "http://[::1]/", true),
         ] {
-            assert_eq!(host(entry).covers(&url(address)), expected, "{entry} {address}");
+            assert_eq!(host(entry).covers_url(&url(address)), expected, "{entry} {address}");
         }
         for wrong in ["", "*", "*.*", "ftp://a", "a b", "a:port", "https://a/b", "me@a"] {
             assert!(wrong.parse::<AuthHost>().is_err(), "{wrong}");
@@ -239,9 +239,9 @@ mod tests {
         let origin = |text: &str| Some(text.to_owned());
         let home = |spec: &str, said: &str, token: &str| {
             let tokens = BTreeMap::from([("login".to_owned(), token.to_owned())]);
-            SecretHome::new("shop", &[], Some(&memory(spec)), origin(said), tokens)
+            SecretOrigins::new("shop", &[], Some(&memory(spec)), origin(said), tokens)
         };
-        let covers = |home: &SecretHome, url: &str| home.covers(&Url::parse(url).unwrap());
+        let covers = |home: &SecretOrigins, url: &str| home.covers_url(&Url::parse(url).unwrap());
         let first = home("https://docs.a/api.json", "https://api.a", "https://login.a");
         assert!(covers(&first, "https://api.a/x"));
         let moved = home("https://docs.a/api.json", "https://evil.b", "https://evil.b");
@@ -252,7 +252,7 @@ mod tests {
             Some("if tokens are given out there now, set token_url in apis.shop.auth.login")
         );
         assert_eq!(
-            moved.check(&evil).unwrap_err().to_string(),
+            moved.check_url(&evil).unwrap_err().to_string(),
             "error[denied]: the document of API 'shop' names https://evil.b, which is not sent the secrets of 'shop': they belong to https://api.a\nhint: if https://evil.b belongs to this API, add auth_hosts = [\"https://evil.b\"] to [apis.shop]"
         );
         // Another document is another API.

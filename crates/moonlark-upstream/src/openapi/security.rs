@@ -12,33 +12,33 @@ use moonlark_core::{Problem, Result};
 use serde_json::{Value as Json, json};
 use url::Url;
 
-use super::document::{Document, Node};
+use super::document::{DocumentNode, OpenApiDocument};
 use super::parameter::is_reserved_header;
-use super::secret_home::SecretHome;
-use super::style::encode;
+use super::secret_home::SecretOrigins;
+use super::style::percent_encode;
 use super::swagger;
-use super::tokens::{ClientCredentials, Tokens};
-use super::tree::Branch;
+use super::tokens::{ApiTokenCache, ClientCredentials};
+use super::tree::TreeNode;
 use crate::mcp::SecretText;
 
 /// What the operator gave us.
 #[derive(Clone, Default)]
-pub struct Credentials {
+pub struct ApiCredentials {
     /// For whichever scheme the API asks for.
     pub any: Option<SecretText>,
     /// By the names that the document gives its schemes.
-    pub schemes: BTreeMap<String, Credential>,
+    pub schemes: BTreeMap<String, ApiCredential>,
 }
 
 #[derive(Clone)]
-pub enum Credential {
+pub enum ApiCredential {
     /// A key, a token, or `user:password`.
     Secret(SecretText),
     OAuth(ClientCredentials),
 }
 
 /// How a request proves who sends it.
-pub(crate) enum Proof {
+pub(crate) enum PlacedCredential {
     Header(String, String),
     /// `name=value`, encoded.
     Query(String),
@@ -47,34 +47,34 @@ pub(crate) enum Proof {
 
 /// The proofs that an operation asks for, of those we have. None if it can do
 /// without, or we have nothing that it takes.
-pub(crate) async fn proofs(
-    document: &Document,
-    own: Option<Node<'_>>,
-    credentials: &Credentials,
-    tokens: &Tokens,
-    home: &SecretHome,
-) -> Result<Vec<Proof>> {
-    let Some(names) = chosen(document, own, credentials) else {
+pub(crate) async fn credentials_for_operation(
+    document: &OpenApiDocument,
+    own: Option<DocumentNode<'_>>,
+    credentials: &ApiCredentials,
+    tokens: &ApiTokenCache,
+    home: &SecretOrigins,
+) -> Result<Vec<PlacedCredential>> {
+    let Some(names) = choose_schemes(document, own, credentials) else {
         // Nothing is said about it: a secret that was given is for something.
         return Ok(match &credentials.any {
-            Some(secret) => vec![anything(document, secret)],
+            Some(secret) => vec![fallback_credential(document, secret)],
             None => Vec::new(),
         });
     };
     let mut proofs = Vec::new();
     for name in names {
-        proofs.push(proof(document, name, credentials, tokens, home).await?);
+        proofs.push(credential_for_scheme(document, name, credentials, tokens, home).await?);
     }
     Ok(proofs)
 }
 
 /// Whether a request would prove who we are, if it were made.
 pub(crate) fn sends_secret(
-    document: &Document,
-    own: Option<Node<'_>>,
-    credentials: &Credentials,
+    document: &OpenApiDocument,
+    own: Option<DocumentNode<'_>>,
+    credentials: &ApiCredentials,
 ) -> bool {
-    match chosen(document, own, credentials) {
+    match choose_schemes(document, own, credentials) {
         Some(schemes) => !schemes.is_empty(),
         None => credentials.any.is_some(),
     }
@@ -82,15 +82,18 @@ pub(crate) fn sends_secret(
 
 /// Where the document says that tokens are given out, by the schemes that we have a
 /// client for.
-pub(crate) fn token_urls(document: &Document, credentials: &Credentials) -> Vec<(String, Url)> {
+pub(crate) fn collect_token_urls(
+    document: &OpenApiDocument,
+    credentials: &ApiCredentials,
+) -> Vec<(String, Url)> {
     let clients = credentials.schemes.iter().filter_map(|(name, credential)| match credential {
-        Credential::OAuth(client) if client.token_url.is_none() => Some(name),
+        ApiCredential::OAuth(client) if client.token_url.is_none() => Some(name),
         _ => None,
     });
     let url = |name: &String| {
-        let scheme = scheme(document, name)?;
+        let scheme = find_scheme(document, name)?;
         let text = documented_token_url(&scheme)?.to_owned();
-        Some((name.clone(), super::tokens::token_url(&text, document.base.as_ref())?))
+        Some((name.clone(), super::tokens::resolve_token_url(&text, document.base.as_ref())?))
     };
     clients.filter_map(url).collect()
 }
@@ -101,91 +104,91 @@ fn documented_token_url(scheme: &Json) -> Option<&str> {
 
 /// The schemes that will be used: the first of the requirements that we can
 /// meet as a whole. None if the document says nothing about it.
-fn chosen<'a>(
-    document: &'a Document,
-    own: Option<Node<'a>>,
-    credentials: &Credentials,
+fn choose_schemes<'a>(
+    document: &'a OpenApiDocument,
+    own: Option<DocumentNode<'a>>,
+    credentials: &ApiCredentials,
 ) -> Option<Vec<&'a str>> {
-    let wanted = own.map(|own| own.json).or_else(|| document.root().json.get("security"));
+    let wanted = own.map(|own| own.json).or_else(|| document.root_node().json.get("security"));
     let wanted = wanted.filter(|it| it.is_array())?;
     let have = |name: &str| credentials.any.is_some() || credentials.schemes.contains_key(name);
     let met = wanted
         .items()
         .filter(|it| it.is_object() && !it.is_empty())
         .find(|requirement| requirement.fields().all(|(name, _)| have(name)));
-    Some(met.into_iter().flat_map(Branch::fields).map(|(name, _)| name).collect())
+    Some(met.into_iter().flat_map(TreeNode::fields).map(|(name, _)| name).collect())
 }
 
 /// Whether a parameter is where one of our secrets goes. Some documents list
 /// their keys among the parameters too.
-pub(crate) fn covers(
-    document: &Document,
-    own: Option<Node<'_>>,
-    credentials: &Credentials,
+pub(crate) fn covers_parameter(
+    document: &OpenApiDocument,
+    own: Option<DocumentNode<'_>>,
+    credentials: &ApiCredentials,
     place: &str,
     name: &str,
 ) -> bool {
-    let names = chosen(document, own, credentials).unwrap_or_else(|| {
+    let names = choose_schemes(document, own, credentials).unwrap_or_else(|| {
         let first = credentials.any.as_ref().and_then(|_| first_scheme(document));
         first.into_iter().collect()
     });
-    names.into_iter().filter_map(|it| scheme(document, it)).any(|scheme| {
+    names.into_iter().filter_map(|it| find_scheme(document, it)).any(|scheme| {
         let is = |key: &str, text: &str| scheme.get(key).and_then(Json::as_str) == Some(text);
         is("type", "apiKey") && is("in", place) && is("name", name)
     })
 }
 
 /// The scheme called `name`, as OpenAPI 3 puts it.
-fn scheme(document: &Document, name: &str) -> Option<Json> {
-    let root = document.root();
+fn find_scheme(document: &OpenApiDocument, name: &str) -> Option<Json> {
+    let root = document.root_node();
     if document.swagger {
         let definition = root.json.get("securityDefinitions")?.get(name)?;
-        return Some(swagger::security(&definition.to_json()));
+        return Some(swagger::convert_security_definition(&definition.to_json()));
     }
     let json = root.json.get("components")?.get("securitySchemes")?.get(name)?;
-    let node = document.resolve(Node { json, ..root }).ok()?;
+    let node = document.resolve_node(DocumentNode { json, ..root }).ok()?;
     Some(node.json.to_json())
 }
 
-async fn proof(
-    document: &Document,
+async fn credential_for_scheme(
+    document: &OpenApiDocument,
     name: &str,
-    credentials: &Credentials,
-    tokens: &Tokens,
-    home: &SecretHome,
-) -> Result<Proof> {
-    let scheme = scheme(document, name).unwrap_or_else(|| json!({}));
+    credentials: &ApiCredentials,
+    tokens: &ApiTokenCache,
+    home: &SecretOrigins,
+) -> Result<PlacedCredential> {
+    let scheme = find_scheme(document, name).unwrap_or_else(|| json!({}));
     let secret = match credentials.schemes.get(name) {
-        Some(Credential::OAuth(client)) => {
+        Some(ApiCredential::OAuth(client)) => {
             let documented = documented_token_url(&scheme);
-            let documented =
-                documented.and_then(|it| super::tokens::token_url(it, document.base.as_ref()));
+            let documented = documented
+                .and_then(|it| super::tokens::resolve_token_url(it, document.base.as_ref()));
             if let (None, Some(url)) = (&client.token_url, &documented) {
                 home.check_token_url(name, url)?;
             }
-            let token = tokens.get(name, client, documented).await?;
-            return Ok(bearer(&token));
+            let token = tokens.get_token(name, client, documented).await?;
+            return Ok(bearer_credential(&token));
         }
-        Some(Credential::Secret(secret)) => Some(secret),
+        Some(ApiCredential::Secret(secret)) => Some(secret),
         None => credentials.any.as_ref(),
     };
     let Some(secret) = secret else {
         return Err(Problem::internal(format!("no credential for {name}")));
     };
-    Ok(written(&scheme, name, secret))
+    Ok(place_secret(&scheme, name, secret))
 }
 
 /// A secret where no operation says what it wants: by the first scheme there
 /// is, or as a bearer token.
-fn anything(document: &Document, secret: &SecretText) -> Proof {
-    match first_scheme(document).and_then(|name| Some((name, scheme(document, name)?))) {
-        Some((name, scheme)) => written(&scheme, name, secret),
-        None => bearer(secret),
+fn fallback_credential(document: &OpenApiDocument, secret: &SecretText) -> PlacedCredential {
+    match first_scheme(document).and_then(|name| Some((name, find_scheme(document, name)?))) {
+        Some((name, scheme)) => place_secret(&scheme, name, secret),
+        None => bearer_credential(secret),
     }
 }
 
-fn first_scheme(document: &Document) -> Option<&str> {
-    let root = document.root().json;
+fn first_scheme(document: &OpenApiDocument) -> Option<&str> {
+    let root = document.root_node().json;
     let schemes = match document.swagger {
         true => root.get("securityDefinitions"),
         false => root.get("components").and_then(|it| it.get("securitySchemes")),
@@ -193,50 +196,57 @@ fn first_scheme(document: &Document) -> Option<&str> {
     schemes?.fields().next().map(|(name, _)| name)
 }
 
-fn written(scheme: &Json, name: &str, secret: &SecretText) -> Proof {
+fn place_secret(scheme: &Json, name: &str, secret: &SecretText) -> PlacedCredential {
     let text = |key: &str| scheme.get(key).and_then(Json::as_str).unwrap_or_default();
-    let secret_text = secret.expose().to_owned();
+    let secret_text = secret.expose_secret().to_owned();
     let own = |key: &str| match text(key) {
         "" => name.to_owned(),
         text => text.to_owned(),
     };
     match text("type") {
         "apiKey" => match text("in") {
-            "query" => Proof::Query(pair(&own("name"), &secret_text)),
-            "cookie" => Proof::Cookie(pair(&own("name"), &secret_text)),
-            _ => Proof::Header(own("name"), secret_text),
+            "query" => PlacedCredential::Query(encode_pair(&own("name"), &secret_text)),
+            "cookie" => PlacedCredential::Cookie(encode_pair(&own("name"), &secret_text)),
+            _ => PlacedCredential::Header(own("name"), secret_text),
         },
         "http" => match text("scheme").to_ascii_lowercase().as_str() {
-            "basic" => basic(&secret_text),
-            "bearer" | "" => bearer(secret),
-            _ => Proof::Header(
+            "basic" => basic_credential(&secret_text),
+            "bearer" | "" => bearer_credential(secret),
+            _ => PlacedCredential::Header(
                 "Authorization".to_owned(),
                 format!("{} {secret_text}", text("scheme")),
             ),
         },
-        _ => bearer(secret),
+        _ => bearer_credential(secret),
     }
 }
 
-fn pair(name: &str, secret: &str) -> String {
-    format!("{}={}", encode(name, false), encode(secret, false))
+fn encode_pair(name: &str, secret: &str) -> String {
+    format!("{}={}", percent_encode(name, false), percent_encode(secret, false))
 }
 
-fn bearer(secret: &SecretText) -> Proof {
-    Proof::Header("Authorization".to_owned(), format!("Bearer {}", secret.expose()))
+fn bearer_credential(secret: &SecretText) -> PlacedCredential {
+    PlacedCredential::Header(
+        "Authorization".to_owned(),
+        format!("Bearer {}", secret.expose_secret()),
+    )
 }
 
 /// `user:password`, or what somebody has encoded already.
-fn basic(secret: &str) -> Proof {
+fn basic_credential(secret: &str) -> PlacedCredential {
     let encoded = if secret.contains(':') { STANDARD.encode(secret) } else { secret.to_owned() };
-    Proof::Header("Authorization".to_owned(), format!("Basic {encoded}"))
+    PlacedCredential::Header("Authorization".to_owned(), format!("Basic {encoded}"))
 }
 
 /// Put the proofs into a request.
-pub(crate) fn apply(proofs: &[Proof], url: &mut Url, headers: &mut HeaderMap) -> Result<()> {
+pub(crate) fn apply_credentials(
+    proofs: &[PlacedCredential],
+    url: &mut Url,
+    headers: &mut HeaderMap,
+) -> Result<()> {
     let unusable = || {
         Problem::bad_config("a credential of this API cannot be sent in a header")
-            .hint("look for line breaks or odd characters in it")
+            .with_hint("look for line breaks or odd characters in it")
     };
     let hidden = |text: &str| -> Result<HeaderValue> {
         let mut value = HeaderValue::from_str(text).map_err(|_| unusable())?;
@@ -245,7 +255,7 @@ pub(crate) fn apply(proofs: &[Proof], url: &mut Url, headers: &mut HeaderMap) ->
     };
     for proof in proofs {
         match proof {
-            Proof::Header(name, text) => {
+            PlacedCredential::Header(name, text) => {
                 let name = match name.as_str() {
                     name if name.eq_ignore_ascii_case("authorization") => AUTHORIZATION,
                     name if is_reserved_header(name) => {
@@ -257,14 +267,14 @@ pub(crate) fn apply(proofs: &[Proof], url: &mut Url, headers: &mut HeaderMap) ->
                 };
                 headers.insert(name, hidden(text)?);
             }
-            Proof::Query(pair) => {
+            PlacedCredential::Query(pair) => {
                 let query = match url.query() {
                     Some(query) if !query.is_empty() => format!("{query}&{pair}"),
                     _ => pair.clone(),
                 };
                 url.set_query(Some(&query));
             }
-            Proof::Cookie(pair) => {
+            PlacedCredential::Cookie(pair) => {
                 let known = headers.get(COOKIE).and_then(|it| it.to_str().ok());
                 let all = known.map_or(pair.clone(), |known| format!("{known}; {pair}"));
                 headers.insert(COOKIE, hidden(&all)?);

@@ -4,7 +4,7 @@
 use moonlark_core::{Problem, Result, Value};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Style {
+pub(crate) enum ParamStyle {
     Simple,
     Label,
     Matrix,
@@ -18,51 +18,51 @@ pub(crate) enum Style {
 
 /// How one parameter is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Writing {
-    pub(crate) style: Style,
+pub(crate) struct ParamEncoding {
+    pub(crate) style: ParamStyle,
     pub(crate) explode: bool,
     /// Leave `:/?#[]@!$&'()*+,;=` as they are.
     pub(crate) reserved: bool,
 }
 
-impl Writing {
+impl ParamEncoding {
     /// In a path, with what stands before it in the styles that have that.
-    pub(crate) fn path(self, name: &str, value: &Value) -> Result<String> {
-        let encode = |text: &str| encode(text, self.reserved);
+    pub(crate) fn encode_in_path(self, name: &str, value: &Value) -> Result<String> {
+        let encode = |text: &str| percent_encode(text, self.reserved);
         let name = encode(name);
-        Ok(match (self.style, shape(name.as_str(), value)?) {
-            (Style::Json, _) => encode(&json(value)?),
-            (Style::Label, Shape::One(text)) => format!(".{}", encode(&text)),
-            (Style::Label, Shape::List(items)) => {
+        Ok(match (self.style, shape_value(name.as_str(), value)?) {
+            (ParamStyle::Json, _) => encode(&json_text(value)?),
+            (ParamStyle::Label, ParamShape::One(text)) => format!(".{}", encode(&text)),
+            (ParamStyle::Label, ParamShape::List(items)) => {
                 let between = if self.explode { "." } else { "," };
-                format!(".{}", joined(items.iter().map(|it| encode(it)), between))
+                format!(".{}", join_items(items.iter().map(|it| encode(it)), between))
             }
-            (Style::Label, Shape::Fields(fields)) => {
+            (ParamStyle::Label, ParamShape::Fields(fields)) => {
                 let (inner, between) = if self.explode { ("=", ".") } else { (",", ",") };
-                format!(".{}", pairs(&fields, inner, between, encode))
+                format!(".{}", join_pairs(&fields, inner, between, encode))
             }
-            (Style::Matrix, Shape::One(text)) => format!(";{name}={}", encode(&text)),
-            (Style::Matrix, Shape::List(items)) if self.explode => {
+            (ParamStyle::Matrix, ParamShape::One(text)) => format!(";{name}={}", encode(&text)),
+            (ParamStyle::Matrix, ParamShape::List(items)) if self.explode => {
                 items.iter().map(|it| format!(";{name}={}", encode(it))).collect()
             }
-            (Style::Matrix, Shape::List(items)) => {
-                format!(";{name}={}", joined(items.iter().map(|it| encode(it)), ","))
+            (ParamStyle::Matrix, ParamShape::List(items)) => {
+                format!(";{name}={}", join_items(items.iter().map(|it| encode(it)), ","))
             }
-            (Style::Matrix, Shape::Fields(fields)) if self.explode => {
-                format!(";{}", pairs(&fields, "=", ";", encode))
+            (ParamStyle::Matrix, ParamShape::Fields(fields)) if self.explode => {
+                format!(";{}", join_pairs(&fields, "=", ";", encode))
             }
-            (Style::Matrix, Shape::Fields(fields)) => {
-                format!(";{name}={}", pairs(&fields, ",", ",", encode))
+            (ParamStyle::Matrix, ParamShape::Fields(fields)) => {
+                format!(";{name}={}", join_pairs(&fields, ",", ",", encode))
             }
-            (_, shape) => self.simple(&shape, encode),
+            (_, shape) => self.encode_simple(&shape, encode),
         })
     }
 
     /// In a header: nothing is encoded, and nothing may end the line.
-    pub(crate) fn header(self, name: &str, value: &Value) -> Result<String> {
+    pub(crate) fn encode_in_header(self, name: &str, value: &Value) -> Result<String> {
         let text = match self.style {
-            Style::Json => json(value)?,
-            _ => self.simple(&shape(name, value)?, str::to_owned),
+            ParamStyle::Json => json_text(value)?,
+            _ => self.encode_simple(&shape_value(name, value)?, str::to_owned),
         };
         match text.chars().any(|it| it.is_control() && it != '\t') {
             true => Err(Problem::bad_request(format!(
@@ -73,52 +73,54 @@ impl Writing {
     }
 
     /// In a query or a cookie: names and values, encoded.
-    pub(crate) fn pairs(self, name: &str, value: &Value) -> Result<Vec<(String, String)>> {
-        let encode = |text: &str| encode(text, self.reserved);
+    pub(crate) fn encode_pairs(self, name: &str, value: &Value) -> Result<Vec<(String, String)>> {
+        let encode = |text: &str| percent_encode(text, self.reserved);
         let key = encode(name);
-        if self.style == Style::Json {
-            return Ok(vec![(key, encode(&json(value)?))]);
+        if self.style == ParamStyle::Json {
+            return Ok(vec![(key, encode(&json_text(value)?))]);
         }
-        if self.style == Style::DeepObject {
+        if self.style == ParamStyle::DeepObject {
             let mut found = Vec::new();
-            deep(&key, value, 0, &mut found)?;
+            encode_deep_object(&key, value, 0, &mut found)?;
             return Ok(found);
         }
         let between = match self.style {
-            Style::Delimited(letter) => encode_char(letter),
+            ParamStyle::Delimited(letter) => percent_encode_char(letter),
             _ => ",".to_owned(),
         };
-        Ok(match shape(name, value)? {
-            Shape::One(text) => vec![(key, encode(&text))],
-            Shape::List(items) if items.is_empty() => Vec::new(),
-            Shape::List(items) if self.explode => {
+        Ok(match shape_value(name, value)? {
+            ParamShape::One(text) => vec![(key, encode(&text))],
+            ParamShape::List(items) if items.is_empty() => Vec::new(),
+            ParamShape::List(items) if self.explode => {
                 items.iter().map(|it| (key.clone(), encode(it))).collect()
             }
-            Shape::List(items) => {
-                vec![(key, joined(items.iter().map(|it| encode(it)), &between))]
+            ParamShape::List(items) => {
+                vec![(key, join_items(items.iter().map(|it| encode(it)), &between))]
             }
-            Shape::Fields(fields) if self.explode => {
+            ParamShape::Fields(fields) if self.explode => {
                 fields.iter().map(|(field, text)| (encode(field), encode(text))).collect()
             }
-            Shape::Fields(fields) if fields.is_empty() => Vec::new(),
-            Shape::Fields(fields) => vec![(key, pairs(&fields, &between, &between, encode))],
+            ParamShape::Fields(fields) if fields.is_empty() => Vec::new(),
+            ParamShape::Fields(fields) => {
+                vec![(key, join_pairs(&fields, &between, &between, encode))]
+            }
         })
     }
 
-    fn simple(self, shape: &Shape, encode: impl Fn(&str) -> String) -> String {
+    fn encode_simple(self, shape: &ParamShape, encode: impl Fn(&str) -> String) -> String {
         match shape {
-            Shape::One(text) => encode(text),
-            Shape::List(items) => joined(items.iter().map(|it| encode(it)), ","),
-            Shape::Fields(fields) => {
+            ParamShape::One(text) => encode(text),
+            ParamShape::List(items) => join_items(items.iter().map(|it| encode(it)), ","),
+            ParamShape::Fields(fields) => {
                 let inner = if self.explode { "=" } else { "," };
-                pairs(fields, inner, ",", encode)
+                join_pairs(fields, inner, ",", encode)
             }
         }
     }
 }
 
 /// A value as far as styles can write it.
-enum Shape {
+enum ParamShape {
     One(String),
     List(Vec<String>),
     Fields(Vec<(String, String)>),
@@ -126,37 +128,37 @@ enum Shape {
 
 /// Items and fields that are null are left out. What is deeper has no form in
 /// these styles and stands as JSON.
-fn shape(name: &str, value: &Value) -> Result<Shape> {
+fn shape_value(name: &str, value: &Value) -> Result<ParamShape> {
     let inner = |value: &Value| match value {
-        Value::Array(_) | Value::Object(_) => json(value),
-        value => one(name, value),
+        Value::Array(_) | Value::Object(_) => json_text(value),
+        value => scalar_text(name, value),
     };
     Ok(match value {
         Value::Array(items) => {
             let items = items.iter().filter(|it| **it != Value::Null);
-            Shape::List(items.map(inner).collect::<Result<_>>()?)
+            ParamShape::List(items.map(inner).collect::<Result<_>>()?)
         }
         Value::Object(fields) => {
             let fields = fields.iter().filter(|(_, it)| **it != Value::Null);
             let field = |(key, it): (&String, &Value)| Ok((key.clone(), inner(it)?));
-            Shape::Fields(fields.map(field).collect::<Result<_>>()?)
+            ParamShape::Fields(fields.map(field).collect::<Result<_>>()?)
         }
-        value => Shape::One(one(name, value)?),
+        value => ParamShape::One(scalar_text(name, value)?),
     })
 }
 
-fn one(name: &str, value: &Value) -> Result<String> {
+fn scalar_text(name: &str, value: &Value) -> Result<String> {
     match value {
         Value::Null => Ok(String::new()),
         Value::Str(text) => Ok(text.clone()),
         Value::Bytes(_) => {
             Err(Problem::bad_request(format!("parameter '{name}' is not valid UTF-8")))
         }
-        value => json(value),
+        value => json_text(value),
     }
 }
 
-pub(crate) fn json(value: &Value) -> Result<String> {
+pub(crate) fn json_text(value: &Value) -> Result<String> {
     // Whole numbers are whole, however they were computed.
     match value {
         Value::Float(number) if number.fract() == 0.0 && number.abs() < 1e15 => {
@@ -167,7 +169,12 @@ pub(crate) fn json(value: &Value) -> Result<String> {
 }
 
 /// `a[b][c]=d`, as deep as a reader could follow. Lists repeat their name.
-fn deep(key: &str, value: &Value, depth: usize, found: &mut Vec<(String, String)>) -> Result<()> {
+fn encode_deep_object(
+    key: &str,
+    value: &Value,
+    depth: usize,
+    found: &mut Vec<(String, String)>,
+) -> Result<()> {
     if depth > 8 {
         return Err(Problem::bad_request(format!("parameter '{key}' nests too deep for a query")));
     }
@@ -175,55 +182,58 @@ fn deep(key: &str, value: &Value, depth: usize, found: &mut Vec<(String, String)
         Value::Null => {}
         Value::Object(fields) => {
             for (field, inner) in fields {
-                let key = format!("{key}%5B{}%5D", encode(field, false));
-                deep(&key, inner, depth + 1, found)?;
+                let key = format!("{key}%5B{}%5D", percent_encode(field, false));
+                encode_deep_object(&key, inner, depth + 1, found)?;
             }
         }
         Value::Array(items) => {
             for item in items {
                 match item {
                     Value::Array(_) | Value::Object(_) => {
-                        found.push((key.to_owned(), encode(&json(item)?, false)));
+                        found.push((key.to_owned(), percent_encode(&json_text(item)?, false)));
                     }
-                    item => deep(key, item, depth + 1, found)?,
+                    item => encode_deep_object(key, item, depth + 1, found)?,
                 }
             }
         }
-        value => found.push((key.to_owned(), encode(&one(key, value)?, false))),
+        value => found.push((key.to_owned(), percent_encode(&scalar_text(key, value)?, false))),
     }
     Ok(())
 }
 
-fn joined(items: impl Iterator<Item = String>, between: &str) -> String {
+fn join_items(items: impl Iterator<Item = String>, between: &str) -> String {
     items.collect::<Vec<_>>().join(between)
 }
 
-fn pairs(
+fn join_pairs(
     fields: &[(String, String)],
     inner: &str,
     between: &str,
     encode: impl Fn(&str) -> String,
 ) -> String {
-    joined(fields.iter().map(|(key, it)| format!("{}{inner}{}", encode(key), encode(it))), between)
+    join_items(
+        fields.iter().map(|(key, it)| format!("{}{inner}{}", encode(key), encode(it))),
+        between,
+    )
 }
 
-const RESERVED: &str = ":/?#[]@!$&'()*+,;=";
+const RESERVED_CHARS: &str = ":/?#[]@!$&'()*+,;=";
 
 /// Percent-encode everything that is not unreserved in RFC 3986.
-pub(crate) fn encode(text: &str, keep_reserved: bool) -> String {
+pub(crate) fn percent_encode(text: &str, keep_reserved: bool) -> String {
     let mut encoded = String::with_capacity(text.len());
     for letter in text.chars() {
         let plain = letter.is_ascii_alphanumeric() || "-._~".contains(letter);
-        if plain || (keep_reserved && RESERVED.contains(letter)) {
+        if plain || (keep_reserved && RESERVED_CHARS.contains(letter)) {
             encoded.push(letter);
         } else {
-            encoded.push_str(&encode_char(letter));
+            encoded.push_str(&percent_encode_char(letter));
         }
     }
     encoded
 }
 
-fn encode_char(letter: char) -> String {
+fn percent_encode_char(letter: char) -> String {
     let mut bytes = [0; 4];
     letter.encode_utf8(&mut bytes).bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
@@ -238,9 +248,9 @@ mod tests {
         Value::from_json(json).unwrap()
     }
 
-    fn query(style: Style, explode: bool, json: serde_json::Value) -> String {
-        let writing = Writing { style, explode, reserved: false };
-        let pairs = writing.pairs("color", &value(json)).unwrap();
+    fn query(style: ParamStyle, explode: bool, json: serde_json::Value) -> String {
+        let writing = ParamEncoding { style, explode, reserved: false };
+        let pairs = writing.encode_pairs("color", &value(json)).unwrap();
         pairs.iter().map(|(key, it)| format!("{key}={it}")).collect::<Vec<_>>().join("&")
     }
 
@@ -251,58 +261,64 @@ mod tests {
         let array = || json!(["blue", "black", "brown"]);
         let object = || json!({"R": 100, "G": 200, "B": 150});
         let path = |style, explode, json| {
-            let writing = Writing { style, explode, reserved: false };
-            writing.path("color", &value(json)).unwrap()
+            let writing = ParamEncoding { style, explode, reserved: false };
+            writing.encode_in_path("color", &value(json)).unwrap()
         };
         for (style, explode, one, list, fields) in [
             (
-                Style::Matrix,
+                ParamStyle::Matrix,
                 false,
                 ";color=blue",
                 ";color=blue,black,brown",
                 ";color=R,100,G,200,B,150",
             ),
             (
-                Style::Matrix,
+                ParamStyle::Matrix,
                 true,
                 ";color=blue",
                 ";color=blue;color=black;color=brown",
                 ";R=100;G=200;B=150",
             ),
-            (Style::Label, false, ".blue", ".blue,black,brown", ".R,100,G,200,B,150"),
-            (Style::Label, true, ".blue", ".blue.black.brown", ".R=100.G=200.B=150"),
-            (Style::Simple, false, "blue", "blue,black,brown", "R,100,G,200,B,150"),
-            (Style::Simple, true, "blue", "blue,black,brown", "R=100,G=200,B=150"),
+            (ParamStyle::Label, false, ".blue", ".blue,black,brown", ".R,100,G,200,B,150"),
+            (ParamStyle::Label, true, ".blue", ".blue.black.brown", ".R=100.G=200.B=150"),
+            (ParamStyle::Simple, false, "blue", "blue,black,brown", "R,100,G,200,B,150"),
+            (ParamStyle::Simple, true, "blue", "blue,black,brown", "R=100,G=200,B=150"),
         ] {
             assert_eq!(path(style, explode, string()), one);
             assert_eq!(path(style, explode, array()), list);
             assert_eq!(path(style, explode, object()), fields);
         }
         for (style, explode, one, list, fields) in [
-            (Style::Form, false, "color=blue", "color=blue,black,brown", "color=R,100,G,200,B,150"),
             (
-                Style::Form,
+                ParamStyle::Form,
+                false,
+                "color=blue",
+                "color=blue,black,brown",
+                "color=R,100,G,200,B,150",
+            ),
+            (
+                ParamStyle::Form,
                 true,
                 "color=blue",
                 "color=blue&color=black&color=brown",
                 "R=100&G=200&B=150",
             ),
             (
-                Style::Delimited(' '),
+                ParamStyle::Delimited(' '),
                 false,
                 "color=blue",
                 "color=blue%20black%20brown",
                 "color=R%20100%20G%20200%20B%20150",
             ),
             (
-                Style::Delimited('|'),
+                ParamStyle::Delimited('|'),
                 false,
                 "color=blue",
                 "color=blue%7Cblack%7Cbrown",
                 "color=R%7C100%7CG%7C200%7CB%7C150",
             ),
             (
-                Style::DeepObject,
+                ParamStyle::DeepObject,
                 true,
                 "color=blue",
                 "color=blue&color=black&color=brown",
@@ -318,31 +334,31 @@ mod tests {
     #[test]
     fn nothing_in_a_value_can_be_taken_for_syntax() {
         assert_eq!(
-            query(Style::Form, true, json!("a&b=c?d#e/f g%+é")),
+            query(ParamStyle::Form, true, json!("a&b=c?d#e/f g%+é")),
             "color=a%26b%3Dc%3Fd%23e%2Ff%20g%25%2B%C3%A9"
         );
-        assert_eq!(query(Style::Form, false, json!(["a,b", "c"])), "color=a%2Cb,c");
-        let kept = Writing { style: Style::Form, explode: true, reserved: true };
-        assert_eq!(kept.pairs("q", &value(json!("a/b c"))).unwrap()[0].1, "a/b%20c");
-        let simple = Writing { style: Style::Simple, explode: false, reserved: false };
+        assert_eq!(query(ParamStyle::Form, false, json!(["a,b", "c"])), "color=a%2Cb,c");
+        let kept = ParamEncoding { style: ParamStyle::Form, explode: true, reserved: true };
+        assert_eq!(kept.encode_pairs("q", &value(json!("a/b c"))).unwrap()[0].1, "a/b%20c");
+        let simple = ParamEncoding { style: ParamStyle::Simple, explode: false, reserved: false };
         assert_eq!(
-            simple.path("p", &value(json!("../admin?x=1#"))).unwrap(),
+            simple.encode_in_path("p", &value(json!("../admin?x=1#"))).unwrap(),
             "..%2Fadmin%3Fx%3D1%23"
         );
-        assert!(simple.header("h", &value(json!("a\r\nEvil: 1"))).is_err());
+        assert!(simple.encode_in_header("h", &value(json!("a\r\nEvil: 1"))).is_err());
     }
 
     #[test]
     fn numbers_and_nothing_are_written_plainly() {
         assert_eq!(
-            query(Style::Form, true, json!([1, 2.5, true, null])),
+            query(ParamStyle::Form, true, json!([1, 2.5, true, null])),
             "color=1&color=2.5&color=true"
         );
-        assert_eq!(json(&Value::Float(3.0)).unwrap(), "3");
-        assert_eq!(query(Style::Form, true, json!([])), "");
-        assert_eq!(query(Style::Form, true, json!("")), "color=");
+        assert_eq!(json_text(&Value::Float(3.0)).unwrap(), "3");
+        assert_eq!(query(ParamStyle::Form, true, json!([])), "");
+        assert_eq!(query(ParamStyle::Form, true, json!("")), "color=");
         assert_eq!(
-            query(Style::DeepObject, true, json!({"a": {"b": [1, 2]}, "c": null})),
+            query(ParamStyle::DeepObject, true, json!({"a": {"b": [1, 2]}, "c": null})),
             "color%5Ba%5D%5Bb%5D=1&color%5Ba%5D%5Bb%5D=2"
         );
     }

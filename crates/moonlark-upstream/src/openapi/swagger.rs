@@ -3,108 +3,119 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::body::{self, Kind};
-use super::document::{Document, Node};
-use super::parameter::{self, At, In, Param};
-use super::style::{Style, Writing};
-use super::tree::Branch;
+use super::body::{self, BodyKind};
+use super::document::{DocumentNode, OpenApiDocument};
+use super::parameter::{self, DocumentPart, OperationParam, ParamLocation};
+use super::style::{ParamEncoding, ParamStyle};
+use super::tree::TreeNode;
 
 /// The parameters, and the body that is made of some of them.
-pub(crate) fn parameters(
-    document: &Document,
-    operation: Node<'_>,
-    listed: Vec<Node<'_>>,
-) -> Result<(Vec<Param>, Option<body::Plan>), String> {
+pub(crate) fn read_swagger_parameters(
+    document: &OpenApiDocument,
+    operation: DocumentNode<'_>,
+    listed: Vec<DocumentNode<'_>>,
+) -> Result<(Vec<OperationParam>, Option<body::BodyPlan>), String> {
     let mut params = Vec::new();
     let mut body = None;
-    let mut form: Vec<Node<'_>> = Vec::new();
+    let mut form: Vec<DocumentNode<'_>> = Vec::new();
     for node in listed {
-        match node.json.text("in") {
-            "body" => body = Some(whole_body(document, operation, node)),
+        match node.json.field_text("in") {
+            "body" => body = Some(read_whole_body(document, operation, node)),
             "formData" => form.push(node),
-            _ => params.push(read(node)?),
+            _ => params.push(read_swagger_parameter(node)?),
         }
     }
     if body.is_none() && !form.is_empty() {
-        body = Some(form_body(document, operation, &form));
+        body = Some(read_form_body(document, operation, &form));
     }
     Ok((params, body))
 }
 
-fn read(node: Node<'_>) -> Result<Param, String> {
-    let name = node.json.text("name");
-    let place = parameter::place(node.json.text("in"), name)?;
-    let (style, explode) = match (node.json.text("collectionFormat"), place) {
-        ("ssv", In::Query) => (Style::Delimited(' '), false),
-        ("tsv", In::Query) => (Style::Delimited('\t'), false),
-        ("pipes", In::Query) => (Style::Delimited('|'), false),
-        ("multi", In::Query) => (Style::Form, true),
-        (_, In::Query | In::Querystring | In::Cookie) => (Style::Form, false),
-        (_, In::Path | In::Header) => (Style::Simple, false),
+fn read_swagger_parameter(node: DocumentNode<'_>) -> Result<OperationParam, String> {
+    let name = node.json.field_text("name");
+    let place = parameter::parse_location(node.json.field_text("in"), name)?;
+    let (style, explode) = match (node.json.field_text("collectionFormat"), place) {
+        ("ssv", ParamLocation::Query) => (ParamStyle::Delimited(' '), false),
+        ("tsv", ParamLocation::Query) => (ParamStyle::Delimited('\t'), false),
+        ("pipes", ParamLocation::Query) => (ParamStyle::Delimited('|'), false),
+        ("multi", ParamLocation::Query) => (ParamStyle::Form, true),
+        (_, ParamLocation::Query | ParamLocation::Querystring | ParamLocation::Cookie) => {
+            (ParamStyle::Form, false)
+        }
+        (_, ParamLocation::Path | ParamLocation::Header) => (ParamStyle::Simple, false),
     };
-    Ok(Param {
+    Ok(OperationParam {
         arg: name.to_owned(),
         name: name.to_owned(),
         place,
-        required: place == In::Path || node.json.says("required"),
-        description: node.json.text("description").trim().to_owned(),
+        required: place == ParamLocation::Path || node.json.is_field_true("required"),
+        description: node.json.field_text("description").trim().to_owned(),
         schema: match node.json.get("schema") {
-            Some(json) => At::of(Node { json, ..node }),
-            None => At::made(&schema(node.json), node.file),
+            Some(json) => DocumentPart::from_node(DocumentNode { json, ..node }),
+            None => DocumentPart::from_json(&param_schema(node.json), node.file),
         },
-        writing: Writing { style, explode, reserved: false },
+        writing: ParamEncoding { style, explode, reserved: false },
     })
 }
 
-fn whole_body(document: &Document, operation: Node<'_>, node: Node<'_>) -> body::Plan {
-    let consumed = consumes(document, operation);
-    let media = consumed.iter().find(|it| body::kind(it) == Kind::Json).or(consumed.first());
+fn read_whole_body(
+    document: &OpenApiDocument,
+    operation: DocumentNode<'_>,
+    node: DocumentNode<'_>,
+) -> body::BodyPlan {
+    let consumed = consumed_media_types(document, operation);
+    let media =
+        consumed.iter().find(|it| body::body_kind(it) == BodyKind::Json).or(consumed.first());
     let media = media.map_or("application/json", String::as_str);
-    body::Plan {
-        kind: body::kind(media),
+    body::BodyPlan {
+        kind: body::body_kind(media),
         media: media.to_owned(),
-        required: node.json.says("required"),
-        description: node.json.text("description").trim().to_owned(),
+        required: node.json.is_field_true("required"),
+        description: node.json.field_text("description").trim().to_owned(),
         schema: match node.json.get("schema") {
-            Some(json) => At::of(Node { json, ..node }),
-            None => At::any(),
+            Some(json) => DocumentPart::from_node(DocumentNode { json, ..node }),
+            None => DocumentPart::any_schema(),
         },
         encoding: None,
         files: Vec::new(),
     }
 }
 
-fn form_body(document: &Document, operation: Node<'_>, fields: &[Node<'_>]) -> body::Plan {
-    let has_file = fields.iter().any(|node| node.json.text("type") == "file");
-    let multipart = |it: &String| body::kind(it) == Kind::Multipart;
-    let kind = match has_file || consumes(document, operation).iter().any(multipart) {
-        true => Kind::Multipart,
-        false => Kind::Form,
+fn read_form_body(
+    document: &OpenApiDocument,
+    operation: DocumentNode<'_>,
+    fields: &[DocumentNode<'_>],
+) -> body::BodyPlan {
+    let has_file = fields.iter().any(|node| node.json.field_text("type") == "file");
+    let multipart = |it: &String| body::body_kind(it) == BodyKind::Multipart;
+    let kind = match has_file || consumed_media_types(document, operation).iter().any(multipart) {
+        true => BodyKind::Multipart,
+        false => BodyKind::Form,
     };
     let mut properties = Map::new();
     let mut required = Vec::new();
     for node in fields {
-        let name = node.json.text("name");
-        if node.json.says("required") {
+        let name = node.json.field_text("name");
+        if node.json.is_field_true("required") {
             required.push(json!(name));
         }
-        properties.insert(name.to_owned(), schema(node.json));
+        properties.insert(name.to_owned(), param_schema(node.json));
     }
     let media = match kind {
-        Kind::Multipart => "multipart/form-data",
+        BodyKind::Multipart => "multipart/form-data",
         _ => "application/x-www-form-urlencoded",
     };
-    let schema = At::made(
+    let schema = DocumentPart::from_json(
         &json!({"type": "object", "properties": properties, "required": required}),
         fields.first().map_or("", |node| node.file),
     );
-    body::Plan {
+    body::BodyPlan {
         kind,
         media: media.to_owned(),
         required: !required.is_empty(),
         description: String::new(),
         files: match kind {
-            Kind::Multipart => body::files(document, schema.node(document)),
+            BodyKind::Multipart => body::file_fields(document, schema.to_node(document)),
             _ => Vec::new(),
         },
         schema,
@@ -112,51 +123,55 @@ fn form_body(document: &Document, operation: Node<'_>, fields: &[Node<'_>]) -> b
     }
 }
 
-fn consumes(document: &Document, operation: Node<'_>) -> Vec<String> {
-    let list = operation.json.get("consumes").or_else(|| document.root().json.get("consumes"));
-    let items = list.into_iter().flat_map(Branch::items);
+fn consumed_media_types(document: &OpenApiDocument, operation: DocumentNode<'_>) -> Vec<String> {
+    let list = operation.json.get("consumes").or_else(|| document.root_node().json.get("consumes"));
+    let items = list.into_iter().flat_map(TreeNode::items);
     items.filter_map(|it| it.as_str().map(str::to_owned)).collect()
 }
 
 /// The type that stands beside the name.
-fn schema(param: Branch<'_>) -> Json {
-    const BESIDE: [&str; 5] = ["name", "in", "required", "collectionFormat", "allowEmptyValue"];
+fn param_schema(param: TreeNode<'_>) -> Json {
+    const NON_SCHEMA_KEYS: [&str; 5] =
+        ["name", "in", "required", "collectionFormat", "allowEmptyValue"];
     if let Some(schema) = param.get("schema") {
         return schema.to_json();
     }
-    let kept = param.fields().filter(|(key, _)| !BESIDE.contains(key));
+    let kept = param.fields().filter(|(key, _)| !NON_SCHEMA_KEYS.contains(key));
     Json::Object(kept.map(|(key, it)| (key.to_owned(), it.to_json())).collect())
 }
 
 /// `schemes`, `host` and `basePath` as servers of OpenAPI 3.
-pub(crate) fn servers(root: Branch<'_>) -> Json {
-    let base = root.text("basePath");
+pub(crate) fn servers_from_host(root: TreeNode<'_>) -> Json {
+    let base = root.field_text("basePath");
     let base = if base.is_empty() { "/" } else { base };
-    let host = root.text("host");
+    let host = root.field_text("host");
     if host.is_empty() {
         return json!([{ "url": base }]);
     }
-    let schemes = || root.get("schemes").into_iter().flat_map(Branch::items);
+    let schemes = || root.get("schemes").into_iter().flat_map(TreeNode::items);
     let has = |name: &str| schemes().any(|scheme| scheme == name);
     let scheme = if has("http") && !has("https") { "http" } else { "https" };
     json!([{ "url": format!("{scheme}://{host}{base}") }])
 }
 
 /// The type of what an operation answers with.
-pub(crate) fn produces<'a>(document: &'a Document, operation: Node<'a>) -> &'a str {
-    let list = operation.json.get("produces").or_else(|| document.root().json.get("produces"));
-    let items = list.into_iter().flat_map(Branch::items).filter_map(Branch::as_str);
+pub(crate) fn produced_media_type<'a>(
+    document: &'a OpenApiDocument,
+    operation: DocumentNode<'a>,
+) -> &'a str {
+    let list = operation.json.get("produces").or_else(|| document.root_node().json.get("produces"));
+    let items = list.into_iter().flat_map(TreeNode::items).filter_map(TreeNode::as_str);
     let mut items = items.peekable();
     let first = items.peek().copied();
-    items.find(|it| body::kind(it) == Kind::Json).or(first).unwrap_or("application/json")
+    items.find(|it| body::body_kind(it) == BodyKind::Json).or(first).unwrap_or("application/json")
 }
 
 /// A security definition as OpenAPI 3 would put it.
-pub(crate) fn security(definition: &Json) -> Json {
-    match text(definition, "type") {
+pub(crate) fn convert_security_definition(definition: &Json) -> Json {
+    match text_field(definition, "type") {
         "basic" => json!({"type": "http", "scheme": "basic"}),
         "oauth2" => {
-            let flow = match text(definition, "flow") {
+            let flow = match text_field(definition, "flow") {
                 "application" => "clientCredentials",
                 "accessCode" => "authorizationCode",
                 flow => flow,
@@ -170,6 +185,6 @@ pub(crate) fn security(definition: &Json) -> Json {
     }
 }
 
-fn text<'a>(json: &'a Json, key: &str) -> &'a str {
+fn text_field<'a>(json: &'a Json, key: &str) -> &'a str {
     json.get(key).and_then(Json::as_str).unwrap_or_default()
 }

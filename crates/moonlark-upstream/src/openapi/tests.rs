@@ -17,12 +17,12 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
 use moonlark_core::catalog::Catalog;
-use moonlark_core::content::Answer;
+use moonlark_core::content::ToolAnswer;
 use moonlark_core::{Caller, Gateway, Problem, Tool, Value};
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 
-use super::{ApiSettings, Document, Tree, tools};
+use super::{ApiSettings, DocumentTree, OpenApiDocument, build_api_tools};
 
 /// A request as it came.
 #[derive(Debug, Clone)]
@@ -108,8 +108,9 @@ impl World {
     fn new(document: Json, change: impl FnOnce(&mut ApiSettings)) -> World {
         let mut settings = settings();
         change(&mut settings);
-        let document = Document::new(Tree::of(&document), HashMap::new(), None).unwrap();
-        let (tools, problems) = tools(settings, Arc::new(document)).unwrap();
+        let document =
+            OpenApiDocument::new(DocumentTree::from_json(&document), HashMap::new(), None).unwrap();
+        let (tools, problems) = build_api_tools(settings, Arc::new(document)).unwrap();
         let tools: Vec<Arc<Tool>> = tools.into_iter().map(Arc::new).collect();
         let by_name = tools.iter().map(|tool| (tool.name.clone(), tool.clone())).collect();
         let catalog = Catalog::new(Arc::default(), tools, &[], Vec::new());
@@ -128,22 +129,22 @@ impl World {
         World::new(document, |_| {})
     }
 
-    async fn ask(&self, tool: &str, args: Json) -> Result<Answer, Problem> {
-        let call = self.gateway.open(Caller::new("test"), None).unwrap();
+    async fn ask(&self, tool: &str, args: Json) -> Result<ToolAnswer, Problem> {
+        let call = self.gateway.open_call(Caller::new("test"), None).unwrap();
         let tool = self.tools.get(&format!("api.{tool}")).expect("no such tool");
-        self.gateway.ask_tool(&call, tool, Value::from_json(args).unwrap()).await
+        self.gateway.call_tool(&call, tool, Value::from_json(args).unwrap()).await
     }
 
     async fn call(&self, tool: &str, args: Json) -> Result<Json, Problem> {
-        self.ask(tool, args).await.map(|answer| answer.into_plain().to_json_lossy())
+        self.ask(tool, args).await.map(|answer| answer.into_plain_value().to_json_lossy())
     }
 
     async fn raw(&self, tool: &str, args: Json) -> Result<Json, Problem> {
-        let call = self.gateway.open(Caller::new("test"), None).unwrap();
+        let call = self.gateway.open_call(Caller::new("test"), None).unwrap();
         let tool = self.tools[&format!("api.{tool}")].raw.clone().unwrap();
         let args = Value::from_json(args).unwrap();
-        let answer = self.gateway.ask_tool(&call, &tool, args).await;
-        answer.map(|answer| answer.into_plain().to_json_lossy())
+        let answer = self.gateway.call_tool(&call, &tool, args).await;
+        answer.map(|answer| answer.into_plain_value().to_json_lossy())
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use moonlark_core::secret::Secrets;
-use moonlark_core::value::shorten;
+use moonlark_core::value::shorten_text;
 use moonlark_core::{Problem, Result};
 use reqwest::Client;
 use serde_json::Value as Json;
@@ -17,10 +17,10 @@ use url::{Url, form_urlencoded};
 use crate::mcp::SecretText;
 
 /// A token is asked for anew this long before the old one ends.
-const BEFORE: Duration = Duration::from_secs(60);
-const UNSAID: Duration = Duration::from_secs(300);
-const PATIENCE: Duration = Duration::from_secs(30);
-const MOST: usize = 256 * 1024;
+const TOKEN_RENEWAL_MARGIN: Duration = Duration::from_secs(60);
+const DEFAULT_TOKEN_LIFETIME: Duration = Duration::from_secs(300);
+const TOKEN_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+const MAX_TOKEN_RESPONSE_BYTES: usize = 256 * 1024;
 
 #[derive(Clone)]
 pub struct ClientCredentials {
@@ -32,11 +32,11 @@ pub struct ClientCredentials {
 }
 
 /// The address of a document's `tokenUrl`.
-pub(crate) fn token_url(text: &str, base: Option<&Url>) -> Option<Url> {
+pub(crate) fn resolve_token_url(text: &str, base: Option<&Url>) -> Option<Url> {
     base.map_or_else(|| Url::parse(text), |base| base.join(text)).ok()
 }
 
-pub(crate) struct Tokens {
+pub(crate) struct ApiTokenCache {
     api: String,
     client: Client,
     /// Where tokens are made known as such.
@@ -44,13 +44,13 @@ pub(crate) struct Tokens {
     known: Mutex<HashMap<String, (SecretText, Instant)>>,
 }
 
-impl Tokens {
+impl ApiTokenCache {
     pub(crate) fn new(api: &str, client: Client, secrets: Secrets) -> Self {
         Self { api: api.to_owned(), client, secrets, known: Mutex::default() }
     }
 
     /// A token for the scheme `name`. One request for all that wait for it.
-    pub(crate) async fn get(
+    pub(crate) async fn get_token(
         &self,
         name: &str,
         client: &ClientCredentials,
@@ -62,19 +62,27 @@ impl Tokens {
         {
             return Ok(token.clone());
         }
-        let url = client.token_url.clone().or(documented).ok_or_else(|| self.lacks(name))?;
-        let (token, lasts) = self.ask(&url, client).await?;
-        self.secrets.learn(&format!("auth.{name}"), token.expose());
+        let url = client
+            .token_url
+            .clone()
+            .or(documented)
+            .ok_or_else(|| self.no_token_url_problem(name))?;
+        let (token, lasts) = self.request_token(&url, client).await?;
+        self.secrets.learn_token(&format!("auth.{name}"), token.expose_secret());
         known.insert(name.to_owned(), (token.clone(), Instant::now() + lasts));
         Ok(token)
     }
 
     /// The API did not take it.
-    pub(crate) async fn forget(&self) {
+    pub(crate) async fn forget_tokens(&self) {
         self.known.lock().await.clear();
     }
 
-    async fn ask(&self, url: &Url, client: &ClientCredentials) -> Result<(SecretText, Duration)> {
+    async fn request_token(
+        &self,
+        url: &Url,
+        client: &ClientCredentials,
+    ) -> Result<(SecretText, Duration)> {
         let form = {
             let mut form = form_urlencoded::Serializer::new(String::new());
             form.append_pair("grant_type", "client_credentials");
@@ -85,40 +93,46 @@ impl Tokens {
         };
         let encode =
             |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
-        let login =
-            format!("{}:{}", encode(&client.client_id), encode(client.client_secret.expose()));
+        let login = format!(
+            "{}:{}",
+            encode(&client.client_id),
+            encode(client.client_secret.expose_secret())
+        );
         let asked = self
             .client
             .post(url.clone())
             .header("Authorization", format!("Basic {}", STANDARD.encode(login)))
             .header("Content-Type", "application/x-www-form-urlencoded")
             .header("Accept", "application/json")
-            .timeout(PATIENCE)
+            .timeout(TOKEN_REQUEST_TIMEOUT)
             .body(form)
             .send();
-        let response =
-            asked.await.map_err(|error| self.refused(&error.without_url().to_string()))?;
+        let response = asked
+            .await
+            .map_err(|error| self.token_refused_problem(&error.without_url().to_string()))?;
         let status = response.status();
-        let bytes = super::answer::read_bytes(response, MOST).await?;
+        let bytes = super::answer::read_bytes(response, MAX_TOKEN_RESPONSE_BYTES).await?;
         let answer: Json = serde_json::from_slice(&bytes).unwrap_or_default();
         let text = |key: &str| answer.get(key).and_then(Json::as_str);
         let Some(token) = text("access_token").filter(|_| status.is_success()) else {
             let why =
                 text("error_description").or_else(|| text("error")).unwrap_or(status.as_str());
-            return Err(self.refused(why));
+            return Err(self.token_refused_problem(why));
         };
-        let lasts =
-            answer.get("expires_in").and_then(Json::as_u64).map_or(UNSAID, Duration::from_secs);
-        Ok((SecretText::new(token.to_owned()), lasts.saturating_sub(BEFORE)))
+        let lasts = answer
+            .get("expires_in")
+            .and_then(Json::as_u64)
+            .map_or(DEFAULT_TOKEN_LIFETIME, Duration::from_secs);
+        Ok((SecretText::new(token.to_owned()), lasts.saturating_sub(TOKEN_RENEWAL_MARGIN)))
     }
 
-    fn refused(&self, why: &str) -> Problem {
-        Problem::unavailable(format!("API '{}' gives no token: {}", self.api, shorten(why)))
-            .hint(format!("see client_id and client_secret in the auth of apis.{}", self.api))
+    fn token_refused_problem(&self, why: &str) -> Problem {
+        Problem::unavailable(format!("API '{}' gives no token: {}", self.api, shorten_text(why)))
+            .with_hint(format!("see client_id and client_secret in the auth of apis.{}", self.api))
     }
 
-    fn lacks(&self, name: &str) -> Problem {
+    fn no_token_url_problem(&self, name: &str) -> Problem {
         Problem::bad_config(format!("API '{}' does not say where '{name}' gives tokens", self.api))
-            .hint(format!("set token_url in apis.{}.auth.{name}", self.api))
+            .with_hint(format!("set token_url in apis.{}.auth.{name}", self.api))
     }
 }

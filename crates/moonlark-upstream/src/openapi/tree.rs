@@ -11,42 +11,42 @@ use serde_json::{Map, Number, Value as Json};
 mod reading;
 
 /// From this many fields on, names are looked up in an order of their own.
-const MANY: usize = 24;
+const MIN_SORTED_FIELDS: usize = 24;
 
 #[derive(Debug, Default)]
-pub struct Tree {
-    words: Words,
-    fields: Vec<(Word, Value)>,
-    items: Vec<Value>,
+pub struct DocumentTree {
+    words: TextTable,
+    fields: Vec<(TextId, TreeValue)>,
+    items: Vec<TreeValue>,
     /// The fields of large objects by their names, by where they begin.
     sorted: HashMap<u32, Box<[u32]>>,
-    root: Value,
+    root: TreeValue,
 }
 
 /// A value: itself, or where it is in its tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(crate) enum Value {
+pub(crate) enum TreeValue {
     #[default]
     Null,
     Bool(bool),
     /// As it was written.
-    Number(Word),
-    Text(Word),
-    List(Span),
-    Fields(Span),
+    Number(TextId),
+    Text(TextId),
+    List(TreeSpan),
+    Fields(TreeSpan),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Word(u32);
+pub(crate) struct TextId(u32);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Span {
+pub(crate) struct TreeSpan {
     start: u32,
     length: u32,
 }
 
-impl Span {
-    fn range(self) -> std::ops::Range<usize> {
+impl TreeSpan {
+    fn index_range(self) -> std::ops::Range<usize> {
         let start = self.start as usize;
         start..start + self.length as usize
     }
@@ -54,13 +54,13 @@ impl Span {
 
 /// All words, one after the other.
 #[derive(Debug, Default)]
-struct Words {
+struct TextTable {
     text: String,
     ends: Vec<u32>,
 }
 
-impl Words {
-    fn get(&self, Word(index): Word) -> &str {
+impl TextTable {
+    fn get(&self, TextId(index): TextId) -> &str {
         let index = index as usize;
         let start = index.checked_sub(1).and_then(|before| self.ends.get(before));
         let (start, end) = (start.copied().unwrap_or(0), self.ends.get(index).copied());
@@ -68,23 +68,25 @@ impl Words {
     }
 }
 
-impl Tree {
+impl DocumentTree {
     /// Of JSON that is in memory already.
-    pub fn of(json: &Json) -> Tree {
+    pub fn from_json(json: &Json) -> DocumentTree {
         serde::Deserialize::deserialize(json).unwrap_or_default()
     }
 
-    pub fn root(&self) -> Branch<'_> {
-        Branch { tree: self, value: self.root }
+    pub fn root_node(&self) -> TreeNode<'_> {
+        TreeNode { tree: self, value: self.root }
     }
 
-    fn entries(&self, span: Span) -> &[(Word, Value)] {
-        self.fields.get(span.range()).unwrap_or_default()
+    fn field_entries(&self, span: TreeSpan) -> &[(TextId, TreeValue)] {
+        self.fields.get(span.index_range()).unwrap_or_default()
     }
 
-    fn field(&self, span: Span, name: &str) -> Option<Value> {
-        let entries = self.entries(span);
-        let Some(order) = self.sorted.get(&span.start).filter(|_| entries.len() >= MANY) else {
+    fn find_field(&self, span: TreeSpan, name: &str) -> Option<TreeValue> {
+        let entries = self.field_entries(span);
+        let Some(order) =
+            self.sorted.get(&span.start).filter(|_| entries.len() >= MIN_SORTED_FIELDS)
+        else {
             let mut entries = entries.iter();
             return entries.find(|(key, _)| self.words.get(*key) == name).map(|(_, value)| *value);
         };
@@ -96,108 +98,110 @@ impl Tree {
 
 /// A value in its tree.
 #[derive(Debug, Clone, Copy)]
-pub struct Branch<'a> {
-    pub(crate) tree: &'a Tree,
-    pub(crate) value: Value,
+pub struct TreeNode<'a> {
+    pub(crate) tree: &'a DocumentTree,
+    pub(crate) value: TreeValue,
 }
 
-impl<'a> Branch<'a> {
-    fn at(self, value: Value) -> Branch<'a> {
-        Branch { value, ..self }
+impl<'a> TreeNode<'a> {
+    fn with_value(self, value: TreeValue) -> TreeNode<'a> {
+        TreeNode { value, ..self }
     }
 
-    pub fn get(self, name: &str) -> Option<Branch<'a>> {
+    pub fn get(self, name: &str) -> Option<TreeNode<'a>> {
         match self.value {
-            Value::Fields(span) => self.tree.field(span, name).map(|value| self.at(value)),
+            TreeValue::Fields(span) => {
+                self.tree.find_field(span, name).map(|value| self.with_value(value))
+            }
             _ => None,
         }
     }
 
-    pub fn has(self, name: &str) -> bool {
+    pub fn has_field(self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
     /// Whether the field is `true`.
-    pub fn says(self, name: &str) -> bool {
-        self.get(name).is_some_and(|it| it.value == Value::Bool(true))
+    pub fn is_field_true(self, name: &str) -> bool {
+        self.get(name).is_some_and(|it| it.value == TreeValue::Bool(true))
     }
 
     /// The field as text; empty if there is none.
-    pub fn text(self, name: &str) -> &'a str {
-        self.get(name).and_then(Branch::as_str).unwrap_or_default()
+    pub fn field_text(self, name: &str) -> &'a str {
+        self.get(name).and_then(TreeNode::as_str).unwrap_or_default()
     }
 
     pub fn as_str(self) -> Option<&'a str> {
         match self.value {
-            Value::Text(word) => Some(self.tree.words.get(word)),
+            TreeValue::Text(word) => Some(self.tree.words.get(word)),
             _ => None,
         }
     }
 
     pub fn as_bool(self) -> Option<bool> {
         match self.value {
-            Value::Bool(flag) => Some(flag),
+            TreeValue::Bool(flag) => Some(flag),
             _ => None,
         }
     }
 
     pub fn as_number(self) -> Option<Number> {
         match self.value {
-            Value::Number(word) => self.tree.words.get(word).parse().ok(),
+            TreeValue::Number(word) => self.tree.words.get(word).parse().ok(),
             _ => None,
         }
     }
 
     pub fn is_object(self) -> bool {
-        matches!(self.value, Value::Fields(_))
+        matches!(self.value, TreeValue::Fields(_))
     }
 
     pub fn is_array(self) -> bool {
-        matches!(self.value, Value::List(_))
+        matches!(self.value, TreeValue::List(_))
     }
 
     /// Has neither fields nor items.
     pub fn is_empty(self) -> bool {
         match self.value {
-            Value::Fields(span) | Value::List(span) => span.length == 0,
+            TreeValue::Fields(span) | TreeValue::List(span) => span.length == 0,
             _ => true,
         }
     }
 
     /// Nothing, unless it is an object.
-    pub fn fields(self) -> impl Iterator<Item = (&'a str, Branch<'a>)> {
+    pub fn fields(self) -> impl Iterator<Item = (&'a str, TreeNode<'a>)> {
         let entries = match self.value {
-            Value::Fields(span) => self.tree.entries(span),
+            TreeValue::Fields(span) => self.tree.field_entries(span),
             _ => &[],
         };
-        entries.iter().map(move |(key, value)| (self.tree.words.get(*key), self.at(*value)))
+        entries.iter().map(move |(key, value)| (self.tree.words.get(*key), self.with_value(*value)))
     }
 
     /// Nothing, unless it is a list.
-    pub fn items(self) -> impl Iterator<Item = Branch<'a>> {
+    pub fn items(self) -> impl Iterator<Item = TreeNode<'a>> {
         let items = match self.value {
-            Value::List(span) => self.tree.items.get(span.range()).unwrap_or_default(),
+            TreeValue::List(span) => self.tree.items.get(span.index_range()).unwrap_or_default(),
             _ => &[],
         };
-        items.iter().map(move |value| self.at(*value))
+        items.iter().map(move |value| self.with_value(*value))
     }
 
     /// What a JSON Pointer leads to.
-    pub fn pointer(self, pointer: &str) -> Option<Branch<'a>> {
+    pub fn resolve_pointer(self, pointer: &str) -> Option<TreeNode<'a>> {
         if pointer.is_empty() {
             return Some(self);
         }
         let steps = pointer.strip_prefix('/')?.split('/');
         steps.map(|step| step.replace("~1", "/").replace("~0", "~")).try_fold(self, |at, step| {
             match at.value {
-                Value::List(_) => at.items().nth(step.parse().ok()?),
+                TreeValue::List(_) => at.items().nth(step.parse().ok()?),
                 _ => at.get(&step),
             }
         })
     }
 
     /// Everything below it, itself first, in no order to rely on.
-    pub fn all(self) -> impl Iterator<Item = Branch<'a>> {
+    pub fn iter_descendants(self) -> impl Iterator<Item = TreeNode<'a>> {
         let mut open = vec![self];
         std::iter::from_fn(move || {
             let next = open.pop()?;
@@ -210,12 +214,12 @@ impl<'a> Branch<'a> {
     /// A copy. How deep it can be is bounded where trees are read.
     pub fn to_json(self) -> Json {
         match self.value {
-            Value::Null => Json::Null,
-            Value::Bool(flag) => Json::Bool(flag),
-            Value::Number(_) => self.as_number().map_or(Json::Null, Json::Number),
-            Value::Text(word) => Json::String(self.tree.words.get(word).to_owned()),
-            Value::List(_) => Json::Array(self.items().map(Branch::to_json).collect()),
-            Value::Fields(_) => {
+            TreeValue::Null => Json::Null,
+            TreeValue::Bool(flag) => Json::Bool(flag),
+            TreeValue::Number(_) => self.as_number().map_or(Json::Null, Json::Number),
+            TreeValue::Text(word) => Json::String(self.tree.words.get(word).to_owned()),
+            TreeValue::List(_) => Json::Array(self.items().map(TreeNode::to_json).collect()),
+            TreeValue::Fields(_) => {
                 let fields = self.fields().map(|(key, value)| (key.to_owned(), value.to_json()));
                 Json::Object(fields.collect::<Map<String, Json>>())
             }
@@ -224,7 +228,7 @@ impl<'a> Branch<'a> {
 }
 
 /// As serde_json compares them with text.
-impl PartialEq<&str> for Branch<'_> {
+impl PartialEq<&str> for TreeNode<'_> {
     fn eq(&self, text: &&str) -> bool {
         self.as_str() == Some(text)
     }

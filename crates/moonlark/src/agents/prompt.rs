@@ -3,27 +3,31 @@
 
 use std::sync::Arc;
 
-use moonlark_core::content::{Answer, is_block};
-use moonlark_core::nearest::nearest;
-use moonlark_core::offers::{Offers, Watcher};
+use moonlark_core::content::{ToolAnswer, is_content_block};
+use moonlark_core::nearest::nearest_name;
+use moonlark_core::offers::{ResourceWatcher, SourceResources};
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Body, Effects, Scope, Shown, Source, SourceKind};
-use moonlark_core::value::{Object, shorten};
-use moonlark_core::{Call, Place, Problem, Result, Tool, Value};
+use moonlark_core::tool::{CallEffects, CallScope, Source, SourceKind, ToolBody, ToolListing};
+use moonlark_core::value::{Object, shorten_text};
+use moonlark_core::{Call, Problem, Result, SourceLocation, Tool, Value};
 use moonlark_luau::{PromptHeader, PromptScript};
 
-use crate::scripts::Found;
+use crate::scripts::DiscoveredScript;
 
 /// Messages of one prompt.
-const MAX_MESSAGES: usize = 1000;
+const MAX_PROMPT_MESSAGES: usize = 1000;
 
 /// What a prompt script offers: one prompt.
-pub(super) fn offer(found: &Found, script: PromptScript, scope: Arc<Scope>) -> Result<Offers> {
-    let name = name(found, &script.header)?;
+pub(super) fn offer_prompt(
+    found: &DiscoveredScript,
+    script: PromptScript,
+    scope: Arc<CallScope>,
+) -> Result<SourceResources> {
+    let name = resolve_prompt_name(found, &script.header)?;
     let source = Arc::new(Source { kind: SourceKind::Script, name: found.file.clone() });
-    let definition = definition(&name, &script.header);
-    let door = door(&name, &source, script, scope);
-    Ok(Offers {
+    let definition = prompt_definition(&name, &script.header);
+    let door = prompt_request_tool(&name, &source, script, scope);
+    Ok(SourceResources {
         source,
         uris: String::new(),
         app_uris: Arc::default(),
@@ -36,32 +40,34 @@ pub(super) fn offer(found: &Found, script: PromptScript, scope: Arc<Scope>) -> R
         ),
         instructions: None,
         door: Arc::new(door),
-        watcher: Arc::new(NothingToWatch),
+        watcher: Arc::new(NoopResourceWatcher),
     })
 }
 
 /// The name of the prompt that such a source has.
-pub(super) fn name_of(offers: &Offers) -> Option<&str> {
+pub(super) fn offered_prompt_name(offers: &SourceResources) -> Option<&str> {
     offers.prompts.first()?.get("name")?.as_str()
 }
 
 /// Only resources can be watched.
-struct NothingToWatch;
+struct NoopResourceWatcher;
 
-impl Watcher for NothingToWatch {
-    fn release(&self, _lease: u64) {}
+impl ResourceWatcher for NoopResourceWatcher {
+    fn release_lease(&self, _lease: u64) {}
 }
 
 /// The name in the configuration, the script's own, or that of its file.
-fn name(found: &Found, header: &PromptHeader) -> Result<String> {
+fn resolve_prompt_name(found: &DiscoveredScript, header: &PromptHeader) -> Result<String> {
     let stem = found.path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     match (&found.configured, &header.name) {
         (Some(key), Some(name)) if key != name => {
             let message =
                 format!("the script calls itself {name}, but the configuration calls it {key}");
-            Err(Problem::bad_script(message).at(Place::file(found.file.clone())).hint(format!(
-                "rename [agents.script.{key}] to [agents.script.{name}], or change agent.name"
-            )))
+            Err(Problem::bad_script(message)
+                .at_location(SourceLocation::in_file(found.file.clone()))
+                .with_hint(format!(
+                    "rename [agents.script.{key}] to [agents.script.{name}], or change agent.name"
+                )))
         }
         (Some(key), _) => Ok(key.clone()),
         (None, Some(name)) if !name.is_empty() => Ok(name.clone()),
@@ -70,7 +76,7 @@ fn name(found: &Found, header: &PromptHeader) -> Result<String> {
 }
 
 /// The prompt as MCP lists it.
-fn definition(name: &str, header: &PromptHeader) -> Object {
+fn prompt_definition(name: &str, header: &PromptHeader) -> Object {
     let mut prompt = Object::new();
     prompt.insert("name".to_owned(), name.into());
     if let Some(title) = &header.title {
@@ -96,63 +102,68 @@ fn definition(name: &str, header: &PromptHeader) -> Object {
 }
 
 /// What answers requests for the prompt.
-fn door(name: &str, source: &Arc<Source>, script: PromptScript, scope: Arc<Scope>) -> Tool {
-    let body = Body::answering(move |call: Call, args: Value| {
+fn prompt_request_tool(
+    name: &str,
+    source: &Arc<Source>,
+    script: PromptScript,
+    scope: Arc<CallScope>,
+) -> Tool {
+    let body = ToolBody::from_answering_fn(move |call: Call, args: Value| {
         let script = script.clone();
         async move {
             let method = args.get("method").and_then(Value::as_str).unwrap_or_default();
             let params = args.get("params").unwrap_or(&Value::Null);
             let mut answer = match method {
-                "prompts/get" => get(&script, &call, params).await?,
-                "completion/complete" => no_completion(),
+                "prompts/get" => get_prompt(&script, &call, params).await?,
+                "completion/complete" => empty_completion(),
                 _ => {
-                    let method = shorten(method);
+                    let method = shorten_text(method);
                     return Err(Problem::bad_request(format!("a prompt knows no {method}")));
                 }
             };
             answer.insert("resultType".to_owned(), "complete".into());
-            Ok(Answer::Raw(answer))
+            Ok(ToolAnswer::Raw(answer))
         }
     });
-    let schema = Schema::described(serde_json::Map::new());
+    let schema = Schema::description_only(serde_json::Map::new());
     let mut tool = Tool::new(format!("agent:{name}"), source.clone(), schema, body);
     // It makes a text. What it calls for that goes by the rules itself.
-    tool.effects = Effects { open_world: true, ..Effects::READ };
-    tool.shown = Shown::Not;
+    tool.effects = CallEffects { open_world: true, ..CallEffects::READ_ONLY };
+    tool.shown = ToolListing::Not;
     tool.scope = scope;
     tool
 }
 
-fn no_completion() -> Object {
-    let nothing = Value::object([("values", Value::Array(Vec::new()))]);
+fn empty_completion() -> Object {
+    let nothing = Value::from_fields([("values", Value::Array(Vec::new()))]);
     [("completion".to_owned(), nothing)].into_iter().collect()
 }
 
-async fn get(script: &PromptScript, call: &Call, params: &Value) -> Result<Object> {
+async fn get_prompt(script: &PromptScript, call: &Call, params: &Value) -> Result<Object> {
     let header = &script.header;
     let given = params.get("arguments").and_then(Value::as_object).cloned().unwrap_or_default();
-    let args = arguments(header, given)?;
-    let resolved = script.resolve(call, Value::Object(args)).await?;
-    let (messages, tools) = messages(resolved, header, call)?;
+    let args = resolve_arguments(header, given)?;
+    let resolved = script.resolve_prompt(call, Value::Object(args)).await?;
+    let (messages, tools) = read_prompt_result(resolved, header, call)?;
     let mut answer = Object::new();
     if !header.description.is_empty() {
         answer.insert("description".to_owned(), header.description.as_str().into());
     }
     answer.insert("messages".to_owned(), Value::Array(messages));
     if !tools.is_empty() {
-        let tools = Value::object([("moonlark/tools", tools.into())]);
+        let tools = Value::from_fields([("moonlark/tools", tools.into())]);
         answer.insert("_meta".to_owned(), tools);
     }
     Ok(answer)
 }
 
 /// What was given, held to what the script says it takes; defaults filled in.
-fn arguments(header: &PromptHeader, mut given: Object) -> Result<Object> {
+fn resolve_arguments(header: &PromptHeader, mut given: Object) -> Result<Object> {
     let names = || header.arguments.iter().map(|argument| argument.name.as_str());
     let mut wrong = Vec::new();
     for name in given.keys().filter(|name| !names().any(|known| known == *name)) {
-        let near = nearest(name, names()).map(|near| format!(" (did you mean {near}?)"));
-        wrong.push(format!("unknown argument: {}{}", shorten(name), near.unwrap_or_default()));
+        let near = nearest_name(name, names()).map(|near| format!(" (did you mean {near}?)"));
+        wrong.push(format!("unknown argument: {}{}", shorten_text(name), near.unwrap_or_default()));
     }
     for argument in &header.arguments {
         let is_missing = given.get(&argument.name).is_none_or(|value| *value == Value::Null);
@@ -171,7 +182,7 @@ fn arguments(header: &PromptHeader, mut given: Object) -> Result<Object> {
 
 /// What the script returned as messages, and the tools it names. MCP has no
 /// role for the system: what is to be known first is the first message.
-fn messages(
+fn read_prompt_result(
     resolved: Value,
     header: &PromptHeader,
     call: &Call,
@@ -207,7 +218,7 @@ fn messages(
             )));
         }
     };
-    let tools: Vec<String> = tools.into_iter().map(|name| shown_name(&name, call)).collect();
+    let tools: Vec<String> = tools.into_iter().map(|name| listed_tool_name(&name, call)).collect();
     let mut first = match take("system") {
         Value::Null => String::new(),
         Value::Str(text) => text,
@@ -226,15 +237,15 @@ fn messages(
     }
     let mut messages = Vec::new();
     if !first.is_empty() {
-        messages.push(message("user", text_block(first)));
+        messages.push(prompt_message("user", text_block(first)));
     }
     let list = match take("messages") {
         Value::Null => Vec::new(),
         Value::Object(empty) if empty.is_empty() => Vec::new(),
-        Value::Array(list) if list.len() <= MAX_MESSAGES => list,
+        Value::Array(list) if list.len() <= MAX_PROMPT_MESSAGES => list,
         Value::Array(_) => {
             return Err(Problem::tool_error(format!(
-                "agent.resolve returned more than {MAX_MESSAGES} messages"
+                "agent.resolve returned more than {MAX_PROMPT_MESSAGES} messages"
             )));
         }
         other => {
@@ -257,7 +268,7 @@ fn messages(
 fn read_message(item: Value, at: &str, messages: &mut Vec<Value>) -> Result<()> {
     let mut fields = match item {
         Value::Str(text) => {
-            messages.push(message("user", text_block(text)));
+            messages.push(prompt_message("user", text_block(text)));
             return Ok(());
         }
         Value::Object(fields) => fields,
@@ -274,14 +285,14 @@ fn read_message(item: Value, at: &str, messages: &mut Vec<Value>) -> Result<()> 
         other => {
             return Err(Problem::tool_error(format!(
                 "{at}.role is {:?}, which is none of user, assistant, system",
-                shorten(other)
+                shorten_text(other)
             )));
         }
     };
     let blocks = match fields.swap_remove("content").unwrap_or(Value::Null) {
         Value::Str(text) => vec![text_block(text)],
-        block @ Value::Object(_) if is_block(&block) => vec![block],
-        Value::Array(blocks) if blocks.iter().all(is_block) => blocks,
+        block @ Value::Object(_) if is_content_block(&block) => vec![block],
+        Value::Array(blocks) if blocks.iter().all(is_content_block) => blocks,
         other => {
             return Err(Problem::tool_error(format!(
                 "{at}.content must be text or content as MCP has it, got {}",
@@ -289,21 +300,21 @@ fn read_message(item: Value, at: &str, messages: &mut Vec<Value>) -> Result<()> 
             )));
         }
     };
-    messages.extend(blocks.into_iter().map(|block| message(role, block)));
+    messages.extend(blocks.into_iter().map(|block| prompt_message(role, block)));
     Ok(())
 }
 
-fn message(role: &str, content: Value) -> Value {
-    Value::object([("role", role.into()), ("content", content)])
+fn prompt_message(role: &str, content: Value) -> Value {
+    Value::from_fields([("role", role.into()), ("content", content)])
 }
 
 fn text_block(text: String) -> Value {
-    Value::object([("type", "text".into()), ("text", text.into())])
+    Value::from_fields([("type", "text".into()), ("text", text.into())])
 }
 
 /// A tool by the name that the caller sees, where it is listed under another.
-fn shown_name(name: &str, call: &Call) -> String {
+fn listed_tool_name(name: &str, call: &Call) -> String {
     let catalog = call.catalog();
-    let listed = catalog.shown().iter().find(|(_, tool)| tool.name == name);
+    let listed = catalog.listed_tools().iter().find(|(_, tool)| tool.name == name);
     listed.map_or_else(|| name.to_owned(), |(shown, _)| shown.to_string())
 }

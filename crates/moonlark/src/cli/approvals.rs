@@ -1,28 +1,28 @@
 //! `moonlark approvals`: calls that wait for somebody to decide on them.
 
 use clap::{Args, Subcommand};
-use moonlark_core::approval::{Decider, Decision};
-use moonlark_core::call::LOCAL;
-use moonlark_store::{ApprovalShown, ApprovalStore, Reader, State};
+use moonlark_core::approval::{ApprovalDecider, ApprovalDecision};
+use moonlark_core::call::LOCAL_CALLER;
+use moonlark_store::{ApprovalStore, ApprovalView, JournalReader, RecordedState};
 use serde_json::json;
 
-use super::runs::{caller, load, short, when};
-use super::{Done, Global, pretty, print, print_json, print_text};
+use super::runs::{caller_label, format_local_time, load_journal_config, short_id};
+use super::{CommandResult, GlobalArgs, pretty_json, print_json, print_line, print_text};
 use crate::journal;
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct Approvals {
+pub(crate) struct ApprovalsArgs {
     #[command(subcommand)]
     command: Option<ApprovalsCommand>,
     #[command(flatten)]
-    list: List,
+    list: ApprovalsListArgs,
 }
 
 #[derive(Subcommand)]
 enum ApprovalsCommand {
     /// List the calls that wait for a decision (which `moonlark approvals` does too).
-    List(List),
+    List(ApprovalsListArgs),
     /// Show one with its exact arguments.
     Show {
         /// Its id, or the beginning or end of it.
@@ -41,42 +41,46 @@ enum ApprovalsCommand {
 }
 
 #[derive(Args)]
-struct List {
+struct ApprovalsListArgs {
     /// Also those that were decided, or that nobody decided in time.
     #[arg(long)]
     all: bool,
 }
 
-impl Approvals {
-    pub(crate) fn run(self, global: &Global) -> Done {
-        let loaded = load(global)?;
-        let (store, reader) = (journal::approvals(&loaded), journal::reader(&loaded));
+impl ApprovalsArgs {
+    pub(crate) fn run(self, global: &GlobalArgs) -> CommandResult {
+        let loaded = load_journal_config(global)?;
+        let (store, reader) = (journal::approval_store(&loaded), journal::journal_reader(&loaded));
         match self.command.unwrap_or(ApprovalsCommand::List(self.list)) {
-            ApprovalsCommand::List(List { all }) => list(&store, all, global),
-            ApprovalsCommand::Show { id } => show(&store, &id, global),
-            ApprovalsCommand::Approve { id } => {
-                decide(&store, &reader, &id, Decision::Approve, global)
+            ApprovalsCommand::List(ApprovalsListArgs { all }) => {
+                list_approvals(&store, all, global)
             }
-            ApprovalsCommand::Deny { id } => decide(&store, &reader, &id, Decision::Deny, global),
+            ApprovalsCommand::Show { id } => show_approval(&store, &id, global),
+            ApprovalsCommand::Approve { id } => {
+                decide_approval(&store, &reader, &id, ApprovalDecision::Approve, global)
+            }
+            ApprovalsCommand::Deny { id } => {
+                decide_approval(&store, &reader, &id, ApprovalDecision::Deny, global)
+            }
         }
     }
 }
 
-fn list(store: &ApprovalStore, all: bool, global: &Global) -> Done {
-    let listed = store.list(all)?;
+fn list_approvals(store: &ApprovalStore, all: bool, global: &GlobalArgs) -> CommandResult {
+    let listed = store.list_approvals(all)?;
     if global.json {
         print_json(&json!({ "approvals": listed }));
     } else if listed.is_empty() {
-        print("nothing waits for a decision");
+        print_line("nothing waits for a decision");
     } else {
-        listed.iter().for_each(|approval| print(line(approval)));
+        listed.iter().for_each(|approval| print_line(approval_line(approval)));
     }
     Ok(())
 }
 
 /// `41f0a2b9  waiting   until 2026-11-16 08:40:12  ci (rest)  jira.delete_issue {"id":1}`
-fn line(approval: &ApprovalShown) -> String {
-    let id = short(approval.id);
+fn approval_line(approval: &ApprovalView) -> String {
+    let id = short_id(approval.id);
     // Nobody should decide on what they do not see.
     let left_out = match approval.left_out {
         Some(_) => format!("[not all is shown: see `moonlark approvals show {id}`] "),
@@ -85,64 +89,74 @@ fn line(approval: &ApprovalShown) -> String {
     format!(
         "{id}  {:<9} until {}  {}  {left_out}{} {}",
         approval.state,
-        when(approval.expires_at),
-        caller(&approval.caller),
+        format_local_time(approval.expires_at),
+        caller_label(&approval.caller),
         approval.tool,
         approval.arguments,
     )
 }
 
-fn show(store: &ApprovalStore, id: &str, global: &Global) -> Done {
-    let id = store.find(id)?;
-    let approval = store.show(id)?;
+fn show_approval(store: &ApprovalStore, id: &str, global: &GlobalArgs) -> CommandResult {
+    let id = store.find_id(id)?;
+    let approval = store.show_approval(id)?;
     // Whoever decides must see what they decide on: all of it, as it is.
     let exact = store.exact_arguments(id)?;
     if global.json {
-        let mut json = json!(ApprovalShown { left_out: None, ..approval });
+        let mut json = json!(ApprovalView { left_out: None, ..approval });
         json["arguments"] = exact.to_json_lossy();
         print_json(&json);
         return Ok(());
     }
-    print(format!("approval {id}"));
-    print(format!("  {} by {}", when(approval.at), caller(&approval.caller)));
+    print_line(format!("approval {id}"));
+    print_line(format!(
+        "  {} by {}",
+        format_local_time(approval.at),
+        caller_label(&approval.caller)
+    ));
     match &approval.decided_by {
-        Some(by) => print(format!("  {} by {by}", approval.state)),
-        None => print(format!("  {} until {}", approval.state, when(approval.expires_at))),
+        Some(by) => print_line(format!("  {} by {by}", approval.state)),
+        None => print_line(format!(
+            "  {} until {}",
+            approval.state,
+            format_local_time(approval.expires_at)
+        )),
     }
     if let Some(run) = approval.run {
-        print(format!("  part of a run: `moonlark runs {run}`"));
+        print_line(format!("  part of a run: `moonlark runs {run}`"));
     }
-    print("");
-    print(format!("{}, which is marked {}", approval.tool, approval.effects.join(", ")));
-    print_text(pretty(&exact).unwrap_or_else(|_| exact.to_json_lossy().to_string()));
+    print_line("");
+    print_line(format!("{}, which is marked {}", approval.tool, approval.effects.join(", ")));
+    print_text(pretty_json(&exact).unwrap_or_else(|_| exact.to_json_lossy().to_string()));
     Ok(())
 }
 
-fn decide(
+fn decide_approval(
     store: &ApprovalStore,
-    reader: &Reader,
+    reader: &JournalReader,
     id: &str,
-    decision: Decision,
-    global: &Global,
-) -> Done {
-    let id = store.find(id)?;
-    store.decide_now(id, decision, Decider::Operator(LOCAL.to_owned()))?;
-    let approval = store.show(id)?;
+    decision: ApprovalDecision,
+    global: &GlobalArgs,
+) -> CommandResult {
+    let id = store.find_id(id)?;
+    store.decide_now(id, decision, ApprovalDecider::Operator(LOCAL_CALLER.to_owned()))?;
+    let approval = store.show_approval(id)?;
     if global.json {
         print_json(&json!(approval));
         return Ok(());
     }
     let next = match (decision, approval.run) {
-        (Decision::Deny, _) => "it will not be made",
-        (Decision::Approve, None) => "made again, the same call goes through, once",
-        (Decision::Approve, Some(_)) => "it is made when its run goes on",
+        (ApprovalDecision::Deny, _) => "it will not be made",
+        (ApprovalDecision::Approve, None) => "made again, the same call goes through, once",
+        (ApprovalDecision::Approve, Some(_)) => "it is made when its run goes on",
     };
-    print(format!("{} {}: {next}", approval.tool, approval.state));
+    print_line(format!("{} {}: {next}", approval.tool, approval.state));
     if let Some(run) = approval.run {
-        print(match reader.run(run) {
-            Ok(shown) if !shown.line.is_alive && shown.line.state != State::Ended => format!(
-                "the process of the run is gone: `moonlark runs resume {run}` goes on with it, and so does the project's server, if one runs"
-            ),
+        print_line(match reader.show_run(run) {
+            Ok(shown) if !shown.line.is_alive && shown.line.state != RecordedState::Ended => {
+                format!(
+                    "the process of the run is gone: `moonlark runs resume {run}` goes on with it, and so does the project's server, if one runs"
+                )
+            }
             _ => format!("the run goes on by itself: `moonlark runs {run}` shows it"),
         });
     }

@@ -2,37 +2,37 @@
 //! `--name value`, one JSON object, or `--param name=value`.
 
 use clap::Args;
-use moonlark_core::nearest::nearest;
+use moonlark_core::nearest::nearest_name;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, Result, Tool, Value};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use super::key_value;
+use super::parse_key_value;
 use super::tool_options::ToolOption;
 
 /// Parameters, in every form that a command takes them in.
 #[derive(Args, Serialize, Deserialize)]
-pub(crate) struct Params {
+pub(crate) struct ToolParameterArgs {
     /// Parameters of the tool: NAME=VALUE or --NAME VALUE, or all of them as one JSON object. Values that are not text are written as JSON; `target.env=x` is a field of an object.
     #[arg(value_name = "NAME=VALUE")]
     words: Vec<String>,
     /// One parameter; values that are not text are written as JSON.
-    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = key_value)]
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = parse_key_value)]
     params: Vec<(String, String)>,
     /// Options that the command does not have itself.
     #[arg(skip)]
     options: Vec<ToolOption>,
 }
 
-impl Params {
+impl ToolParameterArgs {
     pub(crate) fn take_options(&mut self, options: Vec<ToolOption>) {
         self.options = options;
     }
 
     /// The arguments for a call, each read as the tool's schema says. `args` are those
     /// that were given as an object.
-    pub(crate) fn read(&self, args: Object, tool: Option<&Tool>) -> Result<Object> {
+    pub(crate) fn read_arguments(&self, args: Object, tool: Option<&Tool>) -> Result<Object> {
         let mut reading = ArgumentReader { tool, args, given: Vec::new() };
         for option in &self.options {
             reading.add_option(option)?;
@@ -41,7 +41,7 @@ impl Params {
             reading.add_word(word)?;
         }
         for (name, text) in &self.params {
-            reading.set(name, text)?;
+            reading.set_argument(name, text)?;
         }
         Ok(reading.args)
     }
@@ -59,43 +59,43 @@ impl ArgumentReader<'_> {
     /// What stands after the tool's name: `name=value`, or an object.
     fn add_word(&mut self, word: &str) -> Result<()> {
         if word.trim_start().starts_with('{') {
-            self.args.extend(object(word)?);
+            self.args.extend(parse_argument_object(word)?);
             return Ok(());
         }
-        let Ok((name, text)) = key_value(word) else {
+        let Ok((name, text)) = parse_key_value(word) else {
             return Err(Problem::bad_request(format!(
                 "{word:?} is no parameter: parameters are written name=value, or as one JSON object"
             ))
-            .hint(example(self.tool)));
+            .with_hint(usage_example(self.tool)));
         };
-        self.set(&name, &text)
+        self.set_argument(&name, &text)
     }
 
     /// `--name value`, `--name=value`, or `--flag`.
     fn add_option(&mut self, option: &ToolOption) -> Result<()> {
-        let name = self.named_by(&option.name)?;
-        let schema = self.schema();
-        let is_flag = property(&schema, &name).map(kinds) == Some(vec!["boolean"]);
+        let name = self.find_parameter_name(&option.name)?;
+        let schema = self.input_schema();
+        let is_flag = schema_property(&schema, &name).map(schema_types) == Some(vec!["boolean"]);
         match &option.value {
-            None if is_flag => self.set(&name, "true"),
+            None if is_flag => self.set_argument(&name, "true"),
             // It stands behind the flag and is a parameter of its own.
-            Some(word) if is_flag && !option.is_attached && !is_truth(word) => {
-                self.set(&name, "true")?;
+            Some(word) if is_flag && !option.is_attached && !is_boolean_word(word) => {
+                self.set_argument(&name, "true")?;
                 self.add_word(word)
             }
-            Some(text) => self.set(&name, text),
+            Some(text) => self.set_argument(&name, text),
             None => {
                 let command = self.tool.map_or("TOOL", |tool| tool.name.as_str());
                 Err(Problem::bad_request(format!("--{} has no value", option.name))
-                    .hint(format!("write `moonlark call {command} {name}=VALUE`")))
+                    .with_hint(format!("write `moonlark call {command} {name}=VALUE`")))
             }
         }
     }
 
     /// The parameter that an option names; dashes may stand for underscores. A tool that
     /// does not say which parameters it has is given the name as it is.
-    fn named_by(&self, option: &str) -> Result<String> {
-        let schema = self.schema();
+    fn find_parameter_name(&self, option: &str) -> Result<String> {
+        let schema = self.input_schema();
         let Some(known) = schema["properties"].as_object().filter(|it| !it.is_empty()) else {
             return Ok(option.to_owned());
         };
@@ -108,9 +108,9 @@ impl ArgumentReader<'_> {
             return Ok(name.clone());
         }
         let command = self.tool.map_or("the tool", |tool| tool.name.as_str());
-        let hint = match nearest(option, known.keys().map(String::as_str)) {
+        let hint = match nearest_name(option, known.keys().map(String::as_str)) {
             Some(near) => format!("did you mean --{near}?"),
-            None => match nearest(option, OWN_OPTIONS) {
+            None => match nearest_name(option, COMMAND_OPTION_NAMES) {
                 Some(near) => format!("did you mean --{near}?"),
                 None => format!("`moonlark docs {command}` lists its parameters"),
             },
@@ -118,27 +118,26 @@ impl ArgumentReader<'_> {
         Err(Problem::bad_request(format!(
             "--{option} is no option of this command, and {command} has no such parameter"
         ))
-        .hint(hint))
+        .with_hint(hint))
     }
 
-    fn set(&mut self, name: &str, text: &str) -> Result<()> {
-        let schema = self.schema();
-        let path = path(name, &schema);
+    fn set_argument(&mut self, name: &str, text: &str) -> Result<()> {
+        let schema = self.input_schema();
+        let path = parameter_path(name, &schema);
         let wanted = path.iter().try_fold(&schema, |at, key| at.get("properties")?.get(key));
         if self.given.iter().any(|it| it == name) {
-            let kinds = wanted.map(kinds).unwrap_or_default();
+            let kinds = wanted.map(schema_types).unwrap_or_default();
             let is_list = kinds.is_empty() || kinds.contains(&"array");
             let hint = if is_list {
                 format!(r#"a list is written as JSON: {name}='["a", "b"]'"#)
             } else {
                 format!("it takes one value ({}): leave one of the two out", kinds.join(" or "))
             };
-            return Err(
-                Problem::bad_request(format!("the parameter {name} is given twice")).hint(hint)
-            );
+            return Err(Problem::bad_request(format!("the parameter {name} is given twice"))
+                .with_hint(hint));
         }
         self.given.push(name.to_owned());
-        let value = read(name, text, wanted)?;
+        let value = parse_argument_value(name, text, wanted)?;
         let (last, above) = match path.split_last() {
             Some(split) => split,
             None => return Ok(()),
@@ -161,13 +160,13 @@ impl ArgumentReader<'_> {
         Ok(())
     }
 
-    fn schema(&self) -> Json {
+    fn input_schema(&self) -> Json {
         self.tool.map(|tool| Json::Object((**tool.input.json()).clone())).unwrap_or_default()
     }
 }
 
 /// Options of the commands that take parameters, for whoever has misspelt one.
-const OWN_OPTIONS: [&str; 12] = [
+const COMMAND_OPTION_NAMES: [&str; 12] = [
     "api",
     "args",
     "auth",
@@ -182,16 +181,16 @@ const OWN_OPTIONS: [&str; 12] = [
     "verbose",
 ];
 
-fn property<'a>(schema: &'a Json, name: &str) -> Option<&'a Json> {
+fn schema_property<'a>(schema: &'a Json, name: &str) -> Option<&'a Json> {
     schema.get("properties")?.get(name)
 }
 
-fn is_truth(word: &str) -> bool {
+fn is_boolean_word(word: &str) -> bool {
     matches!(word, "true" | "false")
 }
 
 /// All parameters as one JSON object.
-pub(crate) fn object(text: &str) -> Result<Object> {
+pub(crate) fn parse_argument_object(text: &str) -> Result<Object> {
     let hint = r#"an object is written '{"name": "value"}', in single quotes for the shell"#;
     match Value::parse_json(text.as_bytes()) {
         Ok(Value::Object(args)) => Ok(args),
@@ -199,15 +198,16 @@ pub(crate) fn object(text: &str) -> Result<Object> {
             "the parameters must be a JSON object, got {}",
             other.kind()
         ))
-        .hint(hint)),
+        .with_hint(hint)),
         Err(problem) => {
-            Err(Problem::bad_request(format!("the parameters: {}", problem.message)).hint(hint))
+            Err(Problem::bad_request(format!("the parameters: {}", problem.message))
+                .with_hint(hint))
         }
     }
 }
 
 /// A call of the tool that is written rightly.
-fn example(tool: Option<&Tool>) -> String {
+fn usage_example(tool: Option<&Tool>) -> String {
     let name = tool.map_or("TOOL", |tool| tool.name.as_str());
     let first =
         tool.and_then(|tool| tool.input.json().get("properties")?.as_object()?.keys().next());
@@ -217,10 +217,10 @@ fn example(tool: Option<&Tool>) -> String {
 
 /// Where a parameter goes: `target.env` is the field `env` of `target`, unless the
 /// tool has a parameter of just that name.
-fn path<'a>(name: &'a str, schema: &Json) -> Vec<&'a str> {
+fn parameter_path<'a>(name: &'a str, schema: &Json) -> Vec<&'a str> {
     let is_own = schema.get("properties").is_some_and(|fields| fields.get(name).is_some());
     let first = name.split('.').next().unwrap_or(name);
-    let kind = schema.pointer("/properties").and_then(|fields| fields.get(first)).map(kinds);
+    let kind = schema.pointer("/properties").and_then(|fields| fields.get(first)).map(schema_types);
     let has_fields = kind.is_some_and(|kinds| kinds.is_empty() || kinds.contains(&"object"));
     let parts: Vec<&str> = name.split('.').collect();
     match !is_own && has_fields && parts.iter().all(|part| !part.is_empty()) {
@@ -229,7 +229,7 @@ fn path<'a>(name: &'a str, schema: &Json) -> Vec<&'a str> {
     }
 }
 
-fn kinds(schema: &Json) -> Vec<&str> {
+fn schema_types(schema: &Json) -> Vec<&str> {
     match schema.get("type") {
         Some(Json::String(kind)) => vec![kind.as_str()],
         Some(Json::Array(kinds)) => kinds.iter().filter_map(Json::as_str).collect(),
@@ -237,8 +237,8 @@ fn kinds(schema: &Json) -> Vec<&str> {
     }
 }
 
-fn read(name: &str, text: &str, schema: Option<&Json>) -> Result<Value> {
-    let kinds = schema.map(kinds).unwrap_or_default();
+fn parse_argument_value(name: &str, text: &str, schema: Option<&Json>) -> Result<Value> {
+    let kinds = schema.map(schema_types).unwrap_or_default();
     if kinds.is_empty() || kinds.contains(&"string") {
         return Ok(Value::Str(text.to_owned()));
     }
@@ -255,7 +255,7 @@ fn read(name: &str, text: &str, schema: Option<&Json>) -> Result<Value> {
                 kinds.join(" or "),
                 problem.message
             ))
-            .hint(format!("for example {example}")))
+            .with_hint(format!("for example {example}")))
         }
         // The schema complains in its own words.
         Err(_) => Ok(Value::Str(text.to_owned())),
@@ -267,7 +267,7 @@ mod tests {
     use std::sync::Arc;
 
     use moonlark_core::schema::Schema;
-    use moonlark_core::tool::{Body, Source, SourceKind};
+    use moonlark_core::tool::{Source, SourceKind, ToolBody};
     use serde_json::json;
 
     use super::*;
@@ -284,7 +284,12 @@ mod tests {
         }});
         let source = Arc::new(Source { kind: SourceKind::Script, name: "a".to_owned() });
         let Json::Object(fields) = fields else { unreachable!() };
-        Tool::new("greet", source, Schema::described(fields), Body::now(|_, args| Ok(args)))
+        Tool::new(
+            "greet",
+            source,
+            Schema::description_only(fields),
+            ToolBody::from_fn(|_, args| Ok(args)),
+        )
     }
 
     fn read_all(words: &[&str], options: &[(&str, Option<&str>, bool)]) -> String {
@@ -295,8 +300,8 @@ mod tests {
             is_attached: *is_attached,
         };
         let options = options.iter().map(option).collect();
-        let params = Params { words, params: Vec::new(), options };
-        match params.read(Object::new(), Some(&tool())) {
+        let params = ToolParameterArgs { words, params: Vec::new(), options };
+        match params.read_arguments(Object::new(), Some(&tool())) {
             Ok(args) => Value::Object(args).to_json_lossy().to_string(),
             Err(problem) => problem.to_string(),
         }
@@ -352,12 +357,12 @@ mod tests {
 
     #[test]
     fn the_options_of_the_commands_are_known() {
-        let mut command = super::super::command();
+        let mut command = super::super::clap_command();
         command.build();
         let call = command.find_subcommand("call").unwrap();
         let mut names: Vec<&str> = call.get_arguments().filter_map(|arg| arg.get_long()).collect();
         names.sort_unstable();
-        assert_eq!(names, OWN_OPTIONS);
+        assert_eq!(names, COMMAND_OPTION_NAMES);
     }
 
     #[test]

@@ -3,39 +3,42 @@
 use std::sync::Arc;
 
 use clap::Args;
-use moonlark_core::call::Events;
+use moonlark_core::call::CallEventSink;
 use moonlark_core::value::Object;
-use moonlark_core::{Caller, Code, Event, Gateway, Level, Problem, Result, Value};
+use moonlark_core::{CallEvent, Caller, Gateway, LogLevel, Problem, ProblemCode, Result, Value};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::arguments::{self, Params};
+use super::arguments::{self, ToolParameterArgs};
 use super::served::ServedCommand;
-use super::servers::Servers;
-use super::terminal::Console;
+use super::servers::SourceArgs;
+use super::terminal::CommandConsole;
 use super::tool_options::ToolOption;
-use super::{Done, Failure, Global, pretty, print_json, print_text, settle};
+use super::{
+    CommandError, CommandResult, GlobalArgs, pretty_json, print_json, print_text, wait_for_sources,
+};
 use crate::project::Project;
 
 /// Why a name is not known where nothing is.
-const NO_PROJECT: &str = "there is no moonlark.toml in this folder or above, and no tools/ folder";
+const NO_PROJECT_HINT: &str =
+    "there is no moonlark.toml in this folder or above, and no tools/ folder";
 
 #[derive(Args, Serialize, Deserialize)]
-pub(crate) struct Call {
+pub(crate) struct CallArgs {
     /// The tool's name.
     tool: String,
     #[command(flatten)]
-    params: Params,
+    params: ToolParameterArgs,
     /// All parameters as one JSON object; `-` reads it from stdin.
     #[arg(long, value_name = "JSON")]
     args: Option<String>,
     #[serde(skip)]
     #[command(flatten)]
-    servers: Servers,
+    servers: SourceArgs,
 }
 
-impl Call {
-    pub(crate) async fn run(mut self, global: &Global) -> Done {
+impl CallArgs {
+    pub(crate) async fn run(mut self, global: &GlobalArgs) -> CommandResult {
         if self.args.as_deref() == Some("-") {
             self.args =
                 Some(std::io::read_to_string(std::io::stdin()).map_err(|error| {
@@ -54,15 +57,15 @@ impl Call {
         &self.tool
     }
 
-    pub(crate) async fn run_in(self, project: &Arc<Project>, global: &Global) -> Done {
+    pub(crate) async fn run_in(self, project: &Arc<Project>, global: &GlobalArgs) -> CommandResult {
         // What they answer with is what all sources have.
         if ["list_functions", "search_docs", "get_function_docs"].contains(&self.tool.as_str()) {
-            settle(project).await;
+            wait_for_sources(project).await;
         }
-        let result = match self.call(&project.gateway, global).await {
-            Err(problem) if problem.code == Code::NotFound && problem.hint.is_none() => {
-                let known = project.loaded().await.is_project();
-                Err(if known { problem } else { problem.hint(NO_PROJECT) })
+        let result = match self.call_tool(&project.gateway, global).await {
+            Err(problem) if problem.code == ProblemCode::NotFound && problem.hint.is_none() => {
+                let known = project.loaded_config().await.is_project();
+                Err(if known { problem } else { problem.with_hint(NO_PROJECT_HINT) })
             }
             result => result,
         };
@@ -72,22 +75,22 @@ impl Call {
                 Err(problem) => json!({ "error": problem.to_json() }),
             };
             print_json(&answer);
-            return result.map(|_| ()).map_err(|_| Failure::Said);
+            return result.map(|_| ()).map_err(|_| CommandError::Said);
         }
-        print_text(&pretty(&result?)?);
+        print_text(&pretty_json(&result?)?);
         Ok(())
     }
 
-    async fn call(&self, gateway: &Gateway, global: &Global) -> Result<Value> {
+    async fn call_tool(&self, gateway: &Gateway, global: &GlobalArgs) -> Result<Value> {
         let caller = Caller::new("cli");
-        let catalog = gateway.settled(&caller, &self.tool).await;
-        let tool = catalog.find(&self.tool).ok().map(|tool| &**tool);
+        let catalog = gateway.wait_for_source(&caller, &self.tool).await;
+        let tool = catalog.find_tool(&self.tool).ok().map(|tool| &**tool);
         let args = match &self.args {
-            Some(text) => arguments::object(text)?,
+            Some(text) => arguments::parse_argument_object(text)?,
             None => Object::new(),
         };
-        let args = self.params.read(args, tool)?;
-        let call = gateway.open(caller, Some(told(global)))?;
+        let args = self.params.read_arguments(args, tool)?;
+        let call = gateway.open_call(caller, Some(event_printer(global)))?;
         let value = gateway.call(&call, &self.tool, Value::Object(args)).await?;
         // Found out here, so that it is reported like any other Problem.
         value.encode_json("result")?;
@@ -96,31 +99,31 @@ impl Call {
 }
 
 /// What is said on stderr while the tool works.
-fn told(global: &Global) -> Events {
+fn event_printer(global: &GlobalArgs) -> CallEventSink {
     let (quiet, verbose) = (global.quiet, global.verbose > 0);
-    let console = Console::current();
+    let console = CommandConsole::current();
     Arc::new(move |event| match event {
-        Event::Progress { done, total, message } if !quiet => {
+        CallEvent::Progress { done, total, message } if !quiet => {
             let total = total.map(|total| format!(" of {total}")).unwrap_or_default();
             let message = message.map(|message| format!(": {message}")).unwrap_or_default();
-            console.say(format!("progress: {done}{total}{message}"));
+            console.eprint_line(format!("progress: {done}{total}{message}"));
         }
-        Event::Log { level, message, fields } => {
+        CallEvent::Log { level, message, fields } => {
             let shown = match level {
-                Level::Debug => verbose,
-                Level::Info => !quiet,
-                Level::Warn | Level::Error => true,
+                LogLevel::Debug => verbose,
+                LogLevel::Info => !quiet,
+                LogLevel::Warn | LogLevel::Error => true,
             };
             if shown {
-                let word = if level == Level::Info { "log" } else { level.as_str() };
+                let word = if level == LogLevel::Info { "log" } else { level.as_str() };
                 let fields = fields.map(|it| format!(" {}", it.to_json_lossy()));
                 let text = format!("{word}: {message}{}", fields.unwrap_or_default());
-                console.say_continued(&text);
+                console.eprint_continued(&text);
             }
         }
-        Event::Relayed { level, logger, data } if verbose => {
+        CallEvent::Relayed { level, logger, data } if verbose => {
             let logger = logger.map(|logger| format!("{logger}: ")).unwrap_or_default();
-            console.say(format!("{level}: {logger}{}", data.to_json_lossy()));
+            console.eprint_line(format!("{level}: {logger}{}", data.to_json_lossy()));
         }
         _ => {}
     })

@@ -8,20 +8,21 @@ use serde_json::{Value as Json, json};
 
 use super::problem_lines::warning_lines;
 use super::{
-    Done, Failure, Global, counted, counted_findings, named, open_without_values, print,
-    print_json, say, say_doubts, say_problem, say_unset,
+    CommandError, CommandResult, GlobalArgs, eprint_config_warnings, eprint_line, eprint_problem,
+    eprint_unset_variables, format_count, named, open_project_without_values, print_json,
+    print_line, summarize_findings,
 };
 use crate::project::Project;
 
 #[derive(Args)]
-pub(crate) struct Check {
+pub(crate) struct CheckArgs {
     /// Scripts, extensions and files of tests to check (otherwise everything the project has).
     paths: Vec<PathBuf>,
 }
 
 /// What was looked at, and what was found.
 #[derive(Default)]
-struct CheckReport {
+struct ProjectCheckReport {
     scripts: usize,
     /// Of the configuration.
     doubts: Vec<Problem>,
@@ -30,28 +31,28 @@ struct CheckReport {
     problems: Vec<Problem>,
 }
 
-impl Check {
-    pub(crate) async fn run(self, global: &Global) -> Done {
-        let report = match open_without_values(global).await {
-            Ok(project) => self.check(&project).await?,
-            Err(Failure::Config(rejected)) => CheckReport {
+impl CheckArgs {
+    pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
+        let report = match open_project_without_values(global).await {
+            Ok(project) => self.check_project(&project).await?,
+            Err(CommandError::Config(rejected)) => ProjectCheckReport {
                 doubts: rejected.warnings,
                 unset: rejected.unset,
                 problems: rejected.errors,
-                ..CheckReport::default()
+                ..ProjectCheckReport::default()
             },
             Err(failure) => return Err(failure),
         };
         if global.json {
             print_json(&report.to_json());
         } else {
-            report.say();
+            report.print_report();
         }
-        if report.problems.is_empty() { Ok(()) } else { Err(Failure::Said) }
+        if report.problems.is_empty() { Ok(()) } else { Err(CommandError::Said) }
     }
 
-    async fn check(&self, project: &Project) -> Result<CheckReport, Failure> {
-        let loaded = project.loaded().await;
+    async fn check_project(&self, project: &Project) -> Result<ProjectCheckReport, CommandError> {
+        let loaded = project.loaded_config().await;
         let (scripts, problems, warnings) = if self.paths.is_empty() {
             let catalog = project.gateway.catalog();
             let warnings = catalog.warnings().cloned().collect();
@@ -61,22 +62,22 @@ impl Check {
             (self.paths.len(), problems, warnings)
         };
         let (doubts, unset) = (loaded.warnings.clone(), loaded.unset.clone());
-        Ok(CheckReport { scripts, doubts, warnings, unset, problems })
+        Ok(ProjectCheckReport { scripts, doubts, warnings, unset, problems })
     }
 
     async fn check_paths(
         &self,
         project: &Project,
-    ) -> Result<(Vec<Problem>, Vec<Warning>), Failure> {
-        let loaded = project.loaded().await;
+    ) -> Result<(Vec<Problem>, Vec<Warning>), CommandError> {
+        let loaded = project.loaded_config().await;
         let mut problems = Vec::new();
         let mut warnings = Vec::new();
         for path in &self.paths {
-            let found = named::script(path, None, &loaded)?;
-            let checked = if named::is_tests(path) {
-                named::tests(&found, project).await
+            let found = named::find_script(path, None, &loaded)?;
+            let checked = if named::is_test_file(path) {
+                named::load_tests(&found, project).await
             } else {
-                let tools = named::tools(&found, project).await;
+                let tools = named::load_tools(&found, project).await;
                 tools.map(|tools| {
                     warnings.extend(tools.into_iter().flat_map(|tool| tool.warnings));
                 })
@@ -87,7 +88,7 @@ impl Check {
     }
 }
 
-impl CheckReport {
+impl ProjectCheckReport {
     fn to_json(&self) -> Json {
         let to_json = |all: &[Problem]| all.iter().map(Problem::to_json).collect::<Vec<_>>();
         let mut warnings = to_json(&self.doubts);
@@ -100,21 +101,21 @@ impl CheckReport {
         })
     }
 
-    fn say(&self) {
-        say_doubts(&self.doubts);
-        say_unset(&self.unset);
+    fn print_report(&self) {
+        eprint_config_warnings(&self.doubts);
+        eprint_unset_variables(&self.unset);
         for warning in &self.warnings {
-            warning_lines(warning).into_iter().for_each(say);
-            say("");
+            warning_lines(warning).into_iter().for_each(eprint_line);
+            eprint_line("");
         }
         for problem in &self.problems {
-            say_problem(problem);
-            say("");
+            eprint_problem(problem);
+            eprint_line("");
         }
         let warnings = self.doubts.len() + self.warnings.len();
-        let found = counted_findings(self.problems.len(), warnings);
-        let summary = format!("{} checked, {found}", counted(self.scripts, "script"));
+        let found = summarize_findings(self.problems.len(), warnings);
+        let summary = format!("{} checked, {found}", format_count(self.scripts, "script"));
         // What was asked for is whether all is well.
-        if self.problems.is_empty() { print(summary) } else { say(summary) }
+        if self.problems.is_empty() { print_line(summary) } else { eprint_line(summary) }
     }
 }

@@ -4,12 +4,12 @@ use clap::Args;
 use clap_complete::Shell;
 
 #[derive(Args)]
-pub(crate) struct Completions {
+pub(crate) struct CompletionsArgs {
     /// The shell.
     shell: Shell,
 }
 
-impl Completions {
+impl CompletionsArgs {
     pub(crate) fn run(self, command: &mut clap::Command) {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, command, "moonlark", &mut script);

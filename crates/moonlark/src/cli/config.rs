@@ -5,12 +5,13 @@ use moonlark_core::Problem;
 use serde_json::{Value as Json, json};
 
 use super::{
-    Done, Failure, Global, here, print, print_json, print_text, say, say_about, say_unset, shown,
+    CommandError, CommandResult, GlobalArgs, display_path, eprint_config_findings, eprint_line,
+    eprint_unset_variables, print_json, print_line, print_text, working_dir,
 };
-use crate::config_file::{self, ValuesNeeded};
+use crate::config_file::{self, ValueRequirement};
 
 #[derive(Subcommand)]
-pub(crate) enum Config {
+pub(crate) enum ConfigCommand {
     /// Check the configuration file and report everything wrong with it.
     Check,
     /// Print the configuration in effect, secrets left out.
@@ -19,68 +20,72 @@ pub(crate) enum Config {
     Schema,
 }
 
-impl Config {
-    pub(crate) fn run(self, global: &Global) -> Done {
-        if let Config::Schema = self {
-            print_text(format!("{:#}", crate::config::schema()));
+impl ConfigCommand {
+    pub(crate) fn run(self, global: &GlobalArgs) -> CommandResult {
+        if let ConfigCommand::Schema = self {
+            print_text(format!("{:#}", crate::config::config_json_schema()));
             return Ok(());
         }
-        let (needed, env) = (ValuesNeeded::Never, |key: &str| std::env::var(key).ok());
-        let loaded = config_file::load_for(needed, global.config.as_deref(), &here()?, &env);
+        let (needed, env) = (ValueRequirement::Never, |key: &str| std::env::var(key).ok());
+        let loaded =
+            config_file::load_config_with(needed, global.config.as_deref(), &working_dir()?, &env);
         let loaded = match loaded {
             Ok(loaded) => loaded,
             Err(rejected) if global.json => {
                 print_json(&json!({
-                    "problems": to_json(&rejected.errors),
-                    "warnings": to_json(&rejected.warnings),
-                    "unset": to_json(&rejected.unset),
+                    "problems": problems_to_json(&rejected.errors),
+                    "warnings": problems_to_json(&rejected.warnings),
+                    "unset": problems_to_json(&rejected.unset),
                 }));
-                return Err(Failure::Said);
+                return Err(CommandError::Said);
             }
             Err(rejected) => {
-                say_unset(&rejected.unset);
+                eprint_unset_variables(&rejected.unset);
                 let counts =
-                    super::counted_findings(rejected.errors.len(), rejected.warnings.len());
-                Failure::Config(rejected).say();
-                say("");
-                say(counts);
-                return Err(Failure::Said);
+                    super::summarize_findings(rejected.errors.len(), rejected.warnings.len());
+                CommandError::Config(rejected).eprint_problems();
+                eprint_line("");
+                eprint_line(counts);
+                return Err(CommandError::Said);
             }
         };
         let origin = match &loaded.path {
-            Some(path) => shown(path.strip_prefix(here()?).unwrap_or(path)),
+            Some(path) => display_path(path.strip_prefix(working_dir()?).unwrap_or(path)),
             None => "no configuration file; everything is default".to_owned(),
         };
         match self {
-            Config::Check if global.json => print_json(&json!({
+            ConfigCommand::Check if global.json => print_json(&json!({
                 "problems": [],
-                "warnings": to_json(&loaded.warnings),
-                "unset": to_json(&loaded.unset),
+                "warnings": problems_to_json(&loaded.warnings),
+                "unset": problems_to_json(&loaded.unset),
                 "file": loaded.path,
             })),
-            Config::Check => {
-                say_about(&loaded);
-                print(format!("{origin}: {}", super::counted_findings(0, loaded.warnings.len())));
+            ConfigCommand::Check => {
+                eprint_config_findings(&loaded);
+                print_line(format!(
+                    "{origin}: {}",
+                    super::summarize_findings(0, loaded.warnings.len())
+                ));
             }
-            Config::Show if global.json => {
-                let text = config_file::show(&loaded);
+            ConfigCommand::Show if global.json => {
+                let text = config_file::render_redacted_config(&loaded);
                 let value: toml::Value = toml::from_str(&text).map_err(|error| {
                     Problem::internal(format!("cannot show the configuration: {error}"))
                 })?;
-                print(
+                print_line(
                     &serde_json::to_string(&value)
                         .map_err(|error| Problem::internal(error.to_string()))?,
                 );
             }
             _ => {
-                print(format!("# {origin}"));
-                print_text(config_file::show(&loaded).trim_end());
+                print_line(format!("# {origin}"));
+                print_text(config_file::render_redacted_config(&loaded).trim_end());
             }
         }
         Ok(())
     }
 }
 
-fn to_json(problems: &[Problem]) -> Vec<Json> {
+fn problems_to_json(problems: &[Problem]) -> Vec<Json> {
     problems.iter().map(Problem::to_json).collect()
 }

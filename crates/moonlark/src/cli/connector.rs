@@ -3,71 +3,74 @@
 mod test;
 
 use clap::Subcommand;
-use moonlark_core::{Place, Problem};
+use moonlark_core::{Problem, SourceLocation};
 use serde_json::json;
 
 use super::problem_lines::error_lines;
-use super::{Done, Global, StyledText, here, open, print, print_json, say, shown, template};
+use super::{
+    CommandResult, GlobalArgs, StyledText, display_path, eprint_line, open_project, print_json,
+    print_line, template, working_dir,
+};
 use crate::config_file;
 
 #[derive(Subcommand)]
-pub(crate) enum Connector {
+pub(crate) enum ConnectorCommand {
     /// Write a new connector script from a template.
     Init {
         /// The connector's name; the file is named after it.
         name: String,
     },
     /// Run a connector script and show what it finds, without keeping it.
-    Test(test::Test),
+    Test(test::ConnectorTestArgs),
     /// List all connectors.
     List,
 }
 
-impl Connector {
-    pub(crate) async fn run(self, global: &Global) -> Done {
+impl ConnectorCommand {
+    pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
         match self {
-            Connector::Init { name } => init(&name, global),
-            Connector::Test(test) => test.run(global).await,
-            Connector::List => list(global).await,
+            ConnectorCommand::Init { name } => init_connector(&name, global),
+            ConnectorCommand::Test(test) => test.run(global).await,
+            ConnectorCommand::List => list_connectors(global).await,
         }
     }
 }
 
-fn init(name: &str, global: &Global) -> Done {
+fn init_connector(name: &str, global: &GlobalArgs) -> CommandResult {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
     if name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
         return Err(Problem::bad_request(format!("{name:?} cannot be the name of a connector"))
-            .hint("use letters, digits, - and _")
+            .with_hint("use letters, digits, - and _")
             .into());
     }
-    let loaded =
-        config_file::load(global.config.as_deref(), &here()?, &|key| std::env::var(key).ok())?;
+    let loaded = config_file::load_config(global.config.as_deref(), &working_dir()?, &|key| {
+        std::env::var(key).ok()
+    })?;
     let dir = loaded.root.join(&loaded.config.connectors.dir);
     let path = dir.join(format!("{name}.luau"));
-    let label = shown(path.strip_prefix(&loaded.root).unwrap_or(&path));
+    let label = display_path(path.strip_prefix(&loaded.root).unwrap_or(&path));
     let written = std::fs::create_dir_all(&dir).and_then(|()| {
         use std::io::Write;
-        std::fs::File::create_new(&path)?.write_all(template::connector(name).as_bytes())
+        std::fs::File::create_new(&path)?.write_all(template::connector_script(name).as_bytes())
     });
     written.map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {
             Problem::bad_request(format!("{label} is there already"))
-                .hint("choose another name, or remove the file first")
+                .with_hint("choose another name, or remove the file first")
         }
-        _ => {
-            Problem::unavailable(format!("cannot write it: {error}")).at(Place::file(label.clone()))
-        }
+        _ => Problem::unavailable(format!("cannot write it: {error}"))
+            .at_location(SourceLocation::in_file(label.clone())),
     })?;
-    print(format!("Created {label}"));
+    print_line(format!("Created {label}"));
     if !global.quiet {
-        say(format!("Try it: moonlark connector test {label}"));
-        say(format!("Use it: moonlark sync {name} && moonlark search hello"));
+        eprint_line(format!("Try it: moonlark connector test {label}"));
+        eprint_line(format!("Use it: moonlark sync {name} && moonlark search hello"));
     }
     Ok(())
 }
 
-async fn list(global: &Global) -> Done {
-    let project = open(global).await?;
+async fn list_connectors(global: &GlobalArgs) -> CommandResult {
+    let project = open_project(global).await?;
     let sources = project.knowledge.sources();
     if global.json {
         let connectors: Vec<_> = sources
@@ -76,7 +79,7 @@ async fn list(global: &Global) -> Done {
                 json!({
                     "name": source.name,
                     "kind": source.kind(),
-                    "place": source.place(),
+                    "place": source.location(),
                     "description": source.description(),
                     "problem": source.problem.as_ref().map(Problem::to_json),
                 })
@@ -86,21 +89,22 @@ async fn list(global: &Global) -> Done {
         return Ok(());
     }
     if sources.is_empty() {
-        print("No connectors yet; `moonlark connector init hello` writes one");
+        print_line("No connectors yet; `moonlark connector init hello` writes one");
         return Ok(());
     }
-    let width = |of: fn(&crate::connectors::Source) -> usize| {
+    let width = |of: fn(&crate::connectors::KnowledgeSource) -> usize| {
         sources.iter().map(of).max().unwrap_or_default()
     };
     let (name, kind) = (width(|it| it.name.len()), width(|it| it.kind().len()));
     for source in sources.iter() {
         let about = source.description().map(|it| format!("  {it}")).unwrap_or_default();
-        let line = format!("{:<name$}  {:<kind$}  {}", source.name, source.kind(), source.place());
-        print(format!("{line}{about}"));
+        let line =
+            format!("{:<name$}  {:<kind$}  {}", source.name, source.kind(), source.location());
+        print_line(format!("{line}{about}"));
         if let Some(problem) = &source.problem {
             error_lines(problem)
                 .into_iter()
-                .for_each(|line| say(StyledText::from("  ").then(line)));
+                .for_each(|line| eprint_line(StyledText::from("  ").append_text(line)));
         }
     }
     Ok(())

@@ -17,19 +17,19 @@ use serde_json::{Value as Json, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::run::script::{self, Given};
+use super::run::script::{self, AgentScriptRequest};
 use super::run::timeline;
-use super::serve::{serve, until_asked_to_stop};
+use super::serve::{serve_project, shutdown_signal};
 use super::terminal::{StyledText, TextStyle, terminal_width, wrap_words};
-use super::{Done, Global, print, print_text};
-use crate::config::McpServer;
-use crate::project::{More, Project};
+use super::{CommandResult, GlobalArgs, print_line, print_text};
+use crate::config::McpServerConfig;
+use crate::project::{CliSources, Project};
 use crate::reload;
-use ways_in::{over_cli, over_mcp_http, over_mcp_stdio, over_rest};
+use ways_in::{call_over_cli, call_over_mcp_http, call_over_mcp_stdio, call_over_rest};
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+const PACKAGE_VERSION: &str = env!("CARGO_PKG_VERSION");
 /// What the knowledge base is asked.
-const QUESTION: &str = "How can I test a tool without calling the real service?";
+const KNOWLEDGE_QUESTION: &str = "How can I test a tool without calling the real service?";
 
 macro_rules! example {
     ($file:literal) => {
@@ -44,14 +44,14 @@ macro_rules! guide {
 }
 
 #[derive(Args)]
-pub(crate) struct Demo {
+pub(crate) struct DemoArgs {
     /// Leave after the tour instead of serving on.
     #[arg(long)]
     once: bool,
 }
 
 /// The example project, as it is in the repository.
-const FILES: [(&str, &str); 19] = [
+const EXAMPLE_FILES: [(&str, &str); 19] = [
     ("moonlark.toml", example!("moonlark.toml")),
     ("agents/review.lua", example!("agents/review.lua")),
     ("connectors/github_issues.luau", example!("connectors/github_issues.luau")),
@@ -64,7 +64,7 @@ const FILES: [(&str, &str); 19] = [
     ("extensions/lib/sql.star", example!("extensions/lib/sql.star")),
     ("extensions/postgres_explorer.star", example!("extensions/postgres_explorer.star")),
     ("extensions/sqlite_explorer.star", example!("extensions/sqlite_explorer.star")),
-    ("scripts/trip.luau", TRIP),
+    ("scripts/trip.luau", TRIP_SCRIPT),
     ("tools/countdown.lua", example!("tools/countdown.lua")),
     ("tools/echo.lua", example!("tools/echo.lua")),
     ("tools/report.lua", example!("tools/report.lua")),
@@ -74,7 +74,7 @@ const FILES: [(&str, &str); 19] = [
 ];
 
 /// What the knowledge base is made from: this project's own guide.
-const GUIDE: [(&str, &str); 13] = guide![
+const GUIDE_FILES: [(&str, &str); 13] = guide![
     "apis.md",
     "clients.md",
     "code-mode.md",
@@ -91,22 +91,22 @@ const GUIDE: [(&str, &str); 13] = guide![
 ];
 
 /// The agent script.
-const TRIP: &str = example!("scripts/trip.luau");
+const TRIP_SCRIPT: &str = example!("scripts/trip.luau");
 /// The upstream server, and the folder of the project that it is.
-const WEATHER: &str = "weather";
+const WEATHER_PROJECT: &str = "weather";
 
-impl Demo {
-    pub(crate) async fn run(self, global: &Global) -> Done {
+impl DemoArgs {
+    pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
         let temporary = tempfile::Builder::new().prefix("moonlark-demo-").tempdir()?;
         // Side by side, as they are in the repository.
         let (folder, guide) =
             (temporary.path().join("examples"), temporary.path().join("docs/guide"));
-        write(&folder, &FILES)?;
-        write(&guide, &GUIDE)?;
+        write_files(&folder, &EXAMPLE_FILES)?;
+        write_files(&guide, &GUIDE_FILES)?;
         let folder = folder.as_path();
-        let servers = BTreeMap::from([(WEATHER.to_owned(), weather(folder)?)]);
-        let more = More { servers, ..More::default() };
-        let project = Arc::new(Project::open_with(None, folder, more).await?);
+        let servers = BTreeMap::from([(WEATHER_PROJECT.to_owned(), weather_server(folder)?)]);
+        let more = CliSources { servers, ..CliSources::default() };
+        let project = Arc::new(Project::open_with_sources(None, folder, more).await?);
         // The usual port if nobody has it, a free one otherwise.
         let listener = match TcpListener::bind(("127.0.0.1", 7331)).await {
             Ok(listener) => listener,
@@ -114,30 +114,30 @@ impl Demo {
         };
         let address = listener.local_addr()?.to_string();
         let stop = CancellationToken::new();
-        project.connect().await;
-        project.keep_journal().await;
-        let server = tokio::spawn(serve(project.clone(), listener, stop.clone()).await);
+        project.connect_all_sources().await;
+        project.start_journal_and_telemetry().await;
+        let server = tokio::spawn(serve_project(project.clone(), listener, stop.clone()).await);
         let watcher = tokio::spawn(reload::load_and_watch(project.clone(), |_| {}));
 
-        tour(&project, &address, folder).await?;
-        knowledge(&project, &address).await?;
-        agent_script(&project, global).await?;
-        next_steps(&address, folder);
+        show_tools(&project, &address, folder).await?;
+        show_knowledge_base(&project, &address).await?;
+        show_agent_script(&project, global).await?;
+        print_next_steps(&address, folder);
         let stay = !self.once && std::io::stdin().is_terminal();
         if stay {
-            print("");
-            print("Serving until Ctrl-C.");
-            until_asked_to_stop().await;
+            print_line("");
+            print_line("Serving until Ctrl-C.");
+            shutdown_signal().await;
         }
         watcher.abort();
         stop.cancel();
         let _ = tokio::time::timeout(std::time::Duration::from_secs(2), server).await;
-        project.disconnect().await;
+        project.disconnect_quickly().await;
         Ok(())
     }
 }
 
-fn write(folder: &Path, files: &[(&str, &str)]) -> std::io::Result<()> {
+fn write_files(folder: &Path, files: &[(&str, &str)]) -> std::io::Result<()> {
     for (name, text) in files {
         let path = folder.join(name);
         std::fs::create_dir_all(path.parent().unwrap_or(folder))?;
@@ -147,114 +147,121 @@ fn write(folder: &Path, files: &[(&str, &str)]) -> std::io::Result<()> {
 }
 
 /// This very binary, serving another project over stdio.
-fn weather(folder: &Path) -> Result<McpServer, std::io::Error> {
-    let config = folder.join(WEATHER).join("moonlark.toml");
+fn weather_server(folder: &Path) -> Result<McpServerConfig, std::io::Error> {
+    let config = folder.join(WEATHER_PROJECT).join("moonlark.toml");
     let args = ["stdio", "--quiet", "--config", &config.to_string_lossy()];
-    Ok(McpServer {
+    Ok(McpServerConfig {
         command: Some(std::env::current_exe()?.to_string_lossy().into_owned()),
         args: args.map(str::to_owned).to_vec(),
-        ..McpServer::default()
+        ..McpServerConfig::default()
     })
 }
 
-async fn tour(project: &Project, address: &str, folder: &Path) -> Result<()> {
-    print(
-        StyledText::styled(TextStyle::Bold, format!("Moonlark {VERSION}")).with(
-            TextStyle::Plain,
-            format!(" with the example project, serving on http://{address}"),
-        ),
-    );
-    title("Tools: each is a file in a folder");
+async fn show_tools(project: &Project, address: &str, folder: &Path) -> Result<()> {
+    print_line(StyledText::new(TextStyle::Bold, format!("Moonlark {PACKAGE_VERSION}")).with_part(
+        TextStyle::Plain,
+        format!(" with the example project, serving on http://{address}"),
+    ));
+    print_title("Tools: each is a file in a folder");
     let catalog = project.gateway.catalog();
     for (kind, folder, what) in
         [(SourceKind::Script, "tools/", "Lua"), (SourceKind::Extension, "extensions/", "Starlark")]
     {
         let of_kind = catalog.tools().iter().filter(|tool| tool.source.kind == kind);
         let names: Vec<&str> = of_kind.map(|tool| tool.name.as_str()).collect();
-        row(&format!("{what}, {folder}"), &names.join(", "));
+        print_row(&format!("{what}, {folder}"), &names.join(", "));
     }
 
     let args = json!({"text": "a rose is a rose\nis a rose"});
-    title("One of them, report, through every way in");
-    let summary = |answer: &Json| word(&answer["summary"]).to_owned();
-    let rest = over_rest(address, "report", &args).await?;
-    row("REST", &summary(&rest["result"]));
-    let http = over_mcp_http(address, "report", &args).await?;
-    row("MCP over HTTP", &summary(&http["result"]["structuredContent"]));
-    let stdio = over_mcp_stdio(folder, "report", &args).await?;
-    row("MCP over stdio", &summary(&stdio["result"]["structuredContent"]));
-    let cli = over_cli(folder, "report", &args).await?;
-    row("command line", &summary(&cli["result"]));
-    let bad = over_rest(address, "echo", &json!({"mesage": "hi"})).await?;
+    print_title("One of them, report, through every way in");
+    let summary = |answer: &Json| text_or_placeholder(&answer["summary"]).to_owned();
+    let rest = call_over_rest(address, "report", &args).await?;
+    print_row("REST", &summary(&rest["result"]));
+    let http = call_over_mcp_http(address, "report", &args).await?;
+    print_row("MCP over HTTP", &summary(&http["result"]["structuredContent"]));
+    let stdio = call_over_mcp_stdio(folder, "report", &args).await?;
+    print_row("MCP over stdio", &summary(&stdio["result"]["structuredContent"]));
+    let cli = call_over_cli(folder, "report", &args).await?;
+    print_row("command line", &summary(&cli["result"]));
+    let bad = call_over_rest(address, "echo", &json!({"mesage": "hi"})).await?;
     let error = &bad["error"];
-    row("with a mistake", &format!("{}: {}", word(&error["code"]), word(&error["message"])));
+    print_row(
+        "with a mistake",
+        &format!(
+            "{}: {}",
+            text_or_placeholder(&error["code"]),
+            text_or_placeholder(&error["message"])
+        ),
+    );
     Ok(())
 }
 
 /// Documents of two sources, and one question.
-async fn knowledge(project: &Project, address: &str) -> Result<()> {
-    title("The knowledge base: a folder and a connector script");
+async fn show_knowledge_base(project: &Project, address: &str) -> Result<()> {
+    print_title("The knowledge base: a folder and a connector script");
     for name in ["guide", "glossary"] {
-        let source = project.knowledge.source(name)?;
+        let source = project.knowledge.find_source(name)?;
         let options = SyncOptions::default();
-        let summary = project.knowledge.sync(&source, &project.gateway, options).await?;
+        let summary = project.knowledge.sync_source(&source, &project.gateway, options).await?;
         let (documents, chunks) = (summary.added, summary.chunks);
-        row(name, &format!("{documents} documents in {chunks} chunks"));
+        print_row(name, &format!("{documents} documents in {chunks} chunks"));
     }
-    print(StyledText::from("  asked: ").with(TextStyle::Bold, QUESTION));
-    let found = over_rest(address, "search", &json!({"query": QUESTION, "limit": 3})).await?;
+    print_line(StyledText::from("  asked: ").with_part(TextStyle::Bold, KNOWLEDGE_QUESTION));
+    let found =
+        call_over_rest(address, "search", &json!({"query": KNOWLEDGE_QUESTION, "limit": 3}))
+            .await?;
     for hit in found["result"]["results"].as_array().into_iter().flatten() {
-        let place = hit["heading"].as_str().unwrap_or(word(&hit["source_id"]));
+        let place = hit["heading"].as_str().unwrap_or(text_or_placeholder(&hit["source_id"]));
         let score = format!("  {:.2} ", hit["score"].as_f64().unwrap_or_default());
-        let found = format!("{}: {place}", word(&hit["title"]));
-        print(StyledText::styled(TextStyle::Dim, score).with(TextStyle::Plain, found));
+        let found = format!("{}: {place}", text_or_placeholder(&hit["title"]));
+        print_line(StyledText::new(TextStyle::Dim, score).with_part(TextStyle::Plain, found));
     }
     Ok(())
 }
 
 /// What an agent would send instead of five calls.
-async fn agent_script(project: &Project, global: &Global) -> Done {
-    title("One agent script, scripts/trip.luau, over all of it and another server");
+async fn show_agent_script(project: &Project, global: &GlobalArgs) -> CommandResult {
+    print_title("One agent script, scripts/trip.luau, over all of it and another server");
     // The part that makes calls; the file has the rest.
-    let calls = TRIP.lines().skip_while(|line| !line.starts_with("-- As plain globals"));
+    let calls = TRIP_SCRIPT.lines().skip_while(|line| !line.starts_with("-- As plain globals"));
     for line in calls.take_while(|line| !line.starts_with("local best")) {
-        print(StyledText::styled(TextStyle::Dim, format!("  {line}").trim_end().to_owned()));
+        print_line(StyledText::new(TextStyle::Dim, format!("  {line}").trim_end().to_owned()));
     }
-    let given = Given { script: TRIP, timeout: None, plan: false };
+    let given = AgentScriptRequest { script: TRIP_SCRIPT, timeout: None, plan: false };
     // All of it belongs to the tour, which is on stdout.
-    let quiet = Global { quiet: true, ..global.clone() };
-    let ran = script::run(&project.gateway, given, &quiet).await;
-    timeline::draw(&ran.steps, ran.took).into_iter().for_each(print);
-    print(StyledText::from("All that reaches the agent:"));
-    ran.outcome?.texts()?.iter().for_each(print_text);
+    let quiet = GlobalArgs { quiet: true, ..global.clone() };
+    let ran = script::run_script(&project.gateway, given, &quiet).await;
+    timeline::draw_timeline(&ran.steps, ran.took).into_iter().for_each(print_line);
+    print_line(StyledText::from("All that reaches the agent:"));
+    ran.outcome?.display_texts()?.iter().for_each(print_text);
     Ok(())
 }
 
-fn word(json: &Json) -> &str {
+fn text_or_placeholder(json: &Json) -> &str {
     json.as_str().unwrap_or("(no answer)")
 }
 
-fn title(text: &str) {
-    print("");
-    print(StyledText::styled(TextStyle::Bold, text));
+fn print_title(text: &str) {
+    print_line("");
+    print_line(StyledText::new(TextStyle::Bold, text));
 }
 
 /// A name, and what belongs to it, over as many lines as it takes.
-fn row(name: &str, text: &str) {
+fn print_row(name: &str, text: &str) {
     const NAME_COLUMNS: usize = 23;
     let room = terminal_width().saturating_sub(NAME_COLUMNS + 3);
     for (number, line) in wrap_words(text, room).iter().enumerate() {
         let name = if number == 0 { name } else { "" };
-        print(
+        print_line(
             StyledText::from("  ")
-                .with(TextStyle::Green, format!("{name:<NAME_COLUMNS$}"))
-                .with(TextStyle::Plain, format!(" {line}")),
+                .with_part(TextStyle::Green, format!("{name:<NAME_COLUMNS$}"))
+                .with_part(TextStyle::Plain, format!(" {line}")),
         );
     }
 }
 
-fn next_steps(address: &str, folder: &Path) {
-    title("Try next, in another terminal");
+fn print_next_steps(address: &str, folder: &Path) {
+    print_title("Try next, in another terminal");
     print_text(format!(
         r#"  curl -s http://{address}/tools/echo \
     -H 'Content-Type: application/json' -d '{{"message": "hello"}}'
@@ -264,11 +271,11 @@ fn next_steps(address: &str, folder: &Path) {
   edit tools/echo.lua and call it again: it is live at once"#,
         folder.display()
     ));
-    title("An MCP client that speaks HTTP takes");
+    print_title("An MCP client that speaks HTTP takes");
     let client = json!({"mcpServers": {"moonlark": {"url": format!("http://{address}/mcp")}}});
-    print(format!("  {client}"));
-    title("A project of your own");
-    print("  moonlark tool init hello");
-    print("  moonlark tool test tools/hello.lua --param name=World");
-    print("  moonlark serve");
+    print_line(format!("  {client}"));
+    print_title("A project of your own");
+    print_line("  moonlark tool init hello");
+    print_line("  moonlark tool test tools/hello.lua --param name=World");
+    print_line("  moonlark serve");
 }

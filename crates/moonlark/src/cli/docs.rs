@@ -5,125 +5,127 @@ mod in_scripts;
 use std::sync::Arc;
 
 use clap::Args;
-use moonlark_core::module::{Function, Language, Module};
-use moonlark_core::nearest::nearest;
-use moonlark_core::render::luau::sdk::Docs as Signature;
-use moonlark_core::render::{Row, Sheet, luau, starlark};
+use moonlark_core::module::{Module, ModuleFunction, ScriptLanguage};
+use moonlark_core::nearest::nearest_name;
+use moonlark_core::render::luau::sdk::SdkFunctionDocs as Signature;
+use moonlark_core::render::{FunctionDoc, FunctionDocRow, luau, starlark};
 use moonlark_core::script_functions::{ScriptFunction, find_script_function};
-use moonlark_core::tool::{Effects, SourceKind};
+use moonlark_core::tool::{CallEffects, SourceKind};
 use moonlark_core::visible_text::visible_in_line;
-use moonlark_core::{Catalog, Code, Problem, Tool};
+use moonlark_core::{Catalog, Problem, ProblemCode, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use super::served::ServedCommand;
-use super::servers::Servers;
-use super::{Done, Global, caller, print_json, print_text, settle};
+use super::servers::SourceArgs;
+use super::{CommandResult, GlobalArgs, cli_caller, print_json, print_text, wait_for_sources};
 use crate::project::Project;
 
 #[derive(Args, Serialize, Deserialize)]
-pub(crate) struct Docs {
+pub(crate) struct DocsArgs {
     /// A module (`http`), a function (`http.get`) or a tool; without it, what there is.
     name: Option<String>,
 }
 
-impl Docs {
-    pub(crate) async fn run(self, global: &Global) -> Done {
+impl DocsArgs {
+    pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
         // What is built in can be explained in any project, even a broken one.
-        let modules = moonlark_host::all();
-        let built_in = self.name.as_deref().and_then(|name| Topic::built_in(&modules, name));
+        let modules = moonlark_host::host_modules();
+        let built_in =
+            self.name.as_deref().and_then(|name| DocsTopic::find_built_in(&modules, name));
         if let Some(topic) = built_in {
-            topic.print(global.json);
+            topic.print_topic(global.json);
             return Ok(());
         }
-        ServedCommand::Docs(self).run(Servers::default(), global).await
+        ServedCommand::Docs(self).run(SourceArgs::default(), global).await
     }
 
-    pub(crate) async fn run_in(self, project: &Arc<Project>, global: &Global) -> Done {
-        settle(project).await;
-        let modules = moonlark_host::all();
-        let catalog = project.gateway.catalog_for(&caller());
+    pub(crate) async fn run_in(self, project: &Arc<Project>, global: &GlobalArgs) -> CommandResult {
+        wait_for_sources(project).await;
+        let modules = moonlark_host::host_modules();
+        let catalog = project.gateway.catalog_for(&cli_caller());
         let Some(name) = self.name else {
             print_overview(&modules, &catalog, global.json);
             return Ok(());
         };
-        let in_sdk = || catalog.sdk().find(&name).map(|(_, it)| &it.tool);
-        let tool = catalog.find(&name).or_else(|_| in_sdk());
-        let tool = tool.map_err(|_| unknown(&name, &modules, &catalog))?;
-        let docs = in_scripts::docs(tool, &catalog, &project.gateway);
-        Topic::Tool(tool, docs).print(global.json);
+        let in_sdk = || catalog.sdk().find_function(&name).map(|(_, it)| &it.tool);
+        let tool = catalog.find_tool(&name).or_else(|_| in_sdk());
+        let tool = tool.map_err(|_| unknown_name_problem(&name, &modules, &catalog))?;
+        let docs = in_scripts::find_sdk_docs(tool, &catalog, &project.gateway);
+        DocsTopic::Tool(tool, docs).print_topic(global.json);
         Ok(())
     }
 }
 
-fn unknown(name: &str, modules: &[Module], catalog: &Catalog) -> Problem {
+fn unknown_name_problem(name: &str, modules: &[Module], catalog: &Catalog) -> Problem {
     let functions = modules.iter().flat_map(|module| &module.functions);
     let names = modules
         .iter()
         .map(|module| module.name)
         .chain(functions.map(|function| function.tool.name.as_str()))
         .chain(catalog.tools().iter().map(|tool| tool.name.as_str()));
-    let hint = match nearest(name, names) {
+    let hint = match nearest_name(name, names) {
         Some(near) => format!("did you mean {near}?"),
         None => "`moonlark docs` lists what there is".to_owned(),
     };
-    let name = moonlark_core::value::shorten(name);
-    Problem::new(Code::NotFound, format!("no module, function or tool is named {name}")).hint(hint)
+    let name = moonlark_core::value::shorten_text(name);
+    Problem::new(ProblemCode::NotFound, format!("no module, function or tool is named {name}"))
+        .with_hint(hint)
 }
 
 /// Something that can be explained.
-enum Topic<'a> {
+enum DocsTopic<'a> {
     Module(&'a Module),
-    Function(&'a Module, &'a Function),
+    Function(&'a Module, &'a ModuleFunction),
     Tool(&'a Tool, Option<Signature>),
     Helper(&'static ScriptFunction),
 }
 
-impl<'a> Topic<'a> {
-    fn built_in(modules: &'a [Module], name: &str) -> Option<Topic<'a>> {
+impl<'a> DocsTopic<'a> {
+    fn find_built_in(modules: &'a [Module], name: &str) -> Option<DocsTopic<'a>> {
         for module in modules {
             let function = module.functions.iter().find(|function| function.tool.name == name);
             if let Some(function) = function {
-                return Some(Topic::Function(module, function));
+                return Some(DocsTopic::Function(module, function));
             }
             if module.name == name {
-                return Some(Topic::Module(module));
+                return Some(DocsTopic::Module(module));
             }
         }
-        find_script_function(name).map(Topic::Helper)
+        find_script_function(name).map(DocsTopic::Helper)
     }
 
-    fn print(&self, as_json: bool) {
+    fn print_topic(&self, as_json: bool) {
         match (self, as_json) {
-            (Topic::Module(module), false) => print_text(module_text(module)),
-            (Topic::Module(module), true) => print_json(&module_json(module)),
-            (Topic::Function(module, function), false) => {
+            (DocsTopic::Module(module), false) => print_text(module_text(module)),
+            (DocsTopic::Module(module), true) => print_json(&module_json(module)),
+            (DocsTopic::Function(module, function), false) => {
                 print_text(function_text(module, function))
             }
-            (Topic::Function(module, function), true) => {
+            (DocsTopic::Function(module, function), true) => {
                 print_json(&function_json(module, function));
             }
-            (Topic::Tool(tool, docs), false) => {
+            (DocsTopic::Tool(tool, docs), false) => {
                 print_text(wrap_lines(&tool_text(tool, docs.as_ref())))
             }
-            (Topic::Helper(helper), false) => {
-                print_text(wrap_lines(&format!("In agent scripts:\n{}", helper.page())));
+            (DocsTopic::Helper(helper), false) => {
+                print_text(wrap_lines(&format!("In agent scripts:\n{}", helper.to_page())));
             }
-            (Topic::Helper(helper), true) => print_json(&json!({
+            (DocsTopic::Helper(helper), true) => print_json(&json!({
                 "kind": "helper",
                 "name": helper.name,
                 "description": helper.doc,
                 "luau": helper.signature,
                 "examples": [{ "luau": helper.example }],
             })),
-            (Topic::Tool(tool, docs), true) => print_json(&tool_json(tool, docs.as_ref())),
+            (DocsTopic::Tool(tool, docs), true) => print_json(&tool_json(tool, docs.as_ref())),
         }
     }
 }
 
 /// Everything there is, one line each.
 fn print_overview(modules: &[Module], catalog: &Catalog, as_json: bool) {
-    let tools: Vec<_> = catalog.listed().collect();
+    let tools: Vec<_> = catalog.tools_for_agents().collect();
     if as_json {
         let modules: Vec<Json> = modules
             .iter()
@@ -136,9 +138,10 @@ fn print_overview(modules: &[Module], catalog: &Catalog, as_json: bool) {
         print_json(&json!({ "modules": modules, "tools": tools }));
         return;
     }
-    let modules = modules.iter().map(|module| vec![module.name.to_owned(), first(module.doc)]);
-    let tools = tools.iter().map(|tool| vec![tool.name.clone(), first(&tool.description)]);
-    let (modules, tools) = (table(modules.collect()), table(tools.collect()));
+    let modules =
+        modules.iter().map(|module| vec![module.name.to_owned(), first_sentence(module.doc)]);
+    let tools = tools.iter().map(|tool| vec![tool.name.clone(), first_sentence(&tool.description)]);
+    let (modules, tools) = (format_table(modules.collect()), format_table(tools.collect()));
     print_text(format!("Modules:\n{modules}\n\nTools:\n{tools}"));
 }
 
@@ -149,8 +152,8 @@ fn module_text(module: &Module) -> String {
     }
     for function in &module.functions {
         let signature = match module.only {
-            Some(Language::Starlark) => starlark::signature(module, function),
-            _ => luau::signature(module, function),
+            Some(ScriptLanguage::Starlark) => starlark::starlark_signature(module, function),
+            _ => luau::luau_signature(module, function),
         };
         text.push_str(&format!("\n{signature}\n  {}\n", function.tool.description));
     }
@@ -174,43 +177,43 @@ fn module_json(module: &Module) -> Json {
     })
 }
 
-fn function_text(module: &Module, function: &Function) -> String {
-    let sheet = Sheet::of(module, function);
-    let mut parts = vec![format!("{}\n{}", sheet.name, sheet.doc), signatures(module, &sheet)];
+fn function_text(module: &Module, function: &ModuleFunction) -> String {
+    let sheet = FunctionDoc::from_function(module, function);
+    let mut parts = vec![format!("{}\n{}", sheet.name, sheet.doc), signature_lines(module, &sheet)];
     parts.extend(sheet.grant.map(|grant| format!("Grant: {grant}")));
-    let params: Vec<&Row> = sheet.places.iter().chain(&sheet.options).collect();
-    parts.extend(rows("Parameters", &params));
-    parts.extend(rows("Result", &sheet.result.iter().collect::<Vec<_>>()));
+    let params: Vec<&FunctionDocRow> = sheet.places.iter().chain(&sheet.options).collect();
+    parts.extend(field_section("Parameters", &params));
+    parts.extend(field_section("Result", &sheet.result.iter().collect::<Vec<_>>()));
     if !sheet.examples.is_empty() {
         let luau = sheet.examples.iter().map(|example| &example.luau);
         let starlark = sheet.examples.iter().map(|example| &example.starlark);
-        if module.is_for(Language::Luau) {
-            parts.push(format!("Examples in Luau:\n{}", lines(luau)));
+        if module.is_for_language(ScriptLanguage::Luau) {
+            parts.push(format!("Examples in Luau:\n{}", indent_lines(luau)));
         }
-        if module.is_for(Language::Starlark) {
-            parts.push(format!("Examples in Starlark:\n{}", lines(starlark)));
+        if module.is_for_language(ScriptLanguage::Starlark) {
+            parts.push(format!("Examples in Starlark:\n{}", indent_lines(starlark)));
         }
     }
     parts.join("\n\n")
 }
 
-fn signatures(module: &Module, sheet: &Sheet) -> String {
+fn signature_lines(module: &Module, sheet: &FunctionDoc) -> String {
     match module.only {
         None => format!("  Luau      {}\n  Starlark  {}", sheet.luau, sheet.starlark),
-        Some(Language::Luau) => format!("  Luau only  {}", sheet.luau),
-        Some(Language::Starlark) => format!("  Starlark only  {}", sheet.starlark),
+        Some(ScriptLanguage::Luau) => format!("  Luau only  {}", sheet.luau),
+        Some(ScriptLanguage::Starlark) => format!("  Starlark only  {}", sheet.starlark),
     }
 }
 
-fn function_json(module: &Module, function: &Function) -> Json {
-    let sheet = Sheet::of(module, function);
+fn function_json(module: &Module, function: &ModuleFunction) -> Json {
+    let sheet = FunctionDoc::from_function(module, function);
     let examples: Vec<Json> = sheet
         .examples
         .iter()
         .map(|example| {
             json!({
-                "luau": spoken(module, Language::Luau, &example.luau),
-                "starlark": spoken(module, Language::Starlark, &example.starlark),
+                "luau": text_for_language(module, ScriptLanguage::Luau, &example.luau),
+                "starlark": text_for_language(module, ScriptLanguage::Starlark, &example.starlark),
             })
         })
         .collect();
@@ -219,8 +222,8 @@ fn function_json(module: &Module, function: &Function) -> Json {
         "name": sheet.name,
         "module": module.name,
         "description": sheet.doc,
-        "luau": spoken(module, Language::Luau, &sheet.luau),
-        "starlark": spoken(module, Language::Starlark, &sheet.starlark),
+        "luau": text_for_language(module, ScriptLanguage::Luau, &sheet.luau),
+        "starlark": text_for_language(module, ScriptLanguage::Starlark, &sheet.starlark),
         "grant": sheet.grant,
         "parameters": **function.tool.input.json(),
         "result": function.returns,
@@ -229,12 +232,16 @@ fn function_json(module: &Module, function: &Function) -> Json {
 }
 
 /// What is said in a language, if the module is there in it.
-fn spoken<'a>(module: &Module, language: Language, text: &'a str) -> Option<&'a str> {
-    module.is_for(language).then_some(text)
+fn text_for_language<'a>(
+    module: &Module,
+    language: ScriptLanguage,
+    text: &'a str,
+) -> Option<&'a str> {
+    module.is_for_language(language).then_some(text)
 }
 
 /// Columns after which a line goes on in the next.
-const MAX_COLUMNS: usize = 110;
+const MAX_DOCS_COLUMNS: usize = 110;
 
 /// Long lines in several, broken between words: types of large results are one line.
 fn wrap_lines(text: &str) -> String {
@@ -245,7 +252,7 @@ fn wrap_lines(text: &str) -> String {
         let mut columns = 0;
         for (index, word) in line.split(' ').enumerate() {
             let length = word.chars().count() + 1;
-            if columns + length > MAX_COLUMNS && columns > indent + 4 {
+            if columns + length > MAX_DOCS_COLUMNS && columns > indent + 4 {
                 wrapped.push('\n');
                 wrapped.push_str(&" ".repeat(indent + if is_comment { 0 } else { 4 }));
                 wrapped.push_str(if is_comment { "-- " } else { "" });
@@ -262,30 +269,36 @@ fn wrap_lines(text: &str) -> String {
 }
 
 fn tool_text(tool: &Tool, docs: Option<&Signature>) -> String {
-    let (input, output) = schemas(tool);
+    let (input, output) = tool_schemas(tool);
     let version = tool.version.as_ref().map(|version| format!(", version {version}"));
     let origin = match tool.source.kind {
         SourceKind::Builtin => "Part of Moonlark".to_owned(),
         SourceKind::Upstream => format!("From upstream {}", tool.source.name),
         _ => format!("From {}{}", tool.source.name, version.unwrap_or_default()),
     };
-    let origin = format!("{origin}; {}.", effects(tool.effects));
-    let (in_luau, in_starlark) = calls(tool);
+    let origin = format!("{origin}; {}.", describe_effects(tool.effects));
+    let (in_luau, in_starlark) = call_signatures(tool);
     let mut parts = vec![
-        format!("{}\n{}", heading(tool), tool.description).trim_end().to_owned(),
+        format!("{}\n{}", tool_heading(tool), tool.description).trim_end().to_owned(),
         format!("  Luau      {in_luau}\n  Starlark  {in_starlark}"),
     ];
-    parts.extend(docs.map(in_scripts::text));
+    parts.extend(docs.map(in_scripts::sdk_docs_text));
     parts.push(origin);
-    parts.extend(grant(tool).map(|grant| format!("Grant, for a script that calls it: {grant}")));
-    parts.extend(rows("Parameters", &Row::fields(&input, "").iter().collect::<Vec<_>>()));
-    let result = output.map(|output| Row::fields(&output, "")).unwrap_or_default();
-    parts.extend(rows("Result", &result.iter().collect::<Vec<_>>()));
+    parts.extend(
+        required_grant(tool).map(|grant| format!("Grant, for a script that calls it: {grant}")),
+    );
+    parts.extend(field_section(
+        "Parameters",
+        &FunctionDocRow::rows_for_fields(&input, "").iter().collect::<Vec<_>>(),
+    ));
+    let result =
+        output.map(|output| FunctionDocRow::rows_for_fields(&output, "")).unwrap_or_default();
+    parts.extend(field_section("Result", &result.iter().collect::<Vec<_>>()));
     parts.join("\n\n")
 }
 
 /// Its name, and beside it the one for people.
-fn heading(tool: &Tool) -> String {
+fn tool_heading(tool: &Tool) -> String {
     let name = visible_in_line(&tool.name);
     match &tool.title {
         Some(title) => format!("{name} ({})", visible_in_line(title)),
@@ -294,9 +307,9 @@ fn heading(tool: &Tool) -> String {
 }
 
 fn tool_json(tool: &Tool, docs: Option<&Signature>) -> Json {
-    let (input, output) = schemas(tool);
-    let (in_luau, in_starlark) = calls(tool);
-    let Effects { read_only, destructive, idempotent, open_world } = tool.effects;
+    let (input, output) = tool_schemas(tool);
+    let (in_luau, in_starlark) = call_signatures(tool);
+    let CallEffects { read_only, destructive, idempotent, open_world } = tool.effects;
     json!({
         "kind": "tool",
         "name": tool.name,
@@ -307,8 +320,8 @@ fn tool_json(tool: &Tool, docs: Option<&Signature>) -> Json {
         "source": tool.source.name,
         "luau": in_luau,
         "starlark": in_starlark,
-        "sdk": docs.map(in_scripts::as_json),
-        "grant": grant(tool),
+        "sdk": docs.map(in_scripts::sdk_docs_json),
+        "grant": required_grant(tool),
         "annotations": {
             "read_only": read_only,
             "destructive": destructive,
@@ -320,14 +333,14 @@ fn tool_json(tool: &Tool, docs: Option<&Signature>) -> Json {
     })
 }
 
-fn schemas(tool: &Tool) -> (Json, Option<Json>) {
+fn tool_schemas(tool: &Tool) -> (Json, Option<Json>) {
     let input = Json::Object((**tool.input.json()).clone());
     (input, tool.output.as_ref().map(|output| Json::Object((**output.json()).clone())))
 }
 
 /// How scripts call a tool, in Luau and in Starlark.
-fn calls(tool: &Tool) -> (String, String) {
-    let (input, output) = schemas(tool);
+fn call_signatures(tool: &Tool) -> (String, String) {
+    let (input, output) = tool_schemas(tool);
     let name = Json::String(tool.name.clone());
     let takes = input["properties"].as_object().is_none_or(|fields| !fields.is_empty());
     let draw = |kind: fn(&Json) -> String| {
@@ -339,22 +352,22 @@ fn calls(tool: &Tool) -> (String, String) {
 }
 
 /// What a script needs in order to call it.
-fn grant(tool: &Tool) -> Option<String> {
+fn required_grant(tool: &Tool) -> Option<String> {
     (tool.source.kind != SourceKind::Builtin).then(|| format!("tool:{}", tool.name))
 }
 
-fn effects(effects: Effects) -> String {
+fn describe_effects(effects: CallEffects) -> String {
     let world = if effects.open_world { "reaches systems outside" } else { "stays inside" };
     let change = match effects {
-        Effects { read_only: true, .. } => "changes nothing",
-        Effects { destructive: true, .. } => "may overwrite or delete",
+        CallEffects { read_only: true, .. } => "changes nothing",
+        CallEffects { destructive: true, .. } => "may overwrite or delete",
         _ => "changes things, destroys nothing",
     };
     format!("it {change} and {world}")
 }
 
-fn rows(title: &str, rows: &[&Row]) -> Option<String> {
-    let cells = |row: &&Row| {
+fn field_section(title: &str, rows: &[&FunctionDocRow]) -> Option<String> {
+    let cells = |row: &&FunctionDocRow| {
         let default = row.default.as_ref();
         let default = default.map(|value| format!("default: {}", luau::luau_value(value)));
         let facts: Vec<String> = default.into_iter().chain(row.range.clone()).collect();
@@ -366,16 +379,16 @@ fn rows(title: &str, rows: &[&Row]) -> Option<String> {
         vec![row.name.clone(), row.kind.clone(), text]
     };
     let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
-    (!cells.is_empty()).then(|| format!("{title}:\n{}", table(cells)))
+    (!cells.is_empty()).then(|| format!("{title}:\n{}", format_table(cells)))
 }
 
 /// Columns, each as wide as it needs to be but for one that is very wide.
-fn table(rows: Vec<Vec<String>>) -> String {
-    const WIDEST: usize = 40;
+fn format_table(rows: Vec<Vec<String>>) -> String {
+    const MAX_CELL_COLUMNS: usize = 40;
     let length = |cell: &String| cell.chars().count();
     let width = |column: usize| {
         let lengths = rows.iter().filter_map(|row| row.get(column)).map(length);
-        lengths.filter(|length| *length <= WIDEST).max().unwrap_or(0)
+        lengths.filter(|length| *length <= MAX_CELL_COLUMNS).max().unwrap_or(0)
     };
     let line = |row: &Vec<String>| {
         let mut line = String::new();
@@ -388,12 +401,12 @@ fn table(rows: Vec<Vec<String>>) -> String {
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn lines<'a>(lines: impl Iterator<Item = &'a String>) -> String {
+fn indent_lines<'a>(lines: impl Iterator<Item = &'a String>) -> String {
     lines.map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
 /// The first sentence, or the first line if that is shorter.
-fn first(text: &str) -> String {
+fn first_sentence(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     line.split_once(". ").map_or_else(|| line.to_owned(), |(sentence, _)| format!("{sentence}."))
 }
@@ -407,7 +420,10 @@ mod tests {
         let long = format!("  Luau  context.call(\"x\") -> {{ {} }}", "field: string, ".repeat(40));
         let wrapped = wrap_lines(&long);
         assert!(wrapped.lines().count() > 5, "{wrapped}");
-        assert!(wrapped.lines().all(|line| line.chars().count() <= MAX_COLUMNS + 1), "{wrapped}");
+        assert!(
+            wrapped.lines().all(|line| line.chars().count() <= MAX_DOCS_COLUMNS + 1),
+            "{wrapped}"
+        );
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(words(&wrapped), words(&long));
         assert_eq!(wrap_lines("a\n  short  line"), "a\n  short  line");

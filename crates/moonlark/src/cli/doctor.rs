@@ -4,23 +4,26 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
-use moonlark_core::nearest::nearest;
+use moonlark_core::nearest::nearest_name;
 use moonlark_core::tool::SourceKind;
-use moonlark_core::{Catalog, Code, Place, Problem, Result, Warning};
+use moonlark_core::{Catalog, Problem, ProblemCode, Result, SourceLocation, Warning};
 use serde_json::{Value as Json, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::problem_lines::{error_lines, warning_lines};
-use super::served::{ServedCommand, Surroundings};
-use super::servers::Servers;
+use super::served::{CommandEnvironment, ServedCommand};
+use super::servers::SourceArgs;
 use super::terminal::{StyledText, TextStyle};
-use super::{Done, Failure, Global, counted, counted_findings, print, print_json, settle, shown};
-use crate::config::ApproverWord;
-use crate::config_file::{Loaded, RejectedConfig};
+use super::{
+    CommandError, CommandResult, GlobalArgs, display_path, format_count, print_json, print_line,
+    summarize_findings, wait_for_sources,
+};
+use crate::config::ApproverConfig;
+use crate::config_file::{LoadedConfig, RejectedConfig};
 
 /// How long whoever listens at our address may take to say what it is.
-const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
+const HEALTH_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Names that were changed, of which there may be thousands.
 const MAX_SHOWN_NAMES: usize = 10;
@@ -29,41 +32,45 @@ const MAX_SHOWN_NAMES: usize = 10;
 const MAX_HEALTH_BYTES: u64 = 16 * 1024;
 
 /// One thing that was looked at.
-struct Finding {
+struct DoctorFinding {
     what: &'static str,
-    outcome: Outcome,
+    outcome: FindingOutcome,
 }
 
-enum Outcome {
+enum FindingOutcome {
     Fine(String),
     /// It works, and is hardly meant so.
     Doubtful(Warning),
     Wrong(Problem),
 }
 
-pub(crate) async fn run(global: &Global) -> Done {
-    ServedCommand::Doctor.run(Servers::default(), global).await
+pub(crate) async fn run(global: &GlobalArgs) -> CommandResult {
+    ServedCommand::Doctor.run(SourceArgs::default(), global).await
 }
 
-pub(crate) async fn run_in(around: &Surroundings<'_>, global: &Global) -> Done {
-    tell(&look(around).await?, global)
+pub(crate) async fn run_in(around: &CommandEnvironment<'_>, global: &GlobalArgs) -> CommandResult {
+    print_findings(&collect_findings(around).await?, global)
 }
 
 /// The project cannot even be opened.
-pub(crate) fn tell_rejected(rejected: RejectedConfig, global: &Global) -> Done {
-    let doubts = rejected.warnings.iter().map(Finding::doubt);
-    let errors = rejected.errors.into_iter().map(|it| Finding::wrong("configuration", it));
-    tell(&doubts.chain(errors).collect::<Vec<_>>(), global)
+pub(crate) fn report_rejected_config(
+    rejected: RejectedConfig,
+    global: &GlobalArgs,
+) -> CommandResult {
+    let doubts = rejected.warnings.iter().map(DoctorFinding::from_config_warning);
+    let errors =
+        rejected.errors.into_iter().map(|it| DoctorFinding::with_problem("configuration", it));
+    print_findings(&doubts.chain(errors).collect::<Vec<_>>(), global)
 }
 
-fn tell(findings: &[Finding], global: &Global) -> Done {
-    let count = |is_one: fn(&Outcome) -> bool| {
+fn print_findings(findings: &[DoctorFinding], global: &GlobalArgs) -> CommandResult {
+    let count = |is_one: fn(&FindingOutcome) -> bool| {
         findings.iter().filter(|finding| is_one(&finding.outcome)).count()
     };
-    let errors = count(|outcome| matches!(outcome, Outcome::Wrong(_)));
-    let warnings = count(|outcome| matches!(outcome, Outcome::Doubtful(_)));
+    let errors = count(|outcome| matches!(outcome, FindingOutcome::Wrong(_)));
+    let warnings = count(|outcome| matches!(outcome, FindingOutcome::Doubtful(_)));
     if global.json {
-        let findings: Vec<_> = findings.iter().map(Finding::to_json).collect();
+        let findings: Vec<_> = findings.iter().map(DoctorFinding::to_json).collect();
         print_json(&json!({
             "version": env!("CARGO_PKG_VERSION"),
             "findings": findings,
@@ -71,193 +78,205 @@ fn tell(findings: &[Finding], global: &Global) -> Done {
             "warnings": warnings,
         }));
     } else {
-        print(format!("Moonlark {}", env!("CARGO_PKG_VERSION")));
-        findings.iter().flat_map(Finding::lines).for_each(print);
-        print(counted_findings(errors, warnings));
+        print_line(format!("Moonlark {}", env!("CARGO_PKG_VERSION")));
+        findings.iter().flat_map(DoctorFinding::to_lines).for_each(print_line);
+        print_line(summarize_findings(errors, warnings));
     }
-    if errors == 0 { Ok(()) } else { Err(Failure::Said) }
+    if errors == 0 { Ok(()) } else { Err(CommandError::Said) }
 }
 
-impl Finding {
-    fn fine(what: &'static str, text: impl Into<String>) -> Finding {
-        Finding { what, outcome: Outcome::Fine(text.into()) }
+impl DoctorFinding {
+    fn with_success(what: &'static str, text: impl Into<String>) -> DoctorFinding {
+        DoctorFinding { what, outcome: FindingOutcome::Fine(text.into()) }
     }
 
-    fn wrong(what: &'static str, problem: Problem) -> Finding {
-        Finding { what, outcome: Outcome::Wrong(problem) }
+    fn with_problem(what: &'static str, problem: Problem) -> DoctorFinding {
+        DoctorFinding { what, outcome: FindingOutcome::Wrong(problem) }
     }
 
-    fn doubtful(what: &'static str, warning: Warning) -> Finding {
-        Finding { what, outcome: Outcome::Doubtful(warning) }
+    fn with_warning(what: &'static str, warning: Warning) -> DoctorFinding {
+        DoctorFinding { what, outcome: FindingOutcome::Doubtful(warning) }
     }
 
     /// A warning about the configuration.
-    fn doubt(problem: &Problem) -> Finding {
+    fn from_config_warning(problem: &Problem) -> DoctorFinding {
         let Problem { message, place, hint, .. } = problem.clone();
-        Finding::doubtful("configuration", Warning { message, place, hint })
+        DoctorFinding::with_warning("configuration", Warning { message, place, hint })
     }
 
-    fn of(what: &'static str, outcome: Result<String>) -> Finding {
+    fn from_result(what: &'static str, outcome: Result<String>) -> DoctorFinding {
         match outcome {
-            Ok(text) => Finding::fine(what, text),
-            Err(problem) => Finding::wrong(what, problem),
+            Ok(text) => DoctorFinding::with_success(what, text),
+            Err(problem) => DoctorFinding::with_problem(what, problem),
         }
     }
 
     fn to_json(&self) -> Json {
         let what = self.what;
         match &self.outcome {
-            Outcome::Fine(text) => json!({ "what": what, "ok": true, "text": text }),
-            Outcome::Doubtful(warning) => {
+            FindingOutcome::Fine(text) => json!({ "what": what, "ok": true, "text": text }),
+            FindingOutcome::Doubtful(warning) => {
                 json!({ "what": what, "ok": true, "warning": warning.to_json() })
             }
-            Outcome::Wrong(problem) => {
+            FindingOutcome::Wrong(problem) => {
                 json!({ "what": what, "ok": false, "error": problem.to_json() })
             }
         }
     }
 
-    fn lines(&self) -> Vec<StyledText> {
+    fn to_lines(&self) -> Vec<StyledText> {
         let (style, mark, texts) = match &self.outcome {
-            Outcome::Fine(text) => (TextStyle::Green, "✓", vec![StyledText::from(text)]),
-            Outcome::Doubtful(warning) => (TextStyle::Yellow, "!", warning_lines(warning)),
-            Outcome::Wrong(problem) => (TextStyle::Red, "✗", error_lines(problem)),
+            FindingOutcome::Fine(text) => (TextStyle::Green, "✓", vec![StyledText::from(text)]),
+            FindingOutcome::Doubtful(warning) => (TextStyle::Yellow, "!", warning_lines(warning)),
+            FindingOutcome::Wrong(problem) => (TextStyle::Red, "✗", error_lines(problem)),
         };
         let what = format!(" {}: ", self.what);
-        let mut head = StyledText::from("  ").with(style, mark).with(TextStyle::Plain, what);
+        let mut head =
+            StyledText::from("  ").with_part(style, mark).with_part(TextStyle::Plain, what);
         let mut lines = Vec::new();
         for text in texts {
-            lines.push(std::mem::replace(&mut head, "    ".into()).then(text));
+            lines.push(std::mem::replace(&mut head, "    ".into()).append_text(text));
         }
         lines
     }
 }
 
-async fn look(around: &Surroundings<'_>) -> Result<Vec<Finding>, Failure> {
+async fn collect_findings(
+    around: &CommandEnvironment<'_>,
+) -> Result<Vec<DoctorFinding>, CommandError> {
     let mut findings = Vec::new();
     let project = around.project;
-    let loaded = project.loaded().await;
+    let loaded = project.loaded_config().await;
     let origin = match &loaded.path {
         // One of another folder, as that of a folder above is, is named in full.
-        Some(path) if Some(loaded.root.as_path()) != super::here().ok().as_deref() => shown(path),
-        Some(path) => shown(path.strip_prefix(&loaded.root).unwrap_or(path)),
+        Some(path) if Some(loaded.root.as_path()) != super::working_dir().ok().as_deref() => {
+            display_path(path)
+        }
+        Some(path) => display_path(path.strip_prefix(&loaded.root).unwrap_or(path)),
         None => "none, defaults".to_owned(),
     };
-    findings.push(Finding::fine("configuration", origin));
-    findings.extend(loaded.warnings.iter().map(Finding::doubt));
+    findings.push(DoctorFinding::with_success("configuration", origin));
+    findings.extend(loaded.warnings.iter().map(DoctorFinding::from_config_warning));
 
-    settle(project).await;
-    let upstreams = project.upstreams.offered();
-    let apis = project.apis.offered();
+    wait_for_sources(project).await;
+    let upstreams = project.upstreams.current_offerings();
+    let apis = project.apis.current_offerings();
     let catalog = project.gateway.catalog();
-    let tools = super::authored(&catalog).count();
+    let tools = super::script_tools(&catalog).count();
     let scripts: HashSet<&str> =
-        super::authored(&catalog).map(|tool| tool.source.name.as_str()).collect();
+        super::script_tools(&catalog).map(|tool| tool.source.name.as_str()).collect();
     let outcome = match super::require_tools(project).await {
-        Err(failure) => Err(failure.first_problem().unwrap_or_else(no_tool_loads)),
+        Err(failure) => Err(failure.first_problem().unwrap_or_else(no_tool_loads_problem)),
         Ok(())
             if tools == 0
                 && upstreams.health.is_empty()
                 && apis.health.is_empty()
                 && !project.knowledge.is_configured() =>
         {
-            Err(no_tool_loads())
+            Err(no_tool_loads_problem())
         }
         Ok(()) if tools == 0 => Ok("none from scripts".to_owned()),
-        Ok(()) => {
-            Ok(format!("{} from {}", counted(tools, "tool"), counted(scripts.len(), "script")))
-        }
+        Ok(()) => Ok(format!(
+            "{} from {}",
+            format_count(tools, "tool"),
+            format_count(scripts.len(), "script")
+        )),
     };
-    findings.push(Finding::of("tools", outcome));
-    findings.extend(changed_names(&catalog).into_iter().map(|it| Finding::fine("names", it)));
-    let prompts = catalog.offers().iter().filter(|it| it.source.kind == SourceKind::Script);
+    findings.push(DoctorFinding::from_result("tools", outcome));
+    findings.extend(
+        changed_name_lines(&catalog).into_iter().map(|it| DoctorFinding::with_success("names", it)),
+    );
+    let prompts =
+        catalog.source_resources().iter().filter(|it| it.source.kind == SourceKind::Script);
     let prompts = prompts.map(|it| it.prompts.len()).sum();
     if prompts > 0 {
-        findings.push(Finding::fine("prompts", counted(prompts, "prompt")));
+        findings.push(DoctorFinding::with_success("prompts", format_count(prompts, "prompt")));
     }
-    findings.extend(catalog.warnings().map(|it| Finding::doubtful("script", it.clone())));
+    findings.extend(catalog.warnings().map(|it| DoctorFinding::with_warning("script", it.clone())));
     let elsewhere = |it: &&Problem| upstreams.problems.contains(it) || apis.problems.contains(it);
     for problem in catalog.problems().iter().filter(|it| !elsewhere(it)) {
-        let what = if problem.code == Code::BadConfig { "configuration" } else { "script" };
-        findings.push(Finding::wrong(what, problem.clone()));
+        let what = if problem.code == ProblemCode::BadConfig { "configuration" } else { "script" };
+        findings.push(DoctorFinding::with_problem(what, problem.clone()));
     }
     let upstreams = ("upstream", upstreams.health, upstreams.problems);
     for (what, health, problems) in [upstreams, ("API", apis.health, apis.problems)] {
         for health in health {
             let outcome = match health.problem.clone() {
                 Some(problem) => Err(problem),
-                None => Ok(super::sources::line(&health)),
+                None => Ok(super::sources::health_line(&health)),
             };
-            findings.push(Finding::of(what, outcome));
+            findings.push(DoctorFinding::from_result(what, outcome));
         }
         for problem in problems {
             // That it does not connect was said.
-            let is_it = |it: &Finding| matches!(&it.outcome, Outcome::Wrong(it) if *it == problem);
+            let is_it = |it: &DoctorFinding| matches!(&it.outcome, FindingOutcome::Wrong(it) if *it == problem);
             if !findings.iter().any(is_it) {
-                findings.push(Finding::wrong(what, problem));
+                findings.push(DoctorFinding::with_problem(what, problem));
             }
         }
     }
 
-    match project.knowledge.known().await {
+    match project.knowledge.source_statuses().await {
         Ok(known) => findings.extend(known.iter().map(|known| {
             let outcome = match &known.problem {
                 Some(why) => Err(Problem::unavailable(format!("{}: {why}", known.stats.name))
-                    .maybe_hint(known.hint.clone())),
-                None => Ok(super::sources::knowledge(known)),
+                    .with_optional_hint(known.hint.clone())),
+                None => Ok(super::sources::knowledge_line(known)),
             };
-            Finding::of("knowledge", outcome)
+            DoctorFinding::from_result("knowledge", outcome)
         })),
-        Err(problem) => findings.push(Finding::wrong("knowledge", problem)),
+        Err(problem) => findings.push(DoctorFinding::with_problem("knowledge", problem)),
     }
 
     let is_kept = loaded.config.journal.enabled;
     findings.push(if is_kept {
-        Finding::of("journal", crate::journal::reader(&loaded).summary())
+        DoctorFinding::from_result("journal", crate::journal::journal_reader(&loaded).summary())
     } else {
-        Finding::fine("journal", "not kept")
+        DoctorFinding::with_success("journal", "not kept")
     });
     // Reads the tokens, whose limits are rules too.
     let callers = project.auth.summary().await;
-    if is_kept && let Ok(count @ 1..) = crate::journal::reader(&loaded).interrupted() {
-        let said = crate::journal::interrupted_runs(count);
-        findings.push(Finding::doubtful("runs", Warning::new(said)));
+    if is_kept && let Ok(count @ 1..) = crate::journal::journal_reader(&loaded).count_interrupted()
+    {
+        let said = crate::journal::interrupted_runs_message(count);
+        findings.push(DoctorFinding::with_warning("runs", Warning::new(said)));
     }
     if project.gateway.policy().has_approvals()
-        && loaded.config.approvals.by == ApproverWord::Caller
+        && loaded.config.approvals.by == ApproverConfig::Caller
     {
         let said = "rules want a person's approval, and approvals.by = \"caller\" lets the caller \
                     that asks approve its own call";
         let hint = "set approvals.by = \"operator\"";
-        findings.push(Finding::doubtful("approvals", Warning::new(said).hint(hint)));
+        findings.push(DoctorFinding::with_warning("approvals", Warning::new(said).with_hint(hint)));
     }
     let policy = project.gateway.policy();
-    for problem in policy.faults(&catalog) {
-        findings.push(Finding::wrong("policy", problem));
+    for problem in policy.find_faults(&catalog) {
+        findings.push(DoctorFinding::with_problem("policy", problem));
     }
-    for problem in idle_limits(&loaded, &catalog) {
-        findings.push(Finding::wrong("limits", problem));
+    for problem in unused_limit_problems(&loaded, &catalog) {
+        findings.push(DoctorFinding::with_problem("limits", problem));
     }
 
-    findings.push(Finding::of("callers", callers));
+    findings.push(DoctorFinding::from_result("callers", callers));
     findings.extend(around.server.map(|server| {
         let text = match &server.address {
             Some(address) => format!("serving on http://{address}, process {}", server.pid),
             None => format!("moonlark {} serves, process {}", server.command, server.pid),
         };
-        Finding::fine("server", text)
+        DoctorFinding::with_success("server", text)
     }));
-    findings.push(Finding::of("address", address(around, &loaded).await));
+    findings
+        .push(DoctorFinding::from_result("address", check_listen_address(around, &loaded).await));
     Ok(findings)
 }
 
-fn no_tool_loads() -> Problem {
-    Problem::bad_script("no tool script loads").hint("fix the errors below")
+fn no_tool_loads_problem() -> Problem {
+    Problem::bad_script("no tool script loads").with_hint("fix the errors below")
 }
 
 /// The tools that clients see under other names than those of their sources, which
 /// lead to them as well.
-fn changed_names(catalog: &Catalog) -> Vec<String> {
+fn changed_name_lines(catalog: &Catalog) -> Vec<String> {
     let mut changes: Vec<String> = (catalog.listed_name_changes())
         .map(|it| {
             let (wanted, listed, reason) = (it.wanted, it.listed, it.reason.as_str());
@@ -267,13 +286,13 @@ fn changed_names(catalog: &Catalog) -> Vec<String> {
     let more = changes.len().saturating_sub(MAX_SHOWN_NAMES);
     if more > 0 {
         changes.truncate(MAX_SHOWN_NAMES);
-        changes.push(format!("and {} under another name", counted(more, "more tool")));
+        changes.push(format!("and {} under another name", format_count(more, "more tool")));
     }
     changes
 }
 
 /// Tables of `[limits.tools]` whose name nothing has.
-fn idle_limits(loaded: &Loaded, catalog: &Catalog) -> Vec<Problem> {
+fn unused_limit_problems(loaded: &LoadedConfig, catalog: &Catalog) -> Vec<Problem> {
     let config = &loaded.config;
     let files = catalog
         .tools()
@@ -290,25 +309,28 @@ fn idle_limits(loaded: &Loaded, catalog: &Catalog) -> Vec<Problem> {
         .collect();
     let idle = config.limits.tools.keys().filter(|name| !known.contains(name.as_str()));
     let problem = |name: &String| {
-        let near = nearest(name, known.iter().copied());
+        let near = nearest_name(name, known.iter().copied());
         Problem::bad_config(format!("limits.tools.{name} limits nothing: there is no {name}"))
-            .at(Place::file(format!("limits.tools.{name}")))
-            .maybe_hint(near.map(|near| format!("did you mean {near}?")))
+            .at_location(SourceLocation::in_file(format!("limits.tools.{name}")))
+            .with_optional_hint(near.map(|near| format!("did you mean {near}?")))
     };
     idle.map(problem).collect()
 }
 
 /// Whether a server can listen where the configuration says, or does so already.
-async fn address(around: &Surroundings<'_>, loaded: &Loaded) -> Result<String> {
+async fn check_listen_address(
+    around: &CommandEnvironment<'_>,
+    loaded: &LoadedConfig,
+) -> Result<String> {
     let server = &loaded.config.server;
     let address = format!("{}:{}", server.host, server.port);
     let own = around.server.and_then(|server| server.address.as_deref());
     if own == Some(address.as_str()) {
         return Ok(format!("{address} is this project's own server"));
     }
-    match super::serve::listen(&server.host, server.port, &around.project.auth).await {
+    match super::serve::bind_listener(&server.host, server.port, &around.project.auth).await {
         Ok(_) => Ok(format!("{address} is free")),
-        Err(failure) => match ask_who_serves(&address).await {
+        Err(failure) => match find_serving_version(&address).await {
             Some(version) => Ok(format!("Moonlark {version} is serving on {address}")),
             None => {
                 let cannot = || Problem::unavailable("cannot listen");
@@ -319,8 +341,8 @@ async fn address(around: &Surroundings<'_>, loaded: &Loaded) -> Result<String> {
 }
 
 /// The version of Moonlark that answers at an address, if one does.
-async fn ask_who_serves(address: &str) -> Option<String> {
-    let asked = tokio::time::timeout(HEALTH_TIMEOUT, ask_for_health(address)).await;
+async fn find_serving_version(address: &str) -> Option<String> {
+    let asked = tokio::time::timeout(HEALTH_REQUEST_TIMEOUT, request_health(address)).await;
     let answer = asked.ok()?.ok()?;
     let (_, body) = answer.split_once("\r\n\r\n")?;
     let health: Json = serde_json::from_str(body).ok()?;
@@ -329,7 +351,7 @@ async fn ask_who_serves(address: &str) -> Option<String> {
 }
 
 /// What whoever listens there answers, as far as it is no longer than our own answer.
-async fn ask_for_health(address: &str) -> std::io::Result<String> {
+async fn request_health(address: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address).await?;
     let request = format!("GET /health HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;

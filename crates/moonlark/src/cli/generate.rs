@@ -5,43 +5,46 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use moonlark_core::render::luau::sdk::{Docs, Entry, together};
+use moonlark_core::render::luau::sdk::{SdkDocsEntry, SdkFunctionDocs, docs_for_page};
 use moonlark_core::sdk::SdkSource;
-use moonlark_core::{Catalog, Place, Problem};
+use moonlark_core::{Catalog, Problem, SourceLocation};
 use serde_json::{Value as Json, json};
 
-use super::{Done, Failure, Global, counted, here, print, print_json, say, say_problem, shown};
+use super::{
+    CommandError, CommandResult, GlobalArgs, display_path, eprint_line, eprint_problem,
+    format_count, print_json, print_line, working_dir,
+};
 use crate::apis;
 
 #[derive(Args)]
-pub(crate) struct Generate {
+pub(crate) struct GenerateArgs {
     /// OpenAPI documents, files or addresses. What scripts call the API is NAME, or otherwise the name of the file.
-    #[arg(value_name = "[NAME=]SPEC", required = true, value_parser = named)]
+    #[arg(value_name = "[NAME=]SPEC", required = true, value_parser = parse_named_spec)]
     specs: Vec<(String, String)>,
     /// The folder that the definitions go to, one NAME.d.luau for each document.
     #[arg(long, short, value_name = "DIR", default_value = ".")]
     out: PathBuf,
 }
 
-impl Generate {
-    pub(crate) async fn run(self, global: &Global) -> Done {
-        let here = here()?;
+impl GenerateArgs {
+    pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
+        let here = working_dir()?;
         let out = here.join(&self.out);
-        std::fs::create_dir_all(&out).map_err(|error| cannot(&out, &error))?;
+        std::fs::create_dir_all(&out).map_err(|error| cannot_write_error(&out, &error))?;
         let mut written = Vec::new();
         for (name, spec) in &self.specs {
-            let (tools, flaws) = apis::look(name, spec, &here).await?;
+            let (tools, flaws) = apis::read_standalone_document(name, spec, &here).await?;
             for flaw in &flaws {
-                say_problem(flaw);
-                say("");
+                eprint_problem(flaw);
+                eprint_line("");
             }
             let catalog = Catalog::new(Default::default(), tools, &[], Vec::new());
             let path = out.join(format!("{name}.d.luau"));
             let sources = catalog.sdk().sources();
-            let text = definitions(spec, sources);
-            std::fs::write(&path, text).map_err(|error| cannot(&path, &error))?;
+            let text = render_definitions(spec, sources);
+            std::fs::write(&path, text).map_err(|error| cannot_write_error(&path, &error))?;
             let functions = sources.iter().map(|it| it.functions.len()).sum();
-            written.push((shown(path.strip_prefix(&here).unwrap_or(&path)), functions));
+            written.push((display_path(path.strip_prefix(&here).unwrap_or(&path)), functions));
         }
         if global.json {
             let files = written
@@ -50,7 +53,7 @@ impl Generate {
             print_json(&json!({ "files": files.collect::<Vec<Json>>() }));
         } else {
             for (path, functions) in written {
-                print(format!("Wrote {path}: {}", counted(functions, "function")));
+                print_line(format!("Wrote {path}: {}", format_count(functions, "function")));
             }
         }
         Ok(())
@@ -58,7 +61,7 @@ impl Generate {
 }
 
 /// `NAME=SPEC`, or a document whose name says what it is.
-fn named(text: &str) -> Result<(String, String), String> {
+fn parse_named_spec(text: &str) -> Result<(String, String), String> {
     let plain = |it: &str| it.chars().all(|it| it.is_ascii_alphanumeric() || "_-".contains(it));
     if let Some((name, spec)) = text.split_once('=')
         && !name.is_empty()
@@ -74,12 +77,14 @@ fn named(text: &str) -> Result<(String, String), String> {
     }
 }
 
-fn cannot(path: &Path, error: &std::io::Error) -> Failure {
-    Problem::unavailable(format!("cannot write it: {error}")).at(Place::file(shown(path))).into()
+fn cannot_write_error(path: &Path, error: &std::io::Error) -> CommandError {
+    Problem::unavailable(format!("cannot write it: {error}"))
+        .at_location(SourceLocation::in_file(display_path(path)))
+        .into()
 }
 
 /// The types, and then what there is to call.
-fn definitions(spec: &str, sources: &[SdkSource]) -> String {
+fn render_definitions(spec: &str, sources: &[SdkSource]) -> String {
     let mut text = format!(
         "-- Written by `moonlark generate` {} from {}.\n",
         env!("CARGO_PKG_VERSION"),
@@ -87,14 +92,14 @@ fn definitions(spec: &str, sources: &[SdkSource]) -> String {
     );
     let mut tables = String::new();
     for source in sources {
-        let entries: Vec<Entry<'_>> =
+        let entries: Vec<SdkDocsEntry<'_>> =
             source.functions.iter().map(|it| (source, it, None)).collect();
         let _ = writeln!(tables, "    {}: {{", source.name);
-        for (docs, (_, function, _)) in together(&entries).iter().zip(&entries) {
+        for (docs, (_, function, _)) in docs_for_page(&entries).iter().zip(&entries) {
             for (name, body) in &docs.types {
                 let _ = write!(text, "\nexport type {name} = {body}\n");
             }
-            member(docs, &function.name, &mut tables);
+            write_function_field(docs, &function.name, &mut tables);
         }
         let _ = writeln!(tables, "    }},");
     }
@@ -103,21 +108,21 @@ fn definitions(spec: &str, sources: &[SdkSource]) -> String {
 }
 
 /// One function, as a field of its source.
-fn member(docs: &Docs, name: &str, text: &mut String) {
-    const INDENT: &str = "        ";
+fn write_function_field(docs: &SdkFunctionDocs, name: &str, text: &mut String) {
+    const FIELD_INDENT: &str = "        ";
     for line in docs.about.lines() {
-        let _ = writeln!(text, "{}", format!("{INDENT}-- {line}").trim_end());
+        let _ = writeln!(text, "{}", format!("{FIELD_INDENT}-- {line}").trim_end());
     }
     for (param, about) in &docs.params {
-        let _ = writeln!(text, "{INDENT}-- @param {param} - {about}");
+        let _ = writeln!(text, "{FIELD_INDENT}-- @param {param} - {about}");
     }
     let head = format!("function {}", docs.path);
-    let (args, result) = arrow(docs.signature.strip_prefix(&head).unwrap_or_default());
-    let _ = writeln!(text, "{INDENT}{name}: {args} -> {result},");
+    let (args, result) = split_signature(docs.signature.strip_prefix(&head).unwrap_or_default());
+    let _ = writeln!(text, "{FIELD_INDENT}{name}: {args} -> {result},");
 }
 
 /// `(args: T): R` in its two halves.
-fn arrow(signature: &str) -> (&str, &str) {
+fn split_signature(signature: &str) -> (&str, &str) {
     let (mut depth, mut quoted, mut escaped) = (0, false, false);
     for (at, letter) in signature.char_indices() {
         match letter {
@@ -144,19 +149,22 @@ mod tests {
 
     #[test]
     fn a_document_is_named_by_its_file_unless_it_gets_a_name() {
-        let name = |text: &str| named(text).unwrap();
+        let name = |text: &str| parse_named_spec(text).unwrap();
         let pair = |name: &str, spec: &str| (name.to_owned(), spec.to_owned());
         assert_eq!(name("shop=a/b.yaml"), pair("shop", "a/b.yaml"));
         assert_eq!(name("a/pet-store.v2.yaml"), pair("pet_store_v2", "a/pet-store.v2.yaml"));
         let address = "https://example.com/api.json?version=2";
         assert_eq!(name(address), pair("api", address));
-        assert!(named("..").is_err());
+        assert!(parse_named_spec("..").is_err());
     }
 
     #[test]
     fn parentheses_in_types_and_texts_do_not_end_the_arguments() {
-        assert_eq!(arrow("(args: (A | B)?): {C}"), ("(args: (A | B)?)", "{C}"));
-        assert_eq!(arrow(r#"(args: { ["a)\""]: "(" }): D"#), (r#"(args: { ["a)\""]: "(" })"#, "D"));
-        assert_eq!(arrow("(): any"), ("()", "any"));
+        assert_eq!(split_signature("(args: (A | B)?): {C}"), ("(args: (A | B)?)", "{C}"));
+        assert_eq!(
+            split_signature(r#"(args: { ["a)\""]: "(" }): D"#),
+            (r#"(args: { ["a)\""]: "(" })"#, "D")
+        );
+        assert_eq!(split_signature("(): any"), ("()", "any"));
     }
 }

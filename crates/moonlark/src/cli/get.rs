@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::served::ServedCommand;
-use super::servers::Servers;
-use super::{Done, Failure, Global, print_json, print_text, say};
+use super::servers::SourceArgs;
+use super::{CommandError, CommandResult, GlobalArgs, eprint_line, print_json, print_text};
 use crate::project::Project;
 
 #[derive(Args, Serialize, Deserialize)]
-pub(crate) struct Get {
+pub(crate) struct GetArgs {
     /// The document's ID, as `moonlark search` shows it.
     id: String,
     /// Only what stands under this heading.
@@ -28,13 +28,13 @@ pub(crate) struct Get {
     limit: Option<u32>,
 }
 
-impl Get {
-    pub(crate) async fn run(self, global: &Global) -> Done {
-        ServedCommand::Get(self).run(Servers::default(), global).await
+impl GetArgs {
+    pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
+        ServedCommand::Get(self).run(SourceArgs::default(), global).await
     }
 
-    pub(crate) async fn run_in(self, project: &Arc<Project>, global: &Global) -> Done {
-        let call = project.gateway.open(Caller::new("cli"), None)?;
+    pub(crate) async fn run_in(self, project: &Arc<Project>, global: &GlobalArgs) -> CommandResult {
+        let call = project.gateway.open_call(Caller::new("cli"), None)?;
         let mut args = Object::new();
         args.insert("id".to_owned(), self.id.into());
         args.extend(self.section.map(|section| ("section".to_owned(), Value::from(section))));
@@ -48,23 +48,23 @@ impl Get {
                 Err(problem) => json!({ "error": problem.to_json() }),
             };
             print_json(&answer);
-            return got.map(drop).map_err(|_| Failure::Said);
+            return got.map(drop).map_err(|_| CommandError::Said);
         }
         let document = got?;
         let text = |key: &str| document.get(key).and_then(Value::as_str).unwrap_or_default();
         // What is about the document goes beside it, so that the text can be piped.
         if !global.quiet {
-            say(text("title"));
+            eprint_line(text("title"));
             for key in ["source", "source_id", "source_url", "author", "updated_at"] {
                 if !text(key).is_empty() {
-                    say(format!("{key}: {}", text(key)));
+                    eprint_line(format!("{key}: {}", text(key)));
                 }
             }
-            say("");
+            eprint_line("");
         }
         print_text(text("body").trim_end());
         if !text("rest").is_empty() {
-            say(text("rest"));
+            eprint_line(text("rest"));
         }
         Ok(())
     }

@@ -11,23 +11,26 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::error::ErrorKind;
-use moonlark_core::{Code, Place, Problem};
+use moonlark_core::{Problem, ProblemCode, SourceLocation};
 use serde_json::{Map, Value as Json, json};
 
-use super::import::{config_path, environment, label};
-use super::{Done, Failure, Global, here, print, print_json, print_text, shown};
+use super::import::{config_path, env_variable, path_label};
+use super::{
+    CommandError, CommandResult, GlobalArgs, display_path, print_json, print_line, print_text,
+    working_dir,
+};
 use crate::clients::entry::shown_token;
-use crate::clients::file::{Found, first_there};
-use crate::clients::places::Places;
-use crate::clients::registration::Registration;
-use crate::clients::{Client, diff};
+use crate::clients::file::{ClientFile, first_existing};
+use crate::clients::places::ClientConfigPaths;
+use crate::clients::registration::ClientRegistration;
+use crate::clients::{ClientApp, diff};
 use crate::config_file;
 use only::MovedServers;
 
 #[derive(Args)]
-pub(crate) struct Install {
+pub(crate) struct InstallArgs {
     /// Who is to use Moonlark.
-    client: Client,
+    client: ClientApp,
     /// The name of the server there.
     #[arg(long, default_value = "moonlark", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     name: String,
@@ -51,28 +54,29 @@ pub(crate) struct Install {
     undo: bool,
 }
 
-impl Install {
-    pub(crate) async fn run(self, global: &Global) -> Done {
-        let cwd = here()?;
-        let places = Places::find(&cwd, &environment)?;
+impl InstallArgs {
+    pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
+        let cwd = working_dir()?;
+        let places = ClientConfigPaths::for_user(&cwd, &env_variable)?;
         let paths = if self.project {
             places.project_files(self.client)
         } else {
             places.user_files(self.client)
         };
-        let Some(path) = first_there(&paths) else {
-            let said = format!("{} has no file of a project", self.client.title());
-            super::command().error(ErrorKind::ArgumentConflict, said).exit()
+        let Some(path) = first_existing(&paths) else {
+            let said = format!("{} has no file of a project", self.client.display_name());
+            super::clap_command().error(ErrorKind::ArgumentConflict, said).exit()
         };
-        let file = Found::read(path, label(path, &cwd))?;
+        let file = ClientFile::read(path, path_label(path, &cwd))?;
         let mut moved = None;
         if self.only {
-            moved = Some(MovedServers::find(&self, &file, &places, global)?);
+            moved = Some(MovedServers::find_in_file(&self, &file, &places, global)?);
         }
         let outcome = if self.undo {
-            self.take_out(&file)?
+            self.plan_undo(&file)?
         } else {
-            let config = config_file::in_effect(global.config.as_deref(), &cwd, &environment);
+            let config =
+                config_file::find_config_path(global.config.as_deref(), &cwd, &env_variable);
             // What is imported makes the file, if it is missing.
             let made = || Some(config_path(global, &cwd)).filter(|_| moved.is_some());
             let config = config.or_else(made);
@@ -82,21 +86,22 @@ impl Install {
                 self.stdio_entry(config.as_deref(), moved.is_some())?
             };
             if let Some(moved) = &mut moved {
-                moved.sort_others(&self, &entry, &file.label)?;
+                moved.decide_other_moonlarks(&self, &entry, &file.label)?;
             }
-            self.put_in(&file, &entry, config.is_some() || self.http, moved.as_ref())?
+            self.plan_install(&file, &entry, config.is_some() || self.http, moved.as_ref())?
         };
         if !self.dry_run {
             if let Some(moved) = &moved {
-                moved.import.carry_out()?;
+                moved.import.apply_changes()?;
             }
-            outcome.carry_out(&file)?;
+            outcome.apply_to_file(&file)?;
         }
-        let report = Report { install: &self, file: &file, outcome: &outcome, moved: &moved };
+        let report =
+            InstallReport { install: &self, file: &file, outcome: &outcome, moved: &moved };
         if global.json {
             print_json(&report.to_json())
         } else {
-            report.say()
+            report.print_report()
         }
         Ok(())
     }
@@ -106,30 +111,35 @@ impl Install {
         &self,
         config: Option<&Path>,
         will_be_made: bool,
-    ) -> Result<Map<String, Json>, Failure> {
-        let arguments = arguments(config, will_be_made)?;
-        Ok(self.client.entry(&self.name, &this_binary()?, &arguments, program_folders().as_deref()))
+    ) -> Result<Map<String, Json>, CommandError> {
+        let arguments = stdio_arguments(config, will_be_made)?;
+        Ok(self.client.stdio_entry(
+            &self.name,
+            &binary_path()?,
+            &arguments,
+            program_search_path().as_deref(),
+        ))
     }
 
-    fn put_in(
+    fn plan_install(
         &self,
-        file: &Found,
+        file: &ClientFile,
         entry: &Map<String, Json>,
         has_config: bool,
         moved: Option<&MovedServers>,
-    ) -> Result<Outcome, Failure> {
-        let place = self.registration(file);
-        let names = moved.map(MovedServers::names).unwrap_or_default();
+    ) -> Result<InstallOutcome, CommandError> {
+        let place = self.registration_in(file);
+        let names = moved.map(MovedServers::removed_names).unwrap_or_default();
         let text = place.without_servers(file.text(), &names)?;
         let text = place.with_entry(&text, entry)?;
-        let did = match (text == file.text(), place.find(file.text())?.is_some()) {
-            (true, _) => Did::Unchanged,
-            (false, true) => Did::Updated,
-            (false, false) => Did::Installed,
+        let did = match (text == file.text(), place.find_entry(file.text())?.is_some()) {
+            (true, _) => InstallAction::Unchanged,
+            (false, true) => InstallAction::Updated,
+            (false, false) => InstallAction::Installed,
         };
-        let keep = (did != Did::Unchanged).then_some(Copy::Keep);
+        let keep = (did != InstallAction::Unchanged).then_some(BackupAction::Keep);
         let has_token = shown_token(&Json::Object(entry.clone())).is_some();
-        Ok(Outcome {
+        Ok(InstallOutcome {
             did,
             text: Some(text),
             copy: keep,
@@ -139,8 +149,8 @@ impl Install {
         })
     }
 
-    fn take_out(&self, file: &Found) -> Result<Outcome, Failure> {
-        let outcome = |did, text, copy| Outcome {
+    fn plan_undo(&self, file: &ClientFile) -> Result<InstallOutcome, CommandError> {
+        let outcome = |did, text, copy| InstallOutcome {
             did,
             text,
             copy,
@@ -148,14 +158,14 @@ impl Install {
             has_token: false,
             left_in_copy: Vec::new(),
         };
-        let (text, place) = (file.text(), self.registration(file));
-        let Some(entry) = place.find(text)? else {
-            return Ok(outcome(Did::Nothing, file.text.clone(), None));
+        let (text, place) = (file.text(), self.registration_in(file));
+        let Some(entry) = place.find_entry(text)? else {
+            return Ok(outcome(InstallAction::Nothing, file.text.clone(), None));
         };
         if !place.is_ours(&entry) {
-            return Err(place.not_ours().into());
+            return Err(place.not_ours_problem().into());
         }
-        let copy = file.backup()?;
+        let copy = file.read_backup()?;
         let mut gone = place.server_names(copy.text());
         let now = place.server_names(text);
         gone.retain(|name| *name != self.name && !now.contains(name));
@@ -169,25 +179,28 @@ impl Install {
             _ => None,
         };
         if again.as_deref() == Some(text) {
-            return Ok(outcome(Did::Undone, copy.text, Some(Copy::Drop)));
+            return Ok(outcome(InstallAction::Undone, copy.text, Some(BackupAction::Drop)));
         }
         let text = place.without_entry(text, copy.text())?;
-        Ok(Outcome { left_in_copy: gone, ..outcome(Did::Undone, Some(text), None) })
+        Ok(InstallOutcome {
+            left_in_copy: gone,
+            ..outcome(InstallAction::Undone, Some(text), None)
+        })
     }
 
     /// Our entry in that file.
-    fn registration<'a>(&'a self, file: &'a Found) -> Registration<'a> {
-        let Install { client, name, .. } = self;
-        Registration { client: *client, name, syntax: file.syntax(), label: &file.label }
+    fn registration_in<'a>(&'a self, file: &'a ClientFile) -> ClientRegistration<'a> {
+        let InstallArgs { client, name, .. } = self;
+        ClientRegistration { client: *client, name, syntax: file.syntax(), label: &file.label }
     }
 }
 
 /// What is to be done with the client's file.
-struct Outcome {
-    did: Did,
+struct InstallOutcome {
+    did: InstallAction,
     /// Its text afterwards; none for no file.
     text: Option<String>,
-    copy: Option<Copy>,
+    copy: Option<BackupAction>,
     has_config: bool,
     /// Our entry shows a token, so that a new file is its owner's alone.
     has_token: bool,
@@ -196,7 +209,7 @@ struct Outcome {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Did {
+enum InstallAction {
     Installed,
     Updated,
     Unchanged,
@@ -207,129 +220,138 @@ enum Did {
 
 /// What becomes of the copy from before.
 #[derive(Clone, Copy, PartialEq)]
-enum Copy {
+enum BackupAction {
     Keep,
     /// The file is as it was, so the copy says nothing more.
     Drop,
 }
 
-impl Outcome {
-    fn carry_out(&self, file: &Found) -> Done {
+impl InstallOutcome {
+    fn apply_to_file(&self, file: &ClientFile) -> CommandResult {
         if self.text == file.text {
             return Ok(());
         }
-        if self.copy == Some(Copy::Keep) {
-            file.back_up()?;
+        if self.copy == Some(BackupAction::Keep) {
+            file.create_backup()?;
         }
         match &self.text {
-            Some(text) => file.replace(text, self.has_token)?,
-            None => file.remove()?,
+            Some(text) => file.replace_text(text, self.has_token)?,
+            None => file.remove_file()?,
         }
-        if self.copy == Some(Copy::Drop) {
-            file.backup()?.remove_if_there()?;
+        if self.copy == Some(BackupAction::Drop) {
+            file.read_backup()?.remove_if_exists()?;
         }
         Ok(())
     }
 }
 
-struct Report<'a> {
-    install: &'a Install,
-    file: &'a Found,
-    outcome: &'a Outcome,
+struct InstallReport<'a> {
+    install: &'a InstallArgs,
+    file: &'a ClientFile,
+    outcome: &'a InstallOutcome,
     moved: &'a Option<MovedServers>,
 }
 
-impl Report<'_> {
-    fn say(&self) {
-        let Install { client, name, dry_run, .. } = self.install;
-        let (title, label) = (client.title(), &self.file.label);
-        if let Some(diff) = self.diff() {
+impl InstallReport<'_> {
+    fn print_report(&self) {
+        let InstallArgs { client, name, dry_run, .. } = self.install;
+        let (title, label) = (client.display_name(), &self.file.label);
+        if let Some(diff) = self.file_diff() {
             print_text(format!("{diff}\n"));
         }
         let would = if *dry_run { "Would be: " } else { "" };
-        print(&match self.outcome.did {
-            Did::Installed => format!("{would}Registered with {title} as {name}, in {label}"),
-            Did::Updated => format!("{would}Updated {name} of {title}, in {label}"),
-            Did::Unchanged => format!("Nothing to do: {title} has {name} already, in {label}"),
-            Did::Undone => format!("{would}Took {name} out of {title}, in {label}"),
-            Did::Nothing => format!("Nothing to undo: {title} has no {name}, in {label}"),
+        print_line(&match self.outcome.did {
+            InstallAction::Installed => {
+                format!("{would}Registered with {title} as {name}, in {label}")
+            }
+            InstallAction::Updated => format!("{would}Updated {name} of {title}, in {label}"),
+            InstallAction::Unchanged => {
+                format!("Nothing to do: {title} has {name} already, in {label}")
+            }
+            InstallAction::Undone => format!("{would}Took {name} out of {title}, in {label}"),
+            InstallAction::Nothing => format!("Nothing to undo: {title} has no {name}, in {label}"),
         });
         if let Some(moved) = self.moved {
-            moved.say(*dry_run);
+            moved.print_report(*dry_run);
         }
         if *dry_run {
             return;
         }
-        if matches!(self.outcome.did, Did::Installed | Did::Updated | Did::Undone) {
-            if let Some(copy) = self.copy() {
-                print(format!("The file from before is kept as {copy}"));
+        if matches!(
+            self.outcome.did,
+            InstallAction::Installed | InstallAction::Updated | InstallAction::Undone
+        ) {
+            if let Some(copy) = self.backup_label() {
+                print_line(format!("The file from before is kept as {copy}"));
             }
-            print(format!("Restart {title} for the change to count"));
+            print_line(format!("Restart {title} for the change to count"));
         }
         if !self.outcome.left_in_copy.is_empty() {
-            print(format!(
+            print_line(format!(
                 "Not put back, since more has changed: {}; the copy has them",
                 self.outcome.left_in_copy.join(", ")
             ));
         }
         if self.outcome.has_token && self.install.project {
-            print(format!("{label} holds a token: keep it out of what you commit"));
+            print_line(format!("{label} holds a token: keep it out of what you commit"));
         }
         if !self.outcome.has_config {
-            print(
+            print_line(
                 "There is no moonlark.toml, so it serves the folder that the client starts it in",
             );
-            print("Make one (an empty file will do) and run this again to say which project it is");
+            print_line(
+                "Make one (an empty file will do) and run this again to say which project it is",
+            );
         }
     }
 
     fn to_json(&self) -> Json {
         let did = match self.outcome.did {
-            Did::Installed => "installed",
-            Did::Updated => "updated",
-            Did::Unchanged => "unchanged",
-            Did::Undone => "undone",
-            Did::Nothing => "nothing",
+            InstallAction::Installed => "installed",
+            InstallAction::Updated => "updated",
+            InstallAction::Unchanged => "unchanged",
+            InstallAction::Undone => "undone",
+            InstallAction::Nothing => "nothing",
         };
         let moved = self.moved.as_ref().map(|moved| moved.to_json(self.install.dry_run));
         json!({
             "moved": moved,
-            "client": self.install.client.word(),
+            "client": self.install.client.cli_name(),
             "name": self.install.name,
-            "file": shown(&self.file.path),
+            "file": display_path(&self.file.path),
             "did": did,
             "dry_run": self.install.dry_run,
-            "backup": self.copy(),
-            "diff": self.diff(),
+            "backup": self.backup_label(),
+            "diff": self.file_diff(),
         })
     }
 
     /// The copy, if there is one now.
-    fn copy(&self) -> Option<String> {
+    fn backup_label(&self) -> Option<String> {
         let path = self.file.backup_path();
         let label = format!("{}.moonlark-backup", self.file.label);
         path.is_file().then_some(label)
     }
 
-    fn diff(&self) -> Option<String> {
-        let place = self.install.registration(self.file);
+    fn file_diff(&self) -> Option<String> {
+        let place = self.install.registration_in(self.file);
         let old = self.file.text.as_deref().map(|text| place.without_secrets(text));
         let new = self.outcome.text.as_deref().map(|text| place.without_secrets(text));
-        diff::unified(old.as_deref(), new.as_deref(), &self.file.label, 3)
+        diff::unified_diff(old.as_deref(), new.as_deref(), &self.file.label, 3)
     }
 }
 
 /// The path of this binary, as a client has to write it.
-fn this_binary() -> Result<String, Failure> {
+fn binary_path() -> Result<String, CommandError> {
     let path = std::env::current_exe().map_err(|error| {
         Problem::unavailable(format!("the path of this program is not known: {error}"))
     })?;
-    Ok(text_of(&path)?)
+    Ok(utf8_path(&path)?)
 }
 
 /// The folders of programs that this shell knows: servers are started by `npx`, `uvx`
 /// and the like, and a client of the desktop finds none of them.
-fn program_folders() -> Option<String> {
+fn program_search_path() -> Option<String> {
     let mut folders: Vec<PathBuf> = Vec::new();
     for folder in std::env::split_paths(&std::env::var_os("PATH")?) {
         if folder.is_absolute() && folder.is_dir() && !folders.contains(&folder) {
@@ -339,25 +361,25 @@ fn program_folders() -> Option<String> {
     std::env::join_paths(folders).ok()?.into_string().ok().filter(|path| !path.is_empty())
 }
 
-fn arguments(config: Option<&Path>, will_be_made: bool) -> Result<Vec<String>, Failure> {
+fn stdio_arguments(config: Option<&Path>, will_be_made: bool) -> Result<Vec<String>, CommandError> {
     let mut args = vec!["stdio".to_owned()];
     if let Some(config) = config {
         if !will_be_made && !config.is_file() {
-            return Err(Problem::new(Code::NotFound, "there is no such file")
-                .at(Place::file(shown(config)))
-                .hint("name the moonlark.toml of the project with --config")
+            return Err(Problem::new(ProblemCode::NotFound, "there is no such file")
+                .at_location(SourceLocation::in_file(display_path(config)))
+                .with_hint("name the moonlark.toml of the project with --config")
                 .into());
         }
         let config: PathBuf = std::path::absolute(config)?;
-        args.extend(["--config".to_owned(), text_of(&config)?]);
+        args.extend(["--config".to_owned(), utf8_path(&config)?]);
     }
     Ok(args)
 }
 
-fn text_of(path: &Path) -> Result<String, Problem> {
+fn utf8_path(path: &Path) -> Result<String, Problem> {
     path.to_str().map(str::to_owned).ok_or_else(|| {
         Problem::bad_request("the path is not UTF-8, so JSON cannot hold it")
-            .at(Place::file(shown(path)))
-            .hint("move it to a folder with another name")
+            .at_location(SourceLocation::in_file(display_path(path)))
+            .with_hint("move it to a folder with another name")
     })
 }

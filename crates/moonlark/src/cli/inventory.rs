@@ -1,36 +1,36 @@
 //! What a project serves, in one line: how many of each kind of source, and their
 //! names.
 
-use super::authored;
+use super::script_tools;
 use crate::project::Project;
 
 /// Names that are listed before the rest is only counted.
-const MAX_NAMES: usize = 12;
+const MAX_LISTED_NAMES: usize = 12;
 
 /// The names of everything that is served, by kind.
 #[derive(Debug, Default)]
-pub(super) struct Inventory {
+pub(super) struct ProjectInventory {
     tools: Vec<String>,
     servers: Vec<String>,
     apis: Vec<String>,
     knowledge: Vec<String>,
 }
 
-impl Inventory {
-    pub(super) fn of(project: &Project) -> Inventory {
-        let names = |it: Vec<moonlark_core::offers::Health>| {
+impl ProjectInventory {
+    pub(super) fn from_project(project: &Project) -> ProjectInventory {
+        let names = |it: Vec<moonlark_core::offers::SourceHealth>| {
             it.into_iter().map(|health| health.source).collect::<Vec<_>>()
         };
-        Inventory {
-            tools: authored(&project.gateway.catalog()).map(|tool| tool.name.clone()).collect(),
-            servers: names(project.upstreams.offered().health),
-            apis: names(project.apis.offered().health),
+        ProjectInventory {
+            tools: script_tools(&project.gateway.catalog()).map(|tool| tool.name.clone()).collect(),
+            servers: names(project.upstreams.current_offerings().health),
+            apis: names(project.apis.current_offerings().health),
             knowledge: project.knowledge.sources().iter().map(|it| it.name.clone()).collect(),
         }
     }
 
     /// `2 tools (add, greet) and 1 MCP server (git)`
-    pub(super) fn describe(&self) -> String {
+    pub(super) fn describe_sources(&self) -> String {
         let parts = [
             (&self.tools, "tool", "tools"),
             (&self.servers, "MCP server", "MCP servers"),
@@ -42,7 +42,7 @@ impl Inventory {
             .filter(|(names, ..)| !names.is_empty())
             .map(|(names, one, several)| {
                 let what = if names.len() == 1 { one } else { several };
-                format!("{} {what} ({})", names.len(), abridged(names))
+                format!("{} {what} ({})", names.len(), abridge_names(names))
             })
             .collect();
         match parts.split_last() {
@@ -53,8 +53,8 @@ impl Inventory {
     }
 }
 
-fn abridged(names: &[String]) -> String {
-    match names.split_at_checked(MAX_NAMES) {
+fn abridge_names(names: &[String]) -> String {
+    match names.split_at_checked(MAX_LISTED_NAMES) {
         Some((first, [_, ..])) => format!("{}, …", first.join(", ")),
         _ => names.join(", "),
     }
@@ -67,28 +67,31 @@ mod tests {
     #[test]
     fn what_there_is_is_said_and_nothing_else() {
         let names = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
-        let check = |inventory: Inventory, expected: &str| {
-            assert_eq!(inventory.describe(), expected);
+        let check = |inventory: ProjectInventory, expected: &str| {
+            assert_eq!(inventory.describe_sources(), expected);
         };
-        check(Inventory::default(), "no tool: no script loads");
+        check(ProjectInventory::default(), "no tool: no script loads");
         let tools = names(&["add", "greet"]);
-        check(Inventory { tools: tools.clone(), ..Inventory::default() }, "2 tools (add, greet)");
         check(
-            Inventory { knowledge: names(&["docs"]), ..Inventory::default() },
+            ProjectInventory { tools: tools.clone(), ..ProjectInventory::default() },
+            "2 tools (add, greet)",
+        );
+        check(
+            ProjectInventory { knowledge: names(&["docs"]), ..ProjectInventory::default() },
             "1 knowledge source (docs)",
         );
         check(
-            Inventory {
+            ProjectInventory {
                 tools,
                 servers: names(&["git"]),
                 apis: names(&["pets"]),
-                ..Inventory::default()
+                ..ProjectInventory::default()
             },
             "2 tools (add, greet), 1 MCP server (git) and 1 API (pets)",
         );
         let many: Vec<String> = (1..=13).map(|number| format!("t{number}")).collect();
         check(
-            Inventory { tools: many, ..Inventory::default() },
+            ProjectInventory { tools: many, ..ProjectInventory::default() },
             "13 tools (t1, t2, t3, t4, t5, t6, t7, t8, t9, t10, t11, t12, …)",
         );
     }

@@ -11,24 +11,26 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::terminal::{CONTINUED, stderr_has_colours};
-use super::{Command, Global, here};
+use super::terminal::{CONTINUATION_INDENT, stderr_has_colors};
+use super::{CliCommand, GlobalArgs, working_dir};
 use crate::config::{LogConfig, LogFormat};
 use crate::config_file;
 
 /// The levels that are words; anything else is a list for the filter.
-const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-pub(super) fn start(global: &Global, command: &Command) {
-    let config = configured(global, command);
+pub(super) fn start_logging(global: &GlobalArgs, command: &CliCommand) {
+    let config = load_log_config(global, command);
     let log = tracing_subscriber::fmt()
-        .with_env_filter(filter(global, command, config.level.as_deref()))
+        .with_env_filter(build_filter(global, command, config.level.as_deref()))
         .with_writer(log_output);
     match global.log_format.unwrap_or(config.format) {
         LogFormat::Text => {
-            log.with_ansi(false).event_format(TextLines { colours: stderr_has_colours() }).init();
+            log.with_ansi(false)
+                .event_format(TextLogFormat { colours: stderr_has_colors() })
+                .init();
         }
-        LogFormat::Json => log.with_ansi(false).event_format(JsonLines).init(),
+        LogFormat::Json => log.with_ansi(false).event_format(JsonLogFormat).init(),
     }
 }
 
@@ -39,26 +41,28 @@ fn log_output() -> std::io::Stderr {
 
 /// What `[log]` says, for commands that serve. What is wrong with the file is
 /// reported by whoever loads it next.
-fn configured(global: &Global, command: &Command) -> LogConfig {
-    let serves = matches!(command, Command::Serve(_) | Command::Stdio(_));
-    let Some(here) = here().ok().filter(|_| serves) else { return LogConfig::default() };
+fn load_log_config(global: &GlobalArgs, command: &CliCommand) -> LogConfig {
+    let serves = matches!(command, CliCommand::Serve(_) | CliCommand::Stdio(_));
+    let Some(here) = working_dir().ok().filter(|_| serves) else { return LogConfig::default() };
     let env = |name: &str| std::env::var(name).ok();
-    let loaded = config_file::load(global.config.as_deref(), &here, &env);
+    let loaded = config_file::load_config(global.config.as_deref(), &here, &env);
     loaded.map(|loaded| loaded.config.log).unwrap_or_default()
 }
 
 /// What scripts say in a test belongs into its report, and what an agent script
 /// says into that of its run, not into the log.
-fn filter(global: &Global, command: &Command, configured: Option<&str>) -> EnvFilter {
-    let serves = matches!(command, Command::Serve(_) | Command::Stdio(_));
-    let runs =
-        matches!(command, Command::Call(_) | Command::Run(_) | Command::Repl(_) | Command::Demo(_));
+fn build_filter(global: &GlobalArgs, command: &CliCommand, configured: Option<&str>) -> EnvFilter {
+    let serves = matches!(command, CliCommand::Serve(_) | CliCommand::Stdio(_));
+    let runs = matches!(
+        command,
+        CliCommand::Call(_) | CliCommand::Run(_) | CliCommand::Repl(_) | CliCommand::Demo(_)
+    );
     let level = match (global.quiet, global.verbose, command) {
         (true, ..) => "warn",
-        (false, 0, Command::Test(_)) => "off",
-        (false, 0, Command::SearchTools(_)) => "warn",
+        (false, 0, CliCommand::Test(_)) => "off",
+        (false, 0, CliCommand::SearchTools(_)) => "warn",
         (false, 0, _) if runs => "warn",
-        (false, 0, _) => configured.filter(|level| LEVELS.contains(level)).unwrap_or("info"),
+        (false, 0, _) => configured.filter(|level| LOG_LEVELS.contains(level)).unwrap_or("info"),
         (false, 1, _) => "debug",
         (false, ..) => "trace",
     };
@@ -66,13 +70,13 @@ fn filter(global: &Global, command: &Command, configured: Option<&str>) -> EnvFi
     let verbose = global.verbose > 0;
     // Every other command says itself what is wrong with a source, once.
     let upstream = if serves || verbose { level } else { "off" };
-    let access = if matches!(command, Command::Serve(_)) || verbose { level } else { "off" };
+    let access = if matches!(command, CliCommand::Serve(_)) || verbose { level } else { "off" };
     // Libraries only speak when asked to. To the MCP library a client that hangs
     // up is an error.
     let default = format!(
         "warn,rmcp::service=off,moonlark={level},script={script},access={access},call={level},http={level},upstream={upstream},telemetry={level}"
     );
-    let list = configured.filter(|level| !LEVELS.contains(level));
+    let list = configured.filter(|level| !LOG_LEVELS.contains(level));
     let list = list.filter(|_| !global.quiet && global.verbose == 0);
     let filter = EnvFilter::try_from_env("MOONLARK_LOG")
         .ok()
@@ -86,11 +90,11 @@ fn filter(global: &Global, command: &Command, configured: Option<&str>) -> EnvFi
 }
 
 /// A line for people: the time to the second, how severe it is, what happened.
-struct TextLines {
+struct TextLogFormat {
     colours: bool,
 }
 
-impl<S, N> FormatEvent<S, N> for TextLines
+impl<S, N> FormatEvent<S, N> for TextLogFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -101,7 +105,7 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut line = Line::default();
+        let mut line = LogEventVisitor::default();
         event.record(&mut line);
         let level = *event.metadata().level();
         let colour = match level {
@@ -115,7 +119,7 @@ where
         let now = jiff::Timestamp::now();
         let text = format!("{}{fields}", line.message);
         // What is logged may come from outside: only we begin a line with a time.
-        let text = indent_after_first(text.trim(), CONTINUED);
+        let text = indent_after_first(text.trim(), CONTINUATION_INDENT);
         if self.colours {
             writeln!(writer, "\x1b[2m{now:.0}\x1b[0m \x1b[{colour}m{level:>5}\x1b[0m {text}")
         } else {
@@ -125,9 +129,9 @@ where
 }
 
 /// One object in each line.
-struct JsonLines;
+struct JsonLogFormat;
 
-impl<S, N> FormatEvent<S, N> for JsonLines
+impl<S, N> FormatEvent<S, N> for JsonLogFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -138,7 +142,7 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut line = Line::default();
+        let mut line = LogEventVisitor::default();
         event.record(&mut line);
         let metadata = event.metadata();
         let mut object = Map::new();
@@ -158,45 +162,45 @@ where
 }
 
 #[derive(Default)]
-struct Line {
+struct LogEventVisitor {
     message: String,
     fields: Map<String, Json>,
 }
 
-impl Line {
-    fn set(&mut self, field: &Field, value: Json) {
+impl LogEventVisitor {
+    fn set_field(&mut self, field: &Field, value: Json) {
         self.fields.insert(field.name().to_owned(), value);
     }
 }
 
-impl Visit for Line {
+impl Visit for LogEventVisitor {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         match field.name() {
             "message" => self.message = format!("{value:?}"),
-            _ => self.set(field, format!("{value:?}").into()),
+            _ => self.set_field(field, format!("{value:?}").into()),
         }
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             "message" => value.clone_into(&mut self.message),
-            _ => self.set(field, value.into()),
+            _ => self.set_field(field, value.into()),
         }
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.set(field, value.into());
+        self.set_field(field, value.into());
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.set(field, value.into());
+        self.set_field(field, value.into());
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.set(field, value.into());
+        self.set_field(field, value.into());
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.set(field, value.into());
+        self.set_field(field, value.into());
     }
 }

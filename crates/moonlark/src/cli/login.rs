@@ -3,18 +3,20 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use moonlark_core::nearest::nearest;
-use moonlark_core::{Code, Problem};
-use moonlark_upstream::auth::{self, Account, Ask, LoggedIn};
+use moonlark_core::nearest::nearest_name;
+use moonlark_core::{Problem, ProblemCode};
+use moonlark_upstream::auth::{self, LoginOutcome, LoginPrompt, UpstreamAccount};
 use serde_json::json;
 use url::Url;
 
-use super::{Done, Failure, Global, here, print, print_json, say};
+use super::{
+    CommandError, CommandResult, GlobalArgs, eprint_line, print_json, print_line, working_dir,
+};
 use crate::state_folder::prepare_state_folder;
 use crate::{config_file, upstreams};
 
 #[derive(Args)]
-pub(crate) struct Login {
+pub(crate) struct LoginArgs {
     /// The upstream server, as the configuration names it.
     name: String,
     /// Print the address to open, and open nothing.
@@ -22,42 +24,45 @@ pub(crate) struct Login {
     no_browser: bool,
 }
 
-impl Login {
-    pub(crate) async fn run(self, global: &Global) -> Done {
-        let account = account(&self.name, global)?;
+impl LoginArgs {
+    pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
+        let account = find_account(&self.name, global)?;
         let open = !self.no_browser;
         let show = move |url: &Url| {
-            say("To log in, open this address in a browser of this machine:");
-            say("");
-            say(format!("  {url}"));
-            say("");
+            eprint_line("To log in, open this address in a browser of this machine:");
+            eprint_line("");
+            eprint_line(format!("  {url}"));
+            eprint_line("");
             if open && !auth::open_browser(url) {
-                say("It was not opened for you: there is no xdg-open.");
+                eprint_line("It was not opened for you: there is no xdg-open.");
             }
-            say("Waiting for the answer. Ctrl-C ends it.");
+            eprint_line("Waiting for the answer. Ctrl-C ends it.");
         };
-        let done = auth::login(&account, &Ask::Person(&show)).await?;
+        let done = auth::log_in_to_upstream(&account, &LoginPrompt::Person(&show)).await?;
         match global.json {
             true => print_json(&json!({ "upstream": self.name, "login": done })),
-            false => said(&self.name, &done).into_iter().for_each(print),
+            false => login_lines(&self.name, &done).into_iter().for_each(print_line),
         }
         Ok(())
     }
 }
 
 /// The upstream of that name, as far as logging in goes.
-pub(super) fn account(name: &str, global: &Global) -> Result<Account, Failure> {
+pub(super) fn find_account(
+    name: &str,
+    global: &GlobalArgs,
+) -> Result<UpstreamAccount, CommandError> {
     let env = |key: &str| std::env::var(key).ok();
-    let loaded = config_file::load(global.config.as_deref(), &here()?, &env)?;
+    let loaded = config_file::load_config(global.config.as_deref(), &working_dir()?, &env)?;
     let servers = &loaded.config.mcp_servers;
     let Some(server) = servers.get(name) else {
-        let near = nearest(name, servers.keys().map(String::as_str));
+        let near = nearest_name(name, servers.keys().map(String::as_str));
         let hint = match near {
             Some(near) => format!("did you mean {near}?"),
             None => format!("write a table [mcp_servers.{name}] with a url in moonlark.toml"),
         };
         let message = format!("there is no upstream server {name}");
-        return Err(Problem::new(Code::NotFound, message).hint(hint).into());
+        return Err(Problem::new(ProblemCode::NotFound, message).with_hint(hint).into());
     };
     if let Some(problem) = server.outage.first() {
         return Err(problem.clone().into());
@@ -67,12 +72,12 @@ pub(super) fn account(name: &str, global: &Global) -> Result<Account, Failure> {
     let Some(url) = url else {
         let message = format!("the upstream {name} is a command, which nobody logs in to");
         let hint = format!("give it what it needs in env of [mcp_servers.{name}]");
-        return Err(Problem::bad_request(message).hint(hint).into());
+        return Err(Problem::bad_request(message).with_hint(hint).into());
     };
-    Ok(upstreams::account(name, server, url, &loaded))
+    Ok(upstreams::upstream_account(name, server, url, &loaded))
 }
 
-fn said(name: &str, done: &LoggedIn) -> Vec<String> {
+fn login_lines(name: &str, done: &LoginOutcome) -> Vec<String> {
     let mut lines = vec![format!("logged in to {name} at {}", done.issuer)];
     if !done.scopes.is_empty() {
         lines.push(format!("it allows: {}", done.scopes.join(", ")));

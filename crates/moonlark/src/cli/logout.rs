@@ -1,40 +1,40 @@
 //! `moonlark logout`: forgets a login, and tells the authorization server.
 
 use clap::Args;
-use moonlark_upstream::auth::{self, LoggedOut, Revoked};
+use moonlark_upstream::auth::{self, LogoutOutcome, RevocationOutcome};
 use serde_json::json;
 
-use super::{Done, Global, login, print, print_json};
+use super::{CommandResult, GlobalArgs, login, print_json, print_line};
 
 #[derive(Args)]
-pub(crate) struct Logout {
+pub(crate) struct LogoutArgs {
     /// The upstream server, as the configuration names it.
     name: String,
 }
 
-impl Logout {
-    pub(crate) async fn run(self, global: &Global) -> Done {
-        let account = login::account(&self.name, global)?;
-        let done = auth::logout(&account).await?;
+impl LogoutArgs {
+    pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
+        let account = login::find_account(&self.name, global)?;
+        let done = auth::log_out_of_upstream(&account).await?;
         match global.json {
             true => print_json(&json!({ "upstream": self.name, "logout": done })),
-            false => print(said(&self.name, &done)),
+            false => print_line(logout_line(&self.name, &done)),
         }
         Ok(())
     }
 }
 
-fn said(name: &str, done: &LoggedOut) -> String {
+fn logout_line(name: &str, done: &LogoutOutcome) -> String {
     if !done.removed {
         return format!("there was no login for {name}");
     }
     match &done.revoked {
-        Revoked::Yes => format!("logged out of {name}; its tokens are revoked"),
-        Revoked::NotOffered => format!(
+        RevocationOutcome::Yes => format!("logged out of {name}; its tokens are revoked"),
+        RevocationOutcome::NotOffered => format!(
             "logged out of {name}; its authorization server revokes no tokens, so they are good \
              until they expire"
         ),
-        Revoked::Failed(why) => {
+        RevocationOutcome::Failed(why) => {
             format!("logged out of {name}, but its tokens are good until they expire: {why}")
         }
     }

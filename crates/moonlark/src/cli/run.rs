@@ -11,27 +11,28 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use moonlark_core::call::LOCAL;
-use moonlark_core::{Catalog, Place, Problem, Result};
-use moonlark_luau::check::Finding;
+use moonlark_core::call::LOCAL_CALLER;
+use moonlark_core::{Catalog, Problem, Result, SourceLocation};
+use moonlark_luau::check::CheckFinding;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use self::script::{Given, Ran};
-use super::problem_lines::error_lines_in;
+use self::script::{AgentScriptReport, AgentScriptRequest};
+use super::problem_lines::error_lines_with_source;
 use super::served::ServedCommand;
-use super::servers::Servers;
+use super::servers::SourceArgs;
 use super::{
-    Done, Failure, Global, StyledText, caller, print, print_json, print_text, say, settle, shown,
+    CommandError, CommandResult, GlobalArgs, StyledText, cli_caller, display_path, eprint_line,
+    print_json, print_line, print_text, wait_for_sources,
 };
 use crate::project::Project;
 
 #[derive(Args)]
-pub(crate) struct Run {
+pub(crate) struct RunArgs {
     /// The script; `-` reads it from stdin.
     file: PathBuf,
     /// Seconds that the script may take, if the configuration allows as many.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeout: Option<f64>,
     /// Only read, and print what the script would change; `runs resume` with the
     /// id of the plan does just that.
@@ -41,14 +42,14 @@ pub(crate) struct Run {
     #[arg(long)]
     check: bool,
     #[command(flatten)]
-    servers: Servers,
+    servers: SourceArgs,
 }
 
-impl Run {
-    pub(crate) async fn run(self, global: &Global) -> Done {
+impl RunArgs {
+    pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
         let script = ScriptRun {
-            file: name(&self.file),
-            text: read(&self.file)?,
+            file: script_label(&self.file),
+            text: read_script(&self.file)?,
             timeout: self.timeout,
             plan: self.plan,
             check: self.check,
@@ -73,132 +74,148 @@ impl ScriptRun {
         self.check
     }
 
-    pub(crate) async fn run_in(self, project: &Arc<Project>, global: &Global) -> Done {
-        let named = Named { file: self.file, text: &self.text };
+    pub(crate) async fn run_in(self, project: &Arc<Project>, global: &GlobalArgs) -> CommandResult {
+        let named = NamedScript { file: self.file, text: &self.text };
         if self.check {
-            settle(project).await;
-            let found = check(&self.text, &project.gateway.catalog_for(&caller())).await;
-            return tell_checked(found, &named, global);
+            wait_for_sources(project).await;
+            let found =
+                find_script_problems(&self.text, &project.gateway.catalog_for(&cli_caller())).await;
+            return print_check_report(found, &named, global);
         }
-        let given = Given { script: &self.text, timeout: self.timeout, plan: self.plan };
-        tell(script::run(&project.gateway, given, global).await, &named, global)
+        let given =
+            AgentScriptRequest { script: &self.text, timeout: self.timeout, plan: self.plan };
+        print_run_report(script::run_script(&project.gateway, given, global).await, &named, global)
     }
 }
 
 /// A script as whoever started it knows it.
-pub(super) struct Named<'a> {
+pub(super) struct NamedScript<'a> {
     pub(super) file: String,
     pub(super) text: &'a str,
 }
 
-fn name(file: &std::path::Path) -> String {
-    if file.as_os_str() == "-" { "stdin".to_owned() } else { shown(file) }
+fn script_label(file: &std::path::Path) -> String {
+    if file.as_os_str() == "-" { "stdin".to_owned() } else { display_path(file) }
 }
 
 /// The result to stdout, the timeline and what is wrong to stderr.
-fn tell(ran: Ran, named: &Named<'_>, global: &Global) -> Done {
+fn print_run_report(
+    ran: AgentScriptReport,
+    named: &NamedScript<'_>,
+    global: &GlobalArgs,
+) -> CommandResult {
     if !global.quiet && !global.json {
-        timeline::draw(&ran.steps, ran.took).into_iter().for_each(say);
+        timeline::draw_timeline(&ran.steps, ran.took).into_iter().for_each(eprint_line);
     }
-    let calls = script::calls(&ran.steps);
+    let calls = script::calls_json(&ran.steps);
     let ms = u64::try_from(ran.took.as_millis()).unwrap_or(u64::MAX);
     match ran.outcome {
         Ok(outcome) if global.json => {
-            let result = outcome.plain().into_json("result")?;
+            let result = outcome.into_plain_value().into_json("result")?;
             let report = json!({ "result": result, "logs": ran.logs, "calls": calls, "ms": ms });
             print_json(&report);
             Ok(())
         }
         Ok(outcome) => {
-            outcome.texts()?.iter().for_each(print_text);
+            outcome.display_texts()?.iter().for_each(print_text);
             Ok(())
         }
         Err(problem) => {
-            let problem = named.place(problem);
+            let problem = named.with_script_name(problem);
             if global.json {
                 let error = problem.to_json();
                 let report = json!({ "error": error, "logs": ran.logs, "calls": calls, "ms": ms });
                 print_json(&report);
             } else {
-                named.explain(&problem).into_iter().for_each(say);
+                named.problem_lines(&problem).into_iter().for_each(eprint_line);
             }
-            Err(Failure::Said)
+            Err(CommandError::Said)
         }
     }
 }
 
 /// What `execute` would look for before it runs a script, and no more.
-async fn check(text: &str, catalog: &Arc<Catalog>) -> Vec<Problem> {
-    if let Err(problem) = moonlark_luau::compiles(text) {
+async fn find_script_problems(text: &str, catalog: &Arc<Catalog>) -> Vec<Problem> {
+    if let Err(problem) = moonlark_luau::check_compiles(text) {
         return vec![problem];
     }
-    let checked = moonlark_luau::check::check_script(text, catalog, LOCAL).await;
+    let checked = moonlark_luau::check::check_script(text, catalog, LOCAL_CALLER).await;
     if let Some(why) = checked.unchecked {
         return vec![Problem::unavailable(format!("the script was not fully checked: {why}"))];
     }
-    let problem = |it: Finding| {
-        let place = Place::column(script::NAME, it.line, it.column);
-        Problem::bad_script(it.message).at(place).maybe_hint(it.hint)
+    let problem = |it: CheckFinding| {
+        let place = SourceLocation::at_column(script::UNNAMED_SCRIPT, it.line, it.column);
+        Problem::bad_script(it.message).at_location(place).with_optional_hint(it.hint)
     };
     checked.findings.into_iter().map(problem).collect()
 }
 
-fn tell_checked(found: Vec<Problem>, named: &Named<'_>, global: &Global) -> Done {
-    let found: Vec<Problem> = found.into_iter().map(|problem| named.place(problem)).collect();
+fn print_check_report(
+    found: Vec<Problem>,
+    named: &NamedScript<'_>,
+    global: &GlobalArgs,
+) -> CommandResult {
+    let found: Vec<Problem> =
+        found.into_iter().map(|problem| named.with_script_name(problem)).collect();
     if global.json {
         let problems: Vec<_> = found.iter().map(Problem::to_json).collect();
         print_json(&json!({ "problems": problems }));
     } else {
         for problem in &found {
-            named.explain(problem).into_iter().for_each(say);
+            named.problem_lines(problem).into_iter().for_each(eprint_line);
         }
         if found.is_empty() && !global.quiet {
-            print("nothing wrong");
+            print_line("nothing wrong");
         }
     }
-    if found.is_empty() { Ok(()) } else { Err(Failure::Said) }
+    if found.is_empty() { Ok(()) } else { Err(CommandError::Said) }
 }
 
-impl Named<'_> {
+impl NamedScript<'_> {
     /// The engine calls every agent's script `script`; here it has a name.
-    pub(super) fn place(&self, mut problem: Problem) -> Problem {
-        if let Some(place) = problem.place.as_mut().filter(|it| *it.file == *script::NAME) {
+    pub(super) fn with_script_name(&self, mut problem: Problem) -> Problem {
+        if let Some(place) = problem.place.as_mut().filter(|it| *it.file == *script::UNNAMED_SCRIPT)
+        {
             place.file = self.file.as_str().into();
         }
         problem
     }
 
     /// The Problem as every command prints it, with the line it is about.
-    pub(super) fn explain(&self, problem: &Problem) -> Vec<StyledText> {
+    pub(super) fn problem_lines(&self, problem: &Problem) -> Vec<StyledText> {
         let is_here = problem.place.as_ref().is_some_and(|place| *place.file == *self.file);
-        error_lines_in(problem, is_here.then_some(self.text))
+        error_lines_with_source(problem, is_here.then_some(self.text))
     }
 }
 
-fn read(file: &std::path::Path) -> Result<String> {
-    const MOST: usize = moonlark_luau::MAX_SOURCE;
-    let name = name(file);
+fn read_script(file: &std::path::Path) -> Result<String> {
+    const MAX_SCRIPT_BYTES: usize = moonlark_luau::MAX_LUAU_SOURCE_BYTES;
+    let name = script_label(file);
     let failed =
         |error: std::io::Error| Problem::bad_request(format!("{name} cannot be read: {error}"));
     let mut bytes = Vec::new();
     // One more than may be, to see that it is too many.
-    let most = MOST as u64 + 1;
+    let most = MAX_SCRIPT_BYTES as u64 + 1;
     match file.as_os_str() == "-" {
         true => std::io::stdin().take(most).read_to_end(&mut bytes),
         false => std::fs::File::open(file).and_then(|open| open.take(most).read_to_end(&mut bytes)),
     }
     .map_err(failed)?;
-    if bytes.len() > MOST {
-        return Err(Problem::bad_script(format!("the script is larger than {} KB", MOST / 1024))
-            .at(Place::file(name)));
+    if bytes.len() > MAX_SCRIPT_BYTES {
+        return Err(Problem::bad_script(format!(
+            "the script is larger than {} KB",
+            MAX_SCRIPT_BYTES / 1024
+        ))
+        .at_location(SourceLocation::in_file(name)));
     }
-    let text = String::from_utf8(bytes)
-        .map_err(|_| Problem::bad_script("the script is not UTF-8").at(Place::file(&name)))?;
+    let text = String::from_utf8(bytes).map_err(|_| {
+        Problem::bad_script("the script is not UTF-8").at_location(SourceLocation::in_file(&name))
+    })?;
     // A script that starts itself: `#!/usr/bin/env -S moonlark run`.
     Ok(if text.starts_with("#!") { format!("--{text}") } else { text })
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+fn parse_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(seconds),
         _ => Err("give seconds, from just over 0 to 86400".to_owned()),
@@ -211,18 +228,22 @@ mod tests {
 
     #[test]
     fn a_problem_shows_the_line_it_is_about() {
-        let named = Named { file: "a.luau".to_owned(), text: "local a = 1\nreturn a.b.c  \n" };
-        let raised = Problem::tool_error("attempt to index nil").at(Place::line("script", 2));
-        let problem = named.place(raised.hint("look"));
+        let named =
+            NamedScript { file: "a.luau".to_owned(), text: "local a = 1\nreturn a.b.c  \n" };
+        let raised = Problem::tool_error("attempt to index nil")
+            .at_location(SourceLocation::at_line("script", 2));
+        let problem = named.with_script_name(raised.with_hint("look"));
         let explain = |problem: &Problem| {
-            let lines = named.explain(problem);
-            lines.iter().map(StyledText::plain).collect::<Vec<_>>().join("\n")
+            let lines = named.problem_lines(problem);
+            lines.iter().map(StyledText::to_plain_text).collect::<Vec<_>>().join("\n")
         };
         assert_eq!(
             explain(&problem),
             "error[tool_error]: attempt to index nil\n  --> a.luau:2\n   2 | return a.b.c\nhint: look"
         );
-        let elsewhere = named.place(Problem::tool_error("no").at(Place::line("tools/x.lua", 2)));
+        let elsewhere = named.with_script_name(
+            Problem::tool_error("no").at_location(SourceLocation::at_line("tools/x.lua", 2)),
+        );
         assert_eq!(explain(&elsewhere), "error[tool_error]: no\n  --> tools/x.lua:2");
     }
 }

@@ -6,21 +6,21 @@ mod resume;
 mod show;
 
 use clap::{Args, Subcommand};
-use moonlark_core::journal::Id;
-use moonlark_store::{AwaitedState, Reader, RunLine, State};
+use moonlark_core::journal::RecordId;
+use moonlark_store::{AwaitedApprovalState, JournalReader, RecordedState, RunSummary};
 use serde_json::json;
 
-pub(super) use list::{caller, short, when};
+pub(super) use list::{caller_label, format_local_time, short_id};
 
-use super::{Done, Failure, Global, here, print, print_json};
-use crate::config_file::{self, Loaded};
+use super::{CommandError, CommandResult, GlobalArgs, print_json, print_line, working_dir};
+use crate::config_file::{self, LoadedConfig};
 use crate::journal;
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct Runs {
+pub(crate) struct RunsArgs {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<RunsCommand>,
     /// The run to show: its id, or the beginning or end of it (otherwise the newest are listed).
     id: Option<String>,
     /// Go on showing what happens until Ctrl-C, or until the run has ended.
@@ -35,30 +35,35 @@ pub(crate) struct Runs {
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum RunsCommand {
     /// Go on with a run that was interrupted; no call that was answered is made again.
-    Resume(resume::Resume),
+    Resume(resume::RunsResumeArgs),
 }
 
-impl Runs {
-    pub(crate) async fn run(self, global: &Global) -> Done {
-        if let Some(Command::Resume(resume)) = self.command {
+impl RunsArgs {
+    pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
+        if let Some(RunsCommand::Resume(resume)) = self.command {
             return resume.run(global).await;
         }
-        let reader = journal::reader(&load(global)?);
+        let reader = journal::journal_reader(&load_journal_config(global)?);
         match &self.id {
-            Some(id) => self.one(&reader, reader.find(id)?, global).await,
-            None => self.list(&reader, global).await,
+            Some(id) => self.show_run(&reader, reader.find_run(id)?, global).await,
+            None => self.list_recent(&reader, global).await,
         }
     }
 
-    async fn one(&self, reader: &Reader, id: Id, global: &Global) -> Done {
+    async fn show_run(
+        &self,
+        reader: &JournalReader,
+        id: RecordId,
+        global: &GlobalArgs,
+    ) -> CommandResult {
         if self.follow && !global.json {
-            follow::one(reader, id).await?;
+            follow::follow_run(reader, id).await?;
         } else if self.follow {
-            follow::until_it_rests(reader, id).await?;
+            follow::wait_until_stopped(reader, id).await?;
         }
-        let run = reader.run(id)?;
+        let run = reader.show_run(id)?;
         match global.json {
             true => print_json(&run.to_json()),
             false => show::print_run(&run),
@@ -66,40 +71,42 @@ impl Runs {
         Ok(())
     }
 
-    async fn list(&self, reader: &Reader, global: &Global) -> Done {
+    async fn list_recent(&self, reader: &JournalReader, global: &GlobalArgs) -> CommandResult {
         if self.calls {
-            let calls = reader.calls(self.limit, None)?;
+            let calls = reader.list_calls(self.limit, None)?;
             match global.json {
                 true => print_json(&json!({ "calls": calls })),
-                false => list::calls(&calls).iter().for_each(print),
+                false => list::call_lines(&calls).iter().for_each(print_line),
             }
             return Ok(());
         }
-        let mut runs = reader.runs(self.limit, None)?;
+        let mut runs = reader.list_runs(self.limit, None)?;
         if self.follow {
             runs.reverse();
-            return follow::all(reader, runs, global).await;
+            return follow::follow_all_runs(reader, runs, global).await;
         }
         match global.json {
             true => print_json(&json!({ "runs": runs })),
-            false => list::runs(&runs).iter().for_each(print),
+            false => list::list_lines(&runs).iter().for_each(print_line),
         }
         Ok(())
     }
 }
 
 /// The configuration says where the journal is; nothing else is loaded.
-pub(super) fn load(global: &Global) -> Result<Loaded, Failure> {
+pub(super) fn load_journal_config(global: &GlobalArgs) -> Result<LoadedConfig, CommandError> {
     let env = |key: &str| std::env::var(key).ok();
-    Ok(config_file::load(global.config.as_deref(), &here()?, &env)?)
+    Ok(config_file::load_config(global.config.as_deref(), &working_dir()?, &env)?)
 }
 
 /// How a run stands, in a word: its outcome if it has ended.
-fn word(run: &RunLine) -> &str {
+fn run_status(run: &RunSummary) -> &str {
     match run.state {
-        State::Running => "running",
-        State::Waiting => run.approval_state.map_or("waiting", AwaitedState::as_str),
-        State::Interrupted => "interrupted",
-        State::Ended => run.outcome.as_deref().unwrap_or("ended"),
+        RecordedState::Running => "running",
+        RecordedState::Waiting => {
+            run.approval_state.map_or("waiting", AwaitedApprovalState::as_str)
+        }
+        RecordedState::Interrupted => "interrupted",
+        RecordedState::Ended => run.outcome.as_deref().unwrap_or("ended"),
     }
 }

@@ -9,13 +9,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::served::ServedCommand;
-use super::servers::Servers;
+use super::servers::SourceArgs;
 use super::terminal::{StyledText, TextStyle};
-use super::{Done, Failure, Global, key_value, print, print_json, say};
+use super::{
+    CommandError, CommandResult, GlobalArgs, eprint_line, parse_key_value, print_json, print_line,
+};
 use crate::project::Project;
 
 #[derive(Args, Serialize, Deserialize)]
-pub(crate) struct Search {
+pub(crate) struct SearchArgs {
     /// What to look for, in your own words.
     #[arg(required = true)]
     query: Vec<String>,
@@ -32,7 +34,7 @@ pub(crate) struct Search {
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
     /// Only documents with this value in their metadata; several for one key mean any of them.
-    #[arg(long = "meta", value_name = "KEY=VALUE", value_parser = key_value)]
+    #[arg(long = "meta", value_name = "KEY=VALUE", value_parser = parse_key_value)]
     metadata: Vec<(String, String)>,
     /// How many documents to show at most.
     #[arg(long, value_name = "COUNT")]
@@ -42,20 +44,20 @@ pub(crate) struct Search {
     explain: bool,
 }
 
-impl Search {
-    pub(crate) async fn run(self, global: &Global) -> Done {
-        ServedCommand::Search(self).run(Servers::default(), global).await
+impl SearchArgs {
+    pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
+        ServedCommand::Search(self).run(SourceArgs::default(), global).await
     }
 
-    pub(crate) async fn run_in(self, project: &Arc<Project>, global: &Global) -> Done {
-        let found = self.search(&project.gateway).await;
+    pub(crate) async fn run_in(self, project: &Arc<Project>, global: &GlobalArgs) -> CommandResult {
+        let found = self.search_knowledge(&project.gateway).await;
         if global.json {
             let answer = match &found {
                 Ok(value) => json!({ "result": value.clone().into_json("result")? }),
                 Err(problem) => json!({ "error": problem.to_json() }),
             };
             print_json(&answer);
-            return found.map(drop).map_err(|_| Failure::Said);
+            return found.map(drop).map_err(|_| CommandError::Said);
         }
         let found = found?;
         let list = |name: &str| match found.get(name) {
@@ -68,21 +70,21 @@ impl Search {
             _ => list("results"),
         };
         for note in list("notes").iter().filter_map(Value::as_str) {
-            say(format!("note: {note}"));
+            eprint_line(format!("note: {note}"));
         }
         for (index, hit) in results.iter().enumerate() {
             if index > 0 {
-                print("");
+                print_line("");
             }
-            shown(index + 1, hit).into_iter().for_each(print);
+            hit_lines(index + 1, hit).into_iter().for_each(print_line);
         }
         if results.is_empty() {
-            say("Nothing found.");
+            eprint_line("Nothing found.");
         }
         Ok(())
     }
 
-    async fn search(self, gateway: &Gateway) -> Result<Value> {
+    async fn search_knowledge(self, gateway: &Gateway) -> Result<Value> {
         let mut args = Object::new();
         let mut set = |key: &str, value: Value| {
             if value != Value::Null {
@@ -100,19 +102,19 @@ impl Search {
             _ => set("source", self.source.into()),
         }
         if !self.metadata.is_empty() {
-            set("metadata", wanted(self.metadata));
+            set("metadata", metadata_filter(self.metadata));
         }
         if self.explain {
             set("explain", true.into());
         }
-        let call = gateway.open(Caller::new("cli"), None)?;
+        let call = gateway.open_call(Caller::new("cli"), None)?;
         gateway.call(&call, "search", Value::Object(args)).await
     }
 }
 
 /// Values that read as JSON are meant as such, but text is what most are: both
 /// will do.
-fn wanted(pairs: Vec<(String, String)>) -> Value {
+fn metadata_filter(pairs: Vec<(String, String)>) -> Value {
     let mut fields = Object::new();
     for (key, text) in pairs {
         let parsed = Value::parse_json(text.as_bytes()).ok();
@@ -126,7 +128,7 @@ fn wanted(pairs: Vec<(String, String)>) -> Value {
     Value::Object(fields)
 }
 
-fn shown(number: usize, hit: &Value) -> Vec<StyledText> {
+fn hit_lines(number: usize, hit: &Value) -> Vec<StyledText> {
     let text = |key: &str| hit.get(key).and_then(Value::as_str).unwrap_or_default();
     let score = match hit.get("score") {
         Some(Value::Float(score)) => format!("  {score:.2}"),
@@ -136,16 +138,17 @@ fn shown(number: usize, hit: &Value) -> Vec<StyledText> {
     let place = place.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join(" · ");
     let address = [text("source_url"), text("id")].into_iter().find(|it| !it.is_empty());
     let below = [place].into_iter().map(StyledText::from);
-    let below = below.chain(text("snippet").lines().map(marked));
-    let below = below.chain(address.map(StyledText::from)).chain(explained(hit).map(Into::into));
-    let title = StyledText::from(format!("{number}. ")).with(TextStyle::Bold, text("title"));
-    let below = below.filter(|line| !line.plain().is_empty());
-    let below = below.map(|line| StyledText::from("   ").then(line));
-    std::iter::once(title.with(TextStyle::Plain, score)).chain(below).collect()
+    let below = below.chain(text("snippet").lines().map(highlight_matches));
+    let below =
+        below.chain(address.map(StyledText::from)).chain(score_explanation(hit).map(Into::into));
+    let title = StyledText::from(format!("{number}. ")).with_part(TextStyle::Bold, text("title"));
+    let below = below.filter(|line| !line.to_plain_text().is_empty());
+    let below = below.map(|line| StyledText::from("   ").append_text(line));
+    std::iter::once(title.with_part(TextStyle::Plain, score)).chain(below).collect()
 }
 
 /// `keyword 0.81, semantic 0.64, weight 0.50; terms: deploi, stage`
-fn explained(hit: &Value) -> Option<String> {
+fn score_explanation(hit: &Value) -> Option<String> {
     let explain = hit.get("explain")?;
     let part = |key: &str| match explain.get(key) {
         Some(Value::Float(part)) => Some(format!("{key} {part:.2}")),
@@ -163,10 +166,10 @@ fn explained(hit: &Value) -> Option<String> {
 }
 
 /// The words that were found, as a terminal shows them.
-fn marked(line: &str) -> StyledText {
+fn highlight_matches(line: &str) -> StyledText {
     let parts = line.split("**").enumerate();
     parts.fold(StyledText::default(), |text, (index, part)| match index % 2 {
-        1 => text.with(TextStyle::Found, part),
-        _ => text.with(TextStyle::Plain, part),
+        1 => text.with_part(TextStyle::Found, part),
+        _ => text.with_part(TextStyle::Plain, part),
     })
 }

@@ -10,15 +10,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::served::ServedCommand;
-use super::servers::Servers;
-use super::{Done, Failure, Global, pretty, print_json, print_text, settle};
+use super::servers::SourceArgs;
+use super::{
+    CommandError, CommandResult, GlobalArgs, pretty_json, print_json, print_text, wait_for_sources,
+};
 use crate::project::Project;
 
 /// Functions in an answer if nothing is said.
-const USUAL_RESULTS: usize = 5;
+const DEFAULT_RESULT_COUNT: usize = 5;
 
 #[derive(Args, Serialize, Deserialize)]
-pub(crate) struct SearchTools {
+pub(crate) struct SearchToolsArgs {
     /// What to look for, in your own words; without it, the sources, or the functions of one.
     query: Vec<String>,
     /// Only this source.
@@ -29,19 +31,19 @@ pub(crate) struct SearchTools {
     limit: Option<i64>,
     #[serde(skip)]
     #[command(flatten)]
-    servers: Servers,
+    servers: SourceArgs,
 }
 
-impl SearchTools {
-    pub(crate) async fn run(mut self, global: &Global) -> Done {
+impl SearchToolsArgs {
+    pub(crate) async fn run(mut self, global: &GlobalArgs) -> CommandResult {
         let servers = std::mem::take(&mut self.servers);
         ServedCommand::SearchTools(self).run(servers, global).await
     }
 
-    pub(crate) async fn run_in(self, project: &Arc<Project>, global: &Global) -> Done {
-        settle(project).await;
+    pub(crate) async fn run_in(self, project: &Arc<Project>, global: &GlobalArgs) -> CommandResult {
+        wait_for_sources(project).await;
         if global.json {
-            let found = self.find(&project.gateway).await;
+            let found = self.find_functions(&project.gateway).await;
             print_json(&match &found {
                 Ok(functions) => {
                     let functions: Vec<_> =
@@ -50,26 +52,26 @@ impl SearchTools {
                 }
                 Err(problem) => json!({ "error": problem.to_json() }),
             });
-            return found.map(drop).map_err(|_| Failure::Said);
+            return found.map(drop).map_err(|_| CommandError::Said);
         }
-        match self.search(&project.gateway).await? {
+        match self.search_functions(&project.gateway).await? {
             Value::Str(text) => print_text(text.trim_end()),
-            other => print_text(&pretty(&other)?),
+            other => print_text(&pretty_json(&other)?),
         }
         Ok(())
     }
 
     /// The same as data: one object for each function.
-    async fn find(self, gateway: &Gateway) -> Result<Vec<DescribedFunction>> {
-        let call = gateway.open(Caller::new("cli"), None)?;
+    async fn find_functions(self, gateway: &Gateway) -> Result<Vec<DescribedFunction>> {
+        let call = gateway.open_call(Caller::new("cli"), None)?;
         let query = self.query.join(" ");
-        let usual = if query.trim().is_empty() { usize::MAX } else { USUAL_RESULTS };
+        let usual = if query.trim().is_empty() { usize::MAX } else { DEFAULT_RESULT_COUNT };
         let limit = self.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usual);
         moonlark_discovery::find_functions(&call, &query, self.source.as_deref(), limit).await
     }
 
     /// By the tools that agents have for it.
-    async fn search(self, gateway: &Gateway) -> Result<Value> {
+    async fn search_functions(self, gateway: &Gateway) -> Result<Value> {
         let query = self.query.join(" ");
         let mut args = Object::new();
         let tool = if query.is_empty() { "list_functions" } else { "search_docs" };
@@ -78,7 +80,7 @@ impl SearchTools {
             args.extend(self.limit.map(|limit| ("limit".to_owned(), Value::Int(limit))));
         }
         args.extend(self.source.map(|source| ("source".to_owned(), Value::from(source))));
-        let call = gateway.open(Caller::new("cli"), None)?;
+        let call = gateway.open_call(Caller::new("cli"), None)?;
         gateway.call(&call, tool, Value::Object(args)).await
     }
 }

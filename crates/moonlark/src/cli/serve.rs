@@ -4,24 +4,24 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use clap::Args;
-use moonlark_core::{Place, Problem};
-use moonlark_server::{Auth, Callers, Options};
+use moonlark_core::{Problem, SourceLocation};
+use moonlark_server::{CallerIdentification, HttpServerOptions, RequestAuthenticator};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::inventory::Inventory;
-use super::served::is_project_here;
-use super::servers::Servers;
-use super::{Done, Failure, Global, require_tools, served};
+use super::inventory::ProjectInventory;
+use super::served::has_project_here;
+use super::servers::SourceArgs;
+use super::{CommandError, CommandResult, GlobalArgs, require_tools, served};
 use crate::local_server::{LocalServer, ServingCommand, SocketClaim};
-use crate::project::{Project, StateKept};
+use crate::project::{Project, StateRetention};
 use crate::reload;
 
 /// Problems that are in the log at the start.
 const MAX_ANNOUNCED_PROBLEMS: usize = 50;
 
 #[derive(Args)]
-pub(crate) struct Serve {
+pub(crate) struct ServeArgs {
     /// The address to listen on (overrides server.host).
     #[arg(long)]
     host: Option<String>,
@@ -29,41 +29,41 @@ pub(crate) struct Serve {
     #[arg(long)]
     port: Option<u16>,
     /// APIs: their OpenAPI documents, files or addresses.
-    #[arg(value_name = "NAME=SPEC", value_parser = super::key_value)]
+    #[arg(value_name = "NAME=SPEC", value_parser = super::parse_key_value)]
     specs: Vec<(String, String)>,
     #[command(flatten)]
-    servers: Servers,
+    servers: SourceArgs,
 }
 
-impl Serve {
-    pub(crate) async fn run(self, global: &Global) -> Done {
+impl ServeArgs {
+    pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
         // Before anything is loaded, so that who starts meanwhile waits for this server.
         let has_sources = !self.servers.is_empty() || !self.specs.is_empty();
-        let claim = match has_sources || is_project_here(global)? {
+        let claim = match has_sources || has_project_here(global)? {
             true => claim_socket(global)?,
             // It ends in a moment, for there is nothing to serve.
             false => None,
         };
         let mut servers = self.servers;
-        servers.state_kept = StateKept::InFolder;
-        let project = servers.prepare(global, self.specs)?;
+        servers.state_kept = StateRetention::InFolder;
+        let project = servers.prepare_project(global, self.specs)?;
         let config = project.config().await;
         let host = self.host.unwrap_or(config.server.host);
         let port = self.port.unwrap_or(config.server.port);
-        let listener = listen(&host, port, &project.auth).await?;
+        let listener = bind_listener(&host, port, &project.auth).await?;
         require_tools(&project).await?;
-        let (stop, asked_to_stop) = (CancellationToken::new(), until_asked_to_stop());
+        let (stop, asked_to_stop) = (CancellationToken::new(), shutdown_signal());
         let address = listener.local_addr()?;
         tracing::info!("listening on http://{address} (MCP at /mcp, REST at /tools)");
-        super::log_doubts(&project.loaded().await);
-        let keeping = project.keep_learned().await;
-        project.keep_journal().await;
-        let runs = project.take_up_runs().await;
+        super::log_config_warnings(&project.loaded_config().await);
+        let keeping = project.persist_learned_shapes().await;
+        project.start_journal_and_telemetry().await;
+        let runs = project.resume_waiting_runs().await;
         // From here on requests are answered. Those about scripts wait for them.
-        let server = tokio::spawn(serve(project.clone(), listener, stop.clone()).await);
-        project.connect().await;
-        let watcher = tokio::spawn(reload::load_and_watch(project.clone(), announce));
-        let following = project.follow_knowledge();
+        let server = tokio::spawn(serve_project(project.clone(), listener, stop.clone()).await);
+        project.connect_all_sources().await;
+        let watcher = tokio::spawn(reload::load_and_watch(project.clone(), log_inventory));
+        let following = project.sync_knowledge_in_background();
         let address = Some(address.to_string());
         let local =
             LocalServer::start(project.clone(), claim, ServingCommand::Serve, address).await;
@@ -83,8 +83,8 @@ impl Serve {
 
 /// The right to be found by other processes of this project; none if one has it.
 /// Without it everything works, but for being found.
-pub(super) fn claim_socket(global: &Global) -> Result<Option<SocketClaim>, Failure> {
-    match served::project_socket(global)?.0.claim() {
+pub(super) fn claim_socket(global: &GlobalArgs) -> Result<Option<SocketClaim>, CommandError> {
+    match served::project_socket(global)?.0.claim_listener() {
         Ok(Some(claim)) => Ok(Some(claim)),
         Ok(None) => {
             tracing::info!(
@@ -100,43 +100,47 @@ pub(super) fn claim_socket(global: &Global) -> Result<Option<SocketClaim>, Failu
 }
 
 /// The server as a future, ready to be spawned.
-pub(super) async fn serve(
+pub(super) async fn serve_project(
     project: Arc<Project>,
     listener: TcpListener,
     stop: CancellationToken,
 ) -> impl Future<Output = std::io::Result<()>> + Send + 'static {
     let config = project.config().await;
-    let options = Options {
+    let options = HttpServerOptions {
         allowed_hosts: config.server.allowed_hosts,
         allowed_origins: config.server.allowed_origins,
         request_body: usize::try_from(config.limits.request_body.bytes()).unwrap_or(usize::MAX),
-        callers: Callers::Authenticated(project.auth.clone()),
+        callers: CallerIdentification::Authenticated(project.auth.clone()),
         sessions: project.session_vault(),
     };
-    let router = moonlark_server::router(project.gateway.clone(), options, stop.clone());
-    moonlark_server::serve(listener, router, stop)
+    let router = moonlark_server::build_http_app(project.gateway.clone(), options, stop.clone());
+    moonlark_server::serve_listener(listener, router, stop)
 }
 
 /// Listen on this machine only, unless callers have to show who they are: any other
 /// address would hand every tool to the whole network.
-pub(super) async fn listen(host: &str, port: u16, auth: &Auth) -> Result<TcpListener, Failure> {
+pub(super) async fn bind_listener(
+    host: &str,
+    port: u16,
+    auth: &RequestAuthenticator,
+) -> Result<TcpListener, CommandError> {
     let local = host.eq_ignore_ascii_case("localhost")
         || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
     if !local && !auth.is_required() {
         return Err(Problem::bad_config(format!("refusing to listen on {host} without authentication: every machine that can reach it could call every tool"))
-            .at(Place::file("server.host"))
-            .hint("hand out a token with `moonlark token add NAME`, or set server.auth.issuer to your identity provider; or listen on 127.0.0.1")
+            .at_location(SourceLocation::in_file("server.host"))
+            .with_hint("hand out a token with `moonlark token add NAME`, or set server.auth.issuer to your identity provider; or listen on 127.0.0.1")
             .into());
     }
     if !local {
         // What is reachable from elsewhere does not open up when a token goes.
-        auth.require();
+        auth.require_token();
     }
     TcpListener::bind((host.trim_matches(['[', ']']), port)).await.map_err(|error| {
         let problem = Problem::unavailable(format!("cannot listen on {host}:{port}: {error}"));
         match error.kind() {
             std::io::ErrorKind::AddrInUse => {
-                problem.hint("choose another with --port, or 0 for a free one")
+                problem.with_hint("choose another with --port, or 0 for a free one")
             }
             _ => problem,
         }
@@ -145,10 +149,10 @@ pub(super) async fn listen(host: &str, port: u16, auth: &Auth) -> Result<TcpList
 }
 
 /// Say what is served, once all scripts are loaded, and what is wrong with it.
-fn announce(project: &Project) {
-    tracing::info!("serving {}", Inventory::of(project).describe());
+fn log_inventory(project: &Project) {
+    tracing::info!("serving {}", ProjectInventory::from_project(project).describe_sources());
     let catalog = project.gateway.catalog();
-    let problems = project.problems_of_its_own();
+    let problems = project.own_problems();
     for problem in problems.iter().take(MAX_ANNOUNCED_PROBLEMS) {
         tracing::warn!("{problem}");
     }
@@ -163,7 +167,7 @@ fn announce(project: &Project) {
 
 /// Ctrl-C, or SIGTERM from whoever runs us. Both count from here on, not from when
 /// they are waited for: whoever sees us answer may ask us to stop at once.
-pub(super) fn until_asked_to_stop() -> impl Future<Output = ()> {
+pub(super) fn shutdown_signal() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
     let asked = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
     async move {

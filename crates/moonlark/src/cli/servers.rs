@@ -5,71 +5,74 @@ use std::sync::Arc;
 
 use clap::Args;
 
-use super::{Failure, Global, here};
-use crate::config::McpServer;
-use crate::project::{More, Project, StateKept};
+use super::{CommandError, GlobalArgs, working_dir};
+use crate::config::McpServerConfig;
+use crate::project::{CliSources, Project, StateRetention};
 
 /// Options that name sources beside those of the configuration.
-const SOURCES: &str = "Sources";
+const SOURCE_OPTIONS_HEADING: &str = "Sources";
 
 #[derive(Args, Default)]
-pub(crate) struct Servers {
+pub(crate) struct SourceArgs {
     /// An upstream MCP server: the command that starts it, quoted as for a shell, or its address. Comes before one of the same name in the configuration.
-    #[arg(long = "mcp", value_name = "NAME=COMMAND_OR_URL", value_parser = server, help_heading = SOURCES)]
-    servers: Vec<(String, McpServer)>,
+    #[arg(long = "mcp", value_name = "NAME=COMMAND_OR_URL", value_parser = parse_server, help_heading = SOURCE_OPTIONS_HEADING)]
+    servers: Vec<(String, McpServerConfig)>,
 
     /// An API: its OpenAPI document, a file or an address. Comes before one of the same name in the configuration.
-    #[arg(long = "api", value_name = "NAME=SPEC", value_parser = super::key_value, help_heading = SOURCES)]
+    #[arg(long = "api", value_name = "NAME=SPEC", value_parser = super::parse_key_value, help_heading = SOURCE_OPTIONS_HEADING)]
     apis: Vec<(String, String)>,
 
     /// The environment variable that holds the secret of an API.
-    #[arg(long = "auth", value_name = "NAME:ENV_VAR", value_parser = login, help_heading = SOURCES)]
+    #[arg(long = "auth", value_name = "NAME:ENV_VAR", value_parser = parse_login, help_heading = SOURCE_OPTIONS_HEADING)]
     logins: Vec<(String, String)>,
 
     /// What becomes of what there is to remember where there is no project.
     #[arg(skip)]
-    pub(crate) state_kept: StateKept,
+    pub(crate) state_kept: StateRetention,
 }
 
-impl Servers {
+impl SourceArgs {
     /// Whether there is nothing but what the configuration has.
     pub(crate) fn is_empty(&self) -> bool {
         self.servers.is_empty() && self.apis.is_empty() && self.logins.is_empty()
     }
 
     /// The project of the working directory, with these servers.
-    pub(crate) async fn open(self, global: &Global) -> Result<Arc<Project>, Failure> {
-        let project = self.prepare(global, Vec::new())?;
-        project.finish_loading().await;
+    pub(crate) async fn open_project(
+        self,
+        global: &GlobalArgs,
+    ) -> Result<Arc<Project>, CommandError> {
+        let project = self.prepare_project(global, Vec::new())?;
+        project.load_scripts_initially().await;
         Ok(project)
     }
 
     /// The same, with the APIs that are named without an option, and without waiting for
     /// scripts.
-    pub(crate) fn prepare(
+    pub(crate) fn prepare_project(
         self,
-        global: &Global,
+        global: &GlobalArgs,
         specs: Vec<(String, String)>,
-    ) -> Result<Arc<Project>, Failure> {
-        let here = here()?;
+    ) -> Result<Arc<Project>, CommandError> {
+        let here = working_dir()?;
         let seen_from_here = |(name, spec): (String, String)| {
             let web = spec.starts_with("http://") || spec.starts_with("https://");
             let spec = if web { spec } else { here.join(spec).to_string_lossy().into_owned() };
             (name, spec)
         };
-        let more = More {
+        let more = CliSources {
             servers: self.servers.into_iter().collect(),
             specs: self.apis.into_iter().chain(specs).map(seen_from_here).collect(),
             logins: self.logins.into_iter().collect(),
             state_kept: self.state_kept,
-            ..More::default()
+            ..CliSources::default()
         };
-        Ok(Arc::new(Project::prepare(global.config.as_deref(), &here, more)?))
+        Ok(Arc::new(Project::open_without_scripts(global.config.as_deref(), &here, more)?))
     }
 }
 
 /// `NAME:ENV_VAR`.
-fn login(text: &str) -> Result<(String, String), String> {
+fn parse_login(text: &str) -> Result<(String, String), String> {
     match text.split_once(':') {
         Some((name, variable)) if !name.is_empty() && !variable.is_empty() => {
             Ok((name.to_owned(), variable.to_owned()))
@@ -78,10 +81,10 @@ fn login(text: &str) -> Result<(String, String), String> {
     }
 }
 
-fn server(text: &str) -> Result<(String, McpServer), String> {
-    let (name, value) = super::key_value(text)?;
-    let server = McpServer::from_argument(&value)?;
-    match server.faults(&name).into_iter().next() {
+fn parse_server(text: &str) -> Result<(String, McpServerConfig), String> {
+    let (name, value) = super::parse_key_value(text)?;
+    let server = McpServerConfig::from_cli_argument(&value)?;
+    match server.find_faults(&name).into_iter().next() {
         Some((_, fault)) => Err(fault),
         None => Ok((name, server)),
     }

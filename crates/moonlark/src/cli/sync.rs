@@ -9,18 +9,20 @@ use clap::Args;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use moonlark_core::visible_text::visible_in_line;
 use moonlark_core::{Problem, Result};
-use moonlark_knowledge::{Advance, ItemReading, Progress, Summary, SyncOptions};
+use moonlark_knowledge::{
+    ItemReadingCallback, SyncOptions, SyncProgressCallback, SyncProgressCounts, SyncSummary,
+};
 use parking_lot::Mutex;
 
-use super::serve::until_asked_to_stop;
-use super::terminal::stderr_has_colours;
-use super::{Done, Failure, Global, open, say};
-use crate::connectors::Source;
-use crate::knowledge::HOW_TO_BEGIN;
+use super::serve::shutdown_signal;
+use super::terminal::stderr_has_colors;
+use super::{CommandError, CommandResult, GlobalArgs, eprint_line, open_project};
+use crate::connectors::KnowledgeSource;
+use crate::knowledge::FIRST_SOURCE_HINT;
 use crate::project::Project;
 
 #[derive(Args)]
-pub(crate) struct Sync {
+pub(crate) struct SyncArgs {
     /// The connector to read (otherwise, or with `all`, every one).
     name: Option<String>,
     /// Read everything again, also what seems unchanged.
@@ -32,81 +34,86 @@ pub(crate) struct Sync {
 }
 
 /// What became of one source.
-struct Synced {
-    source: Source,
-    outcome: Result<Summary>,
+struct SyncedSource {
+    source: KnowledgeSource,
+    outcome: Result<SyncSummary>,
 }
 
-impl Sync {
-    pub(crate) async fn run(self, global: &Global) -> Done {
-        let project = Arc::new(open(global).await?);
+impl SyncArgs {
+    pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
+        let project = Arc::new(open_project(global).await?);
         let name = self.name.as_deref().filter(|name| *name != "all");
         let sources = match name {
-            Some(name) => vec![project.knowledge.source(name)?],
+            Some(name) => vec![project.knowledge.find_source(name)?],
             None => project.knowledge.sources().to_vec(),
         };
         if sources.is_empty() {
             return Err(Problem::bad_config("there is no connector: nothing to sync")
-                .hint(HOW_TO_BEGIN)
+                .with_hint(FIRST_SOURCE_HINT)
                 .into());
         }
-        let connects = sources.iter().any(Source::calls_tools);
+        let connects = sources.iter().any(KnowledgeSource::may_call_tools);
         if connects {
-            project.connect().await;
+            project.connect_all_sources().await;
         }
         let mut synced = Vec::new();
         for source in sources {
-            let outcome = self.sync(&project, &source, global).await;
-            synced.push(Synced { source, outcome });
+            let outcome = self.sync_source(&project, &source, global).await;
+            synced.push(SyncedSource { source, outcome });
         }
         let forgotten = match name {
-            None => project.knowledge.forget_others().await?,
+            None => project.knowledge.forget_unconfigured_sources().await?,
             Some(_) => Vec::new(),
         };
-        report::print(&synced, &forgotten, global);
+        report::print_sync_report(&synced, &forgotten, global);
         let failed = synced.iter().any(|it| it.outcome.is_err());
         if self.watch {
-            let _following = project.knowledge.follow(&project.gateway);
+            let _following = project.knowledge.start_background_sync(&project.gateway);
             if !global.quiet {
-                say("Following changes until Ctrl-C.");
+                eprint_line("Following changes until Ctrl-C.");
             }
-            until_asked_to_stop().await;
+            shutdown_signal().await;
         }
         if connects {
-            project.disconnect().await;
+            project.disconnect_quickly().await;
         }
-        if failed { Err(Failure::Said) } else { Ok(()) }
+        if failed { Err(CommandError::Said) } else { Ok(()) }
     }
 
-    async fn sync(&self, project: &Project, source: &Source, global: &Global) -> Result<Summary> {
-        let bar = bar(&source.name, global);
+    async fn sync_source(
+        &self,
+        project: &Project,
+        source: &KnowledgeSource,
+        global: &GlobalArgs,
+    ) -> Result<SyncSummary> {
+        let bar = progress_bar(&source.name, global);
         let shown = Arc::new(Mutex::new(SyncProgress::default()));
         let (its_bar, its_shown) = (bar.clone(), shown.clone());
-        let progress: Progress = Arc::new(move |advance| {
+        let progress: SyncProgressCallback = Arc::new(move |advance| {
             let mut shown = its_shown.lock();
             shown.advance = advance;
-            show(&its_bar, &shown);
+            show_progress(&its_bar, &shown);
         });
         let its_bar = bar.clone();
-        let reading: ItemReading = Arc::new(move |item| {
+        let reading: ItemReadingCallback = Arc::new(move |item| {
             let mut shown = shown.lock();
             item.clone_into(&mut shown.item);
-            show(&its_bar, &shown);
+            show_progress(&its_bar, &shown);
         });
         let options = SyncOptions { full: self.full, progress, reading };
-        let outcome = project.knowledge.sync(source, &project.gateway, options).await;
+        let outcome = project.knowledge.sync_source(source, &project.gateway, options).await;
         bar.finish_and_clear();
         outcome
     }
 }
 
 /// Only for people who look at it.
-fn bar(name: &str, global: &Global) -> ProgressBar {
-    if global.quiet || !stderr_has_colours() {
+fn progress_bar(name: &str, global: &GlobalArgs) -> ProgressBar {
+    if global.quiet || !stderr_has_colors() {
         return ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
     }
     let bar = ProgressBar::new_spinner().with_prefix(name.to_owned());
-    bar.set_style(style("{spinner} {prefix}: {wide_msg}"));
+    bar.set_style(progress_style("{spinner} {prefix}: {wide_msg}"));
     bar.set_message("looking what there is");
     bar.enable_steady_tick(Duration::from_millis(100));
     bar
@@ -115,15 +122,15 @@ fn bar(name: &str, global: &Global) -> ProgressBar {
 /// How far the sync of one source is.
 #[derive(Debug, Default)]
 struct SyncProgress {
-    advance: Advance,
+    advance: SyncProgressCounts,
     /// What was last begun to be read.
     item: String,
 }
 
 impl SyncProgress {
     /// `1,204 items, 57 chunks, 138/s, reading big.pdf`
-    fn describe(&self, elapsed: Duration) -> String {
-        let Advance { done, chunks, failed, .. } = self.advance;
+    fn progress_message(&self, elapsed: Duration) -> String {
+        let SyncProgressCounts { done, chunks, failed, .. } = self.advance;
         let mut parts = Vec::new();
         if done > 0 {
             parts.push(format!("{} item{}", HumanCount(done), if done == 1 { "" } else { "s" }));
@@ -149,23 +156,23 @@ impl SyncProgress {
     }
 }
 
-fn show(bar: &ProgressBar, progress: &SyncProgress) {
-    let Advance { done, expected, .. } = progress.advance;
+fn show_progress(bar: &ProgressBar, progress: &SyncProgress) {
+    let SyncProgressCounts { done, expected, .. } = progress.advance;
     let expected = expected.filter(|expected| *expected >= done);
     match (expected, bar.length()) {
         (Some(expected), None) => {
             bar.set_length(expected);
-            bar.set_style(style("{spinner} {prefix}: [{bar:20}] {eta} left, {wide_msg}"));
+            bar.set_style(progress_style("{spinner} {prefix}: [{bar:20}] {eta} left, {wide_msg}"));
         }
         // There are more than there were last time.
         (None, Some(_)) => bar.set_length(done),
         _ => {}
     }
     bar.set_position(done);
-    bar.set_message(progress.describe(bar.elapsed()));
+    bar.set_message(progress.progress_message(bar.elapsed()));
 }
 
-fn style(template: &str) -> ProgressStyle {
+fn progress_style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_spinner())
         .progress_chars("=> ")
@@ -178,9 +185,10 @@ mod tests {
     #[test]
     fn progress_says_what_there_is_to_say() {
         let check = |done, chunks, failed, item: &str, seconds, expected: &str| {
-            let advance = Advance { done, chunks, failed, ..Advance::default() };
+            let advance =
+                SyncProgressCounts { done, chunks, failed, ..SyncProgressCounts::default() };
             let progress = SyncProgress { advance, item: item.to_owned() };
-            assert_eq!(progress.describe(Duration::from_secs_f64(seconds)), expected);
+            assert_eq!(progress.progress_message(Duration::from_secs_f64(seconds)), expected);
         };
         check(0, 0, 0, "", 2.0, "");
         check(0, 0, 0, "big.pdf", 2.0, "reading big.pdf");

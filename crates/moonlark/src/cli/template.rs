@@ -1,36 +1,36 @@
 //! What `moonlark tool init` and `connector init` write.
 
 /// A Lua tool.
-pub(crate) fn tool(file: &str) -> String {
-    fill(TOOL, file)
+pub(crate) fn tool_script(file: &str) -> String {
+    fill_template(TOOL_TEMPLATE, file)
 }
 
 /// The test beside it.
-pub(crate) fn tool_test(file: &str) -> String {
-    fill(TOOL_TEST, file)
+pub(crate) fn tool_test_script(file: &str) -> String {
+    fill_template(TOOL_TEST_TEMPLATE, file)
 }
 
 /// A Starlark extension with one tool.
-pub(crate) fn extension(file: &str) -> String {
-    fill(EXTENSION, file)
+pub(crate) fn extension_script(file: &str) -> String {
+    fill_template(EXTENSION_TEMPLATE, file)
 }
 
 /// The test beside it.
-pub(crate) fn extension_test(file: &str) -> String {
-    fill(EXTENSION_TEST, file)
+pub(crate) fn extension_test_script(file: &str) -> String {
+    fill_template(EXTENSION_TEST_TEMPLATE, file)
 }
 
 /// A Lua connector.
-pub(crate) fn connector(file: &str) -> String {
-    fill(CONNECTOR, file)
+pub(crate) fn connector_script(file: &str) -> String {
+    fill_template(CONNECTOR_TEMPLATE, file)
 }
 
 /// `file` is the name without its ending; the tool's own has no `-`.
-fn fill(template: &str, file: &str) -> String {
+fn fill_template(template: &str, file: &str) -> String {
     template.replace("FILE", file).replace("NAME", &file.replace('-', "_"))
 }
 
-const TOOL: &str = r#"-- A tool for every agent, over MCP and REST.
+const TOOL_TEMPLATE: &str = r#"-- A tool for every agent, over MCP and REST.
 -- Try it:  moonlark tool test tools/FILE.lua --param name=World
 tool = {
     name = "NAME",
@@ -67,7 +67,7 @@ function tool.execute(params, context)
 end
 "#;
 
-const TOOL_TEST: &str = r#"-- testing.call goes the way of every caller: parameters are checked and defaults
+const TOOL_TEST_TEMPLATE: &str = r#"-- testing.call goes the way of every caller: parameters are checked and defaults
 -- filled in. require("./FILE").execute(params, testing.context()) goes past that.
 function test_it_greets()
     testing.eq(testing.call("NAME", { name = "Ann" }), { greeting = "Hello, Ann!" })
@@ -84,7 +84,7 @@ function test_a_name_is_needed()
 end
 "#;
 
-const CONNECTOR: &str = r#"-- A source of the knowledge base: what it finds can be searched.
+const CONNECTOR_TEMPLATE: &str = r#"-- A source of the knowledge base: what it finds can be searched.
 -- Try it:  moonlark connector test connectors/FILE.luau
 -- Use it:  moonlark sync FILE
 connector = {
@@ -113,7 +113,7 @@ function connector.scan(config)
 end
 "#;
 
-const EXTENSION: &str = r#"# A tool for every agent, over MCP and REST.
+const EXTENSION_TEMPLATE: &str = r#"# A tool for every agent, over MCP and REST.
 # Try it:  moonlark tool test extensions/FILE.star --param name=World
 # Test it: moonlark test
 
@@ -150,7 +150,7 @@ def describe_extension():
     )
 "#;
 
-const EXTENSION_TEST: &str = r#"load("FILE.star", "greet")
+const EXTENSION_TEST_TEMPLATE: &str = r#"load("FILE.star", "greet")
 
 # testing.call goes the way of every caller: parameters are checked and defaults
 # filled in. A handler that is called itself gets just what the test gives it.

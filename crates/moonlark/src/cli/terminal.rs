@@ -24,15 +24,15 @@ use tokio::sync::mpsc;
 
 /// Before the further lines of a text from outside that has some: further to the right
 /// than any line of ours begins.
-pub(crate) const CONTINUED: &str = "    ";
+pub(crate) const CONTINUATION_INDENT: &str = "    ";
 
 tokio::task_local! {
-    static CONSOLE: Console;
+    static CURRENT_CONSOLE: CommandConsole;
 }
 
 /// Where a command writes.
 #[derive(Clone)]
-pub(crate) enum Console {
+pub(crate) enum CommandConsole {
     /// To this process's own stdout and stderr.
     OwnTerminal,
     /// To those of another process, which gets it piece by piece.
@@ -75,7 +75,7 @@ pub(crate) enum TextStyle {
 }
 
 impl TextStyle {
-    fn code(self) -> &'static str {
+    fn ansi_code(self) -> &'static str {
         match self {
             TextStyle::Plain => "",
             TextStyle::Bold | TextStyle::Found => "1",
@@ -90,146 +90,146 @@ impl TextStyle {
 }
 
 impl StyledText {
-    pub(crate) fn styled(style: TextStyle, text: impl Into<String>) -> Self {
+    pub(crate) fn new(style: TextStyle, text: impl Into<String>) -> Self {
         Self(vec![(style, text.into())])
     }
 
     #[must_use]
-    pub(crate) fn with(mut self, style: TextStyle, text: impl Into<String>) -> Self {
+    pub(crate) fn with_part(mut self, style: TextStyle, text: impl Into<String>) -> Self {
         self.0.push((style, text.into()));
         self
     }
 
     #[must_use]
-    pub(crate) fn then(mut self, other: impl Into<StyledText>) -> Self {
+    pub(crate) fn append_text(mut self, other: impl Into<StyledText>) -> Self {
         self.0.extend(other.into().0);
         self
     }
 
     /// As it is written, with everything from outside made visible.
-    fn rendered(&self, colours: bool, visible: fn(&str) -> Cow<'_, str>) -> String {
+    fn render_visible(&self, colours: bool, visible: fn(&str) -> Cow<'_, str>) -> String {
         let part = |(style, text): &(TextStyle, String)| match (colours, style) {
             (false, TextStyle::Found) => format!("**{}**", visible(text)),
             (false, _) | (true, TextStyle::Plain) => visible(text).into_owned(),
-            (true, style) => format!("\x1b[{}m{}\x1b[0m", style.code(), visible(text)),
+            (true, style) => format!("\x1b[{}m{}\x1b[0m", style.ansi_code(), visible(text)),
         };
         self.0.iter().map(part).collect()
     }
 
     /// Without its styles.
-    pub(crate) fn plain(&self) -> String {
+    pub(crate) fn to_plain_text(&self) -> String {
         self.0.iter().map(|(_, text)| text.as_str()).collect()
     }
 }
 
 impl From<&str> for StyledText {
     fn from(text: &str) -> Self {
-        Self::styled(TextStyle::Plain, text)
+        Self::new(TextStyle::Plain, text)
     }
 }
 
 impl From<&String> for StyledText {
     fn from(text: &String) -> Self {
-        Self::styled(TextStyle::Plain, text)
+        Self::new(TextStyle::Plain, text)
     }
 }
 
 impl From<String> for StyledText {
     fn from(text: String) -> Self {
-        Self::styled(TextStyle::Plain, text)
+        Self::new(TextStyle::Plain, text)
     }
 }
 
-impl Console {
+impl CommandConsole {
     /// Of the command that this task carries out.
-    pub(crate) fn current() -> Console {
-        CONSOLE.try_with(Console::clone).unwrap_or(Console::OwnTerminal)
+    pub(crate) fn current() -> CommandConsole {
+        CURRENT_CONSOLE.try_with(CommandConsole::clone).unwrap_or(CommandConsole::OwnTerminal)
     }
 
     /// Carry out a command that writes here.
-    pub(crate) async fn during<F: Future>(self, command: F) -> F::Output {
-        CONSOLE.scope(self, command).await
+    pub(crate) async fn scope_future<F: Future>(self, command: F) -> F::Output {
+        CURRENT_CONSOLE.scope(self, command).await
     }
 
-    pub(crate) fn say(&self, line: impl Into<StyledText>) {
-        self.write(ConsoleWrite::Say(line.into()));
+    pub(crate) fn eprint_line(&self, line: impl Into<StyledText>) {
+        self.dispatch_write(ConsoleWrite::Say(line.into()));
     }
 
-    pub(crate) fn say_text(&self, text: impl Into<StyledText>) {
-        self.write(ConsoleWrite::SayText(text.into()));
+    pub(crate) fn eprint_text(&self, text: impl Into<StyledText>) {
+        self.dispatch_write(ConsoleWrite::SayText(text.into()));
     }
 
     /// A line, whose text may go on in further ones.
-    pub(crate) fn say_continued(&self, text: &str) {
-        self.say_text(indent_after_first(text, CONTINUED));
+    pub(crate) fn eprint_continued(&self, text: &str) {
+        self.eprint_text(indent_after_first(text, CONTINUATION_INDENT));
     }
 
     /// For people who look at it while they wait; elsewhere nothing is written.
     pub(crate) fn show_status(&self, text: &str) {
-        self.write(ConsoleWrite::Status(text.to_owned()));
+        self.dispatch_write(ConsoleWrite::Status(text.to_owned()));
     }
 
     pub(crate) fn clear_status(&self) {
-        self.write(ConsoleWrite::ClearStatus);
+        self.dispatch_write(ConsoleWrite::ClearStatus);
     }
 
-    pub(crate) fn write(&self, write: ConsoleWrite) {
+    pub(crate) fn dispatch_write(&self, write: ConsoleWrite) {
         match self {
-            Console::OwnTerminal => write.to_terminal(),
+            CommandConsole::OwnTerminal => write.write_to_terminal(),
             // Nobody is left to read it when that fails.
-            Console::Remote(other) => drop(other.send(write)),
+            CommandConsole::Remote(other) => drop(other.send(write)),
         }
     }
 }
 
 /// A line of data, for stdout.
-pub(crate) fn print(line: impl Into<StyledText>) {
-    Console::current().write(ConsoleWrite::Print(line.into()));
+pub(crate) fn print_line(line: impl Into<StyledText>) {
+    CommandConsole::current().dispatch_write(ConsoleWrite::Print(line.into()));
 }
 
 /// Data with lines of its own, for stdout.
 pub(crate) fn print_text(text: impl Into<StyledText>) {
-    Console::current().write(ConsoleWrite::PrintText(text.into()));
+    CommandConsole::current().dispatch_write(ConsoleWrite::PrintText(text.into()));
 }
 
 /// Data as JSON in one line, for stdout.
 pub(crate) fn print_json(json: &Json) {
-    Console::current().write(ConsoleWrite::PrintJson(json.to_string()));
+    CommandConsole::current().dispatch_write(ConsoleWrite::PrintJson(json.to_string()));
 }
 
 /// A line about the data, for stderr.
-pub(crate) fn say(line: impl Into<StyledText>) {
-    Console::current().say(line);
+pub(crate) fn eprint_line(line: impl Into<StyledText>) {
+    CommandConsole::current().eprint_line(line);
 }
 
 /// Lines about the data, for stderr.
-pub(crate) fn say_text(text: impl Into<StyledText>) {
-    Console::current().say_text(text);
+pub(crate) fn eprint_text(text: impl Into<StyledText>) {
+    CommandConsole::current().eprint_text(text);
 }
 
 #[expect(clippy::disallowed_methods, reason = "what writes is here")]
 impl ConsoleWrite {
     /// A reader that has gone (`| head`) is no reason to fail.
-    fn to_terminal(&self) {
+    fn write_to_terminal(&self) {
         let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
-        let attended = stderr_has_colours();
-        let coloured = stdout_has_colours();
+        let attended = stderr_has_colors();
+        let coloured = stdout_has_colors();
         let _ = match self {
             ConsoleWrite::Print(line) => {
-                writeln!(out, "{}", line.rendered(coloured, visible_in_line))
+                writeln!(out, "{}", line.render_visible(coloured, visible_in_line))
             }
             ConsoleWrite::PrintText(text) => {
-                writeln!(out, "{}", text.rendered(coloured, visible_text))
+                writeln!(out, "{}", text.render_visible(coloured, visible_text))
             }
             ConsoleWrite::PrintJson(text) => writeln!(out, "{}", visible_json(text)),
             ConsoleWrite::Say(line) => {
-                writeln!(err, "{}", line.rendered(attended, visible_in_line))
+                writeln!(err, "{}", line.render_visible(attended, visible_in_line))
             }
             ConsoleWrite::SayText(text) => {
-                writeln!(err, "{}", text.rendered(attended, visible_text))
+                writeln!(err, "{}", text.render_visible(attended, visible_text))
             }
             ConsoleWrite::Status(text) if attended => {
-                write!(err, "\r\x1b[2K\x1b[2m{}\x1b[0m", cut_status(text))
+                write!(err, "\r\x1b[2K\x1b[2m{}\x1b[0m", truncate_status(text))
             }
             ConsoleWrite::ClearStatus if attended => write!(err, "\r\x1b[2K"),
             ConsoleWrite::Status(_) | ConsoleWrite::ClearStatus => Ok(()),
@@ -239,32 +239,32 @@ impl ConsoleWrite {
 }
 
 /// A status that wraps could not be written over.
-fn cut_status(text: &str) -> String {
+fn truncate_status(text: &str) -> String {
     const MAX_STATUS_COLUMNS: usize = 78;
     visible_in_line(text).chars().take(MAX_STATUS_COLUMNS).collect()
 }
 
 /// Colours for what is printed as a result.
 #[expect(clippy::disallowed_methods, reason = "it only asks what stdout is")]
-pub(crate) fn stdout_has_colours() -> bool {
-    std::io::stdout().is_terminal() && colours_are_wanted()
+pub(crate) fn stdout_has_colors() -> bool {
+    std::io::stdout().is_terminal() && are_colors_wanted()
 }
 
 /// Colours for what is said on stderr. Only people see any.
 #[expect(clippy::disallowed_methods, reason = "it only asks what stderr is")]
-pub(crate) fn stderr_has_colours() -> bool {
-    std::io::stderr().is_terminal() && colours_are_wanted()
+pub(crate) fn stderr_has_colors() -> bool {
+    std::io::stderr().is_terminal() && are_colors_wanted()
 }
 
 /// Columns that a text for people may have: those of the terminal, as far as lines of
 /// that length are easy to read.
 #[expect(clippy::disallowed_methods, reason = "it only asks what stdout is")]
 pub(crate) fn terminal_width() -> usize {
-    const USUAL_COLUMNS: usize = 100;
+    const DEFAULT_COLUMNS: usize = 100;
     const MIN_COLUMNS: usize = 40;
     let size = rustix::termios::tcgetwinsize(std::io::stdout());
-    let columns = size.map_or(USUAL_COLUMNS, |size| usize::from(size.ws_col));
-    if columns == 0 { USUAL_COLUMNS } else { columns.clamp(MIN_COLUMNS, USUAL_COLUMNS) }
+    let columns = size.map_or(DEFAULT_COLUMNS, |size| usize::from(size.ws_col));
+    if columns == 0 { DEFAULT_COLUMNS } else { columns.clamp(MIN_COLUMNS, DEFAULT_COLUMNS) }
 }
 
 /// The text in lines of at most `width` columns, cut between words. A longer word has a
@@ -284,7 +284,7 @@ pub(crate) fn wrap_words(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-fn colours_are_wanted() -> bool {
+fn are_colors_wanted() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
@@ -294,14 +294,14 @@ mod tests {
 
     #[test]
     fn colours_are_ours_and_escapes_from_outside_are_shown() {
-        let text = StyledText::styled(TextStyle::Bold, "na\x1b[8mme")
-            .with(TextStyle::Plain, ": \u{202e}x\ny");
+        let text = StyledText::new(TextStyle::Bold, "na\x1b[8mme")
+            .with_part(TextStyle::Plain, ": \u{202e}x\ny");
         assert_eq!(
-            text.rendered(true, visible_in_line),
+            text.render_visible(true, visible_in_line),
             "\x1b[1mna\\u{1b}[8mme\x1b[0m: \\u{202e}x\\ny"
         );
-        assert_eq!(text.rendered(false, visible_in_line), "na\\u{1b}[8mme: \\u{202e}x\\ny");
-        assert_eq!(text.rendered(false, visible_text), "na\\u{1b}[8mme: \\u{202e}x\ny");
+        assert_eq!(text.render_visible(false, visible_in_line), "na\\u{1b}[8mme: \\u{202e}x\\ny");
+        assert_eq!(text.render_visible(false, visible_text), "na\\u{1b}[8mme: \\u{202e}x\ny");
     }
 
     #[test]
@@ -315,11 +315,11 @@ mod tests {
     #[tokio::test]
     async fn a_command_for_another_process_writes_there() {
         let (sender, mut receiver) = mpsc::unbounded_channel();
-        Console::Remote(sender)
-            .during(async {
-                print("data");
+        CommandConsole::Remote(sender)
+            .scope_future(async {
+                print_line("data");
                 print_json(&serde_json::json!({"a": 1}));
-                say("about it");
+                eprint_line("about it");
             })
             .await;
         let mut written = Vec::new();

@@ -9,24 +9,27 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use futures::StreamExt;
-use moonlark_core::call::Events;
+use moonlark_core::call::CallEventSink;
 use moonlark_core::grant::Grant;
-use moonlark_core::tool::Scope;
-use moonlark_core::{Call, Event, Problem, Result};
+use moonlark_core::tool::CallScope;
+use moonlark_core::{Call, CallEvent, Problem, Result};
 use parking_lot::Mutex;
 
-use super::{Done, Failure, Global, here, open_without_values, print, say};
+use super::{
+    CommandError, CommandResult, GlobalArgs, eprint_line, open_project_without_values, print_line,
+    working_dir,
+};
 use crate::project::Project;
-use crate::reload::Changes;
+use crate::reload::FolderChanges;
 use crate::scripts;
 use find::TestFile;
-use report::Outcome;
+use report::TestOutcome;
 
 /// Files whose tests run at the same time.
-const AT_ONCE: usize = 4;
+const MAX_PARALLEL_FILES: usize = 4;
 
 #[derive(Args)]
-pub(crate) struct Test {
+pub(crate) struct TestArgs {
     /// Files of tests, or folders to look for them in (otherwise the project).
     paths: Vec<PathBuf>,
     /// Only tests whose file and name contain this, such as `git_test.star::test_log`.
@@ -39,47 +42,47 @@ pub(crate) struct Test {
     #[arg(long)]
     watch: bool,
     /// Let tests do this beside what their script may, such as `exec:git`.
-    #[arg(long, value_name = "GRANT", value_parser = grant)]
+    #[arg(long, value_name = "GRANT", value_parser = parse_grant)]
     allow: Vec<Grant>,
 }
 
-fn grant(text: &str) -> Result<Grant, String> {
+fn parse_grant(text: &str) -> Result<Grant, String> {
     text.parse().map_err(|problem: Problem| problem.message)
 }
 
-impl Test {
-    pub(crate) async fn run(self, global: &Global) -> Done {
+impl TestArgs {
+    pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
         if !self.watch {
-            return self.once(global).await;
+            return self.run_once(global).await;
         }
         loop {
             // Before the run, so that an edit during it is not missed.
-            let mut changes = Changes::below(&self.roots()?)?;
-            if let Err(failure) = self.once(global).await {
-                failure.say();
+            let mut changes = FolderChanges::watch_below(&self.search_roots()?)?;
+            if let Err(failure) = self.run_once(global).await {
+                failure.eprint_problems();
             }
-            say("");
-            say("waiting for changes (Ctrl-C ends)");
+            eprint_line("");
+            eprint_line("waiting for changes (Ctrl-C ends)");
             changes.next().await;
         }
     }
 
-    fn roots(&self) -> Result<Vec<PathBuf>, Failure> {
-        let here = here()?;
+    fn search_roots(&self) -> Result<Vec<PathBuf>, CommandError> {
+        let here = working_dir()?;
         match self.paths.as_slice() {
             [] => Ok(vec![here]),
             paths => Ok(paths.iter().map(|path| here.join(path)).collect()),
         }
     }
 
-    async fn once(&self, global: &Global) -> Done {
-        let project = open_without_values(global).await?;
-        let loaded = project.loaded().await;
-        let files = find::find(&self.roots()?, &loaded)?;
+    async fn run_once(&self, global: &GlobalArgs) -> CommandResult {
+        let project = open_project_without_values(global).await?;
+        let loaded = project.loaded_config().await;
+        let files = find::find_test_files(&self.search_roots()?, &loaded)?;
         let started = Instant::now();
         let mut running = futures::stream::iter(&files)
-            .map(|file| self.file(file, &project, &loaded.config))
-            .buffered(AT_ONCE);
+            .map(|file| self.run_file(file, &project, &loaded.config))
+            .buffered(MAX_PARALLEL_FILES);
         let mut outcomes = Vec::new();
         while let Some((file, results)) = running.next().await {
             if !global.json && !results.is_empty() {
@@ -88,58 +91,58 @@ impl Test {
             outcomes.extend(results);
         }
         if outcomes.is_empty() {
-            return Err(self.nothing_found().into());
+            return Err(self.nothing_found_problem().into());
         }
         if let Some(path) = &self.junit {
-            std::fs::write(path, report::junit(&outcomes)).map_err(|error| {
+            std::fs::write(path, report::junit_xml(&outcomes)).map_err(|error| {
                 Problem::unavailable(format!("{} cannot be written: {error}", path.display()))
             })?;
         }
         let took = started.elapsed();
-        print(&if global.json {
-            report::json(&outcomes)
+        print_line(&if global.json {
+            report::outcomes_json(&outcomes)
         } else {
-            report::summary(&outcomes, took)
+            report::outcome_summary(&outcomes, took)
         });
         if outcomes.iter().all(|outcome| outcome.problem.is_none()) {
             Ok(())
         } else {
-            Err(Failure::Said)
+            Err(CommandError::Said)
         }
     }
 
-    fn nothing_found(&self) -> Problem {
+    fn nothing_found_problem(&self) -> Problem {
         let problem = Problem::bad_request("no test was found");
         match &self.filter {
-            Some(filter) => problem.hint(format!("no file and name of a test contains {filter:?}")),
-            None => problem.hint(
+            Some(filter) => problem.with_hint(format!("no file and name of a test contains {filter:?}")),
+            None => problem.with_hint(
                 "tests are functions named test_… in files named *_test.star, *_test.luau or *_test.lua",
             ),
         }
     }
 
     /// All tests of one file.
-    async fn file<'a>(
+    async fn run_file<'a>(
         &self,
         file: &'a TestFile,
         project: &Project,
-        config: &crate::config::Config,
-    ) -> (&'a TestFile, Vec<Outcome>) {
-        let outcome = |name: &str| Outcome::new(&file.label(), name);
-        let scope = match scripts::test_scope(&file.subject, config, &self.allow) {
+        config: &crate::config::ProjectConfig,
+    ) -> (&'a TestFile, Vec<TestOutcome>) {
+        let outcome = |name: &str| TestOutcome::new(&file.label(), name);
+        let scope = match scripts::script_test_scope(&file.subject, config, &self.allow) {
             Ok(scope) => Arc::new(scope),
-            Err(problem) => return (file, vec![outcome("").failed(problem)]),
+            Err(problem) => return (file, vec![outcome("").with_problem(problem)]),
         };
-        let loading = project.gateway.test(scope.clone(), None);
-        let tests = match in_time(&loading, file.load(project, &loading)).await {
+        let loading = project.gateway.open_test_call(scope.clone(), None);
+        let tests = match run_until_deadline(&loading, file.load_tests(project, &loading)).await {
             Ok(tests) => tests,
-            Err(problem) => return (file, vec![outcome("").failed(problem)]),
+            Err(problem) => return (file, vec![outcome("").with_problem(problem)]),
         };
         let mut outcomes = Vec::new();
-        for name in tests.names() {
+        for name in tests.test_names() {
             let full = format!("{}::{name}", file.label());
             if self.filter.as_ref().is_none_or(|filter| full.contains(filter.as_str())) {
-                outcomes.push(one(&tests, name, project, &scope, outcome(name)).await);
+                outcomes.push(run_test(&tests, name, project, &scope, outcome(name)).await);
             }
         }
         (file, outcomes)
@@ -147,42 +150,42 @@ impl Test {
 }
 
 /// One test, in a call of its own.
-async fn one(
-    tests: &find::Tests,
+async fn run_test(
+    tests: &find::ScriptTests,
     name: &str,
     project: &Project,
-    scope: &Arc<Scope>,
-    mut outcome: Outcome,
-) -> Outcome {
+    scope: &Arc<CallScope>,
+    mut outcome: TestOutcome,
+) -> TestOutcome {
     let said = Arc::new(Mutex::new(Vec::new()));
     let hear = said.clone();
-    let events: Events = Arc::new(move |event| {
-        if let Event::Log { message, .. } = event {
+    let events: CallEventSink = Arc::new(move |event| {
+        if let CallEvent::Log { message, .. } = event {
             hear.lock().push(message);
         }
     });
-    let call = project.gateway.test(scope.clone(), Some(events));
+    let call = project.gateway.open_test_call(scope.clone(), Some(events));
     let started = Instant::now();
-    let ended = in_time(&call, tests.run(name, &call)).await;
+    let ended = run_until_deadline(&call, tests.run_test(name, &call)).await;
     outcome.took = started.elapsed();
     outcome.output = std::mem::take(&mut *said.lock());
     match ended {
         Ok(()) => outcome,
-        Err(problem) => outcome.failed(problem),
+        Err(problem) => outcome.with_problem(problem),
     }
 }
 
-async fn in_time<T>(call: &Call, work: impl Future<Output = Result<T>>) -> Result<T> {
+async fn run_until_deadline<T>(call: &Call, work: impl Future<Output = Result<T>>) -> Result<T> {
     let timeout = call.limits().timeout;
     tokio::time::timeout_at(call.deadline(), work).await.unwrap_or_else(|_| {
-        let seconds = moonlark_core::limits::seconds(timeout);
+        let seconds = moonlark_core::limits::format_seconds(timeout);
         let message = format!("the test timed out after {seconds}");
-        Err(Problem::new(moonlark_core::Code::Timeout, message))
+        Err(Problem::new(moonlark_core::ProblemCode::Timeout, message))
     })
 }
 
 /// For a person: milliseconds, or seconds when there are some.
-fn duration(took: Duration) -> String {
+fn format_test_duration(took: Duration) -> String {
     match took.as_secs_f64() {
         seconds if seconds >= 1.0 => format!("{seconds:.1} s"),
         seconds => format!("{:.0} ms", seconds * 1000.0),

@@ -5,20 +5,21 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use moonlark_core::tool::SourceKind;
-use moonlark_core::{Place, Problem};
+use moonlark_core::{Problem, SourceLocation};
 use serde_json::json;
 
 use super::served::ServedCommand;
-use super::servers::Servers;
-use super::tool_test::Test;
+use super::servers::SourceArgs;
+use super::tool_test::ToolTestArgs;
 use super::{
-    Done, Global, caller, here, print, print_json, say, say_problem, settle, shown, template,
+    CommandResult, GlobalArgs, cli_caller, display_path, eprint_line, eprint_problem, print_json,
+    print_line, template, wait_for_sources, working_dir,
 };
 use crate::config_file;
 use crate::project::Project;
 
 #[derive(Subcommand)]
-pub(crate) enum Tool {
+pub(crate) enum ToolCommand {
     /// Write a new tool script from a template, and a test for it.
     Init {
         /// The tool's name; the file is named after it.
@@ -28,84 +29,86 @@ pub(crate) enum Tool {
         starlark: bool,
     },
     /// Run one tool of a script, with a report of each step.
-    Test(Test),
+    Test(ToolTestArgs),
     /// List all tools.
     List,
 }
 
-impl Tool {
-    pub(crate) async fn run(self, global: &Global) -> Done {
+impl ToolCommand {
+    pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
         match self {
-            Tool::Init { name, starlark } => init(&name, starlark, global),
-            Tool::Test(test) => test.run(global).await,
-            Tool::List => ServedCommand::ToolList.run(Servers::default(), global).await,
+            ToolCommand::Init { name, starlark } => init_tool(&name, starlark, global),
+            ToolCommand::Test(test) => test.run(global).await,
+            ToolCommand::List => ServedCommand::ToolList.run(SourceArgs::default(), global).await,
         }
     }
 }
 
-fn init(name: &str, starlark: bool, global: &Global) -> Done {
+fn init_tool(name: &str, starlark: bool, global: &GlobalArgs) -> CommandResult {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
     if name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
         return Err(Problem::bad_request(format!("{name:?} cannot be the name of a tool"))
-            .hint("use letters, digits, - and _")
+            .with_hint("use letters, digits, - and _")
             .into());
     }
-    let loaded =
-        config_file::load(global.config.as_deref(), &here()?, &|key| std::env::var(key).ok())?;
+    let loaded = config_file::load_config(global.config.as_deref(), &working_dir()?, &|key| {
+        std::env::var(key).ok()
+    })?;
     let (dir, files) = if starlark {
-        let test = (format!("{name}_test.star"), template::extension_test(name));
-        let files = vec![(format!("{name}.star"), template::extension(name)), test];
+        let test = (format!("{name}_test.star"), template::extension_test_script(name));
+        let files = vec![(format!("{name}.star"), template::extension_script(name)), test];
         (&loaded.config.extensions.dir, files)
     } else {
-        let test = (format!("{name}_test.luau"), template::tool_test(name));
-        let files = vec![(format!("{name}.lua"), template::tool(name)), test];
+        let test = (format!("{name}_test.luau"), template::tool_test_script(name));
+        let files = vec![(format!("{name}.lua"), template::tool_script(name)), test];
         (&loaded.config.tools.dir, files)
     };
     let dir = loaded.root.join(dir);
     let label = |file: &str| {
         let path = dir.join(file);
-        shown(path.strip_prefix(&loaded.root).unwrap_or(&path))
+        display_path(path.strip_prefix(&loaded.root).unwrap_or(&path))
     };
     let first = label(&files[0].0);
-    std::fs::create_dir_all(&dir).map_err(|error| cannot_write(&first, &error))?;
+    std::fs::create_dir_all(&dir).map_err(|error| cannot_write_problem(&first, &error))?;
     // All or nothing.
     if let Some((file, _)) = files.iter().find(|(file, _)| dir.join(file).exists()) {
-        return Err(is_there(&label(file)).into());
+        return Err(already_exists_problem(&label(file)).into());
     }
     for (file, text) in &files {
-        write_new(&dir.join(file), text).map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => is_there(&label(file)),
-            _ => cannot_write(&label(file), &error),
+        write_new_file(&dir.join(file), text).map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => already_exists_problem(&label(file)),
+            _ => cannot_write_problem(&label(file), &error),
         })?;
-        print(format!("Created {}", label(file)));
+        print_line(format!("Created {}", label(file)));
     }
     if !global.quiet {
-        say(format!("Try it: moonlark tool test {first} --param name=World"));
-        say("Test it: moonlark test");
+        eprint_line(format!("Try it: moonlark tool test {first} --param name=World"));
+        eprint_line("Test it: moonlark test");
     }
     Ok(())
 }
 
-fn is_there(label: &str) -> Problem {
+fn already_exists_problem(label: &str) -> Problem {
     Problem::bad_request(format!("{label} is there already"))
-        .hint("choose another name, or remove the file first")
+        .with_hint("choose another name, or remove the file first")
 }
 
-fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
+fn write_new_file(path: &Path, text: &str) -> std::io::Result<()> {
     use std::io::Write;
     std::fs::File::create_new(path)?.write_all(text.as_bytes())
 }
 
-fn cannot_write(label: &str, error: &std::io::Error) -> Problem {
-    Problem::unavailable(format!("cannot write it: {error}")).at(Place::file(label))
+fn cannot_write_problem(label: &str, error: &std::io::Error) -> Problem {
+    Problem::unavailable(format!("cannot write it: {error}"))
+        .at_location(SourceLocation::in_file(label))
 }
 
-pub(crate) async fn list_in(project: &Arc<Project>, global: &Global) -> Done {
-    settle(project).await;
-    let catalog = project.gateway.catalog_for(&caller());
+pub(crate) async fn list_tools(project: &Arc<Project>, global: &GlobalArgs) -> CommandResult {
+    wait_for_sources(project).await;
+    let catalog = project.gateway.catalog_for(&cli_caller());
     if global.json {
         let tools: Vec<_> = catalog
-            .listed()
+            .tools_for_agents()
             .map(|tool| {
                 json!({
                     "name": tool.name,
@@ -123,13 +126,14 @@ pub(crate) async fn list_in(project: &Arc<Project>, global: &Global) -> Done {
         return Ok(());
     }
     let group = |kind: SourceKind, width: usize| {
-        let tools: Vec<_> = catalog.listed().filter(|tool| tool.source.kind == kind).collect();
+        let tools: Vec<_> =
+            catalog.tools_for_agents().filter(|tool| tool.source.kind == kind).collect();
         let width = tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0).max(width);
         let lines: Vec<String> = tools
             .iter()
             .map(|tool| {
                 let first = tool.description.lines().next().unwrap_or_default();
-                let first = moonlark_core::value::shorten(first);
+                let first = moonlark_core::value::shorten_text(first);
                 let title = tool.title.as_ref().map(|title| format!("{title}: "));
                 let title = title.unwrap_or_default();
                 format!("  {:<width$} {title}{first}", tool.name).trim_end().to_owned()
@@ -138,8 +142,8 @@ pub(crate) async fn list_in(project: &Arc<Project>, global: &Global) -> Done {
         lines
     };
     let print_group = |title: &str, lines: &[String]| {
-        print(title);
-        lines.iter().for_each(print);
+        print_line(title);
+        lines.iter().for_each(print_line);
     };
     print_group("Built-in tools:", &group(SourceKind::Builtin, 16));
     let scripts = group(SourceKind::Script, 20);
@@ -151,16 +155,16 @@ pub(crate) async fn list_in(project: &Arc<Project>, global: &Global) -> Done {
         ("Tools of upstream servers:", &upstreams),
     ];
     for (title, lines) in groups.into_iter().filter(|(_, lines)| !lines.is_empty()) {
-        print("");
+        print_line("");
         print_group(title, lines);
     }
     if scripts.is_empty() && extensions.is_empty() && upstreams.is_empty() {
-        print("");
-        print("Lua tools: none yet; `moonlark tool init hello` writes one");
+        print_line("");
+        print_line("Lua tools: none yet; `moonlark tool init hello` writes one");
     }
     for problem in catalog.problems() {
-        say("");
-        say_problem(problem);
+        eprint_line("");
+        eprint_problem(problem);
     }
     Ok(())
 }

@@ -55,7 +55,7 @@ pub(crate) fn split_tool_options(
             Some((name, value)) => (name, Some(value)),
             None => (option, None),
         };
-        if let Some(known) = at.get_arguments().find(|arg| is_named(arg, name)) {
+        if let Some(known) = at.get_arguments().find(|arg| has_long_name(arg, name)) {
             let takes_next = known.get_action().takes_values() && attached.is_none();
             own.push(word);
             own.extend(takes_next.then(|| line.next()).flatten());
@@ -64,7 +64,7 @@ pub(crate) fn split_tool_options(
             let value = match attached {
                 Some(value) => Some(value.to_owned()),
                 None => line
-                    .next_if(|next| next.to_str().is_some_and(is_value))
+                    .next_if(|next| next.to_str().is_some_and(is_option_value))
                     .and_then(|next| next.into_string().ok()),
             };
             of_tool.push(ToolOption { name: name.to_owned(), value, is_attached });
@@ -75,13 +75,13 @@ pub(crate) fn split_tool_options(
     (own, of_tool)
 }
 
-fn is_named(arg: &Arg, name: &str) -> bool {
+fn has_long_name(arg: &Arg, name: &str) -> bool {
     let aliases = arg.get_all_aliases().unwrap_or_default();
     arg.get_long() == Some(name) || aliases.contains(&name)
 }
 
 /// Whether a word is no option: negative numbers are none.
-fn is_value(word: &str) -> bool {
+fn is_option_value(word: &str) -> bool {
     !word.starts_with('-') || word.parse::<f64>().is_ok()
 }
 
@@ -91,7 +91,7 @@ mod tests {
 
     fn split(line: &str) -> (String, Vec<ToolOption>) {
         let words = line.split(' ').map(OsString::from);
-        let (own, of_tool) = split_tool_options(words, super::super::command());
+        let (own, of_tool) = split_tool_options(words, super::super::clap_command());
         let own: Vec<_> = own.into_iter().map(|word| word.into_string().unwrap()).collect();
         (own.join(" "), of_tool)
     }

@@ -5,23 +5,26 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
-use moonlark_core::nearest::nearest;
+use moonlark_core::nearest::nearest_name;
 use moonlark_core::tool::SourceKind;
 use moonlark_core::value::Object;
 use moonlark_core::{Caller, Catalog, Problem, Result, Tool, Value};
 
-use super::arguments::Params;
+use super::arguments::ToolParameterArgs;
 use super::tool_options::ToolOption;
-use super::{Done, Failure, Global, caller, named, open, pretty, print, print_text, shown};
+use super::{
+    CommandError, CommandResult, GlobalArgs, cli_caller, display_path, named, open_project,
+    pretty_json, print_line, print_text,
+};
 use crate::project::Project;
 use crate::scripts;
 
 #[derive(Args)]
-pub(crate) struct Test {
+pub(crate) struct ToolTestArgs {
     /// The script, or the extension.
     path: PathBuf,
     #[command(flatten)]
-    params: Params,
+    params: ToolParameterArgs,
     /// Which tool, where an extension has several.
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
@@ -30,17 +33,17 @@ pub(crate) struct Test {
     source: Option<String>,
 }
 
-impl Test {
-    pub(crate) async fn run(self, global: &Global) -> Done {
+impl ToolTestArgs {
+    pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
         // With --json only the result is printed.
         let say = |line: &str| {
             if !global.json {
-                print(line);
+                print_line(line);
             }
         };
-        let project = open(global).await?;
-        let tool = Arc::new(self.load(&project).await?);
-        let label = shown(&self.path);
+        let project = open_project(global).await?;
+        let tool = Arc::new(self.load_tool(&project).await?);
+        let label = display_path(&self.path);
         say(&format!("Testing tool: {} ({label})", tool.name));
         let function = match tool.source.kind {
             SourceKind::Extension => "its handler",
@@ -51,21 +54,21 @@ impl Test {
             SourceKind::Extension => "  ✓ describe_extension defined",
             _ => "  ✓ tool.execute defined",
         });
-        let count = tool.input.properties().count();
+        let count = tool.input.parameter_names().count();
         say(&format!("  ✓ {count} parameter{} declared", if count == 1 { "" } else { "s" }));
 
-        let args = self.params.read(Object::new(), Some(&tool))?;
-        say(&format!("  ✓ Calling {function}({})...", outline(&args)));
+        let args = self.params.read_arguments(Object::new(), Some(&tool))?;
+        say(&format!("  ✓ Calling {function}({})...", arguments_outline(&args)));
         let started = Instant::now();
-        let result = call(&project, &tool, args).await;
+        let result = call_tool(&project, &tool, args).await;
         let took = started.elapsed().as_secs_f64();
         match result {
             Ok(text) if global.json => print_text(&text),
             Ok(text) => {
                 say(&format!("  ✓ Returned result in {took:.1}s"));
-                print("");
-                print("Result:");
-                text.lines().for_each(|line| print(format!("  {line}")));
+                print_line("");
+                print_line("Result:");
+                text.lines().for_each(|line| print_line(format!("  {line}")));
             }
             Err(problem) => {
                 say(&format!("  ✗ Failed after {took:.1}s"));
@@ -80,31 +83,31 @@ impl Test {
         self.params.take_options(options);
     }
 
-    async fn load(&self, project: &Project) -> Result<Tool, Failure> {
-        let loaded = project.loaded().await;
-        let (table, names): (_, Vec<&String>) = match named::is_starlark(&self.path) {
+    async fn load_tool(&self, project: &Project) -> Result<Tool, CommandError> {
+        let loaded = project.loaded_config().await;
+        let (table, names): (_, Vec<&String>) = match named::is_starlark_path(&self.path) {
             true => ("extensions", loaded.config.extensions.script.keys().collect()),
             false => ("tools", loaded.config.tools.script.keys().collect()),
         };
         if let Some(name) = self.source.as_ref().filter(|name| !names.contains(name)) {
-            let near = nearest(name, names.iter().map(|name| name.as_str()));
+            let near = nearest_name(name, names.iter().map(|name| name.as_str()));
             return Err(Problem::bad_request(format!(
                 "there is no [{table}.script.{name}] in the configuration"
             ))
-            .maybe_hint(near.map(|near| format!("did you mean {near}?")))
+            .with_optional_hint(near.map(|near| format!("did you mean {near}?")))
             .into());
         }
-        let found = named::script(&self.path, self.source.clone(), &loaded)?;
-        if let Some(problem) = scripts::outage(&found, &loaded.config).first() {
+        let found = named::find_script(&self.path, self.source.clone(), &loaded)?;
+        if let Some(problem) = scripts::script_outage(&found, &loaded.config).first() {
             return Err(problem.clone().into());
         }
-        let tools = named::tools(&found, project).await?;
-        Ok(self.choose(tools)?)
+        let tools = named::load_tools(&found, project).await?;
+        Ok(self.choose_tool(tools)?)
     }
 
-    fn choose(&self, mut tools: Vec<Tool>) -> Result<Tool> {
+    fn choose_tool(&self, mut tools: Vec<Tool>) -> Result<Tool> {
         let names: Vec<String> = tools.iter().map(|tool| tool.name.clone()).collect();
-        let file = shown(&self.path);
+        let file = display_path(&self.path);
         let chosen = match &self.tool {
             Some(name) => names.iter().position(|other| other == name),
             None if names.len() > 1 => {
@@ -112,40 +115,40 @@ impl Test {
                     "{file} has several tools: {}",
                     names.join(", ")
                 ))
-                .hint("choose one with --tool NAME"));
+                .with_hint("choose one with --tool NAME"));
             }
             None => (!tools.is_empty()).then_some(0),
         };
         match (chosen, &self.tool) {
             (Some(index), _) => Ok(tools.swap_remove(index)),
             (None, Some(name)) => {
-                let near = nearest(name, names.iter().map(String::as_str));
+                let near = nearest_name(name, names.iter().map(String::as_str));
                 Err(Problem::bad_request(format!("{file} has no tool {name}"))
-                    .maybe_hint(near.map(|near| format!("did you mean {near}?"))))
+                    .with_optional_hint(near.map(|near| format!("did you mean {near}?"))))
             }
             (None, None) => Err(Problem::bad_request(format!("{file} has no tool"))
-                .hint("a Starlark file has tools when it defines describe_extension()")),
+                .with_hint("a Starlark file has tools when it defines describe_extension()")),
         }
     }
 }
 
 /// Call the script itself, with the project's tools at hand for `context.call`.
-async fn call(project: &Project, tool: &Arc<Tool>, args: Object) -> Result<String> {
-    let catalog = project.gateway.catalog_for(&caller());
+async fn call_tool(project: &Project, tool: &Arc<Tool>, args: Object) -> Result<String> {
+    let catalog = project.gateway.catalog_for(&cli_caller());
     let others = catalog.tools().iter().filter(|other| other.name != tool.name).cloned();
     let tools = std::iter::once(tool.clone()).chain(others).collect();
     project.gateway.publish(Catalog::new(
         catalog.modules().clone(),
         tools,
-        &crate::builtin::REPLACEABLE,
+        &crate::builtin::REPLACEABLE_TOOL_NAMES,
         Vec::new(),
     ));
-    let call = project.gateway.open(Caller::new("cli"), None)?;
-    pretty(&project.gateway.call(&call, &tool.name, Value::Object(args)).await?)
+    let call = project.gateway.open_call(Caller::new("cli"), None)?;
+    pretty_json(&project.gateway.call(&call, &tool.name, Value::Object(args)).await?)
 }
 
 /// `{title: "Test ticket", body: "…"}`
-fn outline(args: &Object) -> String {
+fn arguments_outline(args: &Object) -> String {
     let fields: Vec<String> =
         args.iter().map(|(name, value)| format!("{name}: {}", value.to_json_lossy())).collect();
     format!("{{{}}}", fields.join(", "))

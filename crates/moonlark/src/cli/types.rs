@@ -11,80 +11,84 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use moonlark_core::render::{luau, starlark};
-use moonlark_core::{Place, Problem};
+use moonlark_core::{Problem, SourceLocation};
 use serde_json::{Value as Json, json};
 
-use super::{Done, Failure, Global, here, print, print_json, shown};
+use super::{
+    CommandError, CommandResult, GlobalArgs, display_path, print_json, print_line, working_dir,
+};
 use crate::config_file;
 use crate::knowledge::KnowledgeBase;
-use crate::state_folder::{prepare_state_folder, state_folder};
-use settings::Settings;
+use crate::state_folder::{prepare_state_folder, state_folder_path};
+use settings::EditorSettings;
 
 /// No settings that a person wrote are larger.
-const LARGEST: u64 = 1024 * 1024;
+const MAX_SETTINGS_BYTES: u64 = 1024 * 1024;
 
 /// In the first line of what this command writes, so that it can tell its own
 /// files from others of the same name.
-const OURS: &str = "Written by `moonlark types`";
+const GENERATED_MARKER: &str = "Written by `moonlark types`";
 
 #[derive(Args)]
-pub(crate) struct Types {
+pub(crate) struct TypesArgs {
     /// Where the definitions go (otherwise .moonlark/types in the project).
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
 
 /// What editors read, one text for each language.
-pub struct Definitions {
+pub struct EditorDefinitions {
     pub luau: String,
     pub starlark: String,
 }
 
 /// The definitions of this version's modules.
-pub fn definitions() -> Result<Definitions, Problem> {
-    let modules = moonlark_host::all();
-    let builtin = KnowledgeBase::default().tools()?;
+pub fn editor_definitions() -> Result<EditorDefinitions, Problem> {
+    let modules = moonlark_host::host_modules();
+    let builtin = KnowledgeBase::default().knowledge_tools()?;
     let search = builtin
         .iter()
         .find(|tool| tool.name == "search")
         .ok_or_else(|| Problem::internal("there is no built-in search"))?;
-    Ok(Definitions {
-        luau: luau::definitions(&modules, &search.input)?,
-        starlark: starlark::stub(&modules, &search.input),
+    Ok(EditorDefinitions {
+        luau: luau::tool_script_definitions(&modules, &search.input)?,
+        starlark: starlark::python_stub(&modules, &search.input),
     })
 }
 
-impl Types {
-    pub(crate) fn run(self, global: &Global) -> Done {
-        let cwd = here()?;
-        let root =
-            config_file::load(global.config.as_deref(), &cwd, &|key| std::env::var(key).ok())?.root;
+impl TypesArgs {
+    pub(crate) fn run(self, global: &GlobalArgs) -> CommandResult {
+        let cwd = working_dir()?;
+        let root = config_file::load_config(global.config.as_deref(), &cwd, &|key| {
+            std::env::var(key).ok()
+        })?
+        .root;
         let out = match &self.out {
             Some(out) => cwd.join(out),
             None => {
-                let state = state_folder(&root);
+                let state = state_folder_path(&root);
                 prepare_state_folder(&state);
                 state.join("types")
             }
         };
         let mut files = write_definitions(&root, &out)?;
-        for wanted in settings::all(&root, &out) {
-            files.push(adjust(&root, &wanted)?);
+        for wanted in settings::wanted_settings(&root, &out) {
+            files.push(update_settings(&root, &wanted)?);
         }
         if global.json {
-            let files: Vec<Json> = files.iter().map(Written::to_json).collect();
+            let files: Vec<Json> = files.iter().map(EditorFileReport::to_json).collect();
             print_json(&json!({ "files": files }));
         } else {
-            files.iter().for_each(Written::say);
+            files.iter().for_each(EditorFileReport::print_report);
         }
         Ok(())
     }
 }
 
 /// What became of one file.
-struct Written {
+struct EditorFileReport {
     path: String,
-    did: Did,
+    did: EditorFileAction,
     /// Settings to add by hand.
     missing: Json,
     /// Why they were not added.
@@ -92,40 +96,40 @@ struct Written {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Did {
+enum EditorFileAction {
     Created,
     Updated,
     Unchanged,
     Left,
 }
 
-impl Written {
-    fn new(path: String, did: Did) -> Written {
-        Written { path, did, missing: Json::Null, because: "" }
+impl EditorFileReport {
+    fn new(path: String, did: EditorFileAction) -> EditorFileReport {
+        EditorFileReport { path, did, missing: Json::Null, because: "" }
     }
 
-    fn say(&self) {
+    fn print_report(&self) {
         let did = match self.did {
-            Did::Created => "Created",
-            Did::Updated => "Updated",
-            Did::Unchanged => "Unchanged:",
-            Did::Left => "Left alone:",
+            EditorFileAction::Created => "Created",
+            EditorFileAction::Updated => "Updated",
+            EditorFileAction::Unchanged => "Unchanged:",
+            EditorFileAction::Left => "Left alone:",
         };
-        print(format!("{did} {}", self.path));
+        print_line(format!("{did} {}", self.path));
         if !self.missing.is_null() {
-            print(format!("  {}; for Moonlark it should have:", self.because));
+            print_line(format!("  {}; for Moonlark it should have:", self.because));
             for line in format!("{:#}", self.missing).lines() {
-                print(format!("    {line}"));
+                print_line(format!("    {line}"));
             }
         }
     }
 
     fn to_json(&self) -> Json {
         let did = match self.did {
-            Did::Created => "created",
-            Did::Updated => "updated",
-            Did::Unchanged => "unchanged",
-            Did::Left => "left",
+            EditorFileAction::Created => "created",
+            EditorFileAction::Updated => "updated",
+            EditorFileAction::Unchanged => "unchanged",
+            EditorFileAction::Left => "left",
         };
         let mut json = json!({ "path": self.path, "did": did });
         if !self.missing.is_null() {
@@ -135,49 +139,61 @@ impl Written {
     }
 }
 
-fn write_definitions(root: &Path, out: &Path) -> Result<Vec<Written>, Failure> {
-    let texts = definitions()?;
-    std::fs::create_dir_all(out).map_err(|error| cannot("make", &label(root, out), &error))?;
+fn write_definitions(root: &Path, out: &Path) -> Result<Vec<EditorFileReport>, CommandError> {
+    let texts = editor_definitions()?;
+    std::fs::create_dir_all(out)
+        .map_err(|error| io_problem("make", &project_path_label(root, out), &error))?;
     let mut written = Vec::new();
-    for (name, comment, text) in
-        [(settings::LUAU_FILE, "--", texts.luau), (settings::STARLARK_FILE, "#", texts.starlark)]
-    {
+    for (name, comment, text) in [
+        (settings::LUAU_DEFINITIONS_FILE, "--", texts.luau),
+        (settings::STARLARK_STUB_FILE, "#", texts.starlark),
+    ] {
         let version = env!("CARGO_PKG_VERSION");
-        let text = format!("{comment} {OURS} {version}: run it again after an update.\n\n{text}");
-        written.push(write_own(root, &out.join(name), &text)?);
+        let text = format!(
+            "{comment} {GENERATED_MARKER} {version}: run it again after an update.\n\n{text}"
+        );
+        written.push(write_generated_file(root, &out.join(name), &text)?);
     }
     Ok(written)
 }
 
 /// Write a file that is ours, unless somebody else's has its name.
-fn write_own(root: &Path, path: &Path, text: &str) -> Result<Written, Failure> {
-    let label = label(root, path);
-    let did = match read(path, &label)? {
-        None => Did::Created,
-        Some(there) if there == text => return Ok(Written::new(label, Did::Unchanged)),
-        Some(there) if there.lines().next().is_some_and(|line| line.contains(OURS)) => Did::Updated,
+fn write_generated_file(
+    root: &Path,
+    path: &Path,
+    text: &str,
+) -> Result<EditorFileReport, CommandError> {
+    let label = project_path_label(root, path);
+    let did = match read_file(path, &label)? {
+        None => EditorFileAction::Created,
+        Some(there) if there == text => {
+            return Ok(EditorFileReport::new(label, EditorFileAction::Unchanged));
+        }
+        Some(there) if there.lines().next().is_some_and(|line| line.contains(GENERATED_MARKER)) => {
+            EditorFileAction::Updated
+        }
         Some(_) => {
             return Err(Problem::bad_request(format!(
                 "{label} is there already, and `moonlark types` did not write it"
             ))
-            .hint("choose another folder with --out, or remove the file first")
+            .with_hint("choose another folder with --out, or remove the file first")
             .into());
         }
     };
-    std::fs::write(path, text).map_err(|error| cannot("write", &label, &error))?;
-    Ok(Written::new(label, did))
+    std::fs::write(path, text).map_err(|error| io_problem("write", &label, &error))?;
+    Ok(EditorFileReport::new(label, did))
 }
 
 /// Add to a settings file what it lacks.
-fn adjust(root: &Path, wanted: &Settings) -> Result<Written, Failure> {
+fn update_settings(root: &Path, wanted: &EditorSettings) -> Result<EditorFileReport, CommandError> {
     let path = root.join(wanted.file);
     let label = wanted.file.to_owned();
-    let missing = |because| Written {
+    let missing = |because| EditorFileReport {
         missing: Json::Object(wanted.values.clone()),
         because,
-        ..Written::new(label.clone(), Did::Left)
+        ..EditorFileReport::new(label.clone(), EditorFileAction::Left)
     };
-    let there = match read(&path, &label) {
+    let there = match read_file(&path, &label) {
         Ok(there) => there,
         Err(_) => return Ok(missing("it cannot be read")),
     };
@@ -186,45 +202,51 @@ fn adjust(root: &Path, wanted: &Settings) -> Result<Written, Failure> {
     {
         return Ok(missing(because));
     }
-    let Some(merged) = json_text::merge(there.as_deref().unwrap_or_default(), &wanted.values)
+    let Some(merged) =
+        json_text::merge_missing(there.as_deref().unwrap_or_default(), &wanted.values)
     else {
         return Ok(missing("it is not JSON, so nothing was added"));
     };
     let did = match (&merged.text, &there) {
-        (None, _) => Did::Unchanged,
-        (Some(_), None) => Did::Created,
-        (Some(_), Some(_)) => Did::Updated,
+        (None, _) => EditorFileAction::Unchanged,
+        (Some(_), None) => EditorFileAction::Created,
+        (Some(_), Some(_)) => EditorFileAction::Updated,
     };
     if let Some(text) = &merged.text {
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|error| cannot("write", &label, &error))?;
+            std::fs::create_dir_all(folder).map_err(|error| io_problem("write", &label, &error))?;
         }
-        std::fs::write(&path, text).map_err(|error| cannot("write", &label, &error))?;
+        std::fs::write(&path, text).map_err(|error| io_problem("write", &label, &error))?;
     }
     let missing = if merged.refused.is_empty() { Json::Null } else { merged.refused.into() };
-    Ok(Written { missing, because: "it says something else", ..Written::new(label, did) })
+    Ok(EditorFileReport {
+        missing,
+        because: "it says something else",
+        ..EditorFileReport::new(label, did)
+    })
 }
 
 /// The text of a file, if there is one.
-fn read(path: &Path, label: &str) -> Result<Option<String>, Problem> {
+fn read_file(path: &Path, label: &str) -> Result<Option<String>, Problem> {
     match std::fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(cannot("read", label, &error)),
-        Ok(file) if file.is_file() && file.len() <= LARGEST => {}
+        Err(error) => return Err(io_problem("read", label, &error)),
+        Ok(file) if file.is_file() && file.len() <= MAX_SETTINGS_BYTES => {}
         Ok(_) => {
             let what = "is there, and it is no file of reasonable size";
             return Err(Problem::bad_request(format!("{label} {what}"))
-                .hint("choose another folder with --out, or move it away first"));
+                .with_hint("choose another folder with --out, or move it away first"));
         }
     }
-    std::fs::read_to_string(path).map(Some).map_err(|error| cannot("read", label, &error))
+    std::fs::read_to_string(path).map(Some).map_err(|error| io_problem("read", label, &error))
 }
 
-fn cannot(what: &str, label: &str, error: &std::io::Error) -> Problem {
-    Problem::unavailable(format!("cannot {what} it: {error}")).at(Place::file(label))
+fn io_problem(what: &str, label: &str, error: &std::io::Error) -> Problem {
+    Problem::unavailable(format!("cannot {what} it: {error}"))
+        .at_location(SourceLocation::in_file(label))
 }
 
 /// The path as people in the project know it.
-fn label(root: &Path, path: &Path) -> String {
-    shown(path.strip_prefix(root).unwrap_or(path))
+fn project_path_label(root: &Path, path: &Path) -> String {
+    display_path(path.strip_prefix(root).unwrap_or(path))
 }

@@ -21,7 +21,7 @@ pub(crate) enum ConfigSyntax {
 
 impl ConfigSyntax {
     /// By the ending of the file's name.
-    pub(crate) fn of_file(path: &Path) -> ConfigSyntax {
+    pub(crate) fn from_path(path: &Path) -> ConfigSyntax {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("toml") => ConfigSyntax::Toml,
             Some("yaml" | "yml") => ConfigSyntax::Yaml,
@@ -39,38 +39,43 @@ impl ConfigSyntax {
     }
 
     /// `text` with `value` at `path`; the same text when it is there already.
-    pub(crate) fn put(self, text: &str, path: &[&str], value: &Json) -> Result<String, TextFault> {
+    pub(crate) fn put_value(
+        self,
+        text: &str,
+        path: &[&str],
+        value: &Json,
+    ) -> Result<String, TextFault> {
         match self {
-            ConfigSyntax::Json => jsonc_edit::put(text, path, value),
-            ConfigSyntax::Toml => toml_text::put(text, path, value),
-            ConfigSyntax::Yaml => yaml_edit::put(text, path, value),
+            ConfigSyntax::Json => jsonc_edit::put_value(text, path, value),
+            ConfigSyntax::Toml => toml_text::put_value(text, path, value),
+            ConfigSyntax::Yaml => yaml_edit::put_value(text, path, value),
         }
     }
 
     /// `text` without what is at `path`; the same text when there is nothing.
-    pub(crate) fn remove(self, text: &str, path: &[&str]) -> Result<String, TextFault> {
+    pub(crate) fn remove_value(self, text: &str, path: &[&str]) -> Result<String, TextFault> {
         match self {
-            ConfigSyntax::Json => jsonc_edit::remove(text, path),
-            ConfigSyntax::Toml => toml_text::remove(text, path),
-            ConfigSyntax::Yaml => yaml_edit::remove(text, path),
+            ConfigSyntax::Json => jsonc_edit::remove_value(text, path),
+            ConfigSyntax::Toml => toml_text::remove_value(text, path),
+            ConfigSyntax::Yaml => yaml_edit::remove_value(text, path),
         }
     }
 
     /// `text` with what `copy` has at `path`, where both have something there.
-    pub(crate) fn restore(
+    pub(crate) fn restore_value(
         self,
         text: &str,
         path: &[&str],
         copy: &str,
     ) -> Result<String, TextFault> {
         match self {
-            ConfigSyntax::Toml => return toml_text::restore(text, path, copy),
-            ConfigSyntax::Yaml => return yaml_edit::restore(text, path, copy),
+            ConfigSyntax::Toml => return toml_text::restore_value(text, path, copy),
+            ConfigSyntax::Yaml => return yaml_edit::restore_value(text, path, copy),
             ConfigSyntax::Json => {}
         }
         let (now, before) = (jsonc::parse(text)?, jsonc::parse(copy)?);
-        let now = now.as_ref().and_then(|root| root.find(path));
-        let before = before.as_ref().and_then(|root| root.find(path));
+        let now = now.as_ref().and_then(|root| root.find_path(path));
+        let before = before.as_ref().and_then(|root| root.find_path(path));
         let (Some(now), Some(before)) = (now, before) else { return Ok(text.to_owned()) };
         let written = &copy[before.span.clone()];
         Ok(format!("{}{written}{}", &text[..now.span.start], &text[now.span.end..]))

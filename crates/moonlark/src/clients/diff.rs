@@ -6,7 +6,7 @@
 
 /// None when nothing changes. `old` is none for a file that is not there yet,
 /// and `new` for one that goes away. `context` lines are shown around it.
-pub(crate) fn unified(
+pub(crate) fn unified_diff(
     old: Option<&str>,
     new: Option<&str>,
     label: &str,
@@ -16,7 +16,7 @@ pub(crate) fn unified(
         return None;
     }
     let lines = |text: Option<&str>| -> Vec<String> {
-        text.unwrap_or_default().split_inclusive('\n').map(shown).collect()
+        text.unwrap_or_default().split_inclusive('\n').map(diff_line).collect()
     };
     let name =
         |text: Option<&str>| if text.is_some() { label.to_owned() } else { "/dev/null".into() };
@@ -31,8 +31,8 @@ pub(crate) fn unified(
     let mut text = format!("--- {}\n+++ {}", name(old), name(new));
     text.push_str(&format!(
         "\n@@ -{} +{} @@",
-        range(start, above + gone.len() + below),
-        range(start, above + come.len() + below)
+        hunk_range(start, above + gone.len() + below),
+        hunk_range(start, above + come.len() + below)
     ));
     let before = a[start..same].iter().map(|line| (' ', line));
     let changed = gone.iter().map(|line| ('-', line)).chain(come.iter().map(|line| ('+', line)));
@@ -43,7 +43,7 @@ pub(crate) fn unified(
     Some(text)
 }
 
-fn shown(line: &str) -> String {
+fn diff_line(line: &str) -> String {
     match line.strip_suffix('\n') {
         Some(line) => line.strip_suffix('\r').unwrap_or(line).to_owned(),
         None => format!("{line}\n\\ No newline at end of file"),
@@ -51,7 +51,7 @@ fn shown(line: &str) -> String {
 }
 
 /// A hunk without lines stands behind the line before it.
-fn range(start: usize, count: usize) -> String {
+fn hunk_range(start: usize, count: usize) -> String {
     match count {
         0 => format!("{start},0"),
         1 => format!("{}", start + 1),
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     fn check(old: Option<&str>, new: Option<&str>, expected: &str) {
-        assert_eq!(unified(old, new, "f", 3).unwrap(), expected);
+        assert_eq!(unified_diff(old, new, "f", 3).unwrap(), expected);
     }
 
     #[test]
@@ -82,9 +82,9 @@ mod tests {
             Some("a\r\n"),
             "--- f\n+++ f\n@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a",
         );
-        assert_eq!(unified(Some("a"), Some("a"), "f", 3), None);
+        assert_eq!(unified_diff(Some("a"), Some("a"), "f", 3), None);
         assert_eq!(
-            unified(Some("a\n"), Some("a\nb\n"), "f", 0).unwrap(),
+            unified_diff(Some("a\n"), Some("a\nb\n"), "f", 0).unwrap(),
             "--- f\n+++ f\n@@ -1,0 +2 @@\n+b"
         );
     }

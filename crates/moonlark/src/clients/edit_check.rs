@@ -13,7 +13,7 @@ pub(super) struct EditCheck {
 impl EditCheck {
     /// `new`, if it is `text` with `value` at `path`, or without anything there. In a
     /// list, a key means the item with that `name`. A refusal is about the offset `at`.
-    pub(super) fn checked(
+    pub(super) fn check_edit(
         &self,
         text: &str,
         new: &str,
@@ -24,53 +24,53 @@ impl EditCheck {
         let json = |root: Option<SyntaxNode>| root.map_or(Json::Null, |root| root.to_json());
         let mut meant = json((self.parse)(text)?);
         match value {
-            Some(value) => put_into(&mut meant, path, value),
-            None => take_out(&mut meant, path),
+            Some(value) => put_json(&mut meant, path, value),
+            None => remove_json(&mut meant, path),
         }
         match (self.parse)(new).map(json) {
-            Ok(said) if same(&said, &meant) => Ok(new.to_owned()),
-            _ => Err(refusal(at)),
+            Ok(said) if is_same_json(&said, &meant) => Ok(new.to_owned()),
+            _ => Err(edit_refusal(at)),
         }
     }
 }
 
-pub(super) fn refusal(at: usize) -> TextFault {
+pub(super) fn edit_refusal(at: usize) -> TextFault {
     let message = "this is written in a way that cannot be changed without touching more";
-    TextFault::about_edit(at, message)
+    TextFault::new_edit_fault(at, message)
 }
 
 /// `value` under the keys of `path`.
-pub(super) fn nested(path: &[&str], value: &Json) -> Json {
+pub(super) fn nest_value(path: &[&str], value: &Json) -> Json {
     path.iter().rev().fold(value.clone(), |value, key| {
         Json::Object(Map::from_iter([((*key).to_owned(), value)]))
     })
 }
 
 /// The change, on the value.
-pub(super) fn put_into(whole: &mut Json, path: &[&str], value: &Json) {
+pub(super) fn put_json(whole: &mut Json, path: &[&str], value: &Json) {
     let Some((key, rest)) = path.split_first() else {
         *whole = value.clone();
         return;
     };
     match whole {
         Json::Array(items) => match items.iter_mut().find(|item| item["name"] == **key) {
-            Some(item) => put_into(item, rest, value),
-            None => items.push(nested(rest, value)),
+            Some(item) => put_json(item, rest, value),
+            None => items.push(nest_value(rest, value)),
         },
         Json::Object(members) => {
-            put_into(members.entry(*key).or_insert(Json::Null), rest, value);
+            put_json(members.entry(*key).or_insert(Json::Null), rest, value);
         }
-        _ => *whole = nested(path, value),
+        _ => *whole = nest_value(path, value),
     }
 }
 
-pub(super) fn take_out(whole: &mut Json, path: &[&str]) {
+pub(super) fn remove_json(whole: &mut Json, path: &[&str]) {
     let Some((key, rest)) = path.split_first() else { return };
     match whole {
         Json::Array(items) if rest.is_empty() => items.retain(|item| item["name"] != **key),
         Json::Array(items) => {
             if let Some(item) = items.iter_mut().find(|item| item["name"] == **key) {
-                take_out(item, rest);
+                remove_json(item, rest);
             }
         }
         Json::Object(members) if rest.is_empty() => {
@@ -78,7 +78,7 @@ pub(super) fn take_out(whole: &mut Json, path: &[&str]) {
         }
         Json::Object(members) => {
             if let Some(inner) = members.get_mut(*key) {
-                take_out(inner, rest);
+                remove_json(inner, rest);
             }
         }
         _ => {}
@@ -87,26 +87,27 @@ pub(super) fn take_out(whole: &mut Json, path: &[&str]) {
 
 /// What is empty counts as nothing: an object without members may be left out, and be
 /// written in several ways.
-pub(super) fn same(said: &Json, meant: &Json) -> bool {
+pub(super) fn is_same_json(said: &Json, meant: &Json) -> bool {
     match (said, meant) {
         (Json::Object(said), Json::Object(meant)) => {
             let has_all = |one: &Map<String, Json>, other: &Map<String, Json>| {
                 let in_other = |key: &String| other.get(key).unwrap_or(&Json::Null).clone();
-                one.iter().all(|(key, value)| same(value, &in_other(key)))
+                one.iter().all(|(key, value)| is_same_json(value, &in_other(key)))
             };
             has_all(said, meant) && has_all(meant, said)
         }
         (Json::Array(said), Json::Array(meant)) => {
-            said.len() == meant.len() && said.iter().zip(meant).all(|(said, it)| same(said, it))
+            said.len() == meant.len()
+                && said.iter().zip(meant).all(|(said, it)| is_same_json(said, it))
         }
-        (said, meant) => said == meant || (is_nothing(said) && is_nothing(meant)),
+        (said, meant) => said == meant || (is_empty_json(said) && is_empty_json(meant)),
     }
 }
 
-pub(super) fn is_nothing(value: &Json) -> bool {
+pub(super) fn is_empty_json(value: &Json) -> bool {
     match value {
         Json::Null => true,
-        Json::Object(members) => members.values().all(is_nothing),
+        Json::Object(members) => members.values().all(is_empty_json),
         Json::Array(items) => items.is_empty(),
         _ => false,
     }

@@ -5,32 +5,33 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::Client;
+use super::ClientApp;
 
 /// Seconds that goose waits for an answer; it wants the key in new entries.
 const GOOSE_TIMEOUT_SECS: u32 = 300;
 
 /// Keys that hold a command or an address, each of which is another way to a server.
-const WAY_KEYS: [&str; 7] = ["command", "cmd", "url", "httpUrl", "serverUrl", "uri", "transport"];
+const TRANSPORT_KEYS: [&str; 7] =
+    ["command", "cmd", "url", "httpUrl", "serverUrl", "uri", "transport"];
 
-impl Client {
+impl ClientApp {
     /// How a server that it starts is written there. `path` is where the server finds
     /// programs: a client of the desktop knows hardly any folder.
-    pub(crate) fn entry(
+    pub(crate) fn stdio_entry(
         self,
         name: &str,
         command: &str,
         args: &[String],
         path: Option<&str>,
     ) -> Map<String, Json> {
-        let mut entry = self.head(name, "stdio");
+        let mut entry = self.entry_head(name, "stdio");
         match self {
-            Client::Opencode => {
+            ClientApp::Opencode => {
                 let mut line = vec![command.to_owned()];
                 line.extend_from_slice(args);
                 entry.insert("command".to_owned(), json!(line));
             }
-            Client::Goose => {
+            ClientApp::Goose => {
                 entry.insert("cmd".to_owned(), json!(command));
                 entry.insert("args".to_owned(), json!(args));
                 entry.insert("timeout".to_owned(), json!(GOOSE_TIMEOUT_SECS));
@@ -41,15 +42,15 @@ impl Client {
             }
         }
         let env_key = match self {
-            Client::Opencode => Some("environment"),
+            ClientApp::Opencode => Some("environment"),
             // It takes no PATH from its file, and looks for programs itself.
-            Client::Goose => None,
+            ClientApp::Goose => None,
             _ => Some("env"),
         };
         if let (Some(key), Some(path)) = (env_key, path) {
             entry.insert(key.to_owned(), json!({ "PATH": path }));
         }
-        self.add_tail(&mut entry);
+        self.add_entry_tail(&mut entry);
         entry
     }
 
@@ -61,62 +62,62 @@ impl Client {
         token: Option<&str>,
     ) -> Option<Map<String, Json>> {
         // It starts its servers itself.
-        if self == Client::ClaudeDesktop {
+        if self == ClientApp::ClaudeDesktop {
             return None;
         }
-        let mut entry = self.head(name, "http");
+        let mut entry = self.entry_head(name, "http");
         let url_key = match self {
-            Client::Gemini | Client::Qwen => "httpUrl",
-            Client::Windsurf => "serverUrl",
-            Client::Goose => "uri",
+            ClientApp::Gemini | ClientApp::Qwen => "httpUrl",
+            ClientApp::Windsurf => "serverUrl",
+            ClientApp::Goose => "uri",
             _ => "url",
         };
         entry.insert(url_key.to_owned(), json!(url));
         if let Some(token) = token {
             let headers = json!({ "Authorization": format!("Bearer {token}") });
             match self {
-                Client::Codex => entry.insert("http_headers".to_owned(), headers),
-                Client::Continue => {
+                ClientApp::Codex => entry.insert("http_headers".to_owned(), headers),
+                ClientApp::Continue => {
                     entry.insert("requestOptions".to_owned(), json!({ "headers": headers }))
                 }
                 _ => entry.insert("headers".to_owned(), headers),
             };
         }
-        if self == Client::Goose {
+        if self == ClientApp::Goose {
             entry.insert("timeout".to_owned(), json!(GOOSE_TIMEOUT_SECS));
         }
-        self.add_tail(&mut entry);
+        self.add_entry_tail(&mut entry);
         Some(entry)
     }
 
     /// What stands in front of command or address: the kind of server, and its name.
-    fn head(self, name: &str, way: &str) -> Map<String, Json> {
+    fn entry_head(self, name: &str, way: &str) -> Map<String, Json> {
         let is_stdio = way == "stdio";
         let mut entry = Map::new();
         let mut add = |key: &str, value: &str| entry.insert(key.to_owned(), json!(value));
         match self {
-            Client::Vscode | Client::ClaudeCode => {
+            ClientApp::Vscode | ClientApp::ClaudeCode => {
                 add("type", way);
             }
-            Client::Cursor if is_stdio => {
+            ClientApp::Cursor if is_stdio => {
                 add("type", way);
             }
             // Versions before the end of 2025 ask for it, later ones ignore it.
-            Client::Zed if is_stdio => {
+            ClientApp::Zed if is_stdio => {
                 add("source", "custom");
             }
-            Client::Opencode => {
+            ClientApp::Opencode => {
                 add("type", if is_stdio { "local" } else { "remote" });
             }
             // Without it, an address is one of the old transport.
-            Client::Cline => {
+            ClientApp::Cline => {
                 add("type", if is_stdio { "stdio" } else { "streamableHttp" });
             }
-            Client::Continue => {
+            ClientApp::Continue => {
                 add("name", name);
                 add("type", if is_stdio { "stdio" } else { "streamable-http" });
             }
-            Client::Goose => {
+            ClientApp::Goose => {
                 entry.insert("enabled".to_owned(), json!(true));
                 entry.insert("type".to_owned(), json!(goose_type(is_stdio)));
                 entry.insert("name".to_owned(), json!(name));
@@ -126,8 +127,8 @@ impl Client {
         entry
     }
 
-    fn add_tail(self, entry: &mut Map<String, Json>) {
-        if self == Client::Opencode {
+    fn add_entry_tail(self, entry: &mut Map<String, Json>) {
+        if self == ClientApp::Opencode {
             entry.insert("enabled".to_owned(), json!(true));
         }
     }
@@ -163,12 +164,12 @@ pub(crate) fn shown_token(entry: &Json) -> Option<&str> {
 
 /// Whether both get to their server the same way, so that one can become the other
 /// key by key.
-pub(crate) fn go_the_same_way(one: &Json, other: &Json) -> bool {
-    WAY_KEYS.iter().all(|key| one.get(*key).is_some() == other.get(*key).is_some())
+pub(crate) fn use_same_transport(one: &Json, other: &Json) -> bool {
+    TRANSPORT_KEYS.iter().all(|key| one.get(*key).is_some() == other.get(*key).is_some())
 }
 
 /// Whether an entry of a client's file starts, or reaches, Moonlark itself.
-pub(crate) fn is_moonlark(entry: &Json) -> bool {
+pub(crate) fn is_moonlark_entry(entry: &Json) -> bool {
     if let Some(command) = started_command(entry) {
         // Paths of either system, whichever this is.
         let name = command.rsplit(['/', '\\']).next().unwrap_or_default();
@@ -209,7 +210,7 @@ mod tests {
             json!({"serverUrl": "http://[::1]:7331/mcp"}),
             json!({"uri": "http://localhost:7331/mcp"}),
         ] {
-            assert!(is_moonlark(&entry), "{entry}");
+            assert!(is_moonlark_entry(&entry), "{entry}");
         }
         for entry in [
             json!({"command": "npx", "args": ["moonlark"]}),
@@ -220,7 +221,7 @@ mod tests {
             json!("moonlark"),
             json!(null),
         ] {
-            assert!(!is_moonlark(&entry), "{entry}");
+            assert!(!is_moonlark_entry(&entry), "{entry}");
         }
     }
 

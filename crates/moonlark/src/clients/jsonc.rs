@@ -6,113 +6,115 @@
 
 use serde_json::Value as Json;
 
-use super::syntax_tree::{NodeKind, SyntaxNode, TextFault, TreeMember};
+use super::syntax_tree::{SyntaxMember, SyntaxNode, SyntaxNodeKind, TextFault};
 
 /// Deeper than any settings, and shallow enough for the stack.
-const DEEPEST: usize = 128;
+const MAX_JSONC_DEPTH: usize = 128;
 
 /// The value in `text`; none when there is nothing but space and comments.
 pub(crate) fn parse(text: &str) -> Result<Option<SyntaxNode>, TextFault> {
-    let mut parser = Parser { text, at: 0, depth: 0 };
+    let mut parser = JsoncParser { text, at: 0, depth: 0 };
     parser.skip_trivia()?;
-    if parser.peek().is_none() {
+    if parser.peek_byte().is_none() {
         return Ok(None);
     }
-    let root = parser.value()?;
+    let root = parser.parse_value()?;
     parser.skip_trivia()?;
-    match parser.peek() {
+    match parser.peek_byte() {
         None => Ok(Some(root)),
-        Some(_) => Err(parser.fault("there is something behind the end of the JSON")),
+        Some(_) => Err(parser.fault_here("there is something behind the end of the JSON")),
     }
 }
 
-struct Parser<'a> {
+struct JsoncParser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
 }
 
-impl Parser<'_> {
-    fn value(&mut self) -> Result<SyntaxNode, TextFault> {
+impl JsoncParser<'_> {
+    fn parse_value(&mut self) -> Result<SyntaxNode, TextFault> {
         self.skip_trivia()?;
         let start = self.at;
-        let kind = match self.peek() {
-            Some(b'{') => self.inside(Parser::object)?,
-            Some(b'[') => self.inside(Parser::array)?,
-            Some(b'"') => NodeKind::Scalar(Json::String(self.quoted()?)),
-            Some(_) => NodeKind::Scalar(self.word()?),
-            None => return Err(self.fault("a value is missing here")),
+        let kind = match self.peek_byte() {
+            Some(b'{') => self.parse_nested(JsoncParser::parse_object)?,
+            Some(b'[') => self.parse_nested(JsoncParser::parse_array)?,
+            Some(b'"') => SyntaxNodeKind::Scalar(Json::String(self.parse_string()?)),
+            Some(_) => SyntaxNodeKind::Scalar(self.parse_literal()?),
+            None => return Err(self.fault_here("a value is missing here")),
         };
         Ok(SyntaxNode { span: start..self.at, kind })
     }
 
     /// One level down, at the bracket that opens it.
-    fn inside(
+    fn parse_nested(
         &mut self,
-        read: fn(&mut Self) -> Result<NodeKind, TextFault>,
-    ) -> Result<NodeKind, TextFault> {
+        read: fn(&mut Self) -> Result<SyntaxNodeKind, TextFault>,
+    ) -> Result<SyntaxNodeKind, TextFault> {
         self.depth += 1;
-        if self.depth > DEEPEST {
-            return Err(self.fault(format!("this is nested more than {DEEPEST} deep")));
+        if self.depth > MAX_JSONC_DEPTH {
+            return Err(self.fault_here(format!("this is nested more than {MAX_JSONC_DEPTH} deep")));
         }
         let kind = read(self)?;
         self.depth -= 1;
         Ok(kind)
     }
 
-    fn object(&mut self) -> Result<NodeKind, TextFault> {
+    fn parse_object(&mut self) -> Result<SyntaxNodeKind, TextFault> {
         let open = self.at;
         self.at += 1;
         let mut members = Vec::new();
         loop {
             self.skip_trivia()?;
             let start = self.at;
-            match self.peek() {
+            match self.peek_byte() {
                 Some(b'"') => {}
                 Some(b'}') => break,
-                Some(_) => return Err(self.fault("a name in quotes or } is missing here")),
+                Some(_) => return Err(self.fault_here("a name in quotes or } is missing here")),
                 None => return Err(TextFault::new(open, "this { is never closed")),
             }
-            let key = self.quoted()?;
+            let key = self.parse_string()?;
             let key_span = start..self.at;
             self.skip_trivia()?;
-            if self.peek() != Some(b':') {
-                return Err(self.fault("a : is missing here"));
+            if self.peek_byte() != Some(b':') {
+                return Err(self.fault_here("a : is missing here"));
             }
             self.at += 1;
-            let value = self.value()?;
-            members.push(TreeMember { key, key_span, value });
-            self.separator(open, b'}')?;
+            let value = self.parse_value()?;
+            members.push(SyntaxMember { key, key_span, value });
+            self.skip_separator(open, b'}')?;
         }
         self.at += 1;
-        Ok(NodeKind::Object(members))
+        Ok(SyntaxNodeKind::Object(members))
     }
 
-    fn array(&mut self) -> Result<NodeKind, TextFault> {
+    fn parse_array(&mut self) -> Result<SyntaxNodeKind, TextFault> {
         let open = self.at;
         self.at += 1;
         let mut items = Vec::new();
         loop {
             self.skip_trivia()?;
-            match self.peek() {
+            match self.peek_byte() {
                 Some(b']') => break,
-                Some(_) => items.push(self.value()?),
+                Some(_) => items.push(self.parse_value()?),
                 None => return Err(TextFault::new(open, "this [ is never closed")),
             }
-            self.separator(open, b']')?;
+            self.skip_separator(open, b']')?;
         }
         self.at += 1;
-        Ok(NodeKind::Array(items))
+        Ok(SyntaxNodeKind::Array(items))
     }
 
     /// Behind a member: a comma, or the end, which stays for the caller.
-    fn separator(&mut self, open: usize, close: u8) -> Result<(), TextFault> {
+    fn skip_separator(&mut self, open: usize, close: u8) -> Result<(), TextFault> {
         self.skip_trivia()?;
-        match self.peek() {
+        match self.peek_byte() {
             Some(b',') => self.at += 1,
             Some(byte) if byte == close => {}
             Some(_) => {
-                return Err(self.fault(format!("a comma or {} is missing here", close as char)));
+                return Err(
+                    self.fault_here(format!("a comma or {} is missing here", close as char))
+                );
             }
             None => {
                 let open_bracket = if close == b'}' { '{' } else { '[' };
@@ -122,7 +124,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn quoted(&mut self) -> Result<String, TextFault> {
+    fn parse_string(&mut self) -> Result<String, TextFault> {
         let start = self.at;
         let bytes = self.text.as_bytes();
         let mut at = start + 1;
@@ -143,7 +145,7 @@ impl Parser<'_> {
     }
 
     /// A number, `true`, `false` or `null`.
-    fn word(&mut self) -> Result<Json, TextFault> {
+    fn parse_literal(&mut self) -> Result<Json, TextFault> {
         let start = self.at;
         let rest = &self.text[start..];
         let ends = |letter: char| letter.is_whitespace() || ",:]}[{\"/".contains(letter);
@@ -160,11 +162,11 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn peek(&self) -> Option<u8> {
+    fn peek_byte(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    fn fault(&self, message: impl Into<String>) -> TextFault {
+    fn fault_here(&self, message: impl Into<String>) -> TextFault {
         TextFault::new(self.at, message)
     }
 }
@@ -199,7 +201,7 @@ mod tests {
 
     fn fault(text: &str) -> String {
         let fault = parse(text).unwrap_err();
-        fault.problem(text, "f").line()
+        fault.to_problem(text, "f").to_line()
     }
 
     #[test]
@@ -220,10 +222,10 @@ mod tests {
     fn every_value_knows_its_place() {
         let text = "{ \"a\" : [ 1 ] , \"b\":\"x\"}";
         let root = parse(text).unwrap().unwrap();
-        assert_eq!(&text[root.find(&["a"]).unwrap().span.clone()], "[ 1 ]");
-        assert_eq!(&text[root.find(&["b"]).unwrap().span.clone()], "\"x\"");
+        assert_eq!(&text[root.find_path(&["a"]).unwrap().span.clone()], "[ 1 ]");
+        assert_eq!(&text[root.find_path(&["b"]).unwrap().span.clone()], "\"x\"");
         assert_eq!(&text[root.get("a").unwrap().key_span.clone()], "\"a\"");
-        assert!(root.find(&["a", "b"]).is_none());
+        assert!(root.find_path(&["a", "b"]).is_none());
     }
 
     #[test]

@@ -6,32 +6,32 @@ use std::ops::Range;
 use serde_json::{Map, Value as Json};
 
 use super::jsonc::{self, after_trivia};
-use super::syntax_tree::{NodeKind, SyntaxNode, TextFault};
+use super::syntax_tree::{SyntaxNode, SyntaxNodeKind, TextFault};
 
 /// `text` with `value` at `path`. Objects on the way are made where they are
 /// missing; the same text when the value is there already.
-pub(crate) fn put(text: &str, path: &[&str], value: &Json) -> Result<String, TextFault> {
-    let style = Style::of(text);
+pub(crate) fn put_value(text: &str, path: &[&str], value: &Json) -> Result<String, TextFault> {
+    let style = JsoncStyle::from_text(text);
     let Some(root) = jsonc::parse(text)? else {
         let before = if text.trim().is_empty() { "" } else { text.trim_end() };
         let gap = if before.is_empty() { "" } else { style.newline };
-        let whole = style.block(&nested(path, value), "");
+        let whole = style.render_block(&nest_value(path, value), "");
         return Ok(format!("{before}{gap}{whole}{}", style.newline));
     };
     let mut node = &root;
     for (depth, key) in path.iter().enumerate() {
         let rest = &path[depth + 1..];
         match &node.kind {
-            NodeKind::Object(_) => match node.get(key) {
+            SyntaxNodeKind::Object(_) => match node.get(key) {
                 Some(member) => node = &member.value,
                 None => {
                     let root = depth == 0;
-                    return insert(text, node, root, key, &nested(rest, value), &style);
+                    return insert_member(text, node, root, key, &nest_value(rest, value), &style);
                 }
             },
             // `"mcpServers": null` is how some write that there are none.
-            NodeKind::Scalar(Json::Null) if depth > 0 => {
-                return Ok(replace(text, node, &nested(&path[depth..], value), &style));
+            SyntaxNodeKind::Scalar(Json::Null) if depth > 0 => {
+                return Ok(replace_node(text, node, &nest_value(&path[depth..], value), &style));
             }
             _ => {
                 let what = if depth == 0 { "the whole file" } else { path[depth - 1] };
@@ -42,15 +42,15 @@ pub(crate) fn put(text: &str, path: &[&str], value: &Json) -> Result<String, Tex
     }
     match node.to_json() == *value {
         true => Ok(text.to_owned()),
-        false => Ok(replace(text, node, value, &style)),
+        false => Ok(replace_node(text, node, value, &style)),
     }
 }
 
 /// `text` without the member at `path`; the same text when there is none.
-pub(crate) fn remove(text: &str, path: &[&str]) -> Result<String, TextFault> {
+pub(crate) fn remove_value(text: &str, path: &[&str]) -> Result<String, TextFault> {
     let root = jsonc::parse(text)?;
     let Some((key, parents)) = path.split_last() else { return Ok(text.to_owned()) };
-    let Some(object) = root.as_ref().and_then(|root| root.find(parents)) else {
+    let Some(object) = root.as_ref().and_then(|root| root.find_path(parents)) else {
         return Ok(text.to_owned());
     };
     let members = object.members();
@@ -62,7 +62,7 @@ pub(crate) fn remove(text: &str, path: &[&str]) -> Result<String, TextFault> {
         let end =
             comma_after(text, member.value.span.end).map_or(member.value.span.end, |at| at + 1);
         if is_blank(text, end..object.span.end - 1) {
-            return Ok(without(text, object.span.start + 1..object.span.end - 1));
+            return Ok(remove_range(text, object.span.start + 1..object.span.end - 1));
         }
     }
     let before = index.checked_sub(1).and_then(|index| members.get(index));
@@ -71,20 +71,20 @@ pub(crate) fn remove(text: &str, path: &[&str]) -> Result<String, TextFault> {
         && is_blank(text, at + 1..member.key_span.start)
         && !begins_line(text, member.key_span.start)
     {
-        return Ok(without(text, at..member.value.span.end));
+        return Ok(remove_range(text, at..member.value.span.end));
     }
     let comma = comma_after(text, member.value.span.end);
     let end = comma.map_or(member.value.span.end, |at| at + 1);
-    let shorter = without(text, whole_lines(text, member.key_span.start..end));
+    let shorter = remove_range(text, whole_lines(text, member.key_span.start..end));
     match (comma, comma_before) {
         // The one before is the last now.
-        (None, Some(at)) => Ok(without(&shorter, at..at + 1)),
+        (None, Some(at)) => Ok(remove_range(&shorter, at..at + 1)),
         _ => Ok(shorter),
     }
 }
 
 /// How this text is laid out.
-struct Style {
+struct JsoncStyle {
     newline: &'static str,
     /// One level of indentation.
     unit: String,
@@ -92,80 +92,82 @@ struct Style {
     one_line: bool,
 }
 
-impl Style {
-    fn of(text: &str) -> Style {
+impl JsoncStyle {
+    fn from_text(text: &str) -> JsoncStyle {
         let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
         let indented = text
             .lines()
             .find(|line| line.trim_start().starts_with('"') && line.starts_with([' ', '\t']));
         let unit = indented.map_or("  ", leading_space).to_owned();
-        Style { newline, unit, one_line: !text.trim().contains('\n') }
+        JsoncStyle { newline, unit, one_line: !text.trim().contains('\n') }
     }
 
     /// Objects member by member, each on its line; lists of plain values, such
     /// as arguments, stay on one.
-    fn block(&self, value: &Json, indent: &str) -> String {
+    fn render_block(&self, value: &Json, indent: &str) -> String {
         match value {
             Json::Object(members) if !members.is_empty() => {
                 let inner = format!("{indent}{}", self.unit);
                 let members: Vec<String> = members
                     .iter()
-                    .map(|(key, value)| format!("{inner}{}", self.member(key, value, &inner)))
+                    .map(|(key, value)| {
+                        format!("{inner}{}", self.render_member(key, value, &inner))
+                    })
                     .collect();
                 let lines = members.join(&format!(",{}", self.newline));
                 format!("{{{}{lines}{}{indent}}}", self.newline, self.newline)
             }
-            other => line(other),
+            other => render_line(other),
         }
     }
 
-    fn member(&self, key: &str, value: &Json, indent: &str) -> String {
-        format!("{}: {}", Json::from(key), self.block(value, indent))
+    fn render_member(&self, key: &str, value: &Json, indent: &str) -> String {
+        format!("{}: {}", Json::from(key), self.render_block(value, indent))
     }
 }
 
 /// A value on one line.
-fn line(value: &Json) -> String {
+fn render_line(value: &Json) -> String {
     match value {
         Json::Array(items) => {
-            let items: Vec<String> = items.iter().map(line).collect();
+            let items: Vec<String> = items.iter().map(render_line).collect();
             format!("[{}]", items.join(", "))
         }
         Json::Object(members) if !members.is_empty() => {
-            let member = |(key, value): (&String, &Json)| line_member(key, value);
+            let member = |(key, value): (&String, &Json)| render_line_member(key, value);
             format!("{{{}}}", members.iter().map(member).collect::<Vec<_>>().join(", "))
         }
         other => other.to_string(),
     }
 }
 
-fn line_member(key: &str, value: &Json) -> String {
-    format!("{}: {}", Json::from(key), line(value))
+fn render_line_member(key: &str, value: &Json) -> String {
+    format!("{}: {}", Json::from(key), render_line(value))
 }
 
 /// `value` under the keys of `path`.
-fn nested(path: &[&str], value: &Json) -> Json {
+fn nest_value(path: &[&str], value: &Json) -> Json {
     path.iter().rev().fold(value.clone(), |value, key| {
         Json::Object(Map::from_iter([((*key).to_owned(), value)]))
     })
 }
 
-fn replace(text: &str, node: &SyntaxNode, value: &Json, style: &Style) -> String {
+fn replace_node(text: &str, node: &SyntaxNode, value: &Json, style: &JsoncStyle) -> String {
     let new = match style.one_line {
-        true => line(value),
-        false => style.block(value, leading_space(line_of(text, node.span.start))),
+        true => render_line(value),
+        false => style.render_block(value, leading_space(line_of(text, node.span.start))),
     };
-    with(text, node.span.clone(), &new)
+    replace_range(text, node.span.clone(), &new)
 }
 
 /// A new member at the end of `object`.
-fn insert(
+fn insert_member(
     text: &str,
     object: &SyntaxNode,
     is_root: bool,
     key: &str,
     value: &Json,
-    style: &Style,
+    style: &JsoncStyle,
 ) -> Result<String, TextFault> {
     let (open, close) = (object.span.start, object.span.end - 1);
     let outer = leading_space(line_of(text, open));
@@ -174,29 +176,33 @@ fn insert(
     let Some(last) = object.members().last() else {
         if is_blank(text, open + 1..close) {
             let inside = match style.one_line && !is_root {
-                true => line_member(key, value),
+                true => render_line_member(key, value),
                 false => {
-                    let member = style.member(key, value, &indent);
+                    let member = style.render_member(key, value, &indent);
                     format!("{0}{indent}{member}{0}{outer}", style.newline)
                 }
             };
-            return Ok(with(text, open + 1..close, &inside));
+            return Ok(replace_range(text, open + 1..close, &inside));
         }
         // Nothing but comments: they stay in front.
         if close_begins_line {
-            let member = style.member(key, value, &indent);
+            let member = style.render_member(key, value, &indent);
             let at = line_start(text, close);
-            return Ok(with(text, at..at, &format!("{indent}{member}{}", style.newline)));
+            return Ok(replace_range(text, at..at, &format!("{indent}{member}{}", style.newline)));
         }
-        return Ok(with(text, close..close, &format!("{} ", line_member(key, value))));
+        return Ok(replace_range(
+            text,
+            close..close,
+            &format!("{} ", render_line_member(key, value)),
+        ));
     };
 
     let end = last.value.span.end;
     if !begins_line(text, last.key_span.start) {
-        return Ok(with(text, end..end, &format!(", {}", line_member(key, value))));
+        return Ok(replace_range(text, end..end, &format!(", {}", render_line_member(key, value))));
     }
     let indent = leading_space(line_of(text, last.key_span.start));
-    let member = style.member(key, value, indent);
+    let member = style.render_member(key, value, indent);
     // A trailing comma stays one: the new member gets its own.
     let (after, missing, trailing) = match comma_after(text, end) {
         Some(comma) => (comma + 1, "", ","),
@@ -205,10 +211,10 @@ fn insert(
     if close_begins_line {
         let at = line_start(text, close);
         let lines = format!("{indent}{member}{trailing}{}", style.newline);
-        return Ok(with(&with(text, at..at, &lines), end..end, missing));
+        return Ok(replace_range(&replace_range(text, at..at, &lines), end..end, missing));
     }
     let lines = format!("{missing}{}{indent}{member}{trailing}", style.newline);
-    Ok(with(text, after..after, &lines))
+    Ok(replace_range(text, after..after, &lines))
 }
 
 /// The comma behind a value that ends at `end`, if there is one.
@@ -228,12 +234,12 @@ fn whole_lines(text: &str, range: Range<usize>) -> Range<usize> {
     }
 }
 
-fn with(text: &str, range: Range<usize>, new: &str) -> String {
+fn replace_range(text: &str, range: Range<usize>, new: &str) -> String {
     format!("{}{new}{}", &text[..range.start], &text[range.end..])
 }
 
-fn without(text: &str, range: Range<usize>) -> String {
-    with(text, range, "")
+fn remove_range(text: &str, range: Range<usize>) -> String {
+    replace_range(text, range, "")
 }
 
 fn is_blank(text: &str, range: Range<usize>) -> bool {
@@ -266,17 +272,17 @@ mod tests {
 
     fn check_put(text: &str, expected: &str) -> String {
         let value = json!({"c": "d", "e": ["f", "g"]});
-        let new = put(text, &PATH, &value).unwrap();
+        let new = put_value(text, &PATH, &value).unwrap();
         assert_eq!(new, expected);
-        assert_eq!(jsonc::parse(&new).unwrap().unwrap().find(&PATH).unwrap().to_json(), value);
-        assert_eq!(put(&new, &PATH, &value).unwrap(), new, "a second time changes nothing");
+        assert_eq!(jsonc::parse(&new).unwrap().unwrap().find_path(&PATH).unwrap().to_json(), value);
+        assert_eq!(put_value(&new, &PATH, &value).unwrap(), new, "a second time changes nothing");
         new
     }
 
     /// Putting it in and taking it out again leaves what was there.
     fn check(text: &str, expected: &str) {
         let new = check_put(text, expected);
-        assert_eq!(remove(&new, &PATH).unwrap(), text);
+        assert_eq!(remove_value(&new, &PATH).unwrap(), text);
     }
 
     #[test]
@@ -322,11 +328,12 @@ mod tests {
     #[test]
     fn a_value_that_is_there_is_replaced_where_it_is() {
         assert_eq!(
-            put("{\n  // first\n  \"m\": { \"x\": 1 } // last\n}", &PATH, &json!("y")).unwrap(),
+            put_value("{\n  // first\n  \"m\": { \"x\": 1 } // last\n}", &PATH, &json!("y"))
+                .unwrap(),
             "{\n  // first\n  \"m\": { \"x\": \"y\" } // last\n}"
         );
         assert_eq!(
-            put("{\"m\": {\"x\": 1, \"x\": 2}}", &PATH, &json!(3)).unwrap(),
+            put_value("{\"m\": {\"x\": 1, \"x\": 2}}", &PATH, &json!(3)).unwrap(),
             "{\"m\": {\"x\": 1, \"x\": 3}}"
         );
     }
@@ -339,9 +346,9 @@ mod tests {
             ("{\"m\": []}", "m should be an object in braces here"),
             ("{\"m\": \"x\"}", "m should be an object in braces here"),
         ] {
-            assert_eq!(put(text, &PATH, &json!(1)).unwrap_err().message, message);
+            assert_eq!(put_value(text, &PATH, &json!(1)).unwrap_err().message, message);
         }
-        assert!(put("{\"m\": ", &PATH, &json!(1)).is_err());
+        assert!(put_value("{\"m\": ", &PATH, &json!(1)).is_err());
     }
 
     #[test]
@@ -360,7 +367,7 @@ mod tests {
             ("{\"m\": 1}", "{\"m\": 1}"),
             ("", ""),
         ] {
-            let new = remove(text, &PATH).unwrap();
+            let new = remove_value(text, &PATH).unwrap();
             assert_eq!(new, expected);
             assert!(jsonc::parse(&new).is_ok());
         }
@@ -397,12 +404,12 @@ mod tests {
                 [["{\n  \"m\": ", "\n}\n"], ["{\"m\":", "}"], ["// f\n{\"l\": 1, \"m\": ", ", }"]]
             {
                 let text = format!("{}{open}{members}{tail}}}{}", outer[0], outer[1]);
-                let new = put(&text, &PATH, &value).unwrap();
+                let new = put_value(&text, &PATH, &value).unwrap();
                 let mut expected = json(&text);
                 expected["m"]["x"] = value.clone();
                 assert_eq!(json(&new), expected, "{text}\n{new}");
-                assert_eq!(put(&new, &PATH, &value).unwrap(), new);
-                let back = remove(&new, &PATH).unwrap();
+                assert_eq!(put_value(&new, &PATH, &value).unwrap(), new);
+                let back = remove_value(&new, &PATH).unwrap();
                 assert_eq!(json(&back), json(&text), "{text}\n{new}\n{back}");
                 for mark in ["//", "/*"] {
                     let count = |text: &str| text.matches(mark).count();

@@ -8,16 +8,16 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use moonlark_core::{Place, Problem, Result};
+use moonlark_core::{Problem, Result, SourceLocation};
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
-use super::server::{self, Entry, FileOrigin};
+use super::server::{self, ClientFileOrigin, ImportedEntry};
 
 /// What such a file has for us.
 #[derive(Default)]
 pub(crate) struct OtherProject {
-    pub(crate) servers: Vec<Entry>,
+    pub(crate) servers: Vec<ImportedEntry>,
     pub(crate) tables: Vec<ProjectTable>,
     /// Sections that are not taken over, and what there is instead.
     pub(crate) left_out: Vec<(String, String)>,
@@ -34,42 +34,47 @@ pub(crate) struct ProjectTable {
 }
 
 /// Read the file called `label` in `folder`, for a configuration in `root`.
-pub(crate) fn read(text: &str, label: &str, folder: &Path, root: &Path) -> Result<OtherProject> {
+pub(crate) fn read_other_project(
+    text: &str,
+    label: &str,
+    folder: &Path,
+    root: &Path,
+) -> Result<OtherProject> {
     let document: Table = toml::from_str(text).map_err(|error: toml::de::Error| {
         // Only its message: the rest quotes the line, which may hold a secret.
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         let line = u32::try_from(before.matches('\n').count() + 1).unwrap_or(u32::MAX);
         Problem::bad_config(format!("not valid TOML: {}", error.message()))
-            .at(Place::line(label, line))
-            .hint("nothing was changed; mend the file and run this again")
+            .at_location(SourceLocation::at_line(label, line))
+            .with_hint("nothing was changed; mend the file and run this again")
     })?;
-    let reading = Reading { folder, root, schema: crate::config::schema() };
+    let reading = OtherProjectReader { folder, root, schema: crate::config::config_json_schema() };
     let mut project = OtherProject::default();
     for (section, value) in document {
-        reading.section(&section, value, &mut project);
+        reading.read_section(&section, value, &mut project);
     }
     if project.servers.is_empty() && project.tables.is_empty() && project.left_out.is_empty() {
         return Err(Problem::bad_request("there is nothing in it that Moonlark could take over")
-            .at(Place::file(label))
-            .hint("it should have tools.script, connectors, mcp_servers or apis"));
+            .at_location(SourceLocation::in_file(label))
+            .with_hint("it should have tools.script, connectors, mcp_servers or apis"));
     }
     Ok(project)
 }
 
-struct Reading<'a> {
+struct OtherProjectReader<'a> {
     folder: &'a Path,
     root: &'a Path,
     schema: Json,
 }
 
-impl Reading<'_> {
-    fn section(&self, section: &str, value: Value, project: &mut OtherProject) {
+impl OtherProjectReader<'_> {
+    fn read_section(&self, section: &str, value: Value, project: &mut OtherProject) {
         match (section, value) {
             ("tools" | "extensions" | "agents", Value::Table(kinds)) => {
                 for (kind, value) in kinds {
                     match (kind.as_str(), value) {
                         ("script", Value::Table(scripts)) => {
-                            project.tables.extend(self.tables(&[section, "script"], scripts));
+                            project.tables.extend(self.read_tables(&[section, "script"], scripts));
                         }
                         _ => project.left_out.push((
                             format!("{section}.{kind}"),
@@ -80,36 +85,38 @@ impl Reading<'_> {
             }
             ("connectors", Value::Table(kinds)) => {
                 for (kind, value) in kinds {
-                    self.connectors(&kind, value, project);
+                    self.read_connectors(&kind, value, project);
                 }
             }
             ("mcp_servers", Value::Table(servers)) => {
                 let json = serde_json::to_value(servers).unwrap_or_default();
                 let document = serde_json::json!({ "mcpServers": json });
-                let origin = FileOrigin { client: None, project: None, home: Path::new("/") };
-                let entries = server::all(&document, origin, &|_| None);
+                let origin = ClientFileOrigin { client: None, project: None, home: Path::new("/") };
+                let entries = server::read_entries(&document, origin, &|_| None);
                 project.servers.extend(entries.unwrap_or_default());
             }
-            ("apis", Value::Table(apis)) => project.tables.extend(self.tables(&["apis"], apis)),
+            ("apis", Value::Table(apis)) => {
+                project.tables.extend(self.read_tables(&["apis"], apis))
+            }
             ("frozen_params", Value::Table(values)) if !values.is_empty() => {
                 let path = vec!["frozen_params".to_owned()];
                 project.tables.push(ProjectTable { path, values, notes: Vec::new() });
             }
-            ("server", Value::Table(server)) => self.server(&server, project),
+            ("server", Value::Table(server)) => self.read_server(&server, project),
             (section, _) => {
-                project.left_out.push((section.to_owned(), instead_of(section).to_owned()));
+                project.left_out.push((section.to_owned(), replacement_hint(section).to_owned()));
             }
         }
     }
 
-    fn connectors(&self, kind: &str, value: Value, project: &mut OtherProject) {
+    fn read_connectors(&self, kind: &str, value: Value, project: &mut OtherProject) {
         let section = format!("connectors.{kind}");
         let Value::Table(table) = value else {
             project.left_out.push((section, "it is not a table".to_owned()));
             return;
         };
         match kind {
-            "script" => project.tables.extend(self.tables(&["connectors", "script"], table)),
+            "script" => project.tables.extend(self.read_tables(&["connectors", "script"], table)),
             "filesystem" | "git" => {
                 // One without a name of its own, as older files have it.
                 let is_one = table.values().any(|value| !value.is_table());
@@ -117,7 +124,7 @@ impl Reading<'_> {
                     true => Table::from_iter([(kind.to_owned(), Value::Table(table))]),
                     false => table,
                 };
-                project.tables.extend(self.tables(&["connectors", kind], named));
+                project.tables.extend(self.read_tables(&["connectors", kind], named));
             }
             _ => {
                 let instead = "there is no such connector here: a connector script can do it";
@@ -127,10 +134,10 @@ impl Reading<'_> {
     }
 
     /// `bind = "127.0.0.1:7331"` is our default.
-    fn server(&self, server: &Table, project: &mut OtherProject) {
+    fn read_server(&self, server: &Table, project: &mut OtherProject) {
         let bind = server.get("bind").and_then(Value::as_str).unwrap_or_default();
         let Some((host, port)) = bind.rsplit_once(':') else {
-            project.left_out.push(("server".to_owned(), instead_of("server").to_owned()));
+            project.left_out.push(("server".to_owned(), replacement_hint("server").to_owned()));
             return;
         };
         let host = host.trim_matches(['[', ']']);
@@ -146,19 +153,19 @@ impl Reading<'_> {
         project.tables.push(ProjectTable { path, values, notes: Vec::new() });
     }
 
-    fn tables(&self, section: &[&str], tables: Table) -> Vec<ProjectTable> {
+    fn read_tables(&self, section: &[&str], tables: Table) -> Vec<ProjectTable> {
         let table = |(name, value): (String, Value)| {
             let Value::Table(values) = value else { return None };
             let mut path: Vec<String> = section.iter().map(|part| (*part).to_owned()).collect();
             path.push(name);
-            let (values, notes) = self.values(section, values);
+            let (values, notes) = self.translate_values(section, values);
             Some(ProjectTable { path, values, notes })
         };
         tables.into_iter().filter_map(table).collect()
     }
 
     /// The keys that ours has too, under our names.
-    fn values(&self, section: &[&str], values: Table) -> (Table, Vec<String>) {
+    fn translate_values(&self, section: &[&str], values: Table) -> (Table, Vec<String>) {
         let schema = section.iter().fold(&self.schema, |schema, key| &schema["properties"][*key]);
         let schema = &schema["additionalProperties"];
         let takes_any = schema.get("additionalProperties") != Some(&Json::Bool(false));
@@ -179,7 +186,7 @@ impl Reading<'_> {
             }
             let value = match (ours, value) {
                 ("path" | "root" | "spec", Value::String(path)) => {
-                    Value::String(self.seen_from_root(&path))
+                    Value::String(self.path_from_root(&path))
                 }
                 (_, value) => value,
             };
@@ -189,18 +196,18 @@ impl Reading<'_> {
     }
 
     /// A path of that file, as ours writes it.
-    fn seen_from_root(&self, path: &str) -> String {
+    fn path_from_root(&self, path: &str) -> String {
         if path.contains("://") || path.starts_with("${") || self.folder == self.root {
             return path.to_owned();
         }
-        let whole = normal(&self.folder.join(path));
-        let below = whole.strip_prefix(normal(self.root)).unwrap_or(&whole);
+        let whole = normalize_path(&self.folder.join(path));
+        let below = whole.strip_prefix(normalize_path(self.root)).unwrap_or(&whole);
         below.display().to_string()
     }
 }
 
 /// Without `.` and `..`.
-fn normal(path: &Path) -> PathBuf {
+fn normalize_path(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {
@@ -213,7 +220,7 @@ fn normal(path: &Path) -> PathBuf {
 }
 
 /// What there is here in place of a section.
-fn instead_of(section: &str) -> &'static str {
+fn replacement_hint(section: &str) -> &'static str {
     match section {
         "db" => "documents are kept in .moonlark/moonlark.db; store.url names another file",
         "chunking" => "knowledge.chunk says how long a part of a document is",
@@ -230,7 +237,8 @@ mod tests {
     use super::*;
 
     fn lines(text: &str) -> Vec<String> {
-        let read = read(text, "ctx.toml", Path::new("/w/old"), Path::new("/w")).unwrap();
+        let read =
+            read_other_project(text, "ctx.toml", Path::new("/w/old"), Path::new("/w")).unwrap();
         let tables = read.tables.iter().map(|table| {
             let values = table.values.to_string().trim().replace('\n', "; ");
             let notes: String = table.notes.iter().map(|it| format!(" without {it}")).collect();
@@ -329,8 +337,8 @@ region = "eu"
             ("a = [1\nb = 2", "ctx.toml:2: not valid TOML: "),
             ("", "ctx.toml: there is nothing in it that Moonlark could take over"),
         ] {
-            let read = read(text, "ctx.toml", Path::new("/w"), Path::new("/w"));
-            let problem = read.err().unwrap().line();
+            let read = read_other_project(text, "ctx.toml", Path::new("/w"), Path::new("/w"));
+            let problem = read.err().unwrap().to_line();
             assert!(problem.starts_with(said), "{problem}");
         }
     }

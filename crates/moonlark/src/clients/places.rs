@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use moonlark_core::{Problem, Result};
 
-use super::Client;
-use crate::config_file::Env;
+use super::ClientApp;
+use crate::config_file::EnvLookup;
 
 /// Variables by which clients are told to keep their files elsewhere.
-const MOVED_BY: [&str; 9] = [
+const RELOCATION_VARIABLES: [&str; 9] = [
     "CLAUDE_CONFIG_DIR",
     "CLINE_DATA_DIR",
     "CLINE_DIR",
@@ -25,11 +25,11 @@ const MOVED_BY: [&str; 9] = [
     "QWEN_HOME",
 ];
 
-const CLINE_FILE: &str = "cline_mcp_settings.json";
+const CLINE_SETTINGS_FILE: &str = "cline_mcp_settings.json";
 
 /// The folders that the paths begin in.
-pub(crate) struct Places {
-    system: System,
+pub(crate) struct ClientConfigPaths {
+    system: OperatingSystem,
     home: PathBuf,
     /// Where applications keep their settings: `~/.config`, `%APPDATA%`, …
     settings: PathBuf,
@@ -41,40 +41,47 @@ pub(crate) struct Places {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum System {
+enum OperatingSystem {
     Mac,
     Windows,
     /// Linux, and all that keep to the XDG specification as it does.
     Other,
 }
 
-impl Places {
+impl ClientConfigPaths {
     /// Of this user, with `project` as the project.
-    pub(crate) fn find(project: &Path, env: Env<'_>) -> Result<Places> {
+    pub(crate) fn for_user(project: &Path, env: EnvLookup<'_>) -> Result<ClientConfigPaths> {
         let system = match std::env::consts::OS {
-            "macos" => System::Mac,
-            "windows" => System::Windows,
-            _ => System::Other,
+            "macos" => OperatingSystem::Mac,
+            "windows" => OperatingSystem::Windows,
+            _ => OperatingSystem::Other,
         };
-        Places::on(system, project, env)
+        ClientConfigPaths::for_system(system, project, env)
     }
 
     /// Relative values are ignored, as the XDG specification asks.
-    fn on(system: System, project: &Path, env: Env<'_>) -> Result<Places> {
+    fn for_system(
+        system: OperatingSystem,
+        project: &Path,
+        env: EnvLookup<'_>,
+    ) -> Result<ClientConfigPaths> {
         let folder = |name: &str| env(name).map(PathBuf::from).filter(|path| path.has_root());
-        let home =
-            folder("HOME").or_else(|| folder("USERPROFILE").filter(|_| system == System::Windows));
+        let home = folder("HOME")
+            .or_else(|| folder("USERPROFILE").filter(|_| system == OperatingSystem::Windows));
         let home = home.ok_or_else(|| {
-            Problem::unavailable("the home folder is not known").hint("set HOME to its path")
+            Problem::unavailable("the home folder is not known").with_hint("set HOME to its path")
         })?;
         let xdg = folder("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
         let settings = match system {
-            System::Mac => home.join("Library/Application Support"),
-            System::Windows => folder("APPDATA").unwrap_or_else(|| home.join("AppData/Roaming")),
-            System::Other => xdg.clone(),
+            OperatingSystem::Mac => home.join("Library/Application Support"),
+            OperatingSystem::Windows => {
+                folder("APPDATA").unwrap_or_else(|| home.join("AppData/Roaming"))
+            }
+            OperatingSystem::Other => xdg.clone(),
         };
-        let moved = MOVED_BY.iter().filter_map(|name| Some((*name, folder(name)?))).collect();
-        Ok(Places { system, home, settings, xdg, moved, project: project.to_owned() })
+        let moved =
+            RELOCATION_VARIABLES.iter().filter_map(|name| Some((*name, folder(name)?))).collect();
+        Ok(ClientConfigPaths { system, home, settings, xdg, moved, project: project.to_owned() })
     }
 
     pub(crate) fn home(&self) -> &Path {
@@ -83,21 +90,25 @@ impl Places {
 
     /// The file that holds for all of the user's projects: the first that is there, or
     /// the first of all.
-    pub(crate) fn user_files(&self, client: Client) -> Vec<PathBuf> {
+    pub(crate) fn user_files(&self, client: ClientApp) -> Vec<PathBuf> {
         let file = match client {
-            Client::ClaudeDesktop => self.settings.join("Claude/claude_desktop_config.json"),
-            Client::Cursor => self.home.join(".cursor/mcp.json"),
-            Client::Vscode => self.settings.join("Code/User/mcp.json"),
-            Client::Zed => self.zed().join("settings.json"),
-            Client::ClaudeCode => self.moved_or("CLAUDE_CONFIG_DIR", "").join(".claude.json"),
-            Client::Codex => self.moved_or("CODEX_HOME", ".codex").join("config.toml"),
-            Client::Gemini => self.moved_or("GEMINI_CLI_HOME", "").join(".gemini/settings.json"),
-            Client::Qwen => self.moved_or("QWEN_HOME", ".qwen").join("settings.json"),
-            Client::Continue => self.continue_folder().join("config.yaml"),
-            Client::Windsurf => self.home.join(".codeium/windsurf/mcp_config.json"),
-            Client::Cline => return self.cline(),
-            Client::Goose => self.goose().join("config.yaml"),
-            Client::Opencode => {
+            ClientApp::ClaudeDesktop => self.settings.join("Claude/claude_desktop_config.json"),
+            ClientApp::Cursor => self.home.join(".cursor/mcp.json"),
+            ClientApp::Vscode => self.settings.join("Code/User/mcp.json"),
+            ClientApp::Zed => self.zed_folder().join("settings.json"),
+            ClientApp::ClaudeCode => {
+                self.moved_or_home("CLAUDE_CONFIG_DIR", "").join(".claude.json")
+            }
+            ClientApp::Codex => self.moved_or_home("CODEX_HOME", ".codex").join("config.toml"),
+            ClientApp::Gemini => {
+                self.moved_or_home("GEMINI_CLI_HOME", "").join(".gemini/settings.json")
+            }
+            ClientApp::Qwen => self.moved_or_home("QWEN_HOME", ".qwen").join("settings.json"),
+            ClientApp::Continue => self.continue_folder().join("config.yaml"),
+            ClientApp::Windsurf => self.home.join(".codeium/windsurf/mcp_config.json"),
+            ClientApp::Cline => return self.cline_files(),
+            ClientApp::Goose => self.goose_folder().join("config.yaml"),
+            ClientApp::Opencode => {
                 let names = ["opencode.json", "opencode.jsonc", "config.json"];
                 return names.map(|name| self.xdg.join("opencode").join(name)).to_vec();
             }
@@ -107,18 +118,21 @@ impl Places {
 
     /// The file of one project, where the client has such: the first that is there, or
     /// the first of all.
-    pub(crate) fn project_files(&self, client: Client) -> Vec<PathBuf> {
+    pub(crate) fn project_files(&self, client: ClientApp) -> Vec<PathBuf> {
         let files: &[&str] = match client {
-            Client::ClaudeDesktop | Client::Windsurf | Client::Cline | Client::Goose => &[],
-            Client::Cursor => &[".cursor/mcp.json"],
-            Client::Vscode => &[".vscode/mcp.json"],
-            Client::Zed => &[".zed/settings.json"],
-            Client::ClaudeCode => &[".mcp.json"],
-            Client::Codex => &[".codex/config.toml"],
-            Client::Gemini => &[".gemini/settings.json"],
-            Client::Qwen => &[".qwen/settings.json"],
-            Client::Continue => &[".continue/mcpServers/moonlark.yaml"],
-            Client::Opencode => &[
+            ClientApp::ClaudeDesktop
+            | ClientApp::Windsurf
+            | ClientApp::Cline
+            | ClientApp::Goose => &[],
+            ClientApp::Cursor => &[".cursor/mcp.json"],
+            ClientApp::Vscode => &[".vscode/mcp.json"],
+            ClientApp::Zed => &[".zed/settings.json"],
+            ClientApp::ClaudeCode => &[".mcp.json"],
+            ClientApp::Codex => &[".codex/config.toml"],
+            ClientApp::Gemini => &[".gemini/settings.json"],
+            ClientApp::Qwen => &[".qwen/settings.json"],
+            ClientApp::Continue => &[".continue/mcpServers/moonlark.yaml"],
+            ClientApp::Opencode => &[
                 "opencode.json",
                 "opencode.jsonc",
                 ".opencode/opencode.json",
@@ -129,25 +143,25 @@ impl Places {
     }
 
     /// Everywhere it may have servers, what holds for the project first.
-    pub(crate) fn all_files(&self, client: Client) -> Vec<PathBuf> {
+    pub(crate) fn all_files(&self, client: ClientApp) -> Vec<PathBuf> {
         let mut files = self.project_files(client);
         match client {
             // Where it kept them before it had a file for them.
-            Client::Vscode => files.push(self.project.join(".vscode/settings.json")),
-            Client::Qwen => files.push(self.project.join(".qwen/settings.local.json")),
+            ClientApp::Vscode => files.push(self.project.join(".vscode/settings.json")),
+            ClientApp::Qwen => files.push(self.project.join(".qwen/settings.local.json")),
             _ => {}
         }
         files.extend(self.user_files(client));
-        if client == Client::Vscode {
+        if client == ClientApp::Vscode {
             files.push(self.settings.join("Code/User/settings.json"));
         }
         files
     }
 
     /// Folders in which every file has servers.
-    pub(crate) fn all_folders(&self, client: Client) -> Vec<PathBuf> {
+    pub(crate) fn all_folders(&self, client: ClientApp) -> Vec<PathBuf> {
         match client {
-            Client::Continue => vec![
+            ClientApp::Continue => vec![
                 self.project.join(".continue/mcpServers"),
                 self.continue_folder().join("mcpServers"),
             ],
@@ -157,48 +171,48 @@ impl Places {
 
     /// The project whose own file this is, going by where it lies.
     pub(crate) fn project_of<'a>(&self, file: &'a Path) -> Option<&'a Path> {
-        let mut clients = Client::value_variants().iter();
+        let mut clients = ClientApp::value_variants().iter();
         // The user's own files lie in folders of the same names.
         if clients.any(|client| self.user_files(*client).iter().any(|it| it == file)) {
             return None;
         }
-        project_of(file).filter(|project| *project != self.home)
+        project_folder_of(file).filter(|project| *project != self.home)
     }
 
-    fn moved_or(&self, variable: &str, below_home: &str) -> PathBuf {
+    fn moved_or_home(&self, variable: &str, below_home: &str) -> PathBuf {
         self.moved.get(variable).cloned().unwrap_or_else(|| self.home.join(below_home))
     }
 
     fn continue_folder(&self) -> PathBuf {
-        self.moved_or("CONTINUE_GLOBAL_DIR", ".continue")
+        self.moved_or_home("CONTINUE_GLOBAL_DIR", ".continue")
     }
 
-    fn zed(&self) -> PathBuf {
+    fn zed_folder(&self) -> PathBuf {
         match self.system {
-            System::Mac => self.home.join(".config/zed"),
-            System::Windows => self.settings.join("Zed"),
-            System::Other => self.settings.join("zed"),
+            OperatingSystem::Mac => self.home.join(".config/zed"),
+            OperatingSystem::Windows => self.settings.join("Zed"),
+            OperatingSystem::Other => self.settings.join("zed"),
         }
     }
 
-    fn goose(&self) -> PathBuf {
+    fn goose_folder(&self) -> PathBuf {
         match (self.moved.get("GOOSE_PATH_ROOT"), self.system) {
             (Some(root), _) => root.join("config"),
-            (None, System::Windows) => self.settings.join("Block/goose/config"),
+            (None, OperatingSystem::Windows) => self.settings.join("Block/goose/config"),
             (None, _) => self.xdg.join("goose"),
         }
     }
 
     /// Its command line and, since version 4, its extension share a file; the extension
     /// had its own before.
-    fn cline(&self) -> Vec<PathBuf> {
+    fn cline_files(&self) -> Vec<PathBuf> {
         if let Some(file) = self.moved.get("CLINE_MCP_SETTINGS_PATH") {
             return vec![file.clone()];
         }
         let data = self.moved.get("CLINE_DATA_DIR").cloned();
-        let data = data.unwrap_or_else(|| self.moved_or("CLINE_DIR", ".cline").join("data"));
+        let data = data.unwrap_or_else(|| self.moved_or_home("CLINE_DIR", ".cline").join("data"));
         let extension = self.settings.join("Code/User/globalStorage/saoudrizwan.claude-dev");
-        [data, extension].map(|folder| folder.join("settings").join(CLINE_FILE)).to_vec()
+        [data, extension].map(|folder| folder.join("settings").join(CLINE_SETTINGS_FILE)).to_vec()
     }
 }
 
@@ -206,7 +220,7 @@ impl Places {
 const SETTINGS_FOLDERS: [&str; 7] =
     [".cursor", ".vscode", ".zed", ".codex", ".gemini", ".qwen", ".opencode"];
 
-fn project_of(file: &Path) -> Option<&Path> {
+fn project_folder_of(file: &Path) -> Option<&Path> {
     let folder = file.parent()?;
     let name = file.file_name()?.to_str()?;
     if SETTINGS_FOLDERS.iter().any(|settings| folder.ends_with(settings)) {
@@ -220,15 +234,15 @@ fn project_of(file: &Path) -> Option<&Path> {
 
 /// The client that a file is of, going by its name and folder; for those whose files
 /// need another reading than they show by themselves.
-pub(crate) fn client_of(file: &Path) -> Option<Client> {
+pub(crate) fn client_of_file(file: &Path) -> Option<ClientApp> {
     let folder = file.parent()?;
     let name = file.file_name()?.to_str()?;
     match name {
-        CLINE_FILE => Some(Client::Cline),
-        "config.toml" => Some(Client::Codex),
-        "opencode.json" | "opencode.jsonc" => Some(Client::Opencode),
-        _ if folder.ends_with(".gemini") => Some(Client::Gemini),
-        _ if folder.ends_with(".qwen") => Some(Client::Qwen),
+        CLINE_SETTINGS_FILE => Some(ClientApp::Cline),
+        "config.toml" => Some(ClientApp::Codex),
+        "opencode.json" | "opencode.jsonc" => Some(ClientApp::Opencode),
+        _ if folder.ends_with(".gemini") => Some(ClientApp::Gemini),
+        _ if folder.ends_with(".qwen") => Some(ClientApp::Qwen),
         _ => None,
     }
 }
@@ -237,16 +251,16 @@ pub(crate) fn client_of(file: &Path) -> Option<Client> {
 mod tests {
     use super::*;
 
-    fn places(system: System, env: &[(&str, &str)]) -> Places {
+    fn places(system: OperatingSystem, env: &[(&str, &str)]) -> ClientConfigPaths {
         let look_up = |name: &str| {
             env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
         };
-        Places::on(system, Path::new("/p"), &look_up).unwrap()
+        ClientConfigPaths::for_system(system, Path::new("/p"), &look_up).unwrap()
     }
 
-    fn check(system: System, env: &[(&str, &str)], expected: &[&str]) {
+    fn check(system: OperatingSystem, env: &[(&str, &str)], expected: &[&str]) {
         let places = places(system, env);
-        let files: Vec<PathBuf> = Client::value_variants()
+        let files: Vec<PathBuf> = ClientApp::value_variants()
             .iter()
             .filter_map(|client| places.user_files(*client).into_iter().next())
             .collect();
@@ -256,7 +270,7 @@ mod tests {
     #[test]
     fn every_system_has_its_own_places() {
         check(
-            System::Other,
+            OperatingSystem::Other,
             &[("HOME", "/home/a"), ("XDG_CONFIG_HOME", "relative")],
             &[
                 "/home/a/.config/Claude/claude_desktop_config.json",
@@ -275,7 +289,7 @@ mod tests {
             ],
         );
         check(
-            System::Other,
+            OperatingSystem::Other,
             &[
                 ("HOME", "/home/a"),
                 ("XDG_CONFIG_HOME", "/x"),
@@ -304,7 +318,7 @@ mod tests {
             ],
         );
         check(
-            System::Mac,
+            OperatingSystem::Mac,
             &[("HOME", "/Users/a"), ("XDG_CONFIG_HOME", "/x")],
             &[
                 "/Users/a/Library/Application Support/Claude/claude_desktop_config.json",
@@ -323,7 +337,7 @@ mod tests {
             ],
         );
         check(
-            System::Windows,
+            OperatingSystem::Windows,
             &[("USERPROFILE", "/Users/a"), ("APPDATA", "/Users/a/AppData/Roaming")],
             &[
                 "/Users/a/AppData/Roaming/Claude/claude_desktop_config.json",
@@ -341,25 +355,31 @@ mod tests {
                 "/Users/a/AppData/Roaming/Block/goose/config/config.yaml",
             ],
         );
-        assert!(Places::on(System::Other, Path::new("/p"), &|_| None).is_err());
+        assert!(
+            ClientConfigPaths::for_system(OperatingSystem::Other, Path::new("/p"), &|_| None)
+                .is_err()
+        );
     }
 
     #[test]
     fn files_that_moved_are_known_by_their_old_place_too() {
-        let mac = places(System::Mac, &[("HOME", "/Users/a")]);
+        let mac = places(OperatingSystem::Mac, &[("HOME", "/Users/a")]);
         assert_eq!(
-            mac.user_files(Client::Cline)[1],
+            mac.user_files(ClientApp::Cline)[1],
             Path::new(
                 "/Users/a/Library/Application Support/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"
             )
         );
         let told = [("HOME", "/home/a"), ("CLINE_MCP_SETTINGS_PATH", "/m.json")];
-        assert_eq!(places(System::Other, &told).user_files(Client::Cline), [Path::new("/m.json")]);
+        assert_eq!(
+            places(OperatingSystem::Other, &told).user_files(ClientApp::Cline),
+            [Path::new("/m.json")]
+        );
     }
 
     #[test]
     fn a_file_of_a_project_says_which() {
-        let places = places(System::Other, &[("HOME", "/home/a")]);
+        let places = places(OperatingSystem::Other, &[("HOME", "/home/a")]);
         for (file, project) in [
             ("/p/.mcp.json", Some("/p")),
             ("/p/.cursor/mcp.json", Some("/p")),

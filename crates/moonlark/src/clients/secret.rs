@@ -6,16 +6,16 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::server::Server;
-use super::variables::variable_name;
-use crate::config_file::Env;
+use super::server::ImportedServer;
+use super::variables::to_variable_name;
+use crate::config_file::EnvLookup;
 
 /// What stands in the place of a secret: from where it is (`GITHUB_TOKEN`) and
 /// what it is.
-pub(crate) type StandIn<'a> = &'a mut dyn FnMut(&Spot<'_>, &str) -> String;
+pub(crate) type SecretReplacer<'a> = &'a mut dyn FnMut(&SecretLocation<'_>, &str) -> String;
 
 /// Where a secret was found.
-pub(crate) struct Spot<'a> {
+pub(crate) struct SecretLocation<'a> {
     /// The variable, header, option or part of an address that holds it.
     pub(crate) key: &'a str,
     /// The key is the name of a variable already.
@@ -23,25 +23,25 @@ pub(crate) struct Spot<'a> {
 }
 
 /// Replace every secret of a server.
-pub(crate) fn replace(server: &mut Server, stand_in: StandIn<'_>) {
+pub(crate) fn replace_secrets(server: &mut ImportedServer, stand_in: SecretReplacer<'_>) {
     for (key, value) in &mut server.env {
-        let spot = Spot { key, is_variable: true };
-        replace_in(value, secret_parts(key, value), &spot, stand_in);
+        let spot = SecretLocation { key, is_variable: true };
+        replace_parts(value, secret_parts(key, value), &spot, stand_in);
     }
     for (key, value) in &mut server.headers {
-        let spot = Spot { key, is_variable: false };
-        replace_in(value, secret_parts(key, value), &spot, stand_in);
+        let spot = SecretLocation { key, is_variable: false };
+        replace_parts(value, secret_parts(key, value), &spot, stand_in);
     }
     if let Some(url) = &mut server.url {
         let parts = secret_parts("", url);
-        replace_in(url, parts, &Spot { key: "url", is_variable: false }, stand_in);
+        replace_parts(url, parts, &SecretLocation { key: "url", is_variable: false }, stand_in);
     }
     let mut option = String::new();
     for arg in &mut server.args {
-        let (key, parts) = in_argument(&option, arg);
-        let spot = Spot { key: &key, is_variable: false };
+        let (key, parts) = secret_argument_parts(&option, arg);
+        let spot = SecretLocation { key: &key, is_variable: false };
         option = if arg.starts_with('-') { arg.clone() } else { String::new() };
-        replace_in(arg, parts, &spot, stand_in);
+        replace_parts(arg, parts, &spot, stand_in);
     }
 }
 
@@ -53,37 +53,45 @@ pub(crate) fn is_secret(key: &str, value: &str) -> bool {
 /// Whether an argument should not be shown; `before` is the one before it.
 pub(crate) fn is_secret_argument(before: &str, arg: &str) -> bool {
     let option = if before.starts_with('-') { before } else { "" };
-    !in_argument(option, arg).1.is_empty()
+    !secret_argument_parts(option, arg).1.is_empty()
 }
 
 /// The variables that stand in for secrets: each for one value only.
-pub(crate) struct Names<'a> {
+pub(crate) struct SecretVariableNames<'a> {
     /// What each stands for; none when only its owner knows.
     taken: BTreeMap<String, Option<String>>,
-    env: Env<'a>,
+    env: EnvLookup<'a>,
 }
 
 /// Words that are in the names of anybody's secrets.
-const GENERAL: [&str; 16] = [
+const GENERIC_NAME_WORDS: [&str; 16] = [
     "ACCESS", "API", "APIKEY", "APP", "AUTH", "BEARER", "CLIENT", "DATABASE", "DB", "KEY",
     "PASSWORD", "PRIVATE", "SECRET", "TOKEN", "URL", "USER",
 ];
 
-impl<'a> Names<'a> {
+impl<'a> SecretVariableNames<'a> {
     /// `reserved` are in use for something else.
-    pub(crate) fn new<'r>(reserved: impl Iterator<Item = &'r str>, env: Env<'a>) -> Names<'a> {
-        Names { taken: reserved.map(|name| (name.to_owned(), None)).collect(), env }
+    pub(crate) fn new<'r>(
+        reserved: impl Iterator<Item = &'r str>,
+        env: EnvLookup<'a>,
+    ) -> SecretVariableNames<'a> {
+        SecretVariableNames { taken: reserved.map(|name| (name.to_owned(), None)).collect(), env }
     }
 
-    pub(crate) fn choose(&mut self, server: &str, spot: &Spot<'_>, value: &str) -> String {
-        let own = variable_name(&[spot.key]);
-        let prefix = format!("{}_", variable_name(&[server]));
+    pub(crate) fn choose_name(
+        &mut self,
+        server: &str,
+        spot: &SecretLocation<'_>,
+        value: &str,
+    ) -> String {
+        let own = to_variable_name(&[spot.key]);
+        let prefix = format!("{}_", to_variable_name(&[server]));
         let full = match own.starts_with(&prefix) {
             true => own.clone(),
-            false => variable_name(&[server, spot.key]),
+            false => to_variable_name(&[server, spot.key]),
         };
         // `API_KEY` says nothing in an environment that all share.
-        let says_what = own.split('_').any(|word| !GENERAL.contains(&word));
+        let says_what = own.split('_').any(|word| !GENERIC_NAME_WORDS.contains(&word));
         let first = if spot.is_variable && says_what { own } else { full.clone() };
         let more = (2..).map(|number| format!("{full}_{number}"));
         let mut names = [first, full.clone()].into_iter().chain(more);
@@ -101,7 +109,12 @@ impl<'a> Names<'a> {
     }
 }
 
-fn replace_in(text: &mut String, parts: Vec<Range<usize>>, spot: &Spot<'_>, stand_in: StandIn<'_>) {
+fn replace_parts(
+    text: &mut String,
+    parts: Vec<Range<usize>>,
+    spot: &SecretLocation<'_>,
+    stand_in: SecretReplacer<'_>,
+) {
     for part in parts.into_iter().rev() {
         // The value itself, not as our file would escape it.
         let new = stand_in(spot, &text[part.clone()].replace("$${", "${"));
@@ -111,7 +124,7 @@ fn replace_in(text: &mut String, parts: Vec<Range<usize>>, spot: &Spot<'_>, stan
 
 /// The secret in an argument, and what to call it. `before` is the option it
 /// follows, if any.
-fn in_argument(before: &str, arg: &str) -> (String, Vec<Range<usize>>) {
+fn secret_argument_parts(before: &str, arg: &str) -> (String, Vec<Range<usize>>) {
     // `--token=x`, `TOKEN=x`, `Authorization: Bearer x`, `--header=X-Key:x`
     let mut start = 0;
     for _ in 0..3 {
@@ -151,7 +164,7 @@ fn secret_parts(key: &str, value: &str) -> Vec<Range<usize>> {
         return Vec::new();
     }
     if value.contains("://") {
-        return in_address(value);
+        return secret_url_parts(value);
     }
     for scheme in ["bearer ", "basic ", "token "] {
         if value.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)) {
@@ -159,13 +172,13 @@ fn secret_parts(key: &str, value: &str) -> Vec<Range<usize>> {
             return vec![rest];
         }
     }
-    let secret = (looks_secret(key) && !is_harmless(key, value)) || has_random(value);
+    let secret = (looks_secret(key) && !is_harmless(key, value)) || contains_token(value);
     let whole = 0..value.len();
     if secret { vec![whole] } else { Vec::new() }
 }
 
 /// `postgres://user:PASSWORD@host`, `https://host/path?api_key=SECRET`.
-fn in_address(value: &str) -> Vec<Range<usize>> {
+fn secret_url_parts(value: &str) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let after_scheme = value.find("://").map_or(0, |at| at + 3);
     let authority = value[after_scheme..].split(['/', '?', '#']).next().unwrap_or_default();
@@ -191,7 +204,7 @@ fn in_address(value: &str) -> Vec<Range<usize>> {
     parts
 }
 
-const WORDS: [&str; 10] = [
+const SECRET_KEY_WORDS: [&str; 10] = [
     "token",
     "key",
     "secret",
@@ -208,7 +221,7 @@ fn looks_secret(key: &str) -> bool {
     let words: Vec<String> =
         key.split(|letter: char| !letter.is_ascii_alphanumeric()).map(str::to_lowercase).collect();
     let whole = words.concat();
-    WORDS.iter().any(|word| match *word {
+    SECRET_KEY_WORDS.iter().any(|word| match *word {
         // Too short to look for inside of others: `path`, `author`, `monkey`.
         "pat" | "auth" => words.iter().any(|other| other == word),
         "key" => {
@@ -228,7 +241,7 @@ fn is_harmless(key: &str, value: &str) -> bool {
 }
 
 /// Prefixes with which well-known services begin their tokens.
-const PREFIXES: [&str; 20] = [
+const TOKEN_PREFIXES: [&str; 20] = [
     "ghp_",
     "gho_",
     "ghs_",
@@ -252,7 +265,7 @@ const PREFIXES: [&str; 20] = [
 ];
 
 /// A whole text with a token in it somewhere: `{"Authorization": "Bearer x"}`.
-fn has_random(value: &str) -> bool {
+fn contains_token(value: &str) -> bool {
     // The digest of an image is long and random and no secret.
     if value.contains("sha256:") {
         return false;
@@ -267,7 +280,7 @@ fn looks_random(value: &str) -> bool {
     if value.len() < 16 || !value.chars().all(token) {
         return false;
     }
-    if PREFIXES.iter().any(|prefix| value.starts_with(prefix)) {
+    if TOKEN_PREFIXES.iter().any(|prefix| value.starts_with(prefix)) {
         return true;
     }
     if value.len() >= 32 && value.chars().all(|letter| letter.is_ascii_hexdigit() || letter == '-')
@@ -284,15 +297,15 @@ fn looks_random(value: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn hidden(server: &Server) -> Server {
+    fn hidden(server: &ImportedServer) -> ImportedServer {
         let mut server = server.clone();
-        replace(&mut server, &mut |spot, _| format!("<{}>", spot.key));
+        replace_secrets(&mut server, &mut |spot, _| format!("<{}>", spot.key));
         server
     }
 
     fn check(key: &str, value: &str, expected: &str) {
         let pair = |value: &str| vec![(key.to_owned(), value.to_owned())];
-        let server = Server { env: pair(value), ..Server::default() };
+        let server = ImportedServer { env: pair(value), ..ImportedServer::default() };
         assert_eq!(hidden(&server).env, pair(expected));
     }
 
@@ -342,7 +355,7 @@ mod tests {
     #[test]
     fn arguments_are_looked_at_with_the_option_before_them() {
         let args = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-        let server = Server {
+        let server = ImportedServer {
             args: args(&[
                 "-y",
                 "@scope/package@1.2.3",
@@ -360,7 +373,7 @@ mod tests {
                 "--key-file",
                 "/x",
             ]),
-            ..Server::default()
+            ..ImportedServer::default()
         };
         let expected: Vec<String> = args(&[
             "-y",
@@ -385,9 +398,9 @@ mod tests {
     #[test]
     fn a_variable_never_stands_for_two_values() {
         let env = |name: &str| (name == "NOTION_API_TOKEN").then(|| "other".to_owned());
-        let mut names = Names::new(["SENTRY_AUTH_TOKEN"].into_iter(), &env);
+        let mut names = SecretVariableNames::new(["SENTRY_AUTH_TOKEN"].into_iter(), &env);
         let mut choose = |server: &str, key: &str, is_variable, value: &str| {
-            names.choose(server, &Spot { key, is_variable }, value)
+            names.choose_name(server, &SecretLocation { key, is_variable }, value)
         };
         assert_eq!(choose("github", "GITHUB_ACCESS_TOKEN", true, "a"), "GITHUB_ACCESS_TOKEN");
         assert_eq!(choose("other", "GITHUB_ACCESS_TOKEN", true, "a"), "GITHUB_ACCESS_TOKEN");

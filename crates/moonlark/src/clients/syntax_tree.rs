@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use moonlark_core::{Place, Problem};
+use moonlark_core::{Problem, SourceLocation};
 use serde_json::{Map, Value as Json};
 
 /// One value and the bytes it takes in the text. Tables of TOML are spread over the
@@ -12,18 +12,18 @@ use serde_json::{Map, Value as Json};
 #[derive(Debug, Clone)]
 pub(crate) struct SyntaxNode {
     pub(crate) span: Range<usize>,
-    pub(crate) kind: NodeKind,
+    pub(crate) kind: SyntaxNodeKind,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum NodeKind {
-    Object(Vec<TreeMember>),
+pub(crate) enum SyntaxNodeKind {
+    Object(Vec<SyntaxMember>),
     Array(Vec<SyntaxNode>),
     Scalar(Json),
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct TreeMember {
+pub(crate) struct SyntaxMember {
     pub(crate) key: String,
     pub(crate) key_span: Range<usize>,
     pub(crate) value: SyntaxNode,
@@ -31,60 +31,62 @@ pub(crate) struct TreeMember {
 
 impl SyntaxNode {
     /// Of a key that is there twice, the last one counts.
-    pub(crate) fn get(&self, key: &str) -> Option<&TreeMember> {
+    pub(crate) fn get(&self, key: &str) -> Option<&SyntaxMember> {
         self.members().iter().rfind(|member| member.key == key)
     }
 
     /// The value at `path`. In a list, a key means the item with that `name`.
-    pub(crate) fn find(&self, path: &[&str]) -> Option<&SyntaxNode> {
+    pub(crate) fn find_path(&self, path: &[&str]) -> Option<&SyntaxNode> {
         path.iter().try_fold(self, |node, key| match &node.kind {
-            NodeKind::Array(items) => items.iter().find(|item| item.name() == Some(*key)),
+            SyntaxNodeKind::Array(items) => {
+                items.iter().find(|item| item.item_name() == Some(*key))
+            }
             _ => node.get(key).map(|member| &member.value),
         })
     }
 
-    pub(crate) fn members(&self) -> &[TreeMember] {
+    pub(crate) fn members(&self) -> &[SyntaxMember] {
         match &self.kind {
-            NodeKind::Object(members) => members,
+            SyntaxNodeKind::Object(members) => members,
             _ => &[],
         }
     }
 
     /// The names of what is in it: keys of an object, `name` of the items of a list.
-    pub(crate) fn names(&self) -> Vec<String> {
+    pub(crate) fn entry_names(&self) -> Vec<String> {
         match &self.kind {
-            NodeKind::Object(members) => members.iter().map(|it| it.key.clone()).collect(),
-            NodeKind::Array(items) => {
-                items.iter().filter_map(|item| item.name().map(str::to_owned)).collect()
+            SyntaxNodeKind::Object(members) => members.iter().map(|it| it.key.clone()).collect(),
+            SyntaxNodeKind::Array(items) => {
+                items.iter().filter_map(|item| item.item_name().map(str::to_owned)).collect()
             }
-            NodeKind::Scalar(_) => Vec::new(),
+            SyntaxNodeKind::Scalar(_) => Vec::new(),
         }
     }
 
     /// Whether there is nothing in it.
     pub(crate) fn is_empty(&self) -> bool {
         match &self.kind {
-            NodeKind::Object(members) => members.is_empty(),
-            NodeKind::Array(items) => items.is_empty(),
-            NodeKind::Scalar(value) => value.is_null(),
+            SyntaxNodeKind::Object(members) => members.is_empty(),
+            SyntaxNodeKind::Array(items) => items.is_empty(),
+            SyntaxNodeKind::Scalar(value) => value.is_null(),
         }
     }
 
     pub(crate) fn to_json(&self) -> Json {
         match &self.kind {
-            NodeKind::Scalar(value) => value.clone(),
-            NodeKind::Array(items) => items.iter().map(SyntaxNode::to_json).collect(),
-            NodeKind::Object(members) => {
-                let member = |member: &TreeMember| (member.key.clone(), member.value.to_json());
+            SyntaxNodeKind::Scalar(value) => value.clone(),
+            SyntaxNodeKind::Array(items) => items.iter().map(SyntaxNode::to_json).collect(),
+            SyntaxNodeKind::Object(members) => {
+                let member = |member: &SyntaxMember| (member.key.clone(), member.value.to_json());
                 Json::Object(members.iter().map(member).collect::<Map<_, _>>())
             }
         }
     }
 
     /// The `name` of an item of a list.
-    fn name(&self) -> Option<&str> {
+    fn item_name(&self) -> Option<&str> {
         match &self.get("name")?.value.kind {
-            NodeKind::Scalar(Json::String(name)) => Some(name),
+            SyntaxNodeKind::Scalar(Json::String(name)) => Some(name),
             _ => None,
         }
     }
@@ -105,12 +107,12 @@ impl TextFault {
         TextFault { offset, message: message.into(), is_about_edit: false }
     }
 
-    pub(crate) fn about_edit(offset: usize, message: impl Into<String>) -> TextFault {
+    pub(crate) fn new_edit_fault(offset: usize, message: impl Into<String>) -> TextFault {
         TextFault { offset, message: message.into(), is_about_edit: true }
     }
 
     /// With line and column of `text`, which is in the file called `label`.
-    pub(crate) fn problem(&self, text: &str, label: &str) -> Problem {
+    pub(crate) fn to_problem(&self, text: &str, label: &str) -> Problem {
         let before = text.get(..self.offset).unwrap_or(text);
         let line = before.matches('\n').count() + 1;
         let column = before.chars().rev().take_while(|letter| *letter != '\n').count() + 1;
@@ -121,7 +123,7 @@ impl TextFault {
             "nothing was changed; mend the file and run this again"
         };
         Problem::bad_config(&self.message)
-            .at(Place::column(label, number(line), number(column)))
-            .hint(hint)
+            .at_location(SourceLocation::at_column(label, number(line), number(column)))
+            .with_hint(hint)
     }
 }

@@ -9,33 +9,33 @@ use serde_json::Value as Json;
 use toml_edit::{Array, Document, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
 use super::edit_check::EditCheck;
-use super::syntax_tree::{NodeKind, SyntaxNode, TextFault, TreeMember};
+use super::syntax_tree::{SyntaxMember, SyntaxNode, SyntaxNodeKind, TextFault};
 
-const TOML: EditCheck = EditCheck { parse };
+const TOML_EDIT_CHECK: EditCheck = EditCheck { parse };
 
 /// The document in `text`; none when there is nothing but space and comments.
 pub(crate) fn parse(text: &str) -> Result<Option<SyntaxNode>, TextFault> {
-    let document = Document::parse(text).map_err(|error| broken(&error))?;
+    let document = Document::parse(text).map_err(|error| toml_fault(&error))?;
     let table = document.as_table();
     if table.is_empty() {
         return Ok(None);
     }
-    Ok(Some(SyntaxNode { span: 0..text.len(), kind: NodeKind::Object(members(table)) }))
+    Ok(Some(SyntaxNode { span: 0..text.len(), kind: SyntaxNodeKind::Object(table_members(table)) }))
 }
 
 /// `text` with `value` at `path`. Tables on the way are made where they are missing;
 /// the same text when the value is there already.
-pub(crate) fn put(text: &str, path: &[&str], value: &Json) -> Result<String, TextFault> {
+pub(crate) fn put_value(text: &str, path: &[&str], value: &Json) -> Result<String, TextFault> {
     let tree = parse(text)?;
-    let there = tree.as_ref().and_then(|root| root.find(path));
+    let there = tree.as_ref().and_then(|root| root.find_path(path));
     if there.is_some_and(|there| there.to_json() == *value) {
         return Ok(text.to_owned());
     }
-    let mut document = read(text)?;
+    let mut document = parse_document(text)?;
     let Some((key, parents)) = path.split_last() else { return Ok(text.to_owned()) };
     let mut table: &mut dyn TableLike = document.as_table_mut();
     for (depth, parent) in parents.iter().enumerate() {
-        let found = tree.as_ref().and_then(|root| root.find(&path[..=depth]));
+        let found = tree.as_ref().and_then(|root| root.find_path(&path[..=depth]));
         let made = table.entry(parent).or_insert_with(|| {
             let mut table = Table::new();
             table.set_implicit(true);
@@ -48,33 +48,39 @@ pub(crate) fn put(text: &str, path: &[&str], value: &Json) -> Result<String, Tex
         table = made.as_table_like_mut().ok_or(fault)?;
     }
     let is_inline = table.get(key).map_or_else(
-        || tree.as_ref().and_then(|root| root.find(parents)).is_some_and(is_inline_table),
+        || tree.as_ref().and_then(|root| root.find_path(parents)).is_some_and(is_inline_table),
         |item| item.is_inline_table(),
     );
     let new = match (value, is_inline || path.len() > SERVER_DEPTH) {
-        (Json::Object(_), false) => Item::Table(to_table(value)),
-        _ => Item::Value(to_value(value)),
+        (Json::Object(_), false) => Item::Table(json_to_table(value)),
+        _ => Item::Value(json_to_value(value)),
     };
     match table.get_mut(key) {
         Some(Item::Value(old)) => {
             // A comment behind it stays.
             let decor = old.decor().clone();
-            *old = to_value(value);
+            *old = json_to_value(value);
             *old.decor_mut() = decor;
         }
         Some(old) => *old = new,
         None => {
-            let new = if is_inline { behind_the_last(table, new) } else { new };
+            let new = if is_inline { take_last_suffix(table, new) } else { new };
             table.insert(key, new);
         }
     }
     let at = there.map_or(0, |there| there.span.start);
-    TOML.checked(text, &with_newlines(text, &document), path, Some(value), at)
+    TOML_EDIT_CHECK.check_edit(
+        text,
+        &with_original_newlines(text, &document),
+        path,
+        Some(value),
+        at,
+    )
 }
 
 /// `text` without what is at `path`; the same text when there is nothing.
-pub(crate) fn remove(text: &str, path: &[&str]) -> Result<String, TextFault> {
-    let mut document = read(text)?;
+pub(crate) fn remove_value(text: &str, path: &[&str]) -> Result<String, TextFault> {
+    let mut document = parse_document(text)?;
     let Some((key, parents)) = path.split_last() else { return Ok(text.to_owned()) };
     let mut table: &mut dyn TableLike = document.as_table_mut();
     for parent in parents {
@@ -86,13 +92,13 @@ pub(crate) fn remove(text: &str, path: &[&str]) -> Result<String, TextFault> {
     let Some(gone) = table.remove(key) else { return Ok(text.to_owned()) };
     let mut comments = Vec::new();
     let last = collect_comments(&gone, &mut comments);
-    hand_over(&mut document, last, &comments);
-    TOML.checked(text, &with_newlines(text, &document), path, None, 0)
+    hand_over_comments(&mut document, last, &comments);
+    TOML_EDIT_CHECK.check_edit(text, &with_original_newlines(text, &document), path, None, 0)
 }
 
 /// `text` with what `copy` has at `path`, as it is written there.
-pub(crate) fn restore(text: &str, path: &[&str], copy: &str) -> Result<String, TextFault> {
-    let (mut document, copy) = (read(text)?, read(copy)?);
+pub(crate) fn restore_value(text: &str, path: &[&str], copy: &str) -> Result<String, TextFault> {
+    let (mut document, copy) = (parse_document(text)?, parse_document(copy)?);
     let Some((key, parents)) = path.split_last() else { return Ok(text.to_owned()) };
     let mut table: &mut dyn TableLike = document.as_table_mut();
     let mut old: &dyn TableLike = copy.as_table();
@@ -105,65 +111,71 @@ pub(crate) fn restore(text: &str, path: &[&str], copy: &str) -> Result<String, T
     if let (Some(new), Some(old)) = (table.get_mut(key), old.get(key)) {
         *new = old.clone();
     }
-    let before = node_of(old.get(key).unwrap_or(&Item::None)).map(|node| node.to_json());
-    TOML.checked(text, &with_newlines(text, &document), path, before.as_ref(), 0)
+    let before = item_node(old.get(key).unwrap_or(&Item::None)).map(|node| node.to_json());
+    TOML_EDIT_CHECK.check_edit(
+        text,
+        &with_original_newlines(text, &document),
+        path,
+        before.as_ref(),
+        0,
+    )
 }
 
 /// A value on one line.
-pub(super) fn line(value: &Json) -> String {
-    to_value(value).to_string()
+pub(super) fn render_inline(value: &Json) -> String {
+    json_to_value(value).to_string()
 }
 
 /// Servers are tables of their own; what is in them is written on one line.
 const SERVER_DEPTH: usize = 2;
 
-fn read(text: &str) -> Result<DocumentMut, TextFault> {
-    text.parse::<DocumentMut>().map_err(|error| broken(&error))
+fn parse_document(text: &str) -> Result<DocumentMut, TextFault> {
+    text.parse::<DocumentMut>().map_err(|error| toml_fault(&error))
 }
 
 /// Only its message: the rest quotes the line, which may hold a secret.
-fn broken(error: &toml_edit::TomlError) -> TextFault {
+fn toml_fault(error: &toml_edit::TomlError) -> TextFault {
     let offset = error.span().map_or(0, |span| span.start);
     TextFault::new(offset, format!("not valid TOML: {}", error.message()))
 }
 
-fn members(table: &dyn TableLike) -> Vec<TreeMember> {
+fn table_members(table: &dyn TableLike) -> Vec<SyntaxMember> {
     let spans = table.iter().map(|(key, _)| table.key(key).and_then(|key| key.span()));
     let spans: Vec<Option<Range<usize>>> = spans.collect();
     let member = |((key, item), span): ((&str, &Item), Option<Range<usize>>)| {
-        let node = node_of(item)?;
-        Some(TreeMember { key: key.to_owned(), key_span: span.unwrap_or_default(), value: node })
+        let node = item_node(item)?;
+        Some(SyntaxMember { key: key.to_owned(), key_span: span.unwrap_or_default(), value: node })
     };
     table.iter().zip(spans).filter_map(member).collect()
 }
 
-fn node_of(item: &Item) -> Option<SyntaxNode> {
+fn item_node(item: &Item) -> Option<SyntaxNode> {
     let span = item.span().unwrap_or_default();
     let kind = match item {
         Item::None => return None,
-        Item::Value(value) => return Some(node_of_value(value)),
-        Item::Table(table) => NodeKind::Object(members(table)),
+        Item::Value(value) => return Some(value_node(value)),
+        Item::Table(table) => SyntaxNodeKind::Object(table_members(table)),
         Item::ArrayOfTables(tables) => {
             let table = |table: &Table| SyntaxNode {
                 span: table.span().unwrap_or_default(),
-                kind: NodeKind::Object(members(table)),
+                kind: SyntaxNodeKind::Object(table_members(table)),
             };
-            NodeKind::Array(tables.iter().map(table).collect())
+            SyntaxNodeKind::Array(tables.iter().map(table).collect())
         }
     };
     Some(SyntaxNode { span, kind })
 }
 
-fn node_of_value(value: &Value) -> SyntaxNode {
+fn value_node(value: &Value) -> SyntaxNode {
     let span = value.span().unwrap_or_default();
     let kind = match value {
-        Value::String(text) => NodeKind::Scalar(Json::from(text.value().as_str())),
-        Value::Integer(number) => NodeKind::Scalar(Json::from(*number.value())),
-        Value::Float(number) => NodeKind::Scalar(Json::from(*number.value())),
-        Value::Boolean(flag) => NodeKind::Scalar(Json::from(*flag.value())),
-        Value::Datetime(time) => NodeKind::Scalar(Json::from(time.value().to_string())),
-        Value::Array(items) => NodeKind::Array(items.iter().map(node_of_value).collect()),
-        Value::InlineTable(table) => NodeKind::Object(members(table)),
+        Value::String(text) => SyntaxNodeKind::Scalar(Json::from(text.value().as_str())),
+        Value::Integer(number) => SyntaxNodeKind::Scalar(Json::from(*number.value())),
+        Value::Float(number) => SyntaxNodeKind::Scalar(Json::from(*number.value())),
+        Value::Boolean(flag) => SyntaxNodeKind::Scalar(Json::from(*flag.value())),
+        Value::Datetime(time) => SyntaxNodeKind::Scalar(Json::from(time.value().to_string())),
+        Value::Array(items) => SyntaxNodeKind::Array(items.iter().map(value_node).collect()),
+        Value::InlineTable(table) => SyntaxNodeKind::Object(table_members(table)),
     };
     SyntaxNode { span, kind }
 }
@@ -177,7 +189,7 @@ fn is_inline_table(node: &SyntaxNode) -> bool {
 }
 
 /// In braces, the space in front of the closing one belongs to the last value.
-fn behind_the_last(table: &mut dyn TableLike, mut new: Item) -> Item {
+fn take_last_suffix(table: &mut dyn TableLike, mut new: Item) -> Item {
     let last = table.iter_mut().filter_map(|(_, item)| item.as_value_mut()).last();
     if let (Some(last), Some(new)) = (last, new.as_value_mut()) {
         let suffix = last.decor().suffix().and_then(|it| it.as_str()).unwrap_or_default();
@@ -187,15 +199,15 @@ fn behind_the_last(table: &mut dyn TableLike, mut new: Item) -> Item {
     new
 }
 
-fn to_table(value: &Json) -> Table {
+fn json_to_table(value: &Json) -> Table {
     let mut table = Table::new();
     for (key, value) in value.as_object().into_iter().flatten() {
-        table.insert(key, Item::Value(to_value(value)));
+        table.insert(key, Item::Value(json_to_value(value)));
     }
     table
 }
 
-fn to_value(value: &Json) -> Value {
+fn json_to_value(value: &Json) -> Value {
     match value {
         // TOML has no null; nothing that is written here does.
         Json::Null => Value::from(""),
@@ -205,9 +217,9 @@ fn to_value(value: &Json) -> Value {
             None => Value::from(number.as_f64().unwrap_or_default()),
         },
         Json::String(text) => Value::from(text.as_str()),
-        Json::Array(items) => Value::Array(items.iter().map(to_value).collect::<Array>()),
+        Json::Array(items) => Value::Array(items.iter().map(json_to_value).collect::<Array>()),
         Json::Object(members) => {
-            let members = members.iter().map(|(key, value)| (key.as_str(), to_value(value)));
+            let members = members.iter().map(|(key, value)| (key.as_str(), json_to_value(value)));
             Value::InlineTable(members.collect::<InlineTable>())
         }
     }
@@ -225,14 +237,14 @@ fn collect_comments(item: &Item, comments: &mut Vec<String>) -> Option<isize> {
 }
 
 /// Put `comments` above the table behind `position`, or at the end.
-fn hand_over(document: &mut DocumentMut, position: Option<isize>, comments: &[String]) {
+fn hand_over_comments(document: &mut DocumentMut, position: Option<isize>, comments: &[String]) {
     if comments.is_empty() {
         return;
     }
     let comments = comments.concat();
-    let next = next_position(document.as_table(), position.unwrap_or_default());
+    let next = next_table_position(document.as_table(), position.unwrap_or_default());
     if let Some(next) = next
-        && let Some(table) = table_at(document.as_table_mut(), next)
+        && let Some(table) = find_table_at(document.as_table_mut(), next)
     {
         let old = table.decor().prefix().and_then(|it| it.as_str()).unwrap_or_default().to_owned();
         table.decor_mut().set_prefix(format!("\n{comments}{old}"));
@@ -242,25 +254,25 @@ fn hand_over(document: &mut DocumentMut, position: Option<isize>, comments: &[St
     document.set_trailing(format!("\n{comments}{old}"));
 }
 
-fn next_position(table: &Table, after: isize) -> Option<isize> {
+fn next_table_position(table: &Table, after: isize) -> Option<isize> {
     let inner = table.iter().filter_map(|(_, item)| item.as_table());
     let own = table.position().filter(|position| *position > after);
-    inner.filter_map(|table| next_position(table, after)).chain(own).min()
+    inner.filter_map(|table| next_table_position(table, after)).chain(own).min()
 }
 
-fn table_at(table: &mut Table, position: isize) -> Option<&mut Table> {
+fn find_table_at(table: &mut Table, position: isize) -> Option<&mut Table> {
     if table.position() == Some(position) {
         return Some(table);
     }
     table
         .iter_mut()
         .filter_map(|(_, item)| item.as_table_mut())
-        .find_map(|it| table_at(it, position))
+        .find_map(|it| find_table_at(it, position))
 }
 
 /// The document with the newlines that `text` has, line by line: `toml_edit` knows only
 /// one kind. What is new gets those of Windows if any line has them.
-fn with_newlines(text: &str, document: &DocumentMut) -> String {
+fn with_original_newlines(text: &str, document: &DocumentMut) -> String {
     let new = document.to_string();
     if !text.contains('\r') {
         return new;
@@ -289,10 +301,10 @@ mod tests {
 
     fn check(text: &str, expected: &str) {
         let value = json!({"command": "c", "args": ["d", "e"], "env": {"PATH": "f"}});
-        let new = put(text, &PATH, &value).unwrap();
+        let new = put_value(text, &PATH, &value).unwrap();
         assert_eq!(new, expected);
-        assert_eq!(parse(&new).unwrap().unwrap().find(&PATH).unwrap().to_json(), value);
-        assert_eq!(put(&new, &PATH, &value).unwrap(), new, "a second time changes nothing");
+        assert_eq!(parse(&new).unwrap().unwrap().find_path(&PATH).unwrap().to_json(), value);
+        assert_eq!(put_value(&new, &PATH, &value).unwrap(), new, "a second time changes nothing");
     }
 
     const ENTRY: &str =
@@ -322,20 +334,20 @@ mod tests {
     fn lines_keep_their_newlines_of_either_kind() {
         let text = "a = \"\"\"x\ny\"\"\" # one\n[mcp_servers.y]\r\nb = 1\n[z]\n";
         let entry = "[mcp_servers.x]\r\nc = 1\r\n";
-        let new = put(text, &PATH, &json!({"c": 1})).unwrap();
+        let new = put_value(text, &PATH, &json!({"c": 1})).unwrap();
         assert_eq!(new, text.replace("[z]", &format!("\r\n{entry}[z]")));
-        assert_eq!(remove(&new, &PATH).unwrap(), text);
+        assert_eq!(remove_value(&new, &PATH).unwrap(), text);
     }
 
     #[test]
     fn a_value_is_replaced_where_it_is() {
         let text = "[mcp_servers.x]\n# which\ncommand = \"a\" # this\nenv.B = \"1\"\n";
         let path = |key: &'static str| ["mcp_servers", "x", key];
-        let new = put(text, &path("command"), &json!("b")).unwrap();
+        let new = put_value(text, &path("command"), &json!("b")).unwrap();
         assert_eq!(new, text.replace("\"a\"", "\"b\""));
-        let new = put(&new, &["mcp_servers", "x", "env", "PATH"], &json!("/p")).unwrap();
+        let new = put_value(&new, &["mcp_servers", "x", "env", "PATH"], &json!("/p")).unwrap();
         assert_eq!(
-            parse(&new).unwrap().unwrap().find(&path("env")).unwrap().to_json(),
+            parse(&new).unwrap().unwrap().find_path(&path("env")).unwrap().to_json(),
             json!({"B": "1", "PATH": "/p"})
         );
         assert!(new.contains("# which") && new.contains("# this"), "{new}");
@@ -354,7 +366,7 @@ mod tests {
             ("mcp_servers = 1\n", "mcp_servers = 1\n"),
             ("", ""),
         ] {
-            assert_eq!(remove(text, &PATH).unwrap(), expected);
+            assert_eq!(remove_value(text, &PATH).unwrap(), expected);
         }
     }
 
@@ -362,15 +374,15 @@ mod tests {
     fn what_was_there_before_comes_back_as_it_was_written() {
         let copy = "[mcp_servers.x] # mine\n# this\ncommand = 'c'\n";
         let now = "model = \"o\"\n\n[mcp_servers.x]\ncommand = \"d\"\nargs = []\n";
-        let back = restore(now, &PATH, copy).unwrap();
+        let back = restore_value(now, &PATH, copy).unwrap();
         assert_eq!(back, "model = \"o\"\n[mcp_servers.x] # mine\n# this\ncommand = 'c'\n");
     }
 
     #[test]
     fn what_is_wrong_is_said_with_its_place() {
-        let fault = |text: &str| parse(text).unwrap_err().problem(text, "f").line();
+        let fault = |text: &str| parse(text).unwrap_err().to_problem(text, "f").to_line();
         assert_eq!(fault("a = 1\nb = [1\n"), "f:2:7: not valid TOML: unclosed array, expected `]`");
-        let fault = put("mcp_servers = \"secret\"\n", &PATH, &json!({})).unwrap_err();
+        let fault = put_value("mcp_servers = \"secret\"\n", &PATH, &json!({})).unwrap_err();
         assert_eq!(
             (fault.offset, fault.message.as_str()),
             (14, "mcp_servers should be a table here")

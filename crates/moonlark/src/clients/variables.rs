@@ -10,17 +10,17 @@ use std::path::{MAIN_SEPARATOR_STR, Path, PathBuf};
 use serde_json::Value as Json;
 
 /// What is known about the file that texts come from.
-pub(crate) struct Scope<'a> {
-    pub(crate) dialect: Dialect,
+pub(crate) struct VariableScope<'a> {
+    pub(crate) dialect: ClientDialect,
     /// The project that the file is for.
     pub(crate) project: Option<PathBuf>,
     pub(crate) home: &'a Path,
-    pub(crate) inputs: Inputs,
+    pub(crate) inputs: VscodeInputs,
 }
 
 /// Whose file it is, as far as that changes what is in it.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Dialect {
+pub(crate) enum ClientDialect {
     /// Cursor, Claude Code and others that keep servers under `mcpServers`.
     Common,
     Vscode,
@@ -36,7 +36,7 @@ pub(crate) enum Dialect {
 
 /// How variables are written in a text.
 #[derive(Clone, Copy, PartialEq)]
-enum Notation {
+enum VariableNotation {
     /// `${NAME}` and what editors know.
     Editor,
     /// Every text is as it stands.
@@ -49,39 +49,43 @@ enum Notation {
     Continue,
 }
 
-impl Dialect {
+impl ClientDialect {
     /// Of commands, arguments and variables.
-    fn of_command(self) -> Notation {
+    fn command_notation(self) -> VariableNotation {
         match self {
-            Dialect::Common | Dialect::Vscode | Dialect::Cline => Notation::Editor,
-            Dialect::Zed | Dialect::Codex | Dialect::Goose => Notation::Literal,
-            Dialect::Gemini | Dialect::Qwen => Notation::Shell,
-            Dialect::Opencode => Notation::Opencode,
-            Dialect::Continue => Notation::Continue,
+            ClientDialect::Common | ClientDialect::Vscode | ClientDialect::Cline => {
+                VariableNotation::Editor
+            }
+            ClientDialect::Zed | ClientDialect::Codex | ClientDialect::Goose => {
+                VariableNotation::Literal
+            }
+            ClientDialect::Gemini | ClientDialect::Qwen => VariableNotation::Shell,
+            ClientDialect::Opencode => VariableNotation::Opencode,
+            ClientDialect::Continue => VariableNotation::Continue,
         }
     }
 
     /// Of addresses and headers.
-    fn of_address(self) -> Notation {
+    fn address_notation(self) -> VariableNotation {
         match self {
-            Dialect::Goose => Notation::Shell,
-            other => other.of_command(),
+            ClientDialect::Goose => VariableNotation::Shell,
+            other => other.command_notation(),
         }
     }
 }
 
 /// What VS Code asks its user for, by id.
 #[derive(Default, Clone)]
-pub(crate) struct Inputs(BTreeMap<String, Input>);
+pub(crate) struct VscodeInputs(BTreeMap<String, VscodeInput>);
 
 #[derive(Clone)]
-struct Input {
+struct VscodeInput {
     asks: bool,
     default: Option<String>,
 }
 
-impl Inputs {
-    pub(crate) fn read(list: &Json) -> Inputs {
+impl VscodeInputs {
+    pub(crate) fn from_json(list: &Json) -> VscodeInputs {
         let read = |item: &Json| {
             let id = item["id"].as_str()?.to_owned();
             let kind = item["type"].as_str().unwrap_or_default();
@@ -90,34 +94,34 @@ impl Inputs {
                 _ => item["default"].as_str().filter(|text| !text.contains(['}', '$'])),
             };
             let asks = matches!(kind, "promptString" | "pickString");
-            Some((id, Input { asks, default: default.map(str::to_owned) }))
+            Some((id, VscodeInput { asks, default: default.map(str::to_owned) }))
         };
-        Inputs(list.as_array().into_iter().flatten().filter_map(read).collect())
+        VscodeInputs(list.as_array().into_iter().flatten().filter_map(read).collect())
     }
 }
 
-impl Scope<'_> {
+impl VariableScope<'_> {
     /// A command, argument or variable for our configuration, or why there is none.
-    pub(crate) fn translate(&self, text: &str) -> Result<String, String> {
-        self.translate_from(self.dialect.of_command(), text)
+    pub(crate) fn translate_text(&self, text: &str) -> Result<String, String> {
+        self.translate_notation(self.dialect.command_notation(), text)
     }
 
     /// The same for an address or a header.
     pub(crate) fn translate_address(&self, text: &str) -> Result<String, String> {
-        self.translate_from(self.dialect.of_address(), text)
+        self.translate_notation(self.dialect.address_notation(), text)
     }
 
-    fn translate_from(&self, notation: Notation, text: &str) -> Result<String, String> {
+    fn translate_notation(&self, notation: VariableNotation, text: &str) -> Result<String, String> {
         match notation {
-            Notation::Literal => Ok(text.replace("${", "$${")),
-            Notation::Shell => Ok(from_shell(text)),
-            Notation::Opencode => from_braces(text),
-            Notation::Continue => from_templates(text),
-            Notation::Editor => self.translate_editor_variable(text),
+            VariableNotation::Literal => Ok(text.replace("${", "$${")),
+            VariableNotation::Shell => Ok(translate_shell(text)),
+            VariableNotation::Opencode => translate_opencode(text),
+            VariableNotation::Continue => translate_continue(text),
+            VariableNotation::Editor => self.translate_editor_variables(text),
         }
     }
 
-    fn translate_editor_variable(&self, text: &str) -> Result<String, String> {
+    fn translate_editor_variables(&self, text: &str) -> Result<String, String> {
         let mut new = String::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("${") {
@@ -127,7 +131,7 @@ impl Scope<'_> {
             new.push_str(before);
             match after.split_once('}') {
                 Some((inside, after)) => {
-                    new.push_str(&self.variable(inside)?);
+                    new.push_str(&self.translate_variable(inside)?);
                     rest = after;
                 }
                 None => {
@@ -140,7 +144,7 @@ impl Scope<'_> {
         Ok(new)
     }
 
-    fn variable(&self, inside: &str) -> Result<String, String> {
+    fn translate_variable(&self, inside: &str) -> Result<String, String> {
         let literal = |path: &Path| path.display().to_string().replace("${", "$${");
         let unknown = || format!("it needs ${{{inside}}}, which only the editor knows");
         match inside {
@@ -156,9 +160,9 @@ impl Scope<'_> {
             "userHome" => Ok(literal(self.home)),
             "pathSeparator" | "/" => Ok(MAIN_SEPARATOR_STR.to_owned()),
             _ => match inside.split_once(':') {
-                Some(("env", name)) if is_name(name) => Ok(format!("${{{name}}}")),
-                Some(("input", id)) => self.input(id),
-                Some((name, default)) if default.starts_with('-') && is_name(name) => {
+                Some(("env", name)) if is_variable_name(name) => Ok(format!("${{{name}}}")),
+                Some(("input", id)) => self.translate_input(id),
+                Some((name, default)) if default.starts_with('-') && is_variable_name(name) => {
                     // The first brace ended it, so this is half of a nested default.
                     match default.contains("${") {
                         true => Err(format!("the default of {name} has a variable of its own")),
@@ -166,21 +170,21 @@ impl Scope<'_> {
                     }
                 }
                 Some(_) => Err(unknown()),
-                None if self.dialect == Dialect::Vscode => Err(unknown()),
-                None if is_name(inside) => Ok(format!("${{{inside}}}")),
+                None if self.dialect == ClientDialect::Vscode => Err(unknown()),
+                None if is_variable_name(inside) => Ok(format!("${{{inside}}}")),
                 None => Ok(format!("$${{{inside}}}")),
             },
         }
     }
 
-    fn input(&self, id: &str) -> Result<String, String> {
+    fn translate_input(&self, id: &str) -> Result<String, String> {
         match self.inputs.0.get(id) {
             None => Err(format!("it needs the input {id}, which its file does not define")),
             Some(input) if !input.asks => {
                 Err(format!("it needs the input {id}, which a command of the editor gives"))
             }
             Some(input) => {
-                let name = variable_name(&[id]);
+                let name = to_variable_name(&[id]);
                 Ok(match &input.default {
                     Some(default) => format!("${{{name}:-{default}}}"),
                     None => format!("${{{name}}}"),
@@ -191,7 +195,7 @@ impl Scope<'_> {
 }
 
 /// `$NAME` is a variable as well as `${NAME}`.
-fn from_shell(text: &str) -> String {
+fn translate_shell(text: &str) -> String {
     let mut new = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('$') {
@@ -205,13 +209,13 @@ fn from_shell(text: &str) -> String {
                 let default = inside[name.len()..].to_owned();
                 // goose allows space around the name.
                 let name = name.trim();
-                let is_plain = is_name(name) && !default.contains('$');
+                let is_plain = is_variable_name(name) && !default.contains('$');
                 let sign = if is_plain { "$" } else { "$$" };
                 let inside = if is_plain { format!("{name}{default}") } else { inside.to_owned() };
                 new.push_str(&format!("{sign}{{{inside}}}"));
                 rest = behind;
             }
-            None if is_name(bare) => {
+            None if is_variable_name(bare) => {
                 new.push_str(&format!("${{{bare}}}"));
                 rest = behind;
             }
@@ -226,7 +230,7 @@ fn from_shell(text: &str) -> String {
 }
 
 /// opencode's `{env:NAME}`.
-fn from_braces(text: &str) -> Result<String, String> {
+fn translate_opencode(text: &str) -> Result<String, String> {
     let text = text.replace("${", "$${");
     if text.contains("{file:") {
         return Err("it needs {file:…}, a file whose content only opencode reads".to_owned());
@@ -236,7 +240,7 @@ fn from_braces(text: &str) -> Result<String, String> {
     while let Some((before, after)) = rest.split_once("{env:") {
         new.push_str(before);
         match after.split_once('}') {
-            Some((name, after)) if is_name(name.trim()) => {
+            Some((name, after)) if is_variable_name(name.trim()) => {
                 new.push_str(&format!("${{{}}}", name.trim()));
                 rest = after;
             }
@@ -250,14 +254,14 @@ fn from_braces(text: &str) -> Result<String, String> {
 }
 
 /// Continue's `${{ secrets.NAME }}`.
-fn from_templates(text: &str) -> Result<String, String> {
+fn translate_continue(text: &str) -> Result<String, String> {
     let mut new = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${{") {
         new.push_str(&before.replace("${", "$${"));
         let (inside, after) = after.split_once("}}").ok_or("its ${{ is never closed")?;
         let inside = inside.trim();
-        let name = inside.strip_prefix("secrets.").map(|name| variable_name(&[name]));
+        let name = inside.strip_prefix("secrets.").map(|name| to_variable_name(&[name]));
         let name =
             name.ok_or_else(|| format!("it needs ${{{{ {inside} }}}}, which only Continue knows"))?;
         new.push_str(&format!("${{{name}}}"));
@@ -267,7 +271,7 @@ fn from_templates(text: &str) -> Result<String, String> {
 }
 
 /// The variables that a text of ours needs: those without a default.
-pub(crate) fn needed(text: &str) -> Vec<&str> {
+pub(crate) fn needed_variables(text: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
@@ -277,7 +281,7 @@ pub(crate) fn needed(text: &str) -> Vec<&str> {
         }
         if let Some((name, after)) = after.split_once('}') {
             rest = after;
-            if is_name(name) {
+            if is_variable_name(name) {
                 names.push(name);
             }
         }
@@ -286,7 +290,7 @@ pub(crate) fn needed(text: &str) -> Vec<&str> {
 }
 
 /// `API_KEY` from `["api", "key"]`: letters, digits and underscores.
-pub(crate) fn variable_name(parts: &[&str]) -> String {
+pub(crate) fn to_variable_name(parts: &[&str]) -> String {
     let mut name = String::new();
     for letter in parts.join("_").chars() {
         match letter {
@@ -302,7 +306,7 @@ pub(crate) fn variable_name(parts: &[&str]) -> String {
     }
 }
 
-fn is_name(name: &str) -> bool {
+fn is_variable_name(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with(|letter: char| letter.is_ascii_digit())
         && name.chars().all(is_name_letter)
@@ -318,14 +322,19 @@ mod tests {
 
     use super::*;
 
-    fn scope(dialect: Dialect) -> Scope<'static> {
+    fn scope(dialect: ClientDialect) -> VariableScope<'static> {
         let inputs = json!([
             {"id": "api-key", "type": "promptString", "password": true, "default": "x"},
             {"id": "region", "type": "pickString", "options": ["eu", "us"], "default": "eu"},
             {"id": "made", "type": "command", "command": "x.y"},
         ]);
         let project = Some(PathBuf::from("/w/shop"));
-        Scope { dialect, project, home: Path::new("/home/a"), inputs: Inputs::read(&inputs) }
+        VariableScope {
+            dialect,
+            project,
+            home: Path::new("/home/a"),
+            inputs: VscodeInputs::from_json(&inputs),
+        }
     }
 
     #[test]
@@ -341,49 +350,49 @@ mod tests {
             ("${A:-b}", "${A:-b}"),
             ("a ${ b", "a $${ b"),
         ] {
-            for dialect in [Dialect::Common, Dialect::Vscode] {
-                assert_eq!(scope(dialect).translate(text).as_deref(), Ok(expected), "{text}");
+            for dialect in [ClientDialect::Common, ClientDialect::Vscode] {
+                assert_eq!(scope(dialect).translate_text(text).as_deref(), Ok(expected), "{text}");
             }
         }
-        assert_eq!(scope(Dialect::Common).translate("${TOKEN}").unwrap(), "${TOKEN}");
-        assert_eq!(scope(Dialect::Common).translate("${a b}").unwrap(), "$${a b}");
-        assert_eq!(scope(Dialect::Zed).translate("${TOKEN}").unwrap(), "$${TOKEN}");
+        assert_eq!(scope(ClientDialect::Common).translate_text("${TOKEN}").unwrap(), "${TOKEN}");
+        assert_eq!(scope(ClientDialect::Common).translate_text("${a b}").unwrap(), "$${a b}");
+        assert_eq!(scope(ClientDialect::Zed).translate_text("${TOKEN}").unwrap(), "$${TOKEN}");
     }
 
     #[test]
     fn each_client_writes_variables_its_own_way() {
         for (dialect, text, expected) in [
-            (Dialect::Gemini, "Bearer $TOKEN", "Bearer ${TOKEN}"),
-            (Dialect::Gemini, "${A}-${B:-c}-$1 $$", "${A}-${B:-c}-$1 $$"),
-            (Dialect::Qwen, "${a b} ${", "$${a b} $${"),
-            (Dialect::Opencode, "Bearer {env:TOKEN} ${X}", "Bearer ${TOKEN} $${X}"),
-            (Dialect::Opencode, "{a} {env:}", "{a} {env:}"),
+            (ClientDialect::Gemini, "Bearer $TOKEN", "Bearer ${TOKEN}"),
+            (ClientDialect::Gemini, "${A}-${B:-c}-$1 $$", "${A}-${B:-c}-$1 $$"),
+            (ClientDialect::Qwen, "${a b} ${", "$${a b} $${"),
+            (ClientDialect::Opencode, "Bearer {env:TOKEN} ${X}", "Bearer ${TOKEN} $${X}"),
+            (ClientDialect::Opencode, "{a} {env:}", "{a} {env:}"),
             (
-                Dialect::Continue,
+                ClientDialect::Continue,
                 "Bearer ${{ secrets.api/my-key }} ${X}",
                 "Bearer ${API_MY_KEY} $${X}",
             ),
-            (Dialect::Codex, "${TOKEN} $X", "$${TOKEN} $X"),
-            (Dialect::Goose, "$TOKEN", "$TOKEN"),
-            (Dialect::Cline, "${env:TOKEN}", "${TOKEN}"),
+            (ClientDialect::Codex, "${TOKEN} $X", "$${TOKEN} $X"),
+            (ClientDialect::Goose, "$TOKEN", "$TOKEN"),
+            (ClientDialect::Cline, "${env:TOKEN}", "${TOKEN}"),
         ] {
-            assert_eq!(scope(dialect).translate(text).as_deref(), Ok(expected), "{text}");
+            assert_eq!(scope(dialect).translate_text(text).as_deref(), Ok(expected), "{text}");
         }
-        let goose = scope(Dialect::Goose).translate_address("Bearer ${ TOKEN } $B").unwrap();
+        let goose = scope(ClientDialect::Goose).translate_address("Bearer ${ TOKEN } $B").unwrap();
         assert_eq!(goose, "Bearer ${TOKEN} ${B}");
         for (dialect, text, reason) in [
             (
-                Dialect::Opencode,
+                ClientDialect::Opencode,
                 "{file:~/.key}",
                 "it needs {file:…}, a file whose content only opencode reads",
             ),
             (
-                Dialect::Continue,
+                ClientDialect::Continue,
                 "${{ inputs.X }}",
                 "it needs ${{ inputs.X }}, which only Continue knows",
             ),
         ] {
-            assert_eq!(scope(dialect).translate(text).unwrap_err(), reason);
+            assert_eq!(scope(dialect).translate_text(text).unwrap_err(), reason);
         }
     }
 
@@ -397,18 +406,18 @@ mod tests {
             ("${A:-${B}}", "the default of A has a variable of its own"),
             ("$${A}", "it has a $ in front of ${…}, which cannot be written here"),
         ] {
-            assert_eq!(scope(Dialect::Vscode).translate(text).unwrap_err(), reason);
+            assert_eq!(scope(ClientDialect::Vscode).translate_text(text).unwrap_err(), reason);
         }
-        let nowhere = Scope { project: None, ..scope(Dialect::Common) };
+        let nowhere = VariableScope { project: None, ..scope(ClientDialect::Common) };
         assert_eq!(
-            nowhere.translate("${workspaceFolder}").unwrap_err(),
+            nowhere.translate_text("${workspaceFolder}").unwrap_err(),
             "it needs ${workspaceFolder}, and its file is of no project"
         );
     }
 
     #[test]
     fn variables_without_a_default_are_needed() {
-        assert_eq!(needed("a ${B} $${C} ${D:-e} ${F_1}${"), ["B", "F_1"]);
+        assert_eq!(needed_variables("a ${B} $${C} ${D:-e} ${F_1}${"), ["B", "F_1"]);
     }
 
     #[test]
@@ -419,7 +428,7 @@ mod tests {
             (&["7zip", "token"], "MCP_7ZIP_TOKEN"),
             (&["--"], "MCP"),
         ] {
-            assert_eq!(variable_name(parts), name);
+            assert_eq!(to_variable_name(parts), name);
         }
     }
 }

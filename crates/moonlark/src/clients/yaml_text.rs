@@ -9,10 +9,10 @@ use std::ops::Range;
 use granit_parser::{Event, Marker, Parser, ScalarStyle, Span};
 use serde_json::{Number, Value as Json};
 
-use super::syntax_tree::{NodeKind, SyntaxNode, TextFault, TreeMember};
+use super::syntax_tree::{SyntaxMember, SyntaxNode, SyntaxNodeKind, TextFault};
 
 /// Deeper than any settings, and shallow enough for the stack.
-const MAX_DEPTH: usize = 128;
+const MAX_YAML_DEPTH: usize = 128;
 
 /// An alias repeats all that it stands for: a few lines can stand for gigabytes.
 const MAX_ALIASED_BYTES: usize = 1024 * 1024;
@@ -20,52 +20,52 @@ const MAX_ALIASED_BYTES: usize = 1024 * 1024;
 /// The document in `text`; none when there is nothing but space and comments.
 pub(crate) fn parse(text: &str) -> Result<Option<SyntaxNode>, TextFault> {
     let options = granit_parser::options! {
-        flow_nesting_limit: MAX_DEPTH,
-        block_nesting_limit: MAX_DEPTH,
+        flow_nesting_limit: MAX_YAML_DEPTH,
+        block_nesting_limit: MAX_YAML_DEPTH,
         emit_comments: false,
     };
-    let mut builder = TreeBuilder { text, ..TreeBuilder::default() };
+    let mut builder = YamlTreeBuilder { text, ..YamlTreeBuilder::default() };
     for event in Parser::new_from_str_with_options(text, options) {
         let (event, span) = event.map_err(|error| {
             // Only what kind of error: its text may quote what is there.
-            TextFault::new(offset(error.marker()), format!("not valid YAML: {}", error.kind()))
+            TextFault::new(byte_offset(error.marker()), format!("not valid YAML: {}", error.kind()))
         })?;
-        builder.take(event, &span)?;
+        builder.on_event(event, &span)?;
     }
     Ok(builder.root)
 }
 
 #[derive(Default)]
-struct TreeBuilder<'a> {
+struct YamlTreeBuilder<'a> {
     text: &'a str,
     root: Option<SyntaxNode>,
     /// What is open, outermost first.
-    open: Vec<OpenNode>,
+    open: Vec<OpenYamlNode>,
     anchors: HashMap<usize, Json>,
     aliased_bytes: usize,
 }
 
 /// A list or an object that is not closed yet.
-struct OpenNode {
+struct OpenYamlNode {
     start: usize,
     anchor: usize,
-    kind: NodeKind,
+    kind: SyntaxNodeKind,
     key: Option<(String, Range<usize>)>,
 }
 
-impl TreeBuilder<'_> {
-    fn take(&mut self, event: Event<'_>, span: &Span) -> Result<(), TextFault> {
-        let bytes = offset(&span.start)..offset(&span.end);
+impl YamlTreeBuilder<'_> {
+    fn on_event(&mut self, event: Event<'_>, span: &Span) -> Result<(), TextFault> {
+        let bytes = byte_offset(&span.start)..byte_offset(&span.end);
         match event {
             Event::Scalar(value, style, anchor, tag) => {
                 let scalar = match (style, tag) {
-                    (ScalarStyle::Plain, None) => plain_scalar(&value),
+                    (ScalarStyle::Plain, None) => parse_plain_scalar(&value),
                     _ => Json::String(value.into_owned()),
                 };
                 let empty = bytes.is_empty() && style == ScalarStyle::Plain;
                 let scalar = if empty { Json::Null } else { scalar };
-                self.keep(anchor, &scalar);
-                self.add(SyntaxNode { span: bytes, kind: NodeKind::Scalar(scalar) })
+                self.store_anchor(anchor, &scalar);
+                self.add_node(SyntaxNode { span: bytes, kind: SyntaxNodeKind::Scalar(scalar) })
             }
             Event::Alias(anchor) => {
                 let value = self.anchors.get(&anchor).cloned().unwrap_or_default();
@@ -73,11 +73,15 @@ impl TreeBuilder<'_> {
                 if self.aliased_bytes > MAX_ALIASED_BYTES {
                     return Err(TextFault::new(bytes.start, "aliases repeat more than a megabyte"));
                 }
-                self.add(SyntaxNode { span: bytes, kind: NodeKind::Scalar(value) })
+                self.add_node(SyntaxNode { span: bytes, kind: SyntaxNodeKind::Scalar(value) })
             }
-            Event::SequenceStart(_, anchor, _) => self.open(bytes, anchor, NodeKind::Array(vec![])),
-            Event::MappingStart(_, anchor, _) => self.open(bytes, anchor, NodeKind::Object(vec![])),
-            Event::SequenceEnd | Event::MappingEnd => self.close(bytes),
+            Event::SequenceStart(_, anchor, _) => {
+                self.open_node(bytes, anchor, SyntaxNodeKind::Array(vec![]))
+            }
+            Event::MappingStart(_, anchor, _) => {
+                self.open_node(bytes, anchor, SyntaxNodeKind::Object(vec![]))
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.close_node(bytes),
             Event::DocumentStart(..) if self.root.is_some() => {
                 Err(TextFault::new(bytes.start, "there is more than one document in it"))
             }
@@ -85,53 +89,58 @@ impl TreeBuilder<'_> {
         }
     }
 
-    fn open(&mut self, at: Range<usize>, anchor: usize, kind: NodeKind) -> Result<(), TextFault> {
-        if self.open.len() >= MAX_DEPTH {
-            let message = format!("this is nested more than {MAX_DEPTH} deep");
+    fn open_node(
+        &mut self,
+        at: Range<usize>,
+        anchor: usize,
+        kind: SyntaxNodeKind,
+    ) -> Result<(), TextFault> {
+        if self.open.len() >= MAX_YAML_DEPTH {
+            let message = format!("this is nested more than {MAX_YAML_DEPTH} deep");
             return Err(TextFault::new(at.start, message));
         }
-        self.open.push(OpenNode { start: at.start, anchor, kind, key: None });
+        self.open.push(OpenYamlNode { start: at.start, anchor, kind, key: None });
         Ok(())
     }
 
-    fn close(&mut self, at: Range<usize>) -> Result<(), TextFault> {
+    fn close_node(&mut self, at: Range<usize>) -> Result<(), TextFault> {
         let Some(done) = self.open.pop() else { return Ok(()) };
         // In brackets it ends with them; otherwise with the last that is in it.
         let last = match &done.kind {
-            NodeKind::Object(members) => members.last().map(|it| it.value.span.end),
-            NodeKind::Array(items) => items.last().map(|item| item.span.end),
-            NodeKind::Scalar(_) => None,
+            SyntaxNodeKind::Object(members) => members.last().map(|it| it.value.span.end),
+            SyntaxNodeKind::Array(items) => items.last().map(|item| item.span.end),
+            SyntaxNodeKind::Scalar(_) => None,
         };
         let in_brackets = at.len() == 1;
         let end = if in_brackets { at.end } else { last.unwrap_or(at.end) };
         let node = SyntaxNode { span: done.start..end.max(done.start), kind: done.kind };
         if done.anchor > 0 {
-            self.keep(done.anchor, &node.to_json());
+            self.store_anchor(done.anchor, &node.to_json());
         }
-        self.add(node)
+        self.add_node(node)
     }
 
-    fn keep(&mut self, anchor: usize, value: &Json) {
+    fn store_anchor(&mut self, anchor: usize, value: &Json) {
         if anchor > 0 {
             self.anchors.insert(anchor, value.clone());
         }
     }
 
-    fn add(&mut self, node: SyntaxNode) -> Result<(), TextFault> {
+    fn add_node(&mut self, node: SyntaxNode) -> Result<(), TextFault> {
         let Some(parent) = self.open.last_mut() else {
             self.root = Some(node);
             return Ok(());
         };
         match &mut parent.kind {
-            NodeKind::Array(items) => items.push(node),
-            NodeKind::Object(members) => match parent.key.take() {
+            SyntaxNodeKind::Array(items) => items.push(node),
+            SyntaxNodeKind::Object(members) => match parent.key.take() {
                 None => {
                     let fault = || TextFault::new(node.span.start, "this key is not a text");
                     let key = match &node.kind {
-                        NodeKind::Scalar(Json::String(key)) => key.clone(),
-                        NodeKind::Scalar(Json::Null) => return Err(fault()),
+                        SyntaxNodeKind::Scalar(Json::String(key)) => key.clone(),
+                        SyntaxNodeKind::Scalar(Json::Null) => return Err(fault()),
                         // `on: 1`, `8080: x`: as it is written.
-                        NodeKind::Scalar(_) => {
+                        SyntaxNodeKind::Scalar(_) => {
                             self.text.get(node.span.clone()).ok_or_else(fault)?.to_owned()
                         }
                         _ => return Err(fault()),
@@ -143,21 +152,21 @@ impl TreeBuilder<'_> {
                         let message = "this key is there twice";
                         return Err(TextFault::new(key_span.start, message));
                     }
-                    members.push(TreeMember { key, key_span, value: node });
+                    members.push(SyntaxMember { key, key_span, value: node });
                 }
             },
-            NodeKind::Scalar(_) => {}
+            SyntaxNodeKind::Scalar(_) => {}
         }
         Ok(())
     }
 }
 
-fn offset(marker: &Marker) -> usize {
+fn byte_offset(marker: &Marker) -> usize {
     marker.byte_offset().unwrap_or_default()
 }
 
 /// What a word without quotes stands for.
-pub(super) fn plain_scalar(word: &str) -> Json {
+pub(super) fn parse_plain_scalar(word: &str) -> Json {
     match word {
         "" | "~" | "null" | "Null" | "NULL" => return Json::Null,
         "true" | "True" | "TRUE" => return Json::Bool(true),
@@ -218,7 +227,7 @@ mod tests {
     fn every_value_knows_its_place() {
         let text = "ü:\n  a: x # y\n  b:\n    - 1\n    - { c: d } \nz: |\n  e\n\n";
         let root = parse(text).unwrap().unwrap();
-        let at = |path: &[&str]| &text[root.find(path).unwrap().span.clone()];
+        let at = |path: &[&str]| &text[root.find_path(path).unwrap().span.clone()];
         assert_eq!(at(&["ü"]), "a: x # y\n  b:\n    - 1\n    - { c: d }");
         assert_eq!(at(&["ü", "a"]), "x");
         assert_eq!(at(&["z"]), "e\n\n");
@@ -226,7 +235,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_with_line_and_column() {
-        let fault = |text: &str| parse(text).unwrap_err().problem(text, "f").line();
+        let fault = |text: &str| parse(text).unwrap_err().to_problem(text, "f").to_line();
         assert!(
             fault("a: 1\nb: [2\n").starts_with("f:2:4: not valid YAML: "),
             "{}",

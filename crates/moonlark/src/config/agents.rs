@@ -6,32 +6,32 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{ScriptConfig, Seconds};
+use super::{ScriptConfig, TimeoutSeconds};
 
 /// Scripts that make prompts, which MCP clients offer to their users.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Agents {
+pub struct AgentsConfig {
     /// The folder whose `*.lua` and `*.luau` files are prompts.
     #[schemars(length(min = 1))]
     pub dir: String,
     /// Prompt scripts with a configuration of their own, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub script: BTreeMap<String, ScriptAgent>,
+    pub script: BTreeMap<String, ScriptAgentConfig>,
 }
 
 /// The prompt script `NAME`. Every key that is not listed here is the script's
 /// own and reaches `agent.resolve` as `config`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ScriptAgent {
+pub struct ScriptAgentConfig {
     /// The script file.
     #[schemars(length(min = 1), example = &"agents/triage.lua")]
     pub path: String,
     /// Seconds until a request for the prompt is ended; when not set, those of
     /// `[limits]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Seconds")]
-    pub timeout: Option<Seconds>,
+    #[schemars(with = "TimeoutSeconds")]
+    pub timeout: Option<TimeoutSeconds>,
     /// What the script may reach, as grants such as `net:api.github.com`,
     /// `env:NAME` and `tool:jira.*`.
     #[serde(default)]
@@ -43,7 +43,7 @@ pub struct ScriptAgent {
     pub config: ScriptConfig,
 }
 
-impl Default for Agents {
+impl Default for AgentsConfig {
     fn default() -> Self {
         Self { dir: "agents".to_owned(), script: BTreeMap::new() }
     }

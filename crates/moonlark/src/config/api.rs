@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 
 use moonlark_core::Problem;
-use moonlark_core::tool::Expose;
-use moonlark_upstream::openapi::{AuthHost, Rate, Rule};
+use moonlark_core::tool::ToolExposure;
+use moonlark_upstream::openapi::{AuthHost, CallRate, OperationRule};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use url::Url;
 
-use super::source_tool::{fixed_arguments, name_fault, tool_faults};
-use super::{Hidden, Seconds, Secret, SourceTool};
+use super::source_tool::{find_tool_faults, fixed_arguments, source_name_fault};
+use super::{ConfigSecret, RedactedString, SourceToolConfig, TimeoutSeconds};
 
 /// The API `NAME`: every operation of its document is a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Api {
+pub struct ApiConfig {
     /// The document: a file, or an address. OpenAPI 3 or Swagger 2.0, as JSON or
     /// YAML.
     #[schemars(length(min = 1), example = &"petstore.yaml")]
@@ -28,8 +28,8 @@ pub struct Api {
     /// The secret that it wants: a key, a token, or `user:password`. It goes where
     /// the document says. If it has several schemes, or wants tokens by client
     /// credentials: a table of their names.
-    #[serde(skip_serializing_if = "ApiAuth::is_none")]
-    pub auth: ApiAuth,
+    #[serde(skip_serializing_if = "ApiAuthConfig::is_none")]
+    pub auth: ApiAuthConfig,
     /// The environment variable that holds the secret, in place of `auth`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1), example = &"PETSTORE_KEY")]
@@ -47,7 +47,7 @@ pub struct Api {
     pub refs: Vec<String>,
     /// HTTP headers that go with every request.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub headers: BTreeMap<String, Hidden>,
+    pub headers: BTreeMap<String, RedactedString>,
     /// Arguments that are always the same. Nobody sees them or can change them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "serde_json::Map<String, Value>")]
@@ -63,12 +63,12 @@ pub struct Api {
     pub exclude: Vec<String>,
     /// What holds for single operations, by the names that the document has for them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub tools: BTreeMap<String, SourceTool>,
+    pub tools: BTreeMap<String, SourceToolConfig>,
     /// How agents reach its operations: `"code"` from scripts, by `execute`;
     /// `"direct"` as tools of their own; `"both"`; `"auto"` directly for as long
     /// as listing all tools is shorter than explaining scripts, and from scripts
     /// otherwise; `"hidden"` not at all.
-    pub expose: Expose,
+    pub expose: ToolExposure,
     /// What the names of its tools begin with where agents see them; when not
     /// set, `NAME__`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,8 +76,8 @@ pub struct Api {
     pub prefix: Option<String>,
     /// Seconds until a call is ended; when not set, those of `[limits]`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Seconds")]
-    pub timeout: Option<Seconds>,
+    #[schemars(with = "TimeoutSeconds")]
+    pub timeout: Option<TimeoutSeconds>,
     /// How often it may be called, such as `10/s`, `600/min` or `5000/h`. More
     /// calls wait.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,29 +88,29 @@ pub struct Api {
     #[schemars(with = "u32", range(min = 1, max = 10_000), example = 8)]
     pub concurrency: Option<u32>,
     /// Seconds after which a document from the web is looked at again.
-    pub refresh: Seconds,
+    pub refresh: TimeoutSeconds,
     /// What must not be echoed. Filled when a file is loaded.
     #[serde(skip)]
-    pub secrets: Vec<Secret>,
+    pub secrets: Vec<ConfigSecret>,
     /// Variables and files that it needs and that are not there.
     #[serde(skip)]
     pub outage: Vec<Problem>,
     /// What `auth_env` names, if it has a value.
     #[serde(skip)]
-    pub auth_value: Option<Hidden>,
+    pub auth_value: Option<RedactedString>,
 }
 
 /// One secret, or one for each scheme of the document.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum ApiAuth {
+pub enum ApiAuthConfig {
     #[default]
     None,
-    Secret(Hidden),
-    Schemes(BTreeMap<String, ApiScheme>),
+    Secret(RedactedString),
+    Schemes(BTreeMap<String, ApiSchemeAuth>),
 }
 
-impl JsonSchema for ApiAuth {
+impl JsonSchema for ApiAuthConfig {
     fn inline_schema() -> bool {
         true
     }
@@ -120,7 +120,7 @@ impl JsonSchema for ApiAuth {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut scheme = ApiClient::json_schema(generator);
+        let mut scheme = ApiClientCredentials::json_schema(generator);
         scheme.insert("type".into(), json!(["string", "object"]));
         json_schema!({
             "type": ["string", "object"],
@@ -130,26 +130,26 @@ impl JsonSchema for ApiAuth {
     }
 }
 
-impl ApiAuth {
+impl ApiAuthConfig {
     fn is_none(&self) -> bool {
-        *self == ApiAuth::None
+        *self == ApiAuthConfig::None
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum ApiScheme {
-    Secret(Hidden),
-    Client(ApiClient),
+pub enum ApiSchemeAuth {
+    Secret(RedactedString),
+    Client(ApiClientCredentials),
 }
 
 /// A login by client credentials.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
-pub struct ApiClient {
+pub struct ApiClientCredentials {
     pub client_id: String,
-    pub client_secret: Hidden,
+    pub client_secret: RedactedString,
     /// Where tokens are given out, if not where the document says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_url: Option<String>,
@@ -157,12 +157,12 @@ pub struct ApiClient {
     pub scopes: Vec<String>,
 }
 
-impl Default for Api {
+impl Default for ApiConfig {
     fn default() -> Self {
         Self {
             spec: String::new(),
             base_url: None,
-            auth: ApiAuth::None,
+            auth: ApiAuthConfig::None,
             auth_env: None,
             auth_hosts: Vec::new(),
             refs: Vec::new(),
@@ -171,12 +171,12 @@ impl Default for Api {
             include: Vec::new(),
             exclude: Vec::new(),
             tools: BTreeMap::new(),
-            expose: Expose::Code,
+            expose: ToolExposure::Code,
             prefix: None,
             timeout: None,
             rate: None,
             concurrency: None,
-            refresh: Seconds::new(3600),
+            refresh: TimeoutSeconds::new(3600),
             secrets: Vec::new(),
             outage: Vec::new(),
             auth_value: None,
@@ -184,18 +184,20 @@ impl Default for Api {
     }
 }
 
-impl Api {
+impl ApiConfig {
     /// What of it may be secret, as it was written.
     pub(crate) fn secret_values(&self) -> serde_json::Map<String, Value> {
         let mut auth = serde_json::Map::new();
         match &self.auth {
-            ApiAuth::None => {}
-            ApiAuth::Secret(text) => drop(auth.insert("secret".to_owned(), text.0.clone().into())),
-            ApiAuth::Schemes(schemes) => {
+            ApiAuthConfig::None => {}
+            ApiAuthConfig::Secret(text) => {
+                drop(auth.insert("secret".to_owned(), text.0.clone().into()))
+            }
+            ApiAuthConfig::Schemes(schemes) => {
                 for (name, scheme) in schemes {
                     let text = match scheme {
-                        ApiScheme::Secret(text) => text,
-                        ApiScheme::Client(client) => &client.client_secret,
+                        ApiSchemeAuth::Secret(text) => text,
+                        ApiSchemeAuth::Client(client) => &client.client_secret,
                     };
                     auth.insert(format!("{name}_secret"), text.0.clone().into());
                 }
@@ -214,10 +216,10 @@ impl Api {
     }
 
     /// What no schema says. The key, and what is wrong.
-    pub fn faults(&self, name: &str) -> Vec<(&'static str, String)> {
+    pub fn find_faults(&self, name: &str) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();
-        faults.extend(name_fault(name).map(|fault| ("", fault)));
-        faults.extend(tool_faults(&self.tools));
+        faults.extend(source_name_fault(name).map(|fault| ("", fault)));
+        faults.extend(find_tool_faults(&self.tools));
         let wrong = self.auth_hosts.iter().filter_map(|it| it.parse::<AuthHost>().err());
         faults.extend(wrong.map(|message| ("auth_hosts", message)));
         if self.spec.is_empty() {
@@ -232,11 +234,11 @@ impl Api {
         if self.auth_env.is_some() && !self.auth.is_none() {
             faults.push(("auth_env", "auth and auth_env exclude each other".to_owned()));
         }
-        if let Some(Err(message)) = self.rate.as_deref().map(str::parse::<Rate>) {
+        if let Some(Err(message)) = self.rate.as_deref().map(str::parse::<CallRate>) {
             faults.push(("rate", message));
         }
         for (key, rules) in [("include", &self.include), ("exclude", &self.exclude)] {
-            let wrong = rules.iter().filter_map(|rule| rule.parse::<Rule>().err());
+            let wrong = rules.iter().filter_map(|rule| rule.parse::<OperationRule>().err());
             faults.extend(wrong.map(|message| (key, message)));
         }
         faults

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use moonlark_server::{AuthSettings, Expected, Hash, IssuerSettings, check_name, is_safe};
+use moonlark_server::{
+    AuthSettings, ExpectedClaims, IssuerSettings, TokenHash, check_token_name, is_secure_url,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::Hidden;
+use super::RedactedString;
 
 /// How callers over HTTP show who they are: by a token of `moonlark token add`, by
 /// one that is named here, or by one that an identity provider signed. With any of
@@ -15,10 +17,10 @@ use super::Hidden;
 /// server listens on this machine only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct ServerAuth {
+pub struct ServerAuthConfig {
     /// Bearer tokens, by the names of their holders, which rules know them by.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub tokens: BTreeMap<String, Hidden>,
+    pub tokens: BTreeMap<String, RedactedString>,
     /// The identity provider whose JSON Web Tokens count, exactly as it writes its
     /// own name. It says by OpenID Connect Discovery where its keys are.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,7 +53,7 @@ pub struct ServerAuth {
     pub url: Option<String>,
 }
 
-impl Default for ServerAuth {
+impl Default for ServerAuthConfig {
     fn default() -> Self {
         Self {
             tokens: BTreeMap::new(),
@@ -67,23 +69,24 @@ impl Default for ServerAuth {
 }
 
 /// Shorter ones could be guessed.
-const SHORTEST: usize = 16;
+const MIN_TOKEN_BYTES: usize = 16;
 
-impl ServerAuth {
+impl ServerAuthConfig {
     /// What no schema says. The key, and what is wrong.
-    pub(crate) fn faults(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn find_faults(&self) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();
         for (name, token) in &self.tokens {
-            if let Err(message) = check_name(name) {
+            if let Err(message) = check_token_name(name) {
                 faults.push(("auth.tokens", message));
             }
-            if token.0.len() < SHORTEST {
-                let message = format!("the token of {name} is shorter than {SHORTEST} letters");
+            if token.0.len() < MIN_TOKEN_BYTES {
+                let message =
+                    format!("the token of {name} is shorter than {MIN_TOKEN_BYTES} letters");
                 faults.push(("auth.tokens", message));
             }
         }
         let address = |text: &Option<String>| {
-            text.as_deref().is_none_or(|it| Url::parse(it).is_ok_and(|url| is_safe(&url)))
+            text.as_deref().is_none_or(|it| Url::parse(it).is_ok_and(|url| is_secure_url(&url)))
         };
         for (key, text) in [("auth.issuer", &self.issuer), ("auth.jwks", &self.jwks)] {
             if !address(text) {
@@ -122,10 +125,11 @@ impl ServerAuth {
     }
 
     /// As the server takes it. What is no address has been refused.
-    pub(crate) fn settings(&self) -> AuthSettings {
-        let tokens = self.tokens.iter().map(|(name, it)| (name.clone(), Hash::of(&it.0)));
+    pub(crate) fn to_auth_settings(&self) -> AuthSettings {
+        let tokens =
+            self.tokens.iter().map(|(name, it)| (name.clone(), TokenHash::from_token(&it.0)));
         let issuer = self.issuer.as_ref().map(|issuer| IssuerSettings {
-            expected: Expected {
+            expected: ExpectedClaims {
                 issuer: issuer.clone(),
                 audience: self.audience.clone(),
                 scopes: self.scope.iter().flat_map(|it| it.split(' ')).map(Into::into).collect(),
@@ -147,8 +151,8 @@ mod tests {
     use super::*;
 
     fn faults(toml: &str) -> String {
-        let auth: ServerAuth = toml::from_str(toml).unwrap();
-        let faults = auth.faults();
+        let auth: ServerAuthConfig = toml::from_str(toml).unwrap();
+        let faults = auth.find_faults();
         faults.iter().map(|(key, it)| format!("{key}: {it}")).collect::<Vec<_>>().join("; ")
     }
 

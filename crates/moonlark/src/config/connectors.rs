@@ -8,24 +8,24 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{ScriptConfig, Seconds, Size};
+use super::{ByteSize, ScriptConfig, TimeoutSeconds};
 
 /// What the knowledge base is made from. `moonlark sync` brings it up to date.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Connectors {
+pub struct ConnectorsConfig {
     /// The folder whose `*.lua` and `*.luau` files are connectors.
     #[schemars(length(min = 1))]
     pub dir: String,
     /// Folders of files, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub filesystem: BTreeMap<String, FilesystemSource>,
+    pub filesystem: BTreeMap<String, FilesystemSourceConfig>,
     /// Git repositories, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub git: BTreeMap<String, GitSource>,
+    pub git: BTreeMap<String, GitSourceConfig>,
     /// Connector scripts with a configuration of their own, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub script: BTreeMap<String, ScriptConnector>,
+    pub script: BTreeMap<String, ScriptConnectorConfig>,
 }
 
 /// The folder `NAME`: every file in it that is text, Markdown, HTML, source
@@ -33,7 +33,7 @@ pub struct Connectors {
 /// `.moonlarkignore` name is left out, and links are not followed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct FilesystemSource {
+pub struct FilesystemSourceConfig {
     /// The folder.
     #[schemars(length(min = 1), example = &"docs")]
     pub root: String,
@@ -50,15 +50,15 @@ pub struct FilesystemSource {
     #[serde(default)]
     pub hidden: bool,
     /// Larger files are skipped, and reported.
-    #[serde(default = "max_file")]
-    pub max_file: Size,
+    #[serde(default = "default_max_file_size")]
+    pub max_file: ByteSize,
     /// Where the same files are on the web, for the links of what is found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1), example = &"https://docs.example.com")]
     pub url: Option<String>,
     /// While serving, follow changes as they are made, and first those that were
     /// made meanwhile.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub watch: bool,
     /// Variables and files that it needs and that are not there.
     #[serde(skip)]
@@ -69,7 +69,7 @@ pub struct FilesystemSource {
 /// read by the `git` of this machine, which also knows how to log in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct GitSource {
+pub struct GitSourceConfig {
     /// Where it is fetched from: anything that `git clone` takes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1), example = &"https://github.com/acme/handbook.git")]
@@ -91,8 +91,8 @@ pub struct GitSource {
     #[schemars(example = ["vendor/**"])]
     pub exclude: Vec<String>,
     /// Larger files are skipped, and reported.
-    #[serde(default = "max_file")]
-    pub max_file: Size,
+    #[serde(default = "default_max_file_size")]
+    pub max_file: ByteSize,
     /// Variables and files that it needs and that are not there.
     #[serde(skip)]
     pub outage: Vec<Problem>,
@@ -101,13 +101,13 @@ pub struct GitSource {
 /// The connector script `NAME`. Every key that is not listed here is the
 /// script's own and reaches it as the argument of `connector.scan`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ScriptConnector {
+pub struct ScriptConnectorConfig {
     /// The script file.
     #[schemars(length(min = 1), example = &"connectors/issues.luau")]
     pub path: String,
     /// Seconds until a scan is ended.
-    #[serde(default = "scan_timeout")]
-    pub timeout: Seconds,
+    #[serde(default = "default_scan_timeout")]
+    pub timeout: TimeoutSeconds,
     /// What the script may reach, as grants such as `net:api.github.com`,
     /// `env:NAME` and `tool:jira.*`.
     #[serde(default)]
@@ -119,7 +119,7 @@ pub struct ScriptConnector {
     pub config: ScriptConfig,
 }
 
-impl Default for Connectors {
+impl Default for ConnectorsConfig {
     fn default() -> Self {
         Self {
             dir: "connectors".to_owned(),
@@ -130,22 +130,22 @@ impl Default for Connectors {
     }
 }
 
-fn max_file() -> Size {
-    Size::mb(20)
+fn default_max_file_size() -> ByteSize {
+    ByteSize::from_mib(20)
 }
 
 /// Scans wait for the web, page by page.
-pub(crate) fn scan_timeout() -> Seconds {
-    Seconds::new(300)
+pub(crate) fn default_scan_timeout() -> TimeoutSeconds {
+    TimeoutSeconds::new(300)
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
 /// What no schema says. The way to the key, and what is wrong.
-impl Connectors {
-    pub(crate) fn faults(&self) -> Vec<(Vec<&str>, String)> {
+impl ConnectorsConfig {
+    pub(crate) fn find_faults(&self) -> Vec<(Vec<&str>, String)> {
         let mut faults = Vec::new();
         let mut taken = BTreeSet::new();
         let names = (self.filesystem.keys().map(|name| ("filesystem", name)))

@@ -3,13 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Seconds;
+use super::TimeoutSeconds;
 
 /// What the scripts that agents run with `execute` may do and use. Memory, calls
 /// and the rest are those of `[limits]`, or of `[limits.tools.execute]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Execute {
+pub struct ExecuteConfig {
     /// What they may reach, as grants: tools such as `tool:jira.*`, and beyond
     /// tools `net:api.github.com`, `env:NAME` or `exec:git`, which bring `http`,
     /// `env` and `exec` with them.
@@ -23,22 +23,22 @@ pub struct Execute {
     /// What happens to a script that the type checker finds fault with:
     /// `"error"` refuses it before anything is called, `"warn"` says so in its
     /// log, `"off"` does not look.
-    pub check: CheckMode,
+    pub check: ExecuteCheckConfig,
     /// Seconds that a script has which asks for none; when not set, those of
     /// `[limits]`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Seconds")]
-    pub timeout: Option<Seconds>,
+    #[schemars(with = "TimeoutSeconds")]
+    pub timeout: Option<TimeoutSeconds>,
     /// The most seconds that a script may ask for; when not set, `timeout`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Seconds")]
-    pub max_timeout: Option<Seconds>,
+    #[schemars(with = "TimeoutSeconds")]
+    pub max_timeout: Option<TimeoutSeconds>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
-pub enum CheckMode {
+pub enum ExecuteCheckConfig {
     // Refuse the script.
     #[default]
     Error,
@@ -48,12 +48,12 @@ pub enum CheckMode {
     Off,
 }
 
-impl Default for Execute {
+impl Default for ExecuteConfig {
     fn default() -> Self {
         Self {
             allow: vec!["tool:*".to_owned()],
             dir: None,
-            check: CheckMode::default(),
+            check: ExecuteCheckConfig::default(),
             timeout: None,
             max_timeout: None,
         }

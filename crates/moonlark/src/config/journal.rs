@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Size, Span};
+use super::{ByteSize, HumanDuration};
 
 /// The record of every run and call. It is a file beside that of `[store]`;
 /// secrets are taken out of what people can read there.
@@ -17,19 +17,19 @@ pub struct JournalConfig {
     /// What a call of an agent's script that changes something must survive on
     /// record before it is made: `"power"` waits for the disk, `"process"` only
     /// for the system, which is faster.
-    pub durability: Durability,
+    pub durability: JournalDurability,
     /// How long entries are kept.
     #[schemars(example = &"90d")]
-    pub keep: Span,
+    pub keep: HumanDuration,
     /// What they may take on disk; the oldest go first.
     #[schemars(example = &"10GB")]
-    pub size: Size,
+    pub size: ByteSize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
-pub enum Durability {
+pub enum JournalDurability {
     // The loss of power.
     #[default]
     Power,
@@ -41,9 +41,9 @@ impl Default for JournalConfig {
     fn default() -> Self {
         Self {
             enabled: true,
-            durability: Durability::default(),
-            keep: Span::seconds(30 * 86_400),
-            size: Size::mb(1024),
+            durability: JournalDurability::default(),
+            keep: HumanDuration::from_seconds(30 * 86_400),
+            size: ByteSize::from_mib(1024),
         }
     }
 }
@@ -56,16 +56,16 @@ pub struct ApprovalsConfig {
     /// tokens with `operator = true`. `"caller"` also asks the user of the client
     /// that calls, where the client can ask, and gives a token to REST callers that
     /// approves: then whoever asks can approve.
-    pub by: ApproverWord,
+    pub by: ApproverConfig,
     /// How long there is to decide, and then to make the call.
     #[schemars(example = &"15min")]
-    pub expiry: Span,
+    pub expiry: HumanDuration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
-pub enum ApproverWord {
+pub enum ApproverConfig {
     Caller,
     #[default]
     Operator,
@@ -73,6 +73,6 @@ pub enum ApproverWord {
 
 impl Default for ApprovalsConfig {
     fn default() -> Self {
-        Self { by: ApproverWord::default(), expiry: Span::seconds(3600) }
+        Self { by: ApproverConfig::default(), expiry: HumanDuration::from_seconds(3600) }
     }
 }

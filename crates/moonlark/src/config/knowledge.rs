@@ -7,16 +7,16 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Hidden, Seconds};
+use super::{RedactedString, TimeoutSeconds};
 
 /// How the knowledge base is kept and searched. What is in it, `[connectors]`
 /// says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Knowledge {
+pub struct KnowledgeConfig {
     /// What turns text into vectors: `"builtin"` needs no network; a table names
     /// a service. After a change, documents are embedded anew in the background.
-    pub embedder: Embedder,
+    pub embedder: EmbedderConfig,
     /// About how many characters of a document are searched, and found, as one
     /// piece.
     #[schemars(range(min = 200, max = 20_000))]
@@ -24,11 +24,11 @@ pub struct Knowledge {
     /// When all sources are read while serving: `"manual"` only by
     /// `moonlark sync`, `"start"` once at the start. Folders with `watch` are
     /// followed in any case.
-    pub sync: SyncWhen,
+    pub sync: SyncTrigger,
     /// Seconds after which all sources are read again while serving.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Seconds")]
-    pub interval: Option<Seconds>,
+    #[schemars(with = "TimeoutSeconds")]
+    pub interval: Option<TimeoutSeconds>,
     /// Variables and files that it needs and that are not there.
     #[serde(skip)]
     pub outage: Vec<Problem>,
@@ -37,7 +37,7 @@ pub struct Knowledge {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
-pub enum SyncWhen {
+pub enum SyncTrigger {
     // Only by command.
     #[default]
     Manual,
@@ -48,18 +48,18 @@ pub enum SyncWhen {
 /// The model that is part of Moonlark, or a service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Embedder {
+pub enum EmbedderConfig {
     Named(String),
-    Service(RemoteEmbedder),
+    Service(RemoteEmbedderConfig),
 }
 
 /// A service that turns text into vectors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
-pub struct RemoteEmbedder {
+pub struct RemoteEmbedderConfig {
     /// What it speaks: `"openai"`, as many services do, or `"ollama"`.
-    pub kind: EmbedderKind,
+    pub kind: RemoteEmbedderKind,
     /// Its address, without the path of the operation.
     #[schemars(length(min = 1), example = &"http://127.0.0.1:11434")]
     pub url: String,
@@ -69,13 +69,13 @@ pub struct RemoteEmbedder {
     /// What it wants to see as a bearer token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", example = &"${OPENAI_API_KEY}")]
-    pub api_key: Option<Hidden>,
+    pub api_key: Option<RedactedString>,
     /// How many numbers a vector has, for models that let one choose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u32", range(min = 1, max = 16_384), example = 768)]
     pub dimensions: Option<u32>,
     /// Texts in one request.
-    #[serde(default = "batch")]
+    #[serde(default = "default_embedding_batch")]
     #[schemars(range(min = 1, max = 2048))]
     pub batch: u32,
 }
@@ -83,30 +83,30 @@ pub struct RemoteEmbedder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
-pub enum EmbedderKind {
+pub enum RemoteEmbedderKind {
     Openai,
     Ollama,
 }
 
-const BUILTIN: &str = "builtin";
+const BUILTIN_EMBEDDER_NAME: &str = "builtin";
 
-fn batch() -> u32 {
+fn default_embedding_batch() -> u32 {
     64
 }
 
-impl Default for Knowledge {
+impl Default for KnowledgeConfig {
     fn default() -> Self {
         Self {
-            embedder: Embedder::Named(BUILTIN.to_owned()),
+            embedder: EmbedderConfig::Named(BUILTIN_EMBEDDER_NAME.to_owned()),
             chunk: 1200,
-            sync: SyncWhen::default(),
+            sync: SyncTrigger::default(),
             interval: None,
             outage: Vec::new(),
         }
     }
 }
 
-impl JsonSchema for Embedder {
+impl JsonSchema for EmbedderConfig {
     fn inline_schema() -> bool {
         true
     }
@@ -116,27 +116,27 @@ impl JsonSchema for Embedder {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut schema = RemoteEmbedder::json_schema(generator);
+        let mut schema = RemoteEmbedderConfig::json_schema(generator);
         schema.insert("type".into(), json!(["string", "object"]));
         schema
     }
 }
 
-impl Knowledge {
+impl KnowledgeConfig {
     /// What no schema says. The key, and what is wrong.
-    pub(crate) fn faults(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn find_faults(&self) -> Vec<(&'static str, String)> {
         match &self.embedder {
-            Embedder::Named(name) if name != BUILTIN => {
+            EmbedderConfig::Named(name) if name != BUILTIN_EMBEDDER_NAME => {
                 let message = "must be \"builtin\", or a table with kind, url and model";
                 vec![("embedder", message.to_owned())]
             }
-            Embedder::Service(service) => {
+            EmbedderConfig::Service(service) => {
                 let web = url::Url::parse(&service.url)
                     .is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
                 let message = "must be an address that begins with http:// or https://";
                 if web { Vec::new() } else { vec![("embedder.url", message.to_owned())] }
             }
-            Embedder::Named(_) => Vec::new(),
+            EmbedderConfig::Named(_) => Vec::new(),
         }
     }
 }

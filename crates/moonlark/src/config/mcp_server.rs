@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use moonlark_core::Problem;
-use moonlark_core::tool::Expose;
+use moonlark_core::tool::ToolExposure;
 use moonlark_upstream::ToolPattern;
-use moonlark_upstream::auth::Auth;
+use moonlark_upstream::auth::UpstreamAuthConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use url::Url;
 
-use super::source_tool::{name_fault, tool_faults};
-use super::{Seconds, Secret, SourceTool};
+use super::source_tool::{find_tool_faults, source_name_fault};
+use super::{ConfigSecret, SourceToolConfig, TimeoutSeconds};
 
 /// The upstream MCP server `NAME`: either a command to start, or the address of
 /// a server that runs. Its tools are called `NAME.TOOL`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct McpServer {
+pub struct McpServerConfig {
     /// The command that starts the server, which is spoken to by its standard
     /// input and output.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,7 +31,7 @@ pub struct McpServer {
     /// Environment variables of the command, beside the few that every program
     /// needs, such as `PATH` and `HOME`. Nothing else is passed on.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub env: BTreeMap<String, Hidden>,
+    pub env: BTreeMap<String, RedactedString>,
     /// A file with further variables of the command, `NAME=value` line by line. Those
     /// of `env` come first.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,20 +48,20 @@ pub struct McpServer {
     /// How the server at `url` is spoken to: `"streamable-http"`, or `"sse"` for
     /// an old one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Transport")]
-    pub transport: Option<Transport>,
+    #[schemars(with = "McpHttpTransport")]
+    pub transport: Option<McpHttpTransport>,
     /// HTTP headers that go with every request to `url`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub headers: BTreeMap<String, Hidden>,
+    pub headers: BTreeMap<String, RedactedString>,
     /// How to log in to the server at `url`.
-    #[serde(skip_serializing_if = "is_none")]
-    pub auth: Auth,
+    #[serde(skip_serializing_if = "is_auth_unset")]
+    pub auth: UpstreamAuthConfig,
     /// How agents reach its tools: `"code"` from scripts, by `execute`;
     /// `"direct"` as tools of their own; `"both"`; `"auto"` directly for as long
     /// as listing all tools is shorter than explaining scripts, and from scripts
     /// otherwise; `"hidden"` not at all. Script tools and the command line can
     /// call them in any case.
-    pub expose: Expose,
+    pub expose: ToolExposure,
     /// What the names of its tools begin with where agents see them; when not
     /// set, `NAME__`. With `""` the server is transparent: its tools, prompts
     /// and URIs keep their own names.
@@ -70,18 +70,18 @@ pub struct McpServer {
     pub prefix: Option<String>,
     /// Seconds until a call is ended; when not set, those of `[limits]`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Seconds")]
-    pub timeout: Option<Seconds>,
+    #[schemars(with = "TimeoutSeconds")]
+    pub timeout: Option<TimeoutSeconds>,
     /// Seconds until a server that does not answer counts as not reached.
-    pub connect_timeout: Seconds,
+    pub connect_timeout: TimeoutSeconds,
     /// Start it when it is first needed. What it offers is known from the last
     /// time it ran.
     pub lazy: bool,
     /// Seconds after which a server that nobody uses is stopped, until it is
     /// needed again; when not set, it stays.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Seconds")]
-    pub idle_stop: Option<Seconds>,
+    #[schemars(with = "TimeoutSeconds")]
+    pub idle_stop: Option<TimeoutSeconds>,
     /// Hold back tools whose description or schema changed since they were
     /// approved with `moonlark pin NAME --approve`. What it offers the first
     /// time counts as approved.
@@ -97,20 +97,20 @@ pub struct McpServer {
     pub exclude: Vec<String>,
     /// What holds for single tools, by the server's own names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub tools: BTreeMap<String, SourceTool>,
+    pub tools: BTreeMap<String, SourceToolConfig>,
     /// Folders that the server is told about when it asks outside of a call.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(example = ["."])]
     pub roots: Vec<String>,
     /// What must not be echoed. Filled when a file is loaded.
     #[serde(skip)]
-    pub secrets: Vec<Secret>,
+    pub secrets: Vec<ConfigSecret>,
     /// Variables and files that it needs and that are not there.
     #[serde(skip)]
     pub outage: Vec<Problem>,
 }
 
-impl Default for McpServer {
+impl Default for McpServerConfig {
     fn default() -> Self {
         Self {
             command: None,
@@ -121,11 +121,11 @@ impl Default for McpServer {
             url: None,
             transport: None,
             headers: BTreeMap::new(),
-            auth: Auth::None,
-            expose: Expose::Code,
+            auth: UpstreamAuthConfig::None,
+            expose: ToolExposure::Code,
             prefix: None,
             timeout: None,
-            connect_timeout: Seconds::new(60),
+            connect_timeout: TimeoutSeconds::new(60),
             lazy: false,
             idle_stop: None,
             pin: false,
@@ -142,7 +142,7 @@ impl Default for McpServer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
-pub enum Transport {
+pub enum McpHttpTransport {
     #[default]
     StreamableHttp,
     Sse,
@@ -152,30 +152,30 @@ pub enum Transport {
 #[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
-pub struct Hidden(pub String);
+pub struct RedactedString(pub String);
 
-impl fmt::Debug for Hidden {
+impl fmt::Debug for RedactedString {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[redacted]")
     }
 }
 
-impl Serialize for Hidden {
+impl Serialize for RedactedString {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str("[redacted]")
     }
 }
 
-fn is_none(auth: &Auth) -> bool {
-    *auth == Auth::None
+fn is_auth_unset(auth: &UpstreamAuthConfig) -> bool {
+    *auth == UpstreamAuthConfig::None
 }
 
 /// What no schema says: which keys go together. The key, and what is wrong.
-impl McpServer {
-    pub fn faults(&self, name: &str) -> Vec<(&'static str, String)> {
+impl McpServerConfig {
+    pub fn find_faults(&self, name: &str) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();
-        faults.extend(name_fault(name).map(|fault| ("", fault)));
-        faults.extend(tool_faults(&self.tools));
+        faults.extend(source_name_fault(name).map(|fault| ("", fault)));
+        faults.extend(find_tool_faults(&self.tools));
         for (key, patterns) in [("include", &self.include), ("exclude", &self.exclude)] {
             let wrong = patterns.iter().filter_map(|it| it.parse::<ToolPattern>().err());
             faults.extend(wrong.map(|message| (key, message)));
@@ -188,7 +188,7 @@ impl McpServer {
         let misplaced: [(&'static str, bool, &str); 7] = [
             ("transport", self.transport.is_some(), "url"),
             ("headers", !self.headers.is_empty(), "url"),
-            ("auth", !is_none(&self.auth), "url"),
+            ("auth", !is_auth_unset(&self.auth), "url"),
             ("args", !self.args.is_empty(), "command"),
             ("env", !self.env.is_empty(), "command"),
             ("env_file", self.env_file.is_some(), "command"),
@@ -213,13 +213,20 @@ impl McpServer {
     }
 
     /// From the command line: an address, or a command as a shell would read it.
-    pub fn from_argument(text: &str) -> Result<McpServer, String> {
+    pub fn from_cli_argument(text: &str) -> Result<McpServerConfig, String> {
         if text.starts_with("http://") || text.starts_with("https://") {
-            return Ok(McpServer { url: Some(text.to_owned()), ..McpServer::default() });
+            return Ok(McpServerConfig {
+                url: Some(text.to_owned()),
+                ..McpServerConfig::default()
+            });
         }
         let mut words = shlex::split(text).ok_or("a quote is not closed")?.into_iter();
         let command = words.next().ok_or("there is no command")?;
-        Ok(McpServer { command: Some(command), args: words.collect(), ..McpServer::default() })
+        Ok(McpServerConfig {
+            command: Some(command),
+            args: words.collect(),
+            ..McpServerConfig::default()
+        })
     }
 }
 
@@ -228,8 +235,8 @@ mod tests {
     use super::*;
 
     fn faults(toml: &str) -> String {
-        let server: McpServer = toml::from_str(toml).unwrap();
-        let faults = server.faults("docs");
+        let server: McpServerConfig = toml::from_str(toml).unwrap();
+        let faults = server.find_faults("docs");
         faults.iter().map(|(key, it)| format!("{key}: {it}")).collect::<Vec<_>>().join("; ")
     }
 
@@ -251,12 +258,12 @@ mod tests {
 
     #[test]
     fn an_argument_is_an_address_or_a_command_as_a_shell_reads_it() {
-        let http = McpServer::from_argument("https://a/mcp").unwrap();
+        let http = McpServerConfig::from_cli_argument("https://a/mcp").unwrap();
         assert_eq!(http.url.as_deref(), Some("https://a/mcp"));
-        let stdio = McpServer::from_argument("npx -y server '/a b' \"c d\"").unwrap();
+        let stdio = McpServerConfig::from_cli_argument("npx -y server '/a b' \"c d\"").unwrap();
         assert_eq!(stdio.command.as_deref(), Some("npx"));
         assert_eq!(stdio.args, ["-y", "server", "/a b", "c d"]);
-        assert!(McpServer::from_argument("npx 'a").is_err());
-        assert!(McpServer::from_argument(" ").is_err());
+        assert!(McpServerConfig::from_cli_argument("npx 'a").is_err());
+        assert!(McpServerConfig::from_cli_argument(" ").is_err());
     }
 }

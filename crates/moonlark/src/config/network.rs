@@ -1,6 +1,6 @@
 //! `[network]`: where no script connects to, whatever its own grants say.
 
-use moonlark_core::grant::{Net, Network};
+use moonlark_core::grant::{NetworkPolicy, NetworkTarget};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -26,15 +26,15 @@ impl Default for NetworkConfig {
 
 impl NetworkConfig {
     /// The same for those who check. That it can be read was checked with the file.
-    pub(crate) fn rules(&self) -> Network {
+    pub(crate) fn to_network_rules(&self) -> NetworkPolicy {
         let deny = self.deny.iter().filter_map(|text| text.parse().ok()).collect();
-        Network { public: self.public, deny }
+        NetworkPolicy { public: self.public, deny }
     }
 
     /// What no schema says. The key, and what is wrong.
-    pub(crate) fn faults(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn find_faults(&self) -> Vec<(&'static str, String)> {
         let fault = |text: &String| {
-            let why = text.parse::<Net>().err()?;
+            let why = text.parse::<NetworkTarget>().err()?;
             Some(("deny", format!("{text:?} is no place in the network: {why}")))
         };
         self.deny.iter().filter_map(fault).collect()
@@ -48,10 +48,10 @@ mod tests {
     #[test]
     fn what_is_denied_is_read_or_says_what_is_wrong() {
         let deny = |text: &str| NetworkConfig { deny: vec![text.to_owned()], public: true };
-        assert_eq!(deny("10.0.0.0/8:22").faults(), []);
-        assert_eq!(deny("*.ads.example").rules().deny.len(), 1);
+        assert_eq!(deny("10.0.0.0/8:22").find_faults(), []);
+        assert_eq!(deny("*.ads.example").to_network_rules().deny.len(), 1);
         assert_eq!(
-            deny("10.0.0.0/99").faults(),
+            deny("10.0.0.0/99").find_faults(),
             [(
                 "deny",
                 "\"10.0.0.0/99\" is no place in the network: the number after / is too large"

@@ -1,11 +1,11 @@
 //! `[policy]`: which tools exist for whom, and how they may be called.
 
-use moonlark_core::policy::{Action, Effect, Per, Rate, Terms};
+use moonlark_core::policy::{CallRate, CountingScope, EffectKind, RuleAction, RuleTerms};
 use moonlark_core::tool::SourceKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Span;
+use super::HumanDuration;
 
 /// What the operator allows.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -14,7 +14,7 @@ pub struct PolicyConfig {
     /// Rules, in order: the first that matches a tool and its caller decides
     /// everything. Where none does, the call is allowed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub rules: Vec<RuleConfig>,
+    pub rules: Vec<PolicyRuleConfig>,
 }
 
 /// A rule. `tools`, `effects`, `kinds`, `sources` and `callers` say what it
@@ -23,7 +23,7 @@ pub struct PolicyConfig {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-pub struct RuleConfig {
+pub struct PolicyRuleConfig {
     /// Names of tools, in any spelling that is in use for them; `*` stands for
     /// anything.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -35,12 +35,12 @@ pub struct RuleConfig {
     /// scripts can only call tools.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(example = ["destructive"])]
-    pub effects: Vec<EffectWord>,
+    pub effects: Vec<RuleEffectConfig>,
     /// Where the tool comes from: `"upstream"`, `"api"`, `"script"`,
     /// `"extension"` or `"builtin"`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(example = ["upstream", "api"])]
-    pub kinds: Vec<KindWord>,
+    pub kinds: Vec<RuleSourceKindConfig>,
     /// Names of upstream servers, APIs, extensions, or files of scripts; `*`
     /// stands for anything.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -54,7 +54,7 @@ pub struct RuleConfig {
     pub callers: Vec<String>,
     /// `"allow"`; `"deny"`: the tool does not exist; `"approve"`: a person
     /// decides on every call.
-    pub action: ActionWord,
+    pub action: RuleActionConfig,
     /// How often it may be called, such as `10/s`, `100/min`, `1000/h` or
     /// `5/day`. More calls are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,23 +69,23 @@ pub struct RuleConfig {
     /// one tool by one caller. By `"tool"` and `"source"`, callers also share
     /// what `cache` keeps.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "PerWord", example = &"caller")]
-    pub per: Option<PerWord>,
+    #[schemars(with = "RuleScopeConfig", example = &"caller")]
+    pub per: Option<RuleScopeConfig>,
     /// The time of one call, in place of the tool's own.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Span", example = &"5s")]
-    pub timeout: Option<Span>,
+    #[schemars(with = "HumanDuration", example = &"5s")]
+    pub timeout: Option<HumanDuration>,
     /// How long an answer is given again to the same arguments, without calling
     /// the tool. Only for tools that are known to only read.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Span", example = &"60s")]
-    pub cache: Option<Span>,
+    #[schemars(with = "HumanDuration", example = &"60s")]
+    pub cache: Option<HumanDuration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
-pub enum EffectWord {
+pub enum RuleEffectConfig {
     ReadOnly,
     Writes,
     Destructive,
@@ -96,7 +96,7 @@ pub enum EffectWord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
-pub enum KindWord {
+pub enum RuleSourceKindConfig {
     Upstream,
     Api,
     Script,
@@ -107,7 +107,7 @@ pub enum KindWord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
-pub enum ActionWord {
+pub enum RuleActionConfig {
     #[default]
     Allow,
     Deny,
@@ -117,23 +117,23 @@ pub enum ActionWord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
-pub enum PerWord {
+pub enum RuleScopeConfig {
     Caller,
     Tool,
     Source,
 }
 
 /// Beyond that a time is no protection.
-const LONGEST: u64 = 86_400;
+const MAX_RULE_TIMEOUT_SECONDS: u64 = 86_400;
 
-impl RuleConfig {
+impl PolicyRuleConfig {
     /// What no schema says. The key, and what is wrong.
-    pub(crate) fn faults(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn find_faults(&self) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();
         if let Some(rate) = &self.rate {
-            faults.extend(rate.parse::<Rate>().err().map(|message| ("rate", message)));
+            faults.extend(rate.parse::<CallRate>().err().map(|message| ("rate", message)));
         }
-        if self.timeout.is_some_and(|it| it.duration().as_secs() > LONGEST) {
+        if self.timeout.is_some_and(|it| it.to_duration().as_secs() > MAX_RULE_TIMEOUT_SECONDS) {
             faults.push(("timeout", "must be at most a day".to_owned()));
         }
         let limits = [
@@ -142,7 +142,7 @@ impl RuleConfig {
             ("timeout", self.timeout.is_some()),
             ("cache", self.cache.is_some()),
         ];
-        let denies = self.action == ActionWord::Deny;
+        let denies = self.action == RuleActionConfig::Deny;
         for (key, _) in limits.into_iter().filter(|(_, is_set)| denies && *is_set) {
             faults.push((key, "says how to call what action = \"deny\" takes away".to_owned()));
         }
@@ -153,8 +153,9 @@ impl RuleConfig {
         {
             faults.push(("per", "counts nothing: set rate or concurrency as well".to_owned()));
         }
-        let only_writes =
-            |word: &EffectWord| matches!(word, EffectWord::Writes | EffectWord::Destructive);
+        let only_writes = |word: &RuleEffectConfig| {
+            matches!(word, RuleEffectConfig::Writes | RuleEffectConfig::Destructive)
+        };
         if self.cache.is_some() && !self.effects.is_empty() && self.effects.iter().all(only_writes)
         {
             let message = "keeps answers of tools that only read, and the rule matches others";
@@ -164,53 +165,53 @@ impl RuleConfig {
     }
 
     /// The rule as the gateway takes it. What is not a rate has been refused.
-    pub(crate) fn terms(&self) -> Terms {
-        Terms {
+    pub(crate) fn to_policy_terms(&self) -> RuleTerms {
+        RuleTerms {
             tools: self.tools.clone(),
             except: Vec::new(),
-            effects: self.effects.iter().map(|word| word.effect()).collect(),
-            kinds: self.kinds.iter().map(|word| word.kind()).collect(),
+            effects: self.effects.iter().map(|word| word.to_effect()).collect(),
+            kinds: self.kinds.iter().map(|word| word.to_source_kind()).collect(),
             sources: self.sources.clone(),
             callers: self.callers.clone(),
             action: match self.action {
-                ActionWord::Allow => Action::Allow,
-                ActionWord::Deny => Action::Deny,
-                ActionWord::Approve => Action::Approve,
+                RuleActionConfig::Allow => RuleAction::Allow,
+                RuleActionConfig::Deny => RuleAction::Deny,
+                RuleActionConfig::Approve => RuleAction::Approve,
             },
             rate: self.rate.as_ref().and_then(|rate| rate.parse().ok()),
             concurrency: self.concurrency.map(|most| most as usize),
             per: match self.per {
-                None => Per::ToolAndCaller,
-                Some(PerWord::Caller) => Per::Caller,
-                Some(PerWord::Tool) => Per::Tool,
-                Some(PerWord::Source) => Per::Source,
+                None => CountingScope::ToolAndCaller,
+                Some(RuleScopeConfig::Caller) => CountingScope::Caller,
+                Some(RuleScopeConfig::Tool) => CountingScope::Tool,
+                Some(RuleScopeConfig::Source) => CountingScope::Source,
             },
-            timeout: self.timeout.map(Span::duration),
-            cache: self.cache.map(Span::duration),
+            timeout: self.timeout.map(HumanDuration::to_duration),
+            cache: self.cache.map(HumanDuration::to_duration),
         }
     }
 }
 
-impl EffectWord {
-    fn effect(self) -> Effect {
+impl RuleEffectConfig {
+    fn to_effect(self) -> EffectKind {
         match self {
-            EffectWord::ReadOnly => Effect::ReadOnly,
-            EffectWord::Writes => Effect::Writes,
-            EffectWord::Destructive => Effect::Destructive,
-            EffectWord::Idempotent => Effect::Idempotent,
-            EffectWord::OpenWorld => Effect::OpenWorld,
+            RuleEffectConfig::ReadOnly => EffectKind::ReadOnly,
+            RuleEffectConfig::Writes => EffectKind::Writes,
+            RuleEffectConfig::Destructive => EffectKind::Destructive,
+            RuleEffectConfig::Idempotent => EffectKind::Idempotent,
+            RuleEffectConfig::OpenWorld => EffectKind::OpenWorld,
         }
     }
 }
 
-impl KindWord {
-    fn kind(self) -> SourceKind {
+impl RuleSourceKindConfig {
+    fn to_source_kind(self) -> SourceKind {
         match self {
-            KindWord::Upstream => SourceKind::Upstream,
-            KindWord::Api => SourceKind::Api,
-            KindWord::Script => SourceKind::Script,
-            KindWord::Extension => SourceKind::Extension,
-            KindWord::Builtin => SourceKind::Builtin,
+            RuleSourceKindConfig::Upstream => SourceKind::Upstream,
+            RuleSourceKindConfig::Api => SourceKind::Api,
+            RuleSourceKindConfig::Script => SourceKind::Script,
+            RuleSourceKindConfig::Extension => SourceKind::Extension,
+            RuleSourceKindConfig::Builtin => SourceKind::Builtin,
         }
     }
 }

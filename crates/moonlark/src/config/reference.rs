@@ -4,49 +4,49 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::{Size, Span, schema};
+use super::{ByteSize, HumanDuration, config_json_schema};
 
 /// Markdown: a section for each table, a row for each key.
-pub fn reference() -> String {
-    page(&schema())
+pub fn render_config_reference() -> String {
+    render_page(&config_json_schema())
 }
 
-fn page(schema: &Value) -> String {
+fn render_page(schema: &Value) -> String {
     let mut page = format!(
         "# `moonlark.toml`\n\n<!-- Generated from the config structs; edit those. -->\n\n{}\n",
-        description(schema)
+        schema_description(schema)
     );
-    sections(&mut page, schema, "");
+    write_sections(&mut page, schema, "");
     page
 }
 
 /// A section for `table` when it has keys, then those of the tables in it.
-fn sections(page: &mut String, schema: &Value, table: &str) {
+fn write_sections(page: &mut String, schema: &Value, table: &str) {
     let properties = || schema["properties"].as_object().into_iter().flatten();
     let keys: Vec<_> = properties().filter(|(_, key)| !is_table(key)).collect();
     // What takes a word or a table is both a key and a table.
     let tables: Vec<_> = properties().filter(|(_, key)| is_table(key) || has_tables(key)).collect();
     if !keys.is_empty() {
-        let _ = write!(page, "\n## `[{table}]`\n\n{}\n\n", description(schema));
+        let _ = write!(page, "\n## `[{table}]`\n\n{}\n\n", schema_description(schema));
         page.push_str("| key | type | default | description |\n|---|---|---|---|\n");
     }
     for (name, key) in keys {
-        row(page, name, key, is_required(schema, name));
+        write_key_row(page, name, key, is_required(schema, name));
     }
     for (name, inner) in tables {
         let path = if table.is_empty() { name.clone() } else { format!("{table}.{name}") };
         match (&inner["additionalProperties"], &inner["items"]) {
-            (named @ Value::Object(_), _) => sections(page, named, &format!("{path}.NAME")),
+            (named @ Value::Object(_), _) => write_sections(page, named, &format!("{path}.NAME")),
             // As TOML writes one of several.
-            (_, each @ Value::Object(_)) => sections(page, each, &format!("[{path}]")),
-            _ => sections(page, inner, &path),
+            (_, each @ Value::Object(_)) => write_sections(page, each, &format!("[{path}]")),
+            _ => write_sections(page, inner, &path),
         }
     }
 }
 
 /// Whether it has keys that are known, so that it gets a section.
 fn is_table(key: &Value) -> bool {
-    key["type"] == "object" && kind(&key["additionalProperties"]) != "string"
+    key["type"] == "object" && key_type_name(&key["additionalProperties"]) != "string"
 }
 
 /// Whether it is, among other things, a table or a list of them.
@@ -54,8 +54,8 @@ fn has_tables(key: &Value) -> bool {
     !key["properties"].is_null() || !key["items"]["properties"].is_null()
 }
 
-fn row(page: &mut String, name: &str, key: &Value, required: bool) {
-    let (kind, text) = (kind(key), description(key));
+fn write_key_row(page: &mut String, name: &str, key: &Value, required: bool) {
+    let (kind, text) = (key_type_name(key), schema_description(key));
     let default = match key.get("default") {
         Some(default) => format!("`{default}`"),
         None if required => "required".to_owned(),
@@ -65,11 +65,11 @@ fn row(page: &mut String, name: &str, key: &Value, required: bool) {
     let _ = writeln!(page, "| `{name}` | {kind} | {} | {} |", cell(&default), cell(&text));
 }
 
-fn kind(key: &Value) -> String {
-    if key["format"] == Size::FORMAT {
+fn key_type_name(key: &Value) -> String {
+    if key["format"] == ByteSize::SCHEMA_FORMAT {
         return "size".to_owned();
     }
-    if key["format"] == Span::FORMAT {
+    if key["format"] == HumanDuration::SCHEMA_FORMAT {
         return "time".to_owned();
     }
     if let Some(kinds) = key["type"].as_array() {
@@ -78,14 +78,14 @@ fn kind(key: &Value) -> String {
     }
     match key["type"].as_str() {
         Some("object") if !key["properties"].is_null() => "table".to_owned(),
-        Some("object") => format!("table of {}s", kind(&key["additionalProperties"])),
-        Some("array") => format!("array of {}s", kind(&key["items"])),
+        Some("object") => format!("table of {}s", key_type_name(&key["additionalProperties"])),
+        Some("array") => format!("array of {}s", key_type_name(&key["items"])),
         Some(name) => name.to_owned(),
         None => "any".to_owned(),
     }
 }
 
-fn description(schema: &Value) -> String {
+fn schema_description(schema: &Value) -> String {
     schema["description"].as_str().unwrap_or_default().to_owned()
 }
 
@@ -137,7 +137,7 @@ mod tests {
             },
         });
         assert_eq!(
-            page(&schema),
+            render_page(&schema),
             "\
 # `moonlark.toml`
 
@@ -178,9 +178,9 @@ One.
 
     #[test]
     fn every_key_and_table_is_described() {
-        for line in reference().lines() {
+        for line in render_config_reference().lines() {
             assert!(!line.ends_with("|  |"), "no doc comment: {line}");
         }
-        assert!(!reference().contains("`\n\n\n"), "a table without a doc comment");
+        assert!(!render_config_reference().contains("`\n\n\n"), "a table without a doc comment");
     }
 }

@@ -8,22 +8,24 @@ use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use serde_json::Value;
 
-use super::{Config, Size, Span};
+use super::{ByteSize, HumanDuration, ProjectConfig};
 
 /// Draft 2020-12, without references: each key carries all that holds for it.
-pub fn schema() -> Value {
+pub fn config_json_schema() -> Value {
     SchemaSettings::draft2020_12()
         .with(|settings| settings.inline_subschemas = true)
-        .with_transform(RecursiveTransform(tidy))
+        .with_transform(RecursiveTransform(remove_redundant_keywords))
         .into_generator()
-        .into_root_schema_for::<Config>()
+        .into_root_schema_for::<ProjectConfig>()
         .to_value()
 }
 
 /// Leave out what says nothing to a reader: the width of an integer whose range
 /// is given, and the default of a table, since each of its keys has its own.
-fn tidy(schema: &mut Schema) {
-    let ours = |format: &Value| *format == Size::FORMAT || *format == Span::FORMAT;
+fn remove_redundant_keywords(schema: &mut Schema) {
+    let ours = |format: &Value| {
+        *format == ByteSize::SCHEMA_FORMAT || *format == HumanDuration::SCHEMA_FORMAT
+    };
     if schema.get("format").is_some_and(|format| !ours(format)) {
         schema.remove("format");
     }

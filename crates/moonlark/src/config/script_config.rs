@@ -17,7 +17,7 @@ pub struct ScriptConfig {
     pub values: Map<String, Value>,
     /// Filled when a file is loaded; one value may give several.
     #[serde(skip)]
-    pub secrets: Vec<Secret>,
+    pub secrets: Vec<ConfigSecret>,
     /// Variables and files that it needs and that are not there.
     #[serde(skip)]
     pub outage: Vec<Problem>,
@@ -25,7 +25,7 @@ pub struct ScriptConfig {
 
 /// A text that must not appear wherever something of this script is echoed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret {
+pub struct ConfigSecret {
     /// The key it comes from, within the script's table: `jira.headers[0]`.
     pub key: String,
     /// The name of the key or of the variable says that it is secret. When
@@ -34,18 +34,18 @@ pub struct Secret {
     value: String,
 }
 
-impl Secret {
+impl ConfigSecret {
     pub fn new(key: impl Into<String>, value: impl Into<String>, by_name: bool) -> Self {
         Self { key: key.into(), by_name, value: value.into() }
     }
 
     /// The secret itself. Never empty when it comes from a loaded file.
-    pub fn expose(&self) -> &str {
+    pub fn expose_secret(&self) -> &str {
         &self.value
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for ConfigSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Secret")
             .field("key", &self.key)
@@ -70,7 +70,7 @@ mod tests {
     fn debug_prints_keys_and_no_value() {
         let mut config: ScriptConfig =
             serde_json::from_str(r#"{"url": "https://x", "deep": {"pin": "1234"}}"#).unwrap();
-        config.secrets.push(Secret::new("deep.pin", "1234", true));
+        config.secrets.push(ConfigSecret::new("deep.pin", "1234", true));
         assert_eq!(format!("{config:?}"), r#"{"url": [redacted], "deep": [redacted]}"#);
         assert_eq!(
             format!("{:?}", config.secrets),

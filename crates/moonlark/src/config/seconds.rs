@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 /// and a number that no [`Duration`] can hold never gets further than here.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Deserialize)]
 #[serde(try_from = "f64")]
-pub struct Seconds(f64);
+pub struct TimeoutSeconds(f64);
 
-const MAX: u32 = 86_400;
+const MAX_TIMEOUT_SECONDS: u32 = 86_400;
 
-impl Seconds {
+impl TimeoutSeconds {
     pub(super) const fn new(seconds: u32) -> Self {
         Self(seconds as f64)
     }
@@ -25,39 +25,43 @@ impl Seconds {
         self.0
     }
 
-    pub fn duration(self) -> Duration {
+    pub fn to_duration(self) -> Duration {
         Duration::from_secs_f64(self.0)
     }
 }
 
-impl TryFrom<f64> for Seconds {
-    type Error = BadSeconds;
+impl TryFrom<f64> for TimeoutSeconds {
+    type Error = TimeoutSecondsError;
 
-    fn try_from(seconds: f64) -> Result<Self, BadSeconds> {
-        if seconds > 0.0 && seconds <= f64::from(MAX) { Ok(Self(seconds)) } else { Err(BadSeconds) }
+    fn try_from(seconds: f64) -> Result<Self, TimeoutSecondsError> {
+        if seconds > 0.0 && seconds <= f64::from(MAX_TIMEOUT_SECONDS) {
+            Ok(Self(seconds))
+        } else {
+            Err(TimeoutSecondsError)
+        }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BadSeconds;
+pub struct TimeoutSecondsError;
 
-impl fmt::Display for BadSeconds {
+impl fmt::Display for TimeoutSecondsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "must be more than 0 and at most {MAX}")
+        write!(f, "must be more than 0 and at most {MAX_TIMEOUT_SECONDS}")
     }
 }
 
-impl std::error::Error for BadSeconds {}
+impl std::error::Error for TimeoutSecondsError {}
 
 /// `30`, not `30.0`, as a person would write it.
-impl Serialize for Seconds {
+impl Serialize for TimeoutSeconds {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serialize_plainly(&self.0, serializer)
+        serialize_seconds(&self.0, serializer)
     }
 }
 
 /// A number of seconds that has been checked to be a small one.
-pub(super) fn serialize_plainly<S: Serializer>(
+pub(super) fn serialize_seconds<S: Serializer>(
     seconds: &f64,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
@@ -68,7 +72,7 @@ pub(super) fn serialize_plainly<S: Serializer>(
     }
 }
 
-impl JsonSchema for Seconds {
+impl JsonSchema for TimeoutSeconds {
     fn inline_schema() -> bool {
         true
     }
@@ -81,7 +85,7 @@ impl JsonSchema for Seconds {
         json_schema!({
             "type": "number",
             "exclusiveMinimum": 0,
-            "maximum": MAX,
+            "maximum": MAX_TIMEOUT_SECONDS,
             "examples": [30],
         })
     }
@@ -94,16 +98,16 @@ mod tests {
     #[test]
     fn seconds_are_positive_finite_and_at_most_a_day() {
         for bad in [0.0, -1.0, f64::NAN, f64::INFINITY, 86_401.0] {
-            assert_eq!(Seconds::try_from(bad), Err(BadSeconds), "{bad}");
+            assert_eq!(TimeoutSeconds::try_from(bad), Err(TimeoutSecondsError), "{bad}");
         }
-        let half = Seconds::try_from(0.5).unwrap();
-        assert_eq!(half.duration(), Duration::from_millis(500));
-        assert_eq!(Seconds::try_from(5e-324).unwrap().duration(), Duration::ZERO);
+        let half = TimeoutSeconds::try_from(0.5).unwrap();
+        assert_eq!(half.to_duration(), Duration::from_millis(500));
+        assert_eq!(TimeoutSeconds::try_from(5e-324).unwrap().to_duration(), Duration::ZERO);
     }
 
     #[test]
     fn whole_seconds_are_written_without_a_fraction() {
-        assert_eq!(serde_json::to_string(&Seconds::new(30)).unwrap(), "30");
-        assert_eq!(serde_json::to_string(&Seconds(1.5)).unwrap(), "1.5");
+        assert_eq!(serde_json::to_string(&TimeoutSeconds::new(30)).unwrap(), "30");
+        assert_eq!(serde_json::to_string(&TimeoutSeconds(1.5)).unwrap(), "1.5");
     }
 }

@@ -13,19 +13,19 @@ use serde::ser::{Serialize, Serializer};
 
 /// A number of bytes, never zero and never over [`Size::MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Size(u64);
+pub struct ByteSize(u64);
 
-impl Size {
+impl ByteSize {
     /// The schema's `format`, by which the checker recognises a size.
-    pub const FORMAT: &'static str = "size";
+    pub const SCHEMA_FORMAT: &'static str = "size";
     /// The largest integer that TOML can write.
-    pub const MAX: u64 = i64::MAX as u64;
+    pub const MAX_BYTES: u64 = i64::MAX as u64;
 
-    pub fn new(bytes: u64) -> Result<Self, BadSize> {
+    pub fn new(bytes: u64) -> Result<Self, ByteSizeError> {
         match bytes {
-            0 => Err(BadSize::Zero),
-            1..=Self::MAX => Ok(Self(bytes)),
-            _ => Err(BadSize::TooLarge),
+            0 => Err(ByteSizeError::Zero),
+            1..=Self::MAX_BYTES => Ok(Self(bytes)),
+            _ => Err(ByteSizeError::TooLarge),
         }
     }
 
@@ -33,64 +33,64 @@ impl Size {
         self.0
     }
 
-    pub(super) const fn kb(count: u32) -> Self {
+    pub(super) const fn from_kib(count: u32) -> Self {
         Self(count as u64 * 1024)
     }
 
-    pub(super) const fn mb(count: u32) -> Self {
+    pub(super) const fn from_mib(count: u32) -> Self {
         Self(count as u64 * 1024 * 1024)
     }
 }
 
 /// Why something is not a [`Size`]; reads well after the name of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BadSize {
+pub enum ByteSizeError {
     NotASize,
     Zero,
     TooLarge,
 }
 
-impl fmt::Display for BadSize {
+impl fmt::Display for ByteSizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            BadSize::NotASize => "is not a size",
-            BadSize::Zero => "must be more than 0 bytes",
-            BadSize::TooLarge => "is too large",
+            ByteSizeError::NotASize => "is not a size",
+            ByteSizeError::Zero => "must be more than 0 bytes",
+            ByteSizeError::TooLarge => "is too large",
         })
     }
 }
 
-impl std::error::Error for BadSize {}
+impl std::error::Error for ByteSizeError {}
 
 /// Largest first, as the shortest exact spelling is looked for in this order.
-const UNITS: [(&str, u64); 5] =
+const BYTE_UNITS: [(&str, u64); 5] =
     [("TB", 1 << 40), ("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10), ("B", 1)];
 
-impl FromStr for Size {
-    type Err = BadSize;
+impl FromStr for ByteSize {
+    type Err = ByteSizeError;
 
-    fn from_str(text: &str) -> Result<Self, BadSize> {
+    fn from_str(text: &str) -> Result<Self, ByteSizeError> {
         let text = text.trim();
         let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
-        let unit = unit_bytes(unit.trim_start()).ok_or(BadSize::NotASize)?;
+        let unit = unit_bytes(unit.trim_start()).ok_or(ByteSizeError::NotASize)?;
 
         if number.contains('.') {
-            return fraction(number, unit);
+            return parse_fraction(number, unit);
         }
         if number.is_empty() {
-            return Err(BadSize::NotASize);
+            return Err(ByteSizeError::NotASize);
         }
         // Only digits are left, so the one way to fail is being too long.
-        let count: u64 = number.parse().map_err(|_| BadSize::TooLarge)?;
-        Self::new(count.checked_mul(unit).ok_or(BadSize::TooLarge)?)
+        let count: u64 = number.parse().map_err(|_| ByteSizeError::TooLarge)?;
+        Self::new(count.checked_mul(unit).ok_or(ByteSizeError::TooLarge)?)
     }
 }
 
-fn fraction(number: &str, unit: u64) -> Result<Size, BadSize> {
-    let count: f64 = number.parse().map_err(|_| BadSize::NotASize)?;
+fn parse_fraction(number: &str, unit: u64) -> Result<ByteSize, ByteSizeError> {
+    let count: f64 = number.parse().map_err(|_| ByteSizeError::NotASize)?;
     // A float cast saturates, so what is too large stays too large.
-    Size::new((count * unit as f64) as u64)
+    ByteSize::new((count * unit as f64) as u64)
 }
 
 /// A bare number counts bytes: `${VAR}` can only ever give a string.
@@ -102,54 +102,54 @@ fn unit_bytes(unit: &str) -> Option<u64> {
     if plain.len() == 3 {
         plain = plain.replace("IB", "B");
     }
-    UNITS.iter().find(|(name, _)| *name == plain).map(|(_, bytes)| *bytes)
+    BYTE_UNITS.iter().find(|(name, _)| *name == plain).map(|(_, bytes)| *bytes)
 }
 
 /// The largest unit that divides it, so that it reads back exactly.
-impl fmt::Display for Size {
+impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let exact = UNITS.iter().find(|(_, bytes)| self.0.is_multiple_of(*bytes));
+        let exact = BYTE_UNITS.iter().find(|(_, bytes)| self.0.is_multiple_of(*bytes));
         let (name, bytes) = exact.unwrap_or(&("B", 1));
         write!(f, "{}{name}", self.0 / bytes)
     }
 }
 
-impl Serialize for Size {
+impl Serialize for ByteSize {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Size {
+impl<'de> Deserialize<'de> for ByteSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(SizeVisitor)
+        deserializer.deserialize_any(ByteSizeVisitor)
     }
 }
 
-struct SizeVisitor;
+struct ByteSizeVisitor;
 
-impl Visitor<'_> for SizeVisitor {
-    type Value = Size;
+impl Visitor<'_> for ByteSizeVisitor {
+    type Value = ByteSize;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a number of bytes or a string such as \"64MB\"")
     }
 
-    fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<Size, E> {
-        Size::new(bytes).map_err(E::custom)
+    fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<ByteSize, E> {
+        ByteSize::new(bytes).map_err(E::custom)
     }
 
-    fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<Size, E> {
-        let bytes = u64::try_from(bytes).map_err(|_| E::custom(BadSize::Zero))?;
+    fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<ByteSize, E> {
+        let bytes = u64::try_from(bytes).map_err(|_| E::custom(ByteSizeError::Zero))?;
         self.visit_u64(bytes)
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Size, E> {
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<ByteSize, E> {
         text.parse().map_err(E::custom)
     }
 }
 
-impl JsonSchema for Size {
+impl JsonSchema for ByteSize {
     fn inline_schema() -> bool {
         true
     }
@@ -161,7 +161,7 @@ impl JsonSchema for Size {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": ["integer", "string"],
-            "format": Self::FORMAT,
+            "format": Self::SCHEMA_FORMAT,
             "minimum": 1,
             "pattern": r"^\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*(([KkMmGgTt][Ii]?)?[Bb])?\s*$|\$\{",
             "examples": ["64MB"],
@@ -173,8 +173,8 @@ impl JsonSchema for Size {
 mod tests {
     use super::*;
 
-    fn check(text: &str, expected: Result<u64, BadSize>) {
-        assert_eq!(text.parse::<Size>().map(Size::bytes), expected, "{text:?}");
+    fn check(text: &str, expected: Result<u64, ByteSizeError>) {
+        assert_eq!(text.parse::<ByteSize>().map(ByteSize::bytes), expected, "{text:?}");
     }
 
     #[test]
@@ -190,28 +190,28 @@ mod tests {
         check("  7 MB  ", Ok(7 << 20));
         check(".5KB", Ok(512));
         check("123", Ok(123));
-        check("9223372036854775807", Ok(Size::MAX));
+        check("9223372036854775807", Ok(ByteSize::MAX_BYTES));
     }
 
     #[test]
     fn what_is_not_a_size_says_why() {
-        check("", Err(BadSize::NotASize));
-        check("MB", Err(BadSize::NotASize));
-        check("64XB", Err(BadSize::NotASize));
-        check("64 M B", Err(BadSize::NotASize));
-        check("1.2.3MB", Err(BadSize::NotASize));
-        check(".", Err(BadSize::NotASize));
-        check("-1MB", Err(BadSize::NotASize));
-        check("1e3MB", Err(BadSize::NotASize));
-        check("64iB", Err(BadSize::NotASize));
-        check("６４MB", Err(BadSize::NotASize));
-        check("0", Err(BadSize::Zero));
-        check("0MB", Err(BadSize::Zero));
-        check("0.4B", Err(BadSize::Zero));
-        check("9223372036854775808", Err(BadSize::TooLarge));
-        check("9999999999999999999999", Err(BadSize::TooLarge));
-        check("99999999TB", Err(BadSize::TooLarge));
-        check("99999999999999999999.5TB", Err(BadSize::TooLarge));
+        check("", Err(ByteSizeError::NotASize));
+        check("MB", Err(ByteSizeError::NotASize));
+        check("64XB", Err(ByteSizeError::NotASize));
+        check("64 M B", Err(ByteSizeError::NotASize));
+        check("1.2.3MB", Err(ByteSizeError::NotASize));
+        check(".", Err(ByteSizeError::NotASize));
+        check("-1MB", Err(ByteSizeError::NotASize));
+        check("1e3MB", Err(ByteSizeError::NotASize));
+        check("64iB", Err(ByteSizeError::NotASize));
+        check("６４MB", Err(ByteSizeError::NotASize));
+        check("0", Err(ByteSizeError::Zero));
+        check("0MB", Err(ByteSizeError::Zero));
+        check("0.4B", Err(ByteSizeError::Zero));
+        check("9223372036854775808", Err(ByteSizeError::TooLarge));
+        check("9999999999999999999999", Err(ByteSizeError::TooLarge));
+        check("99999999TB", Err(ByteSizeError::TooLarge));
+        check("99999999999999999999.5TB", Err(ByteSizeError::TooLarge));
     }
 
     #[test]
@@ -223,7 +223,7 @@ mod tests {
             ("1025", "1025B"),
             ("9223372036854775807", "9223372036854775807B"),
         ] {
-            let size: Size = text.parse().unwrap();
+            let size: ByteSize = text.parse().unwrap();
             assert_eq!(size.to_string(), expected);
             assert_eq!(size.to_string().parse(), Ok(size));
         }
@@ -231,10 +231,10 @@ mod tests {
 
     #[test]
     fn integers_and_strings_deserialise() {
-        let sizes: Vec<Size> = serde_json::from_str(r#"[1024, "1KB"]"#).unwrap();
-        assert_eq!(sizes, [Size(1024), Size(1024)]);
+        let sizes: Vec<ByteSize> = serde_json::from_str(r#"[1024, "1KB"]"#).unwrap();
+        assert_eq!(sizes, [ByteSize(1024), ByteSize(1024)]);
         for bad in ["0", "-5", "\"x\"", "1.5", "true"] {
-            assert!(serde_json::from_str::<Size>(bad).is_err(), "{bad}");
+            assert!(serde_json::from_str::<ByteSize>(bad).is_err(), "{bad}");
         }
     }
 }

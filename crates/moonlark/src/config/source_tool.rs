@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 /// what the source says.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct SourceTool {
+pub struct SourceToolConfig {
     /// Another name for it. Rules know both.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1), example = &"remove_repository")]
@@ -22,8 +22,8 @@ pub struct SourceTool {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1), example = &"Delete a repository for good.")]
     pub description: Option<String>,
-    #[serde(skip_serializing_if = "ToolEffects::is_empty")]
-    pub effects: ToolEffects,
+    #[serde(skip_serializing_if = "SourceToolEffects::is_empty")]
+    pub effects: SourceToolEffects,
     /// Arguments that are always the same. Nobody sees them or can change them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "Map<String, Value>")]
@@ -33,7 +33,7 @@ pub struct SourceTool {
 /// What a call of the tool does to the world. Rules, plans and replay go by it.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct ToolEffects {
+pub struct SourceToolEffects {
     /// It changes nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "bool", example = true)]
@@ -52,15 +52,15 @@ pub struct ToolEffects {
     pub open_world: Option<bool>,
 }
 
-impl ToolEffects {
+impl SourceToolEffects {
     fn is_empty(&self) -> bool {
-        *self == ToolEffects::default()
+        *self == SourceToolEffects::default()
     }
 }
 
-impl SourceTool {
-    pub(crate) fn tool_config(&self) -> ToolConfig {
-        let ToolEffects { read_only, destructive, idempotent, open_world } = self.effects;
+impl SourceToolConfig {
+    pub(crate) fn to_tool_config(&self) -> ToolConfig {
+        let SourceToolEffects { read_only, destructive, idempotent, open_world } = self.effects;
         let read = |(key, it): (&String, &Value)| {
             Some((key.clone(), ToolValue::from_json(it.clone()).ok()?))
         };
@@ -74,12 +74,14 @@ impl SourceTool {
 }
 
 /// The tables of a source, as the one that calls takes them.
-pub(crate) fn tool_configs(tools: &BTreeMap<String, SourceTool>) -> BTreeMap<String, ToolConfig> {
-    tools.iter().map(|(name, it)| (name.clone(), it.tool_config())).collect()
+pub(crate) fn tool_configs(
+    tools: &BTreeMap<String, SourceToolConfig>,
+) -> BTreeMap<String, ToolConfig> {
+    tools.iter().map(|(name, it)| (name.clone(), it.to_tool_config())).collect()
 }
 
 /// Their fixed arguments, which may be secrets.
-pub(crate) fn fixed_arguments(tools: &BTreeMap<String, SourceTool>) -> Value {
+pub(crate) fn fixed_arguments(tools: &BTreeMap<String, SourceToolConfig>) -> Value {
     let each = tools.iter().filter(|(_, it)| !it.arguments.is_empty()).map(|(name, it)| {
         let arguments: Map<String, Value> = it.arguments.clone().into_iter().collect();
         let table = Map::from_iter([("arguments".to_owned(), Value::Object(arguments))]);
@@ -89,7 +91,9 @@ pub(crate) fn fixed_arguments(tools: &BTreeMap<String, SourceTool>) -> Value {
 }
 
 /// What no schema says. The key below the source, and what is wrong.
-pub(crate) fn tool_faults(tools: &BTreeMap<String, SourceTool>) -> Vec<(&'static str, String)> {
+pub(crate) fn find_tool_faults(
+    tools: &BTreeMap<String, SourceToolConfig>,
+) -> Vec<(&'static str, String)> {
     let mut faults = Vec::new();
     let mut names: Vec<&str> = Vec::new();
     for (tool, it) in tools {
@@ -114,7 +118,7 @@ pub(crate) fn tool_faults(tools: &BTreeMap<String, SourceTool>) -> Vec<(&'static
 }
 
 /// A name of a source: letters, digits, `-`, `_`, and dots between them.
-pub(crate) fn name_fault(name: &str) -> Option<String> {
+pub(crate) fn source_name_fault(name: &str) -> Option<String> {
     let plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-' | '.');
     let dots = name.starts_with('.') || name.ends_with('.') || name.contains("..");
     let bad = name.is_empty() || name.len() > 64 || dots || !name.chars().all(plain);
@@ -131,17 +135,18 @@ mod tests {
     #[test]
     fn names_of_sources_may_have_dots_inside() {
         for name in ["my.api", "a", "a-b_c.d2"] {
-            assert_eq!(name_fault(name), None, "{name}");
+            assert_eq!(source_name_fault(name), None, "{name}");
         }
         for name in ["", ".", "..", ".a", "a.", "a..b", "a/b", "ä", "a b", &"x".repeat(65)] {
-            assert!(name_fault(name).is_some(), "{name}");
+            assert!(source_name_fault(name).is_some(), "{name}");
         }
     }
 
     #[test]
     fn effects_that_contradict_each_other_and_names_given_twice_are_faults() {
-        let tools = |toml: &str| toml::from_str::<BTreeMap<String, SourceTool>>(toml).unwrap();
-        let faults = |toml: &str| tool_faults(&tools(toml)).len();
+        let tools =
+            |toml: &str| toml::from_str::<BTreeMap<String, SourceToolConfig>>(toml).unwrap();
+        let faults = |toml: &str| find_tool_faults(&tools(toml)).len();
         assert_eq!(faults("[a]\nname = 'x'\neffects = { read_only = true }"), 0);
         assert_eq!(faults("[a]\neffects = { read_only = true, destructive = true }"), 1);
         assert_eq!(faults("[a]\nname = 'x'\n[b]\nname = 'x'"), 1);

@@ -8,30 +8,30 @@ use serde::{Deserialize, Serialize};
 /// Where what lasts is kept: one file, with the knowledge base in it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Store {
+pub struct StoreConfig {
     /// `sqlite:` and the path of the file.
     #[schemars(length(min = 1))]
     pub url: String,
 }
 
-const SCHEME: &str = "sqlite:";
+const SQLITE_URL_SCHEME: &str = "sqlite:";
 
-impl Default for Store {
+impl Default for StoreConfig {
     fn default() -> Self {
-        Self { url: format!("{SCHEME}.moonlark/moonlark.db") }
+        Self { url: format!("{SQLITE_URL_SCHEME}.moonlark/moonlark.db") }
     }
 }
 
-impl Store {
+impl StoreConfig {
     /// The file, seen from the project.
-    pub fn file(&self, root: &Path) -> PathBuf {
-        root.join(path(&self.url))
+    pub fn sqlite_file(&self, root: &Path) -> PathBuf {
+        root.join(sqlite_path(&self.url))
     }
 
     /// What no schema says. The key, and what is wrong.
-    pub(crate) fn faults(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn find_faults(&self) -> Vec<(&'static str, String)> {
         let message = match self.url.split_once(':').map(|(scheme, _)| scheme) {
-            Some("sqlite") if !path(&self.url).is_empty() => return Vec::new(),
+            Some("sqlite") if !sqlite_path(&self.url).is_empty() => return Vec::new(),
             Some("sqlite") => "names no file: write \"sqlite:PATH\"",
             Some("postgres" | "postgresql") => {
                 "this version of Moonlark cannot keep its data in PostgreSQL yet: write \"sqlite:PATH\""
@@ -43,8 +43,8 @@ impl Store {
 }
 
 /// `sqlite:x.db`, `sqlite:///var/x.db` and `sqlite://x.db` alike.
-fn path(url: &str) -> &str {
-    let rest = url.strip_prefix(SCHEME).unwrap_or(url);
+fn sqlite_path(url: &str) -> &str {
+    let rest = url.strip_prefix(SQLITE_URL_SCHEME).unwrap_or(url);
     rest.strip_prefix("//").unwrap_or(rest)
 }
 
@@ -60,9 +60,9 @@ mod tests {
             ("sqlite:///var/b.db", "/var/b.db"),
             ("sqlite://b.db", "/p/b.db"),
         ] {
-            let store = Store { url: url.to_owned() };
-            assert_eq!(store.file(Path::new("/p")), Path::new(file), "{url}");
-            assert_eq!(store.faults(), [], "{url}");
+            let store = StoreConfig { url: url.to_owned() };
+            assert_eq!(store.sqlite_file(Path::new("/p")), Path::new(file), "{url}");
+            assert_eq!(store.find_faults(), [], "{url}");
         }
         for (url, word) in [
             ("postgres://localhost/x", "PostgreSQL yet"),
@@ -72,7 +72,7 @@ mod tests {
             ("mysql://x", "must be"),
             ("x.db", "must be"),
         ] {
-            let faults = Store { url: url.to_owned() }.faults();
+            let faults = StoreConfig { url: url.to_owned() }.find_faults();
             assert!(faults[0].1.contains(word), "{url}: {faults:?}");
         }
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tracing_subscriber::EnvFilter;
 use url::Url;
 
-use super::{Hidden, Span};
+use super::{HumanDuration, RedactedString};
 
 /// Where traces and metrics are sent, by OpenTelemetry's protocol over HTTP
 /// (OTLP, as JSON). Read when the program starts. Nothing is sent unless `otlp`,
@@ -23,7 +23,7 @@ pub struct TelemetryConfig {
     /// HTTP headers that go with everything that is sent; when there are none,
     /// those of `OTEL_EXPORTER_OTLP_HEADERS`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub headers: BTreeMap<String, Hidden>,
+    pub headers: BTreeMap<String, RedactedString>,
     /// What this server is called there; when not set, `OTEL_SERVICE_NAME`, or
     /// `moonlark`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,7 +41,7 @@ pub struct TelemetryConfig {
     pub metrics: bool,
     /// How often metrics are sent.
     #[schemars(example = &"60s")]
-    pub interval: Span,
+    pub interval: HumanDuration,
 }
 
 impl Default for TelemetryConfig {
@@ -53,14 +53,14 @@ impl Default for TelemetryConfig {
             traces: true,
             sample: None,
             metrics: true,
-            interval: Span::seconds(60),
+            interval: HumanDuration::from_seconds(60),
         }
     }
 }
 
 impl TelemetryConfig {
     /// What no schema says. The key, and what is wrong.
-    pub fn faults(&self) -> Vec<(&'static str, String)> {
+    pub fn find_faults(&self) -> Vec<(&'static str, String)> {
         let is_address = |text: &String| {
             Url::parse(text).is_ok_and(|url| {
                 matches!(url.scheme(), "http" | "https") && url.host_str().is_some()
@@ -103,7 +103,7 @@ pub enum LogFormat {
 
 impl LogConfig {
     /// What no schema says. The key, and what is wrong.
-    pub fn faults(&self) -> Vec<(&'static str, String)> {
+    pub fn find_faults(&self) -> Vec<(&'static str, String)> {
         match self.level.as_ref().is_some_and(|level| level.parse::<EnvFilter>().is_err()) {
             true => {
                 vec![("level", "is no level, and no list such as \"warn,upstream=debug\"".into())]

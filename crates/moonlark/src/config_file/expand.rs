@@ -3,10 +3,10 @@
 //! One pass, left to right: what a variable holds is never scanned, so a value
 //! from outside cannot reach for another variable.
 
-use super::values::{FILE_PREFIX, ValueSources, VariableUse};
+use super::values::{FILE_REFERENCE_PREFIX, ValueSources, VariableUse};
 
 #[derive(Debug, PartialEq, Eq, Default)]
-pub(super) struct Expanded {
+pub(super) struct ExpandedText {
     pub(super) text: String,
     /// Each variable that was named and what stands in its place.
     pub(super) variables: Vec<VariableUse>,
@@ -15,7 +15,7 @@ pub(super) struct Expanded {
 /// Why a string cannot be expanded. It never holds a part of the string but the
 /// name of a variable, since the rest may be secret.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum ExpansionFault {
     Missing(String),
     /// Of `${file:PATH}`: the path, and why there is no value.
     UnreadableFile {
@@ -27,15 +27,18 @@ pub(super) enum Fault {
     NestedDefault(String),
 }
 
-impl Fault {
+impl ExpansionFault {
     /// The text is right, and would have a value on another machine or another day.
     pub(super) fn is_absence(&self) -> bool {
-        matches!(self, Fault::Missing(_) | Fault::UnreadableFile { .. })
+        matches!(self, ExpansionFault::Missing(_) | ExpansionFault::UnreadableFile { .. })
     }
 }
 
-pub(super) fn expand(text: &str, values: &ValueSources<'_>) -> Result<Expanded, Vec<Fault>> {
-    let mut expanded = Expanded::default();
+pub(super) fn expand_variables(
+    text: &str,
+    values: &ValueSources<'_>,
+) -> Result<ExpandedText, Vec<ExpansionFault>> {
+    let mut expanded = ExpandedText::default();
     let mut faults = Vec::new();
     let mut rest = text;
     while let Some(start) = rest.find("${") {
@@ -48,11 +51,11 @@ pub(super) fn expand(text: &str, values: &ValueSources<'_>) -> Result<Expanded, 
         }
         expanded.text.push_str(before);
         let Some(end) = after.find('}') else {
-            faults.push(Fault::Unterminated);
+            faults.push(ExpansionFault::Unterminated);
             rest = "";
             break;
         };
-        match resolve(&after[..end], values) {
+        match resolve_placeholder(&after[..end], values) {
             Ok(variable) => {
                 expanded.text.push_str(&variable.value);
                 expanded.variables.push(variable);
@@ -66,25 +69,28 @@ pub(super) fn expand(text: &str, values: &ValueSources<'_>) -> Result<Expanded, 
 }
 
 /// What stands between the braces: `NAME` or `file:PATH`, and perhaps `:-default`.
-fn resolve(inside: &str, values: &ValueSources<'_>) -> Result<VariableUse, Fault> {
+fn resolve_placeholder(
+    inside: &str,
+    values: &ValueSources<'_>,
+) -> Result<VariableUse, ExpansionFault> {
     let (name, default) = match inside.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (inside, None),
     };
-    let file = name.strip_prefix(FILE_PREFIX).filter(|path| !path.is_empty());
-    if file.is_none() && !is_name(name) {
-        return Err(Fault::NotAName);
+    let file = name.strip_prefix(FILE_REFERENCE_PREFIX).filter(|path| !path.is_empty());
+    if file.is_none() && !is_variable_name(name) {
+        return Err(ExpansionFault::NotAName);
     }
     // The first brace ended it, so `${A:-${B}}` would quietly mean `${B` and `}`.
     if default.is_some_and(|default| default.contains("${")) {
-        return Err(Fault::NestedDefault(name.to_owned()));
+        return Err(ExpansionFault::NestedDefault(name.to_owned()));
     }
     let found = match file {
-        Some(path) => values.read_file(path).map_err(|why| {
+        Some(path) => values.read_file_value(path).map_err(|why| {
             let path = path.to_owned();
-            Fault::UnreadableFile { path, why }
+            ExpansionFault::UnreadableFile { path, why }
         }),
-        None => values.variable(name).ok_or_else(|| Fault::Missing(name.to_owned())),
+        None => values.find_variable(name).ok_or_else(|| ExpansionFault::Missing(name.to_owned())),
     };
     match (found, default) {
         (Err(_), Some(default)) => Ok(VariableUse::from_default(name, default)),
@@ -92,7 +98,7 @@ fn resolve(inside: &str, values: &ValueSources<'_>) -> Result<VariableUse, Fault
     }
 }
 
-fn is_name(name: &str) -> bool {
+fn is_variable_name(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with(|c: char| c.is_ascii_digit())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -121,11 +127,15 @@ mod tests {
     }
 
     fn check(text: &str, expected: &str) {
-        assert_eq!(expand(text, &values()).map(|e| e.text), Ok(expected.to_owned()), "{text}");
+        assert_eq!(
+            expand_variables(text, &values()).map(|e| e.text),
+            Ok(expected.to_owned()),
+            "{text}"
+        );
     }
 
-    fn check_faults(text: &str, expected: &[Fault]) {
-        assert_eq!(expand(text, &values()).unwrap_err(), expected, "{text}");
+    fn check_faults(text: &str, expected: &[ExpansionFault]) {
+        assert_eq!(expand_variables(text, &values()).unwrap_err(), expected, "{text}");
     }
 
     #[test]
@@ -162,26 +172,32 @@ mod tests {
 
     #[test]
     fn every_fault_of_a_string_is_found() {
-        check_faults("${NONE}", &[Fault::Missing("NONE".into())]);
-        check_faults("${X} ${Y}", &[Fault::Missing("X".into()), Fault::Missing("Y".into())]);
-        check_faults("${B", &[Fault::Unterminated]);
-        check_faults("${", &[Fault::Unterminated]);
-        check_faults("${NONE} ${", &[Fault::Missing("NONE".into()), Fault::Unterminated]);
-        check_faults("${}", &[Fault::NotAName]);
-        check_faults("${1}", &[Fault::NotAName]);
-        check_faults("${a b}", &[Fault::NotAName]);
-        check_faults("${:-x}", &[Fault::NotAName]);
-        check_faults("${A:x}", &[Fault::NotAName]);
-        check_faults("${A=B}", &[Fault::NotAName]);
-        check_faults("${X:-${B}}", &[Fault::NestedDefault("X".into())]);
-        check_faults("${file:}", &[Fault::NotAName]);
+        check_faults("${NONE}", &[ExpansionFault::Missing("NONE".into())]);
+        check_faults(
+            "${X} ${Y}",
+            &[ExpansionFault::Missing("X".into()), ExpansionFault::Missing("Y".into())],
+        );
+        check_faults("${B", &[ExpansionFault::Unterminated]);
+        check_faults("${", &[ExpansionFault::Unterminated]);
+        check_faults(
+            "${NONE} ${",
+            &[ExpansionFault::Missing("NONE".into()), ExpansionFault::Unterminated],
+        );
+        check_faults("${}", &[ExpansionFault::NotAName]);
+        check_faults("${1}", &[ExpansionFault::NotAName]);
+        check_faults("${a b}", &[ExpansionFault::NotAName]);
+        check_faults("${:-x}", &[ExpansionFault::NotAName]);
+        check_faults("${A:x}", &[ExpansionFault::NotAName]);
+        check_faults("${A=B}", &[ExpansionFault::NotAName]);
+        check_faults("${X:-${B}}", &[ExpansionFault::NestedDefault("X".into())]);
+        check_faults("${file:}", &[ExpansionFault::NotAName]);
         let (path, why) = ("none".to_owned(), "there is no such file".to_owned());
-        check_faults("${file:none}", &[Fault::UnreadableFile { path, why }]);
+        check_faults("${file:none}", &[ExpansionFault::UnreadableFile { path, why }]);
     }
 
     #[test]
     fn the_variables_are_remembered_with_what_they_gave() {
-        let expanded = expand("${B} $${A} ${NONE:-x}", &values()).unwrap();
+        let expanded = expand_variables("${B} $${A} ${NONE:-x}", &values()).unwrap();
         assert_eq!(expanded.text, "bee ${A} x");
         let variables: Vec<(&str, &str)> =
             expanded.variables.iter().map(|it| (it.name.as_str(), it.value.as_str())).collect();

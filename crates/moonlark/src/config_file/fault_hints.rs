@@ -3,13 +3,13 @@
 
 use serde_json::Value;
 
-use super::check::hint_at;
-use super::key_path::KeyPath;
+use super::check::hint_for_path;
+use super::key_path::ConfigKeyPath;
 
-pub(super) fn fault_hint(schema: &Value, key: &KeyPath, message: &str) -> String {
-    let last = key.last();
+pub(super) fn fault_hint(schema: &Value, key: &ConfigKeyPath, message: &str) -> String {
+    let last = key.last_segment();
     if message.starts_with("the name may") || message.starts_with("another connector has") {
-        let mut table: Vec<&str> = key.names().collect();
+        let mut table: Vec<&str> = key.key_names().collect();
         table.pop();
         return format!("rename the table, for example [{}.my-name]", table.join("."));
     }
@@ -20,7 +20,7 @@ pub(super) fn fault_hint(schema: &Value, key: &KeyPath, message: &str) -> String
         return format!("remove {last}, or set {other}");
     }
     if message.starts_with("needs ") {
-        return match key.names().next() {
+        return match key.key_names().next() {
             Some("mcp_servers") => {
                 "add command = \"npx\" with args, or url = \"https://…\"".to_owned()
             }
@@ -31,5 +31,5 @@ pub(super) fn fault_hint(schema: &Value, key: &KeyPath, message: &str) -> String
     if message.contains("takes away") {
         return format!("remove {last}, or write another action");
     }
-    hint_at(schema, key).unwrap_or_else(|| format!("correct {key}, or leave it out"))
+    hint_for_path(schema, key).unwrap_or_else(|| format!("correct {key}, or leave it out"))
 }

@@ -4,25 +4,25 @@ use std::fmt;
 
 /// `tools.script.jira.headers[0]`; a key that TOML would quote is quoted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(super) struct KeyPath(Vec<Segment>);
+pub(super) struct ConfigKeyPath(Vec<KeyPathSegment>);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Segment {
+enum KeyPathSegment {
     Key(String),
     Index(usize),
 }
 
-impl KeyPath {
-    pub(super) fn of<const N: usize>(keys: [&str; N]) -> Self {
-        Self(keys.map(|key| Segment::Key(key.to_owned())).into())
+impl ConfigKeyPath {
+    pub(super) fn from_keys<const N: usize>(keys: [&str; N]) -> Self {
+        Self(keys.map(|key| KeyPathSegment::Key(key.to_owned())).into())
     }
 
-    pub(super) fn key(&mut self, key: &str) {
-        self.0.push(Segment::Key(key.to_owned()));
+    pub(super) fn push_key(&mut self, key: &str) {
+        self.0.push(KeyPathSegment::Key(key.to_owned()));
     }
 
-    pub(super) fn index(&mut self, index: usize) {
-        self.0.push(Segment::Index(index));
+    pub(super) fn push_index(&mut self, index: usize) {
+        self.0.push(KeyPathSegment::Index(index));
     }
 
     pub(super) fn pop(&mut self) {
@@ -38,27 +38,27 @@ impl KeyPath {
     }
 
     /// The names on the way, without the places in arrays.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn key_names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|segment| match segment {
-            Segment::Key(key) => Some(key.as_str()),
-            Segment::Index(_) => None,
+            KeyPathSegment::Key(key) => Some(key.as_str()),
+            KeyPathSegment::Index(_) => None,
         })
     }
 
     /// The path without its first `count` segments.
-    pub(super) fn skip(&self, count: usize) -> Self {
+    pub(super) fn skip_segments(&self, count: usize) -> Self {
         Self(self.0.iter().skip(count).cloned().collect())
     }
 
     /// The path with `key` after it, for a value that is not there.
-    pub(super) fn with(&self, key: &str) -> Self {
+    pub(super) fn with_key(&self, key: &str) -> Self {
         let mut path = self.clone();
-        path.key(key);
+        path.push_key(key);
         path
     }
 
     /// The first `count` segments of the path.
-    pub(super) fn first(&self, count: usize) -> Self {
+    pub(super) fn first_segments(&self, count: usize) -> Self {
         Self(self.0.iter().take(count).cloned().collect())
     }
 
@@ -68,14 +68,14 @@ impl KeyPath {
     }
 
     /// Whether it is a place in an array.
-    pub(super) fn is_item(&self) -> bool {
-        matches!(self.0.last(), Some(Segment::Index(_)))
+    pub(super) fn is_array_item(&self) -> bool {
+        matches!(self.0.last(), Some(KeyPathSegment::Index(_)))
     }
 
     /// The table of one source that the value belongs to: that of a script, a server,
     /// an API or a connector, or of the knowledge base.
     pub(super) fn source_table(&self) -> Option<Self> {
-        let mut names = self.names();
+        let mut names = self.key_names();
         let depth = match names.next()? {
             "knowledge" => 1,
             "mcp_servers" | "apis" => 2,
@@ -83,21 +83,21 @@ impl KeyPath {
             "connectors" if matches!(names.next(), Some("script" | "filesystem" | "git")) => 3,
             _ => return None,
         };
-        (self.depth() > depth).then(|| self.first(depth))
+        (self.depth() > depth).then(|| self.first_segments(depth))
     }
 
     /// The last segment: what stands left of the equals sign.
-    pub(super) fn last(&self) -> Self {
-        self.skip(self.0.len().saturating_sub(1))
+    pub(super) fn last_segment(&self) -> Self {
+        self.skip_segments(self.0.len().saturating_sub(1))
     }
 }
 
-impl fmt::Display for KeyPath {
+impl fmt::Display for ConfigKeyPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, segment) in self.0.iter().enumerate() {
             match segment {
-                Segment::Index(index) => write!(f, "[{index}]")?,
-                Segment::Key(key) => {
+                KeyPathSegment::Index(index) => write!(f, "[{index}]")?,
+                KeyPathSegment::Key(key) => {
                     f.write_str(if position == 0 { "" } else { "." })?;
                     write_key(f, key)?;
                 }
@@ -118,12 +118,12 @@ mod tests {
 
     #[test]
     fn a_path_reads_as_toml_would_write_it() {
-        let mut path = KeyPath::of(["tools", "my tool", "", "a-b"]);
-        path.index(3);
-        path.key("c.d");
+        let mut path = ConfigKeyPath::from_keys(["tools", "my tool", "", "a-b"]);
+        path.push_index(3);
+        path.push_key("c.d");
         assert_eq!(path.to_string(), r#"tools."my tool"."".a-b[3]."c.d""#);
-        assert_eq!(path.skip(3).to_string(), r#"a-b[3]."c.d""#);
-        assert_eq!(path.last().to_string(), r#""c.d""#);
-        assert_eq!(KeyPath::default().to_string(), "");
+        assert_eq!(path.skip_segments(3).to_string(), r#"a-b[3]."c.d""#);
+        assert_eq!(path.last_segment().to_string(), r#""c.d""#);
+        assert_eq!(ConfigKeyPath::default().to_string(), "");
     }
 }

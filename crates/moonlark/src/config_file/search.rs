@@ -5,33 +5,37 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{Env, FILE_NAME};
+use super::{CONFIG_FILE_NAME, EnvLookup};
 
-pub(super) struct Found {
+pub(super) struct FoundConfigFile {
     pub(super) path: PathBuf,
     /// The path as the reader knows it.
     pub(super) label: String,
 }
 
-pub(super) fn find(explicit: Option<&Path>, cwd: &Path, env: Env<'_>) -> Option<Found> {
+pub(super) fn find_config_file(
+    explicit: Option<&Path>,
+    cwd: &Path,
+    env: EnvLookup<'_>,
+) -> Option<FoundConfigFile> {
     if let Some(path) = explicit {
-        return Some(Found { path: cwd.join(path), label: path.display().to_string() });
+        return Some(FoundConfigFile { path: cwd.join(path), label: path.display().to_string() });
     }
-    let local = cwd.join(FILE_NAME);
-    if is_there(&local) {
-        return Some(Found { path: local, label: FILE_NAME.to_owned() });
+    let local = cwd.join(CONFIG_FILE_NAME);
+    if path_exists(&local) {
+        return Some(FoundConfigFile { path: local, label: CONFIG_FILE_NAME.to_owned() });
     }
-    if let Some(found) = find_above(cwd, env) {
+    if let Some(found) = find_in_ancestors(cwd, env) {
         return Some(found);
     }
-    let path = config_home(env)?.join("moonlark").join(FILE_NAME);
-    is_there(&path).then(|| Found { label: path.display().to_string(), path })
+    let path = user_config_dir(env)?.join("moonlark").join(CONFIG_FILE_NAME);
+    path_exists(&path).then(|| FoundConfigFile { label: path.display().to_string(), path })
 }
 
 /// In the folders above, as git looks for a repository: up to the home folder or the
 /// border of the file system. A file that somebody else put there is not taken, since
 /// it would say which programs this user starts.
-fn find_above(cwd: &Path, env: Env<'_>) -> Option<Found> {
+fn find_in_ancestors(cwd: &Path, env: EnvLookup<'_>) -> Option<FoundConfigFile> {
     let device = |folder: &Path| folder.metadata().ok().map(|it| it.dev());
     let home = env("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     let here = device(cwd)?;
@@ -40,10 +44,10 @@ fn find_above(cwd: &Path, env: Env<'_>) -> Option<Found> {
         if device(folder) != Some(here) {
             return None;
         }
-        let path = folder.join(FILE_NAME);
-        if !up.is_empty() && is_there(&path) {
-            if is_trusted(&path) {
-                return Some(Found { label: format!("{up}{FILE_NAME}"), path });
+        let path = folder.join(CONFIG_FILE_NAME);
+        if !up.is_empty() && path_exists(&path) {
+            if is_trusted_file(&path) {
+                return Some(FoundConfigFile { label: format!("{up}{CONFIG_FILE_NAME}"), path });
             }
             tracing::warn!("{} belongs to another user and is not used", path.display());
         }
@@ -55,7 +59,7 @@ fn find_above(cwd: &Path, env: Env<'_>) -> Option<Found> {
     None
 }
 
-fn is_trusted(path: &Path) -> bool {
+fn is_trusted_file(path: &Path) -> bool {
     let own = rustix::process::geteuid().as_raw();
     let of_owner = |owner: u32| owner == own || owner == 0;
     path.metadata().is_ok_and(|file| of_owner(file.uid()))
@@ -67,7 +71,7 @@ fn is_trusted(path: &Path) -> bool {
 
 /// A file that is there but cannot be read, or a dangling link, counts as there:
 /// its owner meant it, and silently running on defaults would hide the mistake.
-fn is_there(path: &Path) -> bool {
+fn path_exists(path: &Path) -> bool {
     match path.symlink_metadata() {
         Ok(_) => true,
         Err(error) => {
@@ -77,7 +81,7 @@ fn is_there(path: &Path) -> bool {
 }
 
 /// Relative values are ignored, as the XDG specification asks.
-fn config_home(env: Env<'_>) -> Option<PathBuf> {
+fn user_config_dir(env: EnvLookup<'_>) -> Option<PathBuf> {
     let absolute = |name| env(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")))
 }

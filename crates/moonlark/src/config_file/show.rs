@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::Loaded;
-use super::key_path::KeyPath;
-use super::secret::passwords;
-use crate::config::Secret;
+use super::LoadedConfig;
+use super::key_path::ConfigKeyPath;
+use super::secret::find_passwords;
+use crate::config::ConfigSecret;
 
 /// A `moonlark.toml` that means the same, but for secrets, which are
 /// `"[redacted]"`.
-pub fn show(loaded: &Loaded) -> String {
+pub fn render_redacted_config(loaded: &LoadedConfig) -> String {
     let mut shown = serde_json::to_value(&loaded.config).unwrap_or_default();
     let config = &loaded.config;
     let tools = config.tools.script.iter().map(|(name, it)| ("tools", name, &it.config));
@@ -36,7 +36,7 @@ pub fn show(loaded: &Loaded) -> String {
     if let Value::Object(table) = &mut shown {
         redact_table(table, &config.secrets);
     }
-    finish(&mut shown, &loaded.absent_texts);
+    redact_passwords_and_escape(&mut shown, &loaded.absent_texts);
     // By way of our own value: JSON numbers may be kept as text, which only
     // JSON itself understands. Nothing here can fail: only a null could, and
     // TOML, where all of it came from, has none.
@@ -44,29 +44,29 @@ pub fn show(loaded: &Loaded) -> String {
     toml::to_string_pretty(&shown).unwrap_or_default()
 }
 
-fn redact_table(table: &mut Map<String, Value>, secrets: &[Secret]) {
+fn redact_table(table: &mut Map<String, Value>, secrets: &[ConfigSecret]) {
     let secret = secrets.iter().map(|secret| secret.key.as_str()).collect();
     for (key, value) in table {
-        redact(value, &mut KeyPath::of([key]), &secret);
+        redact_value(value, &mut ConfigKeyPath::from_keys([key]), &secret);
     }
 }
 
-fn redact(value: &mut Value, path: &mut KeyPath, secret: &BTreeSet<&str>) {
+fn redact_value(value: &mut Value, path: &mut ConfigKeyPath, secret: &BTreeSet<&str>) {
     match value {
         Value::String(text) if secret.contains(path.to_string().as_str()) => {
             "[redacted]".clone_into(text);
         }
         Value::Array(items) => {
             for (index, item) in items.iter_mut().enumerate() {
-                path.index(index);
-                redact(item, path, secret);
+                path.push_index(index);
+                redact_value(item, path, secret);
                 path.pop();
             }
         }
         Value::Object(object) => {
             for (key, value) in object {
-                path.key(key);
-                redact(value, path, secret);
+                path.push_key(key);
+                redact_value(value, path, secret);
                 path.pop();
             }
         }
@@ -76,17 +76,21 @@ fn redact(value: &mut Value, path: &mut KeyPath, secret: &BTreeSet<&str>) {
 
 /// Addresses lose their passwords. A `${` that is left after expansion is literal, and
 /// is written as such, unless the variable has no value.
-fn finish(value: &mut Value, absent: &BTreeSet<String>) {
+fn redact_passwords_and_escape(value: &mut Value, absent: &BTreeSet<String>) {
     match value {
         Value::String(text) if absent.contains(text) => {}
         Value::String(text) => {
-            for password in passwords(text).iter().filter(|it| !it.is_empty()) {
+            for password in find_passwords(text).iter().filter(|it| !it.is_empty()) {
                 *text = text.replace(password, "[redacted]");
             }
             *text = text.replace("${", "$${");
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| finish(item, absent)),
-        Value::Object(object) => object.values_mut().for_each(|value| finish(value, absent)),
+        Value::Array(items) => {
+            items.iter_mut().for_each(|item| redact_passwords_and_escape(item, absent))
+        }
+        Value::Object(object) => {
+            object.values_mut().for_each(|value| redact_passwords_and_escape(value, absent))
+        }
         _ => {}
     }
 }

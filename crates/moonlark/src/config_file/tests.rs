@@ -14,7 +14,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
-use crate::config::{ScriptTool, Secret, Server};
+use crate::config::{ConfigSecret, ScriptToolConfig, ServerConfig};
 
 fn env(name: &str) -> Option<String> {
     let value = match name {
@@ -29,17 +29,17 @@ fn env(name: &str) -> Option<String> {
     Some(value.to_owned())
 }
 
-fn load_bytes(content: &[u8]) -> Result<Loaded, Vec<Problem>> {
+fn load_bytes(content: &[u8]) -> Result<LoadedConfig, Vec<Problem>> {
     let dir = TempDir::new().unwrap();
-    fs::write(dir.path().join(FILE_NAME), content).unwrap();
-    load(None, dir.path(), &env).map_err(|rejected| rejected.errors)
+    fs::write(dir.path().join(CONFIG_FILE_NAME), content).unwrap();
+    load_config(None, dir.path(), &env).map_err(|rejected| rejected.errors)
 }
 
-fn config(content: &str) -> Config {
+fn config(content: &str) -> ProjectConfig {
     load_bytes(content.as_bytes()).unwrap_or_else(|problems| panic!("{problems:#?}")).config
 }
 
-fn script(content: &str) -> ScriptTool {
+fn script(content: &str) -> ScriptToolConfig {
     config(content).tools.script.remove("jira").unwrap()
 }
 

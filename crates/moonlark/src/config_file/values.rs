@@ -7,20 +7,20 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use moonlark_core::secret::looks_secret;
+use moonlark_core::secret::is_secret_name;
 
-use super::Env;
+use super::EnvLookup;
 use crate::secrets_file::SecretsFile;
 
 /// `${file:PATH}` names a file.
-pub(super) const FILE_PREFIX: &str = "file:";
+pub(super) const FILE_REFERENCE_PREFIX: &str = "file:";
 
 /// No secret that a person or a machine keeps in a file is larger.
-const MAX_SECRET_BYTES: u64 = 64 * 1024;
+const MAX_SECRET_FILE_BYTES: u64 = 64 * 1024;
 
 /// Where values come from, for one file.
 pub(super) struct ValueSources<'a> {
-    env: Env<'a>,
+    env: EnvLookup<'a>,
     secrets: SecretsFile,
     /// What paths are relative to.
     root: PathBuf,
@@ -43,31 +43,31 @@ impl VariableUse {
     }
 
     fn new(name: &str, value: String, kept_as_secret: bool) -> Self {
-        let is_secret = kept_as_secret || looks_secret(name);
+        let is_secret = kept_as_secret || is_secret_name(name);
         Self { name: name.to_owned(), value, is_secret }
     }
 }
 
 impl<'a> ValueSources<'a> {
-    pub(super) fn new(env: Env<'a>, secrets: SecretsFile, root: &Path) -> Self {
+    pub(super) fn new(env: EnvLookup<'a>, secrets: SecretsFile, root: &Path) -> Self {
         Self { env, secrets, root: root.to_owned(), asked: RefCell::default() }
     }
 
     /// The environment comes first: whoever starts Moonlark has the last word.
-    pub(super) fn variable(&self, name: &str) -> Option<VariableUse> {
+    pub(super) fn find_variable(&self, name: &str) -> Option<VariableUse> {
         let of_environment = || Some(VariableUse::new(name, (self.env)(name)?, false));
         let kept = || Some(VariableUse::new(name, self.secrets.get(name)?.to_owned(), true));
         of_environment().or_else(kept)
     }
 
     /// The content of a file without the newline at its end, or why there is none.
-    pub(super) fn read_file(&self, path: &str) -> Result<VariableUse, String> {
-        let text = self.read_text(path, MAX_SECRET_BYTES)?;
+    pub(super) fn read_file_value(&self, path: &str) -> Result<VariableUse, String> {
+        let text = self.read_text_file(path, MAX_SECRET_FILE_BYTES)?;
         let value = text.trim_end_matches(['\r', '\n']).to_owned();
-        Ok(VariableUse::new(&format!("{FILE_PREFIX}{path}"), value, true))
+        Ok(VariableUse::new(&format!("{FILE_REFERENCE_PREFIX}{path}"), value, true))
     }
 
-    pub(super) fn read_text(&self, path: &str, most: u64) -> Result<String, String> {
+    pub(super) fn read_text_file(&self, path: &str, most: u64) -> Result<String, String> {
         let path = self.root.join(path);
         let text = read_regular_file(&path, most);
         self.asked.borrow_mut().insert(path);
@@ -75,7 +75,7 @@ impl<'a> ValueSources<'a> {
     }
 
     /// The files whose changes matter.
-    pub(super) fn files(&self) -> Vec<PathBuf> {
+    pub(super) fn requested_files(&self) -> Vec<PathBuf> {
         self.asked.borrow().iter().cloned().collect()
     }
 }

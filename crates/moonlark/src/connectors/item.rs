@@ -1,14 +1,14 @@
 //! What a connector script calls an item, as the knowledge base takes it.
 
-use moonlark_core::nearest::nearest;
-use moonlark_core::problem::cut;
-use moonlark_core::value::{Object, shorten};
+use moonlark_core::nearest::nearest_name;
+use moonlark_core::problem::cut_message;
+use moonlark_core::value::{Object, shorten_text};
 use moonlark_core::{Problem, Result, Value};
-use moonlark_knowledge::{Content, Found, Item};
+use moonlark_knowledge::{ItemContent, ScanFinding, SourceItem};
 
 use crate::knowledge::time;
 
-const FIELDS: [&str; 10] = [
+const ITEM_FIELDS: [&str; 10] = [
     "source_id",
     "title",
     "body",
@@ -23,19 +23,19 @@ const FIELDS: [&str; 10] = [
 
 /// Read one item. The Problem says what is wrong with it; beside it the name of
 /// the document that it was to be, if that much can be read.
-pub(crate) fn read(value: Value) -> Result<Found, (Option<String>, Box<Problem>)> {
+pub(crate) fn read_item(value: Value) -> Result<ScanFinding, (Option<String>, Box<Problem>)> {
     let Value::Object(mut fields) = value else {
         let message = format!("an item is a table of fields, got {}", value.kind());
         return Err((None, Box::new(Problem::tool_error(message))));
     };
-    let source_id = source_id(&mut fields).map_err(|problem| (None, Box::new(problem)))?;
-    match rest(source_id.clone(), fields) {
+    let source_id = take_source_id(&mut fields).map_err(|problem| (None, Box::new(problem)))?;
+    match read_item_fields(source_id.clone(), fields) {
         Ok(found) => Ok(found),
         Err(problem) => Err((Some(source_id), Box::new(problem))),
     }
 }
 
-fn source_id(fields: &mut Object) -> Result<String> {
+fn take_source_id(fields: &mut Object) -> Result<String> {
     match fields.swap_remove("source_id") {
         Some(Value::Str(id)) if !id.is_empty() => Ok(id),
         // Many systems number what they have.
@@ -44,16 +44,16 @@ fn source_id(fields: &mut Object) -> Result<String> {
         Some(other) if other != Value::Null => {
             Err(Problem::tool_error(format!("source_id must be a string, got {}", other.kind())))
         }
-        _ => Err(misspelt(fields).unwrap_or_else(|| {
+        _ => Err(misspelt_field_problem(fields).unwrap_or_else(|| {
             Problem::tool_error("the item has no source_id")
-                .hint("what the source calls it: a key, a path, a number")
+                .with_hint("what the source calls it: a key, a path, a number")
         })),
     }
 }
 
-fn rest(source_id: String, mut fields: Object) -> Result<Found> {
+fn read_item_fields(source_id: String, mut fields: Object) -> Result<ScanFinding> {
     match fields.swap_remove("deleted") {
-        Some(Value::Bool(true)) => return Ok(Found::Gone(source_id)),
+        Some(Value::Bool(true)) => return Ok(ScanFinding::Gone(source_id)),
         None | Some(Value::Null | Value::Bool(false)) => {}
         Some(other) => {
             let message = format!("deleted must be a boolean, got {}", other.kind());
@@ -61,14 +61,14 @@ fn rest(source_id: String, mut fields: Object) -> Result<Found> {
         }
     }
     let content = match fields.swap_remove("body") {
-        Some(Value::Str(text)) => Content::Text(text),
-        Some(Value::Bytes(bytes)) => Content::Bytes(bytes.into()),
+        Some(Value::Str(text)) => ItemContent::Text(text),
+        Some(Value::Bytes(bytes)) => ItemContent::Bytes(bytes.into()),
         None | Some(Value::Null) => {
             let problem = || {
                 Problem::tool_error("the item has no body")
-                    .hint("its text; for one that is gone: deleted = true")
+                    .with_hint("its text; for one that is gone: deleted = true")
             };
-            return Err(misspelt(&fields).unwrap_or_else(problem));
+            return Err(misspelt_field_problem(&fields).unwrap_or_else(problem));
         }
         Some(other) => {
             let message = format!("body must be a string, got {}", other.kind());
@@ -97,17 +97,17 @@ fn rest(source_id: String, mut fields: Object) -> Result<Found> {
     let mut moment = |field: &str| match fields.swap_remove(field) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Str(text)) if text.is_empty() => Ok(None),
-        Some(value) => time::read(&value).map(Some).ok_or_else(|| {
-            let given = cut(&shorten(&value.to_json_lossy().to_string()));
+        Some(value) => time::read_timestamp(&value).map(Some).ok_or_else(|| {
+            let given = cut_message(&shorten_text(&value.to_json_lossy().to_string()));
             Problem::tool_error(format!("{field} is not a time: {given}"))
-                .hint("write 2026-01-31T12:00:00Z, a date, or seconds since 1970")
+                .with_hint("write 2026-01-31T12:00:00Z, a date, or seconds since 1970")
         }),
     };
     let (created_at, updated_at) = (moment("created_at")?, moment("updated_at")?);
-    if let Some(problem) = misspelt(&fields) {
+    if let Some(problem) = misspelt_field_problem(&fields) {
         return Err(problem);
     }
-    Ok(Found::Item(Box::new(Item {
+    Ok(ScanFinding::Item(Box::new(SourceItem {
         source_id,
         title,
         content,
@@ -122,20 +122,21 @@ fn rest(source_id: String, mut fields: Object) -> Result<Found> {
 }
 
 /// Fields that mean nothing are fine; those that were meant to are not.
-fn misspelt(fields: &Object) -> Option<Problem> {
-    let unknown = fields.keys().filter(|name| !FIELDS.contains(&name.as_str()));
-    let (name, near) = unknown.filter_map(|name| Some((name, nearest(name, FIELDS)?))).next()?;
-    let message = format!("the item has a field {}, which means nothing", shorten(name));
-    Some(Problem::tool_error(message).hint(format!("did you mean {near}?")))
+fn misspelt_field_problem(fields: &Object) -> Option<Problem> {
+    let unknown = fields.keys().filter(|name| !ITEM_FIELDS.contains(&name.as_str()));
+    let (name, near) =
+        unknown.filter_map(|name| Some((name, nearest_name(name, ITEM_FIELDS)?))).next()?;
+    let message = format!("the item has a field {}, which means nothing", shorten_text(name));
+    Some(Problem::tool_error(message).with_hint(format!("did you mean {near}?")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(json: &str) -> Result<Found, (Option<String>, String)> {
+    fn check(json: &str) -> Result<ScanFinding, (Option<String>, String)> {
         let value = Value::parse_json(json.as_bytes()).unwrap();
-        read(value).map_err(|(name, problem)| (name, problem.message))
+        read_item(value).map_err(|(name, problem)| (name, problem.message))
     }
 
     #[test]
@@ -145,17 +146,17 @@ mod tests {
                 "content_type": "text/markdown", "author": "ann", "created_at": "2026-01-31",
                 "updated_at": 1769860800, "metadata": {"labels": ["a"]}, "raw": 5}"#,
         );
-        let Ok(Found::Item(item)) = found else { panic!("{found:?}") };
-        let expected = Item {
+        let Ok(ScanFinding::Item(item)) = found else { panic!("{found:?}") };
+        let expected = SourceItem {
             source_id: "ENG-1".into(),
             title: Some("T".into()),
-            content: Content::Text("B".into()),
+            content: ItemContent::Text("B".into()),
             content_type: Some("text/markdown".into()),
             source_url: Some("https://x/1".into()),
             author: Some("ann".into()),
             created_at: Some("2026-01-31T00:00:00Z".parse().unwrap()),
             updated_at: Some("2026-01-31T12:00:00Z".parse().unwrap()),
-            metadata: Value::object([("labels", Value::from(vec!["a"]))]),
+            metadata: Value::from_fields([("labels", Value::from(vec!["a"]))]),
             stamp: None,
         };
         assert_eq!(*item, expected);
@@ -163,12 +164,13 @@ mod tests {
 
     #[test]
     fn little_is_enough_and_deleted_needs_only_the_name() {
-        let Ok(Found::Item(item)) = check(r#"{"source_id": 42, "body": "", "title": null}"#) else {
+        let Ok(ScanFinding::Item(item)) = check(r#"{"source_id": 42, "body": "", "title": null}"#)
+        else {
             panic!()
         };
         assert_eq!((&*item.source_id, item.title), ("42", None));
         let gone = check(r#"{"source_id": "x", "deleted": true}"#);
-        assert!(matches!(gone, Ok(Found::Gone(id)) if id == "x"));
+        assert!(matches!(gone, Ok(ScanFinding::Gone(id)) if id == "x"));
     }
 
     #[test]

@@ -3,24 +3,24 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use moonlark_core::{Code, Gateway};
-use moonlark_knowledge::{Summary, SyncOptions, Watch};
+use moonlark_core::{Gateway, ProblemCode};
+use moonlark_knowledge::{FolderWatcher, SyncOptions, SyncSummary};
 use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::KnowledgeBase;
-use crate::config::SyncWhen;
-use crate::connectors::Source;
+use crate::config::SyncTrigger;
+use crate::connectors::KnowledgeSource;
 
 /// Sources are followed until this is dropped.
-pub(crate) struct Following {
+pub(crate) struct BackgroundSync {
     _task: AbortOnDropHandle<()>,
 }
 
 impl KnowledgeBase {
     /// Read sources at the start, at intervals and when their folders change, as
     /// the configuration says, also when it says something else later.
-    pub(crate) fn follow(&self, gateway: &Gateway) -> Following {
+    pub(crate) fn start_background_sync(&self, gateway: &Gateway) -> BackgroundSync {
         let (base, gateway) = (self.clone(), gateway.clone());
         let mut changed = self.0.changed.subscribe();
         let task = tokio::spawn(async move {
@@ -28,32 +28,33 @@ impl KnowledgeBase {
             loop {
                 changed.mark_unchanged();
                 tokio::select! {
-                    () = base.round(&gateway, &read) => {}
+                    () = base.sync_current_sources(&gateway, &read) => {}
                     _ = changed.changed() => {}
                 }
             }
         });
-        Following { _task: AbortOnDropHandle::new(task) }
+        BackgroundSync { _task: AbortOnDropHandle::new(task) }
     }
 
     /// With the sources that there are now; never ends by itself. `read` are
     /// those that were read at the start.
-    async fn round(&self, gateway: &Gateway, read: &Mutex<HashSet<String>>) {
+    async fn sync_current_sources(&self, gateway: &Gateway, read: &Mutex<HashSet<String>>) {
         let (sources, when, interval) = {
             let now = self.0.now.lock();
             (now.sources.clone(), now.when, now.interval)
         };
         let each = sources.iter().map(|source| async move {
-            let mut watch = source.watched().and_then(|root| watching(&source.name, root));
-            let at_start = when == SyncWhen::Start && !read.lock().contains(&source.name);
+            let mut watch =
+                source.watched_folder().and_then(|root| watch_folder(&source.name, root));
+            let at_start = when == SyncTrigger::Start && !read.lock().contains(&source.name);
             if at_start || watch.is_some() {
-                self.bring_up_to_date(source, gateway).await;
+                self.sync_and_log(source, gateway).await;
                 read.lock().insert(source.name.clone());
             }
             loop {
                 let change = async {
                     match &mut watch {
-                        Some(watch) => watch.next().await,
+                        Some(watch) => watch.next_change().await,
                         None => std::future::pending().await,
                     }
                 };
@@ -72,7 +73,7 @@ impl KnowledgeBase {
                     watch = None;
                     continue;
                 }
-                self.bring_up_to_date(source, gateway).await;
+                self.sync_and_log(source, gateway).await;
             }
         });
         futures::future::join_all(each).await;
@@ -80,11 +81,11 @@ impl KnowledgeBase {
         std::future::pending::<()>().await;
     }
 
-    async fn bring_up_to_date(&self, source: &Source, gateway: &Gateway) {
-        match self.sync(source, gateway, SyncOptions::default()).await {
-            Ok(summary) => tell(&source.name, &summary),
+    async fn sync_and_log(&self, source: &KnowledgeSource, gateway: &Gateway) {
+        match self.sync_source(source, gateway, SyncOptions::default()).await {
+            Ok(summary) => log_sync_summary(&source.name, &summary),
             // Most often another process does it, for us as well.
-            Err(problem) if problem.code == Code::Unavailable => {
+            Err(problem) if problem.code == ProblemCode::Unavailable => {
                 tracing::info!("sync {}: {}", source.name, problem.message);
             }
             Err(problem) => tracing::warn!("sync {}: {problem}", source.name),
@@ -92,14 +93,14 @@ impl KnowledgeBase {
     }
 }
 
-fn watching(name: &str, root: &Path) -> Option<Watch> {
-    let watch = Watch::of(root);
+fn watch_folder(name: &str, root: &Path) -> Option<FolderWatcher> {
+    let watch = FolderWatcher::new(root);
     watch.inspect_err(|problem| tracing::warn!("sync {name}: {problem}")).ok()
 }
 
 /// Nothing is said of a sync that changed nothing.
-fn tell(name: &str, summary: &Summary) {
-    let Summary { added, changed, removed, .. } = summary;
+fn log_sync_summary(name: &str, summary: &SyncSummary) {
+    let SyncSummary { added, changed, removed, .. } = summary;
     if added + changed + removed > 0 {
         tracing::info!("sync {name}: {added} added, {changed} changed, {removed} removed");
     }

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Body, Effects, Source, SourceKind};
+use moonlark_core::tool::{CallEffects, Source, SourceKind, ToolBody};
 use moonlark_core::value::Object;
 use moonlark_core::visible_text::visible_text;
 use moonlark_core::{Problem, Result, Tool, Value};
-use moonlark_knowledge::{ExcerptRequest, Filter, Mode, Query};
+use moonlark_knowledge::{ExcerptRequest, SearchFilter, SearchMode, SearchQuery};
 use serde_json::{Value as Json, json};
 
-use super::{KnowledgeBase, Known, has_file, time};
+use super::{KnowledgeBase, KnowledgeSourceStatus, database_exists, time};
 
 /// What scripts find them under: `sdk.knowledge.search`.
-const SOURCE: &str = "knowledge";
-const SEARCH: &str = "search";
-const LIST_SOURCES: &str = "list_sources";
+const KNOWLEDGE_SOURCE_NAME: &str = "knowledge";
+const SEARCH_TOOL_NAME: &str = "search";
+const LIST_SOURCES_TOOL_NAME: &str = "list_sources";
 
 /// Sources that the description of `search` names, and what it says of each.
 const MAX_NAMED_SOURCES: usize = 8;
@@ -23,32 +23,32 @@ const MAX_SUBJECT_CHARS: usize = 60;
 
 impl KnowledgeBase {
     /// The tools; the same for as long as there is the knowledge base.
-    pub(crate) fn tools(&self) -> Result<Vec<Arc<Tool>>> {
+    pub(crate) fn knowledge_tools(&self) -> Result<Vec<Arc<Tool>>> {
         let base = self.clone();
-        let get = Body::later(move |_, args| {
+        let get = ToolBody::from_async_fn(move |_, args| {
             let base = base.clone();
-            async move { base.get(&args).await }
+            async move { base.get_document(&args).await }
         });
         let base = self.clone();
-        let sources = Body::later(move |_, _| {
+        let sources = ToolBody::from_async_fn(move |_, _| {
             let base = base.clone();
-            async move { base.list().await }
+            async move { base.list_sources().await }
         });
         let nothing = json!({"type": "object", "properties": {}, "additionalProperties": false});
         Ok(vec![
             self.search_tool()?,
-            tool(
+            make_knowledge_tool(
                 "get_document",
                 Some("get"),
                 "Retrieve full document by ID",
-                [by_id(), document()],
+                [document_input_schema(), document_output_schema()],
                 get,
             )?,
-            tool(
-                LIST_SOURCES,
+            make_knowledge_tool(
+                LIST_SOURCES_TOOL_NAME,
                 Some("sources"),
                 "List configured data sources",
-                [nothing, known()],
+                [nothing, sources_output_schema()],
                 sources,
             )?,
         ])
@@ -58,7 +58,7 @@ impl KnowledgeBase {
     /// same tool for as long as that does.
     pub(crate) fn renew_search_tool(&self, tools: &mut [Arc<Tool>]) -> Result<()> {
         let said = self.search_description();
-        if let Some(search) = tools.iter_mut().find(|it| it.name == SEARCH)
+        if let Some(search) = tools.iter_mut().find(|it| it.name == SEARCH_TOOL_NAME)
             && search.description != said
         {
             *search = self.search_tool()?;
@@ -68,11 +68,17 @@ impl KnowledgeBase {
 
     fn search_tool(&self) -> Result<Arc<Tool>> {
         let base = self.clone();
-        let search = Body::later(move |_, args| {
+        let search = ToolBody::from_async_fn(move |_, args| {
             let base = base.clone();
-            async move { base.search(args).await }
+            async move { base.run_search(args).await }
         });
-        tool(SEARCH, None, &self.search_description(), [query(), hits()], search)
+        make_knowledge_tool(
+            SEARCH_TOOL_NAME,
+            None,
+            &self.search_description(),
+            [search_input_schema(), search_output_schema()],
+            search,
+        )
     }
 
     /// By the names that the operator gave to the sources and what their authors
@@ -86,7 +92,8 @@ impl KnowledgeBase {
         let mut named: Vec<String> = sources
             .iter()
             .map(|it| {
-                let subject = it.subject().split_whitespace().collect::<Vec<_>>().join(" ");
+                let subject =
+                    it.describe_subject().split_whitespace().collect::<Vec<_>>().join(" ");
                 let subject: String = subject.chars().take(MAX_SUBJECT_CHARS).collect();
                 format!("{} ({})", it.name, visible_text(&subject))
             })
@@ -103,13 +110,13 @@ impl KnowledgeBase {
         }
     }
 
-    async fn search(&self, args: Value) -> Result<Value> {
+    async fn run_search(&self, args: Value) -> Result<Value> {
         let query = read_query(&args)?;
-        let knowledge = self.open_to_read(SEARCH).await?;
+        let knowledge = self.open_for_reading(SEARCH_TOOL_NAME).await?;
         Ok(knowledge.search(query).await?.to_value())
     }
 
-    async fn get(&self, args: &Value) -> Result<Value> {
+    async fn get_document(&self, args: &Value) -> Result<Value> {
         let id = args.get("id").and_then(Value::as_str).unwrap_or_default();
         let count = |name: &str| match args.get(name) {
             Some(Value::Int(count)) => usize::try_from(*count).ok(),
@@ -120,25 +127,25 @@ impl KnowledgeBase {
             offset: count("offset"),
             limit: count("limit"),
         };
-        let knowledge = self.open_to_read("get_document").await?;
+        let knowledge = self.open_for_reading("get_document").await?;
         let document = knowledge.get(id).await?;
         if wanted == ExcerptRequest::default() {
             return Ok(document.to_value());
         }
-        Ok(document.excerpt(&wanted)?.to_value())
+        Ok(document.into_excerpt(&wanted)?.to_value())
     }
 
-    async fn list(&self) -> Result<Value> {
-        if !self.is_configured() && !has_file(&self.file()) {
-            return Ok(Value::object([("sources", Value::Array(Vec::new()))]));
+    async fn list_sources(&self) -> Result<Value> {
+        if !self.is_configured() && !database_exists(&self.database_file()) {
+            return Ok(Value::from_fields([("sources", Value::Array(Vec::new()))]));
         }
-        let known = self.known().await?;
-        let sources = known.iter().map(Known::to_value).collect();
-        Ok(Value::object([("sources", Value::Array(sources))]))
+        let known = self.source_statuses().await?;
+        let sources = known.iter().map(KnowledgeSourceStatus::to_value).collect();
+        Ok(Value::from_fields([("sources", Value::Array(sources))]))
     }
 }
 
-impl Known {
+impl KnowledgeSourceStatus {
     pub(crate) fn to_value(&self) -> Value {
         let mut fields: Object = self.stats.to_object();
         let healthy = self.configured && self.problem.is_none();
@@ -151,18 +158,18 @@ impl Known {
 }
 
 /// The arguments of `search`, which have passed its schema.
-fn read_query(args: &Value) -> Result<Query> {
+fn read_query(args: &Value) -> Result<SearchQuery> {
     let text = |name: &str| args.get(name).and_then(Value::as_str);
-    let mut query = Query::new(text("query").unwrap_or_default());
+    let mut query = SearchQuery::new(text("query").unwrap_or_default());
     if let Some(word) = text("mode") {
-        let mode = Mode::ALL.into_iter().find(|mode| mode.as_str() == word);
+        let mode = SearchMode::ALL_MODES.into_iter().find(|mode| mode.as_str() == word);
         query.mode = mode.ok_or_else(|| Problem::bad_request(format!("no mode {word}")))?;
     }
     if let Some(Value::Int(limit)) = args.get("limit") {
-        query.limit = usize::try_from(*limit).unwrap_or(Query::LIMIT);
+        query.limit = usize::try_from(*limit).unwrap_or(SearchQuery::DEFAULT_LIMIT);
     }
     query.explain = args.get("explain") == Some(&Value::Bool(true));
-    query.filter = Filter {
+    query.filter = SearchFilter {
         sources: match args.get("source") {
             Some(Value::Str(one)) => vec![one.clone()],
             Some(Value::Array(all)) => {
@@ -170,40 +177,41 @@ fn read_query(args: &Value) -> Result<Query> {
             }
             _ => Vec::new(),
         },
-        since: text("since").map(time::since).transpose()?,
-        until: text("until").map(time::until).transpose()?,
+        since: text("since").map(time::parse_since).transpose()?,
+        until: text("until").map(time::parse_until).transpose()?,
         metadata: args.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default(),
     };
     Ok(query)
 }
 
-fn tool(
+fn make_knowledge_tool(
     name: &str,
     alias: Option<&str>,
     description: &str,
     [input, output]: [Json; 2],
-    body: Body,
+    body: ToolBody,
 ) -> Result<Arc<Tool>> {
     let schema = |json| match json {
         Json::Object(json) => Schema::compile(json),
         _ => Err(Problem::internal("not an object schema")),
     };
-    let source = Arc::new(Source { kind: SourceKind::Builtin, name: SOURCE.to_owned() });
+    let source =
+        Arc::new(Source { kind: SourceKind::Builtin, name: KNOWLEDGE_SOURCE_NAME.to_owned() });
     let mut tool = Tool::new(name, source, schema(input)?, body);
     tool.output = Some(schema(output)?);
     tool.aliases = alias.map(str::to_owned).into_iter().collect();
     tool.description = description.to_owned();
-    tool.effects = Effects::READ;
+    tool.effects = CallEffects::READ_ONLY;
     Ok(Arc::new(tool))
 }
 
-fn query() -> Json {
+fn search_input_schema() -> Json {
     json!({
         "type": "object",
         "properties": {
             "query": {"type": "string", "description": "Search query"},
-            "mode": {"type": "string", "enum": ["keyword", "semantic", "hybrid"], "default": Mode::default().as_str()},
-            "limit": {"type": "integer", "minimum": 1, "maximum": Query::MOST, "default": Query::LIMIT},
+            "mode": {"type": "string", "enum": ["keyword", "semantic", "hybrid"], "default": SearchMode::default().as_str()},
+            "limit": {"type": "integer", "minimum": 1, "maximum": SearchQuery::MAX_LIMIT, "default": SearchQuery::DEFAULT_LIMIT},
             "source": {
                 "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
                 "description": "Only documents of this source, or of one of these",
@@ -221,7 +229,7 @@ fn query() -> Json {
     })
 }
 
-fn by_id() -> Json {
+fn document_input_schema() -> Json {
     json!({
         "type": "object",
         "properties": {
@@ -241,7 +249,7 @@ fn by_id() -> Json {
     })
 }
 
-fn hits() -> Json {
+fn search_output_schema() -> Json {
     json!({
         "type": "object",
         "properties": {
@@ -268,7 +276,7 @@ fn hits() -> Json {
     })
 }
 
-fn document() -> Json {
+fn document_output_schema() -> Json {
     json!({
         "type": "object",
         "properties": {
@@ -301,7 +309,7 @@ fn document() -> Json {
     })
 }
 
-fn known() -> Json {
+fn sources_output_schema() -> Json {
     json!({
         "type": "object",
         "properties": {

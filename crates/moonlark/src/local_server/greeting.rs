@@ -19,7 +19,7 @@ use tokio::net::UnixStream;
 use super::socket::ProjectSocket;
 
 /// How long a server may take to greet. It may just be starting.
-const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
+const SERVER_GREETING_TIMEOUT: Duration = Duration::from_secs(30);
 /// No greeting is longer.
 pub(super) const MAX_GREETING_BYTES: u64 = 64 * 1024;
 
@@ -30,13 +30,13 @@ pub(super) struct ClientGreeting {
     pub(super) moonlark: String,
     /// The configuration file that it would use; none for the defaults.
     pub(super) config: Option<PathBuf>,
-    pub(super) wants: Purpose,
+    pub(super) wants: ConnectionPurpose,
 }
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Purpose {
+pub(crate) enum ConnectionPurpose {
     /// MCP, message by message in lines.
     Mcp,
     /// One command of the command line.
@@ -45,7 +45,7 @@ pub(crate) enum Purpose {
 
 /// What the server says first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ServerSummary {
+pub(crate) struct LocalServerSummary {
     pub(crate) moonlark: String,
     pub(crate) config: Option<PathBuf>,
     pub(crate) pid: u32,
@@ -55,9 +55,9 @@ pub(crate) struct ServerSummary {
     pub(crate) address: Option<String>,
 }
 
-impl ServerSummary {
+impl LocalServerSummary {
     /// Why a client is not served, if it is not.
-    pub(super) fn differs_from(&self, version: &str, config: Option<&Path>) -> Option<String> {
+    pub(super) fn mismatch_reason(&self, version: &str, config: Option<&Path>) -> Option<String> {
         let shown = |path: Option<&Path>| {
             path.map_or_else(|| "no configuration file".to_owned(), |it| it.display().to_string())
         };
@@ -78,43 +78,43 @@ impl ServerSummary {
 }
 
 /// What came of looking for a server.
-pub(crate) enum Reached {
+pub(crate) enum LocalServerLookup {
     Nobody,
     /// Somebody is there whom this process cannot use, and why.
     Unusable(String),
-    Server(BufReader<UnixStream>, ServerSummary),
+    Server(BufReader<UnixStream>, LocalServerSummary),
 }
 
 /// Find the server of a project, and say what is wanted of it.
-pub(crate) async fn reach(
+pub(crate) async fn find_local_server(
     socket: &ProjectSocket,
     config: Option<&Path>,
-    wants: Purpose,
-) -> Reached {
+    wants: ConnectionPurpose,
+) -> LocalServerLookup {
     let stream = match socket.connect().await {
         Ok(Some(stream)) => stream,
-        Ok(None) => return Reached::Nobody,
-        Err(error) => return Reached::Unusable(format!("the running server: {error}")),
+        Ok(None) => return LocalServerLookup::Nobody,
+        Err(error) => return LocalServerLookup::Unusable(format!("the running server: {error}")),
     };
     let mut stream = BufReader::new(stream);
     let greeted = async {
         let moonlark = env!("CARGO_PKG_VERSION").to_owned();
         let config = config.map(Path::to_owned);
-        write_line(&mut stream, &ClientGreeting { moonlark, config, wants }).await?;
-        read_line::<ServerSummary>(&mut stream, MAX_GREETING_BYTES).await
+        write_json_line(&mut stream, &ClientGreeting { moonlark, config, wants }).await?;
+        read_json_line::<LocalServerSummary>(&mut stream, MAX_GREETING_BYTES).await
     };
-    match tokio::time::timeout(GREETING_TIMEOUT, greeted).await {
-        Err(_) => Reached::Unusable("the running server does not answer".to_owned()),
+    match tokio::time::timeout(SERVER_GREETING_TIMEOUT, greeted).await {
+        Err(_) => LocalServerLookup::Unusable("the running server does not answer".to_owned()),
         // It ended, or could not start, while it was being asked.
-        Ok(Err(_) | Ok(None)) => Reached::Nobody,
-        Ok(Ok(Some(server))) => match server.differs_from(env!("CARGO_PKG_VERSION"), config) {
-            Some(why) => Reached::Unusable(why),
-            None => Reached::Server(stream, server),
+        Ok(Err(_) | Ok(None)) => LocalServerLookup::Nobody,
+        Ok(Ok(Some(server))) => match server.mismatch_reason(env!("CARGO_PKG_VERSION"), config) {
+            Some(why) => LocalServerLookup::Unusable(why),
+            None => LocalServerLookup::Server(stream, server),
         },
     }
 }
 
-pub(crate) async fn write_line(
+pub(crate) async fn write_json_line(
     stream: &mut (impl AsyncWrite + Unpin),
     message: &impl Serialize,
 ) -> io::Result<()> {
@@ -125,7 +125,7 @@ pub(crate) async fn write_line(
 }
 
 /// The next line; none at the end.
-pub(crate) async fn read_line<T: DeserializeOwned>(
+pub(crate) async fn read_json_line<T: DeserializeOwned>(
     stream: &mut (impl AsyncBufRead + Unpin),
     max_bytes: u64,
 ) -> io::Result<Option<T>> {
@@ -138,13 +138,13 @@ pub(crate) async fn read_line<T: DeserializeOwned>(
 }
 
 /// The file that a greeting names: the same for every way to write its path.
-pub(crate) fn canonical_config(path: Option<&Path>) -> Option<PathBuf> {
+pub(crate) fn canonical_config_path(path: Option<&Path>) -> Option<PathBuf> {
     path.map(|path| path.canonicalize().unwrap_or_else(|_| path.to_owned()))
 }
 
 /// For a connection that broke.
-pub(crate) fn connection_lost(error: &io::Error, hint: &str) -> Problem {
+pub(crate) fn connection_lost_problem(error: &io::Error, hint: &str) -> Problem {
     Problem::unavailable(format!("the connection to the running server broke: {error}"))
-        .hint(hint)
-        .retryable_if(false)
+        .with_hint(hint)
+        .with_retryable(false)
 }

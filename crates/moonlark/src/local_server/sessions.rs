@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use moonlark_server::{App, Callers, Options};
+use moonlark_server::{CallerIdentification, HttpApp, HttpServerOptions};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
@@ -15,18 +15,19 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::greeting::{
-    ClientGreeting, MAX_GREETING_BYTES, Purpose, ServerSummary, canonical_config, write_line,
+    ClientGreeting, ConnectionPurpose, LocalServerSummary, MAX_GREETING_BYTES,
+    canonical_config_path, write_json_line,
 };
-use super::socket::{ProjectSocket, SocketClaim, is_own_user};
+use super::socket::{ProjectSocket, SocketClaim, is_same_user};
 use crate::cli::served;
 use crate::project::Project;
 
 /// Connections at once; further ones wait.
-const MAX_SESSIONS: usize = 512;
+const MAX_LOCAL_SESSIONS: usize = 512;
 /// How long a client may take to say what it wants.
-const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
+const CLIENT_GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long calls may still take when the server stops.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+const CALL_DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The same when the client that a `stdio` was started for has left: it waits for the end
 /// of the process. Calls of others are rare then.
 const STDIO_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -57,18 +58,18 @@ impl LocalServer {
         address: Option<String>,
     ) -> LocalServer {
         let stop = CancellationToken::new();
-        let loaded = project.loaded().await;
+        let loaded = project.loaded_config().await;
         let config = &loaded.config;
-        let options = Options {
+        let options = HttpServerOptions {
             allowed_hosts: config.server.allowed_hosts.clone(),
             allowed_origins: config.server.allowed_origins.clone(),
             request_body: usize::try_from(config.limits.request_body.bytes()).unwrap_or(usize::MAX),
-            callers: Callers::Owner,
+            callers: CallerIdentification::Owner,
             sessions: project.session_vault(),
         };
-        let summary = ServerSummary {
+        let summary = LocalServerSummary {
             moonlark: env!("CARGO_PKG_VERSION").to_owned(),
-            config: canonical_config(loaded.path.as_deref()),
+            config: canonical_config_path(loaded.path.as_deref()),
             pid: std::process::id(),
             command: match command {
                 ServingCommand::Serve => "serve",
@@ -77,16 +78,16 @@ impl LocalServer {
             .to_owned(),
             address,
         };
-        let app = moonlark_server::router(project.gateway.clone(), options, stop.clone());
-        let served = Arc::new(Served { project, app, summary, stop: stop.clone() });
-        let socket = ProjectSocket::of(&loaded.root);
+        let app = moonlark_server::build_http_app(project.gateway.clone(), options, stop.clone());
+        let served = Arc::new(LocalSessionContext { project, app, summary, stop: stop.clone() });
+        let socket = ProjectSocket::for_project(&loaded.root);
         let serving = tokio::spawn(async move {
             let claim = match claim {
                 Some(claim) => Some(claim),
                 None => wait_for_claim(&socket, &served.stop).await,
             };
             if let Some(claim) = claim {
-                accept(claim, served).await;
+                accept_sessions(claim, served).await;
             }
         });
         LocalServer { stop, serving, command }
@@ -97,7 +98,7 @@ impl LocalServer {
         self.stop.cancel();
         // Whoever hangs on is cut off.
         let drain = match self.command {
-            ServingCommand::Serve => DRAIN_TIMEOUT,
+            ServingCommand::Serve => CALL_DRAIN_TIMEOUT,
             ServingCommand::Stdio => STDIO_DRAIN_TIMEOUT,
         };
         let _ = timeout(drain, self.serving).await;
@@ -110,7 +111,7 @@ async fn wait_for_claim(socket: &ProjectSocket, stop: &CancellationToken) -> Opt
             () = tokio::time::sleep(CLAIM_RETRY_INTERVAL) => {}
             () = stop.cancelled() => return None,
         }
-        match socket.claim() {
+        match socket.claim_listener() {
             Ok(None) => {}
             Ok(Some(claim)) => return Some(claim),
             Err(_) => return None,
@@ -119,16 +120,16 @@ async fn wait_for_claim(socket: &ProjectSocket, stop: &CancellationToken) -> Opt
 }
 
 /// What every session needs.
-struct Served {
+struct LocalSessionContext {
     project: Arc<Project>,
-    app: App,
-    summary: ServerSummary,
+    app: HttpApp,
+    summary: LocalServerSummary,
     stop: CancellationToken,
 }
 
-async fn accept(claim: SocketClaim, served: Arc<Served>) {
+async fn accept_sessions(claim: SocketClaim, served: Arc<LocalSessionContext>) {
     let sessions = TaskTracker::new();
-    let places = Arc::new(Semaphore::new(MAX_SESSIONS));
+    let places = Arc::new(Semaphore::new(MAX_LOCAL_SESSIONS));
     loop {
         let accepted = async {
             // It is never closed.
@@ -144,7 +145,7 @@ async fn accept(claim: SocketClaim, served: Arc<Served>) {
                 let served = served.clone();
                 sessions.spawn(async move {
                     // How it ends is the client's business.
-                    let _ = session(stream, served).await;
+                    let _ = serve_session(stream, served).await;
                     drop(place);
                 });
             }
@@ -161,8 +162,8 @@ async fn accept(claim: SocketClaim, served: Arc<Served>) {
     sessions.wait().await;
 }
 
-async fn session(stream: UnixStream, served: Arc<Served>) -> io::Result<()> {
-    if !is_own_user(&stream)? {
+async fn serve_session(stream: UnixStream, served: Arc<LocalSessionContext>) -> io::Result<()> {
+    if !is_same_user(&stream)? {
         return Ok(());
     }
     let (read, mut write) = stream.into_split();
@@ -170,7 +171,7 @@ async fn session(stream: UnixStream, served: Arc<Served>) -> io::Result<()> {
     let mut first = Vec::new();
     let line = (&mut read).take(MAX_GREETING_BYTES);
     let mut line = line;
-    match timeout(GREETING_TIMEOUT, line.read_until(b'\n', &mut first)).await {
+    match timeout(CLIENT_GREETING_TIMEOUT, line.read_until(b'\n', &mut first)).await {
         Ok(read) => read?,
         Err(_) => return Ok(()),
     };
@@ -182,13 +183,15 @@ async fn session(stream: UnixStream, served: Arc<Served>) -> io::Result<()> {
         return Ok(());
     }
     let greeting: ClientGreeting = serde_json::from_slice(&first)?;
-    write_line(&mut write, &served.summary).await?;
+    write_json_line(&mut write, &served.summary).await?;
     match greeting.wants {
-        Purpose::Mcp => {
+        ConnectionPurpose::Mcp => {
             let gateway = served.project.gateway.clone();
             let _ = moonlark_server::serve_lines(gateway, read, write, served.stop.clone()).await;
             Ok(())
         }
-        Purpose::Command => served::carry_out(&served.project, &served.summary, read, write).await,
+        ConnectionPurpose::Command => {
+            served::serve_command(&served.project, &served.summary, read, write).await
+        }
     }
 }

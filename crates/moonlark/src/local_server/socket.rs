@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
 
-use crate::state_folder::{create_state_folder, state_folder};
+use crate::state_folder::{create_state_folder, state_folder_path};
 
-const SOCKET_NAME: &str = "server.sock";
+const SOCKET_FILE_NAME: &str = "server.sock";
 /// Locked for as long as somebody listens. The system unlocks it when a process
 /// ends, however it ends; so a socket without that lock is a stale one.
-const LOCK_NAME: &str = "server.lock";
+const LOCK_FILE_NAME: &str = "server.lock";
 /// What an address of a Unix socket may have, without the byte that ends it. Some
 /// systems take fewer than Linux.
-const MAX_ADDRESS_BYTES: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
+const MAX_SOCKET_ADDRESS_BYTES: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 
 #[derive(Debug, Clone)]
 pub(crate) struct ProjectSocket {
@@ -33,17 +33,17 @@ pub(crate) struct SocketClaim {
 
 impl ProjectSocket {
     /// Of the project in this folder.
-    pub(crate) fn of(root: &Path) -> Self {
-        Self { folder: state_folder(root) }
+    pub(crate) fn for_project(root: &Path) -> Self {
+        Self { folder: state_folder_path(root) }
     }
 
     /// A connection to whoever listens; none if nobody does.
     pub(super) async fn connect(&self) -> io::Result<Option<UnixStream>> {
-        let path = self.folder.join(SOCKET_NAME);
+        let path = self.folder.join(SOCKET_FILE_NAME);
         if !path.exists() {
             return Ok(None);
         }
-        let address = Address::of(&self.folder)?;
+        let address = ShortSocketPath::for_folder(&self.folder)?;
         let stream = match UnixStream::connect(&address.path).await {
             Ok(stream) => stream,
             // Left behind by a process that was killed, or gone this moment.
@@ -57,7 +57,7 @@ impl ProjectSocket {
             }
             Err(error) => return Err(error),
         };
-        if !is_own_user(&stream)? {
+        if !is_same_user(&stream)? {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 format!("{} belongs to another user", path.display()),
@@ -67,9 +67,9 @@ impl ProjectSocket {
     }
 
     /// Listen, unless somebody does already.
-    pub(crate) fn claim(&self) -> io::Result<Option<SocketClaim>> {
+    pub(crate) fn claim_listener(&self) -> io::Result<Option<SocketClaim>> {
         create_state_folder(&self.folder)?;
-        if self.folder.metadata()?.uid() != own_user() {
+        if self.folder.metadata()?.uid() != own_user_id() {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 format!("{} belongs to another user", self.folder.display()),
@@ -77,18 +77,18 @@ impl ProjectSocket {
         }
         let mut options = File::options();
         let lock = options.create(true).truncate(false).write(true).mode(0o600);
-        let lock = lock.open(self.folder.join(LOCK_NAME))?;
+        let lock = lock.open(self.folder.join(LOCK_FILE_NAME))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(std::fs::TryLockError::WouldBlock) => return Ok(None),
             Err(std::fs::TryLockError::Error(error)) => return Err(error),
         }
-        let path = self.folder.join(SOCKET_NAME);
+        let path = self.folder.join(SOCKET_FILE_NAME);
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let address = Address::of(&self.folder)?;
+        let address = ShortSocketPath::for_folder(&self.folder)?;
         let listener = UnixListener::bind(&address.path)?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
         Ok(Some(SocketClaim { listener, path, _lock: lock }))
@@ -103,26 +103,26 @@ impl Drop for SocketClaim {
 }
 
 /// Whether the process at the other end is of the same user as this one.
-pub(super) fn is_own_user(stream: &UnixStream) -> io::Result<bool> {
-    Ok(stream.peer_cred()?.uid() == own_user())
+pub(super) fn is_same_user(stream: &UnixStream) -> io::Result<bool> {
+    Ok(stream.peer_cred()?.uid() == own_user_id())
 }
 
-fn own_user() -> u32 {
+fn own_user_id() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
 /// The socket's path in a form that fits into an address.
-struct Address {
+struct ShortSocketPath {
     path: PathBuf,
     /// Open as long as the path leads through it.
     _folder: Option<File>,
 }
 
-impl Address {
-    fn of(folder: &Path) -> io::Result<Address> {
-        let path = folder.join(SOCKET_NAME);
-        if path.as_os_str().as_bytes().len() <= MAX_ADDRESS_BYTES {
-            return Ok(Address { path, _folder: None });
+impl ShortSocketPath {
+    fn for_folder(folder: &Path) -> io::Result<ShortSocketPath> {
+        let path = folder.join(SOCKET_FILE_NAME);
+        if path.as_os_str().as_bytes().len() <= MAX_SOCKET_ADDRESS_BYTES {
+            return Ok(ShortSocketPath { path, _folder: None });
         }
         if !cfg!(target_os = "linux") {
             return Err(io::Error::new(
@@ -132,8 +132,8 @@ impl Address {
         }
         // The kernel knows every open folder under a short name as well.
         let open = File::open(folder)?;
-        let path = PathBuf::from(format!("/proc/self/fd/{}/{SOCKET_NAME}", open.as_raw_fd()));
-        Ok(Address { path, _folder: Some(open) })
+        let path = PathBuf::from(format!("/proc/self/fd/{}/{SOCKET_FILE_NAME}", open.as_raw_fd()));
+        Ok(ShortSocketPath { path, _folder: Some(open) })
     }
 }
 
@@ -153,39 +153,39 @@ mod tests {
     #[tokio::test]
     async fn one_process_listens_and_the_next_one_can_when_it_has_ended() {
         let root = tempfile::tempdir().unwrap();
-        let socket = ProjectSocket::of(root.path());
+        let socket = ProjectSocket::for_project(root.path());
         assert!(socket.connect().await.unwrap().is_none());
-        let first = socket.claim().unwrap().unwrap();
-        assert!(socket.claim().unwrap().is_none());
+        let first = socket.claim_listener().unwrap().unwrap();
+        assert!(socket.claim_listener().unwrap().is_none());
         assert!(is_answered(&socket, &first).await);
         drop(first);
-        assert!(!root.path().join(".moonlark").join(SOCKET_NAME).exists());
-        let second = socket.claim().unwrap().unwrap();
+        assert!(!root.path().join(".moonlark").join(SOCKET_FILE_NAME).exists());
+        let second = socket.claim_listener().unwrap().unwrap();
         assert!(is_answered(&socket, &second).await);
     }
 
     #[tokio::test]
     async fn a_socket_that_was_left_behind_is_nobodys_and_is_replaced() {
         let root = tempfile::tempdir().unwrap();
-        let socket = ProjectSocket::of(root.path());
+        let socket = ProjectSocket::for_project(root.path());
         let folder = root.path().join(".moonlark");
         std::fs::create_dir(&folder).unwrap();
-        drop(UnixListener::bind(folder.join(SOCKET_NAME)).unwrap());
-        assert!(folder.join(SOCKET_NAME).exists());
+        drop(UnixListener::bind(folder.join(SOCKET_FILE_NAME)).unwrap());
+        assert!(folder.join(SOCKET_FILE_NAME).exists());
         assert!(socket.connect().await.unwrap().is_none());
-        let claim = socket.claim().unwrap().unwrap();
+        let claim = socket.claim_listener().unwrap().unwrap();
         assert!(is_answered(&socket, &claim).await);
     }
 
     #[tokio::test]
     async fn only_the_owner_can_reach_it() {
         let root = tempfile::tempdir().unwrap();
-        let socket = ProjectSocket::of(root.path());
-        let _claim = socket.claim().unwrap().unwrap();
+        let socket = ProjectSocket::for_project(root.path());
+        let _claim = socket.claim_listener().unwrap().unwrap();
         let mode = |path: PathBuf| path.metadata().unwrap().mode() & 0o777;
         let folder = root.path().join(".moonlark");
-        assert_eq!(mode(folder.join(SOCKET_NAME)), 0o600);
-        assert_eq!(mode(folder.join(LOCK_NAME)), 0o600);
+        assert_eq!(mode(folder.join(SOCKET_FILE_NAME)), 0o600);
+        assert_eq!(mode(folder.join(LOCK_FILE_NAME)), 0o600);
         assert_eq!(mode(folder), 0o700);
     }
 
@@ -195,8 +195,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let deep = root.path().join("a".repeat(100)).join("b".repeat(100));
         std::fs::create_dir_all(&deep).unwrap();
-        let socket = ProjectSocket::of(&deep);
-        let claim = socket.claim().unwrap().unwrap();
+        let socket = ProjectSocket::for_project(&deep);
+        let claim = socket.claim_listener().unwrap().unwrap();
         assert!(is_answered(&socket, &claim).await);
         drop(claim);
         assert!(socket.connect().await.unwrap().is_none());

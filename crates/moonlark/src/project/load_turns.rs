@@ -9,37 +9,37 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// How long a load counts against `quick`.
-const QUICK_TIME: Duration = Duration::from_millis(100);
+const QUICK_LOAD_TIME: Duration = Duration::from_millis(100);
 
 /// Lua scripts, each in a VM of its own.
-const LUA_QUICK: usize = 16;
-const LUA_SLOW: usize = 256;
+const MAX_QUICK_LUA_LOADS: usize = 16;
+const MAX_SLOW_LUA_LOADS: usize = 256;
 /// Extensions, each in a process of its own.
-const STARLARK_QUICK: usize = 4;
-const STARLARK_SLOW: usize = 16;
+const MAX_QUICK_STARLARK_LOADS: usize = 4;
+const MAX_SLOW_STARLARK_LOADS: usize = 16;
 
-pub(super) struct LoadTurns {
+pub(super) struct ScriptLoadLimiter {
     quick: Semaphore,
     slow: Semaphore,
     quick_time: Duration,
 }
 
-impl LoadTurns {
+impl ScriptLoadLimiter {
     pub(super) fn for_lua() -> Self {
-        Self::of(LUA_QUICK, LUA_SLOW)
+        Self::with_limits(MAX_QUICK_LUA_LOADS, MAX_SLOW_LUA_LOADS)
     }
 
     pub(super) fn for_starlark() -> Self {
-        Self::of(STARLARK_QUICK, STARLARK_SLOW)
+        Self::with_limits(MAX_QUICK_STARLARK_LOADS, MAX_SLOW_STARLARK_LOADS)
     }
 
-    fn of(quick: usize, slow: usize) -> Self {
+    fn with_limits(quick: usize, slow: usize) -> Self {
         let (quick, slow) = (Semaphore::new(quick), Semaphore::new(slow));
-        Self { quick, slow, quick_time: QUICK_TIME }
+        Self { quick, slow, quick_time: QUICK_LOAD_TIME }
     }
 
     /// Do one load when it is its turn.
-    pub(super) async fn take<T>(&self, load: impl Future<Output = T>) -> T {
+    pub(super) async fn run_load<T>(&self, load: impl Future<Output = T>) -> T {
         // Neither is ever closed.
         let quick = self.quick.acquire().await.ok();
         let mut load = std::pin::pin!(load);
@@ -66,18 +66,18 @@ mod tests {
 
     use super::*;
 
-    fn turns(quick: usize, slow: usize) -> LoadTurns {
+    fn turns(quick: usize, slow: usize) -> ScriptLoadLimiter {
         let (quick, slow) = (Semaphore::new(quick), Semaphore::new(slow));
-        LoadTurns { quick, slow, quick_time: Duration::from_millis(1) }
+        ScriptLoadLimiter { quick, slow, quick_time: Duration::from_millis(1) }
     }
 
     #[tokio::test]
     async fn loads_that_never_end_let_others_be_loaded() {
         let turns = turns(2, 3);
-        let endless = async || turns.take(std::future::pending::<()>()).await;
+        let endless = async || turns.run_load(std::future::pending::<()>()).await;
         let others = async {
             for _ in 0..10 {
-                turns.take(tokio::task::yield_now()).await;
+                turns.run_load(tokio::task::yield_now()).await;
             }
         };
         tokio::select! {
@@ -96,7 +96,7 @@ mod tests {
                 begun.set(begun.get() + 1);
                 std::future::pending::<()>().await
             };
-            turns.take(load).await;
+            turns.run_load(load).await;
         };
         let all = futures::future::join_all((0..9).map(|_| endless()));
         let begun_three = async {

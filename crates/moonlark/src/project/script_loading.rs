@@ -13,24 +13,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use moonlark_core::{Place, Problem, Result, Tool};
+use moonlark_core::{Problem, Result, SourceLocation, Tool};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
-use super::{Project, ReloadProblem, Report, State};
+use super::{Project, ProjectState, ReloadProblem, ReloadReport};
 use crate::agents;
-use crate::config_file::Loaded;
+use crate::config_file::LoadedConfig;
 use crate::connectors;
 use crate::extensions;
-use crate::scripts::{self, Entries, Entry, Found, Kind, shown};
+use crate::scripts::{
+    self, DiscoveredScript, ScriptEntries, ScriptEntry, ScriptKind, display_path,
+};
 
 /// How long what is loaded waits for the rest before it is published without.
-const PUBLISH_PAUSE: Duration = Duration::from_millis(250);
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(250);
 /// How long a knowledge base without configured sources may take to say what is in it.
-const LEFT_SOURCES_TIMEOUT: Duration = Duration::from_secs(2);
+const LEFTOVER_SOURCES_TIMEOUT: Duration = Duration::from_secs(2);
 /// Callers wait for the scripts of a server that starts for at most this many times
 /// `limits.load`.
-const MAX_LOAD_WAITS: u32 = 2;
+const LOAD_WAIT_FACTOR: u32 = 2;
 
 /// What a script is known by from one look at the disk to the next.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,16 +47,16 @@ pub(super) enum ScriptKey {
 
 /// The loads under way.
 #[derive(Default)]
-pub(super) struct LoadJobs {
-    running: BTreeMap<ScriptKey, LoadJob>,
-    tasks: JoinSet<FinishedLoad>,
+pub(super) struct ScriptLoadJobs {
+    running: BTreeMap<ScriptKey, ScriptLoadJob>,
+    tasks: JoinSet<FinishedScriptLoad>,
     started: u64,
 }
 
 /// One load, and what it was started for.
-struct LoadJob {
+struct ScriptLoadJob {
     number: u64,
-    version: ScriptVersion,
+    version: ScriptLoadVersion,
     /// The disk was looked at while it ran: a file that it had read may be another now.
     is_outdated: bool,
     task: AbortHandle,
@@ -62,58 +64,58 @@ struct LoadJob {
 
 /// What has to be the same for two loads to be the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct ScriptVersion {
+struct ScriptLoadVersion {
     fingerprint: String,
     text: String,
 }
 
-struct FinishedLoad {
+struct FinishedScriptLoad {
     key: ScriptKey,
     number: u64,
-    found: Found,
+    found: DiscoveredScript,
     fingerprint: String,
-    loaded: LoadedScript,
+    loaded: LoadedScriptEntry,
 }
 
-enum LoadedScript {
-    Script(Entry),
-    Connector(connectors::Entry),
-    Agent(agents::Entry),
+enum LoadedScriptEntry {
+    Script(ScriptEntry),
+    Connector(connectors::ConnectorEntry),
+    Agent(agents::PromptScriptEntry),
 }
 
 /// What a look at the disk found.
-struct DiskLook {
-    found: Vec<FoundScript>,
+struct DiskScan {
+    found: Vec<ScannedScript>,
     problems: Vec<Problem>,
 }
 
 /// What is loaded so far.
-struct KnownScripts {
-    scripts: Entries,
-    connectors: connectors::Entries,
-    agents: agents::Entries,
+struct LoadedScriptEntries {
+    scripts: ScriptEntries,
+    connectors: connectors::ConnectorEntries,
+    agents: agents::PromptScriptEntries,
 }
 
-struct FoundScript {
+struct ScannedScript {
     key: ScriptKey,
-    found: Found,
+    found: DiscoveredScript,
     /// None if it is what was loaded last.
-    changed: Option<ScriptVersion>,
+    changed: Option<ScriptLoadVersion>,
 }
 
 impl Project {
     /// Load all scripts for the first time, and give up waiting for those that take too
     /// long.
-    pub(crate) async fn finish_loading(&self) {
-        let load = self.current().config.limits.load.duration();
+    pub(crate) async fn load_scripts_initially(&self) {
+        let load = self.current_config().config.limits.load.to_duration();
         // What is wrong is in the catalog.
         let mut tell = |_| {};
-        let _ = tokio::time::timeout(load * MAX_LOAD_WAITS, self.load_scripts(&mut tell)).await;
+        let _ = tokio::time::timeout(load * LOAD_WAIT_FACTOR, self.load_scripts(&mut tell)).await;
         self.end_first_load();
     }
 
     /// Load scripts again whenever somebody says that the disk has changed, for ever.
-    pub(crate) async fn keep_loading(&self, mut tell: impl FnMut(Report) + Send) {
+    pub(crate) async fn load_scripts_on_change(&self, mut tell: impl FnMut(ReloadReport) + Send) {
         loop {
             self.look_again.notified().await;
             self.load_scripts(&mut tell).await;
@@ -121,19 +123,19 @@ impl Project {
     }
 
     /// Say that the disk may have changed.
-    pub(crate) fn look_again(&self) {
+    pub(crate) fn request_disk_scan(&self) {
         self.look_again.notify_one();
     }
 
     /// Load what is new or changed on disk, until there is nothing left to load.
-    pub(crate) async fn load_scripts(&self, tell: &mut (dyn FnMut(Report) + Send)) {
+    pub(crate) async fn load_scripts(&self, tell: &mut (dyn FnMut(ReloadReport) + Send)) {
         let mut jobs = self.jobs.lock().await;
-        let first_until =
-            Instant::now() + self.current().config.limits.load.duration() * MAX_LOAD_WAITS;
+        let first_until = Instant::now()
+            + self.current_config().config.limits.load.to_duration() * LOAD_WAIT_FACTOR;
         loop {
             let mut report = self.start_loads(&mut jobs).await;
             let mut outdated = false;
-            let mut publish_at = Instant::now() + PUBLISH_PAUSE;
+            let mut publish_at = Instant::now() + PUBLISH_INTERVAL;
             let again = loop {
                 if jobs.running.is_empty() {
                     break outdated;
@@ -144,7 +146,7 @@ impl Project {
                     finished = jobs.tasks.join_next() => {
                         match finished {
                             Some(Ok(finished)) => {
-                                outdated |= self.take_over(&mut jobs, finished, &mut report);
+                                outdated |= self.take_over_load(&mut jobs, finished, &mut report);
                             }
                             // What was aborted has no result.
                             Some(Err(_)) => {}
@@ -152,11 +154,11 @@ impl Project {
                         }
                     }
                     () = tokio::time::sleep_until(publish_at) => {
-                        self.compose(&mut self.state.lock());
+                        self.compose_catalog(&mut self.state.lock());
                         if !report.is_empty() {
                             tell(std::mem::take(&mut report));
                         }
-                        publish_at = Instant::now() + PUBLISH_PAUSE;
+                        publish_at = Instant::now() + PUBLISH_INTERVAL;
                     }
                     () = tokio::time::sleep_until(first_until), if is_first => {
                         self.end_first_load();
@@ -165,11 +167,11 @@ impl Project {
             };
             if !again {
                 // A file that somebody else has locked is given up.
-                let looking = self.knowledge.look_for_left_sources();
-                let _ = tokio::time::timeout(LEFT_SOURCES_TIMEOUT, looking).await;
+                let looking = self.knowledge.find_leftover_sources();
+                let _ = tokio::time::timeout(LEFTOVER_SOURCES_TIMEOUT, looking).await;
                 let mut state = self.state.lock();
                 state.loading = false;
-                self.compose(&mut state);
+                self.compose_catalog(&mut state);
             }
             report.changes.sort();
             if !report.is_empty() {
@@ -186,24 +188,24 @@ impl Project {
         let mut state = self.state.lock();
         if state.loading {
             state.loading = false;
-            self.compose(&mut state);
+            self.compose_catalog(&mut state);
         }
     }
 
     /// List the scripts there are, without loading any.
-    pub(crate) fn find_scripts(&self) {
-        let loaded = self.current();
-        let (found, problems) = find_all(&loaded);
+    pub(crate) fn list_scripts(&self) {
+        let loaded = self.current_config();
+        let (found, problems) = find_all_scripts(&loaded);
         let mut state = self.state.lock();
         state.found = found.into_iter().map(|(key, found)| (key, found.file)).collect();
         state.folder_problems = problems;
     }
 
     /// Look at the disk, and start to load what has changed there.
-    async fn start_loads(&self, jobs: &mut LoadJobs) -> Report {
+    async fn start_loads(&self, jobs: &mut ScriptLoadJobs) -> ReloadReport {
         let (loaded, known) = {
             let state = self.state.lock();
-            let known = KnownScripts {
+            let known = LoadedScriptEntries {
                 scripts: state.scripts.clone(),
                 connectors: state.connectors.clone(),
                 agents: state.agents.clone(),
@@ -212,16 +214,16 @@ impl Project {
         };
         let config = loaded.clone();
         // Disks may be slow, and folders large.
-        let looking = tokio::task::spawn_blocking(move || look_at_disk(&config, &known));
-        let Ok(look) = looking.await else { return Report::default() };
-        let mut report = Report::default();
+        let looking = tokio::task::spawn_blocking(move || scan_disk(&config, &known));
+        let Ok(look) = looking.await else { return ReloadReport::default() };
+        let mut report = ReloadReport::default();
         let mut state = self.state.lock();
         state.found = look.found.iter().map(|it| (it.key.clone(), it.found.file.clone())).collect();
         state.folder_problems = look.problems;
-        forget_removed(&mut state, &mut report);
+        forget_removed_scripts(&mut state, &mut report);
         drop(state);
         let mut left = std::mem::take(&mut jobs.running);
-        for FoundScript { key, found, changed } in look.found {
+        for ScannedScript { key, found, changed } in look.found {
             let running = left.remove(&key);
             match (running, changed) {
                 (Some(mut job), Some(version)) if job.version == version => {
@@ -242,37 +244,42 @@ impl Project {
 
     fn start_load(
         &self,
-        jobs: &mut LoadJobs,
+        jobs: &mut ScriptLoadJobs,
         key: ScriptKey,
-        found: Found,
-        version: ScriptVersion,
-        loaded: Arc<Loaded>,
+        found: DiscoveredScript,
+        version: ScriptLoadVersion,
+        loaded: Arc<LoadedConfig>,
     ) {
         jobs.started += 1;
         let number = jobs.started;
-        let loading = self.load_one(found.clone(), version.fingerprint.clone(), loaded);
+        let loading = self.load_script(found.clone(), version.fingerprint.clone(), loaded);
         let (its_key, fingerprint) = (key.clone(), version.fingerprint.clone());
         let task = jobs.tasks.spawn(async move {
             let loaded = loading.await;
-            FinishedLoad { key: its_key, number, found, fingerprint, loaded }
+            FinishedScriptLoad { key: its_key, number, found, fingerprint, loaded }
         });
-        jobs.running.insert(key, LoadJob { number, version, is_outdated: false, task });
+        jobs.running.insert(key, ScriptLoadJob { number, version, is_outdated: false, task });
     }
 
     /// Take the result of a load over, if it is still wanted. Whether the disk has to be
     /// looked at again.
-    fn take_over(&self, jobs: &mut LoadJobs, load: FinishedLoad, report: &mut Report) -> bool {
+    fn take_over_load(
+        &self,
+        jobs: &mut ScriptLoadJobs,
+        load: FinishedScriptLoad,
+        report: &mut ReloadReport,
+    ) -> bool {
         if jobs.running.get(&load.key).is_none_or(|job| job.number != load.number) {
             return false;
         }
         let job = jobs.running.remove(&load.key);
         let mut state = self.state.lock();
         // What it may do was decided by a configuration that no longer holds.
-        if scripts::fingerprint(&load.found, &state.loaded.config) != load.fingerprint {
+        if scripts::script_fingerprint(&load.found, &state.loaded.config) != load.fingerprint {
             return true;
         }
         let (was_there, works, problem) = match (load.key, load.loaded) {
-            (ScriptKey::Script(path), LoadedScript::Script(mut entry)) => {
+            (ScriptKey::Script(path), LoadedScriptEntry::Script(mut entry)) => {
                 let old = state.scripts.get(&path);
                 let was_there = old.is_some();
                 // One that loads and misses a value is there, and says so when it is called.
@@ -286,17 +293,17 @@ impl Project {
                 state.scripts.insert(path, Arc::new(entry));
                 (was_there, works, problem)
             }
-            (ScriptKey::Agent(path), LoadedScript::Agent(entry)) => {
+            (ScriptKey::Agent(path), LoadedScriptEntry::Agent(entry)) => {
                 let old = state.agents.get(&path).cloned();
-                let entry = entry.after(old.as_deref());
-                let (works, problem) = (entry.works(), entry.problem().cloned());
+                let entry = entry.with_last_good(old.as_deref());
+                let (works, problem) = (entry.has_working_version(), entry.problem().cloned());
                 state.agents.insert(path, Arc::new(entry));
                 (old.is_some(), works, problem)
             }
-            (ScriptKey::Connector(name), LoadedScript::Connector(entry)) => {
+            (ScriptKey::Connector(name), LoadedScriptEntry::Connector(entry)) => {
                 let old = state.connectors.get(&name).cloned();
-                let entry = entry.after(old.as_deref());
-                let (works, problem) = (entry.works(), entry.problem().cloned());
+                let entry = entry.with_last_good(old.as_deref());
+                let (works, problem) = (entry.has_working_version(), entry.problem().cloned());
                 state.connectors.insert(name, Arc::new(entry));
                 (old.is_some(), works, problem)
             }
@@ -313,102 +320,117 @@ impl Project {
     }
 
     /// Load one script. A panic on the way is a Problem of that script.
-    fn load_one(
+    fn load_script(
         &self,
-        found: Found,
+        found: DiscoveredScript,
         fingerprint: String,
-        loaded: Arc<Loaded>,
-    ) -> impl Future<Output = LoadedScript> + Send + 'static {
+        loaded: Arc<LoadedConfig>,
+    ) -> impl Future<Output = LoadedScriptEntry> + Send + 'static {
         let (luau, starlark) = (self.luau.clone(), self.starlark.clone());
         let gateway = self.gateway.clone();
         let turns = match found.kind {
-            Kind::Tool | Kind::Connector | Kind::Agent => self.lua_turns.clone(),
-            Kind::Extension(_) => self.starlark_turns.clone(),
+            ScriptKind::Tool | ScriptKind::Connector | ScriptKind::Agent => self.lua_turns.clone(),
+            ScriptKind::Extension(_) => self.starlark_turns.clone(),
         };
         async move {
             let print = fingerprint.clone();
             let load = async {
                 match &found.kind {
-                    Kind::Connector => {
+                    ScriptKind::Connector => {
+                        let entry = connectors::load_connector_script(
+                            &found, print, &loaded, &luau, &gateway,
+                        )
+                        .await;
+                        LoadedScriptEntry::Connector(entry)
+                    }
+                    ScriptKind::Agent => {
                         let entry =
-                            connectors::load_one(&found, print, &loaded, &luau, &gateway).await;
-                        LoadedScript::Connector(entry)
+                            agents::load_prompt_script(&found, print, &loaded, &luau, &gateway)
+                                .await;
+                        LoadedScriptEntry::Agent(entry)
                     }
-                    Kind::Agent => {
-                        let entry = agents::load_one(&found, print, &loaded, &luau, &gateway).await;
-                        LoadedScript::Agent(entry)
+                    ScriptKind::Tool => {
+                        let entry = load_tool_script(&found, print, &loaded, &luau, &gateway).await;
+                        LoadedScriptEntry::Script(entry)
                     }
-                    Kind::Tool => {
-                        let entry = load_tool(&found, print, &loaded, &luau, &gateway).await;
-                        LoadedScript::Script(entry)
-                    }
-                    Kind::Extension(folder) => {
+                    ScriptKind::Extension(folder) => {
                         let entry =
                             load_extension(&found, folder, print, &loaded, &starlark, &gateway);
-                        LoadedScript::Script(entry.await)
+                        LoadedScriptEntry::Script(entry.await)
                     }
                 }
             };
-            let loading = AssertUnwindSafe(turns.take(load)).catch_unwind();
-            loading.await.unwrap_or_else(|_| failed(&found, fingerprint, &loaded))
+            let loading = AssertUnwindSafe(turns.run_load(load)).catch_unwind();
+            loading.await.unwrap_or_else(|_| panicked_load(&found, fingerprint, &loaded))
         }
     }
 }
 
 /// Whoever wrote the script can do nothing about it.
-fn failed(found: &Found, fingerprint: String, loaded: &Loaded) -> LoadedScript {
+fn panicked_load(
+    found: &DiscoveredScript,
+    fingerprint: String,
+    loaded: &LoadedConfig,
+) -> LoadedScriptEntry {
     let problem = Problem::internal("the script could not be loaded")
-        .at(Place::file(found.file.clone()))
-        .hint("this is a defect of Moonlark: please report it with the server's log");
+        .at_location(SourceLocation::in_file(found.file.clone()))
+        .with_hint("this is a defect of Moonlark: please report it with the server's log");
     match &found.kind {
-        Kind::Connector => {
-            LoadedScript::Connector(connectors::Entry::broken(found, fingerprint, loaded, problem))
-        }
-        Kind::Agent => {
-            LoadedScript::Agent(agents::Entry::broken(found, fingerprint, loaded, problem))
-        }
-        Kind::Tool | Kind::Extension(_) => {
-            LoadedScript::Script(Entry { fingerprint, problem: Some(problem), ..Entry::default() })
-        }
+        ScriptKind::Connector => LoadedScriptEntry::Connector(
+            connectors::ConnectorEntry::from_problem(found, fingerprint, loaded, problem),
+        ),
+        ScriptKind::Agent => LoadedScriptEntry::Agent(agents::PromptScriptEntry::from_problem(
+            found,
+            fingerprint,
+            loaded,
+            problem,
+        )),
+        ScriptKind::Tool | ScriptKind::Extension(_) => LoadedScriptEntry::Script(ScriptEntry {
+            fingerprint,
+            problem: Some(problem),
+            ..ScriptEntry::default()
+        }),
     }
 }
 
-async fn load_tool(
-    found: &Found,
+async fn load_tool_script(
+    found: &DiscoveredScript,
     fingerprint: String,
-    loaded: &Loaded,
-    luau: &moonlark_luau::Luau,
+    loaded: &LoadedConfig,
+    luau: &moonlark_luau::LuauEngine,
     gateway: &moonlark_core::Gateway,
-) -> Entry {
-    let folder = scripts::folder(found, loaded);
-    let mut entry = Entry { fingerprint, folder: folder.path.clone(), ..Entry::default() };
-    let outcome = match scripts::prepare(found, loaded) {
+) -> ScriptEntry {
+    let folder = scripts::script_folder(found, loaded);
+    let mut entry =
+        ScriptEntry { fingerprint, folder: folder.path.clone(), ..ScriptEntry::default() };
+    let outcome = match scripts::prepare_script(found, loaded) {
         Ok(script) => {
-            let (tool, texts) = luau.load(script, gateway).await;
+            let (tool, texts) = luau.load_tool(script, gateway).await;
             entry.texts = texts;
             tool.map(|tool| vec![tool])
         }
         Err(problem) => {
-            let text = scripts::files(found, &folder)(&folder.main).unwrap_or_default();
+            let text = scripts::script_files(found, &folder)(&folder.main).unwrap_or_default();
             entry.texts.insert(folder.main, text);
             Err(problem)
         }
     };
-    with_outcome(entry, outcome, found, loaded)
+    with_load_outcome(entry, outcome, found, loaded)
 }
 
 async fn load_extension(
-    found: &Found,
-    folder: &extensions::Folder,
+    found: &DiscoveredScript,
+    folder: &extensions::ScriptFolder,
     fingerprint: String,
-    loaded: &Loaded,
-    starlark: &moonlark_starlark::Starlark,
+    loaded: &LoadedConfig,
+    starlark: &moonlark_starlark::StarlarkEngine,
     gateway: &moonlark_core::Gateway,
-) -> Entry {
-    let mut entry = Entry { fingerprint, folder: folder.path.clone(), ..Entry::default() };
-    let outcome = match extensions::prepare(found, folder, &loaded.config) {
+) -> ScriptEntry {
+    let mut entry =
+        ScriptEntry { fingerprint, folder: folder.path.clone(), ..ScriptEntry::default() };
+    let outcome = match extensions::prepare_extension(found, folder, &loaded.config) {
         Ok(extension) => {
-            let (extension, texts) = starlark.load(extension, gateway).await;
+            let (extension, texts) = starlark.load_extension(extension, gateway).await;
             entry.texts = texts;
             extension.map(|extension| {
                 entry.library = extension.library;
@@ -416,28 +438,28 @@ async fn load_extension(
             })
         }
         Err(problem) => {
-            let text = extensions::files(folder)(&folder.main).unwrap_or_default();
+            let text = extensions::folder_files(folder)(&folder.main).unwrap_or_default();
             entry.texts.insert(folder.main.clone(), text);
             Err(problem)
         }
     };
-    with_outcome(entry, outcome, found, loaded)
+    with_load_outcome(entry, outcome, found, loaded)
 }
 
-fn with_outcome(
-    mut entry: Entry,
+fn with_load_outcome(
+    mut entry: ScriptEntry,
     outcome: Result<Vec<Tool>>,
-    found: &Found,
-    loaded: &Loaded,
-) -> Entry {
+    found: &DiscoveredScript,
+    loaded: &LoadedConfig,
+) -> ScriptEntry {
     match outcome {
         Ok(tools) => {
-            let expose = scripts::expose(found, &loaded.config);
-            let outage = scripts::outage(found, &loaded.config).first().cloned();
+            let expose = scripts::script_exposure(found, &loaded.config);
+            let outage = scripts::script_outage(found, &loaded.config).first().cloned();
             let exposed = |mut tool: Tool| {
                 tool.expose = expose;
                 Arc::new(match &outage {
-                    Some(problem) => tool.out_of_order(problem),
+                    Some(problem) => tool.into_failing(problem),
                     None => tool,
                 })
             };
@@ -449,20 +471,20 @@ fn with_outcome(
     entry
 }
 
-fn forget_removed(state: &mut State, report: &mut Report) {
-    let State { found, scripts, connectors, agents, loaded, .. } = state;
+fn forget_removed_scripts(state: &mut ProjectState, report: &mut ReloadReport) {
+    let ProjectState { found, scripts, connectors, agents, loaded, .. } = state;
     let there: BTreeSet<&ScriptKey> = found.iter().map(|(key, _)| key).collect();
     scripts.retain(|path, _| {
         let stays = there.contains(&ScriptKey::Script(path.clone()));
         if !stays {
-            report.changes.push(format!("{} removed", shown(&loaded.root, path)));
+            report.changes.push(format!("{} removed", display_path(&loaded.root, path)));
         }
         stays
     });
     agents.retain(|path, _| {
         let stays = there.contains(&ScriptKey::Agent(path.clone()));
         if !stays {
-            report.changes.push(format!("{} removed", shown(&loaded.root, path)));
+            report.changes.push(format!("{} removed", display_path(&loaded.root, path)));
         }
         stays
     });
@@ -475,11 +497,11 @@ fn forget_removed(state: &mut State, report: &mut Report) {
     });
 }
 
-fn find_all(loaded: &Loaded) -> (Vec<(ScriptKey, Found)>, Vec<Problem>) {
-    let (found, mut problems) = scripts::find(loaded);
-    let (more, more_problems) = connectors::find(loaded);
+fn find_all_scripts(loaded: &LoadedConfig) -> (Vec<(ScriptKey, DiscoveredScript)>, Vec<Problem>) {
+    let (found, mut problems) = scripts::find_tools_and_extensions(loaded);
+    let (more, more_problems) = connectors::find_connector_scripts(loaded);
     problems.extend(more_problems);
-    let (prompts, prompt_problems) = agents::find(loaded);
+    let (prompts, prompt_problems) = agents::find_prompt_scripts(loaded);
     problems.extend(prompt_problems);
     let scripts = found.into_iter().map(|it| (ScriptKey::Script(it.path.clone()), it));
     let connectors = more.into_iter().map(|(name, it)| (ScriptKey::Connector(name), it));
@@ -487,61 +509,67 @@ fn find_all(loaded: &Loaded) -> (Vec<(ScriptKey, Found)>, Vec<Problem>) {
     (scripts.chain(connectors).chain(prompts).collect(), problems)
 }
 
-fn look_at_disk(loaded: &Loaded, known: &KnownScripts) -> DiskLook {
-    let (found, problems) = find_all(loaded);
-    let look = |(key, found): (ScriptKey, Found)| {
-        let fingerprint = scripts::fingerprint(&found, &loaded.config);
+fn scan_disk(loaded: &LoadedConfig, known: &LoadedScriptEntries) -> DiskScan {
+    let (found, problems) = find_all_scripts(loaded);
+    let look = |(key, found): (ScriptKey, DiscoveredScript)| {
+        let fingerprint = scripts::script_fingerprint(&found, &loaded.config);
         let is_same = match &key {
             ScriptKey::Script(path) => {
                 let old = known.scripts.get(path);
-                old.is_some_and(|old| is_same(old, &found, &fingerprint, loaded))
+                old.is_some_and(|old| is_script_unchanged(old, &found, &fingerprint, loaded))
             }
             ScriptKey::Agent(path) => {
                 let old = known.agents.get(path);
-                old.is_some_and(|old| agents::is_same(old, &found, &fingerprint, loaded))
+                old.is_some_and(|old| {
+                    agents::is_prompt_script_unchanged(old, &found, &fingerprint, loaded)
+                })
             }
-            ScriptKey::Connector(name) => known
-                .connectors
-                .get(name)
-                .is_some_and(|old| connectors::is_same(old, &found, &fingerprint, loaded)),
+            ScriptKey::Connector(name) => known.connectors.get(name).is_some_and(|old| {
+                connectors::is_connector_unchanged(old, &found, &fingerprint, loaded)
+            }),
         };
         let changed = (!is_same).then(|| {
-            let text = main_text(&found, loaded);
-            ScriptVersion { fingerprint, text }
+            let text = read_main_file(&found, loaded);
+            ScriptLoadVersion { fingerprint, text }
         });
-        FoundScript { key, found, changed }
+        ScannedScript { key, found, changed }
     };
-    DiskLook { found: found.into_iter().map(look).collect(), problems }
+    DiskScan { found: found.into_iter().map(look).collect(), problems }
 }
 
 /// Whether it has not changed since it was loaded.
-fn is_same(old: &Entry, found: &Found, fingerprint: &str, loaded: &Loaded) -> bool {
+fn is_script_unchanged(
+    old: &ScriptEntry,
+    found: &DiscoveredScript,
+    fingerprint: &str,
+    loaded: &LoadedConfig,
+) -> bool {
     if old.fingerprint != fingerprint || old.texts.is_empty() {
         return false;
     }
     let files = match &found.kind {
-        Kind::Extension(folder) => extensions::files(folder),
-        _ => scripts::files(found, &scripts::folder(found, loaded)),
+        ScriptKind::Extension(folder) => extensions::folder_files(folder),
+        _ => scripts::script_files(found, &scripts::script_folder(found, loaded)),
     };
     old.texts.iter().all(|(file, was)| files(file).unwrap_or_default() == *was)
 }
 
-fn main_text(found: &Found, loaded: &Loaded) -> String {
+fn read_main_file(found: &DiscoveredScript, loaded: &LoadedConfig) -> String {
     let text = match &found.kind {
-        Kind::Extension(folder) => extensions::files(folder)(&folder.main),
+        ScriptKind::Extension(folder) => extensions::folder_files(folder)(&folder.main),
         _ => {
-            let folder = scripts::folder(found, loaded);
-            scripts::files(found, &folder)(&folder.main)
+            let folder = scripts::script_folder(found, loaded);
+            scripts::script_files(found, &folder)(&folder.main)
         }
     };
     text.unwrap_or_default()
 }
 
 /// How many scripts consist of each file, by its path in its folder.
-pub(super) struct LoadedFiles<'a>(HashMap<&'a str, usize>);
+pub(super) struct ScriptFileUseCounts<'a>(HashMap<&'a str, usize>);
 
-impl<'a> LoadedFiles<'a> {
-    pub(super) fn of(scripts: &'a Entries) -> Self {
+impl<'a> ScriptFileUseCounts<'a> {
+    pub(super) fn count_uses(scripts: &'a ScriptEntries) -> Self {
         let mut counts = HashMap::new();
         if scripts.values().any(|entry| entry.library) {
             for file in scripts.values().flat_map(|entry| entry.texts.keys()) {
@@ -552,15 +580,20 @@ impl<'a> LoadedFiles<'a> {
     }
 
     /// A file that is no extension and that no extension loads is a mistake.
-    pub(super) fn idle_problem(&self, path: &Path, file: &str, entry: &Entry) -> Option<Problem> {
+    pub(super) fn unused_library_problem(
+        &self,
+        path: &Path,
+        file: &str,
+        entry: &ScriptEntry,
+    ) -> Option<Problem> {
         let name = path.strip_prefix(&entry.folder).ok().filter(|_| entry.library)?;
         let name = name.to_string_lossy();
         let by_itself = usize::from(entry.texts.contains_key(&*name));
         let used = self.0.get(&*name).is_some_and(|count| *count > by_itself);
         let problem = || {
             Problem::bad_script("the file defines no function describe_extension")
-                .at(Place::file(file))
-                .hint("define it, or begin the file's name with _ if others are to load it")
+                .at_location(SourceLocation::in_file(file))
+                .with_hint("define it, or begin the file's name with _ if others are to load it")
         };
         (!used).then(problem)
     }

@@ -21,7 +21,7 @@ pub(crate) struct WatchList {
 
 impl WatchList {
     /// Whether the project may be another one after a change at `path`.
-    pub(crate) fn concerns(&self, path: &Path) -> bool {
+    pub(crate) fn concerns_path(&self, path: &Path) -> bool {
         if self.files.contains(path) {
             return true;
         }
@@ -64,7 +64,7 @@ impl Project {
         list.folders.insert(loaded.root.clone());
         match &self.explicit {
             Some(path) => list.add_file(self.cwd.join(path)),
-            None => list.add_file(self.cwd.join(config_file::FILE_NAME)),
+            None => list.add_file(self.cwd.join(config_file::CONFIG_FILE_NAME)),
         }
         loaded.path.iter().for_each(|path| list.add_file(path.clone()));
         if config.tools.watch {
@@ -76,16 +76,24 @@ impl Project {
                     list.add_file(path.clone());
                 }
             }
-            state.scripts.values().flat_map(|it| it.files()).for_each(|it| list.add_file(it));
-            state.connectors.values().flat_map(|it| it.files()).for_each(|it| list.add_file(it));
-            state.agents.values().flat_map(|it| it.files()).for_each(|it| list.add_file(it));
+            state
+                .scripts
+                .values()
+                .flat_map(|it| it.source_files())
+                .for_each(|it| list.add_file(it));
+            state
+                .connectors
+                .values()
+                .flat_map(|it| it.source_files())
+                .for_each(|it| list.add_file(it));
+            state.agents.values().flat_map(|it| it.source_files()).for_each(|it| list.add_file(it));
         }
         drop(state);
         if config.extensions.watch {
-            let folders = extensions::folders(&loaded.root.join(&config.extensions.dir));
+            let folders = extensions::extension_folders(&loaded.root.join(&config.extensions.dir));
             folders.into_iter().for_each(|folder| list.add_script_folder(folder));
         }
-        self.apis.files().into_iter().for_each(|file| list.add_file(file));
+        self.apis.document_files().into_iter().for_each(|file| list.add_file(file));
         list
     }
 }
@@ -125,7 +133,7 @@ mod tests {
             ("lib/data.luau", true),
             ("lib/other.luau", false),
         ] {
-            assert_eq!(list.concerns(&root.join(path)), matters, "{path}");
+            assert_eq!(list.concerns_path(&root.join(path)), matters, "{path}");
         }
     }
 }

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use moonlark_core::journal::Id;
-use moonlark_core::value::shorten;
+use moonlark_core::journal::RecordId;
+use moonlark_core::value::shorten_text;
 use moonlark_core::{Gateway, Result};
 use parking_lot::Mutex;
 use reqwest::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -15,32 +15,32 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::otlp::Resource;
-use super::settings::Settings;
-use super::spans::Spans;
+use super::otlp::OtlpResource;
+use super::settings::TelemetrySettings;
+use super::spans::SpanQueue;
 
 /// How long spans wait for more of them.
-const LINGER: Duration = Duration::from_secs(1);
+const SPAN_BATCH_DELAY: Duration = Duration::from_secs(1);
 /// How long a collector may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(10);
 /// The first pause before something is sent again, and the longest.
-const SHORTEST: Duration = Duration::from_millis(500);
-const LONGEST: Duration = Duration::from_secs(30);
+const MIN_RESEND_DELAY: Duration = Duration::from_millis(500);
+const MAX_RESEND_DELAY: Duration = Duration::from_secs(30);
 /// How long the same is tried.
-const TRYING: Duration = Duration::from_secs(60);
+const MAX_RESEND_TIME: Duration = Duration::from_secs(60);
 /// Bytes of an answer that are read.
-const ANSWER: usize = 64 * 1024;
+const MAX_COLLECTOR_ANSWER_BYTES: usize = 64 * 1024;
 
-pub(super) struct Exporter {
+pub(super) struct OtlpExporter {
     client: Client,
     headers: reqwest::header::HeaderMap,
-    resource: Resource,
-    traces: Signal,
-    metrics: Signal,
+    resource: OtlpResource,
+    traces: OtlpSignal,
+    metrics: OtlpSignal,
 }
 
 /// One of the things that are sent. Some collectors take only one of them.
-struct Signal {
+struct OtlpSignal {
     what: &'static str,
     url: Url,
     /// What the log was told last, so that it is told once.
@@ -48,7 +48,7 @@ struct Signal {
 }
 
 /// What became of something that was sent.
-enum Sent {
+enum OtlpSendOutcome {
     Taken {
         rejected: u64,
     },
@@ -57,46 +57,51 @@ enum Sent {
     Never(String),
 }
 
-impl Exporter {
-    pub(super) fn new(settings: &Settings) -> Result<Exporter> {
-        let client = moonlark_upstream::auth::client()?.clone();
-        Ok(Exporter {
+impl OtlpExporter {
+    pub(super) fn new(settings: &TelemetrySettings) -> Result<OtlpExporter> {
+        let client = moonlark_upstream::auth::shared_http_client()?.clone();
+        Ok(OtlpExporter {
             client,
-            traces: Signal::new("traces", &settings.traces_url),
-            metrics: Signal::new("metrics", &settings.metrics_url),
+            traces: OtlpSignal::new("traces", &settings.traces_url),
+            metrics: OtlpSignal::new("metrics", &settings.metrics_url),
             headers: settings.headers.clone(),
-            resource: Resource {
+            resource: OtlpResource {
                 service: settings.service.clone(),
-                instance: Id::new().to_string(),
+                instance: RecordId::new().to_string(),
                 started: SystemTime::now(),
             },
         })
     }
 
     /// Send spans until it is over and none is left.
-    pub(super) async fn send_traces(self: Arc<Self>, spans: Arc<Spans>, stop: CancellationToken) {
+    pub(super) async fn send_traces(
+        self: Arc<Self>,
+        spans: Arc<SpanQueue>,
+        stop: CancellationToken,
+    ) {
         loop {
             let over = stop.is_cancelled();
-            let batch = spans.take();
+            let batch = spans.take_batch();
             if batch.is_empty() {
                 if over {
                     return;
                 }
                 tokio::select! {
-                    () = spans.some() => {}
+                    () = spans.wait_for_span() => {}
                     () = stop.cancelled() => continue,
                 }
                 tokio::select! {
-                    () = tokio::time::sleep(LINGER) => {}
-                    () = spans.enough() => {}
+                    () = tokio::time::sleep(SPAN_BATCH_DELAY) => {}
+                    () = spans.wait_for_batch() => {}
                     () = stop.cancelled() => {}
                 }
                 continue;
             }
             let count = batch.len() as u64;
-            let body = self.resource.spans(&batch).to_string();
+            let body = self.resource.encode_spans(&batch).to_string();
             drop(batch);
-            let rejected = self.deliver(&self.traces, body, &stop).await.unwrap_or(count);
+            let rejected =
+                self.deliver_with_retry(&self.traces, body, &stop).await.unwrap_or(count);
             spans.count_lost(rejected.min(count));
             spans.count_sent(count.saturating_sub(rejected));
         }
@@ -115,34 +120,34 @@ impl Exporter {
                 () = tokio::time::sleep(every) => {}
                 () = stop.cancelled() => over = true,
             }
-            let figures = moonlark_server::figures(&gateway).await;
-            let body = self.resource.metrics(&figures, SystemTime::now()).to_string();
+            let figures = moonlark_server::collect_metrics(&gateway).await;
+            let body = self.resource.encode_metrics(&figures, SystemTime::now()).to_string();
             // The next ones say it all again.
-            self.deliver(&self.metrics, body, &stop).await;
+            self.deliver_with_retry(&self.metrics, body, &stop).await;
         }
     }
 
     /// How many of it were not taken; none if nothing was.
-    async fn deliver(
+    async fn deliver_with_retry(
         &self,
-        signal: &Signal,
+        signal: &OtlpSignal,
         body: String,
         stop: &CancellationToken,
     ) -> Option<u64> {
-        let (until, mut pause) = (Instant::now() + TRYING, SHORTEST);
+        let (until, mut pause) = (Instant::now() + MAX_RESEND_TIME, MIN_RESEND_DELAY);
         loop {
-            match self.send(&signal.url, body.clone()).await {
-                Sent::Taken { rejected } => {
-                    signal.went_well(rejected);
+            match self.send_once(&signal.url, body.clone()).await {
+                OtlpSendOutcome::Taken { rejected } => {
+                    signal.record_success(rejected);
                     return Some(rejected);
                 }
-                Sent::Never(why) => {
-                    signal.failed(&why);
+                OtlpSendOutcome::Never(why) => {
+                    signal.record_failure(&why);
                     return None;
                 }
-                Sent::Later(why, asked) => {
-                    signal.failed(&why);
-                    let wait = asked.unwrap_or(pause).min(LONGEST);
+                OtlpSendOutcome::Later(why, asked) => {
+                    signal.record_failure(&why);
+                    let wait = asked.unwrap_or(pause).min(MAX_RESEND_DELAY);
                     if stop.is_cancelled() || Instant::now() + wait > until {
                         return None;
                     }
@@ -151,23 +156,25 @@ impl Exporter {
                         // Once more, at once: there is no later.
                         () = stop.cancelled() => {}
                     }
-                    pause = (pause * 2).min(LONGEST);
+                    pause = (pause * 2).min(MAX_RESEND_DELAY);
                 }
             }
         }
     }
 
-    async fn send(&self, url: &Url, body: String) -> Sent {
+    async fn send_once(&self, url: &Url, body: String) -> OtlpSendOutcome {
         let json = HeaderValue::from_static("application/json");
-        let request = self.client.post(url.clone()).timeout(PATIENCE);
+        let request = self.client.post(url.clone()).timeout(COLLECTOR_TIMEOUT);
         let request = request.headers(self.headers.clone());
         let response = match request.header(CONTENT_TYPE, json).body(body).send().await {
             Ok(response) => response,
-            Err(error) => return Sent::Later(reason(&error.without_url()), None),
+            Err(error) => {
+                return OtlpSendOutcome::Later(innermost_error_text(&error.without_url()), None);
+            }
         };
         let status = response.status();
         if status.is_success() {
-            return Sent::Taken { rejected: rejected(response).await };
+            return OtlpSendOutcome::Taken { rejected: count_rejected(response).await };
         }
         let why = format!("it answered with HTTP {status}");
         match status {
@@ -177,20 +184,20 @@ impl Exporter {
             | StatusCode::GATEWAY_TIMEOUT => {
                 let after = response.headers().get(RETRY_AFTER);
                 let after = after.and_then(|value| value.to_str().ok()?.trim().parse().ok());
-                Sent::Later(why, after.map(Duration::from_secs))
+                OtlpSendOutcome::Later(why, after.map(Duration::from_secs))
             }
-            _ => Sent::Never(why),
+            _ => OtlpSendOutcome::Never(why),
         }
     }
 }
 
-impl Signal {
-    fn new(what: &'static str, url: &Url) -> Signal {
-        Signal { what, url: url.clone(), trouble: Mutex::default() }
+impl OtlpSignal {
+    fn new(what: &'static str, url: &Url) -> OtlpSignal {
+        OtlpSignal { what, url: url.clone(), trouble: Mutex::default() }
     }
 
     /// Said once, until it is another trouble or over.
-    fn failed(&self, why: &str) {
+    fn record_failure(&self, why: &str) {
         let mut trouble = self.trouble.lock();
         if trouble.as_deref() != Some(why) {
             let (what, at) = (self.what, self.url.origin().ascii_serialization());
@@ -199,9 +206,9 @@ impl Signal {
         }
     }
 
-    fn went_well(&self, rejected: u64) {
+    fn record_success(&self, rejected: u64) {
         if rejected > 0 {
-            return self.failed("it rejected a part of what was sent");
+            return self.record_failure("it rejected a part of what was sent");
         }
         if self.trouble.lock().take().is_some() {
             tracing::info!(target: "telemetry", "the collector takes {} again", self.what);
@@ -210,17 +217,19 @@ impl Signal {
 }
 
 /// How many a collector did not want, if it says so.
-async fn rejected(mut response: Response) -> u64 {
+async fn count_rejected(mut response: Response) -> u64 {
     let mut answer = Vec::new();
     let reading = async {
-        while answer.len() < ANSWER
+        while answer.len() < MAX_COLLECTOR_ANSWER_BYTES
             && let Ok(Some(chunk)) = response.chunk().await
         {
-            answer.extend_from_slice(&chunk[..chunk.len().min(ANSWER - answer.len())]);
+            answer.extend_from_slice(
+                &chunk[..chunk.len().min(MAX_COLLECTOR_ANSWER_BYTES - answer.len())],
+            );
         }
     };
     // It was taken, whatever is said about it.
-    let _ = timeout(PATIENCE, reading).await;
+    let _ = timeout(COLLECTOR_TIMEOUT, reading).await;
     let answer: Json = serde_json::from_slice(&answer).unwrap_or_default();
     let partial = &answer["partialSuccess"];
     let count = [&partial["rejectedSpans"], &partial["rejectedDataPoints"]];
@@ -229,10 +238,10 @@ async fn rejected(mut response: Response) -> u64 {
 }
 
 /// The innermost of an error's reasons: the outer ones only say "request".
-fn reason(error: &dyn std::error::Error) -> String {
+fn innermost_error_text(error: &dyn std::error::Error) -> String {
     let mut inner = error;
     while let Some(source) = inner.source() {
         inner = source;
     }
-    shorten(&inner.to_string()).into_owned()
+    shorten_text(&inner.to_string()).into_owned()
 }

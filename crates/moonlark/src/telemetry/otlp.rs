@@ -5,86 +5,92 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use moonlark_core::metrics::family::{Family, Kind, Measured, Sample, bounds};
-use moonlark_core::trace::{Fact, Span, What, hex};
+use moonlark_core::metrics::family::{
+    MetricFamily, MetricKind, MetricSample, MetricValue, bucket_bounds_seconds,
+};
+use moonlark_core::trace::{EndedSpan, SpanAttribute, SpanKind, write_hex};
 use serde_json::{Value as Json, json};
 
-const INTERNAL: u8 = 1;
-const SERVER: u8 = 2;
-const CLIENT: u8 = 3;
-const ERROR: u8 = 2;
+const SPAN_KIND_INTERNAL: u8 = 1;
+const SPAN_KIND_SERVER: u8 = 2;
+const SPAN_KIND_CLIENT: u8 = 3;
+const STATUS_CODE_ERROR: u8 = 2;
 /// Every figure is since the start.
-const CUMULATIVE: u8 = 2;
+const TEMPORALITY_CUMULATIVE: u8 = 2;
 
 /// Who says all this.
-pub(super) struct Resource {
+pub(super) struct OtlpResource {
     pub(super) service: String,
     /// Tells processes of the same name apart.
     pub(super) instance: String,
     pub(super) started: SystemTime,
 }
 
-impl Resource {
-    pub(super) fn spans(&self, spans: &[Span]) -> Json {
-        let spans: Vec<Json> = spans.iter().map(span).collect();
-        let scoped = json!({"scope": scope(), "spans": spans});
-        json!({"resourceSpans": [{"resource": self.json(), "scopeSpans": [scoped]}]})
+impl OtlpResource {
+    pub(super) fn encode_spans(&self, spans: &[EndedSpan]) -> Json {
+        let spans: Vec<Json> = spans.iter().map(encode_span).collect();
+        let scoped = json!({"scope": instrumentation_scope(), "spans": spans});
+        json!({"resourceSpans": [{"resource": self.encode_resource(), "scopeSpans": [scoped]}]})
     }
 
-    pub(super) fn metrics(&self, families: &[Family], now: SystemTime) -> Json {
+    pub(super) fn encode_metrics(&self, families: &[MetricFamily], now: SystemTime) -> Json {
         let there = families.iter().filter(|family| !family.samples.is_empty());
-        let metrics: Vec<Json> = there.map(|family| self.metric(family, now)).collect();
-        let scoped = json!({"scope": scope(), "metrics": metrics});
-        json!({"resourceMetrics": [{"resource": self.json(), "scopeMetrics": [scoped]}]})
+        let metrics: Vec<Json> = there.map(|family| self.encode_metric(family, now)).collect();
+        let scoped = json!({"scope": instrumentation_scope(), "metrics": metrics});
+        json!({"resourceMetrics": [{"resource": self.encode_resource(), "scopeMetrics": [scoped]}]})
     }
 
-    fn json(&self) -> Json {
+    fn encode_resource(&self) -> Json {
         let attributes = [
             ("service.name", self.service.as_str()),
             ("service.version", env!("CARGO_PKG_VERSION")),
             ("service.instance.id", &self.instance),
         ];
-        json!({"attributes": attributes.map(|(key, value)| text(key, value))})
+        json!({"attributes": attributes.map(|(key, value)| text_attribute(key, value))})
     }
 
-    fn metric(&self, family: &Family, now: SystemTime) -> Json {
-        let (name, unit) = name_and_unit(family);
-        let points: Vec<Json> =
-            family.samples.iter().map(|sample| self.point(family.kind, sample, now)).collect();
+    fn encode_metric(&self, family: &MetricFamily, now: SystemTime) -> Json {
+        let (name, unit) = otlp_name_and_unit(family);
+        let points: Vec<Json> = family
+            .samples
+            .iter()
+            .map(|sample| self.encode_data_point(family.kind, sample, now))
+            .collect();
         let mut metric = json!({"name": name, "description": family.help, "unit": unit});
         let (kind, data) = match family.kind {
-            Kind::Gauge => ("gauge", json!({"dataPoints": points})),
-            Kind::Counter => (
+            MetricKind::Gauge => ("gauge", json!({"dataPoints": points})),
+            MetricKind::Counter => (
                 "sum",
                 json!({
                     "dataPoints": points,
-                    "aggregationTemporality": CUMULATIVE,
+                    "aggregationTemporality": TEMPORALITY_CUMULATIVE,
                     "isMonotonic": true,
                 }),
             ),
-            Kind::Histogram => {
-                ("histogram", json!({"dataPoints": points, "aggregationTemporality": CUMULATIVE}))
-            }
+            MetricKind::Histogram => (
+                "histogram",
+                json!({"dataPoints": points, "aggregationTemporality": TEMPORALITY_CUMULATIVE}),
+            ),
         };
         metric[kind] = data;
         metric
     }
 
-    fn point(&self, kind: Kind, sample: &Sample, now: SystemTime) -> Json {
+    fn encode_data_point(&self, kind: MetricKind, sample: &MetricSample, now: SystemTime) -> Json {
         let attributes: Vec<Json> =
-            sample.labels.iter().map(|(key, value)| text(key, value)).collect();
-        let mut point = json!({"attributes": attributes, "timeUnixNano": nanos(now)});
-        if kind != Kind::Gauge {
-            point["startTimeUnixNano"] = nanos(self.started).into();
+            sample.labels.iter().map(|(key, value)| text_attribute(key, value)).collect();
+        let mut point = json!({"attributes": attributes, "timeUnixNano": unix_nanos(now)});
+        if kind != MetricKind::Gauge {
+            point["startTimeUnixNano"] = unix_nanos(self.started).into();
         }
         match &sample.value {
-            Measured::Number(value) => point["asDouble"] = json!(value),
-            Measured::Spread { classes, sum } => {
+            MetricValue::Number(value) => point["asDouble"] = json!(value),
+            MetricValue::Spread { classes, sum } => {
                 let counts: Vec<String> = classes.iter().map(u64::to_string).collect();
                 point["count"] = classes.iter().sum::<u64>().to_string().into();
                 point["sum"] = json!(sum);
                 point["bucketCounts"] = counts.into();
-                point["explicitBounds"] = bounds().collect::<Vec<f64>>().into();
+                point["explicitBounds"] = bucket_bounds_seconds().collect::<Vec<f64>>().into();
             }
         }
         point
@@ -92,7 +98,7 @@ impl Resource {
 }
 
 /// `moonlark_call_duration_seconds` is Prometheus's way to say it.
-fn name_and_unit(family: &Family) -> (String, &'static str) {
+fn otlp_name_and_unit(family: &MetricFamily) -> (String, &'static str) {
     let name = family.name.strip_suffix("_total").unwrap_or(family.name);
     let (name, unit) = match (name.strip_suffix("_seconds"), name.strip_suffix("_bytes")) {
         (Some(name), _) => (name, "s"),
@@ -102,87 +108,87 @@ fn name_and_unit(family: &Family) -> (String, &'static str) {
     (name.replacen('_', ".", 1), unit)
 }
 
-fn span(span: &Span) -> Json {
-    let (name, kind, mut attributes) = described(&span.what);
+fn encode_span(span: &EndedSpan) -> Json {
+    let (name, kind, mut attributes) = describe_span_kind(&span.what);
     if span.outcome != "ok" {
-        attributes.push(text("error.type", span.outcome));
+        attributes.push(text_attribute("error.type", span.outcome));
     }
     let end = span.began + span.took;
     let mut json = json!({
-        "traceId": span.trace.id_text(),
-        "spanId": id(&span.trace.span),
+        "traceId": span.trace.id_hex(),
+        "spanId": hex_id(&span.trace.span),
         "name": name,
         "kind": kind,
-        "startTimeUnixNano": nanos(span.began),
-        "endTimeUnixNano": nanos(end),
+        "startTimeUnixNano": unix_nanos(span.began),
+        "endTimeUnixNano": unix_nanos(end),
         "attributes": attributes,
         "flags": 1,
     });
     if let Some(parent) = &span.parent {
-        json["parentSpanId"] = id(parent).into();
+        json["parentSpanId"] = hex_id(parent).into();
     }
-    if let Some(state) = span.trace.state() {
+    if let Some(state) = span.trace.tracestate() {
         json["traceState"] = state.into();
     }
     // What went wrong is in the journal: a message may quote arguments.
     if span.outcome != "ok" {
-        json["status"] = json!({"code": ERROR});
+        json["status"] = json!({"code": STATUS_CODE_ERROR});
     }
     json
 }
 
-fn described(what: &What) -> (String, u8, Vec<Json>) {
+fn describe_span_kind(what: &SpanKind) -> (String, u8, Vec<Json>) {
     match what {
-        What::Call { tool, source, surface, outside, call, run } => {
+        SpanKind::Call { tool, source, surface, outside, call, run } => {
             let mut attributes = vec![
-                text("gen_ai.operation.name", "execute_tool"),
-                text("gen_ai.tool.name", tool),
-                text("moonlark.source", &source.name),
-                text("moonlark.source.kind", source.kind.as_str()),
-                text("moonlark.surface", surface),
+                text_attribute("gen_ai.operation.name", "execute_tool"),
+                text_attribute("gen_ai.tool.name", tool),
+                text_attribute("moonlark.source", &source.name),
+                text_attribute("moonlark.source.kind", source.kind.as_str()),
+                text_attribute("moonlark.surface", surface),
             ];
-            attributes.extend(call.map(|id| text("moonlark.call.id", &id.to_string())));
-            attributes.extend(run.map(|id| text("moonlark.run.id", &id.to_string())));
+            attributes.extend(call.map(|id| text_attribute("moonlark.call.id", &id.to_string())));
+            attributes.extend(run.map(|id| text_attribute("moonlark.run.id", &id.to_string())));
             // The door of a source, by which everything but tools is reached.
             let is_tool = !tool.ends_with(':');
             if *outside && *surface == "mcp" && is_tool {
-                attributes.push(text("mcp.method.name", "tools/call"));
-                return (format!("tools/call {tool}"), SERVER, attributes);
+                attributes.push(text_attribute("mcp.method.name", "tools/call"));
+                return (format!("tools/call {tool}"), SPAN_KIND_SERVER, attributes);
             }
-            let kind = if *outside { SERVER } else { INTERNAL };
+            let kind = if *outside { SPAN_KIND_SERVER } else { SPAN_KIND_INTERNAL };
             (format!("execute_tool {tool}"), kind, attributes)
         }
-        What::Run(id) => {
-            let attributes = vec![text("moonlark.run.id", &id.to_string())];
-            ("run".to_owned(), INTERNAL, attributes)
+        SpanKind::Run(id) => {
+            let attributes = vec![text_attribute("moonlark.run.id", &id.to_string())];
+            ("run".to_owned(), SPAN_KIND_INTERNAL, attributes)
         }
-        What::Request { name, facts } => {
+        SpanKind::Request { name, facts } => {
             let facts = facts.iter().map(|(key, fact)| match fact {
-                Fact::Text(value) => text(key, value),
-                Fact::Number(value) => {
+                SpanAttribute::Text(value) => text_attribute(key, value),
+                SpanAttribute::Number(value) => {
                     json!({"key": key, "value": {"intValue": value.to_string()}})
                 }
             });
-            (name.clone(), CLIENT, facts.collect())
+            (name.clone(), SPAN_KIND_CLIENT, facts.collect())
         }
     }
 }
 
-fn scope() -> Json {
+fn instrumentation_scope() -> Json {
     json!({"name": "moonlark", "version": env!("CARGO_PKG_VERSION")})
 }
 
-fn text(key: &str, value: &str) -> Json {
+fn text_attribute(key: &str, value: &str) -> Json {
     json!({"key": key, "value": {"stringValue": value}})
 }
 
-fn id(bytes: &[u8]) -> String {
+fn hex_id(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
-    hex(&mut text, bytes);
+    write_hex(&mut text, bytes);
     text
 }
 
 /// Too large for a number in JSON.
-fn nanos(time: SystemTime) -> String {
+fn unix_nanos(time: SystemTime) -> String {
     time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_nanos().to_string()
 }

@@ -5,14 +5,14 @@
 use std::time::Duration;
 
 use moonlark_core::trace::TraceId;
-use moonlark_core::{Place, Problem, Result};
+use moonlark_core::{Problem, Result, SourceLocation};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
 use crate::config::TelemetryConfig;
 
 #[derive(Debug)]
-pub(super) struct Settings {
+pub(super) struct TelemetrySettings {
     pub(super) traces_url: Url,
     pub(super) metrics_url: Url,
     pub(super) headers: HeaderMap,
@@ -20,71 +20,81 @@ pub(super) struct Settings {
     pub(super) traces: bool,
     pub(super) metrics: bool,
     pub(super) interval: Duration,
-    pub(super) sampler: Sampler,
+    pub(super) sampler: TraceSampler,
 }
 
-type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+type OtelEnvLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-impl Settings {
+impl TelemetrySettings {
     /// None if nobody said where to.
-    pub(super) fn of(config: &TelemetryConfig, env: Env<'_>) -> Result<Option<Settings>> {
+    pub(super) fn from_config(
+        config: &TelemetryConfig,
+        env: OtelEnvLookup<'_>,
+    ) -> Result<Option<TelemetrySettings>> {
         let by_env = || env("OTEL_EXPORTER_OTLP_ENDPOINT");
         let Some(base) = config.otlp.clone().or_else(by_env) else { return Ok(None) };
-        if config.otlp.is_none() && !is_for_us(env)? {
+        if config.otlp.is_none() && !is_export_enabled_by_env(env)? {
             return Ok(None);
         }
-        Ok(Some(Settings {
-            traces_url: below(&base, "traces")?,
-            metrics_url: below(&base, "metrics")?,
-            headers: headers(config, env)?,
+        Ok(Some(TelemetrySettings {
+            traces_url: signal_url(&base, "traces")?,
+            metrics_url: signal_url(&base, "metrics")?,
+            headers: read_headers(config, env)?,
             service: (config.service.clone())
                 .or_else(|| env("OTEL_SERVICE_NAME"))
                 .unwrap_or_else(|| "moonlark".to_owned()),
             traces: config.traces,
             metrics: config.metrics,
-            interval: config.interval.duration(),
+            interval: config.interval.to_duration(),
             sampler: match config.sample {
-                Some(share) => Sampler { by_parent: true, share },
-                None => Sampler::of(env)?,
+                Some(share) => TraceSampler { by_parent: true, share },
+                None => TraceSampler::from_env(env)?,
             },
         }))
     }
 }
 
 /// What others are told to do may be nothing that we can.
-fn is_for_us(env: Env<'_>) -> Result<bool> {
+fn is_export_enabled_by_env(env: OtelEnvLookup<'_>) -> Result<bool> {
     if env("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
         return Ok(false);
     }
     match env("OTEL_EXPORTER_OTLP_PROTOCOL").as_deref() {
         // Collectors take both at the same address.
         None | Some("http/json" | "http/protobuf") => Ok(true),
-        Some(_) => Err(bad(
+        Some(_) => Err(bad_setting_problem(
             "OTEL_EXPORTER_OTLP_PROTOCOL",
             "telemetry is sent as http/json only, so nothing is sent",
         )
-        .hint("set telemetry.otlp to the address that your collector takes OTLP over HTTP at")),
+        .with_hint(
+            "set telemetry.otlp to the address that your collector takes OTLP over HTTP at",
+        )),
     }
 }
 
-fn below(base: &str, what: &str) -> Result<Url> {
+fn signal_url(base: &str, what: &str) -> Result<Url> {
     let text = format!("{}/v1/{what}", base.trim_end_matches('/'));
     let url = Url::parse(&text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
     url.ok_or_else(|| {
-        bad("telemetry.otlp", "telemetry goes to an http or https address, and this is none")
-            .hint("write it as http://localhost:4318")
+        bad_setting_problem(
+            "telemetry.otlp",
+            "telemetry goes to an http or https address, and this is none",
+        )
+        .with_hint("write it as http://localhost:4318")
     })
 }
 
 /// The environment has them as `key=value,key=value`, percent-encoded.
-fn headers(config: &TelemetryConfig, env: Env<'_>) -> Result<HeaderMap> {
+fn read_headers(config: &TelemetryConfig, env: OtelEnvLookup<'_>) -> Result<HeaderMap> {
     let own = config.headers.iter().map(|(name, value)| (name.clone(), value.0.clone()));
     let mut given: Vec<(String, String)> = own.collect();
     let variable = "OTEL_EXPORTER_OTLP_HEADERS";
     let text = env(variable).unwrap_or_default();
     if given.is_empty() {
         let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
-        given.extend(pairs.map(|(name, value)| (name.trim().to_owned(), decoded(value.trim()))));
+        given.extend(
+            pairs.map(|(name, value)| (name.trim().to_owned(), percent_decode(value.trim()))),
+        );
     }
     let mut headers = HeaderMap::new();
     for (name, value) in given {
@@ -92,7 +102,7 @@ fn headers(config: &TelemetryConfig, env: Env<'_>) -> Result<HeaderMap> {
         let parsed = parsed.zip(HeaderValue::from_str(&value).ok());
         let Some((name, mut value)) = parsed else {
             let place = if config.headers.is_empty() { variable } else { "telemetry.headers" };
-            return Err(bad(place, "one of them cannot be sent as a header"));
+            return Err(bad_setting_problem(place, "one of them cannot be sent as a header"));
         };
         value.set_sensitive(true);
         headers.insert(name, value);
@@ -100,28 +110,28 @@ fn headers(config: &TelemetryConfig, env: Env<'_>) -> Result<HeaderMap> {
     Ok(headers)
 }
 
-fn decoded(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     // A query decodes the same, but for plus signs.
     let text = text.replace('+', "%2B").replace('&', "%26").replace('=', "%3D");
     url::form_urlencoded::parse(text.as_bytes()).map(|(key, _)| key.into_owned()).collect()
 }
 
-fn bad(place: &str, message: &str) -> Problem {
-    Problem::bad_config(message).at(Place::file(place))
+fn bad_setting_problem(place: &str, message: &str) -> Problem {
+    Problem::bad_config(message).at_location(SourceLocation::in_file(place))
 }
 
 /// Which traces are kept.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Sampler {
+pub(super) struct TraceSampler {
     /// Whoever began a trace has decided.
     by_parent: bool,
     /// Of the others, from 0 to 1.
     share: f64,
 }
 
-impl Sampler {
+impl TraceSampler {
     /// As `OTEL_TRACES_SAMPLER` says.
-    fn of(env: Env<'_>) -> Result<Sampler> {
+    fn from_env(env: OtelEnvLookup<'_>) -> Result<TraceSampler> {
         let name = env("OTEL_TRACES_SAMPLER").unwrap_or_else(|| "parentbased_always_on".to_owned());
         let (by_parent, rest) = match name.strip_prefix("parentbased_") {
             Some(rest) => (true, rest),
@@ -133,18 +143,23 @@ impl Sampler {
             "traceidratio" => {
                 let argument = env("OTEL_TRACES_SAMPLER_ARG").map_or(Ok(1.0), |text| text.parse());
                 let share = argument.ok().filter(|share| (0.0..=1.0).contains(share));
-                share.ok_or_else(|| bad("OTEL_TRACES_SAMPLER_ARG", "is no share from 0 to 1"))?
+                share.ok_or_else(|| {
+                    bad_setting_problem("OTEL_TRACES_SAMPLER_ARG", "is no share from 0 to 1")
+                })?
             }
             _ => {
-                return Err(bad("OTEL_TRACES_SAMPLER", "is no sampler that is known here")
-                    .hint("use parentbased_traceidratio, or set telemetry.sample"));
+                return Err(bad_setting_problem(
+                    "OTEL_TRACES_SAMPLER",
+                    "is no sampler that is known here",
+                )
+                .with_hint("use parentbased_traceidratio, or set telemetry.sample"));
             }
         };
-        Ok(Sampler { by_parent, share })
+        Ok(TraceSampler { by_parent, share })
     }
 
     /// The same for every part of one trace, here and elsewhere.
-    pub(super) fn keeps(self, came_in: Option<bool>, id: &TraceId) -> bool {
+    pub(super) fn should_sample(self, came_in: Option<bool>, id: &TraceId) -> bool {
         match came_in.filter(|_| self.by_parent) {
             Some(sampled) => sampled,
             // A number of this size as a float may be rounded up.

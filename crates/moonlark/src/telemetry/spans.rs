@@ -4,21 +4,21 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use moonlark_core::metrics::family::{Family, Kind};
-use moonlark_core::trace::{Span, Trace, TraceId, Tracer};
+use moonlark_core::metrics::family::{MetricFamily, MetricKind};
+use moonlark_core::trace::{CallTracer, EndedSpan, TraceContext, TraceId};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::settings::Sampler;
+use super::settings::TraceSampler;
 
 /// Spans that may wait; what comes then is lost, and counted.
-pub(super) const MOST: usize = 4096;
+pub(super) const MAX_QUEUED_SPANS: usize = 4096;
 /// Spans that are sent at once.
-pub(super) const BATCH: usize = 512;
+pub(super) const SPAN_BATCH_SIZE: usize = 512;
 
-pub(super) struct Spans {
-    sampler: Sampler,
-    waiting: Mutex<Vec<Span>>,
+pub(super) struct SpanQueue {
+    sampler: TraceSampler,
+    waiting: Mutex<Vec<EndedSpan>>,
     /// There is one, where there was none.
     some: Notify,
     /// There are enough to be sent.
@@ -27,9 +27,9 @@ pub(super) struct Spans {
     lost: AtomicU64,
 }
 
-impl Spans {
-    pub(super) fn new(sampler: Sampler) -> Arc<Spans> {
-        Arc::new(Spans {
+impl SpanQueue {
+    pub(super) fn new(sampler: TraceSampler) -> Arc<SpanQueue> {
+        Arc::new(SpanQueue {
             sampler,
             waiting: Mutex::default(),
             some: Notify::new(),
@@ -40,20 +40,20 @@ impl Spans {
     }
 
     /// The oldest of them.
-    pub(super) fn take(&self) -> Vec<Span> {
+    pub(super) fn take_batch(&self) -> Vec<EndedSpan> {
         let mut waiting = self.waiting.lock();
-        let count = waiting.len().min(BATCH);
+        let count = waiting.len().min(SPAN_BATCH_SIZE);
         waiting.drain(..count).collect()
     }
 
-    pub(super) async fn some(&self) {
+    pub(super) async fn wait_for_span(&self) {
         if self.waiting.lock().is_empty() {
             self.some.notified().await;
         }
     }
 
-    pub(super) async fn enough(&self) {
-        if self.waiting.lock().len() < BATCH {
+    pub(super) async fn wait_for_batch(&self) {
+        if self.waiting.lock().len() < SPAN_BATCH_SIZE {
             self.enough.notified().await;
         }
     }
@@ -66,29 +66,29 @@ impl Spans {
         self.lost.fetch_add(spans, Ordering::Relaxed);
     }
 
-    pub(super) fn lost(&self) -> u64 {
+    pub(super) fn lost_count(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
     /// Those that were lost, and those that still wait.
-    pub(super) fn unsent(&self) -> u64 {
-        self.lost() + self.waiting.lock().len() as u64
+    pub(super) fn unsent_count(&self) -> u64 {
+        self.lost_count() + self.waiting.lock().len() as u64
     }
 
-    pub(super) fn figures(&self) -> Vec<Family> {
+    pub(super) fn metric_families(&self) -> Vec<MetricFamily> {
         let spans = |outcome: &str| vec![("outcome", outcome.to_owned())];
         let sent = self.sent.load(Ordering::Relaxed);
         vec![
-            Family::new(
+            MetricFamily::new(
                 "moonlark_telemetry_spans_total",
-                Kind::Counter,
+                MetricKind::Counter,
                 "Spans that were sent to the collector, or lost because it did not take them",
             )
-            .with(spans("sent"), sent as f64)
-            .with(spans("lost"), self.lost() as f64),
-            Family::one(
+            .with_sample(spans("sent"), sent as f64)
+            .with_sample(spans("lost"), self.lost_count() as f64),
+            MetricFamily::from_value(
                 "moonlark_telemetry_spans_waiting",
-                Kind::Gauge,
+                MetricKind::Gauge,
                 "Spans that wait to be sent",
                 self.waiting.lock().len() as f64,
             ),
@@ -96,14 +96,14 @@ impl Spans {
     }
 }
 
-impl Tracer for Spans {
-    fn keeps(&self, came_in: Option<&Trace>, id: &TraceId) -> bool {
-        self.sampler.keeps(came_in.map(|trace| trace.sampled), id)
+impl CallTracer for SpanQueue {
+    fn should_sample(&self, came_in: Option<&TraceContext>, id: &TraceId) -> bool {
+        self.sampler.should_sample(came_in.map(|trace| trace.sampled), id)
     }
 
-    fn ended(&self, span: Span) {
+    fn record_span(&self, span: EndedSpan) {
         let mut waiting = self.waiting.lock();
-        if waiting.len() >= MOST {
+        if waiting.len() >= MAX_QUEUED_SPANS {
             drop(waiting);
             return self.count_lost(1);
         }
@@ -112,7 +112,7 @@ impl Tracer for Spans {
         drop(waiting);
         match count {
             1 => self.some.notify_one(),
-            BATCH => self.enough.notify_one(),
+            SPAN_BATCH_SIZE => self.enough.notify_one(),
             _ => {}
         }
     }

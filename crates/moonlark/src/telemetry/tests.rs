@@ -1,24 +1,29 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use moonlark_core::metrics::family::{Family, Kind, Measured, Sample, bounds};
-use moonlark_core::trace::{Span, Trace, Tracer, What};
+use moonlark_core::metrics::family::{
+    MetricFamily, MetricKind, MetricSample, MetricValue, bucket_bounds_seconds,
+};
+use moonlark_core::trace::{CallTracer, EndedSpan, SpanKind, TraceContext};
 use serde_json::json;
 
-use super::otlp::Resource;
-use super::settings::Settings;
-use super::spans::{BATCH, MOST, Spans};
-use crate::config::{Hidden, TelemetryConfig};
+use super::otlp::OtlpResource;
+use super::settings::TelemetrySettings;
+use super::spans::{MAX_QUEUED_SPANS, SPAN_BATCH_SIZE, SpanQueue};
+use crate::config::{RedactedString, TelemetryConfig};
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-fn settings(config: &TelemetryConfig, env: &[(&str, &str)]) -> Result<Option<Settings>, String> {
+fn settings(
+    config: &TelemetryConfig,
+    env: &[(&str, &str)],
+) -> Result<Option<TelemetrySettings>, String> {
     let env: BTreeMap<&str, &str> = env.iter().copied().collect();
     let look_up = |name: &str| env.get(name).map(|value| (*value).to_owned());
-    Settings::of(config, &look_up).map_err(|problem| problem.to_string())
+    TelemetrySettings::from_config(config, &look_up).map_err(|problem| problem.to_string())
 }
 
-fn by_env(env: &[(&str, &str)]) -> Result<Option<Settings>, String> {
+fn by_env(env: &[(&str, &str)]) -> Result<Option<TelemetrySettings>, String> {
     let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318/");
     settings(&TelemetryConfig::default(), &[&[endpoint], env].concat())
 }
@@ -48,7 +53,10 @@ fn the_environment_says_what_the_configuration_does_not() {
     assert!(!format!("{read:?}").contains("a b+c"), "headers are secret");
     let config = TelemetryConfig {
         otlp: Some("https://other.example/otlp".to_owned()),
-        headers: BTreeMap::from([("Authorization".to_owned(), Hidden("Bearer t".to_owned()))]),
+        headers: BTreeMap::from([(
+            "Authorization".to_owned(),
+            RedactedString("Bearer t".to_owned()),
+        )]),
         service: Some("two".to_owned()),
         ..TelemetryConfig::default()
     };
@@ -64,10 +72,10 @@ fn samplers_keep_what_their_names_say() {
     let kept = |env: &[(&str, &str)]| {
         let sampler = by_env(env).map(|settings| settings.unwrap().sampler)?;
         Ok::<_, String>([
-            sampler.keeps(None, &low),
-            sampler.keeps(None, &high),
-            sampler.keeps(Some(true), &high),
-            sampler.keeps(Some(false), &low),
+            sampler.should_sample(None, &low),
+            sampler.should_sample(None, &high),
+            sampler.should_sample(Some(true), &high),
+            sampler.should_sample(Some(false), &low),
         ])
     };
     let name = |name: &'static str| [("OTEL_TRACES_SAMPLER", name)];
@@ -85,11 +93,11 @@ fn samplers_keep_what_their_names_say() {
     );
 }
 
-fn span(number: usize) -> Span {
-    Span {
-        trace: Trace::parse(PARENT, Some("a=1")).unwrap(),
+fn span(number: usize) -> EndedSpan {
+    EndedSpan {
+        trace: TraceContext::parse(PARENT, Some("a=1")).unwrap(),
         parent: None,
-        what: What::Request { name: number.to_string(), facts: vec![] },
+        what: SpanKind::Request { name: number.to_string(), facts: vec![] },
         began: SystemTime::UNIX_EPOCH,
         took: std::time::Duration::from_nanos(1_500),
         outcome: "timeout",
@@ -98,23 +106,27 @@ fn span(number: usize) -> Span {
 
 #[test]
 fn spans_that_nobody_takes_are_bounded_and_the_oldest_are_sent_first() {
-    let spans = Spans::new(by_env(&[]).unwrap().unwrap().sampler);
-    (0..MOST + 100).for_each(|number| spans.ended(span(number)));
-    assert_eq!(spans.lost(), 100);
-    let taken = spans.take();
-    let first = What::Request { name: "0".to_owned(), facts: vec![] };
-    assert_eq!((taken.len(), &taken[0].what), (BATCH, &first));
-    spans.ended(span(0));
-    assert_eq!(spans.lost(), 100, "there is room again");
+    let spans = SpanQueue::new(by_env(&[]).unwrap().unwrap().sampler);
+    (0..MAX_QUEUED_SPANS + 100).for_each(|number| spans.record_span(span(number)));
+    assert_eq!(spans.lost_count(), 100);
+    let taken = spans.take_batch();
+    let first = SpanKind::Request { name: "0".to_owned(), facts: vec![] };
+    assert_eq!((taken.len(), &taken[0].what), (SPAN_BATCH_SIZE, &first));
+    spans.record_span(span(0));
+    assert_eq!(spans.lost_count(), 100, "there is room again");
 }
 
-fn resource() -> Resource {
-    Resource { service: "s".to_owned(), instance: "i".to_owned(), started: SystemTime::UNIX_EPOCH }
+fn resource() -> OtlpResource {
+    OtlpResource {
+        service: "s".to_owned(),
+        instance: "i".to_owned(),
+        started: SystemTime::UNIX_EPOCH,
+    }
 }
 
 #[test]
 fn a_span_that_failed_says_so_by_its_code() {
-    let sent = resource().spans(&[span(7)]);
+    let sent = resource().encode_spans(&[span(7)]);
     assert_eq!(
         sent["resourceSpans"][0]["scopeSpans"][0]["spans"],
         json!([{
@@ -134,16 +146,19 @@ fn a_span_that_failed_says_so_by_its_code() {
 
 #[test]
 fn figures_have_opentelemetrys_names_and_units() {
-    let classes = vec![1; bounds().count() + 1];
-    let mut times = Family::new("moonlark_call_duration_seconds", Kind::Histogram, "Times");
-    times.samples.push(Sample { labels: vec![], value: Measured::Spread { classes, sum: 2.5 } });
+    let classes = vec![1; bucket_bounds_seconds().count() + 1];
+    let mut times =
+        MetricFamily::new("moonlark_call_duration_seconds", MetricKind::Histogram, "Times");
+    times
+        .samples
+        .push(MetricSample { labels: vec![], value: MetricValue::Spread { classes, sum: 2.5 } });
     let families = [
-        Family::one("moonlark_calls_total", Kind::Counter, "Calls", 3.0),
-        Family::one("process_resident_memory_bytes", Kind::Gauge, "Memory", 4.0),
+        MetricFamily::from_value("moonlark_calls_total", MetricKind::Counter, "Calls", 3.0),
+        MetricFamily::from_value("process_resident_memory_bytes", MetricKind::Gauge, "Memory", 4.0),
         times,
-        Family::new("nothing", Kind::Gauge, "None"),
+        MetricFamily::new("nothing", MetricKind::Gauge, "None"),
     ];
-    let sent = resource().metrics(&families, SystemTime::UNIX_EPOCH);
+    let sent = resource().encode_metrics(&families, SystemTime::UNIX_EPOCH);
     let metrics = &sent["resourceMetrics"][0]["scopeMetrics"][0]["metrics"];
     let names: Vec<_> =
         metrics.as_array().unwrap().iter().map(|it| (&it["name"], &it["unit"])).collect();

@@ -5,10 +5,10 @@ use super::*;
 /// Two tools of one API that their document calls the same.
 fn twins() -> Vec<Tool> {
     let twin = |name: &str| {
-        let mut tool = tool(SourceKind::Api, "x", name, Effects::default());
+        let mut tool = tool(SourceKind::Api, "x", name, CallEffects::default());
         tool.original_name = Some("wipe".to_owned());
-        tool.shown = Shown::As("x__wipe".to_owned());
-        tool.expose = Expose::Both;
+        tool.shown = ToolListing::As("x__wipe".to_owned());
+        tool.expose = ToolExposure::Both;
         tool
     };
     vec![twin("x.wipe"), twin("x.wipe_2")]
@@ -21,23 +21,23 @@ async fn a_tool_that_was_given_a_number_is_denied_under_the_name_of_its_source()
         assert_eq!(names(&gateway, &nobody()), [""; 0], "{pattern}");
         for name in ["x.wipe", "x.wipe_2", "x__wipe", "x__wipe_2"] {
             let problem = call(&gateway, &nobody(), name).await.unwrap_err();
-            assert_eq!(problem.code, Code::NotFound, "{pattern} {name}");
+            assert_eq!(problem.code, ProblemCode::NotFound, "{pattern} {name}");
         }
     }
     // Names that only the catalog made are names too.
     for pattern in ["x.wipe_2", "x__wipe_2"] {
         let gateway = gateway(twins(), vec![deny(&[pattern])]);
         assert_eq!(names(&gateway, &nobody()), ["x.wipe"], "{pattern}");
-        let found = gateway.catalog().find("x.wipe_2").unwrap().clone();
-        let call = gateway.open(nobody(), None).unwrap();
-        let problem = gateway.ask_tool(&call, &found, Value::Null).await.unwrap_err();
-        assert_eq!(problem.code, Code::NotFound, "{pattern}");
+        let found = gateway.catalog().find_tool("x.wipe_2").unwrap().clone();
+        let call = gateway.open_call(nobody(), None).unwrap();
+        let problem = gateway.call_tool(&call, &found, Value::Null).await.unwrap_err();
+        assert_eq!(problem.code, ProblemCode::NotFound, "{pattern}");
     }
 }
 
 #[tokio::test]
 async fn a_script_with_the_name_of_another_goes_by_the_same_rule() {
-    let script = |file: &str| tool(SourceKind::Script, file, "pay", Effects::default());
+    let script = |file: &str| tool(SourceKind::Script, file, "pay", CallEffects::default());
     let both = || vec![script("tools/a.luau"), script("tools/b.luau")];
     let gateway = gateway(both(), vec![deny(&["pay"])]);
     assert_eq!(names(&gateway, &nobody()), [""; 0]);
@@ -46,20 +46,29 @@ async fn a_script_with_the_name_of_another_goes_by_the_same_rule() {
 
 #[tokio::test]
 async fn a_script_that_stands_in_for_a_built_in_is_denied_by_its_names() {
-    let mut builtin = tool(SourceKind::Builtin, "knowledge", "get_document", Effects::READ);
+    let mut builtin =
+        tool(SourceKind::Builtin, "knowledge", "get_document", CallEffects::READ_ONLY);
     builtin.aliases = vec!["get".to_owned()];
-    let script = tool(SourceKind::Script, "tools/get.luau", "get_document", Effects::READ);
+    let script = tool(SourceKind::Script, "tools/get.luau", "get_document", CallEffects::READ_ONLY);
     let all = vec![Arc::new(builtin), Arc::new(script)];
     let catalog = Catalog::new(Arc::default(), all, &["get_document"], Vec::new());
     let gateway = Gateway::new(catalog, 10);
     assert!(call(&gateway, &nobody(), "get").await.is_ok());
     gateway.set_policy(policy(vec![deny(&["get"])]));
-    assert_eq!(call(&gateway, &nobody(), "get_document").await.unwrap_err().code, Code::NotFound);
+    assert_eq!(
+        call(&gateway, &nobody(), "get_document").await.unwrap_err().code,
+        ProblemCode::NotFound
+    );
 }
 
 #[tokio::test]
 async fn identifiers_that_scripts_see_are_names_of_rules() {
-    let clash = || vec![upstream("a.get-sum", Effects::READ), upstream("a.get.sum", Effects::READ)];
+    let clash = || {
+        vec![
+            upstream("a.get-sum", CallEffects::READ_ONLY),
+            upstream("a.get.sum", CallEffects::READ_ONLY),
+        ]
+    };
     let gateway = gateway(clash(), vec![deny(&["a.get_sum_2"])]);
     assert_eq!(names(&gateway, &nobody()), ["a.get-sum"]);
 }
@@ -67,9 +76,10 @@ async fn identifiers_that_scripts_see_are_names_of_rules() {
 #[tokio::test]
 async fn a_tool_that_only_scripts_call_is_denied_by_the_name_it_would_be_listed_under() {
     let operation = || {
-        let mut tool = tool(SourceKind::Api, "hub", "hub.issues/create.now", Effects::default());
-        tool.shown = Shown::As("hub__issues/create.now".to_owned());
-        tool.expose = Expose::Code;
+        let mut tool =
+            tool(SourceKind::Api, "hub", "hub.issues/create.now", CallEffects::default());
+        tool.shown = ToolListing::As("hub__issues/create.now".to_owned());
+        tool.expose = ToolExposure::Code;
         vec![tool]
     };
     for pattern in ["hub__issues/create.now", "hub__issues_create_now", "hub.issues_create_now"] {
@@ -80,12 +90,13 @@ async fn a_tool_that_only_scripts_call_is_denied_by_the_name_it_would_be_listed_
 
 #[tokio::test]
 async fn rates_are_counted_under_the_name_of_the_source() {
-    let once = Terms { tools: list(&["x.wipe"]), rate: "1/day".parse().ok(), ..Terms::default() };
+    let once =
+        RuleTerms { tools: list(&["x.wipe"]), rate: "1/day".parse().ok(), ..RuleTerms::default() };
     let gateway = gateway(twins(), vec![once]);
     assert!(call(&gateway, &nobody(), "x.wipe").await.is_ok());
     for name in ["x.wipe", "x.wipe_2", "x__wipe_2"] {
         let problem = call(&gateway, &nobody(), name).await.unwrap_err();
-        assert_eq!(problem.code, Code::RateLimited, "{name}");
+        assert_eq!(problem.code, ProblemCode::RateLimited, "{name}");
     }
 }
 
@@ -93,22 +104,22 @@ async fn rates_are_counted_under_the_name_of_the_source() {
 fn what_only_permits_is_for_the_tool_that_has_the_name() {
     // By a token,
     let gateway = gateway(twins(), vec![]);
-    let limit = Terms { callers: list(&["ci"]), except: list(&["x.wipe"]), ..deny(&[]) };
+    let limit = RuleTerms { callers: list(&["ci"]), except: list(&["x.wipe"]), ..deny(&[]) };
     gateway.limit_callers(vec![("the token ci".into(), limit)]);
-    assert_eq!(names(&gateway, &nobody().named("ci")), ["x.wipe"]);
+    assert_eq!(names(&gateway, &nobody().with_name("ci")), ["x.wipe"]);
     // by a rule that allows before one that denies,
     gateway.limit_callers(Vec::new());
-    let allow = Terms { tools: list(&["x.wipe"]), ..Terms::default() };
+    let allow = RuleTerms { tools: list(&["x.wipe"]), ..RuleTerms::default() };
     gateway.set_policy(policy(vec![allow, deny(&["x.*"])]));
     assert_eq!(names(&gateway, &nobody()), ["x.wipe"]);
     // and by a grant; under the name of the source where no other tool has it.
     let catalog = gateway.catalog();
-    let names = |name: &str| own_names(&catalog, catalog.find(name).unwrap());
+    let names = |name: &str| unambiguous_names(&catalog, catalog.find_tool(name).unwrap());
     assert!(names("x.wipe").contains(&"x.wipe".to_owned()));
     assert!(!names("x.wipe_2").contains(&"x.wipe".to_owned()));
-    let mut renamed = upstream("bank.transfer", Effects::default());
+    let mut renamed = upstream("bank.transfer", CallEffects::default());
     renamed.original_name = Some("pay".to_owned());
     let catalog = Catalog::new(Arc::default(), vec![Arc::new(renamed)], &[], Vec::new());
-    let names = own_names(&catalog, catalog.find("bank.transfer").unwrap());
+    let names = unambiguous_names(&catalog, catalog.find_tool("bank.transfer").unwrap());
     assert!(names.contains(&"bank.pay".to_owned()), "{names:?}");
 }

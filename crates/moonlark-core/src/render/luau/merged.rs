@@ -4,19 +4,19 @@
 use serde_json::{Map, Value as Json};
 
 /// How far references and nested `allOf` are followed.
-const DEEPEST: usize = 12;
+const MAX_MERGE_DEPTH: usize = 12;
 
 /// What says something about a value's type; the other keywords only narrow it.
-const TYPING: [&str; 9] =
+const TYPE_KEYWORDS: [&str; 9] =
     ["type", "properties", "$ref", "enum", "const", "anyOf", "oneOf", "allOf", "items"];
 
 /// The choices of `anyOf` or `oneOf`, each with what stands beside them. None
 /// where they say nothing about types, such as which fields must be there.
-pub(super) fn any_of(schema: &Map<String, Json>) -> Option<Vec<Json>> {
+pub(super) fn type_alternatives(schema: &Map<String, Json>) -> Option<Vec<Json>> {
     let key = ["anyOf", "oneOf"].into_iter().find(|key| schema.contains_key(*key))?;
     let choices = schema.get(key)?.as_array()?;
     let says = |choice: &Json| match choice {
-        Json::Object(choice) => TYPING.iter().any(|keyword| choice.contains_key(*keyword)),
+        Json::Object(choice) => TYPE_KEYWORDS.iter().any(|keyword| choice.contains_key(*keyword)),
         _ => true,
     };
     let typed = schema.contains_key("properties") || schema.contains_key("type");
@@ -37,33 +37,33 @@ pub(super) fn any_of(schema: &Map<String, Json>) -> Option<Vec<Json>> {
 
 /// The parts of `allOf` and what stands beside it as one object schema; none if
 /// some part is no object.
-pub(super) fn merge(root: &Json, schema: &Map<String, Json>) -> Option<Json> {
-    let mut merged = Merged::default();
-    merged.add(root, schema, 0)?;
+pub(super) fn merge_all_of(root: &Json, schema: &Map<String, Json>) -> Option<Json> {
+    let mut merged = MergedObject::default();
+    merged.add_schema(root, schema, 0)?;
     merged.is_object.then(|| merged.into_schema())
 }
 
 #[derive(Default)]
-struct Merged {
+struct MergedObject {
     is_object: bool,
     properties: Map<String, Json>,
     required: Vec<Json>,
     others: Option<Json>,
 }
 
-impl Merged {
-    fn add(&mut self, root: &Json, schema: &Map<String, Json>, depth: usize) -> Option<()> {
+impl MergedObject {
+    fn add_schema(&mut self, root: &Json, schema: &Map<String, Json>, depth: usize) -> Option<()> {
         let kind = schema.get("type");
         let choices = ["anyOf", "oneOf"].iter().any(|key| schema.contains_key(*key));
-        let kept = choices && any_of(schema).is_some();
-        if depth == DEEPEST || kept || kind.is_some_and(|kind| kind != "object") {
+        let kept = choices && type_alternatives(schema).is_some();
+        if depth == MAX_MERGE_DEPTH || kept || kind.is_some_and(|kind| kind != "object") {
             return None;
         }
         if ["enum", "const"].iter().any(|key| schema.contains_key(*key)) {
             return None;
         }
         self.is_object |= kind.is_some() || schema.contains_key("properties");
-        for (name, property) in entries(schema, "properties") {
+        for (name, property) in object_entries(schema, "properties") {
             self.properties.insert(name.clone(), property.clone());
         }
         let required = schema.get("required").and_then(Json::as_array);
@@ -73,11 +73,11 @@ impl Merged {
         }
         if let Some(Json::String(reference)) = schema.get("$ref") {
             let target = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer))?;
-            self.add(root, target.as_object()?, depth + 1)?;
+            self.add_schema(root, target.as_object()?, depth + 1)?;
         }
         for part in schema.get("allOf").and_then(Json::as_array).into_iter().flatten() {
             match part {
-                Json::Object(part) => self.add(root, part, depth + 1)?,
+                Json::Object(part) => self.add_schema(root, part, depth + 1)?,
                 Json::Bool(true) => {}
                 _ => return None,
             }
@@ -99,7 +99,7 @@ impl Merged {
     }
 }
 
-fn entries<'a>(
+fn object_entries<'a>(
     schema: &'a Map<String, Json>,
     key: &str,
 ) -> impl Iterator<Item = (&'a String, &'a Json)> {

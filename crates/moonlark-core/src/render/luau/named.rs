@@ -4,18 +4,18 @@ use std::collections::{HashSet, VecDeque};
 
 use serde_json::Value as Json;
 
-use crate::render::shape::capital;
-use crate::sdk::identifier;
+use crate::render::shape::to_pascal_case;
+use crate::sdk::to_identifier;
 
 /// The named types of one tool: a definition gets its name when it is first
 /// referred to, before it is drawn, so that cycles end.
-pub(super) struct Names {
+pub(super) struct LuauTypeNames {
     /// Before every name, where several tools share a page.
     prefix: String,
     /// For the type checker, which must not doubt: nothing is optional, and
     /// text is any text.
     pub(super) lenient: bool,
-    known: Vec<Known>,
+    known: Vec<NamedDefinition>,
     taken: HashSet<String>,
     /// Those that have yet to be drawn.
     waiting: VecDeque<usize>,
@@ -24,15 +24,15 @@ pub(super) struct Names {
     space: usize,
 }
 
-struct Known {
+struct NamedDefinition {
     space: usize,
     reference: String,
     name: String,
 }
 
-impl Names {
-    pub(super) fn new(prefix: &str, lenient: bool) -> Names {
-        Names {
+impl LuauTypeNames {
+    pub(super) fn new(prefix: &str, lenient: bool) -> LuauTypeNames {
+        LuauTypeNames {
             prefix: prefix.to_owned(),
             lenient,
             known: Vec::new(),
@@ -44,39 +44,39 @@ impl Names {
 
     /// The next references are another schema's: the same words may mean
     /// something else.
-    pub(super) fn leave(&mut self) {
+    pub(super) fn start_schema(&mut self) {
         self.space += 1;
     }
 
     /// The name of what `reference` points to; none where it is as short as a
     /// name itself.
-    pub(super) fn of(&mut self, reference: &str, target: &Json) -> Option<String> {
+    pub(super) fn name_for(&mut self, reference: &str, target: &Json) -> Option<String> {
         if !is_worth_a_name(target) {
             return None;
         }
-        let same = |it: &&Known| it.space == self.space && it.reference == reference;
+        let same = |it: &&NamedDefinition| it.space == self.space && it.reference == reference;
         if let Some(known) = self.known.iter().find(same) {
             return Some(known.name.clone());
         }
-        let name = self.free(reference);
+        let name = self.reserve_name(reference);
         self.waiting.push_back(self.known.len());
         let (space, reference) = (self.space, reference.to_owned());
-        self.known.push(Known { space, reference, name: name.clone() });
+        self.known.push(NamedDefinition { space, reference, name: name.clone() });
         Some(name)
     }
 
     /// A definition that has a name and no drawing: the name and the reference.
-    pub(super) fn next(&mut self) -> Option<(String, String)> {
+    pub(super) fn next_undrawn(&mut self) -> Option<(String, String)> {
         let known = &self.known[self.waiting.pop_front()?];
         Some((known.name.clone(), known.reference.clone()))
     }
 
-    fn free(&mut self, reference: &str) -> String {
+    fn reserve_name(&mut self, reference: &str) -> String {
         let last = reference.rsplit('/').next().unwrap_or_default();
         let last = if last.is_empty() || last == "#" { "Whole" } else { last };
-        let wanted = format!("{}{}", self.prefix, capital(&identifier(last)));
+        let wanted = format!("{}{}", self.prefix, to_pascal_case(&to_identifier(last)));
         // Only underscores: nothing is left of it.
-        let wanted = if wanted.is_empty() { "Part".to_owned() } else { identifier(&wanted) };
+        let wanted = if wanted.is_empty() { "Part".to_owned() } else { to_identifier(&wanted) };
         let numbered = (2..).map(|number| format!("{wanted}{number}"));
         let found = std::iter::once(wanted.clone())
             .chain(numbered)

@@ -9,16 +9,16 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value as Json};
 
-use super::merged::{any_of, merge};
-use super::named::Names;
-use super::types::{Reader, key};
-use crate::render::shape::{capital, fields};
+use super::merged::{merge_all_of, type_alternatives};
+use super::named::LuauTypeNames;
+use super::types::{LuauTypeReader, table_key};
+use crate::render::shape::{object_fields, to_pascal_case};
 use crate::sdk::{SdkFunction, SdkSource};
-use crate::value::shorten;
+use crate::value::shorten_text;
 
 /// Everything an agent needs to write a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Docs {
+pub struct SdkFunctionDocs {
     /// `sdk.files.read_file`
     pub path: String,
     /// What it does, as its source says.
@@ -36,27 +36,31 @@ pub struct Docs {
 
 /// What results have looked like so far, where nobody declared it.
 #[derive(Debug, Clone)]
-pub struct Observed {
+pub struct ObservedResult {
     pub schema: Json,
     pub calls: u64,
 }
 
 /// One function to document.
-pub type Entry<'a> = (&'a SdkSource, &'a SdkFunction, Option<&'a Observed>);
+pub type SdkDocsEntry<'a> = (&'a SdkSource, &'a SdkFunction, Option<&'a ObservedResult>);
 
 /// A function by itself.
-pub fn signature(source: &SdkSource, function: &SdkFunction, learned: Option<&Observed>) -> Docs {
-    draw((source, function, learned), "")
+pub fn sdk_function_docs(
+    source: &SdkSource,
+    function: &SdkFunction,
+    learned: Option<&ObservedResult>,
+) -> SdkFunctionDocs {
+    draw_docs((source, function, learned), "")
 }
 
 /// Functions that share a page: a type is there once, and where two tools mean
 /// different things by one name, the later one's types have its own before them.
-pub fn together(entries: &[Entry<'_>]) -> Vec<Docs> {
+pub fn docs_for_page(entries: &[SdkDocsEntry<'_>]) -> Vec<SdkFunctionDocs> {
     let mut known: HashMap<String, String> = HashMap::new();
     let mut page = Vec::new();
     for entry in entries {
-        let (source, function) = (capital(&entry.0.name), capital(&entry.1.name));
-        let mut docs = draw(*entry, "");
+        let (source, function) = (to_pascal_case(&entry.0.name), to_pascal_case(&entry.1.name));
+        let mut docs = draw_docs(*entry, "");
         for prefix in [function.clone(), format!("{source}{function}")] {
             let differs = |(name, body): &(String, String)| {
                 known.get(name).is_some_and(|other| other != body)
@@ -64,7 +68,7 @@ pub fn together(entries: &[Entry<'_>]) -> Vec<Docs> {
             if !docs.types.iter().any(differs) {
                 break;
             }
-            docs = draw(*entry, &prefix);
+            docs = draw_docs(*entry, &prefix);
         }
         docs.types.retain(|(name, body)| known.insert(name.clone(), body.clone()).is_none());
         page.push(docs);
@@ -72,9 +76,9 @@ pub fn together(entries: &[Entry<'_>]) -> Vec<Docs> {
     page
 }
 
-impl Docs {
+impl SdkFunctionDocs {
     /// As an agent reads it: comments, the signature, the types.
-    pub fn text(&self) -> String {
+    pub fn to_text(&self) -> String {
         let mut text = String::new();
         for line in self.about.lines() {
             let _ = writeln!(text, "{}", format!("-- {line}").trim_end());
@@ -101,18 +105,18 @@ pub fn declared_result(
     prefix: &str,
 ) -> Option<(String, Vec<(String, String)>)> {
     let output = Json::Object((**function.tool.output.as_ref()?.json()).clone());
-    let mut names = Names::new(prefix, true);
-    let result = Reader::new(&output, Some(&mut names)).drawn(&output);
-    Some((result, named_types(&output, &mut names)))
+    let mut names = LuauTypeNames::new(prefix, true);
+    let result = LuauTypeReader::new(&output, Some(&mut names)).read_to_text(&output);
+    Some((result, draw_named_types(&output, &mut names)))
 }
 
-fn draw((source, function, learned): Entry<'_>, prefix: &str) -> Docs {
+fn draw_docs((source, function, learned): SdkDocsEntry<'_>, prefix: &str) -> SdkFunctionDocs {
     let path = format!("sdk.{}.{}", source.name, function.name);
     let tool = &function.tool;
-    let mut names = Names::new(prefix, false);
+    let mut names = LuauTypeNames::new(prefix, false);
     let input = Json::Object((**tool.input.json()).clone());
-    let args = arguments(&input, &mut names);
-    let mut types = named_types(&input, &mut names);
+    let args = arguments_type(&input, &mut names);
+    let mut types = draw_named_types(&input, &mut names);
     let output = match (&tool.output, learned) {
         (Some(output), _) => Some(Json::Object((**output.json()).clone())),
         (None, Some(learned)) => Some(learned.schema.clone()),
@@ -121,32 +125,32 @@ fn draw((source, function, learned): Entry<'_>, prefix: &str) -> Docs {
     let result = output.map_or_else(
         || "any".to_owned(),
         |output| {
-            if !agree(&input, &output) {
-                names.leave();
+            if !have_same_definitions(&input, &output) {
+                names.start_schema();
             }
-            let result = Reader::new(&output, Some(&mut names)).drawn(&output);
-            types.extend(named_types(&output, &mut names));
+            let result = LuauTypeReader::new(&output, Some(&mut names)).read_to_text(&output);
+            types.extend(draw_named_types(&output, &mut names));
             result
         },
     );
-    Docs {
+    SdkFunctionDocs {
         signature: format!("function {path}({args}): {result}"),
         path,
         about: tool.description.trim().to_owned(),
-        params: params(&input),
+        params: described_params(&input),
         types,
         learned: learned.filter(|_| tool.output.is_none()).map(|learned| learned.calls),
     }
 }
 
 /// `args: { path: string }`, optional where nothing in it must be there.
-fn arguments(input: &Json, names: &mut Names) -> String {
-    let mut reader = Reader::new(input, Some(names));
-    let table = reader.drawn(input);
-    if table == "{}" || (table == "{ [string]: any }" && is_empty(input)) {
+fn arguments_type(input: &Json, names: &mut LuauTypeNames) -> String {
+    let mut reader = LuauTypeReader::new(input, Some(names));
+    let table = reader.read_to_text(input);
+    if table == "{}" || (table == "{ [string]: any }" && takes_no_arguments(input)) {
         return String::new();
     }
-    let optional = table != "any" && !needs_something(input);
+    let optional = table != "any" && !has_required_argument(input);
     match optional {
         true if table.starts_with('{') && !table.contains(" & ") => format!("args: {table}?"),
         true => format!("args: ({table})?"),
@@ -154,21 +158,21 @@ fn arguments(input: &Json, names: &mut Names) -> String {
     }
 }
 
-fn needs_something(input: &Json) -> bool {
+fn has_required_argument(input: &Json) -> bool {
     let Json::Object(schema) = input else { return true };
-    let merged = schema.get("allOf").and_then(|_| merge(input, schema));
+    let merged = schema.get("allOf").and_then(|_| merge_all_of(input, schema));
     let required = merged.as_ref().unwrap_or(input).get("required").and_then(Json::as_array);
-    any_of(schema).is_some() || !required.is_none_or(Vec::is_empty)
+    type_alternatives(schema).is_some() || !required.is_none_or(Vec::is_empty)
 }
 
 /// Whether it says that there are no parameters, by listing none.
-fn is_empty(input: &Json) -> bool {
+fn takes_no_arguments(input: &Json) -> bool {
     let properties = input.get("properties").and_then(Json::as_object);
     properties.is_some_and(Map::is_empty) && input.get("additionalProperties").is_none()
 }
 
 /// Whether a name means the same in both schemas, as far as both have it.
-fn agree(input: &Json, output: &Json) -> bool {
+fn have_same_definitions(input: &Json, output: &Json) -> bool {
     ["$defs", "definitions"].iter().all(|key| {
         let defs = |schema: &'_ Json| schema.get(*key).and_then(Json::as_object).cloned();
         let (Some(ours), Some(theirs)) = (defs(input), defs(output)) else { return true };
@@ -177,14 +181,14 @@ fn agree(input: &Json, output: &Json) -> bool {
 }
 
 /// Draw what has got a name, and what gets one by that.
-fn named_types(root: &Json, names: &mut Names) -> Vec<(String, String)> {
+fn draw_named_types(root: &Json, names: &mut LuauTypeNames) -> Vec<(String, String)> {
     /// A page with more helps nobody; names without a type are `any`.
-    const MOST: usize = 100;
+    const MAX_NAMED_TYPES: usize = 100;
     let mut types = Vec::new();
-    while let Some((name, reference)) = names.next() {
+    while let Some((name, reference)) = names.next_undrawn() {
         let target = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
         let body = match target {
-            Some(target) if types.len() < MOST => body(root, target, names),
+            Some(target) if types.len() < MAX_NAMED_TYPES => named_type_body(root, target, names),
             _ => "any".to_owned(),
         };
         types.push((name, body));
@@ -192,22 +196,22 @@ fn named_types(root: &Json, names: &mut Names) -> Vec<(String, String)> {
     types
 }
 
-fn body(root: &Json, schema: &Json, names: &mut Names) -> String {
+fn named_type_body(root: &Json, schema: &Json, names: &mut LuauTypeNames) -> String {
     let lenient = names.lenient;
-    let mut reader = Reader::new(root, Some(names));
-    let plain = |schema: &&Json| fields(schema).is_some() && schema.get("allOf").is_none();
+    let mut reader = LuauTypeReader::new(root, Some(names));
+    let plain = |schema: &&Json| object_fields(schema).is_some() && schema.get("allOf").is_none();
     let Some(Json::Object(table)) = Some(schema).filter(plain).filter(|_| !lenient) else {
-        return reader.drawn(schema);
+        return reader.read_to_text(schema);
     };
     if ["anyOf", "oneOf"].iter().any(|key| table.contains_key(*key)) {
-        return reader.drawn(schema);
+        return reader.read_to_text(schema);
     }
-    let about: HashMap<String, String> = fields(schema)
+    let about: HashMap<String, String> = object_fields(schema)
         .into_iter()
         .flatten()
-        .filter_map(|(name, field)| Some((key(name), said(field)?)))
+        .filter_map(|(name, field)| Some((table_key(name), field_description(field)?)))
         .collect();
-    let lines = reader.fields(table).into_iter().map(|(key, kind)| match about.get(&key) {
+    let lines = reader.read_fields(table).into_iter().map(|(key, kind)| match about.get(&key) {
         Some(about) => format!("    {key}: {kind}, -- {about}\n"),
         None => format!("    {key}: {kind},\n"),
     });
@@ -215,33 +219,38 @@ fn body(root: &Json, schema: &Json, names: &mut Names) -> String {
 }
 
 /// What is said about parameters, and about the fields of those that are tables.
-fn params(input: &Json) -> Vec<(String, String)> {
+fn described_params(input: &Json) -> Vec<(String, String)> {
     let mut found = Vec::new();
-    describe(input, "", 0, &mut found);
+    collect_descriptions(input, "", 0, &mut found);
     found
 }
 
-fn describe(schema: &Json, prefix: &str, depth: usize, found: &mut Vec<(String, String)>) {
-    const DEEPEST: usize = 3;
-    const MOST: usize = 200;
+fn collect_descriptions(
+    schema: &Json,
+    prefix: &str,
+    depth: usize,
+    found: &mut Vec<(String, String)>,
+) {
+    const MAX_DESCRIBED_DEPTH: usize = 3;
+    const MAX_DESCRIBED_PARAMS: usize = 200;
     let fields = schema.get("properties").and_then(Json::as_object);
     for (name, field) in fields.into_iter().flatten() {
-        if found.len() == MOST {
+        if found.len() == MAX_DESCRIBED_PARAMS {
             return;
         }
-        let path = format!("{prefix}{}", shorten(name));
-        found.extend(said(field).map(|about| (path.clone(), about)));
-        if depth < DEEPEST {
-            describe(field, &format!("{path}."), depth + 1, found);
+        let path = format!("{prefix}{}", shorten_text(name));
+        found.extend(field_description(field).map(|about| (path.clone(), about)));
+        if depth < MAX_DESCRIBED_DEPTH {
+            collect_descriptions(field, &format!("{path}."), depth + 1, found);
             if let Some(items) = field.get("items") {
-                describe(items, &format!("{path}[]."), depth + 1, found);
+                collect_descriptions(items, &format!("{path}[]."), depth + 1, found);
             }
         }
     }
 }
 
 /// The description on one line, with the default and the range.
-fn said(field: &Json) -> Option<String> {
+fn field_description(field: &Json) -> Option<String> {
     let about = field.get("description").and_then(Json::as_str).unwrap_or_default();
     let mut text = about.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut facts = Vec::new();
@@ -252,7 +261,7 @@ fn said(field: &Json) -> Option<String> {
             facts.push(format!("default {written}"));
         }
     }
-    facts.extend(range(field));
+    facts.extend(number_range(field));
     if !facts.is_empty() {
         let facts = facts.join(", ");
         text = if text.is_empty() { facts } else { format!("{text} ({facts})") };
@@ -261,7 +270,7 @@ fn said(field: &Json) -> Option<String> {
 }
 
 /// `1 to 50`, for a number that has bounds.
-pub fn range(field: &Json) -> Option<String> {
+pub fn number_range(field: &Json) -> Option<String> {
     let bound = |key: &str| field.get(key).filter(|it| it.is_number()).map(Json::to_string);
     // Generators write the limits of their integers for those of the parameter.
     match (bound("minimum"), bound("maximum").filter(|it| it.len() < 10)) {

@@ -5,45 +5,45 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::merged::{any_of, merge};
-use super::named::Names;
+use super::merged::{merge_all_of, type_alternatives};
+use super::named::LuauTypeNames;
 use crate::render::shape::is_required;
 
 /// Schemas come from authors too, and references can make a short one large:
 /// what lies deeper, or comes after so many parts, is `any`.
-const DEEPEST: usize = 24;
-const LARGEST: usize = 1000;
+const MAX_LUAU_TYPE_DEPTH: usize = 24;
+const MAX_LUAU_TYPE_PARTS: usize = 1000;
 
 /// The Luau type of a value that fits `schema`, on one line.
 pub fn luau_type(schema: &Json) -> String {
-    Reader::new(schema, None).read(schema).written()
+    LuauTypeReader::new(schema, None).read_schema(schema).to_text()
 }
 
 /// The same for something that may also be left out.
-pub fn optional_type(schema: &Json) -> String {
-    let mut found = Reader::new(schema, None).read(schema);
+pub fn luau_optional_type(schema: &Json) -> String {
+    let mut found = LuauTypeReader::new(schema, None).read_schema(schema);
     found.nil = true;
-    found.written()
+    found.to_text()
 }
 
 /// Alternatives, none of them twice; `nil` is kept apart for its `?`.
 #[derive(Default)]
-pub(super) struct Union {
+pub(super) struct LuauUnion {
     types: Vec<String>,
     pub(super) nil: bool,
 }
 
-impl Union {
-    fn of(text: impl Into<String>) -> Union {
-        Union { types: vec![text.into()], nil: false }
+impl LuauUnion {
+    fn from_type(text: impl Into<String>) -> LuauUnion {
+        LuauUnion { types: vec![text.into()], nil: false }
     }
 
-    fn nothing() -> Union {
-        Union { types: Vec::new(), nil: true }
+    fn nil_only() -> LuauUnion {
+        LuauUnion { types: Vec::new(), nil: true }
     }
 
-    fn all(unions: impl IntoIterator<Item = Union>) -> Union {
-        let mut all = Union::default();
+    fn union_of(unions: impl IntoIterator<Item = LuauUnion>) -> LuauUnion {
+        let mut all = LuauUnion::default();
         for union in unions {
             all.nil |= union.nil;
             for text in union.types {
@@ -55,7 +55,7 @@ impl Union {
         all
     }
 
-    pub(super) fn written(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         // `any` takes everything in, so nothing beside it says more.
         if self.types.iter().any(|text| text == "any") {
             return "any".to_owned();
@@ -72,115 +72,118 @@ impl Union {
     }
 }
 
-pub(super) struct Reader<'a> {
+pub(super) struct LuauTypeReader<'a> {
     root: &'a Json,
     /// References on the way here, so that a cycle ends.
     open: Vec<String>,
     depth: usize,
     parts: usize,
     /// Where references get names; without it they are drawn in place.
-    names: Option<&'a mut Names>,
+    names: Option<&'a mut LuauTypeNames>,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(root: &'a Json, names: Option<&'a mut Names>) -> Self {
-        Reader { root, open: Vec::new(), depth: 0, parts: 0, names }
+impl<'a> LuauTypeReader<'a> {
+    pub(super) fn new(root: &'a Json, names: Option<&'a mut LuauTypeNames>) -> Self {
+        LuauTypeReader { root, open: Vec::new(), depth: 0, parts: 0, names }
     }
 
-    pub(super) fn read(&mut self, schema: &Json) -> Union {
+    pub(super) fn read_schema(&mut self, schema: &Json) -> LuauUnion {
         self.parts += 1;
-        if self.depth == DEEPEST || self.parts > LARGEST {
-            return Union::of("any");
+        if self.depth == MAX_LUAU_TYPE_DEPTH || self.parts > MAX_LUAU_TYPE_PARTS {
+            return LuauUnion::from_type("any");
         }
         self.depth += 1;
-        let found = self.read_part(schema);
+        let found = self.read_alternatives(schema);
         self.depth -= 1;
         found
     }
 
-    fn read_part(&mut self, schema: &Json) -> Union {
+    fn read_alternatives(&mut self, schema: &Json) -> LuauUnion {
         let schema = match schema {
-            Json::Bool(false) => return Union::default(),
+            Json::Bool(false) => return LuauUnion::default(),
             Json::Object(schema) => schema,
-            _ => return Union::of("any"),
+            _ => return LuauUnion::from_type("any"),
         };
         if let Some(Json::String(reference)) = schema.get("$ref") {
-            return self.follow(reference);
+            return self.follow_reference(reference);
         }
         if let Some(value) = schema.get("const") {
-            return self.literal(value);
+            return self.read_literal(value);
         }
         if let Some(Json::Array(values)) = schema.get("enum") {
-            return Union::all(values.iter().map(|value| self.literal(value)));
+            return LuauUnion::union_of(values.iter().map(|value| self.read_literal(value)));
         }
-        if let Some(choices) = any_of(schema) {
-            return Union::all(choices.iter().map(|choice| self.read(choice)));
+        if let Some(choices) = type_alternatives(schema) {
+            return LuauUnion::union_of(choices.iter().map(|choice| self.read_schema(choice)));
         }
         if schema.contains_key("allOf") {
-            return self.all_of(schema);
+            return self.read_all_of(schema);
         }
         match schema.get("type") {
-            Some(Json::String(kind)) => self.kind(kind, schema),
-            Some(Json::Array(kinds)) => Union::all(
-                kinds.iter().filter_map(Json::as_str).map(|kind| self.kind(kind, schema)),
+            Some(Json::String(kind)) => self.read_kind(kind, schema),
+            Some(Json::Array(kinds)) => LuauUnion::union_of(
+                kinds.iter().filter_map(Json::as_str).map(|kind| self.read_kind(kind, schema)),
             ),
-            _ if schema.contains_key("properties") => self.kind("object", schema),
-            _ => Union::of("any"),
+            _ if schema.contains_key("properties") => self.read_kind("object", schema),
+            _ => LuauUnion::from_type("any"),
         }
     }
 
     /// One table where all parts are tables: Luau takes a literal for that, and
     /// people can read it.
-    fn all_of(&mut self, schema: &Map<String, Json>) -> Union {
-        if let Some(merged) = merge(self.root, schema) {
-            return self.read(&merged);
+    fn read_all_of(&mut self, schema: &Map<String, Json>) -> LuauUnion {
+        if let Some(merged) = merge_all_of(self.root, schema) {
+            return self.read_schema(&merged);
         }
         let parts = schema.get("allOf").and_then(Json::as_array).into_iter().flatten();
-        let mut parts: Vec<Union> = parts.map(|part| self.read(part)).collect();
-        parts.retain(|part| part.written() != "any");
+        let mut parts: Vec<LuauUnion> = parts.map(|part| self.read_schema(part)).collect();
+        parts.retain(|part| part.to_text() != "any");
         match parts.len() {
-            0 => Union::of("any"),
+            0 => LuauUnion::from_type("any"),
             1 => parts.remove(0),
             _ => {
-                let parts: Vec<String> = parts.iter().map(Union::written).collect();
-                Union::of(parts.join(" & "))
+                let parts: Vec<String> = parts.iter().map(LuauUnion::to_text).collect();
+                LuauUnion::from_type(parts.join(" & "))
             }
         }
     }
 
-    fn kind(&mut self, kind: &str, schema: &Map<String, Json>) -> Union {
+    fn read_kind(&mut self, kind: &str, schema: &Map<String, Json>) -> LuauUnion {
         match kind {
-            "string" | "boolean" | "number" => Union::of(kind),
-            "integer" => Union::of("number"),
-            "null" => Union::nothing(),
+            "string" | "boolean" | "number" => LuauUnion::from_type(kind),
+            "integer" => LuauUnion::from_type("number"),
+            "null" => LuauUnion::nil_only(),
             "array" => {
-                let items = schema.get("items").map(|items| self.drawn(items));
-                Union::of(format!("{{{}}}", items.as_deref().unwrap_or("any")))
+                let items = schema.get("items").map(|items| self.read_to_text(items));
+                LuauUnion::from_type(format!("{{{}}}", items.as_deref().unwrap_or("any")))
             }
-            "object" => Union::of(self.object(schema)),
-            _ => Union::of("any"),
+            "object" => LuauUnion::from_type(self.read_object(schema)),
+            _ => LuauUnion::from_type("any"),
         }
     }
 
-    fn object(&mut self, schema: &Map<String, Json>) -> String {
-        let fields: Vec<String> =
-            self.fields(schema).into_iter().map(|(key, value)| format!("{key}: {value}")).collect();
+    fn read_object(&mut self, schema: &Map<String, Json>) -> String {
+        let fields: Vec<String> = self
+            .read_fields(schema)
+            .into_iter()
+            .map(|(key, value)| format!("{key}: {value}"))
+            .collect();
         if fields.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", fields.join(", ")) }
     }
 
     /// The fields of a table, each with its type, as they are written.
-    pub(super) fn fields(&mut self, schema: &Map<String, Json>) -> Vec<(String, String)> {
+    pub(super) fn read_fields(&mut self, schema: &Map<String, Json>) -> Vec<(String, String)> {
         let mut fields = Vec::new();
         for (name, field) in
             schema.get("properties").and_then(Json::as_object).into_iter().flatten()
         {
-            let mut value = self.read(field);
+            let mut value = self.read_schema(field);
             value.nil |= !is_required(schema, name);
-            fields.push((key(name), self.written(value)));
+            fields.push((table_key(name), self.write_union(value)));
         }
         let patterns = schema.get("patternProperties").and_then(Json::as_object);
         let others = match schema.get("additionalProperties") {
-            Some(value @ Json::Object(_)) => Some(self.drawn(value)),
+            Some(value @ Json::Object(_)) => Some(self.read_to_text(value)),
             Some(Json::Bool(true)) => Some("any".to_owned()),
             _ if patterns.is_some_and(|patterns| !patterns.is_empty()) => Some("any".to_owned()),
             None if fields.is_empty() => Some("any".to_owned()),
@@ -190,75 +193,75 @@ impl<'a> Reader<'a> {
         fields
     }
 
-    fn follow(&mut self, reference: &str) -> Union {
+    fn follow_reference(&mut self, reference: &str) -> LuauUnion {
         let root = self.root;
         let target = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
         let Some(target) = target.filter(|_| !self.open.iter().any(|open| open == reference))
         else {
-            return Union::of("any");
+            return LuauUnion::from_type("any");
         };
         if let Some(names) = self.names.as_deref_mut()
-            && let Some(name) = names.of(reference, target)
+            && let Some(name) = names.name_for(reference, target)
         {
-            return Union::of(name);
+            return LuauUnion::from_type(name);
         }
         self.open.push(reference.to_owned());
-        let found = self.read(target);
+        let found = self.read_schema(target);
         self.open.pop();
         found
     }
 
     /// The type of `schema` as it is written.
-    pub(super) fn drawn(&mut self, schema: &Json) -> String {
-        let found = self.read(schema);
-        self.written(found)
+    pub(super) fn read_to_text(&mut self, schema: &Json) -> String {
+        let found = self.read_schema(schema);
+        self.write_union(found)
     }
 
     fn is_lenient(&self) -> bool {
         self.names.as_ref().is_some_and(|names| names.lenient)
     }
 
-    fn literal(&self, value: &Json) -> Union {
+    fn read_literal(&self, value: &Json) -> LuauUnion {
         match value {
-            Json::String(_) if self.is_lenient() => Union::of("string"),
-            Json::Bool(_) if self.is_lenient() => Union::of("boolean"),
-            value => literal(value),
+            Json::String(_) if self.is_lenient() => LuauUnion::from_type("string"),
+            Json::Bool(_) if self.is_lenient() => LuauUnion::from_type("boolean"),
+            value => literal_type(value),
         }
     }
 
-    fn written(&self, mut value: Union) -> String {
+    fn write_union(&self, mut value: LuauUnion) -> String {
         value.nil &= !self.is_lenient() || value.types.is_empty();
-        value.written()
+        value.to_text()
     }
 }
 
 /// The type of exactly this value; Luau has such types for text and booleans.
-fn literal(value: &Json) -> Union {
+fn literal_type(value: &Json) -> LuauUnion {
     match value {
-        Json::Null => Union::nothing(),
-        Json::Bool(flag) => Union::of(flag.to_string()),
-        Json::Number(_) => Union::of("number"),
-        Json::String(text) => Union::of(format!("{text:?}")),
-        _ => Union::of("any"),
+        Json::Null => LuauUnion::nil_only(),
+        Json::Bool(flag) => LuauUnion::from_type(flag.to_string()),
+        Json::Number(_) => LuauUnion::from_type("number"),
+        Json::String(text) => LuauUnion::from_type(format!("{text:?}")),
+        _ => LuauUnion::from_type("any"),
     }
 }
 
 /// A field's name as a table type takes it.
-pub(super) fn key(name: &str) -> String {
-    if is_name(name) { name.to_owned() } else { format!("[{name:?}]") }
+pub(super) fn table_key(name: &str) -> String {
+    if is_luau_name(name) { name.to_owned() } else { format!("[{name:?}]") }
 }
 
 /// Luau's keywords; `continue`, `export` and `type` are only words in places.
-const KEYWORDS: [&str; 21] = [
+const LUAU_KEYWORDS: [&str; 21] = [
     "and", "break", "do", "else", "elseif", "end", "false", "for", "function", "if", "in", "local",
     "nil", "not", "or", "repeat", "return", "then", "true", "until", "while",
 ];
 
-pub(super) fn is_name(name: &str) -> bool {
+pub(super) fn is_luau_name(name: &str) -> bool {
     let mut letters = name.chars();
     letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
         && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
-        && !KEYWORDS.contains(&name)
+        && !LUAU_KEYWORDS.contains(&name)
 }
 
 #[cfg(test)]
@@ -340,10 +343,10 @@ mod tests {
         ] {
             assert_eq!(luau_type(&schema), expected, "{schema}");
         }
-        assert_eq!(optional_type(&json!({"type": "string"})), "string?");
-        assert_eq!(optional_type(&json!({"type": ["string", "null"]})), "string?");
-        assert_eq!(optional_type(&json!({"enum": ["a", "b"]})), "(\"a\" | \"b\")?");
-        assert_eq!(optional_type(&json!({})), "any");
+        assert_eq!(luau_optional_type(&json!({"type": "string"})), "string?");
+        assert_eq!(luau_optional_type(&json!({"type": ["string", "null"]})), "string?");
+        assert_eq!(luau_optional_type(&json!({"enum": ["a", "b"]})), "(\"a\" | \"b\")?");
+        assert_eq!(luau_optional_type(&json!({})), "any");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::types::is_name;
+use super::types::is_luau_name;
 
 pub fn luau_value(value: &Json) -> String {
     match value {
@@ -24,15 +24,16 @@ pub fn luau_value(value: &Json) -> String {
         }
         Json::Object(fields) if fields.is_empty() => "{}".to_owned(),
         Json::Object(fields) => {
-            let fields: Vec<String> = fields.iter().map(|(key, value)| field(key, value)).collect();
+            let fields: Vec<String> =
+                fields.iter().map(|(key, value)| luau_field(key, value)).collect();
             format!("{{ {} }}", fields.join(", "))
         }
     }
 }
 
-pub(super) fn field(key: &str, value: &Json) -> String {
+pub(super) fn luau_field(key: &str, value: &Json) -> String {
     let value = luau_value(value);
-    if is_name(key) { format!("{key} = {value}") } else { format!("[{key:?}] = {value}") }
+    if is_luau_name(key) { format!("{key} = {value}") } else { format!("[{key:?}] = {value}") }
 }
 
 #[cfg(test)]

@@ -5,27 +5,29 @@ use std::fmt::Write;
 
 use serde_json::Value as Json;
 
-use super::signature::{parameters, result_type};
-use super::types::{Place, written};
-use super::values::is_name;
-use crate::module::{Constant, Function, Module, Param};
-use crate::render::shape::{doc, fields, param_name, requires, result_name};
+use super::signature::{starlark_parameters, starlark_result_type};
+use super::types::{StarlarkTypeStyle, write_type};
+use super::values::is_starlark_name;
+use crate::module::{FunctionParam, Module, ModuleConstant, ModuleFunction};
+use crate::render::shape::{
+    object_fields, one_line_description, param_type_name, requires_field, result_type_name,
+};
 use crate::value::Value;
 
 /// The type of a parameter, by name where it has one.
-pub(super) fn param_type(
+pub(super) fn starlark_param_type(
     module: &Module,
-    function: &Function,
-    param: &Param,
-    place: Place,
+    function: &ModuleFunction,
+    param: &FunctionParam,
+    place: StarlarkTypeStyle,
 ) -> String {
-    match param_name(module, function, param) {
+    match param_type_name(module, function, param) {
         Some(name) if param.required => name,
         Some(name) => format!("{name} | None"),
         // Left out, a parameter with a default of its own is that, not `None`.
         None => {
             let default = param.schema.get("default").is_some_and(|default| !default.is_null());
-            written(&param.schema, place, !param.required && !default)
+            write_type(&param.schema, place, !param.required && !default)
         }
     }
 }
@@ -42,9 +44,9 @@ pub(super) fn write_module(text: &mut String, module: &Module) {
     };
     for function in &module.functions {
         for param in &function.params {
-            table(param_name(module, function, param), &param.schema, false);
+            table(param_type_name(module, function, param), &param.schema, false);
         }
-        table(result_name(module, function), &function.returns, true);
+        table(result_type_name(module, function), &function.returns, true);
     }
     if module.callable {
         for function in &module.functions {
@@ -53,7 +55,7 @@ pub(super) fn write_module(text: &mut String, module: &Module) {
         return;
     }
     let _ = write!(text, "\nclass {}:\n", module.name);
-    docstring(text, module.doc, "    ");
+    write_docstring(text, module.doc, "    ");
     for constant in &module.constants {
         write_constant(text, constant);
     }
@@ -66,15 +68,15 @@ pub(super) fn write_module(text: &mut String, module: &Module) {
 /// A table with known fields. What a function gives has all of them; what it
 /// takes may lack the optional ones.
 fn write_table(text: &mut String, name: &str, schema: &Json, given: bool) {
-    let fields = fields(schema).into_iter().flatten();
+    let fields = object_fields(schema).into_iter().flatten();
     let _ = write!(text, "\nclass {name}(TypedDict):\n");
     let mut empty = true;
-    for (field, schema_of) in fields.filter(|(field, _)| is_name(field)) {
-        let required = requires(schema, field);
-        let kind = written(schema_of, Place::Stub, !required);
+    for (field, schema_of) in fields.filter(|(field, _)| is_starlark_name(field)) {
+        let required = requires_field(schema, field);
+        let kind = write_type(schema_of, StarlarkTypeStyle::Stub, !required);
         let kind = if required || given { kind } else { format!("NotRequired[{kind}]") };
         let _ = writeln!(text, "    {field}: {kind}");
-        docstring(text, &doc(schema_of), "    ");
+        write_docstring(text, &one_line_description(schema_of), "    ");
         empty = false;
     }
     if empty {
@@ -82,7 +84,7 @@ fn write_table(text: &mut String, name: &str, schema: &Json, given: bool) {
     }
 }
 
-fn write_constant(text: &mut String, constant: &Constant) {
+fn write_constant(text: &mut String, constant: &ModuleConstant) {
     let kind = match constant.value {
         Value::Bool(_) => "bool",
         Value::Int(_) => "int",
@@ -92,12 +94,12 @@ fn write_constant(text: &mut String, constant: &Constant) {
         Value::Array(_) | Value::Object(_) => "Any",
     };
     let _ = write!(text, "\n    {}: {kind}\n", constant.name);
-    docstring(text, constant.doc, "    ");
+    write_docstring(text, constant.doc, "    ");
 }
 
-fn write_function(text: &mut String, module: &Module, function: &Function, indent: &str) {
-    let params = parameters(module, function, Place::Stub);
-    let result = result_type(module, function, Place::Stub);
+fn write_function(text: &mut String, module: &Module, function: &ModuleFunction, indent: &str) {
+    let params = starlark_parameters(module, function, StarlarkTypeStyle::Stub);
+    let result = starlark_result_type(module, function, StarlarkTypeStyle::Stub);
     if indent.is_empty() {
         text.push('\n');
     }
@@ -106,17 +108,18 @@ fn write_function(text: &mut String, module: &Module, function: &Function, inden
     if let Some(grant) = function.needs {
         let _ = write!(lines, "\n\nNeeds the grant `{grant}`.");
     }
-    let documented = || function.params.iter().map(|param| (param, doc(&param.schema)));
+    let documented =
+        || function.params.iter().map(|param| (param, one_line_description(&param.schema)));
     if documented().any(|(_, doc)| !doc.is_empty()) {
         lines.push('\n');
     }
     for (param, doc) in documented().filter(|(_, doc)| !doc.is_empty()) {
         let _ = write!(lines, "\n{}: {doc}", param.name);
     }
-    docstring(text, &lines, &format!("{indent}    "));
+    write_docstring(text, &lines, &format!("{indent}    "));
 }
 
-fn docstring(text: &mut String, doc: &str, indent: &str) {
+fn write_docstring(text: &mut String, doc: &str, indent: &str) {
     if doc.is_empty() {
         return;
     }

@@ -5,16 +5,16 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::values::{quoted, starlark_value};
+use super::values::{quote_text, starlark_value};
 
 /// Schemas come from authors too: what lies deeper, or comes after so many
 /// parts, is `Any`.
-const DEEPEST: usize = 24;
-const LARGEST: usize = 1000;
+const MAX_STARLARK_TYPE_DEPTH: usize = 24;
+const MAX_STARLARK_TYPE_PARTS: usize = 1000;
 
 /// Where a type is written.
 #[derive(Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum StarlarkTypeStyle {
     /// For a reader: `list[str]`.
     Text,
     /// In the class of a module, where `list` may be a function: `List[str]`.
@@ -23,29 +23,30 @@ pub(super) enum Place {
 
 /// The type of a value that fits `schema`, on one line.
 pub fn starlark_type(schema: &Json) -> String {
-    written(schema, Place::Text, false)
+    write_type(schema, StarlarkTypeStyle::Text, false)
 }
 
 /// The same for something that may also be `None`.
-pub fn optional_type(schema: &Json) -> String {
-    written(schema, Place::Text, true)
+pub fn starlark_optional_type(schema: &Json) -> String {
+    write_type(schema, StarlarkTypeStyle::Text, true)
 }
 
-pub(super) fn written(schema: &Json, place: Place, none: bool) -> String {
-    let mut reader = Reader { root: schema, place, open: Vec::new(), depth: 0, parts: 0 };
-    let mut types = reader.read(schema);
+pub(super) fn write_type(schema: &Json, place: StarlarkTypeStyle, none: bool) -> String {
+    let mut reader =
+        StarlarkTypeReader { root: schema, place, open: Vec::new(), depth: 0, parts: 0 };
+    let mut types = reader.read_schema(schema);
     if none {
         types.push("None".to_owned());
     }
-    union(types)
+    join_union(types)
 }
 
 /// Alternatives as one type: none twice, literals together, `None` last.
-fn union(types: Vec<String>) -> String {
+fn join_union(types: Vec<String>) -> String {
     let mut all: Vec<String> = Vec::new();
     let mut literals: Vec<String> = Vec::new();
     for kind in types {
-        let (list, kind) = match kind.strip_prefix(LITERAL) {
+        let (list, kind) = match kind.strip_prefix(LITERAL_MARK) {
             Some(literal) => (&mut literals, literal.to_owned()),
             None => (&mut all, kind),
         };
@@ -65,63 +66,65 @@ fn union(types: Vec<String>) -> String {
 }
 
 /// In front of exactly one value, which no type begins with.
-const LITERAL: char = '=';
+const LITERAL_MARK: char = '=';
 
-struct Reader<'a> {
+struct StarlarkTypeReader<'a> {
     root: &'a Json,
-    place: Place,
+    place: StarlarkTypeStyle,
     /// References on the way here, so that a cycle ends.
     open: Vec<&'a str>,
     depth: usize,
     parts: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> StarlarkTypeReader<'a> {
     /// The alternatives.
-    fn read(&mut self, schema: &'a Json) -> Vec<String> {
+    fn read_schema(&mut self, schema: &'a Json) -> Vec<String> {
         self.parts += 1;
-        if self.depth == DEEPEST || self.parts > LARGEST {
+        if self.depth == MAX_STARLARK_TYPE_DEPTH || self.parts > MAX_STARLARK_TYPE_PARTS {
             return vec!["Any".to_owned()];
         }
         self.depth += 1;
-        let found = self.read_part(schema);
+        let found = self.read_alternatives(schema);
         self.depth -= 1;
         found
     }
 
-    fn read_part(&mut self, schema: &'a Json) -> Vec<String> {
+    fn read_alternatives(&mut self, schema: &'a Json) -> Vec<String> {
         let Json::Object(schema) = schema else { return vec!["Any".to_owned()] };
         if let Some(Json::String(reference)) = schema.get("$ref") {
-            return self.follow(reference);
+            return self.follow_reference(reference);
         }
         if let Some(value) = schema.get("const") {
-            return vec![literal(value)];
+            return vec![literal_type(value)];
         }
         if let Some(Json::Array(values)) = schema.get("enum") {
-            return values.iter().map(literal).collect();
+            return values.iter().map(literal_type).collect();
         }
         for key in ["anyOf", "oneOf"] {
             if let Some(Json::Array(choices)) = schema.get(key) {
-                return choices.iter().flat_map(|choice| self.read(choice)).collect();
+                return choices.iter().flat_map(|choice| self.read_schema(choice)).collect();
             }
         }
         match schema.get("type") {
-            Some(Json::String(kind)) => vec![self.kind(kind, schema)],
-            Some(Json::Array(kinds)) => {
-                kinds.iter().filter_map(Json::as_str).map(|kind| self.kind(kind, schema)).collect()
-            }
-            _ if schema.contains_key("properties") => vec![self.kind("object", schema)],
+            Some(Json::String(kind)) => vec![self.read_kind(kind, schema)],
+            Some(Json::Array(kinds)) => kinds
+                .iter()
+                .filter_map(Json::as_str)
+                .map(|kind| self.read_kind(kind, schema))
+                .collect(),
+            _ if schema.contains_key("properties") => vec![self.read_kind("object", schema)],
             _ => vec!["Any".to_owned()],
         }
     }
 
-    fn kind(&mut self, kind: &str, schema: &'a Map<String, Json>) -> String {
+    fn read_kind(&mut self, kind: &str, schema: &'a Map<String, Json>) -> String {
         let (list, dict) = match self.place {
-            Place::Text => ("list", "dict"),
-            Place::Stub => ("List", "Dict"),
+            StarlarkTypeStyle::Text => ("list", "dict"),
+            StarlarkTypeStyle::Stub => ("List", "Dict"),
         };
         let mut inner = |key: &str| match schema.get(key) {
-            Some(inner @ Json::Object(_)) => union(self.read(inner)),
+            Some(inner @ Json::Object(_)) => join_union(self.read_schema(inner)),
             _ => "Any".to_owned(),
         };
         match kind {
@@ -137,12 +140,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn follow(&mut self, reference: &'a str) -> Vec<String> {
+    fn follow_reference(&mut self, reference: &'a str) -> Vec<String> {
         let target = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
         match target {
             Some(target) if !self.open.contains(&reference) => {
                 self.open.push(reference);
-                let found = self.read(target);
+                let found = self.read_schema(target);
                 self.open.pop();
                 found
             }
@@ -152,13 +155,13 @@ impl<'a> Reader<'a> {
 }
 
 /// The type of exactly this value.
-fn literal(value: &Json) -> String {
+fn literal_type(value: &Json) -> String {
     match value {
         Json::Null => "None".to_owned(),
-        Json::String(text) => format!("{LITERAL}{}", quoted(text)),
-        Json::Bool(_) => format!("{LITERAL}{}", starlark_value(value)),
+        Json::String(text) => format!("{LITERAL_MARK}{}", quote_text(text)),
+        Json::Bool(_) => format!("{LITERAL_MARK}{}", starlark_value(value)),
         Json::Number(number) if number.is_f64() => "float".to_owned(),
-        Json::Number(number) => format!("{LITERAL}{number}"),
+        Json::Number(number) => format!("{LITERAL_MARK}{number}"),
         _ => "Any".to_owned(),
     }
 }
@@ -194,7 +197,7 @@ mod tests {
         ] {
             assert_eq!(starlark_type(&schema), expected, "{schema}");
         }
-        assert_eq!(optional_type(&json!({"type": ["string", "null"]})), "str | None");
-        assert_eq!(optional_type(&json!({})), "Any");
+        assert_eq!(starlark_optional_type(&json!({"type": ["string", "null"]})), "str | None");
+        assert_eq!(starlark_optional_type(&json!({})), "Any");
     }
 }

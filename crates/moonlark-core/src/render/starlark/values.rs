@@ -10,7 +10,7 @@ pub fn starlark_value(value: &Json) -> String {
         Json::Bool(true) => "True".to_owned(),
         Json::Bool(false) => "False".to_owned(),
         Json::Number(number) => number.to_string(),
-        Json::String(text) => quoted(text),
+        Json::String(text) => quote_text(text),
         Json::Array(items) => {
             let items: Vec<String> = items.iter().map(starlark_value).collect();
             format!("[{}]", items.join(", "))
@@ -18,7 +18,7 @@ pub fn starlark_value(value: &Json) -> String {
         Json::Object(fields) => {
             let fields: Vec<String> = fields
                 .iter()
-                .map(|(key, value)| format!("{}: {}", quoted(key), starlark_value(value)))
+                .map(|(key, value)| format!("{}: {}", quote_text(key), starlark_value(value)))
                 .collect();
             format!("{{{}}}", fields.join(", "))
         }
@@ -26,7 +26,7 @@ pub fn starlark_value(value: &Json) -> String {
 }
 
 /// Text between double quotes, with the escapes that Starlark shares with Python.
-pub(super) fn quoted(text: &str) -> String {
+pub(super) fn quote_text(text: &str) -> String {
     let mut quoted = String::from('"');
     for letter in text.chars() {
         match letter {
@@ -45,7 +45,7 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
-const KEYWORDS: [&str; 34] = [
+const STARLARK_KEYWORDS: [&str; 34] = [
     "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del", "elif",
     "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda",
     "load", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
@@ -53,11 +53,11 @@ const KEYWORDS: [&str; 34] = [
 ];
 
 /// Whether it can be written as a name, in Starlark and in Python.
-pub(super) fn is_name(name: &str) -> bool {
+pub(super) fn is_starlark_name(name: &str) -> bool {
     let mut letters = name.chars();
     letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
         && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
-        && !KEYWORDS.contains(&name)
+        && !STARLARK_KEYWORDS.contains(&name)
         && !matches!(name, "True" | "False")
 }
 

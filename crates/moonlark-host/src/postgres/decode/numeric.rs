@@ -2,15 +2,15 @@
 
 use moonlark_core::Value;
 
-use super::take;
+use super::take_bytes;
 
 /// Groups of four decimal digits, as many as there are before the point, the
 /// sign, digits after the point, the groups.
-pub(super) fn read(mut bytes: &[u8]) -> Option<Value> {
-    let groups = u16::from_be_bytes(take(&mut bytes)?);
-    let weight = i16::from_be_bytes(take(&mut bytes)?);
-    let sign = u16::from_be_bytes(take(&mut bytes)?);
-    let scale = u16::from_be_bytes(take(&mut bytes)?);
+pub(super) fn decode_numeric(mut bytes: &[u8]) -> Option<Value> {
+    let groups = u16::from_be_bytes(take_bytes(&mut bytes)?);
+    let weight = i16::from_be_bytes(take_bytes(&mut bytes)?);
+    let sign = u16::from_be_bytes(take_bytes(&mut bytes)?);
+    let scale = u16::from_be_bytes(take_bytes(&mut bytes)?);
     let negative = match sign {
         0 => false,
         0x4000 => true,
@@ -20,7 +20,7 @@ pub(super) fn read(mut bytes: &[u8]) -> Option<Value> {
         _ => return None,
     };
     let digits: Vec<u16> = (0..groups)
-        .map(|_| take(&mut bytes).map(u16::from_be_bytes).filter(|group| *group < 10_000))
+        .map(|_| take_bytes(&mut bytes).map(u16::from_be_bytes).filter(|group| *group < 10_000))
         .collect::<Option<_>>()?;
     // The group with this power of ten thousand.
     let group = |power: i32| {
@@ -41,10 +41,10 @@ pub(super) fn read(mut bytes: &[u8]) -> Option<Value> {
         text.push('.');
         text.push_str(fraction.get(..usize::from(scale))?);
     }
-    Some(number(text))
+    Some(number_from_text(text))
 }
 
-fn number(text: String) -> Value {
+fn number_from_text(text: String) -> Value {
     if let Ok(int) = text.parse() {
         return Value::Int(int);
     }
@@ -75,7 +75,7 @@ mod tests {
             ("123456789012345.678", Value::Str("123456789012345.678".into())),
             ("1000000000000000000000000", Value::Float(1e24)),
         ] {
-            assert_eq!(number(text.to_owned()), expected, "{text}");
+            assert_eq!(number_from_text(text.to_owned()), expected, "{text}");
         }
     }
 
@@ -83,7 +83,7 @@ mod tests {
     fn groups_become_digits() {
         let read = |words: &[u16]| {
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
-            read(&bytes)
+            decode_numeric(&bytes)
         };
         assert_eq!(read(&[2, 1, 0x4000, 0, 12, 345]), Some(Value::Int(-120_345)));
         assert_eq!(read(&[1, 0xffff, 0, 3, 1250]), Some(Value::Float(0.125)));

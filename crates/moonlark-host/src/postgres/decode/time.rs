@@ -3,64 +3,65 @@
 
 use moonlark_core::Value;
 
-use super::{fixed, take};
+use super::{read_fixed, take_bytes};
 
 /// Microseconds.
-const SECOND: i64 = 1_000_000;
-const DAY: i64 = 86_400 * SECOND;
+const MICROS_PER_SECOND: i64 = 1_000_000;
+const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
 
 /// Days since 2000.
-pub(super) fn date(bytes: &[u8]) -> Option<Value> {
-    Some(match i32::from_be_bytes(fixed(bytes)?) {
+pub(super) fn decode_date(bytes: &[u8]) -> Option<Value> {
+    Some(match i32::from_be_bytes(read_fixed(bytes)?) {
         i32::MAX => "infinity".into(),
         i32::MIN => "-infinity".into(),
-        days => day(days.into()).into(),
+        days => format_date(days.into()).into(),
     })
 }
 
 /// Microseconds since midnight.
-pub(super) fn time(bytes: &[u8]) -> Option<Value> {
-    let micros = i64::from_be_bytes(fixed(bytes)?);
-    (0..=DAY).contains(&micros).then(|| clock(micros).into())
+pub(super) fn decode_time(bytes: &[u8]) -> Option<Value> {
+    let micros = i64::from_be_bytes(read_fixed(bytes)?);
+    (0..=MICROS_PER_DAY).contains(&micros).then(|| format_clock(micros).into())
 }
 
 /// The same, and how many seconds it is west of Greenwich.
-pub(super) fn time_with_zone(mut bytes: &[u8]) -> Option<Value> {
-    let micros = i64::from_be_bytes(take(&mut bytes)?);
-    let west = i32::from_be_bytes(fixed(bytes)?);
+pub(super) fn decode_time_with_zone(mut bytes: &[u8]) -> Option<Value> {
+    let micros = i64::from_be_bytes(take_bytes(&mut bytes)?);
+    let west = i32::from_be_bytes(read_fixed(bytes)?);
     let (sign, away) = if west > 0 { ('-', west) } else { ('+', west.checked_neg()?) };
     let mut zone = format!("{sign}{:02}:{:02}", away / 3600, away / 60 % 60);
     if away % 60 != 0 {
         zone.push_str(&format!(":{:02}", away % 60));
     }
-    (0..=DAY).contains(&micros).then(|| format!("{}{zone}", clock(micros)).into())
+    (0..=MICROS_PER_DAY).contains(&micros).then(|| format!("{}{zone}", format_clock(micros)).into())
 }
 
-pub(super) fn timestamp(bytes: &[u8]) -> Option<Value> {
-    point(bytes, "")
+pub(super) fn decode_timestamp(bytes: &[u8]) -> Option<Value> {
+    decode_point_in_time(bytes, "")
 }
 
-pub(super) fn instant(bytes: &[u8]) -> Option<Value> {
-    point(bytes, "Z")
+pub(super) fn decode_timestamp_with_zone(bytes: &[u8]) -> Option<Value> {
+    decode_point_in_time(bytes, "Z")
 }
 
 /// Microseconds since 2000.
-fn point(bytes: &[u8], zone: &str) -> Option<Value> {
-    Some(match i64::from_be_bytes(fixed(bytes)?) {
+fn decode_point_in_time(bytes: &[u8], zone: &str) -> Option<Value> {
+    Some(match i64::from_be_bytes(read_fixed(bytes)?) {
         i64::MAX => "infinity".into(),
         i64::MIN => "-infinity".into(),
         micros => {
-            let (days, rest) = (micros.div_euclid(DAY), micros.rem_euclid(DAY));
-            format!("{}T{}{zone}", day(days), clock(rest)).into()
+            let (days, rest) =
+                (micros.div_euclid(MICROS_PER_DAY), micros.rem_euclid(MICROS_PER_DAY));
+            format!("{}T{}{zone}", format_date(days), format_clock(rest)).into()
         }
     })
 }
 
 /// Microseconds, days and months, each with a sign of its own.
-pub(super) fn interval(mut bytes: &[u8]) -> Option<Value> {
-    let micros = i64::from_be_bytes(take(&mut bytes)?);
-    let days = i32::from_be_bytes(take(&mut bytes)?);
-    let months = i32::from_be_bytes(fixed(bytes)?);
+pub(super) fn decode_interval(mut bytes: &[u8]) -> Option<Value> {
+    let micros = i64::from_be_bytes(take_bytes(&mut bytes)?);
+    let days = i32::from_be_bytes(take_bytes(&mut bytes)?);
+    let months = i32::from_be_bytes(read_fixed(bytes)?);
     let mut text = String::from("P");
     let mut part = |amount: i64, unit: char| {
         if amount != 0 {
@@ -77,25 +78,29 @@ pub(super) fn interval(mut bytes: &[u8]) -> Option<Value> {
                 text.push_str(&format!("{amount}{unit}"));
             }
         };
-        part(micros / (3600 * SECOND), 'H');
-        part(micros / (60 * SECOND) % 60, 'M');
-        let rest = micros % (60 * SECOND);
+        part(micros / (3600 * MICROS_PER_SECOND), 'H');
+        part(micros / (60 * MICROS_PER_SECOND) % 60, 'M');
+        let rest = micros % (60 * MICROS_PER_SECOND);
         if rest != 0 {
             let sign = if rest < 0 { "-" } else { "" };
             let rest = rest.abs();
-            text.push_str(&format!("{sign}{}{}S", rest / SECOND, fraction(rest % SECOND)));
+            text.push_str(&format!(
+                "{sign}{}{}S",
+                rest / MICROS_PER_SECOND,
+                format_fraction(rest % MICROS_PER_SECOND)
+            ));
         }
     }
     Some(if text == "P" { "PT0S".into() } else { text.into() })
 }
 
-fn clock(micros: i64) -> String {
-    let seconds = micros / SECOND;
+fn format_clock(micros: i64) -> String {
+    let seconds = micros / MICROS_PER_SECOND;
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    format!("{hour:02}:{minute:02}:{second:02}{}", fraction(micros % SECOND))
+    format!("{hour:02}:{minute:02}:{second:02}{}", format_fraction(micros % MICROS_PER_SECOND))
 }
 
-fn fraction(micros: i64) -> String {
+fn format_fraction(micros: i64) -> String {
     match micros {
         0 => String::new(),
         micros => format!(".{micros:06}").trim_end_matches('0').to_owned(),
@@ -104,7 +109,7 @@ fn fraction(micros: i64) -> String {
 
 /// The date `days` after 2000-01-01. Counted in years that begin in March, so
 /// that a leap day is the last of its year.
-fn day(days: i64) -> String {
+fn format_date(days: i64) -> String {
     // From 0000-03-01 to 2000-01-01.
     let days = days + 730_425;
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
@@ -140,7 +145,7 @@ mod tests {
             (2_921_939, "9999-12-31"),
             (2_921_940, "+10000-01-01"),
         ] {
-            assert_eq!(day(days), expected, "{days}");
+            assert_eq!(format_date(days), expected, "{days}");
         }
     }
 
@@ -148,7 +153,7 @@ mod tests {
     fn every_day_follows_the_one_before() {
         let mut date = jiff::civil::date(1, 1, 1);
         for days in (-730_119..2_900_000).step_by(17) {
-            assert_eq!(day(days), date.to_string());
+            assert_eq!(format_date(days), date.to_string());
             date = date.checked_add(jiff::Span::new().days(17)).unwrap();
         }
     }

@@ -5,17 +5,17 @@ use std::collections::HashMap;
 use moonlark_core::Result;
 use quick_xml::events::{BytesStart, Event};
 
-use super::{Style, Take, attribute, words};
-use crate::extract::draft::Draft;
-use crate::extract::{Extracted, Kind};
+use super::{DocxStyle, XmlEventSink, event_text, find_attribute};
+use crate::extract::draft::ExtractedDocumentBuilder;
+use crate::extract::{ExtractedDocument, TextBlockKind};
 
 /// Lists in lists that are still indented.
-const DEEPEST: usize = 8;
+const MAX_DOCX_LIST_DEPTH: usize = 8;
 
-pub(super) struct Story<'a> {
-    draft: Draft,
+pub(super) struct DocxBodyReader<'a> {
+    draft: ExtractedDocumentBuilder,
     /// By their ids.
-    styles: &'a HashMap<String, Style>,
+    styles: &'a HashMap<String, DocxStyle>,
     buffer: String,
     /// What the paragraph is.
     heading: Option<u8>,
@@ -28,9 +28,12 @@ pub(super) struct Story<'a> {
     rows: String,
 }
 
-impl<'a> Story<'a> {
-    pub(super) fn new(draft: Draft, styles: &'a HashMap<String, Style>) -> Self {
-        Story {
+impl<'a> DocxBodyReader<'a> {
+    pub(super) fn new(
+        draft: ExtractedDocumentBuilder,
+        styles: &'a HashMap<String, DocxStyle>,
+    ) -> Self {
+        DocxBodyReader {
             draft,
             styles,
             buffer: String::new(),
@@ -43,34 +46,34 @@ impl<'a> Story<'a> {
         }
     }
 
-    pub(super) fn finish(mut self) -> Result<Extracted> {
+    pub(super) fn finish_document(mut self) -> Result<ExtractedDocument> {
         self.tables = 0;
-        self.paragraph()?;
-        self.table()?;
-        Ok(self.draft.finish())
+        self.finish_paragraph()?;
+        self.finish_table()?;
+        Ok(self.draft.finish_document())
     }
 
-    fn start(&mut self, tag: &BytesStart<'_>) {
+    fn start_element(&mut self, tag: &BytesStart<'_>) {
         match tag.local_name().as_ref() {
             "t" => self.shown = true,
             "tab" => self.buffer.push('\t'),
             "br" | "cr" => self.buffer.push('\n'),
             "noBreakHyphen" => self.buffer.push('-'),
             "pStyle" => {
-                let id = attribute(tag, "val").unwrap_or_default();
+                let id = find_attribute(tag, "val").unwrap_or_default();
                 match self.styles.get(&id) {
-                    Some(Style::Heading(level)) => self.heading = Some(*level),
-                    Some(Style::List) => self.list = Some(0),
+                    Some(DocxStyle::Heading(level)) => self.heading = Some(*level),
+                    Some(DocxStyle::List) => self.list = Some(0),
                     None => {}
                 }
             }
             "outlineLvl" => {
-                let level: Option<u8> = attribute(tag, "val").and_then(|it| it.parse().ok());
+                let level: Option<u8> = find_attribute(tag, "val").and_then(|it| it.parse().ok());
                 self.heading = level.filter(|it| *it < 9).map(|it| it + 1);
             }
             "numPr" => self.list = Some(0),
             "ilvl" => {
-                let depth = attribute(tag, "val").and_then(|it| it.parse().ok());
+                let depth = find_attribute(tag, "val").and_then(|it| it.parse().ok());
                 self.list = Some(depth.unwrap_or(0));
             }
             "tbl" => self.tables += 1,
@@ -78,10 +81,10 @@ impl<'a> Story<'a> {
         }
     }
 
-    fn end(&mut self, name: &str) -> Result<()> {
+    fn end_element(&mut self, name: &str) -> Result<()> {
         match name {
             "t" => self.shown = false,
-            "p" => self.paragraph()?,
+            "p" => self.finish_paragraph()?,
             "tc" if self.tables == 1 => self.rows.push_str(" | "),
             "tr" if self.tables == 1 => {
                 let end = self.rows.trim_end_matches([' ', '|']).len();
@@ -91,7 +94,7 @@ impl<'a> Story<'a> {
             "tbl" => {
                 self.tables = self.tables.saturating_sub(1);
                 if self.tables == 0 {
-                    self.table()?;
+                    self.finish_table()?;
                 }
             }
             _ => {}
@@ -99,7 +102,7 @@ impl<'a> Story<'a> {
         Ok(())
     }
 
-    fn paragraph(&mut self) -> Result<()> {
+    fn finish_paragraph(&mut self) -> Result<()> {
         let text = std::mem::take(&mut self.buffer);
         let (heading, list) = (self.heading.take(), self.list.take());
         let text = text.trim();
@@ -115,32 +118,32 @@ impl<'a> Story<'a> {
         }
         match (heading, list) {
             _ if text.is_empty() => Ok(()),
-            (Some(level), _) => self.draft.heading(level, text),
+            (Some(level), _) => self.draft.push_heading(level, text),
             (None, Some(depth)) => {
-                let indent = "  ".repeat(depth.min(DEEPEST));
-                self.draft.push(Kind::List, &format!("{indent}- {text}"))
+                let indent = "  ".repeat(depth.min(MAX_DOCX_LIST_DEPTH));
+                self.draft.push_block(TextBlockKind::List, &format!("{indent}- {text}"))
             }
-            _ => self.draft.push(Kind::Paragraph, text),
+            _ => self.draft.push_block(TextBlockKind::Paragraph, text),
         }
     }
 
-    fn table(&mut self) -> Result<()> {
+    fn finish_table(&mut self) -> Result<()> {
         let rows = std::mem::take(&mut self.rows);
-        self.draft.push(Kind::Table, &rows)
+        self.draft.push_block(TextBlockKind::Table, &rows)
     }
 }
 
-impl Take for Story<'_> {
-    fn take(&mut self, event: &Event<'_>) -> Result<()> {
+impl XmlEventSink for DocxBodyReader<'_> {
+    fn accept_event(&mut self, event: &Event<'_>) -> Result<()> {
         match event {
             Event::Start(tag) if self.fallback > 0 || tag.local_name().as_ref() == "Fallback" => {
                 self.fallback += 1;
             }
             Event::End(_) if self.fallback > 0 => self.fallback -= 1,
             _ if self.fallback > 0 => {}
-            Event::Start(tag) => self.start(tag),
+            Event::Start(tag) => self.start_element(tag),
             Event::Empty(tag) => {
-                self.start(tag);
+                self.start_element(tag);
                 // Neither text nor a table: they say that they end right here.
                 match tag.local_name().as_ref() {
                     "t" => self.shown = false,
@@ -148,8 +151,8 @@ impl Take for Story<'_> {
                     _ => {}
                 }
             }
-            Event::End(tag) => self.end(tag.local_name().as_ref())?,
-            _ if self.shown => self.buffer.push_str(&words(event)),
+            Event::End(tag) => self.end_element(tag.local_name().as_ref())?,
+            _ if self.shown => self.buffer.push_str(&event_text(event)),
             _ => {}
         }
         Ok(())

@@ -3,20 +3,20 @@
 use html5ever::tokenizer::Tag;
 use moonlark_core::Result;
 
-use crate::extract::draft::Draft;
-use crate::extract::{Extracted, Kind};
+use crate::extract::draft::ExtractedDocumentBuilder;
+use crate::extract::{ExtractedDocument, TextBlockKind};
 
 /// Lists in lists that are still indented.
-const DEEPEST: usize = 8;
+const MAX_HTML_LIST_DEPTH: usize = 8;
 /// Bytes of text that a part of a page needs to be taken for all of it.
-const ENOUGH: usize = 200;
+const MIN_MAIN_TEXT_BYTES: usize = 200;
 
 #[derive(Default)]
-pub(super) struct Page {
-    done: Vec<Piece>,
+pub(super) struct HtmlPage {
+    done: Vec<HtmlBlock>,
     /// The block being read.
     buffer: String,
-    kind: Open,
+    kind: HtmlBlockKind,
     /// White space that counts once something follows.
     space: bool,
     title: Option<String>,
@@ -29,15 +29,15 @@ pub(super) struct Page {
     article: usize,
 }
 
-struct Piece {
-    kind: Open,
+struct HtmlBlock {
+    kind: HtmlBlockKind,
     text: String,
     main: bool,
     article: bool,
 }
 
 #[derive(Default, Clone, Copy, PartialEq)]
-enum Open {
+enum HtmlBlockKind {
     #[default]
     Paragraph,
     Heading(u8),
@@ -46,8 +46,8 @@ enum Open {
     Table,
 }
 
-impl Page {
-    pub(super) fn start(&mut self, tag: &Tag) {
+impl HtmlPage {
+    pub(super) fn start_element(&mut self, tag: &Tag) {
         let name = &*tag.name;
         if let Some((hidden, count)) = &mut self.hidden {
             if *hidden == name && !tag.self_closing {
@@ -61,7 +61,7 @@ impl Page {
         }
         match name {
             "title" if self.title.is_none() => {
-                self.flush();
+                self.flush_block();
                 self.in_title = true;
             }
             "script" | "style" | "template" | "noscript" | "svg" | "nav" | "iframe" | "object"
@@ -72,23 +72,23 @@ impl Page {
                 self.hidden = Some((name.to_owned(), 1));
             }
             "main" => {
-                self.flush();
+                self.flush_block();
                 self.main += 1;
             }
             "article" => {
-                self.flush();
+                self.flush_block();
                 self.article += 1;
             }
             "h1" | "h2" | "h3" | "h4" | "h5" | "h6" if self.tables == 0 => {
-                self.flush();
-                self.kind = Open::Heading(name.as_bytes()[1] - b'0');
+                self.flush_block();
+                self.kind = HtmlBlockKind::Heading(name.as_bytes()[1] - b'0');
             }
             "ul" | "menu" => self.open_list(None),
             "ol" => self.open_list(Some(0)),
             "li" if self.tables == 0 => {
-                self.flush();
-                self.kind = Open::Item;
-                let depth = self.lists.len().clamp(1, DEEPEST);
+                self.flush_block();
+                self.kind = HtmlBlockKind::Item;
+                let depth = self.lists.len().clamp(1, MAX_HTML_LIST_DEPTH);
                 self.buffer.push_str(&"  ".repeat(depth - 1));
                 match self.lists.last_mut() {
                     Some(Some(number)) => {
@@ -100,26 +100,26 @@ impl Page {
                 self.space = false;
             }
             "pre" | "xmp" | "listing" if self.tables == 0 => {
-                self.flush();
-                self.kind = Open::Code;
+                self.flush_block();
+                self.kind = HtmlBlockKind::Code;
             }
             "table" => {
                 if self.tables == 0 {
-                    self.flush();
-                    self.kind = Open::Table;
+                    self.flush_block();
+                    self.kind = HtmlBlockKind::Table;
                 }
                 self.tables += 1;
             }
-            "tr" if self.tables > 0 => self.row(),
-            "td" | "th" if self.tables > 0 => self.cell(),
-            "br" => self.line_break(),
-            "img" => self.describe(tag),
-            _ if is_block(name) => self.block(),
+            "tr" if self.tables > 0 => self.start_row(),
+            "td" | "th" if self.tables > 0 => self.start_cell(),
+            "br" => self.push_line_break(),
+            "img" => self.push_image_text(tag),
+            _ if is_block_element(name) => self.break_block(),
             _ => {}
         }
     }
 
-    pub(super) fn end(&mut self, name: &str) {
+    pub(super) fn end_element(&mut self, name: &str) {
         if let Some((hidden, count)) = &mut self.hidden {
             if *hidden == name {
                 *count -= 1;
@@ -137,32 +137,32 @@ impl Page {
                 self.space = false;
             }
             "main" => {
-                self.flush();
+                self.flush_block();
                 self.main = self.main.saturating_sub(1);
             }
             "article" => {
-                self.flush();
+                self.flush_block();
                 self.article = self.article.saturating_sub(1);
             }
             "ul" | "ol" | "menu" => {
-                self.block();
+                self.break_block();
                 self.lists.pop();
             }
             "table" if self.tables > 0 => {
                 self.tables -= 1;
-                self.block();
+                self.break_block();
             }
-            "pre" | "xmp" | "listing" if self.kind == Open::Code => self.flush(),
-            _ if is_block(name) => self.block(),
+            "pre" | "xmp" | "listing" if self.kind == HtmlBlockKind::Code => self.flush_block(),
+            _ if is_block_element(name) => self.break_block(),
             _ => {}
         }
     }
 
-    pub(super) fn text(&mut self, text: &str) {
+    pub(super) fn push_text(&mut self, text: &str) {
         if self.hidden.is_some() {
             return;
         }
-        if self.kind == Open::Code {
+        if self.kind == HtmlBlockKind::Code {
             self.buffer.push_str(text);
             return;
         }
@@ -179,36 +179,39 @@ impl Page {
         self.space = text.ends_with(|last: char| last.is_ascii_whitespace());
     }
 
-    pub(super) fn finish(mut self, most: usize) -> Result<Extracted> {
-        self.flush();
-        let length = |of: fn(&Piece) -> bool| -> usize {
+    pub(super) fn finish_page(mut self, most: usize) -> Result<ExtractedDocument> {
+        self.flush_block();
+        let length = |of: fn(&HtmlBlock) -> bool| -> usize {
             self.done.iter().filter(|piece| of(piece)).map(|piece| piece.text.len()).sum()
         };
         let all = length(|_| true);
         // What is around it is the same on every page of a site.
-        let keep: fn(&Piece) -> bool = if length(|piece| piece.main) >= ENOUGH.min(all) {
-            |piece| piece.main
-        } else if length(|piece| piece.article) >= ENOUGH.max(all / 2) {
-            |piece| piece.article
-        } else {
-            |_| true
-        };
-        let mut draft = Draft::new(most);
+        let keep: fn(&HtmlBlock) -> bool =
+            if length(|piece| piece.main) >= MIN_MAIN_TEXT_BYTES.min(all) {
+                |piece| piece.main
+            } else if length(|piece| piece.article) >= MIN_MAIN_TEXT_BYTES.max(all / 2) {
+                |piece| piece.article
+            } else {
+                |_| true
+            };
+        let mut draft = ExtractedDocumentBuilder::new(most);
         for piece in self.done.iter().filter(|piece| keep(piece)) {
             match piece.kind {
-                Open::Heading(level) => draft.heading(level, &piece.text)?,
-                Open::Code => draft.code(&piece.text)?,
-                Open::Item => draft.push(Kind::List, &piece.text)?,
-                Open::Table => draft.push(Kind::Table, &piece.text)?,
-                Open::Paragraph => draft.push(Kind::Paragraph, &piece.text)?,
+                HtmlBlockKind::Heading(level) => draft.push_heading(level, &piece.text)?,
+                HtmlBlockKind::Code => draft.push_code(&piece.text)?,
+                HtmlBlockKind::Item => draft.push_block(TextBlockKind::List, &piece.text)?,
+                HtmlBlockKind::Table => draft.push_block(TextBlockKind::Table, &piece.text)?,
+                HtmlBlockKind::Paragraph => {
+                    draft.push_block(TextBlockKind::Paragraph, &piece.text)?
+                }
             }
         }
-        let mut extracted = draft.finish();
+        let mut extracted = draft.finish_document();
         extracted.title = self.title.map(|title| title.trim().to_owned()).or(extracted.title);
         Ok(extracted)
     }
 
-    fn flush(&mut self) {
+    fn flush_block(&mut self) {
         let text = std::mem::take(&mut self.buffer);
         let kind = std::mem::take(&mut self.kind);
         self.space = false;
@@ -216,39 +219,40 @@ impl Page {
         self.in_title = false;
         let shown = match kind {
             // A mark alone is no item.
-            Open::Item => text.trim().trim_start_matches(|mark: char| {
+            HtmlBlockKind::Item => text.trim().trim_start_matches(|mark: char| {
                 mark.is_ascii_digit() || matches!(mark, '-' | '.' | ' ')
             }),
             _ => text.trim(),
         };
         if !shown.is_empty() {
             let (main, article) = (self.main > 0, self.article > 0);
-            self.done.push(Piece { kind, text, main, article });
+            self.done.push(HtmlBlock { kind, text, main, article });
         }
     }
 
     /// The beginning or the end of something that stands by itself.
-    fn block(&mut self) {
+    fn break_block(&mut self) {
         match self.tables {
             0 => match (self.kind, self.buffer.trim()) {
                 // `<li><p>` is one item still.
-                (Open::Item, mark) if mark == "-" || mark.ends_with('.') && mark.len() < 12 => {}
+                (HtmlBlockKind::Item, mark)
+                    if mark == "-" || mark.ends_with('.') && mark.len() < 12 => {}
                 // Elements that mark lines up in code.
-                (Open::Code, _) => {}
-                _ => self.flush(),
+                (HtmlBlockKind::Code, _) => {}
+                _ => self.flush_block(),
             },
             _ => self.space = true,
         }
     }
 
     fn open_list(&mut self, numbered: Option<u32>) {
-        self.block();
+        self.break_block();
         if self.lists.len() < 1000 {
             self.lists.push(numbered);
         }
     }
 
-    fn row(&mut self) {
+    fn start_row(&mut self) {
         let end = self.buffer.trim_end_matches([' ', '|']).len();
         self.buffer.truncate(end);
         if !self.buffer.is_empty() && !self.buffer.ends_with('\n') {
@@ -257,31 +261,33 @@ impl Page {
         self.space = false;
     }
 
-    fn cell(&mut self) {
+    fn start_cell(&mut self) {
         if !self.buffer.is_empty() && !self.buffer.ends_with('\n') {
             self.buffer.push_str(" | ");
         }
         self.space = false;
     }
 
-    fn line_break(&mut self) {
+    fn push_line_break(&mut self) {
         match (self.kind, self.tables) {
-            (Open::Paragraph | Open::Code | Open::Item, 0) => self.buffer.push('\n'),
+            (HtmlBlockKind::Paragraph | HtmlBlockKind::Code | HtmlBlockKind::Item, 0) => {
+                self.buffer.push('\n')
+            }
             _ => self.space = true,
         }
     }
 
-    fn describe(&mut self, tag: &Tag) {
+    fn push_image_text(&mut self, tag: &Tag) {
         let words = tag.attrs.iter().find(|attribute| &*attribute.name.local == "alt");
-        if let Some(words) = words.filter(|_| self.kind != Open::Code) {
+        if let Some(words) = words.filter(|_| self.kind != HtmlBlockKind::Code) {
             self.space = true;
-            self.text(&words.value);
+            self.push_text(&words.value);
             self.space = true;
         }
     }
 }
 
-fn is_block(name: &str) -> bool {
+fn is_block_element(name: &str) -> bool {
     matches!(
         name,
         "address"

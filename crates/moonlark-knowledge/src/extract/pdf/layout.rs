@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::Piece;
+use super::PdfBlock;
 
 /// One line of a page.
 #[derive(Debug, Clone)]
-pub(super) struct Line {
+pub(super) struct PdfLine {
     pub(super) text: String,
     /// Of its largest character.
     pub(super) size: f64,
@@ -17,27 +17,32 @@ pub(super) struct Line {
 }
 
 /// Bytes of a line that may be a heading.
-const LONGEST: usize = 200;
+const MAX_PDF_HEADING_BYTES: usize = 200;
 /// Bytes of a paragraph; whatever is longer was none.
-const MOST: usize = 16 * 1024;
+const MAX_PDF_PARAGRAPH_BYTES: usize = 16 * 1024;
 
-pub(super) fn blocks(lines: Vec<Line>) -> Vec<Piece> {
+pub(super) fn layout_blocks(lines: Vec<PdfLine>) -> Vec<PdfBlock> {
     let lines = without_margins(lines);
-    let levels = levels(&lines, body(&lines));
-    let apart = apart(&lines);
-    let mut blocks: Vec<Piece> = Vec::new();
-    let mut last: Option<&Line> = None;
+    let levels = heading_levels(&lines, body_font_size(&lines));
+    let apart = max_line_spacing(&lines);
+    let mut blocks: Vec<PdfBlock> = Vec::new();
+    let mut last: Option<&PdfLine> = None;
     for line in &lines {
-        let text = words(&line.text);
-        let level = levels.get(&half_points(line.size)).copied();
-        let level =
-            level.filter(|_| text.len() <= LONGEST && text.chars().any(char::is_alphabetic));
-        let follows = last.is_some_and(|last| continues(last, line, apart));
+        let text = normalize_spaces(&line.text);
+        let level = levels.get(&to_half_points(line.size)).copied();
+        let level = level.filter(|_| {
+            text.len() <= MAX_PDF_HEADING_BYTES && text.chars().any(char::is_alphabetic)
+        });
+        let follows = last.is_some_and(|last| continues_paragraph(last, line, apart));
         match blocks.last_mut() {
-            Some(block) if follows && block.level == level && block.text.len() < MOST => {
-                append(&mut block.text, &text);
+            Some(block)
+                if follows
+                    && block.level == level
+                    && block.text.len() < MAX_PDF_PARAGRAPH_BYTES =>
+            {
+                append_line(&mut block.text, &text);
             }
-            _ => blocks.push(Piece { level, text }),
+            _ => blocks.push(PdfBlock { level, text }),
         }
         last = Some(line);
     }
@@ -45,7 +50,7 @@ pub(super) fn blocks(lines: Vec<Line>) -> Vec<Piece> {
 }
 
 /// White space as one space, and rows of dots as one dot.
-fn words(text: &str) -> String {
+fn normalize_spaces(text: &str) -> String {
     let mut words: Vec<&str> = text.split_whitespace().collect();
     words.dedup_by(|word, before| *word == "." && *before == ".");
     words.join(" ")
@@ -53,10 +58,10 @@ fn words(text: &str) -> String {
 
 /// Without what stands at the same place of many pages, but for its number: it
 /// would stand in the midst of sentences. Words among it are kept once.
-fn without_margins(mut lines: Vec<Line>) -> Vec<Line> {
-    let place = |line: &Line| {
+fn without_margins(mut lines: Vec<PdfLine>) -> Vec<PdfLine> {
+    let place = |line: &PdfLine| {
         let text: String = line.text.chars().filter(|char| !char.is_ascii_digit()).collect();
-        (half_points(line.y), words(&text))
+        (to_half_points(line.y), normalize_spaces(&text))
     };
     let mut pages: BTreeMap<(i64, String), (u32, u32)> = BTreeMap::new();
     let mut all = 0;
@@ -78,31 +83,31 @@ fn without_margins(mut lines: Vec<Line>) -> Vec<Line> {
 }
 
 /// The size that most of the text is written in.
-fn body(lines: &[Line]) -> i64 {
+fn body_font_size(lines: &[PdfLine]) -> i64 {
     let mut letters = BTreeMap::new();
     for line in lines {
-        *letters.entry(half_points(line.size)).or_insert(0) += line.text.len();
+        *letters.entry(to_half_points(line.size)).or_insert(0) += line.text.len();
     }
     letters.into_iter().max_by_key(|(_, count)| *count).map_or(0, |(size, _)| size)
 }
 
 /// Sizes clearly over that of the text are those of headings, the largest first.
-fn levels(lines: &[Line], body: i64) -> BTreeMap<i64, u8> {
-    let mut sizes: Vec<i64> = lines.iter().map(|line| half_points(line.size)).collect();
+fn heading_levels(lines: &[PdfLine], body: i64) -> BTreeMap<i64, u8> {
+    let mut sizes: Vec<i64> = lines.iter().map(|line| to_half_points(line.size)).collect();
     sizes.sort_unstable_by(|a, b| b.cmp(a));
     sizes.dedup();
     let larger = sizes.into_iter().filter(|size| *size * 100 >= body * 112 && *size > body);
     larger.enumerate().map(|(rank, size)| (size, (rank + 1).min(6) as u8)).collect()
 }
 
-fn half_points(size: f64) -> i64 {
+fn to_half_points(size: f64) -> i64 {
     // Saturates where it is no number that a size could be.
     (size * 2.0).round() as i64
 }
 
 /// How far lines of one paragraph are apart at most, for their size: a fifth
 /// more than most of them are.
-fn apart(lines: &[Line]) -> f64 {
+fn max_line_spacing(lines: &[PdfLine]) -> f64 {
     let mut steps = BTreeMap::new();
     for (last, line) in lines.iter().zip(lines.iter().skip(1)) {
         let step = (last.y - line.y) / line.size;
@@ -115,7 +120,7 @@ fn apart(lines: &[Line]) -> f64 {
 }
 
 /// Whether `line` goes on with what `last` began.
-fn continues(last: &Line, line: &Line, apart: f64) -> bool {
+fn continues_paragraph(last: &PdfLine, line: &PdfLine, apart: f64) -> bool {
     let starts = line.text.trim_start();
     if starts.starts_with(['•', '◦', '▪', '–', '‣', '\u{f0b7}']) || starts.starts_with("- ")
     {
@@ -137,7 +142,7 @@ fn continues(last: &Line, line: &Line, apart: f64) -> bool {
 }
 
 /// A word that was cut at the end of a line is one word again.
-fn append(text: &mut String, line: &str) {
+fn append_line(text: &mut String, line: &str) {
     let cut = text.ends_with('-')
         && text[..text.len() - 1].ends_with(char::is_lowercase)
         && line.starts_with(char::is_lowercase);
@@ -154,12 +159,12 @@ fn append(text: &mut String, line: &str) {
 mod tests {
     use super::*;
 
-    fn line(page: u32, y: f64, size: f64, text: &str) -> Line {
-        Line { text: text.to_owned(), size, y, page }
+    fn line(page: u32, y: f64, size: f64, text: &str) -> PdfLine {
+        PdfLine { text: text.to_owned(), size, y, page }
     }
 
-    fn check(lines: Vec<Line>, expected: &[(Option<u8>, &str)]) {
-        let found = blocks(lines);
+    fn check(lines: Vec<PdfLine>, expected: &[(Option<u8>, &str)]) {
+        let found = layout_blocks(lines);
         let found: Vec<_> = found.iter().map(|it| (it.level, it.text.as_str())).collect();
         assert_eq!(found, expected);
     }

@@ -6,59 +6,61 @@ use pdf_extract::{
     Dictionary, Document, MediaBox, Object, OutputDev, OutputError, Transform, output_doc_page,
 };
 
-use super::layout::{self, Line};
-use super::{Answer, Paper};
+use super::layout::{self, PdfLine};
+use super::{PdfAnswer, PdfContent};
 
 /// Bytes of a title or a name.
-const LONGEST: usize = 500;
+const MAX_INFO_FIELD_BYTES: usize = 500;
 /// Lines of one document: what is longer is not made of lines.
-const MOST_LINES: usize = 2_000_000;
+const MAX_PDF_LINES: usize = 2_000_000;
 
 /// A panic in the library costs the page it happens on.
-pub(super) fn read(bytes: &[u8], most_pages: usize) -> Answer {
+pub(super) fn read_pdf(bytes: &[u8], most_pages: usize) -> PdfAnswer {
     let loaded = catch_unwind(|| Document::load_mem(bytes));
     let mut document = match loaded {
         Ok(Ok(document)) => document,
-        Ok(Err(error)) => return Answer::Damaged(error.to_string()),
-        Err(_) => return Answer::Damaged("it cannot be followed".to_owned()),
+        Ok(Err(error)) => return PdfAnswer::Damaged(error.to_string()),
+        Err(_) => return PdfAnswer::Damaged("it cannot be followed".to_owned()),
     };
     if document.is_encrypted() {
         let open = catch_unwind(AssertUnwindSafe(|| document.decrypt("")));
         if !matches!(open, Ok(Ok(()))) {
-            return Answer::Skipped("it is protected by a password".to_owned());
+            return PdfAnswer::Skipped("it is protected by a password".to_owned());
         }
     }
     let pages = catch_unwind(AssertUnwindSafe(|| document.get_pages())).unwrap_or_default();
     if pages.is_empty() {
-        return Answer::Damaged("it has no pages".to_owned());
+        return PdfAnswer::Damaged("it has no pages".to_owned());
     }
     if pages.len() > most_pages {
-        return Answer::Skipped(format!("it has more than {most_pages} pages"));
+        return PdfAnswer::Skipped(format!("it has more than {most_pages} pages"));
     }
-    let mut lines = Lines::default();
+    let mut lines = PdfLineCollector::default();
     let mut missing = 0;
     for number in pages.keys() {
         let page = AssertUnwindSafe(|| output_doc_page(&document, &mut lines, *number));
         missing += u32::from(!matches!(catch_unwind(page), Ok(Ok(()))));
-        lines.end();
+        lines.finish_line();
     }
     let count = pages.len() as u32;
-    let blocks = layout::blocks(lines.done);
+    let blocks = layout::layout_blocks(lines.done);
     match blocks.is_empty() {
-        true if missing == count => Answer::Damaged("none of its pages can be read".to_owned()),
-        true => Answer::Skipped("there is no text in it, only pictures".to_owned()),
+        true if missing == count => PdfAnswer::Damaged("none of its pages can be read".to_owned()),
+        true => PdfAnswer::Skipped("there is no text in it, only pictures".to_owned()),
         false => {
-            let info = AssertUnwindSafe(|| (said(&document, b"Title"), said(&document, b"Author")));
+            let info = AssertUnwindSafe(|| {
+                (find_info_field(&document, b"Title"), find_info_field(&document, b"Author"))
+            });
             let (title, author) = catch_unwind(info).unwrap_or_default();
             // What Word and browsers put there is the name of a file.
             let title = title.filter(|it| !it.contains("Microsoft Word") && it != "untitled");
-            Answer::Paper(Paper { title, author, pages: count, missing, blocks })
+            PdfAnswer::Paper(PdfContent { title, author, pages: count, missing, blocks })
         }
     }
 }
 
 /// A field of what the document says about itself.
-fn said(document: &Document, key: &[u8]) -> Option<String> {
+fn find_info_field(document: &Document, key: &[u8]) -> Option<String> {
     let info: &Dictionary = match document.trailer.get(b"Info").ok()? {
         Object::Dictionary(info) => info,
         Object::Reference(id) => document.get_dictionary(*id).ok()?,
@@ -74,13 +76,13 @@ fn said(document: &Document, key: &[u8]) -> Option<String> {
     };
     let text: String = text.chars().filter(|char| !char.is_control()).collect();
     let text = text.trim().trim_start_matches('\u{feff}');
-    (!text.is_empty() && text.len() <= LONGEST).then(|| text.to_owned())
+    (!text.is_empty() && text.len() <= MAX_INFO_FIELD_BYTES).then(|| text.to_owned())
 }
 
 #[derive(Default)]
-struct Lines {
-    done: Vec<Line>,
-    open: Option<Line>,
+struct PdfLineCollector {
+    done: Vec<PdfLine>,
+    open: Option<PdfLine>,
     page: u32,
     /// Where the last character ended.
     end: f64,
@@ -88,31 +90,31 @@ struct Lines {
     gap: bool,
 }
 
-impl Lines {
-    fn end(&mut self) {
+impl PdfLineCollector {
+    fn finish_line(&mut self) {
         if let Some(line) = self.open.take()
             && !line.text.trim().is_empty()
-            && self.done.len() < MOST_LINES
+            && self.done.len() < MAX_PDF_LINES
         {
             self.done.push(line);
         }
     }
 }
 
-impl OutputDev for Lines {
+impl OutputDev for PdfLineCollector {
     fn begin_page(
         &mut self,
         page: u32,
         _: &MediaBox,
         _: Option<(f64, f64, f64, f64)>,
     ) -> Result<(), OutputError> {
-        self.end();
+        self.finish_line();
         self.page = page;
         Ok(())
     }
 
     fn end_page(&mut self) -> Result<(), OutputError> {
-        self.end();
+        self.finish_line();
         Ok(())
     }
 
@@ -133,10 +135,14 @@ impl OutputDev for Lines {
             next || (self.gap && x + size < self.end - size)
         });
         if moved {
-            self.end();
+            self.finish_line();
         }
-        let line =
-            self.open.get_or_insert_with(|| Line { text: String::new(), size, y, page: self.page });
+        let line = self.open.get_or_insert_with(|| PdfLine {
+            text: String::new(),
+            size,
+            y,
+            page: self.page,
+        });
         if self.gap && !line.text.is_empty() && x > self.end + size * 0.12 {
             line.text.push(' ');
         }

@@ -11,28 +11,28 @@ use std::process::{Command, ExitStatus, Stdio, exit};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use moonlark_core::limits::{seconds, size};
-use moonlark_core::{Code, Problem, Result};
+use moonlark_core::limits::{format_seconds, format_size};
+use moonlark_core::{Problem, ProblemCode, Result};
 
-use super::{Answer, damaged, paper};
+use super::{PdfAnswer, damaged_pdf_problem, paper};
 use crate::extract::ExtractLimits;
 
 /// The first argument that asks for this mode.
-const MODE: &str = "__read_pdf";
+const READ_PDF_MODE: &str = "__read_pdf";
 /// The exit code when time is over.
-const TOO_LATE: i32 = 87;
+const TIMEOUT_EXIT_CODE: i32 = 87;
 /// Reserved, not used up: the library follows nested objects by recursion.
-const STACK: usize = 64 * 1024 * 1024;
+const PDF_STACK_BYTES: usize = 64 * 1024 * 1024;
 
-static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+static PDF_READER_PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
 /// For the top of a binary's `main`: be the reader if that is what this process
 /// was started for, and otherwise note that this binary can be one. Without it,
 /// PDFs are read in this very process.
-pub fn read_if_asked() {
+pub fn run_pdf_reader_if_requested() {
     let mut arguments = env::args().skip(1);
-    if arguments.next().is_some_and(|mode| mode == MODE) {
-        serve(arguments.map(|it| it.parse().unwrap_or(0)).collect());
+    if arguments.next().is_some_and(|mode| mode == READ_PDF_MODE) {
+        run_reader(arguments.map(|it| it.parse().unwrap_or(0)).collect());
     }
     // Also right when the file was replaced by a newer version meanwhile.
     #[cfg(target_os = "linux")]
@@ -40,29 +40,29 @@ pub fn read_if_asked() {
     #[cfg(not(target_os = "linux"))]
     let path = env::current_exe().ok();
     if let Some(path) = path {
-        let _ = PROGRAM.set(path);
+        let _ = PDF_READER_PROGRAM.set(path);
     }
 }
 
-pub(super) fn program() -> Option<&'static Path> {
-    PROGRAM.get().map(PathBuf::as_path)
+pub(super) fn reader_program() -> Option<&'static Path> {
+    PDF_READER_PROGRAM.get().map(PathBuf::as_path)
 }
 
-fn serve(limits: Vec<u64>) -> ! {
+fn run_reader(limits: Vec<u64>) -> ! {
     let [pages, milliseconds, memory] = limits[..] else { exit(1) };
-    bound(memory);
+    limit_memory(memory);
     std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(milliseconds));
-        exit(TOO_LATE)
+        exit(TIMEOUT_EXIT_CODE)
     });
     let work = move || {
         let mut file = Vec::new();
         std::io::stdin().read_to_end(&mut file).ok()?;
-        let answer = paper::read(&file, pages as usize);
+        let answer = paper::read_pdf(&file, pages as usize);
         let answer = serde_json::to_vec(&answer).ok()?;
         std::io::stdout().write_all(&answer).ok()
     };
-    let worker = std::thread::Builder::new().stack_size(STACK).spawn(work);
+    let worker = std::thread::Builder::new().stack_size(PDF_STACK_BYTES).spawn(work);
     match worker.map(std::thread::JoinHandle::join) {
         Ok(Ok(Some(()))) => exit(0),
         _ => exit(1),
@@ -71,7 +71,7 @@ fn serve(limits: Vec<u64>) -> ! {
 
 /// Private memory, as the kernel counts it, and no core file.
 #[cfg(unix)]
-fn bound(memory: u64) {
+fn limit_memory(memory: u64) {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let limit = |most| Rlimit { current: Some(most), maximum: Some(most) };
     let _ = setrlimit(Resource::Data, limit(memory));
@@ -81,12 +81,16 @@ fn bound(memory: u64) {
 #[cfg(not(unix))]
 fn bound(_memory: u64) {}
 
-pub(super) fn ask(program: &Path, file: &[u8], limits: &ExtractLimits) -> Result<Answer> {
+pub(super) fn read_in_child(
+    program: &Path,
+    file: &[u8],
+    limits: &ExtractLimits,
+) -> Result<PdfAnswer> {
     let lost = |error: std::io::Error| {
         Problem::unavailable(format!("the process that reads PDFs cannot be used: {error}"))
     };
     let mut child = Command::new(program)
-        .arg(MODE)
+        .arg(READ_PDF_MODE)
         .args([
             limits.pages.to_string(),
             limits.time.as_millis().to_string(),
@@ -112,26 +116,29 @@ pub(super) fn ask(program: &Path, file: &[u8], limits: &ExtractLimits) -> Result
     if answer.len() as u64 > most {
         let _ = child.kill();
         let _ = child.wait();
-        return Err(crate::extract::too_long(limits.text));
+        return Err(crate::extract::too_long_problem(limits.text));
     }
     let ending = child.wait().map_err(lost)?;
     match serde_json::from_slice(&answer) {
         Ok(answer) if ending.success() => Ok(answer),
-        _ => Err(explain(ending, limits)),
+        _ => Err(exit_problem(ending, limits)),
     }
 }
 
-fn explain(ending: ExitStatus, limits: &ExtractLimits) -> Problem {
-    if ending.code() == Some(TOO_LATE) {
-        let spent = seconds(limits.time);
-        return Problem::new(Code::Timeout, format!("the PDF takes longer than {spent} to read"));
+fn exit_problem(ending: ExitStatus, limits: &ExtractLimits) -> Problem {
+    if ending.code() == Some(TIMEOUT_EXIT_CODE) {
+        let spent = format_seconds(limits.time);
+        return Problem::new(
+            ProblemCode::Timeout,
+            format!("the PDF takes longer than {spent} to read"),
+        );
     }
     #[cfg(unix)]
     if std::os::unix::process::ExitStatusExt::signal(&ending) == Some(libc::SIGABRT) {
-        let most = size(limits.memory);
-        return Problem::limit(format!(
+        let most = format_size(limits.memory);
+        return Problem::limit_exceeded(format!(
             "reading the PDF takes more than {most} of memory, or never comes to an end"
         ));
     }
-    damaged("it cannot be followed")
+    damaged_pdf_problem("it cannot be followed")
 }

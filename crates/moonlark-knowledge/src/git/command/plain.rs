@@ -3,14 +3,14 @@
 use std::os::fd::AsRawFd;
 use std::process::Stdio;
 
-use moonlark_child::Launch;
+use moonlark_child::LaunchSpec;
 use moonlark_core::Result;
 use tokio::io::AsyncWrite;
 use tokio::process::Command;
 
-use super::{Running, Status, failure, running};
+use super::{GitProcessStatus, RunningGit, failure, running_from_pipes};
 
-pub(super) fn launch(launch: Launch) -> Result<Running> {
+pub(super) fn launch(launch: LaunchSpec) -> Result<RunningGit> {
     let folder = format!("/proc/self/fd/{}", launch.folder.as_raw_fd());
     let mut child = Command::new(launch.program)
         .args(launch.args)
@@ -22,8 +22,8 @@ pub(super) fn launch(launch: Launch) -> Result<Running> {
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
-        .map_err(|error| failure::lost(&error))?;
+        .map_err(|error| failure::git_unusable_problem(&error))?;
     let stdin = child.stdin.take().map(|it| Box::new(it) as Box<dyn AsyncWrite + Send + Unpin>);
     let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-    Ok(running(stdin, stdout, stderr, Status::Plain(child)))
+    Ok(running_from_pipes(stdin, stdout, stderr, GitProcessStatus::Plain(child)))
 }

@@ -5,7 +5,7 @@ use moonlark_core::value::Value;
 
 use super::world::{World, account, answer, execute, said, scripted};
 #[cfg(feature = "check")]
-use crate::Check;
+use crate::LuauCheckMode;
 
 #[tokio::test]
 async fn both_spellings_of_a_name_are_one() {
@@ -127,9 +127,9 @@ async fn a_script_of_an_author_needs_a_grant_to_run_scripts() {
     let world = World::new();
     let gateway = world.gateway();
     let call = scripted(&gateway, &world.limits);
-    let args = Value::object([("script", "return 1".into())]);
+    let args = Value::from_fields([("script", "return 1".into())]);
     let problem = gateway.call(&call, "execute", args).await.unwrap_err();
-    assert_eq!(problem.code, moonlark_core::Code::Denied);
+    assert_eq!(problem.code, moonlark_core::ProblemCode::Denied);
 }
 
 #[tokio::test]
@@ -175,14 +175,14 @@ async fn a_long_log_is_cut() {
 #[tokio::test]
 async fn a_script_that_the_checker_refuses_calls_nothing() {
     let script = "local x = sdk.slow.count({})\nreturn sdk.calc.ad({ a = 1, b = 2 })";
-    let world = World { check: Check::Error, ..World::new() };
+    let world = World { check: LuauCheckMode::Error, ..World::new() };
     let problem = world.execute(script).await.unwrap_err();
-    assert_eq!(problem.code, moonlark_core::Code::BadScript);
+    assert_eq!(problem.code, moonlark_core::ProblemCode::BadScript);
     assert_eq!(problem.place.unwrap().to_string(), "script:2:17");
     assert_eq!(world.seen.peak.load(std::sync::atomic::Ordering::SeqCst), 0);
-    let world = World { check: Check::Warn, ..World::new() };
+    let world = World { check: LuauCheckMode::Warn, ..World::new() };
     let problem = world.execute(script).await.unwrap_err();
-    assert_eq!(problem.code, moonlark_core::Code::ToolError);
+    assert_eq!(problem.code, moonlark_core::ProblemCode::ToolError);
     assert!(format!("{:?}", problem.content).contains("script:2:17: "), "{problem:?}");
 }
 
@@ -193,7 +193,7 @@ async fn nothing_stays_for_the_next_run() {
         let ended = execute(&gateway, "count = (count or 0) + 1 return count").await;
         assert_eq!(said(ended), "1");
     }
-    assert_eq!(gateway.catalog().shown().len(), 1);
-    let call = gateway.open(Caller::new("cli"), None).unwrap();
-    assert!(gateway.call(&call, "execute", Value::object([])).await.is_err());
+    assert_eq!(gateway.catalog().listed_tools().len(), 1);
+    let call = gateway.open_call(Caller::new("cli"), None).unwrap();
+    assert!(gateway.call(&call, "execute", Value::from_fields([])).await.is_err());
 }

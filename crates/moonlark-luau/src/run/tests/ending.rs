@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use moonlark_core::limits::Limits;
+use moonlark_core::limits::CallLimits;
 use moonlark_core::value::Value;
-use moonlark_core::{Caller, Code};
+use moonlark_core::{Caller, ProblemCode};
 
 use super::world::{World, answer};
 
@@ -45,7 +45,7 @@ async fn there_is_exactly_one_answer() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_limit_can_be_caught() {
-    let small = |world: &World| Limits {
+    let small = |world: &World| CallLimits {
         timeout: Duration::from_millis(300),
         memory: 8 << 20,
         calls: 20,
@@ -54,30 +54,33 @@ async fn no_limit_can_be_caught() {
         ..world.limits.clone()
     };
     for (body, code) in [
-        ("while true do end", Code::Timeout),
-        ("slow.hang():await()", Code::Timeout),
-        ("sdk.slow.hang()", Code::Timeout),
-        ("await_all({ slow.hang() })", Code::Timeout),
-        ("await_any({ slow.hang() })", Code::Timeout),
-        ("map_parallel({ 1, 2 }, function() while true do end end)", Code::Timeout),
+        ("while true do end", ProblemCode::Timeout),
+        ("slow.hang():await()", ProblemCode::Timeout),
+        ("sdk.slow.hang()", ProblemCode::Timeout),
+        ("await_all({ slow.hang() })", ProblemCode::Timeout),
+        ("await_any({ slow.hang() })", ProblemCode::Timeout),
+        ("map_parallel({ 1, 2 }, function() while true do end end)", ProblemCode::Timeout),
         (
             "map_parallel({ 1, 2 }, function() pcall(function() while true do sleep(1) end end) end)",
-            Code::Timeout,
+            ProblemCode::Timeout,
         ),
-        ("calc.add({ a = 1, b = 2 })", Code::Limit),
-        ("sdk.calc.add({ a = 1, b = 2 })", Code::Limit),
-        ("map_parallel({ 1 }, function() return sdk.calc.add({ a = 1, b = 2 }) end)", Code::Limit),
-        ("await_all({ calc.add({ a = 1, b = 2 }) })", Code::Limit),
-        ("print(string.rep('x', 1000))", Code::Limit),
-        ("sdk.calc.add({ a = 1, b = 2, note = string.rep('x', 200000) })", Code::Limit),
-        ("calc.add({ a = 1, b = 2, note = string.rep('x', 200000) })", Code::Limit),
+        ("calc.add({ a = 1, b = 2 })", ProblemCode::Limit),
+        ("sdk.calc.add({ a = 1, b = 2 })", ProblemCode::Limit),
+        (
+            "map_parallel({ 1 }, function() return sdk.calc.add({ a = 1, b = 2 }) end)",
+            ProblemCode::Limit,
+        ),
+        ("await_all({ calc.add({ a = 1, b = 2 }) })", ProblemCode::Limit),
+        ("print(string.rep('x', 1000))", ProblemCode::Limit),
+        ("sdk.calc.add({ a = 1, b = 2, note = string.rep('x', 200000) })", ProblemCode::Limit),
+        ("calc.add({ a = 1, b = 2, note = string.rep('x', 200000) })", ProblemCode::Limit),
         (
             "map_parallel({ 1, 2 }, function() local t = {} while true do table.insert(t, string.rep('x', 1000) .. #t) end end)",
-            Code::Limit,
+            ProblemCode::Limit,
         ),
         (
             "local t = {} while true do table.insert(t, slow) t[#t + 1] = string.rep('x', 1000) .. #t end",
-            Code::Limit,
+            ProblemCode::Limit,
         ),
     ] {
         for script in [
@@ -100,9 +103,13 @@ async fn a_script_may_ask_for_time_up_to_the_ceiling() {
     let world = World::new();
     let gateway = world.gateway();
     let ask = async |script: &str, timeout: Value| {
-        let call = gateway.open(Caller::new("cli"), None).unwrap();
-        let args = Value::object([("script", script.into()), ("timeout", timeout)]);
-        gateway.ask(&call, "execute", args).await.map(|_| ()).map_err(|problem| problem.to_string())
+        let call = gateway.open_call(Caller::new("cli"), None).unwrap();
+        let args = Value::from_fields([("script", script.into()), ("timeout", timeout)]);
+        gateway
+            .call_for_answer(&call, "execute", args)
+            .await
+            .map(|_| ())
+            .map_err(|problem| problem.to_string())
     };
     assert_eq!(ask("return 1", Value::Int(20)).await, Ok(()));
     assert_eq!(

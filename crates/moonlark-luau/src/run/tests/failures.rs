@@ -394,19 +394,19 @@ async fn a_parameter_that_means_the_script_is_told_so() {
     let world = World::new();
     let gateway = world.gateway();
     let ask = async |args: Value| {
-        let call = gateway.open(moonlark_core::Caller::new("cli"), None).unwrap();
-        gateway.ask(&call, "execute", args).await.unwrap_err().to_string()
+        let call = gateway.open_call(moonlark_core::Caller::new("cli"), None).unwrap();
+        gateway.call_for_answer(&call, "execute", args).await.unwrap_err().to_string()
     };
     assert_eq!(
-        ask(Value::object([("code", "return 1".into())])).await,
+        ask(Value::from_fields([("code", "return 1".into())])).await,
         "error[bad_request]: unknown parameter: code; missing required parameter: script\nhint: did you mean script?"
     );
     assert_eq!(
-        ask(Value::object([])).await,
+        ask(Value::from_fields([])).await,
         "error[bad_request]: missing required parameter: script\nhint: write {\"script\": \"return 1\"}"
     );
     assert_eq!(
-        ask(Value::object([("script", "return 1".into()), ("timout", 1_i64.into())])).await,
+        ask(Value::from_fields([("script", "return 1".into()), ("timout", 1_i64.into())])).await,
         "error[bad_request]: execute has no parameter timout\nhint: did you mean timeout?"
     );
 }

@@ -9,14 +9,14 @@ mod written;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use moonlark_core::Code;
-use moonlark_core::journal::Entry;
-use moonlark_core::tool::Effects;
+use moonlark_core::ProblemCode;
+use moonlark_core::journal::JournalEntry;
+use moonlark_core::tool::CallEffects;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use tokio::runtime::Runtime;
 
 use super::shop::{Done, Shop};
-use crate::Luau;
+use crate::LuauEngine;
 use crate::testing::modules;
 use written::Script;
 
@@ -27,7 +27,7 @@ const SCRIPTS: u32 = 32;
 fn a_run_that_is_cut_anywhere_is_resumed_with_every_change_made_once() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let lab = Lab { runtime: runtime.unwrap(), engine: Luau::new(&modules()).unwrap() };
+    let lab = Lab { runtime: runtime.unwrap(), engine: LuauEngine::new(&modules()).unwrap() };
     // The same ones every time, unless proptest's own variables say otherwise.
     let asked = |name: &str| std::env::var_os(name).is_some();
     let mut config = Config { failure_persistence: None, ..Config::default() };
@@ -52,7 +52,7 @@ fn a_run_that_is_cut_anywhere_is_resumed_with_every_change_made_once() {
 
 struct Lab {
     runtime: Runtime,
-    engine: Luau,
+    engine: LuauEngine,
 }
 
 impl Lab {
@@ -63,9 +63,9 @@ impl Lab {
         let whole = self.runtime.block_on(first.run(&text));
         let whole = whole.unwrap_or_else(|problem| panic!("{problem}\n{text}"));
         let entries = first.journal.entries();
-        let at = |is: fn(&Entry) -> bool| entries.iter().position(is).expect(&text);
-        let began = at(|it| matches!(it, Entry::RunBegan(_)));
-        let end = at(|it| matches!(it, Entry::RunEnded(_)));
+        let at = |is: fn(&JournalEntry) -> bool| entries.iter().position(is).expect(&text);
+        let began = at(|it| matches!(it, JournalEntry::RunBegan(_)));
+        let end = at(|it| matches!(it, JournalEntry::RunEnded(_)));
         for cut in began + 1..=end {
             let about = || format!("cut {cut} of {} with pace {pace}:\n{text}", entries.len());
             let before = &entries[..cut];
@@ -75,7 +75,7 @@ impl Lab {
             if then.doubtful > 0 {
                 let shop = Shop::new(&self.engine, before, pace ^ 7);
                 let problem = self.runtime.block_on(shop.resume(None)).unwrap_err();
-                assert_eq!(problem.code, Code::MayHaveHappened, "{problem} {}", about());
+                assert_eq!(problem.code, ProblemCode::MayHaveHappened, "{problem} {}", about());
                 then.check_answered(&shop.done(), &about);
             }
 
@@ -94,7 +94,7 @@ impl Lab {
             // And once more, from all that is on record now. Only calls that the script
             // does not wait for are not: they were cancelled at its end, if they had begun.
             let mut after = shop.journal.entries();
-            after.retain(|entry| !matches!(entry, Entry::RunEnded(_)));
+            after.retain(|entry| !matches!(entry, JournalEntry::RunEnded(_)));
             let shop = Shop::new(&self.engine, &after, pace ^ 2);
             let again = self.runtime.block_on(shop.resume(Some("assume-done")));
             let again = again.unwrap_or_else(|problem| panic!("{problem} {}", about()));
@@ -119,15 +119,15 @@ struct Then {
 }
 
 impl Then {
-    fn of(entries: &[Entry]) -> Then {
+    fn of(entries: &[JournalEntry]) -> Then {
         let mut open = BTreeMap::new();
         let (mut answered, mut changed) = (Done::new(), Done::new());
         for entry in entries {
             match entry {
-                Entry::CallBegan(began) if began.place.is_some() => {
+                JournalEntry::CallBegan(began) if began.place.is_some() => {
                     open.insert(began.call, began.clone());
                 }
-                Entry::CallEnded(ended) if ended.answer.is_some() => {
+                JournalEntry::CallEnded(ended) if ended.answer.is_some() => {
                     let Some(began) = open.remove(&ended.call) else { continue };
                     let name =
                         format!("{} {}", began.tool, began.args.encode_json("arguments").unwrap());
@@ -139,7 +139,7 @@ impl Then {
                 _ => {}
             }
         }
-        let may_repeat = |effects: Effects| effects.read_only || effects.idempotent;
+        let may_repeat = |effects: CallEffects| effects.read_only || effects.idempotent;
         let doubtful = open.values().filter(|began| !may_repeat(began.effects)).count();
         Then { answered, changed, doubtful }
     }
@@ -164,6 +164,6 @@ impl Then {
     }
 }
 
-fn is_change(effects: Effects) -> bool {
+fn is_change(effects: CallEffects) -> bool {
     !effects.read_only
 }

@@ -4,10 +4,10 @@
 use moonlark_core::Value;
 
 use super::world::{World, account, said};
-use crate::Check;
+use crate::LuauCheckMode;
 
 /// The error with its hint, and what was logged.
-async fn told(script: &str, check: Check) -> (String, String) {
+async fn told(script: &str, check: LuauCheckMode) -> (String, String) {
     let world = World { check, ..World::new() };
     let ended = world.execute(script).await;
     let logs = match &ended {
@@ -23,7 +23,7 @@ async fn told(script: &str, check: Check) -> (String, String) {
     (said(ended), logs)
 }
 
-async fn assert_hints(table: &[(&str, &str)], check: Check) {
+async fn assert_hints(table: &[(&str, &str)], check: LuauCheckMode) {
     let mut wrong = String::new();
     for (script, hint) in table {
         let (answer, _) = told(script, check).await;
@@ -151,7 +151,7 @@ async fn lines_of_other_languages_are_told_how_they_are_written_here() {
             ("local s = 'it''s'", "a quote inside of a text is written \\' or \\\""),
             ("return 1\nlocal x = 2", "return ends a block: nothing may follow it there"),
         ],
-        Check::Off,
+        LuauCheckMode::Off,
     )
     .await;
 }
@@ -184,7 +184,7 @@ async fn names_of_other_languages_are_told_what_they_are_called_here() {
             ("return table.sortt({})", "did you mean table.sort?"),
             ("return math.flor(1.5)", "did you mean math.floor?"),
         ],
-        Check::Error,
+        LuauCheckMode::Error,
     )
     .await;
 }
@@ -214,10 +214,11 @@ async fn unknown_names_in_conditions_are_said_where_another_name_is_meant() {
                 "later is declared later, in line 2: move that up",
             ),
         ],
-        Check::Error,
+        LuauCheckMode::Error,
     )
     .await;
-    let (answer, _) = told("local a = 1\nif a and verbose then return 1 end", Check::Error).await;
+    let (answer, _) =
+        told("local a = 1\nif a and verbose then return 1 end", LuauCheckMode::Error).await;
     assert_eq!(
         answer,
         "error[bad_script]: there is nothing called verbose; nothing was called\n  --> script:2:10"
@@ -233,7 +234,7 @@ async fn unknown_names_in_conditions_are_said_where_another_name_is_meant() {
         "if jit then return 1 end return 2",
         "return if bar then 1 else 2",
     ] {
-        assert_eq!(told(script, Check::Error).await.0, "2", "{script}");
+        assert_eq!(told(script, LuauCheckMode::Error).await.0, "2", "{script}");
     }
 }
 
@@ -262,7 +263,7 @@ async fn fields_and_methods_of_other_languages_are_told_how_it_is_done_here() {
             ("local s = 'a,b' return s.split(',')", "write a colon: text:split(…)"),
             ("local s = 'a,b' return s.upper()", "write a colon: text:upper(…)"),
         ],
-        Check::Error,
+        LuauCheckMode::Error,
     )
     .await;
     // What only the run sees.
@@ -280,7 +281,7 @@ async fn fields_and_methods_of_other_languages_are_told_how_it_is_done_here() {
             ("return 'a' .. true", "write tostring(value), or `{value}` in backticks"),
             ("return #nil", "the value is nil: print(value) of the table it came from shows what it has"),
         ],
-        Check::Off,
+        LuauCheckMode::Off,
     )
     .await;
 }
@@ -303,7 +304,7 @@ async fn a_text_that_only_looks_like_a_template_is_said_and_the_script_runs() {
         ("return \"${HOME}/bin\"", r#""${HOME}/bin""#, ""),
     ] {
         assert_eq!(
-            told(script, Check::Error).await,
+            told(script, LuauCheckMode::Error).await,
             (answer.to_owned(), log.to_owned()),
             "{script}"
         );
@@ -321,7 +322,7 @@ async fn a_type_function_is_refused_wherever_it_stands() {
         ("local function g()\n  do type function f(t) return t end end\nend\nreturn 1", "2:6"),
         ("return function() type function f(t) while true do end end return 1 end", "1:19"),
     ] {
-        let (answer, _) = told(script, Check::Error).await;
+        let (answer, _) = told(script, LuauCheckMode::Error).await;
         let expected = format!(
             "error[bad_script]: type functions are not allowed here: the check would have to run them\n  \
              --> script:{place}\nhint: {HINT}\nnothing was called"
@@ -330,21 +331,21 @@ async fn a_type_function_is_refused_wherever_it_stands() {
     }
     // Types that compute nothing are nobody's mistake, nor is the word.
     let script = "type Pair<T> = { a: T, b: T }\nlocal p: Pair<number> = { a = 1, b = 2 }\nlocal s = 'type function f'\nreturn p.b, s";
-    assert_eq!(told(script, Check::Error).await.0, r#"[2,"type function f"]"#);
+    assert_eq!(told(script, LuauCheckMode::Error).await.0, r#"[2,"type function f"]"#);
 }
 
 #[tokio::test]
 async fn the_check_knows_what_the_libraries_have() {
     let mut script = String::from("local found = {}\n");
-    for (library, _) in crate::check::libraries() {
+    for (library, _) in crate::check::all_libraries() {
         script.push_str(&format!(
             "do local names = {{}} for name in {library} do table.insert(names, name) end table.sort(names) found.{library} = table.concat(names, ' ') end\n"
         ));
     }
     script.push_str("return found");
-    let (answer, _) = told(&script, Check::Off).await;
+    let (answer, _) = told(&script, LuauCheckMode::Off).await;
     let found: serde_json::Value = serde_json::from_str(&answer).unwrap();
-    for (library, members) in crate::check::libraries() {
+    for (library, members) in crate::check::all_libraries() {
         let mut members = members.to_vec();
         members.sort_unstable();
         assert_eq!(found[library], members.join(" "), "{library}");

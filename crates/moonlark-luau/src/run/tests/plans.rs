@@ -1,15 +1,15 @@
 //! Plans: what a script would change, and runs that change just that.
 
-use moonlark_core::journal::Entry;
-use moonlark_core::{Code, Result};
+use moonlark_core::journal::JournalEntry;
+use moonlark_core::{ProblemCode, Result};
 use serde_json::{Value as Json, json};
 
 use super::shop::Shop;
-use crate::Luau;
+use crate::LuauEngine;
 use crate::testing::modules;
 
 fn shop() -> Shop {
-    Shop::new(&Luau::new(&modules()).unwrap(), &[], 1)
+    Shop::new(&LuauEngine::new(&modules()).unwrap(), &[], 1)
 }
 
 async fn plan(shop: &Shop, script: &str) -> Result<Json> {
@@ -60,7 +60,7 @@ const PARALLEL: &str = "map_parallel({ 1, 2, 3, 4 }, function(n)
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn carrying_out_a_plan_does_exactly_that() {
-    let engine = Luau::new(&modules()).unwrap();
+    let engine = LuauEngine::new(&modules()).unwrap();
     for (script, pace) in [(SCRIPT, 1), (PARALLEL, 1), (PARALLEL, 2), (PARALLEL, 3)] {
         let shop = Shop::new(&engine, &[], pace);
         let planned = plan(&shop, script).await.unwrap();
@@ -131,18 +131,18 @@ async fn a_plan_being_carried_out_can_be_interrupted() {
     first.execute(json!({"resume": planned["plan"]})).await.unwrap();
     let entries = first.journal.entries();
     let id = entries[before..].iter().find_map(|entry| match entry {
-        Entry::RunBegan(began) => Some(began.run),
+        JournalEntry::RunBegan(began) => Some(began.run),
         _ => None,
     });
     let id = id.unwrap().to_string();
     for cut in before + 2..entries.len() {
-        let shop = Shop::new(&Luau::new(&modules()).unwrap(), &entries[..cut], 1);
+        let shop = Shop::new(&LuauEngine::new(&modules()).unwrap(), &entries[..cut], 1);
         let done = shop.execute(json!({"resume": id, "lost": "retry"})).await;
         assert_eq!(done.unwrap(), json!("done"), "{cut}");
         let puts = shop.done().into_keys().filter(|it| it.starts_with("shop.put")).count();
         let answered = entries[before..cut]
             .iter()
-            .filter(|entry| matches!(entry, Entry::CallEnded(it) if it.answer.is_some()))
+            .filter(|entry| matches!(entry, JournalEntry::CallEnded(it) if it.answer.is_some()))
             .count();
         // The first answer is what was read.
         assert_eq!(puts, 2 - answered.saturating_sub(1).min(2), "{cut}");
@@ -153,7 +153,7 @@ async fn a_plan_being_carried_out_can_be_interrupted() {
 async fn a_plan_that_failed_cannot_be_carried_out() {
     let shop = shop();
     let problem = plan(&shop, "error('no')").await.unwrap_err();
-    assert_eq!(problem.code, Code::ToolError);
+    assert_eq!(problem.code, ProblemCode::ToolError);
     let id = shop.journal.run_id().unwrap().to_string();
     let problem = shop.execute(json!({"resume": id})).await.unwrap_err();
     assert_eq!(

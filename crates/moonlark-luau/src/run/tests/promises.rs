@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use moonlark_core::limits::Limits;
+use moonlark_core::limits::CallLimits;
 
 use super::world::{World, account, answer, execute};
 
@@ -32,7 +32,7 @@ async fn no_more_are_in_flight_than_may_be_and_the_rest_wait_for_their_turn() {
         (format!("{mapped}, {{ limit = 50 }})"), 4),
     ] {
         let mut world = World::new();
-        world.limits = Limits { parallel: 4, ..world.limits.clone() };
+        world.limits = CallLimits { parallel: 4, ..world.limits.clone() };
         assert_eq!(world.answer(&script).await, "60", "{script}");
         let peak = world.seen.peak.load(Ordering::SeqCst);
         assert!(peak <= most, "{peak} over {most}: {script}");

@@ -1,25 +1,25 @@
 //! Runs that are gone on with, rule by rule.
 
-use moonlark_core::Code;
-use moonlark_core::journal::Entry;
+use moonlark_core::ProblemCode;
+use moonlark_core::journal::JournalEntry;
 use serde_json::json;
 
 use super::shop::Shop;
-use crate::Luau;
+use crate::LuauEngine;
 use crate::testing::modules;
 
-fn engine() -> Luau {
-    Luau::new(&modules()).unwrap()
+fn engine() -> LuauEngine {
+    LuauEngine::new(&modules()).unwrap()
 }
 
 /// The entries up to the one that `is` finds, and that one.
-fn cut(entries: &[Entry], is: impl Fn(&Entry) -> bool) -> Vec<Entry> {
+fn cut(entries: &[JournalEntry], is: impl Fn(&JournalEntry) -> bool) -> Vec<JournalEntry> {
     let end = entries.iter().position(is).unwrap();
     entries[..=end].to_vec()
 }
 
-fn begins(entry: &Entry, tool: &str, place: &str) -> bool {
-    matches!(entry, Entry::CallBegan(it) if it.tool == tool && it.place.as_deref() == Some(place))
+fn begins(entry: &JournalEntry, tool: &str, place: &str) -> bool {
+    matches!(entry, JournalEntry::CallBegan(it) if it.tool == tool && it.place.as_deref() == Some(place))
 }
 
 const TWO: &str = "local a = sdk.shop.put({ n = 1 }) local b = sdk.shop.put({ n = 2, a = a.got }) return { a.got, b.got }";
@@ -46,7 +46,7 @@ async fn every_call_has_a_place_in_the_tree_of_coroutines() {
     shop.run(script).await.unwrap();
     let mut places: Vec<String> = Vec::new();
     for entry in shop.journal.entries() {
-        if let Entry::CallBegan(began) = entry
+        if let JournalEntry::CallBegan(began) = entry
             && let Some(place) = began.place
         {
             places.push(format!("{} {place}", began.args.encode_json("").unwrap()));
@@ -158,7 +158,7 @@ async fn what_only_reads_or_can_be_repeated_is_made_again() {
 async fn a_run_that_goes_another_way_is_stopped_before_it_calls_anything() {
     let first = Shop::new(&engine(), &[], 1);
     first.run(TWO).await.unwrap();
-    let entries = cut(&first.journal.entries(), |it| matches!(it, Entry::CallEnded(_)));
+    let entries = cut(&first.journal.entries(), |it| matches!(it, JournalEntry::CallEnded(_)));
     for (script, expected) in [
         (
             "local a = sdk.shop.set({ n = 1 }) return a",
@@ -180,7 +180,7 @@ async fn a_run_that_goes_another_way_is_stopped_before_it_calls_anything() {
     ] {
         let mut entries = entries.clone();
         for entry in &mut entries {
-            if let Entry::RunBegan(began) = entry {
+            if let JournalEntry::RunBegan(began) = entry {
                 began.script = script.to_owned();
             }
         }
@@ -188,7 +188,7 @@ async fn a_run_that_goes_another_way_is_stopped_before_it_calls_anything() {
         let problem = second.resume(None).await.unwrap_err();
         assert_eq!(
             (problem.code, problem.message.as_str()),
-            (Code::Diverged, expected),
+            (ProblemCode::Diverged, expected),
             "{script}"
         );
         assert!(second.done().is_empty(), "{script}");
@@ -215,7 +215,7 @@ async fn refusals_are_on_record_as_well() {
     let first = Shop::new(&engine(), &[], 1);
     let whole = first.run(script).await.unwrap();
     let entries = first.journal.entries();
-    let ended = entries.iter().position(|it| matches!(it, Entry::RunEnded(_))).unwrap();
+    let ended = entries.iter().position(|it| matches!(it, JournalEntry::RunEnded(_))).unwrap();
     let second = Shop::new(&engine(), &entries[..ended], 1);
     assert_eq!(second.resume(None).await.unwrap(), whole);
     assert!(second.done().is_empty(), "{:?}", second.done());

@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use moonlark_core::journal::Entry;
+use moonlark_core::journal::JournalEntry;
 use serde_json::Value as Json;
 
 use super::shop::Shop;
-use crate::Luau;
+use crate::LuauEngine;
 use crate::testing::modules;
 
 /// Run it, and again from all that is on record but its end.
 async fn twice(script: &str) -> (Json, Json) {
-    let engine = Luau::new(&modules()).unwrap();
+    let engine = LuauEngine::new(&modules()).unwrap();
     let first = Shop::new(&engine, &[], 3);
     let one = first.run(script).await.unwrap();
     let mut entries = first.journal.entries();
-    entries.retain(|entry| !matches!(entry, Entry::RunEnded(_)));
+    entries.retain(|entry| !matches!(entry, JournalEntry::RunEnded(_)));
     let second = Shop::new(&engine, &entries, 4);
     let other = second.resume(None).await.unwrap();
     assert!(second.done().is_empty(), "{script}: {:?}", second.done());

@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use moonlark_core::content::Answer;
-use moonlark_core::grant::{Grant, Grants};
-use moonlark_core::journal::Entry;
-use moonlark_core::limits::Limits;
+use moonlark_core::content::ToolAnswer;
+use moonlark_core::grant::{Grant, GrantSet};
+use moonlark_core::journal::JournalEntry;
+use moonlark_core::limits::CallLimits;
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Body, Effects, Expose, Scope, Source, SourceKind};
+use moonlark_core::tool::{CallEffects, CallScope, Source, SourceKind, ToolBody, ToolExposure};
 use moonlark_core::{Caller, Catalog, Gateway, Problem, Result, Tool, Value};
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 
 use super::notebook::Notebook;
 use crate::testing::modules;
-use crate::{Check, ExecuteSettings, Luau};
+use crate::{ExecuteSettings, LuauCheckMode, LuauEngine};
 
 /// What the tools did, by tool and arguments, and how often.
 pub(super) type Done = BTreeMap<String, usize>;
@@ -29,32 +29,34 @@ pub(super) struct Shop {
 
 impl Shop {
     /// With what is on record, and tools that take their time as `pace` says.
-    pub(super) fn new(engine: &Luau, entries: &[Entry], pace: u64) -> Shop {
-        let limits = Limits { calls: 500, ..Limits::default() };
+    pub(super) fn new(engine: &LuauEngine, entries: &[JournalEntry], pace: u64) -> Shop {
+        let limits = CallLimits { calls: 500, ..CallLimits::default() };
         let grants = vec!["tool:*".parse::<Grant>().unwrap()];
-        let scope = Scope {
-            grants: Grants::agents("execute", None, grants),
+        let scope = CallScope {
+            grants: GrantSet::for_agent_script("execute", None, grants),
             limits: limits.clone(),
-            ..Scope::default()
+            ..CallScope::default()
         };
         let max_timeout = limits.timeout;
-        let settings = ExecuteSettings { scope, check: Check::Off, max_timeout, result: 1 << 16 };
+        let settings =
+            ExecuteSettings { scope, check: LuauCheckMode::Off, max_timeout, result: 1 << 16 };
         let done: Arc<Mutex<Done>> = Arc::default();
         let pace = Arc::new(AtomicU64::new(pace));
-        let tool = |name: &str, effects: Effects| tool(name, effects, done.clone(), pace.clone());
-        let change = Effects::default();
+        let tool =
+            |name: &str, effects: CallEffects| tool(name, effects, done.clone(), pace.clone());
+        let change = CallEffects::default();
         let mut tools = vec![
-            tool("shop.read", Effects::READ),
-            tool("shop.look", Effects { idempotent: false, ..Effects::READ }),
+            tool("shop.read", CallEffects::READ_ONLY),
+            tool("shop.look", CallEffects { idempotent: false, ..CallEffects::READ_ONLY }),
             tool("shop.put", change),
             tool("shop.fail", change),
-            tool("shop.set", Effects { idempotent: true, ..change }),
+            tool("shop.set", CallEffects { idempotent: true, ..change }),
         ];
         tools.push(Arc::new(engine.execute_tool(settings).unwrap()));
         let catalog = Catalog::new(Arc::new(modules()), tools, &[], vec![]);
         let gateway = Gateway::new(catalog, 100);
         let journal = Notebook::of(entries);
-        gateway.keep_journal(journal.clone());
+        gateway.set_recorder(journal.clone());
         Shop { gateway, journal, done }
     }
 
@@ -76,17 +78,23 @@ impl Shop {
     }
 
     pub(super) async fn execute(&self, args: Json) -> Result<Json> {
-        let call = self.gateway.open(Caller::new("cli"), None)?;
-        let answer = self.gateway.ask(&call, "execute", Value::from_json(args)?).await?;
-        Ok(answer.into_plain().to_json_lossy())
+        let call = self.gateway.open_call(Caller::new("cli"), None)?;
+        let answer =
+            self.gateway.call_for_answer(&call, "execute", Value::from_json(args)?).await?;
+        Ok(answer.into_plain_value().to_json_lossy())
     }
 }
 
-fn tool(name: &str, effects: Effects, done: Arc<Mutex<Done>>, pace: Arc<AtomicU64>) -> Arc<Tool> {
+fn tool(
+    name: &str,
+    effects: CallEffects,
+    done: Arc<Mutex<Done>>,
+    pace: Arc<AtomicU64>,
+) -> Arc<Tool> {
     let source = Arc::new(Source { kind: SourceKind::Upstream, name: "shop".to_owned() });
     let Json::Object(schema) = json!({"type": "object"}) else { unreachable!() };
     let own = name.to_owned();
-    let body = Body::answering(move |_, args| {
+    let body = ToolBody::from_answering_fn(move |_, args| {
         let (done, pace, own) = (done.clone(), pace.clone(), own.clone());
         async move {
             // Some before and some after, so that every order occurs.
@@ -101,13 +109,13 @@ fn tool(name: &str, effects: Effects, done: Arc<Mutex<Done>>, pace: Arc<AtomicU6
             }
             match own.as_str() {
                 "shop.fail" => Err(Problem::tool_error(format!("no {args}"))),
-                _ => Ok(Answer::Value(Value::object([("got", args.into())]))),
+                _ => Ok(ToolAnswer::Value(Value::from_fields([("got", args.into())]))),
             }
         }
     });
     let mut tool = Tool::new(name, source, Schema::compile(schema).unwrap(), body);
     tool.effects = effects;
-    tool.expose = Expose::Code;
+    tool.expose = ToolExposure::Code;
     Arc::new(tool)
 }
 

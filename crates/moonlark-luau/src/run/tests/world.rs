@@ -4,24 +4,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use moonlark_core::content::{Answer, Content};
-use moonlark_core::grant::{Grant, Grants};
-use moonlark_core::limits::Limits;
+use moonlark_core::content::{Content, ToolAnswer};
+use moonlark_core::grant::{Grant, GrantSet};
+use moonlark_core::limits::CallLimits;
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Body, Expose, Scope, Source, SourceKind};
+use moonlark_core::tool::{CallScope, Source, SourceKind, ToolBody, ToolExposure};
 use moonlark_core::value::Object;
 use moonlark_core::{Call, Caller, Catalog, Gateway, Module, Problem, Result, Tool, Value};
 use serde_json::{Value as Json, json};
 
 use crate::testing::modules;
-use crate::{Check, ExecuteSettings, Luau};
+use crate::{ExecuteSettings, LuauCheckMode, LuauEngine};
 
 pub(super) struct World {
-    pub(super) limits: Limits,
+    pub(super) limits: CallLimits,
     pub(super) result: usize,
-    pub(super) check: Check,
+    pub(super) check: LuauCheckMode,
     pub(super) allow: Vec<&'static str>,
-    pub(super) engine: Luau,
+    pub(super) engine: LuauEngine,
     pub(super) modules: Arc<Vec<Module>>,
     pub(super) seen: Arc<Seen>,
 }
@@ -43,11 +43,11 @@ impl World {
     pub(super) fn new() -> World {
         let modules = Arc::new(modules());
         World {
-            limits: Limits { timeout: Duration::from_secs(20), ..Limits::default() },
+            limits: CallLimits { timeout: Duration::from_secs(20), ..CallLimits::default() },
             result: 64 * 1024,
-            check: Check::Off,
+            check: LuauCheckMode::Off,
             allow: vec!["tool:*"],
-            engine: Luau::new(&modules).unwrap(),
+            engine: LuauEngine::new(&modules).unwrap(),
             modules,
             seen: Arc::default(),
         }
@@ -55,10 +55,10 @@ impl World {
 
     pub(super) fn gateway(&self) -> Gateway {
         let grants = self.allow.iter().map(|it| it.parse::<Grant>().unwrap()).collect();
-        let scope = Scope {
-            grants: Grants::agents("execute", None, grants),
+        let scope = CallScope {
+            grants: GrantSet::for_agent_script("execute", None, grants),
             limits: self.limits.clone(),
-            ..Scope::default()
+            ..CallScope::default()
         };
         let max_timeout = self.limits.timeout;
         let settings =
@@ -79,17 +79,19 @@ impl World {
 }
 
 pub(super) async fn execute(gateway: &Gateway, script: &str) -> Result<Content> {
-    let call = gateway.open(Caller::new("cli"), None)?;
-    let args = Value::object([("script", script.into())]);
-    match gateway.ask(&call, "execute", args).await? {
-        Answer::Content(content) => Ok(content),
+    let call = gateway.open_call(Caller::new("cli"), None)?;
+    let args = Value::from_fields([("script", script.into())]);
+    match gateway.call_for_answer(&call, "execute", args).await? {
+        ToolAnswer::Content(content) => Ok(content),
         other => panic!("{other:?}"),
     }
 }
 
 pub(super) fn said(ended: Result<Content>) -> String {
     match ended {
-        Ok(content) => Answer::Content(content).into_plain().encode_json("result").unwrap(),
+        Ok(content) => {
+            ToolAnswer::Content(content).into_plain_value().encode_json("result").unwrap()
+        }
         Err(problem) => problem.to_string(),
     }
 }
@@ -122,8 +124,12 @@ fn tools(seen: &Arc<Seen>) -> Vec<Arc<Tool>> {
     let link = json!({"type": "resource_link", "uri": "a:b", "name": "b"});
     let hard = json!({"none": null, "big": 9_007_199_254_740_993_i64, "empty": [], "nothing": {}});
     let mut tools = vec![
-        tool("calc", "calc.add", Body::now(|_, args| add(&args))),
-        tool("calc", "calc.divide-by", Body::now(|_, _| Err(Problem::tool_error("by zero")))),
+        tool("calc", "calc.add", ToolBody::from_fn(|_, args| add(&args))),
+        tool(
+            "calc",
+            "calc.divide-by",
+            ToolBody::from_fn(|_, _| Err(Problem::tool_error("by zero"))),
+        ),
         tool("content", "content.text", blocks(json!([text("hello")]))),
         tool("content", "content.json", blocks(json!([text("{\"n\": [1, null]}")]))),
         tool("content", "content.several", blocks(json!([text("a"), image, text("b")]))),
@@ -147,19 +153,19 @@ fn tools(seen: &Arc<Seen>) -> Vec<Arc<Tool>> {
         tool(
             "declared",
             "declared.read",
-            Body::now(|_, _| {
-                let more = Value::object([("size", Value::Int(1))]);
-                Ok(Value::object([("content", "text".into()), ("more", more)]))
+            ToolBody::from_fn(|_, _| {
+                let more = Value::from_fields([("size", Value::Int(1))]);
+                Ok(Value::from_fields([("content", "text".into()), ("more", more)]))
             }),
         ),
-        tool("json", "json.shadowed", Body::now(|_, _| Ok("of a source".into()))),
-        tool("sleep", "sleep.shadowed", Body::now(|_, _| Ok("of a source".into()))),
+        tool("json", "json.shadowed", ToolBody::from_fn(|_, _| Ok("of a source".into()))),
+        tool("sleep", "sleep.shadowed", ToolBody::from_fn(|_, _| Ok("of a source".into()))),
     ];
     let meeting = Arc::new(tokio::sync::Barrier::new(10));
     tools.push(tool(
         "slow",
         "slow.meet",
-        Body::later(move |_, args| {
+        ToolBody::from_async_fn(move |_, args| {
             let meeting = meeting.clone();
             async move {
                 meeting.wait().await;
@@ -171,14 +177,18 @@ fn tools(seen: &Arc<Seen>) -> Vec<Arc<Tool>> {
     tools.push(tool(
         "slow",
         "slow.count",
-        Body::later(move |_, args| count(counting.clone(), args)),
+        ToolBody::from_async_fn(move |_, args| count(counting.clone(), args)),
     ));
     let hanging = seen.clone();
-    tools.push(tool("slow", "slow.hang", Body::later(move |_, _| hang(hanging.clone()))));
+    tools.push(tool(
+        "slow",
+        "slow.hang",
+        ToolBody::from_async_fn(move |_, _| hang(hanging.clone())),
+    ));
     tools.into_iter().map(Arc::new).collect()
 }
 
-fn tool(source: &str, name: &str, body: Body) -> Tool {
+fn tool(source: &str, name: &str, body: ToolBody) -> Tool {
     let kind = SourceKind::Upstream;
     let source = Arc::new(Source { kind, name: source.to_owned() });
     let schema = match name {
@@ -191,19 +201,19 @@ fn tool(source: &str, name: &str, body: Body) -> Tool {
     };
     let Json::Object(schema) = schema else { unreachable!() };
     let mut tool = Tool::new(name, source, Schema::compile(schema).unwrap(), body);
-    tool.expose = Expose::Code;
+    tool.expose = ToolExposure::Code;
     if name == "declared.read" {
         let output = json!({"type": "object", "properties": {"content": {"type": "string"}, "note": {"type": "string"}, "more": {"type": "object"}}});
-        tool.output = Some(Schema::described(output.as_object().unwrap().clone()));
+        tool.output = Some(Schema::description_only(output.as_object().unwrap().clone()));
     }
     tool
 }
 
-fn answering(answer: Json) -> Body {
+fn answering(answer: Json) -> ToolBody {
     let answer = Value::from_json(answer).unwrap();
-    Body::answering(move |_, _| {
+    ToolBody::from_answering_fn(move |_, _| {
         let answer = answer.clone();
-        async move { Answer::of(answer) }
+        async move { ToolAnswer::from_script_result(answer) }
     })
 }
 
@@ -213,7 +223,7 @@ fn add(args: &Value) -> Result<Value> {
         Some(Value::Float(float)) => *float as i64,
         _ => 0,
     };
-    Ok(Value::object([("sum", Value::Int(number("a") + number("b")))]))
+    Ok(Value::from_fields([("sum", Value::Int(number("a") + number("b")))]))
 }
 
 /// How many of these are in flight at once.
@@ -246,7 +256,7 @@ pub(super) fn account(extra: &Object) -> &Value {
 }
 
 /// A call that may be refused as one of an authored script would be.
-pub(super) fn scripted(gateway: &Gateway, limits: &Limits) -> Call {
-    let scope = Scope { limits: limits.clone(), ..Scope::default() };
-    gateway.scoped(Caller::new("load"), Arc::new(scope))
+pub(super) fn scripted(gateway: &Gateway, limits: &CallLimits) -> Call {
+    let scope = CallScope { limits: limits.clone(), ..CallScope::default() };
+    gateway.open_scoped_call(Caller::new("load"), Arc::new(scope))
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// Ids travel in a header of every request.
 const MAX_SESSION_ID_BYTES: usize = 2048;
 /// Sealed values of another kind, or of another form, are none of ours.
-const PURPOSE: &[u8] = b"moonlark mcp session 1";
+const SEAL_PURPOSE: &[u8] = b"moonlark mcp session 1";
 
 pub(super) const SESSION_KEY_BYTES: usize = 32;
 
@@ -45,7 +45,7 @@ impl SessionIdKey {
     }
 
     /// One that nobody else will ever have.
-    pub(super) fn random() -> SessionIdKey {
+    pub(super) fn random_key() -> SessionIdKey {
         let mut bytes = [0; SESSION_KEY_BYTES];
         let filled = SystemRandom::new().fill(&mut bytes).is_ok();
         let key = filled.then(|| SessionIdKey::from_bytes(&bytes)).flatten();
@@ -53,7 +53,7 @@ impl SessionIdKey {
     }
 
     /// The id for clients; none if it cannot be made.
-    pub(super) fn seal(&self, mut content: SessionIdContent) -> Option<String> {
+    pub(super) fn seal_content(&self, mut content: SessionIdContent) -> Option<String> {
         let id = self.seal_exactly(&content)?;
         if id.len() <= MAX_SESSION_ID_BYTES {
             return Some(id);
@@ -78,13 +78,13 @@ impl SessionIdKey {
         SystemRandom::new().fill(&mut nonce).ok()?;
         let key_nonce = Nonce::assume_unique_for_key(nonce);
         let key = self.0.as_ref()?;
-        key.seal_in_place_append_tag(key_nonce, Aad::from(PURPOSE), &mut sealed).ok()?;
+        key.seal_in_place_append_tag(key_nonce, Aad::from(SEAL_PURPOSE), &mut sealed).ok()?;
         sealed.extend_from_slice(&nonce);
         Some(URL_SAFE_NO_PAD.encode(sealed))
     }
 
     /// What the id says, if it is one that was made with this key.
-    pub(super) fn open(&self, id: &str) -> Option<SessionIdContent> {
+    pub(super) fn open_content(&self, id: &str) -> Option<SessionIdContent> {
         if id.len() > MAX_SESSION_ID_BYTES {
             return None;
         }
@@ -93,7 +93,7 @@ impl SessionIdKey {
         let nonce = Nonce::try_assume_unique_for_key(&sealed[at..]).ok()?;
         sealed.truncate(at);
         let key = self.0.as_ref()?;
-        let opened = key.open_in_place(nonce, Aad::from(PURPOSE), &mut sealed).ok()?;
+        let opened = key.open_in_place(nonce, Aad::from(SEAL_PURPOSE), &mut sealed).ok()?;
         serde_json::from_slice(opened).ok()
     }
 }
@@ -125,43 +125,43 @@ mod tests {
     #[test]
     fn what_is_sealed_in_an_id_comes_out_again() {
         let said = content("claude", json!({"roots": {}, "elicitation": {}}));
-        let id = key(1).seal(said.clone()).unwrap();
-        assert_eq!(key(1).open(&id), Some(said.clone()));
+        let id = key(1).seal_content(said.clone()).unwrap();
+        assert_eq!(key(1).open_content(&id), Some(said.clone()));
         assert!(id.bytes().all(|byte| byte.is_ascii_graphic()), "{id}");
         assert!(id.len() < 400, "{} {id}", id.len());
         // Twice the same is not the same to those who see the ids.
-        assert_ne!(key(1).seal(said), Some(id));
+        assert_ne!(key(1).seal_content(said), Some(id));
     }
 
     #[test]
     fn an_id_that_was_changed_or_made_with_another_key_is_none() {
-        let id = key(1).seal(content("claude", json!({}))).unwrap();
-        assert_eq!(key(2).open(&id), None);
+        let id = key(1).seal_content(content("claude", json!({}))).unwrap();
+        assert_eq!(key(2).open_content(&id), None);
         for at in 0..id.len() {
             let mut bytes = id.clone().into_bytes();
             bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(bytes).unwrap();
             // The last letter has bits that say nothing; those are refused as well.
-            assert_eq!(key(1).open(&changed), None, "{at}");
+            assert_eq!(key(1).open_content(&changed), None, "{at}");
         }
         for other in ["", "A", "unknown", "4f0c9d2e-0000-4000-8000-000000000000", &id[1..]] {
-            assert_eq!(key(1).open(other), None, "{other}");
+            assert_eq!(key(1).open_content(other), None, "{other}");
         }
-        assert_eq!(key(1).open(&"A".repeat(100_000)), None);
+        assert_eq!(key(1).open_content(&"A".repeat(100_000)), None);
     }
 
     #[test]
     fn ids_stay_short_whatever_a_client_says_of_itself() {
         let long = content("claude", json!({"experimental": {"x": {"y": "z".repeat(5000)}}}));
-        let id = key(1).seal(long.clone()).unwrap();
+        let id = key(1).seal_content(long.clone()).unwrap();
         assert!(id.len() <= MAX_SESSION_ID_BYTES);
-        let opened = key(1).open(&id).unwrap();
+        let opened = key(1).open_content(&id).unwrap();
         assert_eq!(opened, SessionIdContent { initialize: None, ..long });
 
         let mut pictured = content("claude", json!({}));
         let info = &mut pictured.initialize.as_mut().unwrap().client_info;
         info.website_url = Some(format!("https://example.com/{}", "x".repeat(5000)));
-        let opened = key(1).open(&key(1).seal(pictured).unwrap()).unwrap();
+        let opened = key(1).open_content(&key(1).seal_content(pictured).unwrap()).unwrap();
         assert_eq!(opened, content("claude", json!({})));
     }
 }

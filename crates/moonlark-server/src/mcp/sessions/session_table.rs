@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use rmcp::model::{InitializeRequestParams, ProtocolVersion, RequestId};
 use rmcp::transport::streamable_http_server::session::SessionId;
 
-use crate::who::Who;
+use crate::who::Principal;
 
 /// Sessions at once. Each costs memory until it is closed or idle for too long.
 const MAX_SESSIONS: usize = 1000;
@@ -15,23 +15,23 @@ const MAX_SESSIONS: usize = 1000;
 const MAX_SESSIONS_PER_CALLER: usize = 100;
 
 #[derive(Default)]
-pub(super) struct SessionTable(Mutex<Entries>);
+pub(super) struct SessionTable(Mutex<SessionEntries>);
 
 #[derive(Default)]
-struct Entries {
-    sessions: HashMap<SessionId, SessionEntry>,
+struct SessionEntries {
+    sessions: HashMap<SessionId, McpSessionEntry>,
     /// Counts uses, to know which was used last.
     clock: u64,
 }
 
-struct SessionEntry {
+struct McpSessionEntry {
     /// Who began it: nobody else gets to it.
-    who: Who,
+    who: Principal,
     used: u64,
     /// Requests and streams that are open.
     open: usize,
     requests: HashSet<RequestId>,
-    opening: Opening,
+    opening: SessionOpening,
     /// What its client said at the beginning, until that is sealed in its id.
     initialize: Option<InitializeRequestParams>,
     /// The version it speaks, once that is known.
@@ -40,7 +40,7 @@ struct SessionEntry {
 
 /// How a session came to be known here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Opening {
+pub(super) enum SessionOpening {
     New,
     /// It was begun in another process, and has not opened its stream since.
     TakenUp,
@@ -48,7 +48,7 @@ pub(super) enum Opening {
 
 /// Whether there may be one more session.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Admission {
+pub(super) enum SessionAdmission {
     Free,
     /// When this one, which nobody uses at the moment, is closed.
     After(SessionId),
@@ -63,12 +63,12 @@ pub(super) struct SessionUse {
 }
 
 impl SessionTable {
-    pub(super) fn insert(&self, id: SessionId, who: Who, opening: Opening) {
+    pub(super) fn insert(&self, id: SessionId, who: Principal, opening: SessionOpening) {
         let mut entries = self.0.lock();
-        let used = entries.tick();
+        let used = entries.next_tick();
         let (open, requests) = (0, HashSet::new());
         let (initialize, version) = (None, None);
-        let entry = SessionEntry { who, used, open, requests, opening, initialize, version };
+        let entry = McpSessionEntry { who, used, open, requests, opening, initialize, version };
         entries.sessions.insert(id, entry);
     }
 
@@ -87,15 +87,17 @@ impl SessionTable {
         self.0.lock().sessions.get_mut(id)?.initialize.take()
     }
 
-    pub(super) fn version(&self, id: &str) -> Option<ProtocolVersion> {
+    pub(super) fn protocol_version(&self, id: &str) -> Option<ProtocolVersion> {
         self.0.lock().sessions.get(id)?.version.clone()
     }
 
     /// The session opens its stream; what it was until then.
-    pub(super) fn note_stream(&self, id: &str) -> Opening {
+    pub(super) fn note_stream(&self, id: &str) -> SessionOpening {
         let mut entries = self.0.lock();
         let entry = entries.sessions.get_mut(id);
-        entry.map_or(Opening::New, |it| std::mem::replace(&mut it.opening, Opening::New))
+        entry.map_or(SessionOpening::New, |it| {
+            std::mem::replace(&mut it.opening, SessionOpening::New)
+        })
     }
 
     pub(super) fn remove(&self, id: &str) {
@@ -103,9 +105,9 @@ impl SessionTable {
     }
 
     /// The session was used.
-    pub(super) fn touch(&self, id: &str) {
+    pub(super) fn mark_used(&self, id: &str) {
         let mut entries = self.0.lock();
-        let now = entries.tick();
+        let now = entries.next_tick();
         if let Some(entry) = entries.sessions.get_mut(id) {
             entry.used = now;
         }
@@ -119,7 +121,7 @@ impl SessionTable {
         request: Option<RequestId>,
     ) -> Option<SessionUse> {
         let mut entries = self.0.lock();
-        let now = entries.tick();
+        let now = entries.next_tick();
         if let Some(entry) = entries.sessions.get_mut(session) {
             if let Some(id) = &request
                 && !entry.requests.insert(id.clone())
@@ -133,29 +135,31 @@ impl SessionTable {
     }
 
     /// Whether this caller may have one more session, of those that are `open`.
-    pub(super) fn admit(&self, who: &Who, open: &[SessionId]) -> Admission {
+    pub(super) fn admit_session(&self, who: &Principal, open: &[SessionId]) -> SessionAdmission {
         let mut entries = self.0.lock();
         // The SDK ends sessions by itself, too.
         let open: HashSet<&SessionId> = open.iter().collect();
         entries.sessions.retain(|id, _| open.contains(id));
         let total = entries.sessions.len();
-        let own = entries.sessions.values().filter(|entry| entry.who.is(who)).count();
+        let own = entries.sessions.values().filter(|entry| entry.who.is_same_caller(who)).count();
         // Where nobody says who they are, all are one caller.
         let share = if who.is_named() { MAX_SESSIONS_PER_CALLER } else { MAX_SESSIONS };
         if own >= share {
-            return entries.oldest_idle(who).map_or(Admission::Full, Admission::After);
+            return entries
+                .oldest_idle(who)
+                .map_or(SessionAdmission::Full, SessionAdmission::After);
         }
         if total < MAX_SESSIONS {
-            return Admission::Free;
+            return SessionAdmission::Free;
         }
         let largest = entries.largest_holder();
         let oldest = largest.and_then(|largest| entries.oldest_idle(&largest));
-        oldest.map_or(Admission::Full, Admission::After)
+        oldest.map_or(SessionAdmission::Full, SessionAdmission::After)
     }
 
-    fn end(&self, session: &SessionId, request: Option<&RequestId>) {
+    fn end_request(&self, session: &SessionId, request: Option<&RequestId>) {
         let mut entries = self.0.lock();
-        let now = entries.tick();
+        let now = entries.next_tick();
         if let Some(entry) = entries.sessions.get_mut(session) {
             entry.open = entry.open.saturating_sub(1);
             entry.used = now;
@@ -166,22 +170,23 @@ impl SessionTable {
     }
 }
 
-impl Entries {
-    fn tick(&mut self) -> u64 {
+impl SessionEntries {
+    fn next_tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
     }
 
-    fn oldest_idle(&self, who: &Who) -> Option<SessionId> {
-        let idle = self.sessions.iter().filter(|(_, it)| it.who.is(who) && it.open == 0);
+    fn oldest_idle(&self, who: &Principal) -> Option<SessionId> {
+        let idle =
+            self.sessions.iter().filter(|(_, it)| it.who.is_same_caller(who) && it.open == 0);
         idle.min_by_key(|(_, entry)| entry.used).map(|(id, _)| id.clone())
     }
 
     /// Who has most.
-    fn largest_holder(&self) -> Option<Who> {
-        let mut holders: Vec<(&Who, usize)> = Vec::new();
+    fn largest_holder(&self) -> Option<Principal> {
+        let mut holders: Vec<(&Principal, usize)> = Vec::new();
         for entry in self.sessions.values() {
-            match holders.iter_mut().find(|(who, _)| who.is(&entry.who)) {
+            match holders.iter_mut().find(|(who, _)| who.is_same_caller(&entry.who)) {
                 Some((_, count)) => *count += 1,
                 None => holders.push((&entry.who, 1)),
             }
@@ -192,7 +197,7 @@ impl Entries {
 
 impl Drop for SessionUse {
     fn drop(&mut self) {
-        self.table.end(&self.session, self.request.as_ref());
+        self.table.end_request(&self.session, self.request.as_ref());
     }
 }
 
@@ -211,42 +216,46 @@ mod tests {
     #[test]
     fn a_caller_makes_room_with_its_own_oldest_and_never_with_anothers() {
         let table = Arc::new(SessionTable::default());
-        let (alice, bob) = (Who::named("alice"), Who::named("bob"));
-        table.insert(id("alice"), alice.clone(), Opening::New);
+        let (alice, bob) = (Principal::with_name("alice"), Principal::with_name("bob"));
+        table.insert(id("alice"), alice.clone(), SessionOpening::New);
         for number in 0..MAX_SESSIONS_PER_CALLER {
-            assert_eq!(table.admit(&bob, &all(&table)), Admission::Free);
-            table.insert(id(number), bob.clone(), Opening::New);
+            assert_eq!(table.admit_session(&bob, &all(&table)), SessionAdmission::Free);
+            table.insert(id(number), bob.clone(), SessionOpening::New);
         }
-        assert_eq!(table.admit(&bob, &all(&table)), Admission::After(id(0)));
-        table.touch("0");
-        assert_eq!(table.admit(&bob, &all(&table)), Admission::After(id(1)));
-        assert_eq!(table.admit(&alice, &all(&table)), Admission::Free);
+        assert_eq!(table.admit_session(&bob, &all(&table)), SessionAdmission::After(id(0)));
+        table.mark_used("0");
+        assert_eq!(table.admit_session(&bob, &all(&table)), SessionAdmission::After(id(1)));
+        assert_eq!(table.admit_session(&alice, &all(&table)), SessionAdmission::Free);
         // What is in use stays.
         let uses: Vec<SessionUse> = (0..MAX_SESSIONS_PER_CALLER)
             .map(|number| table.begin_request(&id(number), None).unwrap())
             .collect();
-        assert_eq!(table.admit(&bob, &all(&table)), Admission::Full);
+        assert_eq!(table.admit_session(&bob, &all(&table)), SessionAdmission::Full);
         drop(uses);
-        assert_eq!(table.admit(&bob, &all(&table)), Admission::After(id(0)));
+        assert_eq!(table.admit_session(&bob, &all(&table)), SessionAdmission::After(id(0)));
         // What the SDK has ended takes no place.
-        assert_eq!(table.admit(&bob, &[]), Admission::Free);
+        assert_eq!(table.admit_session(&bob, &[]), SessionAdmission::Free);
     }
 
     #[test]
     fn when_there_are_too_many_whoever_has_most_makes_room() {
         let table = Arc::new(SessionTable::default());
         for number in 0..MAX_SESSIONS {
-            table.insert(id(number), Who::named(format!("caller {}", number / 99)), Opening::New);
+            table.insert(
+                id(number),
+                Principal::with_name(format!("caller {}", number / 99)),
+                SessionOpening::New,
+            );
         }
-        table.insert(id("more"), Who::named("caller 3"), Opening::New);
-        let late = Who::named("late");
-        assert_eq!(table.admit(&late, &all(&table)), Admission::After(id(3 * 99)));
+        table.insert(id("more"), Principal::with_name("caller 3"), SessionOpening::New);
+        let late = Principal::with_name("late");
+        assert_eq!(table.admit_session(&late, &all(&table)), SessionAdmission::After(id(3 * 99)));
     }
 
     #[test]
     fn an_id_is_taken_for_as_long_as_its_request_is_open() {
         let table = Arc::new(SessionTable::default());
-        table.insert(id("s"), Who::default(), Opening::New);
+        table.insert(id("s"), Principal::default(), SessionOpening::New);
         let number = || Some(RequestId::Number(7));
         let first = table.begin_request(&id("s"), number());
         assert!(first.is_some());

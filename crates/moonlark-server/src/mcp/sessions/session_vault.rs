@@ -36,7 +36,7 @@ pub struct SessionVault {
 
 /// One line of the record.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct RecordLine {
+struct SessionRecordLine {
     /// The session's name; none if it is about all that were begun until then.
     #[serde(skip_serializing_if = "Option::is_none")]
     session: Option<String>,
@@ -69,21 +69,24 @@ impl SessionVault {
     }
 
     /// For sessions that end with this process.
-    pub fn passing() -> Arc<SessionVault> {
-        Arc::new(SessionVault { key: SessionIdKey::random(), record: None })
+    pub fn in_memory() -> Arc<SessionVault> {
+        Arc::new(SessionVault { key: SessionIdKey::random_key(), record: None })
     }
 
-    pub(super) fn seal(&self, content: SessionIdContent) -> Option<String> {
-        self.key.seal(content)
+    pub(super) fn seal_id(&self, content: SessionIdContent) -> Option<String> {
+        self.key.seal_content(content)
     }
 
     pub(super) fn open_id(&self, id: &str) -> Option<SessionIdContent> {
-        self.key.open(id)
+        self.key.open_content(id)
     }
 
     /// Whether a session may be taken up that this process does not know.
-    pub(super) async fn find(self: &Arc<Self>, content: &SessionIdContent) -> RecordedSession {
-        let age = now().saturating_sub(content.issued);
+    pub(super) async fn find_recorded(
+        self: &Arc<Self>,
+        content: &SessionIdContent,
+    ) -> RecordedSession {
+        let age = unix_seconds().saturating_sub(content.issued);
         let Some(record) = self.record.clone() else { return RecordedSession::Ended };
         if age > MAX_SESSION_AGE.as_secs() {
             return RecordedSession::Ended;
@@ -99,18 +102,21 @@ impl SessionVault {
 
     /// The session is over, for every process.
     pub(super) async fn note_end(&self, content: &SessionIdContent) {
-        self.note(content, None).await;
+        self.append_line(content, None).await;
     }
 
     /// The session wants these messages, also when it is taken up again.
     pub(super) async fn note_level(&self, content: &SessionIdContent, level: &str) {
-        self.note(content, Some(level.to_owned())).await;
+        self.append_line(content, Some(level.to_owned())).await;
     }
 
-    async fn note(&self, content: &SessionIdContent, level: Option<String>) {
+    async fn append_line(&self, content: &SessionIdContent, level: Option<String>) {
         let Some(record) = self.record.clone() else { return };
-        let line =
-            RecordLine { session: Some(content.name.clone()), issued: content.issued, level };
+        let line = SessionRecordLine {
+            session: Some(content.name.clone()),
+            issued: content.issued,
+            level,
+        };
         let written = tokio::task::spawn_blocking(move || {
             add_line(&record, &line).map_err(|error| format!("{}: {error}", record.display()))
         });
@@ -120,7 +126,7 @@ impl SessionVault {
     }
 }
 
-pub(super) fn now() -> u64 {
+pub(super) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
@@ -163,7 +169,7 @@ fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-fn read_lines(mut file: &File) -> io::Result<Vec<RecordLine>> {
+fn read_lines(mut file: &File) -> io::Result<Vec<SessionRecordLine>> {
     let mut text = String::new();
     (&mut file).take(4 * MAX_RECORD_BYTES).read_to_string(&mut text)?;
     // Half a line is all that a crash can leave.
@@ -189,13 +195,13 @@ fn find_in_record(record: &Path, name: &str, issued: u64) -> io::Result<Recorded
     Ok(RecordedSession::Open(level))
 }
 
-fn add_line(record: &Path, line: &RecordLine) -> io::Result<()> {
+fn add_line(record: &Path, line: &SessionRecordLine) -> io::Result<()> {
     let mut file = open_locked(record)?;
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');
     file.write_all(&text)?;
     if file.metadata()?.len() > MAX_RECORD_BYTES {
-        shorten(record, &file)?;
+        compact_record(record, &file)?;
     }
     Ok(())
 }
@@ -216,14 +222,14 @@ fn open_locked(record: &Path) -> io::Result<File> {
 }
 
 /// Write it anew without what has expired, and with no more than the newest lines.
-fn shorten(record: &Path, _locked: &File) -> io::Result<()> {
+fn compact_record(record: &Path, _locked: &File) -> io::Result<()> {
     let mut lines = read_lines(&File::open(record)?)?;
-    let oldest = now().saturating_sub(MAX_SESSION_AGE.as_secs());
+    let oldest = unix_seconds().saturating_sub(MAX_SESSION_AGE.as_secs());
     lines.retain(|line| line.issued >= oldest);
     let many = lines.len().saturating_sub(MAX_KEPT_LINES);
     // Sessions whose end is forgotten here stay ended, with all that are as old.
     let forgotten = lines.drain(..many).map(|line| line.issued).max();
-    let limit = forgotten.map(|issued| RecordLine { session: None, issued, level: None });
+    let limit = forgotten.map(|issued| SessionRecordLine { session: None, issued, level: None });
     let mut text = Vec::new();
     for line in limit.iter().chain(&lines) {
         serde_json::to_writer(&mut text, line)?;
@@ -251,15 +257,18 @@ mod tests {
             SessionVault::open(folder.path()).unwrap(),
             SessionVault::open(folder.path()).unwrap(),
         );
-        let (one, other) = (content("one", now()), content("other", now()));
-        let id = first.seal(one.clone()).unwrap();
+        let (one, other) = (content("one", unix_seconds()), content("other", unix_seconds()));
+        let id = first.seal_id(one.clone()).unwrap();
         assert_eq!(second.open_id(&id), Some(one.clone()));
-        assert_eq!(second.find(&one).await, RecordedSession::Open(None));
+        assert_eq!(second.find_recorded(&one).await, RecordedSession::Open(None));
         first.note_level(&one, "warning").await;
         first.note_level(&one, "error").await;
         first.note_end(&other).await;
-        assert_eq!(second.find(&one).await, RecordedSession::Open(Some("error".to_owned())));
-        assert_eq!(second.find(&other).await, RecordedSession::Ended);
+        assert_eq!(
+            second.find_recorded(&one).await,
+            RecordedSession::Open(Some("error".to_owned()))
+        );
+        assert_eq!(second.find_recorded(&other).await, RecordedSession::Ended);
         for name in [KEY_NAME, RECORD_NAME] {
             assert_eq!(folder.path().join(name).metadata().unwrap().mode() & 0o777, 0o600);
         }
@@ -270,14 +279,14 @@ mod tests {
     async fn sessions_expire_and_those_of_a_process_without_a_folder_end_with_it() {
         let folder = tempfile::tempdir().unwrap();
         let vault = SessionVault::open(folder.path()).unwrap();
-        let old = content("old", now() - MAX_SESSION_AGE.as_secs() - 1);
-        assert_eq!(vault.find(&old).await, RecordedSession::Ended);
-        let passing = SessionVault::passing();
-        let one = content("one", now());
-        let id = passing.seal(one.clone()).unwrap();
+        let old = content("old", unix_seconds() - MAX_SESSION_AGE.as_secs() - 1);
+        assert_eq!(vault.find_recorded(&old).await, RecordedSession::Ended);
+        let passing = SessionVault::in_memory();
+        let one = content("one", unix_seconds());
+        let id = passing.seal_id(one.clone()).unwrap();
         assert_eq!(passing.open_id(&id), Some(one.clone()));
-        assert_eq!(passing.find(&one).await, RecordedSession::Ended);
-        assert_eq!(SessionVault::passing().open_id(&id), None);
+        assert_eq!(passing.find_recorded(&one).await, RecordedSession::Ended);
+        assert_eq!(SessionVault::in_memory().open_id(&id), None);
     }
 
     #[test]
@@ -295,8 +304,8 @@ mod tests {
     fn a_long_record_is_shortened_and_nobody_who_was_ended_comes_back() {
         let folder = tempfile::tempdir().unwrap();
         let record = folder.path().join(RECORD_NAME);
-        let start = now() - 100_000;
-        let line = |number: u64, issued: u64| RecordLine {
+        let start = unix_seconds() - 100_000;
+        let line = |number: u64, issued: u64| SessionRecordLine {
             session: Some(format!("session {number:028}")),
             issued,
             level: None,

@@ -1,21 +1,21 @@
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Body, Source, SourceKind};
+use moonlark_core::tool::{Source, SourceKind, ToolBody};
 use moonlark_core::{Catalog, Gateway, Tool};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex};
 
 use super::*;
-use crate::who::Who;
+use crate::who::Principal;
 
 /// Tools that answer with their arguments, and that never do.
 fn gateway() -> Gateway {
     let source = Arc::new(Source { kind: SourceKind::Script, name: "a".to_owned() });
     let tool = |name: &str, body| {
-        let schema = Schema::described(serde_json::Map::new());
+        let schema = Schema::description_only(serde_json::Map::new());
         Arc::new(Tool::new(name, source.clone(), schema, body))
     };
-    let same = tool("same", Body::now(|_, args| Ok(args)));
-    let never = tool("never", Body::later(|_, _| std::future::pending()));
+    let same = tool("same", ToolBody::from_fn(|_, args| Ok(args)));
+    let never = tool("never", ToolBody::from_async_fn(|_, _| std::future::pending()));
     Gateway::new(Catalog::new(Arc::default(), vec![same, never], &[], vec![]), 10)
 }
 
@@ -23,16 +23,19 @@ fn gateway() -> Gateway {
 struct Scene {
     client: DuplexStream,
     answers: BufReader<DuplexStream>,
-    sdk: BufReader<Sieve<DuplexStream, DuplexStream>>,
-    short: Arc<Short<DuplexStream>>,
+    sdk: BufReader<PlainCallFilter<DuplexStream, DuplexStream>>,
+    short: Arc<StdioFastPath<DuplexStream>>,
 }
 
 fn scene() -> Scene {
     let (client, input) = duplex(1 << 20);
     let (output, answers) = duplex(1 << 20);
-    let short = Short::new(Mcp::new(gateway(), Who::local()), Output::new(output, Arc::default()));
+    let short = StdioFastPath::new(
+        McpServer::new(gateway(), Principal::local()),
+        SharedOutput::new(output, Arc::default()),
+    );
     short.open.store(true, Ordering::Release);
-    let sdk = BufReader::new(Sieve::new(input, short.clone()));
+    let sdk = BufReader::new(PlainCallFilter::new(input, short.clone()));
     Scene { client, answers: BufReader::new(answers), sdk, short }
 }
 
@@ -93,7 +96,7 @@ async fn lines_that_come_in_parts_are_whole_and_long_ones_go_on_in_parts() {
     // There is half a line: nothing to go on with.
     assert!(futures::poll!(Box::pin(scene.sdk.fill_buf())).is_pending());
     scene.say(other).await;
-    let long = call(2, &"x".repeat(3 * LONGEST));
+    let long = call(2, &"x".repeat(3 * MAX_PLAIN_LINE_BYTES));
     scene.say(&long).await;
     scene.say(&call(3, "same")).await;
     scene.say("end\n").await;
@@ -115,7 +118,7 @@ async fn a_call_that_is_called_off_ends_and_has_no_answer() {
     scene.say(&format!("{}{unknown}{}end\n", call(1, "never"), cancelled(1))).await;
     assert_eq!(scene.passed().await, unknown, "it is the SDK's");
     assert_eq!(scene.passed().await, "end\n");
-    scene.short.finished().await;
+    scene.short.wait_finished().await;
     assert!(scene.short.tasks.is_empty() && scene.short.running.lock().is_empty());
     let Scene { sdk, short, mut answers, .. } = scene;
     drop((sdk, short));

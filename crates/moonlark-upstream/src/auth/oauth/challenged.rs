@@ -4,60 +4,64 @@ use std::sync::atomic::Ordering;
 
 use moonlark_core::{Problem, Result};
 
-use super::super::config::GrantType;
-use super::super::failure::{login_needed, short};
-use super::super::flow::{Flow, scope_missing};
-use super::super::login::{Ask, log_in};
-use super::super::record::union;
-use super::{Login, Turn};
+use super::super::config::OAuthGrantType;
+use super::super::failure::{login_needed_problem, shorten_to_line};
+use super::super::flow::{OAuthFlow, find_missing_scope};
+use super::super::login::{LoginPrompt, run_login_flow};
+use super::super::record::merge_scopes;
+use super::{OAuthRenewalState, OAuthSession};
 
-impl Login {
+impl OAuthSession {
     /// The upstream does not take the token, or wants one.
-    pub(super) async fn refused(&self, challenge: Option<&str>) -> Result<bool> {
+    pub(super) async fn replace_rejected_token(&self, challenge: Option<&str>) -> Result<bool> {
         let seen = self.changes.load(Ordering::Acquire);
         let mut turn = self.turn.lock().await;
         // There is another by now, or somebody logged in.
-        if self.changes.load(Ordering::Acquire) != seen || self.found_another()? {
+        if self.changes.load(Ordering::Acquire) != seen || self.adopt_newer_stored_tokens()? {
             return Ok(true);
         }
-        match turn.just_failed() {
+        match turn.recent_failure() {
             Some(problem) => Err(problem),
             None => {
-                let done = self.replace(&mut turn, challenge).await;
-                turn.remember(done)
+                let done = self.obtain_replacement_token(&mut turn, challenge).await;
+                turn.remember_failure(done)
             }
         }
     }
 
     /// Another token for the one that was refused: the next that somebody else
     /// got, a renewed one, or that of a new login.
-    async fn replace(&self, turn: &mut Turn, challenge: Option<&str>) -> Result<bool> {
-        if self.settings.grant == GrantType::ClientCredentials {
-            let mut flow = self.discover(turn, challenge).await?;
-            let scopes = flow.scopes(&[]).await;
-            self.adopt(&flow.client_credentials(&scopes).await?);
+    async fn obtain_replacement_token(
+        &self,
+        turn: &mut OAuthRenewalState,
+        challenge: Option<&str>,
+    ) -> Result<bool> {
+        if self.settings.grant == OAuthGrantType::ClientCredentials {
+            let mut flow = self.discover_same_issuer(turn, challenge).await?;
+            let scopes = flow.scopes_to_request(&[]).await;
+            self.adopt_tokens(&flow.fetch_client_credentials_tokens(&scopes).await?);
             turn.flow = Some(flow);
             return Ok(true);
         }
-        let _lock = self.store.lock().await?;
-        if self.found_another()? {
+        let _lock = self.store.acquire_lock().await?;
+        if self.adopt_newer_stored_tokens()? {
             return Ok(true);
         }
-        let record = self.stored()?;
+        let record = self.load_stored_login()?;
         let tokens = record.as_ref().and_then(|record| record.tokens.clone());
         if record.is_none() && !self.account.follow {
-            return Err(login_needed(&self.account.name, "wants a login"));
+            return Err(login_needed_problem(&self.account.name, "wants a login"));
         }
-        let mut flow = Flow::discover(&self.account, &self.settings, challenge).await?;
+        let mut flow = OAuthFlow::discover_server(&self.account, &self.settings, challenge).await?;
         let mut record = record.filter(|record| record.issuer == flow.issuer());
         let moved = record.is_none();
         if let (Some(record), Some(tokens)) = (&mut record, &tokens)
-            && self.renew(&mut flow, record, tokens).await?.is_some()
+            && self.refresh_and_store(&mut flow, record, tokens).await?.is_some()
         {
             return Ok(true);
         }
         if !self.account.follow {
-            return Err(login_needed(
+            return Err(login_needed_problem(
                 &self.account.name,
                 match moved {
                     true => "wants a login at another authorization server",
@@ -65,69 +69,79 @@ impl Login {
                 },
             ));
         }
-        let record = log_in(&self.account, &mut flow, record.as_ref(), &[], &Ask::Follow).await?;
-        self.keep(&record)?;
+        let record =
+            run_login_flow(&self.account, &mut flow, record.as_ref(), &[], &LoginPrompt::Follow)
+                .await?;
+        self.save_and_adopt(&record)?;
         Ok(true)
     }
 
     /// The upstream takes the token, but wants one that allows more.
-    pub(super) async fn too_little(&self, challenge: &str) -> Result<bool> {
-        let Some(scope) = scope_missing(challenge, &self.account.url) else {
+    pub(super) async fn obtain_missing_scopes(&self, challenge: &str) -> Result<bool> {
+        let Some(scope) = find_missing_scope(challenge, &self.account.url) else {
             return Ok(false);
         };
         let seen = self.changes.load(Ordering::Acquire);
         let mut turn = self.turn.lock().await;
-        if self.changes.load(Ordering::Acquire) != seen || self.found_another()? {
+        if self.changes.load(Ordering::Acquire) != seen || self.adopt_newer_stored_tokens()? {
             return Ok(true);
         }
-        let own = self.settings.grant == GrantType::ClientCredentials;
+        let own = self.settings.grant == OAuthGrantType::ClientCredentials;
         let needed: Vec<String> = scope.split_whitespace().map(str::to_owned).collect();
-        if (own || self.account.follow) && !turn.step_ups.allow(&scope) {
+        if (own || self.account.follow) && !turn.step_ups.allow_step_up(&scope) {
             let message = format!(
                 "the upstream {} keeps asking for {}, which logging in again did not bring",
                 self.account.name,
-                short(&scope)
+                shorten_to_line(&scope)
             );
             return Err(Problem::denied(message)
-                .hint("ask whoever runs it which permissions this account has"));
+                .with_hint("ask whoever runs it which permissions this account has"));
         }
         if own {
-            let held = self.current().map(|token| token.scopes).unwrap_or_default();
-            let mut flow = self.discover(&turn, Some(challenge)).await?;
-            self.adopt(&flow.client_credentials(&union(&held, &needed)).await?);
+            let held = self.current_tokens().map(|token| token.scopes).unwrap_or_default();
+            let mut flow = self.discover_same_issuer(&turn, Some(challenge)).await?;
+            self.adopt_tokens(
+                &flow.fetch_client_credentials_tokens(&merge_scopes(&held, &needed)).await?,
+            );
             turn.flow = Some(flow);
             return Ok(true);
         }
-        let _lock = self.store.lock().await?;
-        let Some(mut record) = self.stored()? else {
-            return Err(login_needed(&self.account.name, "wants a login"));
+        let _lock = self.store.acquire_lock().await?;
+        let Some(mut record) = self.load_stored_login()? else {
+            return Err(login_needed_problem(&self.account.name, "wants a login"));
         };
         if !self.account.follow {
             // The next login asks for it.
-            record.wanted = union(&record.wanted, &needed);
-            self.store.save(&record)?;
-            let why = format!("wants more than its login allows: {}", short(&scope));
-            return Err(login_needed(&self.account.name, &why));
+            record.wanted = merge_scopes(&record.wanted, &needed);
+            self.store.save_record(&record)?;
+            let why = format!("wants more than its login allows: {}", shorten_to_line(&scope));
+            return Err(login_needed_problem(&self.account.name, &why));
         }
-        let mut flow = Flow::discover(&self.account, &self.settings, Some(challenge)).await?;
+        let mut flow =
+            OAuthFlow::discover_server(&self.account, &self.settings, Some(challenge)).await?;
         let known = Some(&record).filter(|record| record.issuer == flow.issuer());
-        let record = log_in(&self.account, &mut flow, known, &needed, &Ask::Follow).await?;
-        self.keep(&record)?;
+        let record =
+            run_login_flow(&self.account, &mut flow, known, &needed, &LoginPrompt::Follow).await?;
+        self.save_and_adopt(&record)?;
         Ok(true)
     }
 
     /// The same authorization server as last time, unless the operator named it:
     /// a secret that it was given must not be sent to whoever is named next.
-    async fn discover(&self, turn: &Turn, challenge: Option<&str>) -> Result<Flow> {
-        let flow = Flow::discover(&self.account, &self.settings, challenge).await?;
+    async fn discover_same_issuer(
+        &self,
+        turn: &OAuthRenewalState,
+        challenge: Option<&str>,
+    ) -> Result<OAuthFlow> {
+        let flow = OAuthFlow::discover_server(&self.account, &self.settings, challenge).await?;
         match &turn.flow {
             Some(before) if before.issuer() != flow.issuer() => Err(Problem::denied(format!(
                 "the upstream {} named the authorization server {} and now names {}",
                 self.account.name,
-                short(&before.issuer()),
-                short(&flow.issuer())
+                shorten_to_line(&before.issuer()),
+                shorten_to_line(&flow.issuer())
             ))
-            .hint("if it moved and you trust the new one, start Moonlark again")),
+            .with_hint("if it moved and you trust the new one, start Moonlark again")),
             _ => Ok(flow),
         }
     }

@@ -71,14 +71,14 @@ impl Default for Manners {
 #[derive(Default)]
 struct Books {
     clients: HashMap<String, Option<String>>,
-    codes: HashMap<String, Code>,
+    codes: HashMap<String, AuthorizationCode>,
     access: HashMap<String, String>,
     refresh: HashMap<String, (String, String)>,
     count: u64,
     seen: Vec<String>,
 }
 
-struct Code {
+struct AuthorizationCode {
     client: String,
     challenge: String,
     redirect_uri: String,
@@ -272,7 +272,7 @@ async fn authorize(State(fake): Shared, RawQuery(query): RawQuery) -> Response {
         back.query_pairs_mut().append_pair("code", &code);
         let challenge = query["code_challenge"].clone();
         let (client, redirect_uri) = (query["client_id"].clone(), query["redirect_uri"].clone());
-        books.codes.insert(code, Code { client, challenge, redirect_uri, scope });
+        books.codes.insert(code, AuthorizationCode { client, challenge, redirect_uri, scope });
     }
     (StatusCode::FOUND, [(header::LOCATION, back.to_string())]).into_response()
 }

@@ -43,22 +43,22 @@ async fn server(each: usize) -> Server {
     Server { url, connections, closed }
 }
 
-async fn ask(direct: &Direct, url: &Url) -> String {
-    let answer = direct.ask(Method::GET, url, HeaderMap::new(), Bytes::new()).await;
+async fn ask(direct: &LoopbackHttpClient, url: &Url) -> String {
+    let answer = direct.send_request(Method::GET, url, HeaderMap::new(), Bytes::new()).await;
     let answer = answer.unwrap_or_else(|_| panic!("no answer"));
     assert_eq!(answer.status(), 200);
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     String::from_utf8(body.to_vec()).unwrap()
 }
 
-fn direct(url: &str) -> Option<Direct> {
-    Direct::to(&url.parse().unwrap())
+fn direct(url: &str) -> Option<LoopbackHttpClient> {
+    LoopbackHttpClient::for_url(&url.parse().unwrap())
 }
 
 #[test]
 fn only_plain_http_to_this_machine_goes_this_way() {
     // Where everything goes through a proxy, nothing does.
-    let here = !has_proxy();
+    let here = !is_proxy_configured();
     for (url, expected) in [
         ("http://127.0.0.1:8080/mcp", here),
         ("http://127.1.2.3/", here),
@@ -77,7 +77,7 @@ fn only_plain_http_to_this_machine_goes_this_way() {
 #[tokio::test]
 async fn one_connection_serves_one_request_after_the_other() {
     let server = server(100).await;
-    let Some(direct) = Direct::to(&server.url) else { return };
+    let Some(direct) = LoopbackHttpClient::for_url(&server.url) else { return };
     for _ in 0..5 {
         let said = ask(&direct, &server.url).await;
         assert!(said.starts_with("GET /mcp?x=1 HTTP/1.1\r\n"), "{said}");
@@ -90,13 +90,13 @@ async fn one_connection_serves_one_request_after_the_other() {
 #[tokio::test]
 async fn a_connection_that_the_server_closed_is_followed_by_another() {
     let server = server(1).await;
-    let Some(direct) = Direct::to(&server.url) else { return };
+    let Some(direct) = LoopbackHttpClient::for_url(&server.url) else { return };
     for count in 1..=3 {
         ask(&direct, &server.url).await;
         assert_eq!(server.connections.load(Ordering::Relaxed), count);
         server.closed.acquire().await.unwrap().forget();
         // That it is closed is read like anything else that comes.
-        while direct.kept().is_some_and(|kept| {
+        while direct.take_idle_connection().is_some_and(|kept| {
             direct.idle.lock().push(kept);
             true
         }) {
@@ -108,10 +108,11 @@ async fn a_connection_that_the_server_closed_is_followed_by_another() {
 #[tokio::test]
 async fn an_answer_that_is_not_read_to_its_end_closes_its_connection() {
     let server = server(100).await;
-    let Some(direct) = Direct::to(&server.url) else { return };
-    let answer = direct.ask(Method::GET, &server.url, HeaderMap::new(), Bytes::new()).await;
+    let Some(direct) = LoopbackHttpClient::for_url(&server.url) else { return };
+    let answer =
+        direct.send_request(Method::GET, &server.url, HeaderMap::new(), Bytes::new()).await;
     drop(answer);
-    assert!(direct.kept().is_none());
+    assert!(direct.take_idle_connection().is_none());
     ask(&direct, &server.url).await;
     assert_eq!(server.connections.load(Ordering::Relaxed), 2);
 }
@@ -121,7 +122,7 @@ async fn where_nobody_is_nothing_was_sent() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url: Url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
     drop(listener);
-    let Some(direct) = Direct::to(&url) else { return };
-    let asked = direct.ask(Method::GET, &url, HeaderMap::new(), Bytes::new()).await;
-    assert!(matches!(asked, Err(Broken::NotConnected(_))));
+    let Some(direct) = LoopbackHttpClient::for_url(&url) else { return };
+    let asked = direct.send_request(Method::GET, &url, HeaderMap::new(), Bytes::new()).await;
+    assert!(matches!(asked, Err(LoopbackHttpError::NotConnected(_))));
 }

@@ -6,30 +6,30 @@ use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use moonlark_core::value::Object;
-use moonlark_core::{Code, Problem};
+use moonlark_core::{Problem, ProblemCode};
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 
-use super::super::authorize::Authorize;
-use super::super::conversation::Conversation;
-use super::super::link::{About, Era};
-use super::super::site::Site;
+use super::super::authorize::RequestAuthorizer;
+use super::super::conversation::RpcSession;
+use super::super::link::{McpRequestOptions, ProtocolEra};
+use super::super::site::HttpEndpoint;
 use super::super::target::SecretText;
 use super::super::testing::{
     Asked, Ear, Server, event, events, limits, object, reply, soon, stream,
 };
-use super::super::wire::Failure;
-use super::Http;
+use super::super::wire::RequestFailure;
+use super::StreamableHttpTransport;
 
 struct Scene {
     server: Server,
-    http: Arc<Http>,
+    http: Arc<StreamableHttpTransport>,
     inbox: Arc<Ear>,
 }
 
 /// A server, and a connection to it that is past its opening.
-async fn scene<F, R>(era: Era, auth: Option<Arc<dyn Authorize>>, answer: F) -> Scene
+async fn scene<F, R>(era: ProtocolEra, auth: Option<Arc<dyn RequestAuthorizer>>, answer: F) -> Scene
 where
     F: Fn(Asked) -> R + Clone + Send + Sync + 'static,
     R: Future<Output = axum::response::Response> + Send,
@@ -37,12 +37,13 @@ where
     let server = Server::start(answer).await;
     let inbox = Ear::new();
     let own = [("x-key".to_owned(), SecretText::new("k"))].into();
-    let site = Site::new("web", &server.url, &own, auth).unwrap();
-    let http = Http::new(Conversation::new("web", limits(), inbox.clone()), site, era);
+    let site = HttpEndpoint::new("web", &server.url, &own, auth).unwrap();
+    let http =
+        StreamableHttpTransport::new(RpcSession::new("web", limits(), inbox.clone()), site, era);
     match era {
-        Era::Modern => http.agree("2026-07-28"),
-        Era::Legacy => {
-            http.agree("2025-11-25");
+        ProtocolEra::Modern => http.set_protocol_version("2026-07-28"),
+        ProtocolEra::Legacy => {
+            http.set_protocol_version("2025-11-25");
             http.session.set("s1".parse().unwrap()).unwrap();
         }
     }
@@ -50,19 +51,22 @@ where
 }
 
 impl Scene {
-    async fn ask(&self, method: &str, params: Json) -> Result<Object, Failure> {
-        soon(self.http.request(method, object(params), About::default())).await
+    async fn ask(&self, method: &str, params: Json) -> Result<Object, RequestFailure> {
+        soon(self.http.send_request(method, object(params), McpRequestOptions::default())).await
     }
 
-    fn ask_later(&self, about: About) -> tokio::task::JoinHandle<Result<Object, Failure>> {
+    fn ask_later(
+        &self,
+        about: McpRequestOptions,
+    ) -> tokio::task::JoinHandle<Result<Object, RequestFailure>> {
         let http = self.http.clone();
-        tokio::spawn(async move { http.request("tools/call", Object::new(), about).await })
+        tokio::spawn(async move { http.send_request("tools/call", Object::new(), about).await })
     }
 }
 
-fn lost(outcome: Result<Object, Failure>) -> Problem {
+fn lost(outcome: Result<Object, RequestFailure>) -> Problem {
     match outcome {
-        Err(Failure::Lost(problem)) => problem,
+        Err(RequestFailure::Lost(problem)) => problem,
         other => panic!("{other:?}"),
     }
 }
@@ -70,14 +74,17 @@ fn lost(outcome: Result<Object, Failure>) -> Problem {
 #[tokio::test]
 async fn a_modern_request_says_in_its_headers_what_it_is_about() {
     let scene =
-        scene(Era::Modern, None, |asked: Asked| async move { asked.result(json!({})) }).await;
+        scene(ProtocolEra::Modern, None, |asked: Asked| async move { asked.result(json!({})) })
+            .await;
     scene.ask("tools/call", json!({"name": "größe"})).await.unwrap();
     scene.ask("resources/read", json!({"uri": "file:///a b"})).await.unwrap();
     scene.ask("tasks/get", json!({"taskId": "t1"})).await.unwrap();
     scene.ask("tools/list", json!({})).await.unwrap();
     let headers = vec![("Mcp-Param-Region".to_owned(), "eu".to_owned())];
-    let about = About { headers, ..About::default() };
-    soon(scene.http.request("prompts/get", object(json!({"name": "p"})), about)).await.unwrap();
+    let about = McpRequestOptions { headers, ..McpRequestOptions::default() };
+    soon(scene.http.send_request("prompts/get", object(json!({"name": "p"})), about))
+        .await
+        .unwrap();
     let seen: Vec<String> = scene
         .server
         .asked()
@@ -104,7 +111,7 @@ async fn a_modern_request_says_in_its_headers_what_it_is_about() {
 
 #[tokio::test]
 async fn what_comes_on_a_requests_stream_is_for_its_listener() {
-    let scene = scene(Era::Legacy, None, |asked: Asked| async move {
+    let scene = scene(ProtocolEra::Legacy, None, |asked: Asked| async move {
         if asked.body["method"] != "tools/call" {
             return reply(202, &[], &Json::Null);
         }
@@ -125,7 +132,7 @@ async fn what_comes_on_a_requests_stream_is_for_its_listener() {
     })
     .await;
     let (ear, other) = (Ear::new(), Ear::new());
-    let result = soon(scene.http.request("tools/call", Object::new(), ear.about(1))).await;
+    let result = soon(scene.http.send_request("tools/call", Object::new(), ear.about(1))).await;
     assert_eq!(result, Ok(object(json!({"done": true}))));
     // Two at once: still, each stream is its own.
     let (one, two) = (scene.ask_later(ear.about(1)), scene.ask_later(other.about(2)));
@@ -141,14 +148,14 @@ async fn what_comes_on_a_requests_stream_is_for_its_listener() {
     let expected = json!({"jsonrpc": "2.0", "id": "q1", "result": {"to": "elicitation/create"}});
     assert_eq!(answer.body, expected);
     assert_eq!(answer.header("mcp-session-id"), "s1");
-    assert_eq!(scene.http.conversation().in_flight(), 0);
+    assert_eq!(scene.http.rpc_session().in_flight_count(), 0);
 }
 
 #[tokio::test]
 async fn a_standing_request_hears_all_that_is_for_it() {
     let (sender, receiver) = mpsc::channel(8);
     let receiver = Arc::new(Mutex::new(Some(receiver)));
-    let scene = scene(Era::Modern, None, move |_| {
+    let scene = scene(ProtocolEra::Modern, None, move |_| {
         let events = receiver.lock().take().unwrap();
         async move { stream(events) }
     })
@@ -156,32 +163,31 @@ async fn a_standing_request_hears_all_that_is_for_it() {
     let ear = Ear::new();
     let http = scene.http.clone();
     let about = ear.about(0);
-    let listening =
-        tokio::spawn(
-            async move { http.request("subscriptions/listen", Object::new(), about).await },
-        );
+    let listening = tokio::spawn(async move {
+        http.send_request("subscriptions/listen", Object::new(), about).await
+    });
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     sender.send(event(&changed)).await.unwrap();
     ear.until(1).await;
     assert_eq!(ear.heard(), ["- notifications/tools/list_changed {}"]);
-    assert_eq!(scene.http.conversation().in_flight(), 1);
+    assert_eq!(scene.http.rpc_session().in_flight_count(), 1);
     // Nobody listens any more: the server notices by the connection.
     listening.abort();
     soon(sender.closed()).await;
-    assert_eq!(scene.http.conversation().in_flight(), 0);
+    assert_eq!(scene.http.rpc_session().in_flight_count(), 0);
     assert_eq!(scene.server.lines(), ["POST subscriptions/listen"]);
 }
 
 #[tokio::test]
 async fn a_legacy_request_that_is_dropped_is_called_off() {
-    let scene = scene(Era::Legacy, None, |asked: Asked| async move {
+    let scene = scene(ProtocolEra::Legacy, None, |asked: Asked| async move {
         match asked.body["method"].as_str() {
             Some("tools/call") => std::future::pending().await,
             _ => reply(202, &[], &Json::Null),
         }
     })
     .await;
-    let asked = scene.ask_later(About::default());
+    let asked = scene.ask_later(McpRequestOptions::default());
     scene.server.until(|asked| asked.body["method"] == "tools/call").await;
     asked.abort();
     let told = scene.server.until(|asked| asked.body["method"] == "notifications/cancelled").await;
@@ -190,7 +196,7 @@ async fn a_legacy_request_that_is_dropped_is_called_off() {
 
 #[tokio::test]
 async fn a_stream_without_ids_that_breaks_off_is_lost_at_once() {
-    for era in [Era::Modern, Era::Legacy] {
+    for era in [ProtocolEra::Modern, ProtocolEra::Legacy] {
         let scene = scene(era, None, |_| async {
             events(&[&event(&json!({"jsonrpc": "2.0", "method": "notifications/x"}))])
         })
@@ -204,7 +210,7 @@ async fn a_stream_without_ids_that_breaks_off_is_lost_at_once() {
 #[tokio::test]
 async fn a_legacy_stream_with_ids_is_taken_up_where_it_broke_off() {
     let gets = Arc::new(AtomicUsize::new(0));
-    let scene = scene(Era::Legacy, None, move |asked: Asked| {
+    let scene = scene(ProtocolEra::Legacy, None, move |asked: Asked| {
         let count = gets.clone();
         async move {
             if asked.method == "POST" {
@@ -233,7 +239,8 @@ async fn a_legacy_stream_with_ids_is_taken_up_where_it_broke_off() {
 #[tokio::test]
 async fn a_stream_that_never_goes_on_is_given_up() {
     let scene =
-        scene(Era::Legacy, None, |_| async { events(&["id: e1\nretry: 1\ndata: \n\n"]) }).await;
+        scene(ProtocolEra::Legacy, None, |_| async { events(&["id: e1\nretry: 1\ndata: \n\n"]) })
+            .await;
     lost(scene.ask("tools/call", json!({})).await);
     assert_eq!(scene.server.lines().len(), 11);
 }
@@ -242,7 +249,7 @@ async fn a_stream_that_never_goes_on_is_given_up() {
 async fn an_answer_on_the_servers_own_stream_counts_too() {
     let (sender, receiver) = mpsc::channel(8);
     let receiver = Arc::new(Mutex::new(Some(receiver)));
-    let scene = scene(Era::Legacy, None, move |asked: Asked| {
+    let scene = scene(ProtocolEra::Legacy, None, move |asked: Asked| {
         let receiver = receiver.clone();
         async move {
             match asked.method.as_str() {
@@ -252,7 +259,7 @@ async fn an_answer_on_the_servers_own_stream_counts_too() {
         }
     })
     .await;
-    soon(scene.http.listen()).await;
+    soon(scene.http.open_listening_stream()).await;
     let ear = Ear::new();
     let asked = scene.ask_later(ear.about(1));
     scene.server.until(|asked| asked.body["method"] == "tools/call").await;
@@ -264,7 +271,7 @@ async fn an_answer_on_the_servers_own_stream_counts_too() {
     assert_eq!(soon(asked).await.unwrap(), Ok(Object::new()));
     assert_eq!(ear.heard(), ["- notifications/message {}"]);
     // It ends with the connection.
-    soon(scene.http.close(crate::mcp::ClosePace::Gentle)).await;
+    soon(scene.http.close_connection(crate::mcp::ClosePace::Gentle)).await;
     soon(sender.closed()).await;
 }
 
@@ -273,32 +280,35 @@ async fn a_session_that_the_server_forgot_ends_the_connection() {
     let gone = json!({"code": -32001, "message": "Session not found"});
     let bad = json!({"code": -32000, "message": "Bad Request: No valid session ID provided"});
     for (status, error) in [(404, gone), (400, bad)] {
-        let scene = scene(Era::Legacy, None, move |_| {
+        let scene = scene(ProtocolEra::Legacy, None, move |_| {
             let body = json!({"jsonrpc": "2.0", "id": null, "error": error});
             async move { reply(status, &[], &body) }
         })
         .await;
         let outcome = scene.ask("tools/call", json!({})).await;
-        assert!(matches!(outcome, Err(Failure::NotSent(_))), "{outcome:?}");
-        let why = soon(scene.http.conversation().closed()).await;
+        assert!(matches!(outcome, Err(RequestFailure::NotSent(_))), "{outcome:?}");
+        let why = soon(scene.http.rpc_session().wait_closed()).await;
         assert_eq!(why.message, "upstream 'web' ended the session");
     }
 }
 
 #[tokio::test]
 async fn an_error_in_a_refused_request_is_the_servers_answer() {
-    for (era, status) in
-        [(Era::Modern, 400), (Era::Modern, 404), (Era::Legacy, 404), (Era::Legacy, 500)]
-    {
+    for (era, status) in [
+        (ProtocolEra::Modern, 400),
+        (ProtocolEra::Modern, 404),
+        (ProtocolEra::Legacy, 404),
+        (ProtocolEra::Legacy, 500),
+    ] {
         let scene = scene(era, None, move |asked: Asked| async move {
             asked.error(status, json!({"code": -32020, "message": "mismatch"}))
         })
         .await;
         match scene.ask("tools/call", json!({})).await {
-            Err(Failure::Refused(rpc)) => assert_eq!(rpc.code, -32020),
+            Err(RequestFailure::Refused(rpc)) => assert_eq!(rpc.code, -32020),
             other => panic!("{other:?}"),
         }
-        assert!(scene.http.conversation().is_open());
+        assert!(scene.http.rpc_session().is_open());
     }
 }
 
@@ -306,26 +316,26 @@ async fn an_error_in_a_refused_request_is_the_servers_answer() {
 async fn statuses_tell_whether_it_may_have_happened() {
     let at = |status: u16| async move {
         let headers: &[(&str, &str)] = &[("retry-after", "3")];
-        let scene = scene(Era::Modern, None, move |_| async move {
+        let scene = scene(ProtocolEra::Modern, None, move |_| async move {
             reply(status, if status == 502 { &[] } else { headers }, &json!("oops"))
         })
         .await;
         scene.ask("tools/call", json!({})).await
     };
     match at(429).await {
-        Err(Failure::NotSent(problem)) => {
-            assert_eq!((problem.code, problem.retry_after), (Code::RateLimited, Some(3)));
+        Err(RequestFailure::NotSent(problem)) => {
+            assert_eq!((problem.code, problem.retry_after), (ProblemCode::RateLimited, Some(3)));
         }
         other => panic!("{other:?}"),
     }
     match at(503).await {
-        Err(Failure::NotSent(problem)) => assert_eq!(problem.retry_after, Some(3)),
+        Err(RequestFailure::NotSent(problem)) => assert_eq!(problem.retry_after, Some(3)),
         other => panic!("{other:?}"),
     }
     for status in [400, 404, 500, 502] {
         let problem = lost(at(status).await);
         assert!(problem.message.ends_with(": \"oops\""), "{problem}");
-        assert_eq!(problem.retryable(), status >= 500);
+        assert_eq!(problem.is_retryable(), status >= 500);
     }
     for status in [202, 204] {
         lost(at(status).await);
@@ -334,7 +344,7 @@ async fn statuses_tell_whether_it_may_have_happened() {
 
 #[tokio::test]
 async fn answers_over_the_limit_fail_their_request_only() {
-    let scene = scene(Era::Modern, None, |asked: Asked| async move {
+    let scene = scene(ProtocolEra::Modern, None, |asked: Asked| async move {
         let text = "x".repeat(200_000);
         match asked.body["method"].as_str() {
             Some("json") => asked.result(json!({"text": text})),
@@ -355,7 +365,7 @@ async fn answers_over_the_limit_fail_their_request_only() {
 
 #[tokio::test]
 async fn only_the_same_server_may_send_us_on() {
-    let scene = scene(Era::Modern, None, |asked: Asked| async move {
+    let scene = scene(ProtocolEra::Modern, None, |asked: Asked| async move {
         match (asked.path.as_str(), asked.body["method"].as_str()) {
             ("/mcp", Some("near")) => reply(307, &[("location", "/v2/mcp")], &Json::Null),
             ("/mcp", Some("far")) => {
@@ -369,14 +379,14 @@ async fn only_the_same_server_may_send_us_on() {
     .await;
     assert_eq!(scene.ask("near", json!({})).await, Ok(object(json!({"path": "/v2/mcp"}))));
     match scene.ask("far", json!({})).await {
-        Err(Failure::NotSent(problem)) => assert_eq!(
+        Err(RequestFailure::NotSent(problem)) => assert_eq!(
             problem.message,
             "upstream 'web' sends us on to http://evil.example, which is not followed"
         ),
         other => panic!("{other:?}"),
     }
     let before = scene.server.lines().len();
-    assert!(matches!(scene.ask("loop", json!({})).await, Err(Failure::NotSent(_))));
+    assert!(matches!(scene.ask("loop", json!({})).await, Err(RequestFailure::NotSent(_))));
     assert_eq!(scene.server.lines().len() - before, 4);
     lost(scene.ask("other", json!({})).await);
 }
@@ -388,12 +398,12 @@ struct Tokens {
     challenges: Mutex<Vec<String>>,
 }
 
-impl Authorize for Tokens {
-    fn header(&self) -> BoxFuture<'_, Result<Option<SecretText>, Problem>> {
+impl RequestAuthorizer for Tokens {
+    fn authorization_header(&self) -> BoxFuture<'_, Result<Option<SecretText>, Problem>> {
         let token = format!("Bearer t{}", self.current.load(Ordering::Relaxed));
         Box::pin(async { Ok(Some(SecretText::new(token))) })
     }
-    fn challenged(
+    fn handle_challenge(
         &self,
         status: u16,
         www_authenticate: Option<String>,
@@ -409,13 +419,14 @@ async fn a_challenge_is_met_once_and_then_it_is_a_problem() {
     let ask = |good: &'static str, most| async move {
         let tokens =
             Arc::new(Tokens { current: AtomicUsize::new(0), most, challenges: Mutex::default() });
-        let scene = scene(Era::Modern, Some(tokens.clone()), move |asked: Asked| async move {
-            match asked.header("authorization") == good {
-                true => asked.result(json!({})),
-                false => reply(401, &[("www-authenticate", "Bearer x=1")], &Json::Null),
-            }
-        })
-        .await;
+        let scene =
+            scene(ProtocolEra::Modern, Some(tokens.clone()), move |asked: Asked| async move {
+                match asked.header("authorization") == good {
+                    true => asked.result(json!({})),
+                    false => reply(401, &[("www-authenticate", "Bearer x=1")], &Json::Null),
+                }
+            })
+            .await;
         let outcome = scene.ask("tools/list", json!({})).await;
         let challenges = tokens.challenges.lock().clone();
         (outcome, challenges, scene.server.lines().len())
@@ -427,7 +438,7 @@ async fn a_challenge_is_met_once_and_then_it_is_a_problem() {
         let (outcome, seen, count) = ask("Bearer t9", most).await;
         assert_eq!((&seen, count), (&challenges, requests));
         match outcome {
-            Err(Failure::Unauthorized(problem)) => {
+            Err(RequestFailure::Unauthorized(problem)) => {
                 assert_eq!(
                     problem.hint.as_deref(),
                     Some("renew its token, or run: moonlark login web")

@@ -9,10 +9,10 @@ use moonlark_core::value::Object;
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 
-use super::super::link::{About, Carrier, Era, Server};
-use super::super::target::{LinkLimits, Target, Way};
+use super::super::link::{McpPeer, McpRequestOptions, McpTransport, ProtocolEra};
+use super::super::target::{McpConnectionLimits, McpTransportConfig, UpstreamTarget};
 use super::super::testing::{self, Ear, Fake, limits, object, pair, reply, soon, us};
-use super::{Opening, open};
+use super::{McpHandshake, connect_transport};
 
 fn discovery() -> Json {
     json!({
@@ -32,41 +32,41 @@ fn introduction(version: &str) -> Json {
 
 /// Open over pipes; every process that is started is handed to `server`.
 async fn over_pipes<S>(
-    era: Option<Era>,
-    limits: LinkLimits,
+    era: Option<ProtocolEra>,
+    limits: McpConnectionLimits,
     server: impl Fn(usize, Fake) -> S + Sync,
-) -> Result<(Carrier, Server), Problem>
+) -> Result<(McpTransport, McpPeer), Problem>
 where
     S: Future<Output = ()> + Send + 'static,
 {
-    let way = Way::Stdio {
+    let way = McpTransportConfig::Stdio {
         command: "fake".into(),
         args: vec!["--token=hunter22".into()],
         env: Default::default(),
         cwd: "/".into(),
     };
-    let target = Target { name: "git".into(), way, limits };
+    let target = UpstreamTarget { name: "git".into(), way, limits };
     let us = us();
-    let opening = Opening { target: &target, inbox: Ear::new(), us: &us };
+    let opening = McpHandshake { target: &target, inbox: Ear::new(), us: &us };
     let started = Mutex::new(0);
     let start = || {
         let (stdio, fake) = pair(Ear::new(), limits);
         let mut count = started.lock();
         *count += 1;
         tokio::spawn(server(*count, fake));
-        async { Ok(Carrier::Stdio(stdio)) }
+        async { Ok(McpTransport::Stdio(stdio)) }
     };
-    let opened = tokio::time::timeout(limits.connect, opening.stdio(era, start)).await;
-    opened.unwrap_or_else(|_| Err(super::too_slow(&target)))
+    let opened = tokio::time::timeout(limits.connect, opening.connect_stdio(era, start)).await;
+    opened.unwrap_or_else(|_| Err(super::connect_timeout_problem(&target)))
 }
 
-fn quick() -> LinkLimits {
-    LinkLimits { connect: Duration::from_millis(500), ..limits() }
+fn quick() -> McpConnectionLimits {
+    McpConnectionLimits { connect: Duration::from_millis(500), ..limits() }
 }
 
 /// Half of it is spent waiting; the other half must be enough on a busy machine.
-fn patient() -> LinkLimits {
-    LinkLimits { connect: Duration::from_secs(6), ..limits() }
+fn patient() -> McpConnectionLimits {
+    McpConnectionLimits { connect: Duration::from_secs(6), ..limits() }
 }
 
 /// Answers `initialize`, takes `initialized`, and stays.
@@ -94,8 +94,8 @@ async fn a_modern_server_is_asked_once_and_every_request_says_who_we_are() {
     let (carrier, server) = opened.await.unwrap();
     assert_eq!(
         server,
-        Server {
-            era: Era::Modern,
+        McpPeer {
+            era: ProtocolEra::Modern,
             version: "2026-07-28".into(),
             capabilities: object(json!({"tools": {}})),
             info: object(json!({"name": "fake"})),
@@ -103,8 +103,8 @@ async fn a_modern_server_is_asked_once_and_every_request_says_who_we_are() {
         }
     );
     let own = json!({"io.modelcontextprotocol/clientCapabilities": {"sampling": {}}});
-    let about = About { meta: object(own), ..About::default() };
-    soon(carrier.request("tools/list", Object::new(), about)).await.unwrap();
+    let about = McpRequestOptions { meta: object(own), ..McpRequestOptions::default() };
+    soon(carrier.send_request("tools/list", Object::new(), about)).await.unwrap();
     let seen = seen.lock().clone();
     assert_eq!(
         seen[0],
@@ -153,7 +153,7 @@ async fn any_refusal_of_the_question_means_a_handshake_on_the_same_connection() 
             }
         });
         let (_carrier, server) = opened.await.unwrap();
-        assert_eq!((server.era, server.version.as_str()), (Era::Legacy, "2024-11-05"));
+        assert_eq!((server.era, server.version.as_str()), (ProtocolEra::Legacy, "2024-11-05"));
     }
 }
 
@@ -182,13 +182,13 @@ async fn a_server_that_is_silent_or_dies_at_the_question_gets_a_fresh_process() 
             }
             legacy(&mut fake, "2025-11-25").await;
         });
-        assert_eq!(opened.await.unwrap().1.era, Era::Legacy);
+        assert_eq!(opened.await.unwrap().1.era, ProtocolEra::Legacy);
     }
 }
 
 #[tokio::test]
 async fn what_was_learned_before_saves_the_question() {
-    let opened = over_pipes(Some(Era::Legacy), limits(), |_, mut fake| async move {
+    let opened = over_pipes(Some(ProtocolEra::Legacy), limits(), |_, mut fake| async move {
         legacy(&mut fake, "2025-06-18").await;
     });
     assert_eq!(opened.await.unwrap().1.version, "2025-06-18");
@@ -202,7 +202,7 @@ async fn a_late_answer_to_the_question_is_nothing() {
         fake.answer(&probe, discovery()).await;
         legacy(&mut fake, "2025-11-25").await;
     });
-    assert_eq!(opened.await.unwrap().1.era, Era::Legacy);
+    assert_eq!(opened.await.unwrap().1.era, ProtocolEra::Legacy);
 }
 
 #[tokio::test]
@@ -218,7 +218,7 @@ async fn a_server_that_never_answers_is_given_up_in_time() {
 #[tokio::test]
 async fn versions_of_the_future_and_refusals_are_named() {
     let answer = |version: &'static str| {
-        over_pipes(Some(Era::Legacy), limits(), move |_, mut fake| async move {
+        over_pipes(Some(ProtocolEra::Legacy), limits(), move |_, mut fake| async move {
             let request = fake.next().await;
             fake.answer(&request, introduction(version)).await;
             fake.next().await;
@@ -230,7 +230,7 @@ async fn versions_of_the_future_and_refusals_are_named() {
             format!("upstream 'git' speaks version {version} of MCP, which Moonlark does not");
         assert_eq!(problem.message, message);
     }
-    let refused = over_pipes(Some(Era::Legacy), limits(), |_, mut fake| async move {
+    let refused = over_pipes(Some(ProtocolEra::Legacy), limits(), |_, mut fake| async move {
         let request = fake.next().await;
         fake.refuse(&request, json!({"code": -32000, "message": "no licence"})).await;
         fake.next().await;
@@ -241,7 +241,7 @@ async fn versions_of_the_future_and_refusals_are_named() {
 
 #[tokio::test]
 async fn a_server_that_refuses_a_version_is_offered_one_of_its_own() {
-    let opened = over_pipes(Some(Era::Legacy), limits(), |_, mut fake| async move {
+    let opened = over_pipes(Some(ProtocolEra::Legacy), limits(), |_, mut fake| async move {
         let request = fake.next().await;
         let data = json!({"supported": ["2024-11-05"]});
         fake.refuse(&request, json!({"code": -32602, "message": "version", "data": data})).await;
@@ -255,17 +255,20 @@ async fn a_server_that_refuses_a_version_is_offered_one_of_its_own() {
 
 // --- over HTTP ----------------------------------------------------------------
 
-async fn over_http(server: &testing::Server, limits: LinkLimits) -> super::Opened {
-    let way = Way::Http { url: server.url.clone(), headers: Default::default() };
-    let target = Target { name: "web".into(), way, limits };
-    soon(open(&target, None, None, Ear::new(), &us())).await
+async fn over_http(
+    server: &testing::Server,
+    limits: McpConnectionLimits,
+) -> super::HandshakeResult {
+    let way = McpTransportConfig::Http { url: server.url.clone(), headers: Default::default() };
+    let target = UpstreamTarget { name: "web".into(), way, limits };
+    soon(connect_transport(&target, None, None, Ear::new(), &us())).await
 }
 
 #[tokio::test]
 async fn a_modern_server_is_opened_by_one_post() {
     let server = testing::Server::start(|asked| async move { asked.result(discovery()) }).await;
     let (_carrier, found) = over_http(&server, limits()).await.unwrap();
-    assert_eq!(found.era, Era::Modern);
+    assert_eq!(found.era, ProtocolEra::Modern);
     assert_eq!(server.lines(), ["POST server/discover"]);
     let asked = server.asked().remove(0);
     assert_eq!(asked.header("mcp-protocol-version"), "2026-07-28");
@@ -308,7 +311,11 @@ async fn whatever_else_is_answered_is_followed_by_a_handshake() {
         })
         .await;
         let (carrier, found) = over_http(&server, limits()).await.unwrap();
-        assert_eq!((found.era, found.version.as_str()), (Era::Legacy, "2025-06-18"), "{index}");
+        assert_eq!(
+            (found.era, found.version.as_str()),
+            (ProtocolEra::Legacy, "2025-06-18"),
+            "{index}"
+        );
         let expected =
             ["POST server/discover", "POST initialize", "POST notifications/initialized", "GET "];
         assert_eq!(server.lines(), expected, "{index}");
@@ -319,7 +326,7 @@ async fn whatever_else_is_answered_is_followed_by_a_handshake() {
             assert_eq!(later.header("mcp-session-id"), "s1");
             assert_eq!(later.header("mcp-protocol-version"), "2025-06-18");
         }
-        soon(carrier.close(crate::mcp::ClosePace::Gentle)).await;
+        soon(carrier.close_connection(crate::mcp::ClosePace::Gentle)).await;
         let last = server.asked().pop().unwrap();
         assert_eq!((last.method.as_str(), last.header("mcp-session-id")), ("DELETE", "s1"));
     }
@@ -336,7 +343,7 @@ async fn a_server_that_does_not_answer_the_question_is_not_waited_for_long() {
         }
     })
     .await;
-    assert_eq!(over_http(&server, patient()).await.unwrap().1.era, Era::Legacy);
+    assert_eq!(over_http(&server, patient()).await.unwrap().1.era, ProtocolEra::Legacy);
 }
 
 #[tokio::test]
@@ -365,13 +372,14 @@ async fn nobody_there_is_said_so() {
     let address = free.local_addr().unwrap();
     drop(free);
     let url = format!("http://user:hunter22@{address}/mcp?key=hunter22").parse().unwrap();
-    let way = Way::Http { url, headers: Default::default() };
-    let target = Target { name: "web".into(), way, limits: limits() };
-    let problem = soon(open(&target, None, None, Ear::new(), &us())).await.err().unwrap();
+    let way = McpTransportConfig::Http { url, headers: Default::default() };
+    let target = UpstreamTarget { name: "web".into(), way, limits: limits() };
+    let problem =
+        soon(connect_transport(&target, None, None, Ear::new(), &us())).await.err().unwrap();
     let start = format!("upstream 'web' cannot be reached at http://{address}: ");
     assert!(problem.message.starts_with(&start), "{problem}");
     assert!(!problem.to_string().contains("hunter22"), "{problem}");
-    assert!(problem.retryable());
+    assert!(problem.is_retryable());
 }
 
 #[tokio::test]

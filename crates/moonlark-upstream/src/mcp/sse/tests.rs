@@ -8,14 +8,14 @@ use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 
-use super::super::conversation::Conversation;
-use super::super::link::{About, Era};
+use super::super::conversation::RpcSession;
+use super::super::link::{McpRequestOptions, ProtocolEra};
 use super::super::opening;
-use super::super::site::Site;
-use super::super::target::{Target, Way};
+use super::super::site::HttpEndpoint;
+use super::super::target::{McpTransportConfig, UpstreamTarget};
 use super::super::testing::{Asked, Ear, Server, event, limits, object, reply, soon, stream, us};
-use super::super::wire::Failure;
-use super::Sse;
+use super::super::wire::RequestFailure;
+use super::SseTransport;
 
 /// A server whose stream begins with `address`, and what to say on it.
 async fn server(address: &str) -> (Server, mpsc::Sender<String>) {
@@ -36,9 +36,9 @@ async fn server(address: &str) -> (Server, mpsc::Sender<String>) {
     (server, sender)
 }
 
-async fn connect(server: &Server, inbox: Arc<Ear>) -> Result<Arc<Sse>, Failure> {
-    let site = Site::new("old", &server.url, &BTreeMap::new(), None).unwrap();
-    soon(Sse::open(Conversation::new("old", limits(), inbox), site)).await
+async fn connect(server: &Server, inbox: Arc<Ear>) -> Result<Arc<SseTransport>, RequestFailure> {
+    let site = HttpEndpoint::new("old", &server.url, &BTreeMap::new(), None).unwrap();
+    soon(SseTransport::open_stream(RpcSession::new("old", limits(), inbox), site)).await
 }
 
 #[tokio::test]
@@ -48,7 +48,7 @@ async fn messages_are_posted_to_where_the_stream_says_and_answered_on_it() {
     let sse = connect(&server, inbox.clone()).await.unwrap();
     let request = tokio::spawn({
         let sse = sse.clone();
-        async move { sse.request("tools/list", Object::new(), About::default()).await }
+        async move { sse.send_request("tools/list", Object::new(), McpRequestOptions::default()).await }
     });
     let asked = server.until(|asked| asked.body["method"] == "tools/list").await;
     assert_eq!(
@@ -62,8 +62,9 @@ async fn messages_are_posted_to_where_the_stream_says_and_answered_on_it() {
     sender.send(event(&json!({"jsonrpc": "2.0", "id": 1, "result": {"a": 1}}))).await.unwrap();
     assert_eq!(soon(request).await.unwrap(), Ok(object(json!({"a": 1}))));
     assert_eq!(inbox.heard(), ["? roots/list {}"]);
-    let refused = soon(sse.request("refused", Object::new(), About::default())).await;
-    assert!(matches!(refused, Err(Failure::Lost(_))), "{refused:?}");
+    let refused =
+        soon(sse.send_request("refused", Object::new(), McpRequestOptions::default())).await;
+    assert!(matches!(refused, Err(RequestFailure::Lost(_))), "{refused:?}");
 }
 
 #[tokio::test]
@@ -71,7 +72,7 @@ async fn another_server_gets_no_messages() {
     for address in ["http://evil.example/x", "//evil.example/x", "ftp:x", "http://["] {
         let (server, _sender) = server(address).await;
         let outcome = connect(&server, Ear::new()).await.err();
-        let Some(Failure::Lost(problem)) = outcome else { panic!("{outcome:?}") };
+        let Some(RequestFailure::Lost(problem)) = outcome else { panic!("{outcome:?}") };
         assert!(problem.message.starts_with("upstream 'old' wants messages at "), "{problem}");
     }
 }
@@ -82,14 +83,14 @@ async fn the_end_of_the_stream_is_the_end_of_the_connection() {
     let sse = connect(&server, Ear::new()).await.unwrap();
     let request = tokio::spawn({
         let sse = sse.clone();
-        async move { sse.request("a", Object::new(), About::default()).await }
+        async move { sse.send_request("a", Object::new(), McpRequestOptions::default()).await }
     });
     server.until(|asked| asked.body["method"] == "a").await;
     drop(sender);
     let outcome = soon(request).await.unwrap();
-    let Err(Failure::Lost(problem)) = outcome else { panic!("{outcome:?}") };
+    let Err(RequestFailure::Lost(problem)) = outcome else { panic!("{outcome:?}") };
     assert_eq!(problem.message, "upstream 'old' ended its stream");
-    assert!(!sse.conversation().is_open());
+    assert!(!sse.rpc_session().is_open());
 }
 
 #[tokio::test]
@@ -98,7 +99,7 @@ async fn a_request_that_is_dropped_is_called_off() {
     let sse = connect(&server, Ear::new()).await.unwrap();
     let request = tokio::spawn({
         let sse = sse.clone();
-        async move { sse.request("a", Object::new(), About::default()).await }
+        async move { sse.send_request("a", Object::new(), McpRequestOptions::default()).await }
     });
     server.until(|asked| asked.body["method"] == "a").await;
     request.abort();
@@ -109,10 +110,10 @@ async fn a_request_that_is_dropped_is_called_off() {
 #[tokio::test]
 async fn it_is_opened_by_a_handshake_and_closed_by_its_stream() {
     let (server, sender) = server("/m").await;
-    let way = Way::Sse { url: server.url.clone(), headers: BTreeMap::new() };
-    let target = Target { name: "old".into(), way, limits: limits() };
+    let way = McpTransportConfig::Sse { url: server.url.clone(), headers: BTreeMap::new() };
+    let target = UpstreamTarget { name: "old".into(), way, limits: limits() };
     let us = us();
-    let opening = opening::open(&target, None, None, Ear::new(), &us);
+    let opening = opening::connect_transport(&target, None, None, Ear::new(), &us);
     let answering = async {
         server.until(|asked| asked.body["method"] == "initialize").await;
         let result = json!({"protocolVersion": "2024-11-05", "capabilities": {}});
@@ -120,7 +121,7 @@ async fn it_is_opened_by_a_handshake_and_closed_by_its_stream() {
     };
     let (opened, ()) = soon(async { tokio::join!(opening, answering) }).await;
     let (carrier, found) = opened.unwrap();
-    assert_eq!((found.era, found.version.as_str()), (Era::Legacy, "2024-11-05"));
+    assert_eq!((found.era, found.version.as_str()), (ProtocolEra::Legacy, "2024-11-05"));
     assert_eq!(server.lines(), ["GET ", "POST initialize", "POST notifications/initialized"]);
     drop(carrier);
     soon(sender.closed()).await;

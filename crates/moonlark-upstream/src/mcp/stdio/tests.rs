@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use moonlark_core::value::Object;
-use moonlark_core::{Code, Problem};
+use moonlark_core::{Problem, ProblemCode};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 
-use super::super::link::{About, Carrier};
-use super::super::target::LinkLimits;
+use super::super::link::{McpRequestOptions, McpTransport};
+use super::super::target::McpConnectionLimits;
 use super::super::testing::{Ear, Fake, limits, object, pair, soon};
-use super::super::wire::{Failure, Rpc};
-use super::Stdio;
+use super::super::wire::{RequestFailure, RpcError};
+use super::StdioTransport;
 
-fn connect() -> (Arc<Stdio>, Fake, Arc<Ear>) {
+fn connect() -> (Arc<StdioTransport>, Fake, Arc<Ear>) {
     let inbox = Ear::new();
     let (stdio, fake) = pair(inbox.clone(), limits());
     (Arc::new(stdio), fake, inbox)
@@ -21,25 +21,25 @@ fn connect() -> (Arc<Stdio>, Fake, Arc<Ear>) {
 
 /// A request in the background.
 fn ask(
-    stdio: &Arc<Stdio>,
+    stdio: &Arc<StdioTransport>,
     method: &str,
-    about: About,
-) -> tokio::task::JoinHandle<Result<Object, Failure>> {
+    about: McpRequestOptions,
+) -> tokio::task::JoinHandle<Result<Object, RequestFailure>> {
     let (stdio, method) = (stdio.clone(), method.to_owned());
-    tokio::spawn(async move { stdio.request(&method, Object::new(), about).await })
+    tokio::spawn(async move { stdio.send_request(&method, Object::new(), about).await })
 }
 
-async fn works(stdio: &Arc<Stdio>, fake: &mut Fake) {
-    let asked = ask(stdio, "still/there", About::default());
+async fn works(stdio: &Arc<StdioTransport>, fake: &mut Fake) {
+    let asked = ask(stdio, "still/there", McpRequestOptions::default());
     let request = fake.next().await;
     assert_eq!(request["method"], "still/there", "{request}");
     fake.answer(&request, json!({"yes": true})).await;
     assert_eq!(soon(asked).await.unwrap(), Ok(object(json!({"yes": true}))));
 }
 
-fn lost(outcome: Result<Object, Failure>) -> Problem {
+fn lost(outcome: Result<Object, RequestFailure>) -> Problem {
     match outcome {
-        Err(Failure::Lost(problem)) => problem,
+        Err(RequestFailure::Lost(problem)) => problem,
         other => panic!("{other:?}"),
     }
 }
@@ -47,12 +47,13 @@ fn lost(outcome: Result<Object, Failure>) -> Problem {
 #[tokio::test]
 async fn requests_do_not_wait_for_each_other() {
     let (stdio, mut fake, _) = connect();
-    let asked: Vec<_> = (0..50).map(|n| ask(&stdio, &format!("m{n}"), About::default())).collect();
+    let asked: Vec<_> =
+        (0..50).map(|n| ask(&stdio, &format!("m{n}"), McpRequestOptions::default())).collect();
     let mut requests = Vec::new();
     for _ in 0..50 {
         requests.push(fake.next().await);
     }
-    assert_eq!(stdio.conversation().in_flight(), 50);
+    assert_eq!(stdio.rpc_session().in_flight_count(), 50);
     for request in requests.iter().rev() {
         fake.answer(request, json!({"method": request["method"]})).await;
     }
@@ -60,24 +61,24 @@ async fn requests_do_not_wait_for_each_other() {
         let expected = object(json!({"method": format!("m{n}")}));
         assert_eq!(soon(answer).await.unwrap(), Ok(expected));
     }
-    assert_eq!(stdio.conversation().in_flight(), 0);
+    assert_eq!(stdio.rpc_session().in_flight_count(), 0);
 }
 
 #[tokio::test]
 async fn an_error_is_the_servers_answer() {
     let (stdio, mut fake, _) = connect();
-    let asked = ask(&stdio, "a", About::default());
+    let asked = ask(&stdio, "a", McpRequestOptions::default());
     let request = fake.next().await;
     fake.refuse(&request, json!({"code": -5, "message": "no", "data": [1]})).await;
     let data = Some(vec![1].into_iter().map(i64::from).collect::<Vec<_>>().into());
-    let rpc = Rpc { code: -5, message: "no".into(), data };
-    assert_eq!(soon(asked).await.unwrap(), Err(Failure::Refused(rpc)));
+    let rpc = RpcError { code: -5, message: "no".into(), data };
+    assert_eq!(soon(asked).await.unwrap(), Err(RequestFailure::Refused(rpc)));
 }
 
 #[tokio::test]
 async fn garbage_is_not_answered_and_ends_nothing() {
     let (stdio, mut fake, inbox) = connect();
-    let asked = ask(&stdio, "a", About::default());
+    let asked = ask(&stdio, "a", McpRequestOptions::default());
     let request = fake.next().await;
     for garbage in [
         "Server listening on stdio",
@@ -111,11 +112,11 @@ async fn garbage_is_not_answered_and_ends_nothing() {
 #[tokio::test]
 async fn an_answer_over_the_limit_fails_its_request_only() {
     let (stdio, mut fake, _) = connect();
-    let (large, other) = (ask(&stdio, "large", About::default()), fake.next().await);
+    let (large, other) = (ask(&stdio, "large", McpRequestOptions::default()), fake.next().await);
     let text = "x".repeat(300_000);
     fake.answer(&other, json!({"text": text})).await;
     let problem = lost(soon(large).await.unwrap());
-    assert_eq!(problem.code, Code::Limit);
+    assert_eq!(problem.code, ProblemCode::Limit);
     assert_eq!(problem.message, "upstream 'git' answered with more than 100000 bytes");
     works(&stdio, &mut fake).await;
 }
@@ -123,18 +124,18 @@ async fn an_answer_over_the_limit_fails_its_request_only() {
 #[tokio::test]
 async fn an_answer_that_cannot_be_read_fails_its_request_only() {
     let (stdio, mut fake, _) = connect();
-    let (asked, request) = (ask(&stdio, "deep", About::default()), fake.next().await);
+    let (asked, request) = (ask(&stdio, "deep", McpRequestOptions::default()), fake.next().await);
     let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
     let id = &request["id"];
     fake.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"a":{deep}}}}}"#)).await;
-    assert_eq!(lost(soon(asked).await.unwrap()).code, Code::Limit);
+    assert_eq!(lost(soon(asked).await.unwrap()).code, ProblemCode::Limit);
     works(&stdio, &mut fake).await;
 }
 
 #[tokio::test]
 async fn the_end_of_the_stream_is_the_end_of_the_connection() {
     let (stdio, mut fake, inbox) = connect();
-    let asked = ask(&stdio, "a", About::default());
+    let asked = ask(&stdio, "a", McpRequestOptions::default());
     fake.next().await;
     // A last message without the end of its line, and then the end.
     let last = br#"{"jsonrpc":"2.0","method":"bye"}"#;
@@ -143,18 +144,18 @@ async fn the_end_of_the_stream_is_the_end_of_the_connection() {
     let message = "upstream 'git' closed the connection";
     assert_eq!(lost(soon(asked).await.unwrap()).message, message);
     assert_eq!(inbox.heard(), ["- bye {}"]);
-    assert_eq!(soon(stdio.conversation().closed()).await.message, message);
-    assert!(!stdio.conversation().is_open());
-    let refused = soon(stdio.request("b", Object::new(), About::default())).await;
-    assert!(matches!(refused, Err(Failure::NotSent(_))), "{refused:?}");
-    let refused = soon(stdio.notify("b", Object::new())).await;
-    assert!(matches!(refused, Err(Failure::NotSent(_))), "{refused:?}");
+    assert_eq!(soon(stdio.rpc_session().wait_closed()).await.message, message);
+    assert!(!stdio.rpc_session().is_open());
+    let refused = soon(stdio.send_request("b", Object::new(), McpRequestOptions::default())).await;
+    assert!(matches!(refused, Err(RequestFailure::NotSent(_))), "{refused:?}");
+    let refused = soon(stdio.send_notification("b", Object::new())).await;
+    assert!(matches!(refused, Err(RequestFailure::NotSent(_))), "{refused:?}");
 }
 
 #[tokio::test]
 async fn half_a_message_at_the_end_is_none() {
     let (stdio, mut fake, _) = connect();
-    let (asked, request) = (ask(&stdio, "a", About::default()), fake.next().await);
+    let (asked, request) = (ask(&stdio, "a", McpRequestOptions::default()), fake.next().await);
     let half = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, request["id"]);
     soon(fake.to.write_all(half.as_bytes())).await.unwrap();
     drop(fake);
@@ -168,33 +169,35 @@ async fn what_the_pipe_never_took_was_not_sent() {
     let params = object(json!({"text": "x".repeat(90_000)}));
     let large = {
         let stdio = stdio.clone();
-        tokio::spawn(async move { stdio.request("large", params, About::default()).await })
+        tokio::spawn(async move {
+            stdio.send_request("large", params, McpRequestOptions::default()).await
+        })
     };
-    while stdio.conversation().in_flight() < 1 {
+    while stdio.rpc_session().in_flight_count() < 1 {
         tokio::task::yield_now().await;
     }
-    let small = ask(&stdio, "small", About::default());
-    while stdio.conversation().in_flight() < 2 {
+    let small = ask(&stdio, "small", McpRequestOptions::default());
+    while stdio.rpc_session().in_flight_count() < 2 {
         tokio::task::yield_now().await;
     }
     drop(fake);
     for asked in [large, small] {
         let outcome = soon(asked).await.unwrap();
-        assert!(matches!(outcome, Err(Failure::NotSent(_))), "{outcome:?}");
+        assert!(matches!(outcome, Err(RequestFailure::NotSent(_))), "{outcome:?}");
     }
 }
 
 #[tokio::test]
 async fn a_request_that_is_dropped_is_called_off_and_its_late_answer_is_nothing() {
     let (stdio, mut fake, _) = connect();
-    let (asked, request) = (ask(&stdio, "slow", About::default()), fake.next().await);
+    let (asked, request) = (ask(&stdio, "slow", McpRequestOptions::default()), fake.next().await);
     asked.abort();
     let cancelled = fake.next().await;
     assert_eq!(
         cancelled,
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": request["id"]}})
     );
-    assert_eq!(stdio.conversation().in_flight(), 0);
+    assert_eq!(stdio.rpc_session().in_flight_count(), 0);
     fake.answer(&request, json!({})).await;
     works(&stdio, &mut fake).await;
 }
@@ -296,7 +299,7 @@ async fn a_server_may_call_off_what_it_asked() {
 async fn a_server_that_gives_up_a_request_fails_it() {
     let (stdio, mut fake, _) = connect();
     let (asked, request) =
-        (ask(&stdio, "subscriptions/listen", About::default()), fake.next().await);
+        (ask(&stdio, "subscriptions/listen", McpRequestOptions::default()), fake.next().await);
     let params = json!({"requestId": request["id"], "reason": "shutting down"});
     let method = "notifications/cancelled";
     fake.say(&json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()).await;
@@ -307,29 +310,29 @@ async fn a_server_that_gives_up_a_request_fails_it() {
 #[tokio::test]
 async fn a_flood_of_notifications_is_handed_on_as_it_comes() {
     struct Count(std::sync::atomic::AtomicUsize);
-    impl super::super::link::Inbox for Count {
+    impl super::super::link::ConnectionInbox for Count {
         fn secrets(&self) -> moonlark_core::secret::Secrets {
             Default::default()
         }
-        fn notification(&self, _: &str, _: Object) {
+        fn on_notification(&self, _: &str, _: Object) {
             self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
-        fn request(
+        fn on_request(
             &self,
             _: &str,
             _: Object,
-        ) -> futures::future::BoxFuture<'_, Result<Object, Rpc>> {
+        ) -> futures::future::BoxFuture<'_, Result<Object, RpcError>> {
             Box::pin(async { Ok(Object::new()) })
         }
     }
     let count = Arc::new(Count(Default::default()));
     let (ours, theirs) = tokio::io::duplex(1 << 20);
     let (from, to) = tokio::io::split(ours);
-    let conversation = super::Conversation::new("git", limits(), count.clone());
-    let stdio = Arc::new(Stdio::over_pipes(conversation, from, to));
+    let conversation = super::RpcSession::new("git", limits(), count.clone());
+    let stdio = Arc::new(StdioTransport::over_pipes(conversation, from, to));
     let (from, mut to) = tokio::io::split(theirs);
     let mut fake = tokio::io::BufReader::new(from);
-    let asked = ask(&stdio, "a", About::default());
+    let asked = ask(&stdio, "a", McpRequestOptions::default());
     let mut line = String::new();
     soon(tokio::io::AsyncBufReadExt::read_line(&mut fake, &mut line)).await.unwrap();
     let part =
@@ -346,12 +349,12 @@ async fn a_flood_of_notifications_is_handed_on_as_it_comes() {
 #[tokio::test]
 async fn dropping_the_connection_ends_it() {
     let (stdio, mut fake) = pair(Ear::new(), limits());
-    let carrier = Carrier::Stdio(stdio);
-    let conversation = carrier.conversation().clone();
+    let carrier = McpTransport::Stdio(stdio);
+    let conversation = carrier.rpc_session().clone();
     drop(carrier);
     assert_eq!(fake.next().await, json!(null));
     assert_eq!(
-        soon(conversation.closed()).await.message,
+        soon(conversation.wait_closed()).await.message,
         "the connection to upstream 'git' was dropped"
     );
 }
@@ -359,9 +362,9 @@ async fn dropping_the_connection_ends_it() {
 #[tokio::test]
 async fn closing_it_tells_those_who_wait() {
     let (stdio, mut fake, _) = connect();
-    let asked = ask(&stdio, "a", About::default());
+    let asked = ask(&stdio, "a", McpRequestOptions::default());
     fake.next().await;
-    soon(stdio.close(crate::mcp::ClosePace::Gentle)).await;
+    soon(stdio.close_connection(crate::mcp::ClosePace::Gentle)).await;
     lost(soon(asked).await.unwrap());
     assert_eq!(fake.next().await, json!(null));
 }
@@ -370,7 +373,8 @@ async fn closing_it_tells_those_who_wait() {
 async fn a_limit_is_exactly_that() {
     let inbox = Ear::new();
     let line = r#"{"jsonrpc":"2.0","method":"fits"}"#;
-    let (stdio, mut fake) = pair(inbox.clone(), LinkLimits { message: line.len(), ..limits() });
+    let (stdio, mut fake) =
+        pair(inbox.clone(), McpConnectionLimits { message: line.len(), ..limits() });
     fake.say(&format!("{line} ")).await;
     fake.say(line).await;
     inbox.until(1).await;

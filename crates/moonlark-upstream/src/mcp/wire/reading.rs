@@ -4,31 +4,31 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use moonlark_core::limits::size;
+use moonlark_core::limits::format_size;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, Value};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::{Failure, Rpc};
+use super::{RequestFailure, RpcError};
 
 /// One message of a server's.
 #[derive(Debug)]
-pub(crate) enum Frame<'a> {
-    Answer { id: Option<u64>, outcome: Outcome<'a> },
-    Request { id: &'a RawValue, method: Cow<'a, str>, params: Params<'a> },
-    Notification { method: Cow<'a, str>, params: Params<'a> },
+pub(crate) enum RpcFrame<'a> {
+    Answer { id: Option<u64>, outcome: RawRpcOutcome<'a> },
+    Request { id: &'a RawValue, method: Cow<'a, str>, params: RawRpcParams<'a> },
+    Notification { method: Cow<'a, str>, params: RawRpcParams<'a> },
 }
 
 /// Result or error, not read yet.
-pub(crate) type Outcome<'a> = Result<&'a RawValue, &'a RawValue>;
+pub(crate) type RawRpcOutcome<'a> = Result<&'a RawValue, &'a RawValue>;
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Params<'a>(Option<&'a RawValue>);
+pub(crate) struct RawRpcParams<'a>(Option<&'a RawValue>);
 
 /// What is wrong with a message. Each kind is told once per connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Odd {
+pub(crate) enum ProtocolViolation {
     NotJson,
     NotRpc,
     HalfLine,
@@ -39,23 +39,23 @@ pub(crate) enum Odd {
     TooMany,
 }
 
-impl Odd {
+impl ProtocolViolation {
     pub(crate) fn describe(self) -> &'static str {
         match self {
-            Odd::NotJson => "wrote something that is not JSON where messages go",
-            Odd::NotRpc => "wrote JSON that is no message",
-            Odd::HalfLine => "ended in the middle of a message",
-            Odd::TooLong => "sent a message over the size limit",
-            Odd::NeverAsked => "answered a request that was never made",
-            Odd::AnsweredBefore => "answered a request twice, or one that was over",
-            Odd::SameId => "made two requests with the same id at once",
-            Odd::TooMany => "makes more requests than are handled at once",
+            ProtocolViolation::NotJson => "wrote something that is not JSON where messages go",
+            ProtocolViolation::NotRpc => "wrote JSON that is no message",
+            ProtocolViolation::HalfLine => "ended in the middle of a message",
+            ProtocolViolation::TooLong => "sent a message over the size limit",
+            ProtocolViolation::NeverAsked => "answered a request that was never made",
+            ProtocolViolation::AnsweredBefore => "answered a request twice, or one that was over",
+            ProtocolViolation::SameId => "made two requests with the same id at once",
+            ProtocolViolation::TooMany => "makes more requests than are handled at once",
         }
     }
 }
 
 #[derive(Deserialize)]
-struct Raw<'a> {
+struct RawRpcMessage<'a> {
     #[serde(borrow, default)]
     jsonrpc: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -65,39 +65,45 @@ struct Raw<'a> {
     #[serde(borrow, default)]
     params: Option<&'a RawValue>,
     /// `null` is a result, too.
-    #[serde(borrow, default, deserialize_with = "present")]
+    #[serde(borrow, default, deserialize_with = "deserialize_present")]
     result: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 
-fn present<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a RawValue>, D::Error> {
+fn deserialize_present<'de: 'a, 'a, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
 }
 
 /// Every message in `text`: one, or all of a batch.
-pub(crate) fn read<'a>(text: &'a [u8], mut each: impl FnMut(Result<Frame<'a>, Odd>)) {
+pub(crate) fn read_frames<'a>(
+    text: &'a [u8],
+    mut each: impl FnMut(Result<RpcFrame<'a>, ProtocolViolation>),
+) {
     if text.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'[') {
-        return each(read_one(text));
+        return each(read_frame(text));
     }
     match serde_json::from_slice::<Vec<&RawValue>>(text) {
-        Ok(items) => items.iter().for_each(|item| each(read_one(item.get().as_bytes()))),
-        Err(_) => each(Err(Odd::NotJson)),
+        Ok(items) => items.iter().for_each(|item| each(read_frame(item.get().as_bytes()))),
+        Err(_) => each(Err(ProtocolViolation::NotJson)),
     }
 }
 
 /// Whether this is all of a message, as far as JSON goes.
-pub(crate) fn is_whole(text: &[u8]) -> bool {
+pub(crate) fn is_complete_json(text: &[u8]) -> bool {
     serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok()
 }
 
 /// What an answer that says nothing is taken for.
-const NEITHER: &str =
+const EMPTY_ANSWER_ERROR: &str =
     r#"{"code":-32603,"message":"it answered with neither a result nor an error"}"#;
 
-fn read_one(text: &[u8]) -> Result<Frame<'_>, Odd> {
-    let raw: Raw<'_> = serde_json::from_slice(text)
-        .map_err(|error| if error.is_data() { Odd::NotRpc } else { Odd::NotJson })?;
+fn read_frame(text: &[u8]) -> Result<RpcFrame<'_>, ProtocolViolation> {
+    let raw: RawRpcMessage<'_> = serde_json::from_slice(text).map_err(|error| {
+        if error.is_data() { ProtocolViolation::NotRpc } else { ProtocolViolation::NotJson }
+    })?;
     let Some(method) = raw.method else {
         // Some servers write both, one of them null.
         let outcome = match (raw.error, raw.result) {
@@ -105,37 +111,38 @@ fn read_one(text: &[u8]) -> Result<Frame<'_>, Odd> {
             (None, Some(result)) => Ok(result),
             // An answer all the same, and whoever waits for it is told.
             (None, None) if raw.jsonrpc.is_some() && raw.id.is_some() => {
-                Err(serde_json::from_str(NEITHER).map_err(|_| Odd::NotRpc)?)
+                Err(serde_json::from_str(EMPTY_ANSWER_ERROR)
+                    .map_err(|_| ProtocolViolation::NotRpc)?)
             }
-            (None, None) => return Err(Odd::NotRpc),
+            (None, None) => return Err(ProtocolViolation::NotRpc),
         };
-        return Ok(Frame::Answer { id: raw.id.and_then(own_id), outcome });
+        return Ok(RpcFrame::Answer { id: raw.id.and_then(own_id_from_raw), outcome });
     };
     // A line of a log may well have a method.
     if raw.jsonrpc.map(RawValue::get) != Some("\"2.0\"") {
-        return Err(Odd::NotRpc);
+        return Err(ProtocolViolation::NotRpc);
     }
-    let method = text_of(method).ok_or(Odd::NotRpc)?;
-    let params = Params(raw.params);
+    let method = decode_raw_string(method).ok_or(ProtocolViolation::NotRpc)?;
+    let params = RawRpcParams(raw.params);
     match raw.id {
-        Some(id) if is_id(id) => Ok(Frame::Request { id, method, params }),
-        Some(_) => Err(Odd::NotRpc),
-        None => Ok(Frame::Notification { method, params }),
+        Some(id) if is_valid_id(id) => Ok(RpcFrame::Request { id, method, params }),
+        Some(_) => Err(ProtocolViolation::NotRpc),
+        None => Ok(RpcFrame::Notification { method, params }),
     }
 }
 
 /// Our ids are integers; some servers give them back as text.
-fn own_id(raw: &RawValue) -> Option<u64> {
+fn own_id_from_raw(raw: &RawValue) -> Option<u64> {
     raw.get().trim_matches('"').parse().ok()
 }
 
 /// Theirs are echoed as they are, so they are held to a length.
-fn is_id(raw: &RawValue) -> bool {
-    const LONGEST: usize = 256;
-    raw.get().len() <= LONGEST && raw.get().starts_with(|c: char| "\"-0123456789".contains(c))
+fn is_valid_id(raw: &RawValue) -> bool {
+    const MAX_ID_BYTES: usize = 256;
+    raw.get().len() <= MAX_ID_BYTES && raw.get().starts_with(|c: char| "\"-0123456789".contains(c))
 }
 
-fn text_of(raw: &RawValue) -> Option<Cow<'_, str>> {
+fn decode_raw_string(raw: &RawValue) -> Option<Cow<'_, str>> {
     let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
     if inner.contains('\\') {
         return serde_json::from_str(raw.get()).ok().map(Cow::Owned);
@@ -143,8 +150,8 @@ fn text_of(raw: &RawValue) -> Option<Cow<'_, str>> {
     Some(Cow::Borrowed(inner))
 }
 
-impl Params<'_> {
-    pub(crate) fn read(self) -> Option<Object> {
+impl RawRpcParams<'_> {
+    pub(crate) fn parse_object(self) -> Option<Object> {
         let Some(raw) = self.0 else { return Some(Object::new()) };
         match Value::parse_json(raw.get().as_bytes()) {
             Ok(Value::Object(fields)) => Some(fields),
@@ -154,9 +161,12 @@ impl Params<'_> {
 }
 
 /// The result as a value, or why there is none. `name` is the server's.
-pub(crate) fn outcome(name: &str, outcome: Outcome<'_>) -> Result<Object, Failure> {
-    let raw = outcome.map_err(|error| Failure::Refused(Rpc::read(error)))?;
-    let unusable = |problem: Problem| Failure::Lost(problem.retryable_if(false));
+pub(crate) fn parse_outcome(
+    name: &str,
+    outcome: RawRpcOutcome<'_>,
+) -> Result<Object, RequestFailure> {
+    let raw = outcome.map_err(|error| RequestFailure::Refused(RpcError::from_raw_json(error)))?;
+    let unusable = |problem: Problem| RequestFailure::Lost(problem.with_retryable(false));
     match Value::parse_json(raw.get().as_bytes()) {
         Ok(Value::Object(fields)) => Ok(fields),
         // What some servers have instead of nothing.
@@ -165,27 +175,27 @@ pub(crate) fn outcome(name: &str, outcome: Outcome<'_>) -> Result<Object, Failur
             "upstream '{name}' answered with {} where an object belongs",
             other.kind()
         )))),
-        Err(problem) => salvage(raw).ok_or_else(|| {
+        Err(problem) => salvage_list(raw).ok_or_else(|| {
             let message =
                 format!("the answer of upstream '{name}' cannot be read: {}", problem.message);
-            unusable(problem.saying(message))
+            unusable(problem.with_message(message))
         }),
     }
 }
 
 /// Fields of answers that are lists.
-const LISTS: [&str; 4] = ["tools", "resources", "resourceTemplates", "prompts"];
+const LIST_RESULT_FIELDS: [&str; 4] = ["tools", "resources", "resourceTemplates", "prompts"];
 
 /// A list of which some entries cannot be read, with null in their places: one
 /// entry must not cost the others.
-fn salvage(raw: &RawValue) -> Option<Object> {
-    if Value::is_too_much(raw.get().as_bytes()) {
+fn salvage_list(raw: &RawValue) -> Option<Object> {
+    if Value::exceeds_parse_limit(raw.get().as_bytes()) {
         return None;
     }
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(raw.get()).ok()?;
     let mut answer = Object::new();
     for (key, raw) in fields {
-        let value = match LISTS.contains(&key.as_str()) {
+        let value = match LIST_RESULT_FIELDS.contains(&key.as_str()) {
             true => {
                 let entries: Vec<&RawValue> = serde_json::from_str(raw.get()).ok()?;
                 let read =
@@ -196,25 +206,30 @@ fn salvage(raw: &RawValue) -> Option<Object> {
         };
         answer.insert(key, value);
     }
-    LISTS.iter().any(|key| answer.contains_key(*key)).then_some(answer)
+    LIST_RESULT_FIELDS.iter().any(|key| answer.contains_key(*key)).then_some(answer)
 }
 
 /// The error in a message that is one: whose it is, and what it says.
-pub(crate) fn error_in(text: &[u8]) -> Option<(Option<u64>, Rpc)> {
-    match read_one(text) {
-        Ok(Frame::Answer { id, outcome: Err(error) }) => Some((id, Rpc::read(error))),
+pub(crate) fn find_rpc_error(text: &[u8]) -> Option<(Option<u64>, RpcError)> {
+    match read_frame(text) {
+        Ok(RpcFrame::Answer { id, outcome: Err(error) }) => {
+            Some((id, RpcError::from_raw_json(error)))
+        }
         _ => None,
     }
 }
 
-pub(crate) fn too_long(name: &str, most: usize) -> Problem {
-    Problem::limit(format!("upstream '{name}' answered with more than {}", size(most)))
-        .hint("ask it for less at once, or for one page at a time")
+pub(crate) fn answer_too_long_problem(name: &str, most: usize) -> Problem {
+    Problem::limit_exceeded(format!(
+        "upstream '{name}' answered with more than {}",
+        format_size(most)
+    ))
+    .with_hint("ask it for less at once, or for one page at a time")
 }
 
 /// What the first bytes tell of a message that is too long to be read.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Head {
+pub(crate) enum OversizedMessageHead {
     Answer(u64),
     /// A request or a notification.
     NoAnswer,
@@ -222,11 +237,11 @@ pub(crate) enum Head {
 }
 
 /// Looks for the `id` of the outermost object.
-pub(crate) fn look_at(head: &[u8]) -> Head {
-    find_id(head).unwrap_or(Head::Unclear)
+pub(crate) fn inspect_head(head: &[u8]) -> OversizedMessageHead {
+    find_id(head).unwrap_or(OversizedMessageHead::Unclear)
 }
 
-fn find_id(head: &[u8]) -> Option<Head> {
+fn find_id(head: &[u8]) -> Option<OversizedMessageHead> {
     let (mut depth, mut at) = (0usize, 0);
     loop {
         let byte = *head.get(at)?;
@@ -244,8 +259,11 @@ fn find_id(head: &[u8]) -> Option<Head> {
                 let rest = head.get(at..)?.trim_ascii_start();
                 if depth == 1 && rest.first() == Some(&b':') {
                     match key {
-                        b"id" => return number(rest[1..].trim_ascii_start()).map(Head::Answer),
-                        b"method" => return Some(Head::NoAnswer),
+                        b"id" => {
+                            return parse_leading_number(rest[1..].trim_ascii_start())
+                                .map(OversizedMessageHead::Answer);
+                        }
+                        b"method" => return Some(OversizedMessageHead::NoAnswer),
                         _ => {}
                     }
                 }
@@ -255,7 +273,7 @@ fn find_id(head: &[u8]) -> Option<Head> {
     }
 }
 
-fn number(text: &[u8]) -> Option<u64> {
+fn parse_leading_number(text: &[u8]) -> Option<u64> {
     let text = text.strip_prefix(b"\"").unwrap_or(text);
     let end = text.iter().position(|byte| !byte.is_ascii_digit())?;
     std::str::from_utf8(&text[..end]).ok()?.parse().ok()
@@ -267,18 +285,18 @@ mod tests {
 
     fn check(text: &str, expected: &str) {
         let mut seen = Vec::new();
-        read(text.as_bytes(), |frame| {
+        read_frames(text.as_bytes(), |frame| {
             seen.push(match frame {
-                Ok(Frame::Answer { id, outcome: Ok(raw) }) => format!("{id:?} = {raw}"),
-                Ok(Frame::Answer { id, outcome: Err(raw) }) => {
-                    let Rpc { code, message, .. } = Rpc::read(raw);
+                Ok(RpcFrame::Answer { id, outcome: Ok(raw) }) => format!("{id:?} = {raw}"),
+                Ok(RpcFrame::Answer { id, outcome: Err(raw) }) => {
+                    let RpcError { code, message, .. } = RpcError::from_raw_json(raw);
                     format!("{id:?} ! {code} {message}")
                 }
-                Ok(Frame::Request { id, method, params }) => {
-                    format!("{id} ? {method} {:?}", params.read().map(|it| it.len()))
+                Ok(RpcFrame::Request { id, method, params }) => {
+                    format!("{id} ? {method} {:?}", params.parse_object().map(|it| it.len()))
                 }
-                Ok(Frame::Notification { method, params }) => {
-                    format!("- {method} {:?}", params.read().map(|it| it.len()))
+                Ok(RpcFrame::Notification { method, params }) => {
+                    format!("- {method} {:?}", params.parse_object().map(|it| it.len()))
                 }
                 Err(odd) => format!("{odd:?}"),
             });
@@ -308,7 +326,9 @@ mod tests {
         let many = r#",{"a":1}"#.repeat((10 << 20) / 8);
         let text = format!(r#"{{"tools":[{{"a":1}}{many}]}}"#);
         let raw: &RawValue = serde_json::from_str(&text).unwrap();
-        let Err(Failure::Lost(problem)) = outcome("far", Ok(raw)) else { panic!("it was read") };
+        let Err(RequestFailure::Lost(problem)) = parse_outcome("far", Ok(raw)) else {
+            panic!("it was read")
+        };
         assert!(
             problem
                 .message
@@ -343,9 +363,9 @@ mod tests {
     fn a_result_that_cannot_be_read_fails_its_request_only() {
         let result = |text: &str| {
             let raw: &RawValue = serde_json::from_str(text).unwrap();
-            match outcome("git", Ok(raw)) {
+            match parse_outcome("git", Ok(raw)) {
                 Ok(fields) => format!("{} fields", fields.len()),
-                Err(Failure::Lost(problem)) => problem.message,
+                Err(RequestFailure::Lost(problem)) => problem.message,
                 Err(other) => format!("{other:?}"),
             }
         };
@@ -361,15 +381,16 @@ mod tests {
 
     #[test]
     fn the_id_of_a_message_too_long_is_the_outermost_one() {
-        let check = |head: &str, expected| assert_eq!(look_at(head.as_bytes()), expected, "{head}");
-        check(r#"{"jsonrpc":"2.0","id":17,"result":{"id":3,"#, Head::Answer(17));
-        check(r#"{ "id" : "17" , "result":"#, Head::Answer(17));
-        check(r#"{"result":{"id":3,"x":[{"id":4}]},"id":5,"#, Head::Answer(5));
-        check(r#"{"result":{"id":3,"x":"aaaa"#, Head::Unclear);
-        check(r#"{"result":"\"id\":3,\\","id":4}"#, Head::Answer(4));
-        check(r#"{"jsonrpc":"2.0","method":"x","id":4,"#, Head::NoAnswer);
-        check(r#"{"id":4"#, Head::Unclear);
-        check("\"", Head::Unclear);
-        check("{\"\\", Head::Unclear);
+        let check =
+            |head: &str, expected| assert_eq!(inspect_head(head.as_bytes()), expected, "{head}");
+        check(r#"{"jsonrpc":"2.0","id":17,"result":{"id":3,"#, OversizedMessageHead::Answer(17));
+        check(r#"{ "id" : "17" , "result":"#, OversizedMessageHead::Answer(17));
+        check(r#"{"result":{"id":3,"x":[{"id":4}]},"id":5,"#, OversizedMessageHead::Answer(5));
+        check(r#"{"result":{"id":3,"x":"aaaa"#, OversizedMessageHead::Unclear);
+        check(r#"{"result":"\"id\":3,\\","id":4}"#, OversizedMessageHead::Answer(4));
+        check(r#"{"jsonrpc":"2.0","method":"x","id":4,"#, OversizedMessageHead::NoAnswer);
+        check(r#"{"id":4"#, OversizedMessageHead::Unclear);
+        check("\"", OversizedMessageHead::Unclear);
+        check("{\"\\", OversizedMessageHead::Unclear);
     }
 }

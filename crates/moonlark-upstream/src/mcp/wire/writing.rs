@@ -5,26 +5,26 @@ use std::io::Write;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, Value};
 
-use super::Rpc;
+use super::RpcError;
 
 /// The parts of `_meta` that every request has, as JSON already.
-pub(crate) type OwnMeta = [(&'static str, String)];
+pub(crate) type ClientMetaFields = [(&'static str, String)];
 
 /// A request. What `meta` says goes over what `params._meta` says, and that
 /// over `ours`; a progress token is ours or there is none.
-pub(crate) fn request(
+pub(crate) fn encode_request(
     id: u64,
     method: &str,
     params: &Object,
     meta: &Object,
-    ours: &OwnMeta,
+    ours: &ClientMetaFields,
     progress: bool,
 ) -> Result<Vec<u8>, Problem> {
     let mut out = Vec::with_capacity(512);
     let _ = write!(out, "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":");
-    string(&mut out, method);
+    write_string(&mut out, method);
     out.extend_from_slice(b",\"params\":{");
-    fields(&mut out, params.iter().filter(|(key, _)| *key != "_meta"))?;
+    write_fields(&mut out, params.iter().filter(|(key, _)| *key != "_meta"))?;
 
     let given = params.get("_meta").and_then(Value::as_object);
     let start = out.len();
@@ -39,14 +39,14 @@ pub(crate) fn request(
     }
     for (key, json) in ours {
         if !meta.contains_key(*key) && !given.is_some_and(|given| given.contains_key(*key)) {
-            comma(&mut out);
-            string(&mut out, key);
+            write_comma(&mut out);
+            write_string(&mut out, key);
             out.push(b':');
             out.extend_from_slice(json.as_bytes());
         }
     }
     let given = given.into_iter().flatten().filter(|(key, _)| !meta.contains_key(*key));
-    fields(&mut out, given.chain(meta).filter(|(key, _)| *key != "progressToken"))?;
+    write_fields(&mut out, given.chain(meta).filter(|(key, _)| *key != "progressToken"))?;
     match out.len() == inside {
         true => out.truncate(start),
         false => out.push(b'}'),
@@ -55,87 +55,87 @@ pub(crate) fn request(
     Ok(out)
 }
 
-pub(crate) fn notification(method: &str, params: &Object) -> Result<Vec<u8>, Problem> {
+pub(crate) fn encode_notification(method: &str, params: &Object) -> Result<Vec<u8>, Problem> {
     let mut out = Vec::with_capacity(256);
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"method\":");
-    string(&mut out, method);
+    write_string(&mut out, method);
     if !params.is_empty() {
         out.extend_from_slice(b",\"params\":{");
-        fields(&mut out, params.iter())?;
+        write_fields(&mut out, params.iter())?;
         out.push(b'}');
     }
     out.push(b'}');
     Ok(out)
 }
 
-pub(crate) fn cancelled(id: u64) -> Vec<u8> {
+pub(crate) fn encode_cancellation(id: u64) -> Vec<u8> {
     let method = "notifications/cancelled";
     format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\",\"params\":{{\"requestId\":{id}}}}}")
         .into_bytes()
 }
 
 /// The answer to a request of the server's, whose id is given back as it came.
-pub(crate) fn answer(id: &str, outcome: Result<&Object, &Rpc>) -> Vec<u8> {
+pub(crate) fn encode_answer(id: &str, outcome: Result<&Object, &RpcError>) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     let _ = write!(out, "{{\"jsonrpc\":\"2.0\",\"id\":{id},");
     let start = out.len();
     let encoded = match outcome {
         Ok(result) => {
             out.extend_from_slice(b"\"result\":{");
-            fields(&mut out, result.iter())
+            write_fields(&mut out, result.iter())
         }
-        Err(rpc) => error(&mut out, rpc),
+        Err(rpc) => write_error(&mut out, rpc),
     };
     if encoded.is_err() {
         out.truncate(start);
-        let rpc = Rpc::new(Rpc::INTERNAL, "the answer has no JSON form");
+        let rpc = RpcError::new(RpcError::INTERNAL_ERROR, "the answer has no JSON form");
         // It has no data, and so cannot fail.
-        let _ = error(&mut out, &rpc);
+        let _ = write_error(&mut out, &rpc);
     }
     out.extend_from_slice(b"}}");
     out
 }
 
-fn error(out: &mut Vec<u8>, rpc: &Rpc) -> Result<(), Problem> {
+fn write_error(out: &mut Vec<u8>, rpc: &RpcError) -> Result<(), Problem> {
     let _ = write!(out, "\"error\":{{\"code\":{},\"message\":", rpc.code);
-    string(out, &rpc.message);
+    write_string(out, &rpc.message);
     if let Some(data) = &rpc.data {
         out.extend_from_slice(b",\"data\":");
-        value(out, data, "data")?;
+        write_value(out, data, "data")?;
     }
     Ok(())
 }
 
-fn fields<'a>(
+fn write_fields<'a>(
     out: &mut Vec<u8>,
     fields: impl Iterator<Item = (&'a String, &'a Value)>,
 ) -> Result<(), Problem> {
     for (key, item) in fields {
-        comma(out);
-        string(out, key);
+        write_comma(out);
+        write_string(out, key);
         out.push(b':');
-        value(out, item, key)?;
+        write_value(out, item, key)?;
     }
     Ok(())
 }
 
 /// Between fields, but not before the first.
-fn comma(out: &mut Vec<u8>) {
+fn write_comma(out: &mut Vec<u8>) {
     if out.last() != Some(&b'{') {
         out.push(b',');
     }
 }
 
-fn value(out: &mut Vec<u8>, item: &Value, what: &str) -> Result<(), Problem> {
+fn write_value(out: &mut Vec<u8>, item: &Value, what: &str) -> Result<(), Problem> {
     match item {
-        Value::Str(text) => string(out, text),
+        Value::Str(text) => write_string(out, text),
         // Looks for what JSON cannot hold first.
         other => out.extend_from_slice(other.encode_json(what)?.as_bytes()),
     }
     Ok(())
 }
 
-fn string(out: &mut Vec<u8>, text: &str) {
+fn write_string(out: &mut Vec<u8>, text: &str) {
     // Text is always JSON, and a vector takes everything.
     let _ = serde_json::to_writer(out, text);
 }
@@ -151,8 +151,8 @@ mod tests {
         }
     }
 
-    fn sent(params: &str, meta: &str, ours: &OwnMeta, progress: bool) -> String {
-        let bytes = request(3, "m", &object(params), &object(meta), ours, progress).unwrap();
+    fn sent(params: &str, meta: &str, ours: &ClientMetaFields, progress: bool) -> String {
+        let bytes = encode_request(3, "m", &object(params), &object(meta), ours, progress).unwrap();
         String::from_utf8(bytes).unwrap()
     }
 
@@ -178,13 +178,13 @@ mod tests {
     #[test]
     fn what_json_cannot_hold_is_not_sent() {
         let params = Object::from_iter([("x".to_owned(), Value::Bytes(vec![255]))]);
-        assert!(request(1, "m", &params, &Object::new(), &[], false).is_err());
+        assert!(encode_request(1, "m", &params, &Object::new(), &[], false).is_err());
         assert_eq!(
-            String::from_utf8(answer("\"a\"", Ok(&params))).unwrap(),
+            String::from_utf8(encode_answer("\"a\"", Ok(&params))).unwrap(),
             r#"{"jsonrpc":"2.0","id":"a","error":{"code":-32603,"message":"the answer has no JSON form"}}"#
         );
         assert_eq!(
-            String::from_utf8(answer("1", Ok(&object(r#"{"a":{}}"#)))).unwrap(),
+            String::from_utf8(encode_answer("1", Ok(&object(r#"{"a":{}}"#)))).unwrap(),
             r#"{"jsonrpc":"2.0","id":1,"result":{"a":{}}}"#
         );
     }

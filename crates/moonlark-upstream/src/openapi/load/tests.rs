@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 use super::*;
 
 /// A document whose schema is at `reference`, in a folder with more beside it.
-fn folder(reference: &str) -> (tempfile::TempDir, Spec) {
+fn folder(reference: &str) -> (tempfile::TempDir, SpecLocation) {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, json: Json| {
         let path = folder.path().join(name);
@@ -18,13 +18,13 @@ fn folder(reference: &str) -> (tempfile::TempDir, Spec) {
         "api/api.json",
         json!({"openapi": "3.0.0", "paths": {}, "x": {"$ref": format!("{reference}#/A")}}),
     );
-    let spec = Spec::File(folder.path().join("api/api.json"));
+    let spec = SpecLocation::File(folder.path().join("api/api.json"));
     (folder, spec)
 }
 
 async fn said(reference: &str, permitted: &dyn Fn(&Path) -> Vec<RefPermission>) -> (usize, String) {
     let (folder, spec) = folder(reference);
-    let loaded = load(&spec, &permitted(folder.path())).await.unwrap();
+    let loaded = load_document(&spec, &permitted(folder.path())).await.unwrap();
     let problems: Vec<String> = loaded.problems.iter().map(ToString::to_string).collect();
     (loaded.files.len(), problems.join("\n"))
 }
@@ -55,15 +55,15 @@ async fn a_link_out_of_the_folder_and_a_pipe_in_it_are_not_read() {
     let (folder, spec) = folder("parts/odd.json");
     let odd = folder.path().join("api/parts/odd.json");
     std::os::unix::fs::symlink("/etc/passwd", &odd).unwrap();
-    let loaded = load(&spec, &[]).await.unwrap();
+    let loaded = load_document(&spec, &[]).await.unwrap();
     assert!(loaded.problems[0].message.contains("outside the folder"), "{:?}", loaded.problems);
     std::fs::remove_file(&odd).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(&odd).status().unwrap().success());
-    let loaded = load(&spec, &[]).await.unwrap();
+    let loaded = load_document(&spec, &[]).await.unwrap();
     assert_eq!(loaded.files.len(), 1);
-    let pipe = load(&Spec::File(odd), &[]).await.err().unwrap();
+    let pipe = load_document(&SpecLocation::File(odd), &[]).await.err().unwrap();
     assert!(pipe.message.ends_with("it is not a regular file"), "{pipe}");
-    let device = load(&Spec::File("/dev/zero".into()), &[]).await.err().unwrap();
+    let device = load_document(&SpecLocation::File("/dev/zero".into()), &[]).await.err().unwrap();
     assert_eq!(device.message, "cannot read /dev/zero: it is not a regular file");
 }
 

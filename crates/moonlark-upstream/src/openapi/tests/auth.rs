@@ -1,6 +1,6 @@
 //! Who we are, where each API wants to know it.
 
-use super::super::{ClientCredentials, Credential};
+use super::super::{ApiCredential, ClientCredentials};
 use super::*;
 use crate::mcp::SecretText;
 
@@ -53,7 +53,7 @@ async fn schemes_that_are_wanted_together_are_sent_together() {
     let document = document(&server, schemes, json!([{"other": []}, {"app": [], "user": []}]));
     let world = World::new(document, |it| {
         for (name, text) in [("app", "1"), ("user", "2")] {
-            it.credentials.schemes.insert(name.to_owned(), Credential::Secret(secret(text)));
+            it.credentials.schemes.insert(name.to_owned(), ApiCredential::Secret(secret(text)));
         }
     });
     world.call("op", json!({})).await.unwrap();
@@ -79,7 +79,7 @@ async fn client_credentials_are_traded_for_a_token_once() {
             token_url: None,
             scopes: vec!["read".to_owned()],
         };
-        it.credentials.schemes.insert("o".to_owned(), Credential::OAuth(client));
+        it.credentials.schemes.insert("o".to_owned(), ApiCredential::OAuth(client));
     });
     for _ in 0..3 {
         world.call("op", json!({})).await.unwrap();

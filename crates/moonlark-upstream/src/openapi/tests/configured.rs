@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use moonlark_core::Code;
+use moonlark_core::ProblemCode;
 
 use super::*;
 use crate::tool_config::{EffectsConfig, ToolConfig};
@@ -144,7 +144,7 @@ async fn what_an_api_says_about_a_failure_is_kept() {
     server.answers(move |_| reply(422, "application/json", body.clone()));
     let world = World::new(document(&server), |_| {});
     let problem = world.call("searchRepos", json!({})).await.unwrap_err();
-    assert_eq!(problem.code, Code::BadRequest);
+    assert_eq!(problem.code, ProblemCode::BadRequest);
     assert_eq!(
         problem.message,
         "api.searchRepos answered 422 Unprocessable Entity: Validation Failed (title: already_exists)"

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use url::Url;
 
-use super::super::{AuthHost, ClientCredentials, Credential, OriginMemory};
+use super::super::{ApiCredential, AuthHost, ClientCredentials, OriginMemory};
 use super::*;
 use crate::mcp::SecretText;
 
@@ -145,7 +145,7 @@ async fn a_client_secret_goes_to_the_token_server_that_was_named_first() {
                 token_url: None,
                 scopes: Vec::new(),
             };
-            it.credentials.schemes.insert("o".to_owned(), Credential::OAuth(client));
+            it.credentials.schemes.insert("o".to_owned(), ApiCredential::OAuth(client));
             it.memory = Some(OriginMemory {
                 file: folder.path().join("api.json"),
                 spec: Url::parse("https://docs.example.com/api.json").unwrap(),

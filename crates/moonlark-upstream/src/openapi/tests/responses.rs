@@ -35,13 +35,13 @@ async fn bytes_come_as_content_and_compressed_ones_plain() {
     let server = Server::start().await;
     let world = world(&server).await;
     server.answers(|_| reply(200, "image/png", [137, 80, 78, 71, 0, 255]));
-    let Answer::Content(content) = world.ask("op", json!({})).await.unwrap() else { panic!() };
+    let ToolAnswer::Content(content) = world.ask("op", json!({})).await.unwrap() else { panic!() };
     assert_eq!(
         content.blocks[0].to_json_lossy(),
         json!({"type": "image", "data": "iVBORwD/", "mimeType": "image/png"})
     );
     server.answers(|_| reply(200, "application/zip", [80, 75, 3, 4]));
-    let Answer::Content(content) = world.ask("op", json!({})).await.unwrap() else { panic!() };
+    let ToolAnswer::Content(content) = world.ask("op", json!({})).await.unwrap() else { panic!() };
     assert_eq!(content.blocks[0].to_json_lossy()["resource"]["blob"], "UEsDBA==");
     // {"ok":true}
     let zipped = [
@@ -89,7 +89,7 @@ async fn errors_say_what_the_api_says() {
         server.answers(move |_| reply(status, "application/json", body.clone()));
         let problem = world.call("op", json!({})).await.unwrap_err();
         assert_eq!((problem.code.as_str(), problem.message.as_str()), (code, message));
-        assert_eq!((problem.retryable(), problem.status), (retryable, Some(status)));
+        assert_eq!((problem.is_retryable(), problem.status), (retryable, Some(status)));
     }
     let raw = world.raw("op", json!({})).await.unwrap();
     assert_eq!((raw["status"].as_u64(), raw["body"].as_str()), (Some(500), Some("oops")));

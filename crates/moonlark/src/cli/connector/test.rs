@@ -5,25 +5,30 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
-use moonlark_core::nearest::nearest;
+use moonlark_core::nearest::nearest_name;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, Result, Value};
-use moonlark_knowledge::{Connector, Content, Found, Item, Scan, Scanned};
+use moonlark_knowledge::{
+    ItemContent, ScanFinding, ScanOutcome, SourceConnector, SourceItem, SourceScan,
+};
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 
 use crate::cli::named;
-use crate::cli::{Done, Failure, Global, counted, here, key_value, open, print, print_json, shown};
-use crate::connectors::{self, ScriptSource};
+use crate::cli::{
+    CommandError, CommandResult, GlobalArgs, display_path, format_count, open_project,
+    parse_key_value, print_json, print_line, working_dir,
+};
+use crate::connectors::{self, ScriptedConnector};
 use crate::project::Project;
 use crate::scripts;
 
 #[derive(Args)]
-pub(crate) struct Test {
+pub(crate) struct ConnectorTestArgs {
     /// The script.
     path: PathBuf,
     /// A key of its configuration; values that are not text are written as JSON.
-    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_key_value)]
     values: Vec<(String, String)>,
     /// Take the settings of this entry under [connectors.script].
     #[arg(long, value_name = "NAME")]
@@ -38,23 +43,23 @@ pub(crate) struct Test {
 
 /// What a scan found, the first few by name.
 #[derive(Default)]
-struct Tally {
+struct ScanTally {
     items: u64,
     gone: u64,
-    first: Vec<Item>,
+    first: Vec<SourceItem>,
     failed: Vec<(String, Problem)>,
 }
 
-impl Test {
-    pub(crate) async fn run(self, global: &Global) -> Done {
+impl ConnectorTestArgs {
+    pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
         let say = |line: &str| {
             if !global.json {
-                print(line);
+                print_line(line);
             }
         };
-        let project = open(global).await?;
-        let source = self.load(&project).await?;
-        let label = shown(&self.path);
+        let project = open_project(global).await?;
+        let source = self.load_connector(&project).await?;
+        let label = display_path(&self.path);
         say(&format!("Testing connector: {} ({label})", source.name));
         say("  ✓ Script loaded");
         say("  ✓ connector.scan defined");
@@ -63,25 +68,25 @@ impl Test {
             None => Value::Null,
         };
         let started = Instant::now();
-        let (scanned, tally) = scan(&source, state, self.limit).await;
+        let (scanned, tally) = scan_source(&source, state, self.limit).await;
         let took = started.elapsed().as_secs_f64();
         if global.json {
-            print_json(&to_json(&scanned, &tally)?);
+            print_json(&scan_json(&scanned, &tally)?);
             let well = scanned.is_ok() && tally.failed.is_empty();
-            return if well { Ok(()) } else { Err(Failure::Said) };
+            return if well { Ok(()) } else { Err(CommandError::Said) };
         }
         let gone = if tally.gone > 0 { format!(", {} gone", tally.gone) } else { String::new() };
-        let found = counted(usize::try_from(tally.items).unwrap_or(usize::MAX), "item");
+        let found = format_count(usize::try_from(tally.items).unwrap_or(usize::MAX), "item");
         let mark = if scanned.is_ok() { "✓" } else { "✗" };
         say(&format!("  {mark} Found {found}{gone} in {took:.1}s"));
         for item in &tally.first {
-            say(&format!("      {}", outline(item)));
+            say(&format!("      {}", item_outline(item)));
         }
         for (name, problem) in &tally.failed {
             say(&format!("  ✗ {name}: {}", problem.message));
             problem.hint.iter().for_each(|hint| say(&format!("      hint: {hint}")));
         }
-        let Scanned { complete, state } = scanned?;
+        let ScanOutcome { complete, state } = scanned?;
         say(match complete {
             true => "  ✓ The scan is complete: what it did not name counts as gone",
             false => "  ✓ The scan is incremental: what it did not name stays",
@@ -89,32 +94,33 @@ impl Test {
         if state != Value::Null && state != Value::Object(Object::new()) {
             say(&format!("  ✓ state = {}", state.to_json_lossy()));
         }
-        if tally.failed.is_empty() { Ok(()) } else { Err(Failure::Said) }
+        if tally.failed.is_empty() { Ok(()) } else { Err(CommandError::Said) }
     }
 
-    async fn load(&self, project: &Project) -> Result<ScriptSource, Failure> {
-        let loaded = project.loaded().await;
+    async fn load_connector(&self, project: &Project) -> Result<ScriptedConnector, CommandError> {
+        let loaded = project.loaded_config().await;
         let names = &loaded.config.connectors.script;
         if let Some(name) = self.source.as_ref().filter(|name| !names.contains_key(*name)) {
-            let near = nearest(name, names.keys().map(String::as_str));
+            let near = nearest_name(name, names.keys().map(String::as_str));
             return Err(Problem::bad_request(format!(
                 "there is no [connectors.script.{name}] in the configuration"
             ))
-            .maybe_hint(near.map(|near| format!("did you mean {near}?")))
+            .with_optional_hint(near.map(|near| format!("did you mean {near}?")))
             .into());
         }
-        let whole = here()?.join(&self.path);
-        let entry = self.source.clone().or_else(|| named::entry_of(&whole, &loaded));
+        let whole = working_dir()?.join(&self.path);
+        let entry = self.source.clone().or_else(|| named::find_config_entry(&whole, &loaded));
         let entry = entry.filter(|name| names.contains_key(name));
-        let found = connectors::script(whole, shown(&self.path), entry.clone());
-        if let Some(problem) = scripts::outage(&found, &loaded.config).first() {
+        let found =
+            connectors::discovered_connector_script(whole, display_path(&self.path), entry.clone());
+        if let Some(problem) = scripts::script_outage(&found, &loaded.config).first() {
             // What --set gives stands in for what is not there.
             let key = |set: &(String, String)| problem.message.contains(&format!(".{} ", set.0));
             if !self.values.iter().any(key) {
                 return Err(problem.clone().into());
             }
         }
-        let mut prepared = scripts::prepare(&found, &loaded)?;
+        let mut prepared = scripts::prepare_script(&found, &loaded)?;
         if !self.values.is_empty() {
             let mut config = match std::mem::take(&mut prepared.scope.config) {
                 Value::Object(config) => config,
@@ -131,26 +137,30 @@ impl Test {
         let stem = || self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let name = entry.or(script.name.clone()).unwrap_or_else(stem);
         let gateway = project.gateway.clone();
-        Ok(ScriptSource { name, script, scope, gateway, full: false })
+        Ok(ScriptedConnector { name, script, scope, gateway, full: false })
     }
 }
 
-async fn scan(source: &ScriptSource, state: Value, limit: usize) -> (Result<Scanned>, Tally) {
+async fn scan_source(
+    source: &ScriptedConnector,
+    state: Value,
+    limit: usize,
+) -> (Result<ScanOutcome>, ScanTally) {
     let (out, mut found) = mpsc::channel(16);
     let known = Arc::new(|_: &str| None);
-    let scanning = source.scan(Scan { known, state, out });
+    let scanning = source.scan(SourceScan { known, state, out });
     let counting = async {
-        let mut tally = Tally::default();
+        let mut tally = ScanTally::default();
         while let Some(found) = found.recv().await {
             match found {
-                Found::Item(item) => {
+                ScanFinding::Item(item) => {
                     tally.items += 1;
                     if tally.first.len() < limit {
                         tally.first.push(*item);
                     }
                 }
-                Found::Gone(_) => tally.gone += 1,
-                Found::Failed(name, problem) if tally.failed.len() < limit.max(1) => {
+                ScanFinding::Gone(_) => tally.gone += 1,
+                ScanFinding::Failed(name, problem) if tally.failed.len() < limit.max(1) => {
                     tally.failed.push((name, problem));
                 }
                 _ => {}
@@ -162,16 +172,16 @@ async fn scan(source: &ScriptSource, state: Value, limit: usize) -> (Result<Scan
 }
 
 /// `ENG-1: Fix the log-in, 1204 characters`
-fn outline(item: &Item) -> String {
+fn item_outline(item: &SourceItem) -> String {
     let title = item.title.as_deref().map(|title| format!(": {title}")).unwrap_or_default();
     let size = match &item.content {
-        Content::Text(text) => counted(text.chars().count(), "character"),
-        Content::Bytes(bytes) => counted(bytes.len(), "byte"),
+        ItemContent::Text(text) => format_count(text.chars().count(), "character"),
+        ItemContent::Bytes(bytes) => format_count(bytes.len(), "byte"),
     };
     format!("{}{title}, {size}", item.source_id)
 }
 
-fn to_json(scanned: &Result<Scanned>, tally: &Tally) -> Result<Json> {
+fn scan_json(scanned: &Result<ScanOutcome>, tally: &ScanTally) -> Result<Json> {
     let items: Vec<Json> = tally.first.iter().map(item_json).collect::<Result<_>>()?;
     let failed: Vec<Json> = tally
         .failed
@@ -190,10 +200,10 @@ fn to_json(scanned: &Result<Scanned>, tally: &Tally) -> Result<Json> {
     Ok(object)
 }
 
-fn item_json(item: &Item) -> Result<Json> {
+fn item_json(item: &SourceItem) -> Result<Json> {
     let body = match &item.content {
-        Content::Text(text) => text.clone(),
-        Content::Bytes(bytes) => counted(bytes.len(), "byte"),
+        ItemContent::Text(text) => text.clone(),
+        ItemContent::Bytes(bytes) => format_count(bytes.len(), "byte"),
     };
     let time = |time: &Option<jiff::Timestamp>| time.map(|time| time.to_string());
     Ok(json!({

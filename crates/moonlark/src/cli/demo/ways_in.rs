@@ -8,28 +8,30 @@ use serde_json::{Value as Json, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-fn failed(way: &str) -> impl Fn(std::io::Error) -> Problem + '_ {
+fn call_failure(way: &str) -> impl Fn(std::io::Error) -> Problem + '_ {
     move |error| Problem::unavailable(format!("the call over {way} failed: {error}"))
 }
 
-pub(super) async fn over_rest(address: &str, tool: &str, args: &Json) -> Result<Json> {
-    post(address, &format!("/tools/{tool}"), &[], args).await.map_err(failed("REST"))
+pub(super) async fn call_over_rest(address: &str, tool: &str, args: &Json) -> Result<Json> {
+    post_json(address, &format!("/tools/{tool}"), &[], args).await.map_err(call_failure("REST"))
 }
 
-pub(super) async fn over_mcp_http(address: &str, tool: &str, args: &Json) -> Result<Json> {
+pub(super) async fn call_over_mcp_http(address: &str, tool: &str, args: &Json) -> Result<Json> {
     let headers = [
         ("Accept", "application/json, text/event-stream"),
-        ("MCP-Protocol-Version", MODERN),
+        ("MCP-Protocol-Version", MCP_PROTOCOL_VERSION),
         ("Mcp-Method", "tools/call"),
         ("Mcp-Name", tool),
     ];
-    post(address, "/mcp", &headers, &request(tool, args)).await.map_err(failed("MCP"))
+    post_json(address, "/mcp", &headers, &tools_call_request(tool, args))
+        .await
+        .map_err(call_failure("MCP"))
 }
 
-const MODERN: &str = "2026-07-28";
+const MCP_PROTOCOL_VERSION: &str = "2026-07-28";
 
 /// One call that needs nothing before it.
-fn request(tool: &str, args: &Json) -> Json {
+fn tools_call_request(tool: &str, args: &Json) -> Json {
     json!({
         "jsonrpc": "2.0",
         "id": 1,
@@ -38,7 +40,7 @@ fn request(tool: &str, args: &Json) -> Json {
             "name": tool,
             "arguments": args,
             "_meta": {
-                "io.modelcontextprotocol/protocolVersion": MODERN,
+                "io.modelcontextprotocol/protocolVersion": MCP_PROTOCOL_VERSION,
                 "io.modelcontextprotocol/clientCapabilities": {},
                 "io.modelcontextprotocol/clientInfo": {"name": "moonlark demo", "version": "1"},
             },
@@ -47,7 +49,7 @@ fn request(tool: &str, args: &Json) -> Json {
 }
 
 /// One HTTP request on a connection of its own.
-async fn post(
+async fn post_json(
     address: &str,
     path: &str,
     headers: &[(&str, &str)],
@@ -68,9 +70,9 @@ async fn post(
     serde_json::from_str(body).map_err(std::io::Error::other)
 }
 
-pub(super) async fn over_mcp_stdio(folder: &Path, tool: &str, args: &Json) -> Result<Json> {
+pub(super) async fn call_over_mcp_stdio(folder: &Path, tool: &str, args: &Json) -> Result<Json> {
     let talk = async {
-        let mut child = this_binary(folder)?
+        let mut child = moonlark_command(folder)?
             .args(["stdio", "--quiet"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -79,27 +81,27 @@ pub(super) async fn over_mcp_stdio(folder: &Path, tool: &str, args: &Json) -> Re
         let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(std::io::Error::other("no pipes"));
         };
-        stdin.write_all(format!("{}\n", request(tool, args)).as_bytes()).await?;
+        stdin.write_all(format!("{}\n", tools_call_request(tool, args)).as_bytes()).await?;
         let line = BufReader::new(stdout).lines().next_line().await?.unwrap_or_default();
         drop(stdin);
         child.wait().await?;
         serde_json::from_str(&line).map_err(std::io::Error::other)
     };
-    talk.await.map_err(failed("stdio"))
+    talk.await.map_err(call_failure("stdio"))
 }
 
-pub(super) async fn over_cli(folder: &Path, tool: &str, args: &Json) -> Result<Json> {
+pub(super) async fn call_over_cli(folder: &Path, tool: &str, args: &Json) -> Result<Json> {
     let talk = async {
-        let output = this_binary(folder)?
+        let output = moonlark_command(folder)?
             .args(["call", tool, "--json", "--quiet", "--args", &args.to_string()])
             .output()
             .await?;
         serde_json::from_slice(&output.stdout).map_err(std::io::Error::other)
     };
-    talk.await.map_err(failed("the command line"))
+    talk.await.map_err(call_failure("the command line"))
 }
 
-fn this_binary(folder: &Path) -> std::io::Result<tokio::process::Command> {
+fn moonlark_command(folder: &Path) -> std::io::Result<tokio::process::Command> {
     let mut command = tokio::process::Command::new(std::env::current_exe()?);
     command.current_dir(folder);
     Ok(command)

@@ -7,59 +7,63 @@ use moonlark_core::Problem;
 use moonlark_server::TokenFile;
 use serde_json::{Map, Value as Json};
 
-use super::Install;
+use super::InstallArgs;
 use crate::cli::served::find_server;
-use crate::cli::{Failure, Global, here};
+use crate::cli::{CommandError, GlobalArgs, working_dir};
 use crate::clients::entry::{reached_url, shown_token};
-use crate::clients::file::Found;
+use crate::clients::file::ClientFile;
 use crate::clients::registration::MCP_PATH;
-use crate::config_file::{self, Loaded};
-use crate::local_server::{Purpose, Reached};
+use crate::config_file::{self, LoadedConfig};
+use crate::local_server::{ConnectionPurpose, LocalServerLookup};
 use crate::state_folder::prepare_state_folder;
 use crate::who;
 
-impl Install {
+impl InstallArgs {
     pub(super) async fn http_entry(
         &self,
-        file: &Found,
-        global: &Global,
-    ) -> Result<Map<String, Json>, Failure> {
+        file: &ClientFile,
+        global: &GlobalArgs,
+    ) -> Result<Map<String, Json>, CommandError> {
         let env = |name: &str| std::env::var(name).ok();
-        let loaded = config_file::load(global.config.as_deref(), &here()?, &env)?;
-        let url = address(&loaded, running_address(global).await?)?;
-        let known = self.known_token(file, &url);
+        let loaded = config_file::load_config(global.config.as_deref(), &working_dir()?, &env)?;
+        let url = mcp_url(&loaded, running_address(global).await?)?;
+        let known = self.find_known_token(file, &url);
         let token = match (known, self.dry_run) {
             (Some(known), _) => Some(known),
             (None, true) => needs_token(&loaded)?.then(|| "…".to_owned()),
-            (None, false) => self.new_token(&loaded)?,
+            (None, false) => self.create_token(&loaded)?,
         };
         self.client.http_entry(&self.name, &url, token.as_deref()).ok_or_else(|| {
-            let message =
-                format!("{} starts its servers itself, and takes no address", self.client.title());
+            let message = format!(
+                "{} starts its servers itself, and takes no address",
+                self.client.display_name()
+            );
             Problem::bad_request(message)
-                .hint("leave --http out: `moonlark stdio` uses the running server of the project")
+                .with_hint(
+                    "leave --http out: `moonlark stdio` uses the running server of the project",
+                )
                 .into()
         })
     }
 
     /// The token that our entry has already, for the same address.
-    fn known_token(&self, file: &Found, url: &str) -> Option<String> {
-        let entry = self.registration(file).find(file.text()).ok()??;
+    fn find_known_token(&self, file: &ClientFile, url: &str) -> Option<String> {
+        let entry = self.registration_in(file).find_entry(file.text()).ok()??;
         let token = shown_token(&entry)?;
         (reached_url(&entry) == Some(url)).then(|| token.to_owned())
     }
 
-    fn new_token(&self, loaded: &Loaded) -> Result<Option<String>, Failure> {
+    fn create_token(&self, loaded: &LoadedConfig) -> Result<Option<String>, CommandError> {
         if !needs_token(loaded)? || self.client.http_entry("", "", None).is_none() {
             return Ok(None);
         }
-        let file = TokenFile::new(who::file(&loaded.root));
-        let taken = |name: &String| -> Result<bool, Failure> {
-            let held = file.list()?;
+        let file = TokenFile::new(who::token_file(&loaded.root));
+        let taken = |name: &String| -> Result<bool, CommandError> {
+            let held = file.list_tokens()?;
             let configured = loaded.config.server.auth.tokens.contains_key(name);
             Ok(configured || held.iter().any(|it| it.name == *name))
         };
-        let base = self.client.word();
+        let base = self.client.cli_name();
         let mut name = base.clone();
         let mut number = 2;
         while taken(&name)? {
@@ -67,27 +71,27 @@ impl Install {
             number += 1;
         }
         prepare_state_folder(&loaded.state);
-        Ok(Some(file.add(&name, Vec::new(), false)?))
+        Ok(Some(file.add_token(&name, Vec::new(), false)?))
     }
 }
 
 /// Whether callers have to show a token. One of an identity provider the client gets
 /// itself, from its user.
-fn needs_token(loaded: &Loaded) -> Result<bool, Failure> {
+fn needs_token(loaded: &LoadedConfig) -> Result<bool, CommandError> {
     let auth = &loaded.config.server.auth;
-    let handed_out = !TokenFile::new(who::file(&loaded.root)).list()?.is_empty();
+    let handed_out = !TokenFile::new(who::token_file(&loaded.root)).list_tokens()?.is_empty();
     Ok(auth.issuer.is_none() && (handed_out || !auth.tokens.is_empty()))
 }
 
 /// Where the project's server listens at the moment.
-async fn running_address(global: &Global) -> Result<Option<String>, Failure> {
-    Ok(match find_server(global, Purpose::Command).await? {
-        Reached::Server(_, server) => server.address,
-        Reached::Nobody | Reached::Unusable(_) => None,
+async fn running_address(global: &GlobalArgs) -> Result<Option<String>, CommandError> {
+    Ok(match find_server(global, ConnectionPurpose::Command).await? {
+        LocalServerLookup::Server(_, server) => server.address,
+        LocalServerLookup::Nobody | LocalServerLookup::Unusable(_) => None,
     })
 }
 
-fn address(loaded: &Loaded, running: Option<String>) -> Result<String, Failure> {
+fn mcp_url(loaded: &LoadedConfig, running: Option<String>) -> Result<String, CommandError> {
     let server = &loaded.config.server;
     if let Some(url) = &server.auth.url {
         return Ok(format!("{}{MCP_PATH}", url.trim_end_matches('/')));
@@ -98,7 +102,7 @@ fn address(loaded: &Loaded, running: Option<String>) -> Result<String, Failure> 
     };
     if running.is_none() && server.port == 0 {
         return Err(Problem::bad_config("server.port is 0, so the address is another each time")
-            .hint("set server.port, or start `moonlark serve` first")
+            .with_hint("set server.port, or start `moonlark serve` first")
             .into());
     }
     let address = running.unwrap_or(configured);

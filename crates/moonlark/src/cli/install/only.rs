@@ -6,18 +6,18 @@
 
 use std::path::Path;
 
-use moonlark_core::{Place, Problem};
+use moonlark_core::{Problem, SourceLocation};
 use serde_json::{Map, Value as Json, json};
 
-use super::Install;
-use crate::cli::import::{PreparedImport, Report};
-use crate::cli::{Failure, Global, here, print, shown};
+use super::InstallArgs;
+use crate::cli::import::{ImportReport, PreparedImport};
+use crate::cli::{CommandError, GlobalArgs, display_path, print_line, working_dir};
 use crate::clients::entry::{config_argument, reached_url};
-use crate::clients::file::Found;
-use crate::clients::places::Places;
-use crate::clients::plan::{Fate, Imported, Planned};
+use crate::clients::file::ClientFile;
+use crate::clients::places::ClientConfigPaths;
+use crate::clients::plan::{ImportFate, ImportInput, PlannedEntry};
 use crate::clients::registration::is_moonlark_named;
-use crate::clients::server::{self, FileOrigin};
+use crate::clients::server::{self, ClientFileOrigin};
 
 /// The other servers of a client's file.
 pub(super) struct MovedServers {
@@ -33,11 +33,11 @@ pub(super) struct MovedServers {
 struct OtherMoonlark {
     name: String,
     entry: Json,
-    fate: OtherFate,
+    fate: OtherMoonlarkFate,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum OtherFate {
+enum OtherMoonlarkFate {
     /// Another project, which stays.
     Kept,
     /// Another project, which the user wants out.
@@ -47,44 +47,46 @@ enum OtherFate {
 }
 
 impl MovedServers {
-    pub(super) fn find(
-        install: &Install,
-        file: &Found,
-        places: &Places,
-        global: &Global,
-    ) -> Result<MovedServers, Failure> {
+    pub(super) fn find_in_file(
+        install: &InstallArgs,
+        file: &ClientFile,
+        places: &ClientConfigPaths,
+        global: &GlobalArgs,
+    ) -> Result<MovedServers, CommandError> {
         let root = file.syntax().parse(file.text());
-        let root = root.map_err(|fault| fault.problem(file.text(), &file.label))?;
+        let root = root.map_err(|fault| fault.to_problem(file.text(), &file.label))?;
         let whole = root.map(|root| root.to_json()).unwrap_or_default();
         // Only what the client reads for every project: its other tables are not ours to empty.
         let mut document = Map::new();
         for key in [install.client.servers_key(), "inputs"] {
             document.extend(whole.get(key).map(|value| (key.to_owned(), value.clone())));
         }
-        let mut others = take_moonlarks(document.get_mut(install.client.servers_key()));
+        let mut others = take_moonlark_entries(document.get_mut(install.client.servers_key()));
         others.retain(|other| other.name != install.name);
         let project = places.project_of(&file.path);
-        let origin = FileOrigin { client: Some(install.client), project, home: places.home() };
-        let read_file = |path: &Path| Found::read(path, shown(path)).ok()?.text;
-        let entries = server::all(&Json::Object(document), origin, &read_file);
+        let origin =
+            ClientFileOrigin { client: Some(install.client), project, home: places.home() };
+        let read_file = |path: &Path| ClientFile::read(path, display_path(path)).ok()?.text;
+        let entries = server::read_entries(&Json::Object(document), origin, &read_file);
         let entries = entries.unwrap_or_default().into_iter();
         let servers = entries.map(|entry| (file.label.clone(), entry)).collect();
-        let found = Imported { servers, ..Imported::default() };
-        let cwd = here()?;
-        let import = PreparedImport::make(found, &file.label, false, global, &cwd)?;
-        let is_taken = |planned: &&Planned| !matches!(planned.fate, Fate::LeftOut { .. });
+        let found = ImportInput { servers, ..ImportInput::default() };
+        let cwd = working_dir()?;
+        let import = PreparedImport::new(found, &file.label, false, global, &cwd)?;
+        let is_taken =
+            |planned: &&PlannedEntry| !matches!(planned.fate, ImportFate::LeftOut { .. });
         let taken = import.plan.servers.iter().filter(is_taken).map(|it| it.from.clone()).collect();
-        let secrets_label = import.label(&cwd);
+        let secrets_label = import.secrets_label(&cwd);
         Ok(MovedServers { import, taken, others, secrets_label })
     }
 
     /// Decide about other entries of Moonlark, now that ours is known.
-    pub(super) fn sort_others(
+    pub(super) fn decide_other_moonlarks(
         &mut self,
-        install: &Install,
+        install: &InstallArgs,
         ours: &Map<String, Json>,
         label: &str,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandError> {
         let ours = Json::Object(ours.clone());
         for other in &mut self.others {
             let same_config = config_argument(&ours).is_some()
@@ -92,11 +94,11 @@ impl MovedServers {
             let same_url =
                 reached_url(&ours).is_some() && reached_url(&ours) == reached_url(&other.entry);
             other.fate = if same_config || same_url {
-                OtherFate::Duplicate
+                OtherMoonlarkFate::Duplicate
             } else if install.drop.contains(&other.name) {
-                OtherFate::Dropped
+                OtherMoonlarkFate::Dropped
             } else {
-                OtherFate::Kept
+                OtherMoonlarkFate::Kept
             };
         }
         let is_other = |name: &&String| !self.others.iter().any(|other| other.name == **name);
@@ -106,56 +108,62 @@ impl MovedServers {
                 [] => "it has no other Moonlark; leave --drop out".to_owned(),
                 names => format!("nothing was changed; it has {}", names.join(", ")),
             };
-            let message = format!("{unknown} is no other Moonlark of {}", install.client.title());
-            return Err(Problem::bad_request(message).at(Place::file(label)).hint(hint).into());
+            let message =
+                format!("{unknown} is no other Moonlark of {}", install.client.display_name());
+            return Err(Problem::bad_request(message)
+                .at_location(SourceLocation::in_file(label))
+                .with_hint(hint)
+                .into());
         }
         Ok(())
     }
 
     /// Those that leave the file.
-    pub(super) fn names(&self) -> Vec<String> {
-        let others = self.others.iter().filter(|other| other.fate != OtherFate::Kept);
+    pub(super) fn removed_names(&self) -> Vec<String> {
+        let others = self.others.iter().filter(|other| other.fate != OtherMoonlarkFate::Kept);
         self.taken.iter().cloned().chain(others.map(|other| other.name.clone())).collect()
     }
 
-    pub(super) fn say(&self, dry_run: bool) {
-        self.report(dry_run).say();
+    pub(super) fn print_report(&self, dry_run: bool) {
+        self.import_report(dry_run).print_report();
         let would = if dry_run { "Would be taken" } else { "Taken" };
         for other in &self.others {
-            let (name, what) = (&other.name, other.project());
-            print(&match other.fate {
-                OtherFate::Kept => {
+            let (name, what) = (&other.name, other.describe_project());
+            print_line(&match other.fate {
+                OtherMoonlarkFate::Kept => {
                     format!("Left in: {name}, {what}; --drop {name} takes it out as well")
                 }
-                OtherFate::Dropped => format!("{would} out: {name}, {what}"),
-                OtherFate::Duplicate => format!("{would} out: {name}, the same Moonlark once more"),
+                OtherMoonlarkFate::Dropped => format!("{would} out: {name}, {what}"),
+                OtherMoonlarkFate::Duplicate => {
+                    format!("{would} out: {name}, the same Moonlark once more")
+                }
             });
         }
     }
 
     pub(super) fn to_json(&self, dry_run: bool) -> Json {
         let other = |other: &OtherMoonlark| {
-            let did = if other.fate == OtherFate::Kept { "kept" } else { "removed" };
-            let config = config_argument(&other.entry).map(|config| shown(&config));
+            let did = if other.fate == OtherMoonlarkFate::Kept { "kept" } else { "removed" };
+            let config = config_argument(&other.entry).map(|config| display_path(&config));
             let url = reached_url(&other.entry);
             json!({ "name": other.name, "config": config, "url": url, "did": did })
         };
         json!({
-            "servers": self.names(),
+            "servers": self.removed_names(),
             "other_moonlarks": self.others.iter().map(other).collect::<Vec<_>>(),
-            "import": self.report(dry_run).to_json(),
+            "import": self.import_report(dry_run).to_json(),
         })
     }
 
-    fn report(&self, dry_run: bool) -> Report<'_> {
-        Report { import: &self.import, dry_run, label: self.secrets_label.clone() }
+    fn import_report(&self, dry_run: bool) -> ImportReport<'_> {
+        ImportReport { import: &self.import, dry_run, label: self.secrets_label.clone() }
     }
 }
 
 impl OtherMoonlark {
     /// What it is, for people.
-    fn project(&self) -> String {
-        let config = config_argument(&self.entry).map(|config| shown(&config));
+    fn describe_project(&self) -> String {
+        let config = config_argument(&self.entry).map(|config| display_path(&config));
         let place = config.or_else(|| reached_url(&self.entry).map(str::to_owned));
         match place {
             Some(place) => format!("Moonlark for {place}"),
@@ -165,8 +173,9 @@ impl OtherMoonlark {
 }
 
 /// Take every entry of Moonlark out of `servers`: it is nothing to import.
-fn take_moonlarks(servers: Option<&mut Json>) -> Vec<OtherMoonlark> {
-    let kept = |name: String, entry: Json| OtherMoonlark { name, entry, fate: OtherFate::Kept };
+fn take_moonlark_entries(servers: Option<&mut Json>) -> Vec<OtherMoonlark> {
+    let kept =
+        |name: String, entry: Json| OtherMoonlark { name, entry, fate: OtherMoonlarkFate::Kept };
     let mut others = Vec::new();
     match servers {
         Some(Json::Object(servers)) => servers.retain(|name, entry| {

@@ -5,14 +5,14 @@
 //! called with them.
 
 use moonlark_core::Catalog;
-use moonlark_core::module::Language;
+use moonlark_core::module::ScriptLanguage;
 use moonlark_core::render::luau::luau_type;
 use moonlark_core::script_functions::SCRIPT_FUNCTIONS;
 use moonlark_core::sdk::SdkSource;
 
 /// One way to go on.
 #[derive(Debug, PartialEq)]
-pub(super) struct Candidate {
+pub(super) struct CompletionCandidate {
     /// What takes the place of the word so far.
     pub(super) text: String,
     /// What stands in the list.
@@ -21,36 +21,36 @@ pub(super) struct Candidate {
 
 /// The candidates for the end of `text`, and where the word begins that they
 /// replace.
-pub(super) fn complete(text: &str, catalog: &Catalog) -> (usize, Vec<Candidate>) {
+pub(super) fn complete_entry(text: &str, catalog: &Catalog) -> (usize, Vec<CompletionCandidate>) {
     let Some(open) = open_brackets(text) else { return (text.len(), Vec::new()) };
-    let path_start = text.len() - trailing(text, |it| is_word(it) || it == '.').len();
+    let path_start = text.len() - trailing_match(text, |it| is_word_char(it) || it == '.').len();
     let path = &text[path_start..];
     let word_start = path_start + path.rfind('.').map_or(0, |dot| dot + 1);
     let word = &text[word_start..];
     let candidates = match path.rsplit_once('.') {
-        None if text[..path_start].ends_with(':') => plain(["await()"]),
+        None if text[..path_start].ends_with(':') => name_candidates(["await()"]),
         None => {
-            let arguments = open.last().and_then(|open| arguments(text, open, catalog));
-            arguments.unwrap_or_else(|| globals(catalog))
+            let arguments = open.last().and_then(|open| argument_candidates(text, open, catalog));
+            arguments.unwrap_or_else(|| global_candidates(catalog))
         }
-        Some((owner, _)) => members(owner, catalog),
+        Some((owner, _)) => member_candidates(owner, catalog),
     };
     let fitting = candidates.into_iter().filter(|it| it.text.starts_with(word)).collect();
     (word_start, fitting)
 }
 
-fn is_word(letter: char) -> bool {
+fn is_word_char(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_'
 }
 
 /// The longest end of `text` of such letters.
-fn trailing(text: &str, fits: impl Fn(char) -> bool) -> &str {
+fn trailing_match(text: &str, fits: impl Fn(char) -> bool) -> &str {
     let start = text.char_indices().rev().take_while(|(_, it)| fits(*it)).last();
     start.map_or("", |(start, _)| &text[start..])
 }
 
 /// A bracket that is not closed.
-struct Open {
+struct OpenBracket {
     bracket: char,
     at: usize,
     /// Where what is being typed in it begins: after it, or after a comma.
@@ -58,12 +58,12 @@ struct Open {
 }
 
 /// All of them, outermost first; none inside a string or a comment.
-fn open_brackets(text: &str) -> Option<Vec<Open>> {
-    let mut open: Vec<Open> = Vec::new();
+fn open_brackets(text: &str) -> Option<Vec<OpenBracket>> {
+    let mut open: Vec<OpenBracket> = Vec::new();
     let mut letters = text.char_indices();
     while let Some((at, letter)) = letters.next() {
         match letter {
-            '(' | '{' | '[' => open.push(Open { bracket: letter, at, item: at + 1 }),
+            '(' | '{' | '[' => open.push(OpenBracket { bracket: letter, at, item: at + 1 }),
             ')' | '}' | ']' => {
                 open.pop();
             }
@@ -92,40 +92,50 @@ fn open_brackets(text: &str) -> Option<Vec<Open>> {
 
 /// The argument names of the function whose table is open, if a name can stand
 /// here.
-fn arguments(text: &str, open: &Open, catalog: &Catalog) -> Option<Vec<Candidate>> {
-    if open.bracket != '{' || !text[open.item..].trim_start().chars().all(is_word) {
+fn argument_candidates(
+    text: &str,
+    open: &OpenBracket,
+    catalog: &Catalog,
+) -> Option<Vec<CompletionCandidate>> {
+    if open.bracket != '{' || !text[open.item..].trim_start().chars().all(is_word_char) {
         return None;
     }
     let before = text[..open.at].trim_end();
     let called = before.strip_suffix('(').unwrap_or(before).trim_end();
-    let name = trailing(called, |it| is_word(it) || it == '.');
-    let (_, function) = catalog.sdk().find(name).ok()?;
+    let name = trailing_match(called, |it| is_word_char(it) || it == '.');
+    let (_, function) = catalog.sdk().find_function(name).ok()?;
     let properties = function.tool.input.json().get("properties")?.as_object()?;
     let given = &text[open.at + 1..open.item];
-    let argument = |(name, schema): (&String, &serde_json::Value)| Candidate {
+    let argument = |(name, schema): (&String, &serde_json::Value)| CompletionCandidate {
         text: format!("{name} = "),
         shown: format!("{name}: {}", luau_type(schema)),
     };
-    Some(properties.iter().filter(|(name, _)| !is_given(given, name)).map(argument).collect())
+    Some(
+        properties
+            .iter()
+            .filter(|(name, _)| !is_argument_given(given, name))
+            .map(argument)
+            .collect(),
+    )
 }
 
 /// Whether `name = …` is among the arguments so far.
-fn is_given(arguments: &str, name: &str) -> bool {
+fn is_argument_given(arguments: &str, name: &str) -> bool {
     arguments.match_indices(name).any(|(at, _)| {
         let before = arguments[..at].chars().next_back();
         let after = arguments[at + name.len()..].trim_start();
-        !before.is_some_and(is_word) && after.starts_with('=') && !after.starts_with("==")
+        !before.is_some_and(is_word_char) && after.starts_with('=') && !after.starts_with("==")
     })
 }
 
 /// What `owner.` may be followed by.
-fn members(owner: &str, catalog: &Catalog) -> Vec<Candidate> {
+fn member_candidates(owner: &str, catalog: &Catalog) -> Vec<CompletionCandidate> {
     let sdk = catalog.sdk();
     if owner == "sdk" {
-        return plain(sdk.sources().iter().map(|source| source.name.as_str()));
+        return name_candidates(sdk.sources().iter().map(|source| source.name.as_str()));
     }
-    if let Some(library) = LIBRARIES.iter().find(|(name, _)| *name == owner) {
-        return plain(library.1.split(' '));
+    if let Some(library) = LUAU_LIBRARIES.iter().find(|(name, _)| *name == owner) {
+        return name_candidates(library.1.split(' '));
     }
     // A module comes before a source of its name.
     let module = catalog.modules().iter().find(|module| module.name == owner);
@@ -133,42 +143,47 @@ fn members(owner: &str, catalog: &Catalog) -> Vec<Candidate> {
         let own = format!("{owner}.");
         let functions = module.functions.iter().map(|function| function.tool.name.as_str());
         let functions = functions.filter_map(|name| name.strip_prefix(&own));
-        return plain(functions.chain(module.constants.iter().map(|constant| constant.name)));
+        return name_candidates(
+            functions.chain(module.constants.iter().map(|constant| constant.name)),
+        );
     }
-    let source = sdk.source(owner.strip_prefix("sdk.").unwrap_or(owner));
-    source.map(functions).unwrap_or_default()
+    let source = sdk.find_source(owner.strip_prefix("sdk.").unwrap_or(owner));
+    source.map(function_candidates).unwrap_or_default()
 }
 
-fn functions(source: &SdkSource) -> Vec<Candidate> {
-    plain(source.functions.iter().map(|function| function.name.as_str()))
+fn function_candidates(source: &SdkSource) -> Vec<CompletionCandidate> {
+    name_candidates(source.functions.iter().map(|function| function.name.as_str()))
 }
 
-fn globals(catalog: &Catalog) -> Vec<Candidate> {
+fn global_candidates(catalog: &Catalog) -> Vec<CompletionCandidate> {
     let modules = catalog.modules();
-    let modules = modules.iter().filter(|it| it.is_for(Language::Luau) && it.name != "testing");
+    let modules = modules
+        .iter()
+        .filter(|it| it.is_for_language(ScriptLanguage::Luau) && it.name != "testing");
     let mut names: Vec<&str> = modules.map(|module| module.name).collect();
     names.extend(catalog.sdk().sources().iter().map(|source| source.name.as_str()));
-    names.extend(LIBRARIES.iter().map(|(name, _)| *name));
-    names.extend(WORDS.split_whitespace());
+    names.extend(LUAU_LIBRARIES.iter().map(|(name, _)| *name));
+    names.extend(LUAU_WORDS.split_whitespace());
     names.extend(SCRIPT_FUNCTIONS.iter().map(|helper| helper.name));
     names.sort_unstable();
     names.dedup();
-    plain(names)
+    name_candidates(names)
 }
 
-fn plain<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Candidate> {
-    let candidate = |name: &str| Candidate { text: name.to_owned(), shown: name.to_owned() };
+fn name_candidates<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<CompletionCandidate> {
+    let candidate =
+        |name: &str| CompletionCandidate { text: name.to_owned(), shown: name.to_owned() };
     names.into_iter().map(candidate).collect()
 }
 
 /// The words of the language and what every agent script finds.
-const WORDS: &str = "
+const LUAU_WORDS: &str = "
     and break continue do else elseif end false for function if in local nil not or repeat return
     then true until while
     assert error ipairs last next pairs pcall print
     sdk select tonumber tostring type unpack xpcall";
 
-const LIBRARIES: [(&str, &str); 6] = [
+const LUAU_LIBRARIES: [(&str, &str); 6] = [
     ("bit32", "band bnot bor bxor lshift rshift"),
     ("coroutine", "create isyieldable resume running status wrap yield"),
     ("math", "abs ceil clamp floor huge max min pi pow random round sqrt"),
@@ -182,7 +197,7 @@ mod tests {
     use std::sync::Arc;
 
     use moonlark_core::schema::Schema;
-    use moonlark_core::tool::{Body, Source, SourceKind};
+    use moonlark_core::tool::{Source, SourceKind, ToolBody};
     use moonlark_core::{Tool, Value};
     use serde_json::{Value as Json, json};
 
@@ -194,7 +209,7 @@ mod tests {
             unreachable!()
         };
         let schema = Schema::compile(schema).unwrap();
-        Arc::new(Tool::new(name, source, schema, Body::now(|_, _| Ok(Value::Null))))
+        Arc::new(Tool::new(name, source, schema, ToolBody::from_fn(|_, _| Ok(Value::Null))))
     }
 
     fn catalog() -> Catalog {
@@ -204,12 +219,12 @@ mod tests {
             tool(SourceKind::Upstream, "my-files", "my-files.write_file", path),
             tool(SourceKind::Script, "tools/greet.lua", "greet", json!({})),
         ];
-        Catalog::new(Arc::new(moonlark_host::all()), tools, &[], Vec::new())
+        Catalog::new(Arc::new(moonlark_host::host_modules()), tools, &[], Vec::new())
     }
 
     /// The candidates for the end of `text`, each as it would then read.
     fn check(text: &str, expected: &[&str]) {
-        let (start, candidates) = complete(text, &catalog());
+        let (start, candidates) = complete_entry(text, &catalog());
         let read: Vec<String> =
             candidates.iter().map(|it| format!("{}{}", &text[..start], it.text)).collect();
         assert_eq!(read, expected, "{text}");
@@ -233,7 +248,7 @@ mod tests {
             "my_files.read_file({ path = \"a,{b\", ",
             &["my_files.read_file({ path = \"a,{b\", head = "],
         );
-        let (_, candidates) = complete("sdk.my_files.read_file({ p", &catalog());
+        let (_, candidates) = complete_entry("sdk.my_files.read_file({ p", &catalog());
         assert_eq!(candidates[0].shown, "path: string");
         // A value, not a name.
         check(

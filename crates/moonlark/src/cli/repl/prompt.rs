@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::mpsc as blocking;
 
 use moonlark_core::{Gateway, Problem, Result};
-use moonlark_luau::Syntax;
+use moonlark_luau::SyntaxStatus;
 use rustyline::completion::{Completer, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -14,49 +14,49 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
 use tokio::sync::mpsc;
 
-use super::History;
-use super::complete::complete;
-use crate::cli::caller;
+use super::HistoryPath;
+use super::complete::complete_entry;
+use crate::cli::cli_caller;
 
 /// Entries that are remembered.
-const REMEMBERED: usize = 1000;
+const MAX_HISTORY_ENTRIES: usize = 1000;
 
-pub(super) struct Prompt {
+pub(super) struct ReplPrompt {
     entries: mpsc::Receiver<Result<String>>,
     /// The terminal is the prompt's again.
     go_on: blocking::Sender<()>,
 }
 
-impl Prompt {
-    pub(super) fn start(gateway: Gateway, history: History) -> Result<Prompt> {
+impl ReplPrompt {
+    pub(super) fn start(gateway: Gateway, history: HistoryPath) -> Result<ReplPrompt> {
         let failed = |error: ReadlineError| Problem::unavailable(format!("no prompt: {error}"));
         let config = Config::builder()
             .completion_type(CompletionType::List)
-            .max_history_size(REMEMBERED)
+            .max_history_size(MAX_HISTORY_ENTRIES)
             .map_err(failed)?
             .auto_add_history(false)
             .build();
-        let mut editor: Editor<Helping, FileHistory> =
+        let mut editor: Editor<ReplCompleter, FileHistory> =
             Editor::with_config(config).map_err(failed)?;
-        editor.set_helper(Some(Helping { gateway }));
+        editor.set_helper(Some(ReplCompleter { gateway }));
         // There may be none yet.
         let _ = editor.load_history(&history);
         let (sender, entries) = mpsc::channel(1);
         let (go_on, waiting) = blocking::channel();
-        std::thread::spawn(move || read(editor, &history, &sender, &waiting));
-        Ok(Prompt { entries, go_on })
+        std::thread::spawn(move || read_entries(editor, &history, &sender, &waiting));
+        Ok(ReplPrompt { entries, go_on })
     }
 
     /// The next entry; none when there will be no more.
-    pub(super) async fn next(&mut self) -> Result<Option<String>> {
+    pub(super) async fn next_entry(&mut self) -> Result<Option<String>> {
         // The thread may have ended.
         let _ = self.go_on.send(());
         self.entries.recv().await.transpose()
     }
 }
 
-fn read(
-    mut editor: Editor<Helping, FileHistory>,
+fn read_entries(
+    mut editor: Editor<ReplCompleter, FileHistory>,
     history: &Path,
     entries: &mpsc::Sender<Result<String>>,
     go_on: &blocking::Receiver<()>,
@@ -76,7 +76,7 @@ fn read(
                 Err(ReadlineError::Eof) => break Ok(typed),
                 Err(error) => break Err(Problem::unavailable(format!("no prompt: {error}"))),
             }
-            if !goes_on(&typed) {
+            if !is_unfinished(&typed) {
                 break Ok(typed);
             }
             typed.push('\n');
@@ -96,27 +96,30 @@ fn read(
 }
 
 /// Whether the script is not complete yet.
-fn goes_on(entry: &str) -> bool {
+fn is_unfinished(entry: &str) -> bool {
     if entry.trim_start().starts_with('?') {
         return false;
     }
     // It may be statements or an expression.
-    let both = [moonlark_luau::syntax(entry), moonlark_luau::syntax(&format!("return {entry}"))];
-    !both.contains(&Syntax::Right) && both.contains(&Syntax::Unfinished)
+    let both = [
+        moonlark_luau::syntax_status(entry),
+        moonlark_luau::syntax_status(&format!("return {entry}")),
+    ];
+    !both.contains(&SyntaxStatus::Right) && both.contains(&SyntaxStatus::Unfinished)
 }
 
-struct Helping {
+struct ReplCompleter {
     gateway: Gateway,
 }
 
-impl Helper for Helping {}
-impl Highlighter for Helping {}
+impl Helper for ReplCompleter {}
+impl Highlighter for ReplCompleter {}
 
-impl Hinter for Helping {
+impl Hinter for ReplCompleter {
     type Hint = String;
 }
 
-impl Completer for Helping {
+impl Completer for ReplCompleter {
     type Candidate = Pair;
 
     fn complete(
@@ -125,15 +128,19 @@ impl Completer for Helping {
         at: usize,
         _: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<Pair>)> {
-        let (start, candidates) =
-            complete(line.get(..at).unwrap_or(line), &self.gateway.catalog_for(&caller()));
-        let pair =
-            |it: super::complete::Candidate| Pair { display: it.shown, replacement: it.text };
+        let (start, candidates) = complete_entry(
+            line.get(..at).unwrap_or(line),
+            &self.gateway.catalog_for(&cli_caller()),
+        );
+        let pair = |it: super::complete::CompletionCandidate| Pair {
+            display: it.shown,
+            replacement: it.text,
+        };
         Ok((start, candidates.into_iter().map(pair).collect()))
     }
 }
 
-impl Validator for Helping {
+impl Validator for ReplCompleter {
     /// Lines are taken one by one: whoever reads them asks for the next with a prompt
     /// of its own.
     fn validate(&self, _: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
@@ -158,7 +165,7 @@ mod tests {
             ("? how (", false),
             ("", false),
         ] {
-            assert_eq!(goes_on(entry), expected, "{entry}");
+            assert_eq!(is_unfinished(entry), expected, "{entry}");
         }
     }
 }

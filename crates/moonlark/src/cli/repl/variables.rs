@@ -4,11 +4,11 @@
 //! what they are when it ends. Values come again as artifacts, functions as the text
 //! that defined them.
 
-use moonlark_core::artifacts::Handle;
+use moonlark_core::artifacts::ArtifactHandle;
 use moonlark_core::{Result, Value};
-use moonlark_luau::SessionEntry;
+use moonlark_luau::ParsedReplEntry;
 
-use super::{body, mentions};
+use super::{mentions_name, script_for_entry};
 
 #[derive(Default)]
 pub(super) struct SessionVariables {
@@ -27,22 +27,22 @@ enum KeptVariable {
 
 impl SessionVariables {
     /// Whether an entry has to give its variables back.
-    pub(super) fn keeps(&self, entry: &str) -> bool {
-        let defined = parsed(entry).is_some_and(|it| !it.defined.is_empty());
-        defined || !self.values_in(entry).is_empty()
+    pub(super) fn keeps_variables(&self, entry: &str) -> bool {
+        let defined = parse_statements(entry).is_some_and(|it| !it.defined.is_empty());
+        defined || !self.values_named_in(entry).is_empty()
     }
 
     /// The variables that an entry names, and those that they name, as lines before it.
-    pub(super) fn definitions(
+    pub(super) fn definitions_for(
         &self,
         entry: &str,
-        keep: impl Fn(&Value) -> Result<Handle>,
+        keep: impl Fn(&Value) -> Result<ArtifactHandle>,
     ) -> Result<String> {
         let mut needed = vec![false; self.kept.len()];
         let mut texts = vec![entry];
         while let Some(text) = texts.pop() {
             for (at, (name, variable)) in self.kept.iter().enumerate() {
-                if !needed[at] && mentions(text, name) {
+                if !needed[at] && mentions_name(text, name) {
                     needed[at] = true;
                     if let KeptVariable::Definition(text) = variable {
                         texts.push(text);
@@ -68,14 +68,14 @@ impl SessionVariables {
     }
 
     /// The entry as a script that gives its answer, and its variables if it has some.
-    pub(super) fn body(&mut self, entry: &str) -> String {
+    pub(super) fn script_with_variables(&mut self, entry: &str) -> String {
         (self.lost, self.by_text) = (Vec::new(), Vec::new());
-        if !self.keeps(entry) || mentions(entry, "result") {
-            return body(entry);
+        if !self.keeps_variables(entry) || mentions_name(entry, "result") {
+            return script_for_entry(entry);
         }
-        let mut names = self.values_in(entry);
-        let expression = SessionEntry::parse(&format!("return {entry}"));
-        let with_answer = match (expression, parsed(entry)) {
+        let mut names = self.values_named_in(entry);
+        let expression = ParsedReplEntry::parse(&format!("return {entry}"));
+        let with_answer = match (expression, parse_statements(entry)) {
             (Some(_), _) => format!("local repl_answer = table.pack({entry}\n)"),
             (None, Some(statements)) => {
                 for defined in statements.defined {
@@ -94,7 +94,7 @@ impl SessionVariables {
                     None => format!("{entry}\nlocal repl_answer = {{ n = 0 }}"),
                 }
             }
-            (None, None) => return body(entry),
+            (None, None) => return script_for_entry(entry),
         };
         let kept: Vec<String> =
             names.iter().map(|name| format!("{name} = repl_keep({name:?}, {name})")).collect();
@@ -111,17 +111,17 @@ impl SessionVariables {
     }
 
     /// Take over the variables of an entry; what is left is its answer.
-    pub(super) fn take(&mut self, given: Value) -> Value {
+    pub(super) fn take_variables(&mut self, given: Value) -> Value {
         let Value::Object(mut fields) = given else { return given };
         if !fields.contains_key("kept") || !fields.contains_key("lost") {
             return Value::Object(fields);
         }
         for (name, text) in std::mem::take(&mut self.by_text) {
-            self.put(name, KeptVariable::Definition(text));
+            self.set_variable(name, KeptVariable::Definition(text));
         }
         if let Some(Value::Object(kept)) = fields.swap_remove("kept") {
             for (name, value) in kept {
-                self.put(name, KeptVariable::Value(value));
+                self.set_variable(name, KeptVariable::Value(value));
             }
         }
         if let Some(Value::Array(lost)) = fields.swap_remove("lost") {
@@ -131,25 +131,25 @@ impl SessionVariables {
     }
 
     /// What the last entry defined that cannot be kept.
-    pub(super) fn lost(&self) -> &[String] {
+    pub(super) fn lost_names(&self) -> &[String] {
         &self.lost
     }
 
-    fn put(&mut self, name: String, variable: KeptVariable) {
+    fn set_variable(&mut self, name: String, variable: KeptVariable) {
         self.kept.retain(|(known, _)| *known != name);
         self.kept.push((name, variable));
     }
 
     /// The variables with values that an entry names, and may change.
-    fn values_in(&self, entry: &str) -> Vec<String> {
+    fn values_named_in(&self, entry: &str) -> Vec<String> {
         let is_value = |(name, variable): &&(String, KeptVariable)| {
-            matches!(variable, KeptVariable::Value(_)) && mentions(entry, name)
+            matches!(variable, KeptVariable::Value(_)) && mentions_name(entry, name)
         };
         self.kept.iter().filter(is_value).map(|(name, _)| name.clone()).collect()
     }
 }
 
 /// An entry that is statements.
-fn parsed(entry: &str) -> Option<SessionEntry> {
-    SessionEntry::parse(entry)
+fn parse_statements(entry: &str) -> Option<ParsedReplEntry> {
+    ParsedReplEntry::parse(entry)
 }

@@ -2,78 +2,80 @@
 
 use std::time::Duration;
 
-use moonlark_core::run::Step;
+use moonlark_core::run::RunStep;
 
-use super::super::counted;
+use super::super::format_count;
 use super::super::terminal::{StyledText, TextStyle};
 
 /// Columns of a bar.
-const WIDTH: usize = 32;
+const BAR_COLUMNS: usize = 32;
 /// Longest name that is shown whole.
-const NAME: usize = 36;
+const MAX_NAME_COLUMNS: usize = 36;
 /// What comes before the first call and takes this long is said.
-const LONG_START: Duration = Duration::from_millis(200);
+const MIN_REPORTED_START: Duration = Duration::from_millis(200);
 /// Calls that have a line each.
-const MOST: usize = 40;
+const MAX_TIMELINE_CALLS: usize = 40;
 
 /// A line for the whole and one for each call; none if nothing was called.
-pub(crate) fn draw(steps: &[Step], took: Duration) -> Vec<StyledText> {
+pub(crate) fn draw_timeline(steps: &[RunStep], took: Duration) -> Vec<StyledText> {
     if steps.is_empty() {
         return Vec::new();
     }
-    let end = |step: &Step| step.at + step.took.unwrap_or_default();
+    let end = |step: &RunStep| step.at + step.took.unwrap_or_default();
     // Sources that had to start, and the check, are before the first call: bars are of
     // the calls.
     let first = steps.iter().map(|step| step.at).min().unwrap_or_default();
     let whole = steps.iter().map(end).max().unwrap_or_default().max(took).saturating_sub(first);
-    let width = steps.iter().map(|step| name(step).chars().count()).max().unwrap_or_default();
-    let before = if first >= LONG_START {
-        format!(", the first after {}", time(first))
+    let width = steps.iter().map(|step| step_name(step).chars().count()).max().unwrap_or_default();
+    let before = if first >= MIN_REPORTED_START {
+        format!(", the first after {}", format_duration(first))
     } else {
         String::new()
     };
-    let said = format!("{} in {}{before}", counted(steps.len(), "call"), time(took));
+    let said =
+        format!("{} in {}{before}", format_count(steps.len(), "call"), format_duration(took));
     let mut lines = vec![StyledText::from(said)];
-    for step in steps.iter().take(MOST) {
-        let bar = bar(step, first, whole);
+    for step in steps.iter().take(MAX_TIMELINE_CALLS) {
+        let bar = draw_bar(step, first, whole);
         let style = match step.outcome {
             "ok" => TextStyle::Green,
             "cancelled" | "" => TextStyle::Yellow,
             _ => TextStyle::Red,
         };
-        let took = step.took.map(time).unwrap_or_default();
+        let took = step.took.map(format_duration).unwrap_or_default();
         let outcome = if step.outcome == "ok" { "" } else { step.outcome };
-        let line = StyledText::from(format!("  {:<width$}  ", name(step))).with(style, bar);
+        let line =
+            StyledText::from(format!("  {:<width$}  ", step_name(step))).with_part(style, bar);
         let after = format!("  {took:>7}  {outcome}");
-        lines.push(line.with(TextStyle::Plain, after.trim_end()));
+        lines.push(line.with_part(TextStyle::Plain, after.trim_end()));
     }
-    if steps.len() > MOST {
-        lines.push(format!("  … and {} more", steps.len() - MOST).into());
+    if steps.len() > MAX_TIMELINE_CALLS {
+        lines.push(format!("  … and {} more", steps.len() - MAX_TIMELINE_CALLS).into());
     }
     lines
 }
 
 /// `│    ━━━━   │`
-fn bar(step: &Step, first: Duration, whole: Duration) -> String {
+fn draw_bar(step: &RunStep, first: Duration, whole: Duration) -> String {
     let scale = |time: Duration| {
         let share = time.as_secs_f64() / whole.as_secs_f64().max(1e-9);
-        ((share * WIDTH as f64) as usize).min(WIDTH)
+        ((share * BAR_COLUMNS as f64) as usize).min(BAR_COLUMNS)
     };
     let at = step.at.saturating_sub(first);
-    let from = scale(at).min(WIDTH - 1);
+    let from = scale(at).min(BAR_COLUMNS - 1);
     let to = scale(at + step.took.unwrap_or_default()).max(from + 1);
-    format!("│{}{}{}│", " ".repeat(from), "━".repeat(to - from), " ".repeat(WIDTH - to))
+    format!("│{}{}{}│", " ".repeat(from), "━".repeat(to - from), " ".repeat(BAR_COLUMNS - to))
 }
 
-fn name(step: &Step) -> String {
-    match step.tool.char_indices().nth(NAME) {
+fn step_name(step: &RunStep) -> String {
+    match step.tool.char_indices().nth(MAX_NAME_COLUMNS) {
         Some((end, _)) => format!("{}…", &step.tool[..end]),
         None => step.tool.clone(),
     }
 }
 
 /// `0.4 ms`, `12 ms`, `1.25 s`
-pub(crate) fn time(time: Duration) -> String {
+pub(crate) fn format_duration(time: Duration) -> String {
     match time.as_secs_f64() * 1000.0 {
         ms if ms < 10.0 => format!("{ms:.1} ms"),
         ms if ms < 1000.0 => format!("{ms:.0} ms"),
@@ -85,14 +87,21 @@ pub(crate) fn time(time: Duration) -> String {
 mod tests {
     use super::*;
 
-    fn step(tool: &str, at: u64, took: u64, outcome: &'static str) -> Step {
+    fn step(tool: &str, at: u64, took: u64, outcome: &'static str) -> RunStep {
         let ms = Duration::from_millis;
         let (place, replayed) = (None, false);
-        Step { tool: tool.to_owned(), at: ms(at), took: Some(ms(took)), outcome, place, replayed }
+        RunStep {
+            tool: tool.to_owned(),
+            at: ms(at),
+            took: Some(ms(took)),
+            outcome,
+            place,
+            replayed,
+        }
     }
 
     fn lines(drawn: &[StyledText]) -> Vec<String> {
-        drawn.iter().map(StyledText::plain).collect()
+        drawn.iter().map(StyledText::to_plain_text).collect()
     }
 
     #[test]
@@ -102,7 +111,7 @@ mod tests {
             step("weather.forecast", 0, 400, "ok"),
             step("text_stats", 200, 1, "tool_error"),
         ];
-        let drawn = draw(&steps, Duration::from_millis(400));
+        let drawn = draw_timeline(&steps, Duration::from_millis(400));
         assert_eq!(
             lines(&drawn).join("\n"),
             "3 calls in 400 ms\n\
@@ -114,23 +123,23 @@ mod tests {
 
     #[test]
     fn a_run_without_calls_has_no_timeline_and_a_long_one_is_cut() {
-        assert!(draw(&[], Duration::from_secs(1)).is_empty());
-        let many: Vec<Step> = (0..50).map(|at| step("a", at, 0, "ok")).collect();
-        let drawn = draw(&many, Duration::from_millis(50));
+        assert!(draw_timeline(&[], Duration::from_secs(1)).is_empty());
+        let many: Vec<RunStep> = (0..50).map(|at| step("a", at, 0, "ok")).collect();
+        let drawn = draw_timeline(&many, Duration::from_millis(50));
         assert_eq!(drawn.len(), 42);
-        assert_eq!(drawn[41].plain(), "  … and 10 more");
+        assert_eq!(drawn[41].to_plain_text(), "  … and 10 more");
     }
 
     #[test]
     fn a_call_longer_than_the_run_was_watched_stays_in_its_bar() {
-        let drawn = draw(&[step("a", 10, 100, "ok")], Duration::ZERO);
-        assert_eq!(drawn[1].plain(), "  a  │━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━│   100 ms");
+        let drawn = draw_timeline(&[step("a", 10, 100, "ok")], Duration::ZERO);
+        assert_eq!(drawn[1].to_plain_text(), "  a  │━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━│   100 ms");
     }
 
     #[test]
     fn what_comes_before_the_first_call_is_said_and_not_drawn() {
         let steps = [step("a", 1600, 200, "ok"), step("b", 1800, 200, "ok")];
-        let drawn = draw(&steps, Duration::from_millis(2000));
+        let drawn = draw_timeline(&steps, Duration::from_millis(2000));
         assert_eq!(
             lines(&drawn).join("\n"),
             "2 calls in 2.00 s, the first after 1.60 s\n\

@@ -5,41 +5,45 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use moonlark_core::Result;
-use moonlark_core::journal::Id;
-use moonlark_store::{Reader, RunLine, State};
+use moonlark_core::journal::RecordId;
+use moonlark_store::{JournalReader, RecordedState, RunSummary};
 use serde_json::json;
 
-use super::super::{Done, Global, print, print_json, say};
+use super::super::{CommandResult, GlobalArgs, eprint_line, print_json, print_line};
 use super::list;
 
-const EVERY: Duration = Duration::from_millis(200);
+const JOURNAL_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How many runs are looked at for news.
-const RECENT: usize = 200;
+const MAX_POLLED_RUNS: usize = 200;
 
 /// Every run when it begins, and when it stands otherwise than before.
-pub(super) async fn all(reader: &Reader, first: Vec<RunLine>, global: &Global) -> Done {
+pub(super) async fn follow_all_runs(
+    reader: &JournalReader,
+    first: Vec<RunSummary>,
+    global: &GlobalArgs,
+) -> CommandResult {
     let mut known = HashMap::new();
-    let mut say = |run: &RunLine| {
+    let mut say = |run: &RunSummary| {
         let now = (run.state, run.approval_state, run.outcome.clone());
         if known.insert(run.id, now.clone()) == Some(now) {
             return;
         }
         match global.json {
             true => print_json(&json!(run)),
-            false => print(list::run(run)),
+            false => print_line(list::run_line(run)),
         }
     };
     first.iter().for_each(&mut say);
     // Those from before are known, if not shown.
     let since = first.first().map(|run| run.id);
-    let mut changes = Changes::of(reader)?;
+    let mut changes = JournalChangeWatch::watch_journal(reader)?;
     loop {
         tokio::select! {
-            () = tokio::time::sleep(EVERY) => {}
+            () = tokio::time::sleep(JOURNAL_POLL_INTERVAL) => {}
             _ = tokio::signal::ctrl_c() => return Ok(()),
         }
-        if changes.any(reader)? {
-            let runs = reader.runs(RECENT, None)?;
+        if changes.has_changes(reader)? {
+            let runs = reader.list_runs(MAX_POLLED_RUNS, None)?;
             let new = runs.iter().rev().filter(|run| since.is_none_or(|since| run.id >= since));
             new.for_each(&mut say);
         }
@@ -47,36 +51,40 @@ pub(super) async fn all(reader: &Reader, first: Vec<RunLine>, global: &Global) -
 }
 
 /// The calls of one run as they begin and end, until it rests.
-pub(super) async fn one(reader: &Reader, id: Id) -> Result<()> {
+pub(super) async fn follow_run(reader: &JournalReader, id: RecordId) -> Result<()> {
     let mut known = HashMap::new();
-    wait(reader, id, |run| {
+    poll_until_stopped(reader, id, |run| {
         for call in run.calls.iter().filter(|call| call.place.is_some()) {
             let word = call.outcome.as_deref().unwrap_or("begun");
             if known.insert(call.id, word.to_owned()).as_deref() != Some(word) {
-                say(format!("{}  {word:<12} {}", list::when(call.at), call.tool));
+                eprint_line(format!(
+                    "{}  {word:<12} {}",
+                    list::format_local_time(call.at),
+                    call.tool
+                ));
             }
         }
     })
     .await
 }
 
-pub(super) async fn until_it_rests(reader: &Reader, id: Id) -> Result<()> {
-    wait(reader, id, |_| ()).await
+pub(super) async fn wait_until_stopped(reader: &JournalReader, id: RecordId) -> Result<()> {
+    poll_until_stopped(reader, id, |_| ()).await
 }
 
-async fn wait(
-    reader: &Reader,
-    id: Id,
-    mut look: impl FnMut(&moonlark_store::RunShown),
+async fn poll_until_stopped(
+    reader: &JournalReader,
+    id: RecordId,
+    mut look: impl FnMut(&moonlark_store::RunView),
 ) -> Result<()> {
     loop {
-        let run = reader.run(id)?;
+        let run = reader.show_run(id)?;
         look(&run);
-        if matches!(run.line.state, State::Ended | State::Interrupted) {
+        if matches!(run.line.state, RecordedState::Ended | RecordedState::Interrupted) {
             return Ok(());
         }
         tokio::select! {
-            () = tokio::time::sleep(EVERY) => {}
+            () = tokio::time::sleep(JOURNAL_POLL_INTERVAL) => {}
             _ = tokio::signal::ctrl_c() => return Ok(()),
         }
     }
@@ -84,23 +92,23 @@ async fn wait(
 
 /// Whether anything was written since the last look. That a process is gone is
 /// not written by anybody, so now and then there is news anyway.
-struct Changes {
-    watched: Option<moonlark_store::Watched>,
+struct JournalChangeWatch {
+    watched: Option<moonlark_store::JournalWatcher>,
     quiet: u32,
 }
 
-impl Changes {
-    fn of(reader: &Reader) -> Result<Changes> {
-        Ok(Changes { watched: reader.watch()?, quiet: 0 })
+impl JournalChangeWatch {
+    fn watch_journal(reader: &JournalReader) -> Result<JournalChangeWatch> {
+        Ok(JournalChangeWatch { watched: reader.watch_changes()?, quiet: 0 })
     }
 
-    fn any(&mut self, reader: &Reader) -> Result<bool> {
+    fn has_changes(&mut self, reader: &JournalReader) -> Result<bool> {
         let Some(watched) = &mut self.watched else {
-            self.watched = reader.watch()?;
+            self.watched = reader.watch_changes()?;
             return Ok(self.watched.is_some());
         };
         self.quiet += 1;
-        let news = watched.changed()? || self.quiet >= 10;
+        let news = watched.has_changed()? || self.quiet >= 10;
         if news {
             self.quiet = 0;
         }

@@ -1,19 +1,19 @@
 //! `moonlark runs resume`: go on with a run that was interrupted.
 
 use clap::Args;
-use moonlark_core::content::Answer;
-use moonlark_core::journal::Id;
+use moonlark_core::content::ToolAnswer;
+use moonlark_core::journal::RecordId;
 use moonlark_core::value::Object;
 use moonlark_core::{Gateway, Problem, Result, Value};
-use moonlark_store::RunShown;
+use moonlark_store::RunView;
 
-use super::super::servers::Servers;
-use super::super::{Done, Failure, Global, caller, print_json, say};
-use super::{load, show};
+use super::super::servers::SourceArgs;
+use super::super::{CommandError, CommandResult, GlobalArgs, cli_caller, eprint_line, print_json};
+use super::{load_journal_config, show};
 use crate::journal;
 
 #[derive(Args)]
-pub(super) struct Resume {
+pub(super) struct RunsResumeArgs {
     /// The run, or the plan: its id, or the beginning or end of it.
     id: String,
     /// A call that may have happened has happened: go on without its answer. All
@@ -32,20 +32,20 @@ pub(super) struct Resume {
     #[arg(long)]
     again: bool,
     #[command(flatten)]
-    servers: Servers,
+    servers: SourceArgs,
 }
 
-impl Resume {
-    pub(super) async fn run(self, global: &Global) -> Done {
-        let reader = journal::reader(&load(global)?);
-        let id = reader.find(&self.id)?;
+impl RunsResumeArgs {
+    pub(super) async fn run(self, global: &GlobalArgs) -> CommandResult {
+        let reader = journal::journal_reader(&load_journal_config(global)?);
+        let id = reader.find_run(&self.id)?;
         let mut args = Object::new();
         args.insert("resume".to_owned(), id.to_string().into());
-        let before = reader.run(id)?;
-        if let Some(lost) = self.decided()? {
+        let before = reader.show_run(id)?;
+        if let Some(lost) = self.lost_call_decisions()? {
             args.insert("lost".to_owned(), lost);
         }
-        let answers = self.answers(&before)?;
+        let answers = self.parse_answers(&before)?;
         if !answers.is_empty() {
             args.insert("answers".to_owned(), Value::Object(answers));
         }
@@ -53,35 +53,35 @@ impl Resume {
             args.insert("again".to_owned(), Value::Bool(true));
         }
         self.warn_of_missing_answers(&before);
-        let project = self.servers.open(global).await?;
-        project.connect().await;
-        project.keep_journal().await;
-        let answer = resume(&project.gateway, args).await;
-        project.disconnect().await;
+        let project = self.servers.open_project(global).await?;
+        project.connect_all_sources().await;
+        project.start_journal_and_telemetry().await;
+        let answer = resume_run(&project.gateway, args).await;
+        project.disconnect_quickly().await;
         // What is on record says all there is to say, whether it ended or not. A plan
         // is carried out by a run of its own.
-        let run = reader.run(ran_as(&answer).unwrap_or(id))?;
+        let run = reader.show_run(answered_run_id(&answer).unwrap_or(id))?;
         match global.json {
             true => print_json(&run.to_json()),
             false => show::print_run(&run),
         }
         match (answer, run.answer) {
             (Ok(_), _) => Ok(()),
-            (Err(_), Some(Err(_))) => Err(Failure::Said),
+            (Err(_), Some(Err(_))) => Err(CommandError::Said),
             (Err(problem), _) => Err(problem.into()),
         }
     }
 }
 
-impl Resume {
+impl RunsResumeArgs {
     /// The script gets nothing as the answer of a call that is assumed to be done.
-    fn warn_of_missing_answers(&self, run: &RunShown) {
+    fn warn_of_missing_answers(&self, run: &RunView) {
         let named = |place: &str| self.assume_done.iter().any(|it| it.is_empty() || it == place);
         for call in show::calls_in_doubt(run) {
             let place = call.place.as_deref().unwrap_or_default();
             let answered = self.answer.iter().any(|it| it.starts_with(&format!("{place}=")));
             if named(place) && !answered {
-                say(format!(
+                eprint_line(format!(
                     "the script is given nil as the answer of {} at {place}; if it needs more, stop and give it with --answer {place}=JSON (it can be given later as well)",
                     call.tool
                 ));
@@ -90,12 +90,12 @@ impl Resume {
     }
 
     /// What calls that may have happened have answered, by place.
-    fn answers(&self, run: &RunShown) -> Result<Object> {
-        let open = show::calls_in_doubt(run).chain(show::assumed(run));
+    fn parse_answers(&self, run: &RunView) -> Result<Object> {
+        let open = show::calls_in_doubt(run).chain(show::assumed_calls(run));
         let places: Vec<&str> = open.filter_map(|call| call.place.as_deref()).collect();
         let wrong = |text: &str, why: String| {
             Problem::bad_request(format!("--answer {text}: {why}"))
-                .hint("write --answer PLACE=JSON, such as --answer '3={\"id\": 7}'")
+                .with_hint("write --answer PLACE=JSON, such as --answer '3={\"id\": 7}'")
         };
         let mut answers = Object::new();
         for text in &self.answer {
@@ -119,7 +119,7 @@ impl Resume {
     }
 
     /// What is to be done about calls that may have happened, if anything.
-    fn decided(&self) -> Result<Option<Value>> {
+    fn lost_call_decisions(&self) -> Result<Option<Value>> {
         let retry = self.retry.iter().map(|place| (place, "retry"));
         let done = self.assume_done.iter().map(|place| (place, "assume-done"));
         let all: Vec<(&String, &str)> = retry.chain(done).collect();
@@ -130,7 +130,7 @@ impl Resume {
                 Err(Problem::bad_request(
                     "--retry and --assume-done: for all calls, or each with a place",
                 )
-                .hint("write --retry=2 --assume-done=m1.3/1"))
+                .with_hint("write --retry=2 --assume-done=m1.3/1"))
             }
             places => {
                 let of = |(place, word): &(&String, &str)| ((*place).clone(), Value::from(*word));
@@ -140,15 +140,15 @@ impl Resume {
     }
 }
 
-async fn resume(gateway: &Gateway, args: Object) -> Result<Answer> {
-    let call = gateway.open(caller(), None)?;
-    gateway.ask(&call, "execute", Value::Object(args)).await
+async fn resume_run(gateway: &Gateway, args: Object) -> Result<ToolAnswer> {
+    let call = gateway.open_call(cli_caller(), None)?;
+    gateway.call_for_answer(&call, "execute", Value::Object(args)).await
 }
 
 /// The run that an answer, or a Problem, is of.
-fn ran_as(answer: &Result<Answer>) -> Option<Id> {
+fn answered_run_id(answer: &Result<ToolAnswer>) -> Option<RecordId> {
     let content = match answer {
-        Ok(Answer::Content(content)) => content,
+        Ok(ToolAnswer::Content(content)) => content,
         Ok(_) => return None,
         Err(problem) => problem.content.as_ref()?,
     };

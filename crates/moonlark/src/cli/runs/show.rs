@@ -3,68 +3,73 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use moonlark_core::journal::Id;
-use moonlark_core::run::Step;
-use moonlark_core::{Code, Value};
-use moonlark_store::{AwaitedState, CallShown, RunLine, RunShown, State};
+use moonlark_core::journal::RecordId;
+use moonlark_core::run::RunStep;
+use moonlark_core::{ProblemCode, Value};
+use moonlark_store::{AwaitedApprovalState, CallView, RecordedState, RunSummary, RunView};
 
 use super::super::problem_lines::error_lines;
 use super::super::run::timeline;
-use super::super::{StyledText, pretty, print};
-use super::{list, word};
+use super::super::{StyledText, pretty_json, print_line};
+use super::{list, run_status};
 
 /// Lines of the script that are shown.
-const SCRIPT: usize = 40;
+const MAX_SCRIPT_LINES: usize = 40;
 
-pub(super) fn print_run(run: &RunShown) {
+pub(super) fn print_run(run: &RunView) {
     let line = &run.line;
-    print(format!("run {}", line.id));
-    print(format!("  {} by {}: {}", list::when(line.at), list::caller(&line.caller), word(line)));
-    what_next(run).iter().for_each(print);
-    print("");
+    print_line(format!("run {}", line.id));
+    print_line(format!(
+        "  {} by {}: {}",
+        list::format_local_time(line.at),
+        list::caller_label(&line.caller),
+        run_status(line)
+    ));
+    next_step_lines(run).iter().for_each(print_line);
+    print_line("");
     // With numbers, so that no line of it passes for one of ours.
-    for (index, text) in line.script.lines().take(SCRIPT).enumerate() {
-        print(format!("{:>4} | {text}", index + 1).trim_end());
+    for (index, text) in line.script.lines().take(MAX_SCRIPT_LINES).enumerate() {
+        print_line(format!("{:>4} | {text}", index + 1).trim_end());
     }
-    if line.script.lines().count() > SCRIPT {
-        print("     …");
+    if line.script.lines().count() > MAX_SCRIPT_LINES {
+        print_line("     …");
     }
-    let drawn = draw(run);
+    let drawn = timeline_lines(run);
     if !drawn.is_empty() {
-        print("");
-        drawn.iter().for_each(print);
+        print_line("");
+        drawn.iter().for_each(print_line);
     }
     match &run.answer {
         Some(Ok(answer)) => {
-            print("");
-            print("result:");
-            let text = match answer.clone().into_plain() {
+            print_line("");
+            print_line("result:");
+            let text = match answer.clone().into_plain_value() {
                 Value::Str(text) => text,
-                value => pretty(&value).unwrap_or_else(|_| value.to_json_lossy().to_string()),
+                value => pretty_json(&value).unwrap_or_else(|_| value.to_json_lossy().to_string()),
             };
-            text.lines().for_each(|line| print(format!("    {line}")));
+            text.lines().for_each(|line| print_line(format!("    {line}")));
         }
         Some(Err(problem)) => {
-            print("");
-            error_lines(problem).into_iter().for_each(print);
+            print_line("");
+            error_lines(problem).into_iter().for_each(print_line);
         }
         None => {}
     }
 }
 
 /// For a run that has not ended: why, and what can be done.
-fn what_next(run: &RunShown) -> Vec<String> {
+fn next_step_lines(run: &RunView) -> Vec<String> {
     match (run.line.state, run.line.approval) {
-        (State::Waiting, Some(approval)) => awaiting(&run.line, approval),
-        (State::Interrupted, _) => {
+        (RecordedState::Waiting, Some(approval)) => approval_wait_lines(&run.line, approval),
+        (RecordedState::Interrupted, _) => {
             let mut lines = vec!["  its process is gone".to_owned()];
-            lines.extend(ways_on(run));
+            lines.extend(resume_hint_lines(run));
             lines
         }
-        (State::Ended, _) if run.answer.is_none() => {
+        (RecordedState::Ended, _) if run.answer.is_none() => {
             // What is said of calls in doubt says why, too.
-            if calls_in_doubt(run).chain(assumed(run)).next().is_some() {
-                return ways_on(run);
+            if calls_in_doubt(run).chain(assumed_calls(run)).next().is_some() {
+                return resume_hint_lines(run);
             }
             Vec::from_iter(run.line.message.as_ref().map(|it| format!("  {it}")))
         }
@@ -73,11 +78,11 @@ fn what_next(run: &RunShown) -> Vec<String> {
 }
 
 /// What a run waits for, or has waited for, and how it goes on.
-fn awaiting(run: &RunLine, approval: Id) -> Vec<String> {
+fn approval_wait_lines(run: &RunSummary, approval: RecordId) -> Vec<String> {
     let id = run.id;
     let by = run.decided_by.as_deref().unwrap_or("somebody");
-    let decided = match run.approval_state.unwrap_or(AwaitedState::Waiting) {
-        AwaitedState::Waiting => {
+    let decided = match run.approval_state.unwrap_or(AwaitedApprovalState::Waiting) {
+        AwaitedApprovalState::Waiting => {
             return vec![
                 format!("  it waits for a decision: `moonlark approvals show {approval}`, then"),
                 format!(
@@ -85,12 +90,12 @@ fn awaiting(run: &RunLine, approval: Id) -> Vec<String> {
                 ),
             ];
         }
-        AwaitedState::Expired if run.is_alive => {
+        AwaitedApprovalState::Expired if run.is_alive => {
             return vec![format!(
                 "  nobody decided on approval {approval} in time: its script is told so"
             )];
         }
-        AwaitedState::Expired => {
+        AwaitedApprovalState::Expired => {
             return vec![
                 format!(
                     "  nobody decided on approval {approval} in time, and its process is gone:"
@@ -98,8 +103,8 @@ fn awaiting(run: &RunLine, approval: Id) -> Vec<String> {
                 format!("  `moonlark runs resume {id}` goes on, and asks again"),
             ];
         }
-        AwaitedState::Approved => format!("  {by} has approved the call it waited for"),
-        AwaitedState::Denied => {
+        AwaitedApprovalState::Approved => format!("  {by} has approved the call it waited for"),
+        AwaitedApprovalState::Denied => {
             format!("  {by} has denied the call it waited for, which its script is told")
         }
     };
@@ -116,7 +121,7 @@ fn awaiting(run: &RunLine, approval: Id) -> Vec<String> {
 
 /// The commands with which a run goes on: for each call that may have happened, what
 /// can be said about it.
-fn ways_on(run: &RunShown) -> Vec<String> {
+fn resume_hint_lines(run: &RunView) -> Vec<String> {
     let id = run.line.id;
     let mut lines = Vec::new();
     for call in calls_in_doubt(run) {
@@ -134,7 +139,7 @@ fn ways_on(run: &RunShown) -> Vec<String> {
             "      or `{resume} --assume-done={place}` where the script does without"
         ));
     }
-    for call in assumed(run) {
+    for call in assumed_calls(run) {
         let place = call.place.as_deref().unwrap_or_default();
         lines.push(format!(
             "  {} at {place} was assumed to be done: `moonlark runs resume {id} --answer {place}=JSON` gives it another answer, and --retry={place} makes the call",
@@ -151,7 +156,7 @@ fn ways_on(run: &RunShown) -> Vec<String> {
 
 /// Calls of the script that were begun and never answered. One that was made again
 /// since counts as it is now.
-pub(super) fn calls_in_doubt(run: &RunShown) -> impl Iterator<Item = &CallShown> {
+pub(super) fn calls_in_doubt(run: &RunView) -> impl Iterator<Item = &CallView> {
     last_calls(run).filter(|call| {
         let open = matches!(call.outcome.as_deref(), None | Some("cancelled"));
         open && !call.effects.read_only && !call.effects.idempotent
@@ -159,12 +164,12 @@ pub(super) fn calls_in_doubt(run: &RunShown) -> impl Iterator<Item = &CallShown>
 }
 
 /// Calls whose answer somebody gave.
-pub(super) fn assumed(run: &RunShown) -> impl Iterator<Item = &CallShown> {
+pub(super) fn assumed_calls(run: &RunView) -> impl Iterator<Item = &CallView> {
     last_calls(run).filter(|call| call.outcome.as_deref() == Some("assumed"))
 }
 
 /// The last call at each place of the script.
-fn last_calls(run: &RunShown) -> impl Iterator<Item = &CallShown> {
+fn last_calls(run: &RunView) -> impl Iterator<Item = &CallView> {
     let later = |at: usize, place: &Option<String>| {
         run.calls[at + 1..].iter().any(|call| call.place == *place)
     };
@@ -174,39 +179,39 @@ fn last_calls(run: &RunShown) -> impl Iterator<Item = &CallShown> {
         .map(|(_, call)| call)
 }
 
-fn draw(run: &RunShown) -> Vec<String> {
-    let depths = depths(&run.calls);
-    let steps: Vec<Step> = (run.calls.iter())
+fn timeline_lines(run: &RunView) -> Vec<String> {
+    let depths = call_depths(&run.calls);
+    let steps: Vec<RunStep> = (run.calls.iter())
         .filter(|call| {
             call.place.is_some() || call.parent.is_some_and(|it| depths.contains_key(&it))
         })
         .map(|call| {
             let indent = "  ".repeat(depths.get(&call.id).copied().unwrap_or_default());
-            step(call, format!("{indent}{}", call.tool), run)
+            timeline_step(call, format!("{indent}{}", call.tool), run)
         })
         .collect();
-    let end = |step: &Step| step.at + step.took.unwrap_or_default();
+    let end = |step: &RunStep| step.at + step.took.unwrap_or_default();
     let took = run.line.took.or(steps.iter().map(end).max()).unwrap_or_default();
-    timeline::draw(&steps, took).iter().map(StyledText::plain).collect()
+    timeline::draw_timeline(&steps, took).iter().map(StyledText::to_plain_text).collect()
 }
 
-fn step(call: &CallShown, tool: String, run: &RunShown) -> Step {
+fn timeline_step(call: &CallView, tool: String, run: &RunView) -> RunStep {
     let since = call.at.duration_since(run.line.at);
     let at = Duration::try_from(since).unwrap_or_default();
-    let codes = Code::ALL.iter().map(|code| code.as_str());
+    let codes = ProblemCode::ALL_CODES.iter().map(|code| code.as_str());
     let known = |word: &str| codes.clone().chain(["ok", "assumed"]).find(|known| *known == word);
     let outcome = match (call.state, call.outcome.as_deref()) {
         (_, Some(word)) => known(word).unwrap_or("cancelled"),
-        (State::Interrupted, None) => "no answer",
-        (State::Waiting, None) => "waiting",
+        (RecordedState::Interrupted, None) => "no answer",
+        (RecordedState::Waiting, None) => "waiting",
         _ => "",
     };
     let place = call.place.as_deref().map(Into::into);
-    Step { tool, at, took: call.took, outcome, place, replayed: false }
+    RunStep { tool, at, took: call.took, outcome, place, replayed: false }
 }
 
 /// How far below the script each call is.
-fn depths(calls: &[CallShown]) -> HashMap<Id, usize> {
+fn call_depths(calls: &[CallView]) -> HashMap<RecordId, usize> {
     let mut depths = HashMap::new();
     for call in calls {
         let above = call.parent.and_then(|parent| depths.get(&parent).copied());

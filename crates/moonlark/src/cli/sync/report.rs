@@ -1,19 +1,23 @@
 //! What a sync did, for people and as JSON.
 
 use moonlark_core::Problem;
-use moonlark_knowledge::{Named, SkippedItem, SourceStats, Summary};
+use moonlark_knowledge::{NamedItems, SkippedItem, SourceStats, SyncSummary};
 use serde_json::{Value as Json, json};
 
-use super::Synced;
+use super::SyncedSource;
 use crate::cli::problem_lines::error_lines;
-use crate::cli::{self, Global, StyledText, counted, say, say_problem};
+use crate::cli::{self, GlobalArgs, StyledText, eprint_line, eprint_problem, format_count};
 
 /// Items that are named for each source; `-v` names all that are known.
-const SOME: usize = 10;
+const MAX_NAMED_ITEMS: usize = 10;
 
-pub(super) fn print(synced: &[Synced], forgotten: &[SourceStats], global: &Global) {
+pub(super) fn print_sync_report(
+    synced: &[SyncedSource],
+    forgotten: &[SourceStats],
+    global: &GlobalArgs,
+) {
     if global.json {
-        let sources: Vec<Json> = synced.iter().map(to_json).collect();
+        let sources: Vec<Json> = synced.iter().map(source_json).collect();
         let forgotten: Vec<Json> = forgotten
             .iter()
             .map(|it| json!({ "name": it.name, "documents": it.documents }))
@@ -22,47 +26,48 @@ pub(super) fn print(synced: &[Synced], forgotten: &[SourceStats], global: &Globa
         return;
     }
     if !global.quiet {
-        table(synced).iter().for_each(cli::print);
+        summary_table(synced).iter().for_each(cli::print_line);
     }
     let verbose = global.verbose > 0;
-    let most = if verbose { usize::MAX } else { SOME };
-    for Synced { source, outcome } in synced {
+    let most = if verbose { usize::MAX } else { MAX_NAMED_ITEMS };
+    for SyncedSource { source, outcome } in synced {
         match outcome {
             Ok(summary) => {
                 if !global.quiet {
                     let skipped =
-                        if verbose { summary.skipped.clone() } else { new_skips(summary) };
+                        if verbose { summary.skipped.clone() } else { newly_skipped(summary) };
                     let why = |it: &SkippedItem| it.reason.clone();
-                    details(&source.name, "skipped", &skipped, most, why);
+                    eprint_items(&source.name, "skipped", &skipped, most, why);
                 }
-                details(&source.name, "failed", &summary.failed, most, Problem::line);
+                eprint_items(&source.name, "failed", &summary.failed, most, Problem::to_line);
                 if let Some(problem) = &summary.embedding {
-                    say(format!("{}: not all is found by meaning yet", source.name));
-                    say_problem(problem);
+                    eprint_line(format!("{}: not all is found by meaning yet", source.name));
+                    eprint_problem(problem);
                 }
             }
             Err(problem) => {
                 let mut head = StyledText::from(format!("{}: ", source.name));
                 for line in error_lines(problem) {
-                    say(std::mem::take(&mut head).then(line));
+                    eprint_line(std::mem::take(&mut head).append_text(line));
                 }
             }
         }
     }
     for stats in forgotten {
-        let documents = counted(usize::try_from(stats.documents).unwrap_or(usize::MAX), "document");
-        cli::print(format!("{}: no longer configured, {documents} removed", stats.name));
+        let documents =
+            format_count(usize::try_from(stats.documents).unwrap_or(usize::MAX), "document");
+        cli::print_line(format!("{}: no longer configured, {documents} removed", stats.name));
     }
 }
 
 /// Those that the last sync did not name.
-fn new_skips(summary: &Summary) -> Named<SkippedItem> {
+fn newly_skipped(summary: &SyncSummary) -> NamedItems<SkippedItem> {
     let first: Vec<_> = summary.skipped.first.iter().filter(|(_, it)| it.is_new).cloned().collect();
-    Named { count: first.len() as u64, first }
+    NamedItems { count: first.len() as u64, first }
 }
 
 /// A row for each source.
-fn table(synced: &[Synced]) -> Vec<String> {
+fn summary_table(synced: &[SyncedSource]) -> Vec<String> {
     let head = ["added", "changed", "removed", "unchanged", "skipped", "failed", "chunks"];
     let rows: Vec<(&str, [String; 7], String)> = synced
         .iter()
@@ -71,7 +76,7 @@ fn table(synced: &[Synced]) -> Vec<String> {
             match &it.outcome {
                 Ok(summary) => {
                     let took = format!("{:.1} s", summary.took.as_secs_f64());
-                    (name, counts(summary).map(|count| count.to_string()), took)
+                    (name, summary_counts(summary).map(|count| count.to_string()), took)
                 }
                 // How far it came is not known; why is said below.
                 Err(_) => (name, [const { "-" }; 7].map(str::to_owned), "failed".to_owned()),
@@ -91,7 +96,7 @@ fn table(synced: &[Synced]) -> Vec<String> {
     lines
 }
 
-fn counts(summary: &Summary) -> [u64; 7] {
+fn summary_counts(summary: &SyncSummary) -> [u64; 7] {
     [
         summary.added,
         summary.changed,
@@ -104,22 +109,28 @@ fn counts(summary: &Summary) -> [u64; 7] {
 }
 
 /// `docs: skipped logo.png: not text`
-fn details<T>(source: &str, what: &str, named: &Named<T>, most: usize, why: impl Fn(&T) -> String) {
+fn eprint_items<T>(
+    source: &str,
+    what: &str,
+    named: &NamedItems<T>,
+    most: usize,
+    why: impl Fn(&T) -> String,
+) {
     for (item, reason) in named.first.iter().take(most) {
-        say(format!("{source}: {what} {item}: {}", why(reason)));
+        eprint_line(format!("{source}: {what} {item}: {}", why(reason)));
     }
     let more = named.count.saturating_sub(named.first.len().min(most) as u64);
     if more > 0 {
-        say(format!("{source}: {what} {more} more"));
+        eprint_line(format!("{source}: {what} {more} more"));
     }
 }
 
-fn to_json(Synced { source, outcome }: &Synced) -> Json {
+fn source_json(SyncedSource { source, outcome }: &SyncedSource) -> Json {
     let mut object = json!({ "name": source.name, "kind": source.kind() });
     match outcome {
         Err(problem) => object["error"] = problem.to_json(),
         Ok(summary) => {
-            let Summary { added, changed, removed, unchanged, chunks, bytes, .. } = summary;
+            let SyncSummary { added, changed, removed, unchanged, chunks, bytes, .. } = summary;
             object["added"] = json!(added);
             object["changed"] = json!(changed);
             object["removed"] = json!(removed);
@@ -127,8 +138,8 @@ fn to_json(Synced { source, outcome }: &Synced) -> Json {
             object["chunks"] = json!(chunks);
             object["bytes"] = json!(bytes);
             object["seconds"] = json!((summary.took.as_secs_f64() * 1000.0).round() / 1000.0);
-            object["skipped"] = named(&summary.skipped, "reason", |it| json!(it.reason));
-            object["failed"] = named(&summary.failed, "error", Problem::to_json);
+            object["skipped"] = named_items_json(&summary.skipped, "reason", |it| json!(it.reason));
+            object["failed"] = named_items_json(&summary.failed, "error", Problem::to_json);
             if let Some(problem) = &summary.embedding {
                 object["embedding"] = problem.to_json();
             }
@@ -137,7 +148,7 @@ fn to_json(Synced { source, outcome }: &Synced) -> Json {
     object
 }
 
-fn named<T>(named: &Named<T>, key: &str, why: impl Fn(&T) -> Json) -> Json {
+fn named_items_json<T>(named: &NamedItems<T>, key: &str, why: impl Fn(&T) -> Json) -> Json {
     let first: Vec<Json> = named
         .first
         .iter()

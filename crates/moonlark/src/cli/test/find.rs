@@ -5,22 +5,22 @@ use std::sync::Arc;
 
 use moonlark_core::{Call, Problem, Result};
 
-use crate::config_file::Loaded;
-use crate::extensions::{self, Folder};
+use crate::config_file::LoadedConfig;
+use crate::extensions::{self, ScriptFolder};
 use crate::project::Project;
-use crate::scripts::{Found, Kind, shown};
+use crate::scripts::{DiscoveredScript, ScriptKind, display_path};
 
 /// Folders inside folders that are looked into.
-const DEPTH: usize = 16;
+const MAX_FOLDER_DEPTH: usize = 16;
 /// Where nobody keeps tests of scripts.
-const SKIPPED: [&str; 2] = ["node_modules", "target"];
+const SKIPPED_FOLDERS: [&str; 2] = ["node_modules", "target"];
 
 /// A file of tests.
 pub(super) struct TestFile {
     /// Its folder, inside which `load()` and `require` stay, and its path there.
-    folder: Folder,
+    folder: ScriptFolder,
     /// The script it is about, by name: its settings are the tests' too.
-    pub(super) subject: Found,
+    pub(super) subject: DiscoveredScript,
 }
 
 impl TestFile {
@@ -30,56 +30,59 @@ impl TestFile {
     }
 
     /// The text of its line `number`.
-    pub(super) fn line(&self, number: u32) -> Option<String> {
-        let text = extensions::files(&self.folder)(&self.folder.main).ok()?;
+    pub(super) fn source_line(&self, number: u32) -> Option<String> {
+        let text = extensions::folder_files(&self.folder)(&self.folder.main).ok()?;
         text.lines().nth(number.checked_sub(1)? as usize).map(|line| line.trim().to_owned())
     }
 
-    pub(super) async fn load(&self, project: &Project, call: &Call) -> Result<Tests> {
-        let Folder { label, main, .. } = self.folder.clone();
-        let files = extensions::files(&self.folder);
+    pub(super) async fn load_tests(&self, project: &Project, call: &Call) -> Result<ScriptTests> {
+        let ScriptFolder { label, main, .. } = self.folder.clone();
+        let files = extensions::folder_files(&self.folder);
         Ok(match self.subject.kind {
-            Kind::Tool | Kind::Connector | Kind::Agent => {
-                Tests::Luau(Arc::new(project.luau.tests(label, main, files, call).await?))
-            }
-            Kind::Extension(_) => {
-                Tests::Starlark(Arc::new(project.starlark.tests(label, main, files, call).await?))
-            }
+            ScriptKind::Tool | ScriptKind::Connector | ScriptKind::Agent => ScriptTests::Luau(
+                Arc::new(project.luau.load_tests(label, main, files, call).await?),
+            ),
+            ScriptKind::Extension(_) => ScriptTests::Starlark(Arc::new(
+                project.starlark.load_tests(label, main, files, call).await?,
+            )),
         })
     }
 }
 
 /// The tests of one file, in either language.
-pub(super) enum Tests {
-    Luau(Arc<moonlark_luau::Tests>),
-    Starlark(Arc<moonlark_starlark::Tests>),
+pub(super) enum ScriptTests {
+    Luau(Arc<moonlark_luau::LuauTestFile>),
+    Starlark(Arc<moonlark_starlark::StarlarkTestFile>),
 }
 
-impl Tests {
-    pub(super) fn names(&self) -> &[String] {
+impl ScriptTests {
+    pub(super) fn test_names(&self) -> &[String] {
         match self {
-            Tests::Luau(tests) => &tests.names,
-            Tests::Starlark(tests) => &tests.names,
+            ScriptTests::Luau(tests) => &tests.names,
+            ScriptTests::Starlark(tests) => &tests.names,
         }
     }
 
-    pub(super) async fn run(&self, name: &str, call: &Call) -> Result<()> {
+    pub(super) async fn run_test(&self, name: &str, call: &Call) -> Result<()> {
         match self {
-            Tests::Luau(tests) => tests.run(name, call).await,
-            Tests::Starlark(tests) => tests.run(name, call).await,
+            ScriptTests::Luau(tests) => tests.run_test(name, call).await,
+            ScriptTests::Starlark(tests) => tests.run_test(name, call).await,
         }
     }
 }
 
 /// The files of tests at and below `paths`, by name.
-pub(super) fn find(paths: &[PathBuf], loaded: &Loaded) -> Result<Vec<TestFile>> {
+pub(super) fn find_test_files(paths: &[PathBuf], loaded: &LoadedConfig) -> Result<Vec<TestFile>> {
     let mut files = Vec::new();
     for path in paths {
         let unreadable = |error: std::io::Error| {
-            Problem::bad_request(format!("{} cannot be read: {error}", shown(&loaded.root, path)))
+            Problem::bad_request(format!(
+                "{} cannot be read: {error}",
+                display_path(&loaded.root, path)
+            ))
         };
         if path.metadata().map_err(unreadable)?.is_dir() {
-            walk(path, path, 0, &mut files);
+            collect_test_files(path, path, 0, &mut files);
         } else {
             let folder = path.parent().unwrap_or(path);
             files.push((path.clone(), folder.to_owned()));
@@ -90,17 +93,17 @@ pub(super) fn find(paths: &[PathBuf], loaded: &Loaded) -> Result<Vec<TestFile>> 
     files.into_iter().map(|(path, base)| test_file(&path, &base, loaded)).collect()
 }
 
-fn walk(dir: &Path, base: &Path, depth: usize, files: &mut Vec<(PathBuf, PathBuf)>) {
+fn collect_test_files(dir: &Path, base: &Path, depth: usize, files: &mut Vec<(PathBuf, PathBuf)>) {
     let Ok(entries) = std::fs::read_dir(dir) else { return };
     for entry in entries.filter_map(std::result::Result::ok) {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if name.starts_with('.') || SKIPPED.contains(&&*name) {
+        if name.starts_with('.') || SKIPPED_FOLDERS.contains(&&*name) {
             continue;
         }
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            if depth < DEPTH {
-                walk(&entry.path(), base, depth + 1, files);
+            if depth < MAX_FOLDER_DEPTH {
+                collect_test_files(&entry.path(), base, depth + 1, files);
             }
         } else if subject_name(&name).is_some() {
             files.push((entry.path(), base.to_owned()));
@@ -115,11 +118,11 @@ fn subject_name(file: &str) -> Option<&str> {
     stem.strip_suffix("_test").filter(|subject| !subject.is_empty())
 }
 
-fn test_file(path: &Path, base: &Path, loaded: &Loaded) -> Result<TestFile> {
+fn test_file(path: &Path, base: &Path, loaded: &LoadedConfig) -> Result<TestFile> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let Some(subject) = subject_name(name) else {
         return Err(Problem::bad_request(format!("{name} is not a file of tests"))
-            .hint("files of tests are named *_test.star, *_test.luau or *_test.lua"));
+            .with_hint("files of tests are named *_test.star, *_test.luau or *_test.lua"));
     };
     let config = &loaded.config;
     let starlark = name.ends_with(".star");
@@ -128,17 +131,17 @@ fn test_file(path: &Path, base: &Path, loaded: &Loaded) -> Result<TestFile> {
     // folder that was asked for.
     let root = if path.starts_with(&home) { home } else { base.to_owned() };
     let main = path.strip_prefix(&root).unwrap_or(Path::new(name)).to_string_lossy().into_owned();
-    let label = match shown(&loaded.root, &root) {
+    let label = match display_path(&loaded.root, &root) {
         label if label.is_empty() => ".".to_owned(),
         label => label,
     };
-    let folder = Folder { path: root, label, main };
+    let folder = ScriptFolder { path: root, label, main };
     let (configured, kind) = if starlark {
-        (config.extensions.script.contains_key(subject), Kind::Extension(folder.clone()))
+        (config.extensions.script.contains_key(subject), ScriptKind::Extension(folder.clone()))
     } else {
-        (config.tools.script.contains_key(subject), Kind::Tool)
+        (config.tools.script.contains_key(subject), ScriptKind::Tool)
     };
-    let subject = Found {
+    let subject = DiscoveredScript {
         path: path.with_file_name(subject),
         file: format!("{}/{}", folder.label, folder.main),
         configured: configured.then(|| subject.to_owned()),

@@ -6,12 +6,12 @@ use std::time::Duration;
 use moonlark_core::Problem;
 use serde_json::json;
 
-use super::super::print;
-use super::duration;
+use super::super::print_line;
 use super::find::TestFile;
+use super::format_test_duration;
 
 /// How one test went. A file that does not load is one without a name.
-pub(super) struct Outcome {
+pub(super) struct TestOutcome {
     pub(super) file: String,
     pub(super) name: String,
     pub(super) took: Duration,
@@ -20,7 +20,7 @@ pub(super) struct Outcome {
     pub(super) problem: Option<Problem>,
 }
 
-impl Outcome {
+impl TestOutcome {
     pub(super) fn new(file: &str, name: &str) -> Self {
         Self {
             file: file.to_owned(),
@@ -31,30 +31,32 @@ impl Outcome {
         }
     }
 
-    pub(super) fn failed(self, problem: Problem) -> Self {
+    pub(super) fn with_problem(self, problem: Problem) -> Self {
         Self { problem: Some(problem), ..self }
     }
 }
 
-pub(super) fn print_file(file: &TestFile, outcomes: &[Outcome]) {
-    print(file.label());
+pub(super) fn print_file(file: &TestFile, outcomes: &[TestOutcome]) {
+    print_line(file.label());
     for outcome in outcomes {
         match &outcome.problem {
-            None => print(format!("  ✓ {} ({})", outcome.name, duration(outcome.took))),
-            Some(problem) => failure(file, outcome, problem).into_iter().for_each(print),
+            None => {
+                print_line(format!("  ✓ {} ({})", outcome.name, format_test_duration(outcome.took)))
+            }
+            Some(problem) => failure_lines(file, outcome, problem).into_iter().for_each(print_line),
         }
     }
-    print("");
+    print_line("");
 }
 
-fn failure(file: &TestFile, outcome: &Outcome, problem: &Problem) -> Vec<String> {
+fn failure_lines(file: &TestFile, outcome: &TestOutcome, problem: &Problem) -> Vec<String> {
     let name = if outcome.name.is_empty() { "the file does not load" } else { &outcome.name };
     let mut lines = vec![format!("  ✗ {name}")];
     // Further to the right than any line of ours, as it is.
     lines.extend(problem.to_string().lines().map(|line| format!("      {line}")));
     let place = problem.place.as_ref().filter(|place| *place.file == *file.label());
     if let Some(number) = place.and_then(|place| place.line)
-        && let Some(line) = file.line(number)
+        && let Some(line) = file.source_line(number)
     {
         lines.push(format!("      {number} | {line}").trim_end().to_owned());
     }
@@ -63,13 +65,13 @@ fn failure(file: &TestFile, outcome: &Outcome, problem: &Problem) -> Vec<String>
     lines
 }
 
-pub(super) fn summary(outcomes: &[Outcome], took: Duration) -> String {
-    let (passed, failed) = count(outcomes);
-    format!("{passed} passed, {failed} failed ({})", duration(took))
+pub(super) fn outcome_summary(outcomes: &[TestOutcome], took: Duration) -> String {
+    let (passed, failed) = count_outcomes(outcomes);
+    format!("{passed} passed, {failed} failed ({})", format_test_duration(took))
 }
 
-pub(super) fn json(outcomes: &[Outcome]) -> String {
-    let (passed, failed) = count(outcomes);
+pub(super) fn outcomes_json(outcomes: &[TestOutcome]) -> String {
+    let (passed, failed) = count_outcomes(outcomes);
     let tests: Vec<_> = outcomes
         .iter()
         .map(|outcome| {
@@ -89,15 +91,15 @@ pub(super) fn json(outcomes: &[Outcome]) -> String {
     json!({ "passed": passed, "failed": failed, "tests": tests }).to_string()
 }
 
-pub(super) fn junit(outcomes: &[Outcome]) -> String {
-    let (passed, failed) = count(outcomes);
+pub(super) fn junit_xml(outcomes: &[TestOutcome]) -> String {
+    let (passed, failed) = count_outcomes(outcomes);
     let mut xml = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites tests=\"{}\" failures=\"{failed}\">\n",
         passed + failed
     );
     for file in outcomes.chunk_by(|a, b| a.file == b.file) {
-        let (passed, failed) = count(file);
-        let name = file.first().map(|outcome| escape(&outcome.file)).unwrap_or_default();
+        let (passed, failed) = count_outcomes(file);
+        let name = file.first().map(|outcome| escape_xml(&outcome.file)).unwrap_or_default();
         let _ = writeln!(
             xml,
             "  <testsuite name=\"{name}\" tests=\"{}\" failures=\"{failed}\">",
@@ -107,7 +109,7 @@ pub(super) fn junit(outcomes: &[Outcome]) -> String {
             let _ = write!(
                 xml,
                 "    <testcase classname=\"{name}\" name=\"{}\" time=\"{:.3}\"",
-                escape(&outcome.name),
+                escape_xml(&outcome.name),
                 outcome.took.as_secs_f64()
             );
             match &outcome.problem {
@@ -116,8 +118,8 @@ pub(super) fn junit(outcomes: &[Outcome]) -> String {
                     let _ = writeln!(
                         xml,
                         ">\n      <failure message=\"{}\">{}</failure>\n    </testcase>",
-                        escape(&problem.message),
-                        escape(&problem.to_string())
+                        escape_xml(&problem.message),
+                        escape_xml(&problem.to_string())
                     );
                 }
             }
@@ -129,7 +131,7 @@ pub(super) fn junit(outcomes: &[Outcome]) -> String {
 }
 
 /// Text in XML; what XML cannot hold at all is left out.
-fn escape(text: &str) -> String {
+fn escape_xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -146,7 +148,7 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-fn count(outcomes: &[Outcome]) -> (usize, usize) {
+fn count_outcomes(outcomes: &[TestOutcome]) -> (usize, usize) {
     let failed = outcomes.iter().filter(|outcome| outcome.problem.is_some()).count();
     (outcomes.len() - failed, failed)
 }

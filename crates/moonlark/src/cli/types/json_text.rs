@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
 /// What came of it.
-pub(super) struct Merged {
+pub(super) struct MergedJson {
     /// The new text, if it is another.
     pub(super) text: Option<String>,
     /// What is there with another value, as it should be.
@@ -15,43 +15,43 @@ pub(super) struct Merged {
 }
 
 /// `text` with what it lacks of `wanted`; none if it is not a JSON object.
-pub(super) fn merge(text: &str, wanted: &Map<String, Json>) -> Option<Merged> {
+pub(super) fn merge_missing(text: &str, wanted: &Map<String, Json>) -> Option<MergedJson> {
     if text.trim().is_empty() {
-        let text = Some(format!("{}\n", pretty(&Json::Object(wanted.clone()), "  ")));
-        return Some(Merged { text, refused: Map::new() });
+        let text = Some(format!("{}\n", pretty_with_indent(&Json::Object(wanted.clone()), "  ")));
+        return Some(MergedJson { text, refused: Map::new() });
     }
-    let plain = without_comments(text);
+    let plain = blank_comments(text);
     let there = parse(&plain)?;
-    let mut additions = Additions { text, plain: plain.as_bytes(), inserts: Vec::new() };
+    let mut additions = JsonInsertions { text, plain: plain.as_bytes(), inserts: Vec::new() };
     let open = skip_space(additions.plain, 0);
-    let refused = additions.object(open, &there, wanted)?;
+    let refused = additions.merge_object(open, &there, wanted)?;
     let text = match additions.inserts.is_empty() {
         true => None,
-        false => Some(additions.applied()),
+        false => Some(additions.apply_inserts()),
     };
     // Better not to touch a file than to break it.
     if let Some(text) = &text {
-        parse(&without_comments(text))?;
+        parse(&blank_comments(text))?;
     }
-    Some(Merged { text, refused })
+    Some(MergedJson { text, refused })
 }
 
-struct Additions<'a> {
+struct JsonInsertions<'a> {
     text: &'a str,
     /// The same length as `text`, comments blanked out.
     plain: &'a [u8],
     inserts: Vec<(usize, String)>,
 }
 
-impl Additions<'_> {
+impl JsonInsertions<'_> {
     /// Add to the object that begins at `open`; what is refused comes back.
-    fn object(
+    fn merge_object(
         &mut self,
         open: usize,
         there: &Map<String, Json>,
         wanted: &Map<String, Json>,
     ) -> Option<Map<String, Json>> {
-        let (members, close) = members(self.plain, open)?;
+        let (members, close) = object_members(self.plain, open)?;
         let (mut missing, mut refused) = (Vec::new(), Map::new());
         for (key, value) in wanted {
             match (there.get(key), value) {
@@ -60,7 +60,7 @@ impl Additions<'_> {
                 (Some(Json::Object(there)), Json::Object(value)) => {
                     // Of a key that is there twice, the last one counts.
                     let (_, at) = members.iter().rfind(|(name, _)| name == key)?;
-                    let inner = self.object(*at, there, value)?;
+                    let inner = self.merge_object(*at, there, value)?;
                     if !inner.is_empty() {
                         refused.insert(key.clone(), Json::Object(inner));
                     }
@@ -69,19 +69,24 @@ impl Additions<'_> {
             }
         }
         if !missing.is_empty() {
-            self.insert(open, close, &missing)?;
+            self.insert_members(open, close, &missing)?;
         }
         Some(refused)
     }
 
     /// Put members at the end of the object between `open` and `close`.
-    fn insert(&mut self, open: usize, close: usize, members: &[(&String, &Json)]) -> Option<()> {
+    fn insert_members(
+        &mut self,
+        open: usize,
+        close: usize,
+        members: &[(&String, &Json)],
+    ) -> Option<()> {
         let last = self.plain[..close].iter().rposition(|byte| !byte.is_ascii_whitespace())?;
         let end = last + 1;
         let comma = if matches!(self.plain[last], b'{' | b',') { "" } else { "," };
         let line = self.text[..close].rfind('\n').map_or(0, |newline| newline + 1);
         let base = leading_space(&self.text[line..]);
-        let unit = self.unit();
+        let unit = self.indent_unit();
         let own_line = line > end || (last == open && line <= open);
         let indent = match self.text[open..close].lines().nth(1) {
             Some(first) if last > open => leading_space(first).to_owned(),
@@ -90,7 +95,7 @@ impl Additions<'_> {
         let members: Vec<String> = members
             .iter()
             .map(|(key, value)| {
-                let value = pretty(value, unit);
+                let value = pretty_with_indent(value, unit);
                 let value =
                     if own_line { value.replace('\n', &format!("\n{indent}")) } else { value };
                 format!("{}: {value}", Json::String((*key).clone()))
@@ -112,12 +117,12 @@ impl Additions<'_> {
     }
 
     /// What one level of indentation looks like in this text.
-    fn unit(&self) -> &str {
+    fn indent_unit(&self) -> &str {
         let first = self.text.lines().map(leading_space).find(|space| !space.is_empty());
         first.unwrap_or("  ")
     }
 
-    fn applied(mut self) -> String {
+    fn apply_inserts(mut self) -> String {
         self.inserts.sort_by_key(|(at, _)| *at);
         let mut text = self.text.to_owned();
         for (at, insert) in self.inserts.iter().rev() {
@@ -129,7 +134,7 @@ impl Additions<'_> {
 
 /// The keys of the object that begins at `open`, where their values begin, and
 /// where it ends.
-fn members(plain: &[u8], open: usize) -> Option<(Vec<(String, usize)>, usize)> {
+fn object_members(plain: &[u8], open: usize) -> Option<(Vec<(String, usize)>, usize)> {
     let mut members = Vec::new();
     let mut at = skip_space(plain, open + 1);
     while *plain.get(at)? != b'}' {
@@ -152,7 +157,7 @@ fn skip_value(plain: &[u8], at: usize) -> Option<usize> {
     let (mut depth, mut at) = (0_usize, at);
     loop {
         match *plain.get(at)? {
-            b'"' => at = skip_text(plain, at)?,
+            b'"' => at = skip_string(plain, at)?,
             b'{' | b'[' => (depth, at) = (depth + 1, at + 1),
             b'}' | b']' => (depth, at) = (depth.checked_sub(1)?, at + 1),
             _ if depth > 0 => at += 1,
@@ -168,7 +173,7 @@ fn skip_value(plain: &[u8], at: usize) -> Option<usize> {
 }
 
 /// Behind the text in quotes that begins at `at`.
-fn skip_text(plain: &[u8], mut at: usize) -> Option<usize> {
+fn skip_string(plain: &[u8], mut at: usize) -> Option<usize> {
     loop {
         at += 1;
         match *plain.get(at)? {
@@ -185,13 +190,13 @@ fn skip_space(plain: &[u8], at: usize) -> usize {
 }
 
 /// Comments as spaces, so that every place stays where it is.
-fn without_comments(text: &str) -> String {
+fn blank_comments(text: &str) -> String {
     let mut bytes = text.as_bytes().to_vec();
     let mut at = 0;
     while at < bytes.len() {
         let end = match bytes[at..] {
             [b'"', ..] => {
-                at = skip_text(&bytes, at).unwrap_or(bytes.len());
+                at = skip_string(&bytes, at).unwrap_or(bytes.len());
                 continue;
             }
             [b'/', b'/', ..] => text[at..].find('\n').map(|length| at + length),
@@ -217,7 +222,7 @@ fn parse(plain: &str) -> Option<Map<String, Json>> {
     let mut at = 0;
     while at < bytes.len() {
         match bytes[at] {
-            b'"' => at = skip_text(&bytes, at)?,
+            b'"' => at = skip_string(&bytes, at)?,
             b',' => {
                 let next = skip_space(&bytes, at + 1);
                 if matches!(bytes.get(next), Some(b'}' | b']')) {
@@ -235,7 +240,7 @@ fn leading_space(line: &str) -> &str {
     &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
 }
 
-fn pretty(value: &Json, indent: &str) -> String {
+fn pretty_with_indent(value: &Json, indent: &str) -> String {
     let mut bytes = Vec::new();
     let formatter = serde_json::ser::PrettyFormatter::with_indent(indent.as_bytes());
     let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
@@ -256,11 +261,11 @@ mod tests {
     }
 
     fn check(text: &str, expected: &str) {
-        let merged = merge(text, &wanted()).unwrap();
+        let merged = merge_missing(text, &wanted()).unwrap();
         let new = merged.text.unwrap_or_else(|| text.to_owned());
         assert_eq!(new, expected);
         // A second time there is nothing to add.
-        assert!(merge(&new, &wanted()).unwrap().text.is_none(), "{new}");
+        assert!(merge_missing(&new, &wanted()).unwrap().text.is_none(), "{new}");
     }
 
     #[test]
@@ -283,7 +288,8 @@ mod tests {
 
     #[test]
     fn another_value_is_kept_and_named() {
-        let merged = merge(r#"{"a": 2, "b": {"x": false, "y": 1}, "c": "text"}"#, &wanted());
+        let merged =
+            merge_missing(r#"{"a": 2, "b": {"x": false, "y": 1}, "c": "text"}"#, &wanted());
         let merged = merged.unwrap();
         assert!(merged.text.is_none());
         assert_eq!(Json::Object(merged.refused), json!({"a": 1, "b": {"x": true}}));
@@ -293,7 +299,7 @@ mod tests {
     fn what_is_not_an_object_is_not_touched() {
         let deep = "[".repeat(100_000);
         for text in ["[]", "1", "{", "{\"a\": }", "{'a': 1}", "{} {}", "\"", "/*", "{\"a", &deep] {
-            assert!(merge(text, &wanted()).is_none(), "{text:.20}");
+            assert!(merge_missing(text, &wanted()).is_none(), "{text:.20}");
         }
     }
 }

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use serde_json::{Map, Value as Json, json};
 
-pub(super) const LUAU_FILE: &str = "moonlark.d.luau";
+pub(super) const LUAU_DEFINITIONS_FILE: &str = "moonlark.d.luau";
 
 /// Pyright takes the names in a stub of this name for built in.
-pub(super) const STARLARK_FILE: &str = "__builtins__.pyi";
+pub(super) const STARLARK_STUB_FILE: &str = "__builtins__.pyi";
 
 /// What one settings file should say.
-pub(super) struct Settings {
+pub(super) struct EditorSettings {
     /// Its path in the project.
     pub(super) file: &'static str,
     pub(super) values: Map<String, Json>,
@@ -19,11 +19,11 @@ pub(super) struct Settings {
 }
 
 /// All of them, for definitions in the folder `out`.
-pub(super) fn all(root: &Path, out: &Path) -> Vec<Settings> {
-    let folder = as_setting(root, out);
-    let definitions = as_setting(root, &out.join(LUAU_FILE));
+pub(super) fn wanted_settings(root: &Path, out: &Path) -> Vec<EditorSettings> {
+    let folder = path_setting(root, out);
+    let definitions = path_setting(root, &out.join(LUAU_DEFINITIONS_FILE));
     vec![
-        settings(
+        settings_for_file(
             ".vscode/settings.json",
             json!({
                 "luau-lsp.platform.type": "standard",
@@ -31,7 +31,7 @@ pub(super) fn all(root: &Path, out: &Path) -> Vec<Settings> {
                 "files.associations": { "*.star": "python" },
             }),
         ),
-        settings(
+        settings_for_file(
             ".luaurc",
             json!({
                 "languageMode": "strict",
@@ -40,10 +40,10 @@ pub(super) fn all(root: &Path, out: &Path) -> Vec<Settings> {
                 "lint": { "BuiltinGlobalWrite": false },
             }),
         ),
-        Settings {
+        EditorSettings {
             elsewhere: has_pyright_table(root)
                 .then_some("it would take the place of [tool.pyright] in pyproject.toml"),
-            ..settings(
+            ..settings_for_file(
                 "pyrightconfig.json",
                 json!({
                     "stubPath": folder,
@@ -55,16 +55,16 @@ pub(super) fn all(root: &Path, out: &Path) -> Vec<Settings> {
     ]
 }
 
-fn settings(file: &'static str, values: Json) -> Settings {
+fn settings_for_file(file: &'static str, values: Json) -> EditorSettings {
     let values = match values {
         Json::Object(values) => values,
         _ => Map::new(),
     };
-    Settings { file, values, elsewhere: None }
+    EditorSettings { file, values, elsewhere: None }
 }
 
 /// A path as editors read it: from the project, with slashes.
-fn as_setting(root: &Path, path: &Path) -> String {
+fn path_setting(root: &Path, path: &Path) -> String {
     let inside = path.strip_prefix(root).unwrap_or(path);
     let text = inside.to_string_lossy();
     match cfg!(windows) {

@@ -1,27 +1,27 @@
 use super::*;
 
-fn server(command: &str, env: &[(&str, &str)]) -> Server {
-    Server {
+fn server(command: &str, env: &[(&str, &str)]) -> ImportedServer {
+    ImportedServer {
         command: Some(command.to_owned()),
         env: env.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
-        ..Server::default()
+        ..ImportedServer::default()
     }
 }
 
-fn plan(text: &str, found: &[(&str, Server)]) -> Result<Plan> {
-    let entry = |(name, server): &(&str, Server)| {
-        ("f".to_owned(), Entry { name: (*name).to_owned(), server: Ok(server.clone()) })
+fn plan(text: &str, found: &[(&str, ImportedServer)]) -> Result<ImportPlan> {
+    let entry = |(name, server): &(&str, ImportedServer)| {
+        ("f".to_owned(), ImportedEntry { name: (*name).to_owned(), server: Ok(server.clone()) })
     };
     let servers = found.iter().map(entry).collect();
-    let imported = Imported { servers, ..Imported::default() };
-    make(text, "moonlark.toml", imported, false, &|_| None)
+    let imported = ImportInput { servers, ..ImportInput::default() };
+    plan_import(text, "moonlark.toml", imported, false, &|_| None)
 }
 
-fn fates(plan: &Plan) -> Vec<String> {
-    let fate = |planned: &Planned| match &planned.fate {
-        Fate::Added { name, .. } => format!("{} → {name}", planned.from),
-        Fate::There { name } => format!("{} = {name}", planned.from),
-        Fate::LeftOut { why } => format!("{}: {why}", planned.from),
+fn fates(plan: &ImportPlan) -> Vec<String> {
+    let fate = |planned: &PlannedEntry| match &planned.fate {
+        ImportFate::Added { name, .. } => format!("{} → {name}", planned.from),
+        ImportFate::There { name } => format!("{} = {name}", planned.from),
+        ImportFate::LeftOut { why } => format!("{}: {why}", planned.from),
     };
     plan.servers.iter().map(fate).collect()
 }
@@ -102,10 +102,11 @@ fn secrets_become_variables_that_are_named_once() {
 
 #[test]
 fn kept_secrets_are_written_and_still_not_shown() {
-    let entry = Entry { name: "a".to_owned(), server: Ok(server("x", &[("API_KEY", "hunter2")])) };
+    let entry =
+        ImportedEntry { name: "a".to_owned(), server: Ok(server("x", &[("API_KEY", "hunter2")])) };
     let servers = vec![("f".to_owned(), entry)];
-    let imported = Imported { servers, ..Imported::default() };
-    let plan = make("", "f", imported, true, &|_| None).unwrap();
+    let imported = ImportInput { servers, ..ImportInput::default() };
+    let plan = plan_import("", "f", imported, true, &|_| None).unwrap();
     assert!(plan.text.contains("hunter2"));
     assert!(!plan.shown.contains("hunter2"));
     assert!(plan.variables.is_empty());

@@ -5,12 +5,12 @@ use std::path::Path;
 use serde_json::{Map, Value as Json};
 use url::Url;
 
-use super::{ReadFile, Server};
-use crate::clients::variables::{Dialect, Scope};
+use super::{ImportedServer, ReadFileFn};
+use crate::clients::variables::{ClientDialect, VariableScope};
 use crate::env_text::parse_env_text;
 
 /// Keys that say nothing we do not know, or something for people only.
-const KNOWN: [&str; 11] = [
+const IGNORED_KEYS: [&str; 11] = [
     "type",
     "transport",
     "transportType",
@@ -27,35 +27,38 @@ const KNOWN: [&str; 11] = [
 /// The longest that our configuration takes.
 const MAX_TIMEOUT_SECS: f64 = 86_400.0;
 
-pub(super) enum ServerKind {
+pub(super) enum ImportedServerKind {
     Starts,
     Reaches,
 }
 
 pub(super) struct EntryFields<'a> {
     entry: &'a Map<String, Json>,
-    scope: &'a Scope<'a>,
+    scope: &'a VariableScope<'a>,
     used: Vec<&'static str>,
 }
 
 impl<'a> EntryFields<'a> {
-    pub(super) fn new(entry: &'a Map<String, Json>, scope: &'a Scope<'a>) -> EntryFields<'a> {
-        EntryFields { entry, scope, used: KNOWN.to_vec() }
+    pub(super) fn new(
+        entry: &'a Map<String, Json>,
+        scope: &'a VariableScope<'a>,
+    ) -> EntryFields<'a> {
+        EntryFields { entry, scope, used: IGNORED_KEYS.to_vec() }
     }
 
-    pub(super) fn kind(&self) -> Result<ServerKind, String> {
-        let has_command = self.first(&COMMAND_KEYS).is_some();
-        let has_url = self.first(&URL_KEYS).is_some();
-        match (self.word(), has_command, has_url) {
-            (Some("stdio" | "local") | None, true, _) => Ok(ServerKind::Starts),
-            (Some("http" | "sse" | "remote") | None, _, true) => Ok(ServerKind::Reaches),
-            (Some(word), _, true) if is_streamable(word) => Ok(ServerKind::Reaches),
+    pub(super) fn server_kind(&self) -> Result<ImportedServerKind, String> {
+        let has_command = self.first_value(&COMMAND_KEYS).is_some();
+        let has_url = self.first_value(&URL_KEYS).is_some();
+        match (self.declared_transport(), has_command, has_url) {
+            (Some("stdio" | "local") | None, true, _) => Ok(ImportedServerKind::Starts),
+            (Some("http" | "sse" | "remote") | None, _, true) => Ok(ImportedServerKind::Reaches),
+            (Some(word), _, true) if is_streamable_http(word) => Ok(ImportedServerKind::Reaches),
             (Some(word @ ("stdio" | "local" | "http" | "sse" | "remote")), ..) => {
                 let missing = if matches!(word, "stdio" | "local") { "command" } else { "url" };
                 Err(format!("its type is {word}, and it has no {missing}"))
             }
             (Some("builtin" | "platform" | "frontend" | "inline_python"), ..)
-                if self.scope.dialect == Dialect::Goose =>
+                if self.scope.dialect == ClientDialect::Goose =>
             {
                 Err("it is a part of goose, and no server".to_owned())
             }
@@ -72,8 +75,8 @@ impl<'a> EntryFields<'a> {
 
     pub(super) fn read_command(
         &mut self,
-        server: &mut Server,
-        read_file: ReadFile<'_>,
+        server: &mut ImportedServer,
+        read_file: ReadFileFn<'_>,
     ) -> Result<(), String> {
         self.used.extend(["command", "cmd", "args", "env", "environment", "envs"]);
         self.used.extend(["cwd", "envFile", "env_vars", "env_keys"]);
@@ -82,7 +85,7 @@ impl<'a> EntryFields<'a> {
         let entry = inner.unwrap_or(self.entry);
         let command = match inner {
             Some(inner) => inner.get("path"),
-            None => self.first(&COMMAND_KEYS),
+            None => self.first_value(&COMMAND_KEYS),
         };
         // opencode has the arguments in it.
         let (command, args) = match command {
@@ -91,41 +94,44 @@ impl<'a> EntryFields<'a> {
         };
         let command = command.and_then(Json::as_str).filter(|command| !command.is_empty());
         let command = command.ok_or("its command is not a text")?;
-        server.command = Some(self.scope.translate(command)?);
+        server.command = Some(self.scope.translate_text(command)?);
         let args = args.map(Json::Array);
-        server.args = self.list(args.as_ref().or_else(|| entry.get("args")))?;
+        server.args = self.read_arguments(args.as_ref().or_else(|| entry.get("args")))?;
         let file = self.entry.get("envFile").and_then(Json::as_str);
         if let Some(file) = file {
             self.read_env_file(file, server, read_file)?;
         }
         server.env.extend(self.forwarded_variables());
         let env = ["env", "environment", "envs"].iter().find_map(|key| entry.get(*key));
-        for (key, value) in self.table("env", env, &mut server.notes, Scope::translate)? {
+        for (key, value) in
+            self.read_text_table("env", env, &mut server.notes, VariableScope::translate_text)?
+        {
             server.env.retain(|(other, _)| *other != key);
             server.env.push((key, value));
         }
         let cwd = self.entry.get("cwd").and_then(Json::as_str);
-        server.cwd = match cwd.map(|cwd| self.scope.translate(cwd)).transpose()? {
-            Some(cwd) => Some(self.in_project(&cwd)),
+        server.cwd = match cwd.map(|cwd| self.scope.translate_text(cwd)).transpose()? {
+            Some(cwd) => Some(self.resolve_in_project(&cwd)),
             None => self.cwd_for(server),
         };
         Ok(())
     }
 
-    pub(super) fn read_address(&mut self, server: &mut Server) -> Result<(), String> {
+    pub(super) fn read_address(&mut self, server: &mut ImportedServer) -> Result<(), String> {
         self.used.extend(URL_KEYS);
         self.used.extend(["headers", "http_headers", "env_http_headers", "bearer_token_env_var"]);
-        let url = self.first(&URL_KEYS).and_then(Json::as_str).ok_or("its url is not a text")?;
+        let url =
+            self.first_value(&URL_KEYS).and_then(Json::as_str).ok_or("its url is not a text")?;
         let url = self.scope.translate_address(url)?;
         let mut headers = Vec::new();
         for table in
             [self.entry.get("headers"), self.entry.get("http_headers"), self.request_headers()]
         {
-            headers.extend(self.table(
+            headers.extend(self.read_text_table(
                 "headers",
                 table,
                 &mut server.notes,
-                Scope::translate_address,
+                VariableScope::translate_address,
             )?);
         }
         headers.extend(self.headers_of_variables());
@@ -133,13 +139,13 @@ impl<'a> EntryFields<'a> {
             self.used.push("apiKey");
             headers.push((
                 "Authorization".to_owned(),
-                format!("Bearer {}", self.scope.translate(key)?),
+                format!("Bearer {}", self.scope.translate_text(key)?),
             ));
         }
         let own = self.own_variables(server)?;
-        let url = fill_in(&url, &own);
+        let url = fill_variables(&url, &own);
         server.headers =
-            headers.into_iter().map(|(name, value)| (name, fill_in(&value, &own))).collect();
+            headers.into_iter().map(|(name, value)| (name, fill_variables(&value, &own))).collect();
         let is_address = match Url::parse(&url) {
             // What a variable holds is not known yet.
             _ if url.contains("${") => true,
@@ -155,11 +161,13 @@ impl<'a> EntryFields<'a> {
     }
 
     /// How long it may take, and which of its tools are wanted.
-    pub(super) fn read_limits(&mut self, server: &mut Server) {
+    pub(super) fn read_limits(&mut self, server: &mut ImportedServer) {
         let (per_second, seconds_key) = match self.scope.dialect {
-            Dialect::Gemini | Dialect::Qwen | Dialect::Opencode => (1000.0, "timeout"),
-            Dialect::Cline | Dialect::Goose => (1.0, "timeout"),
-            Dialect::Codex => (1.0, "tool_timeout_sec"),
+            ClientDialect::Gemini | ClientDialect::Qwen | ClientDialect::Opencode => {
+                (1000.0, "timeout")
+            }
+            ClientDialect::Cline | ClientDialect::Goose => (1.0, "timeout"),
+            ClientDialect::Codex => (1.0, "tool_timeout_sec"),
             _ => (1.0, ""),
         };
         let (start_per_second, start_key) = if self.entry.contains_key("startup_timeout_ms") {
@@ -167,14 +175,15 @@ impl<'a> EntryFields<'a> {
         } else {
             (1.0, "startup_timeout_sec")
         };
-        server.timeout = self.seconds(seconds_key, per_second);
-        server.connect_timeout = self.seconds(start_key, start_per_second);
-        server.include = self.tools(&["includeTools", "enabled_tools", "available_tools"]);
-        server.exclude = self.tools(&["excludeTools", "disabled_tools", "disabledTools"]);
+        server.timeout = self.read_seconds(seconds_key, per_second);
+        server.connect_timeout = self.read_seconds(start_key, start_per_second);
+        server.include =
+            self.read_tool_names(&["includeTools", "enabled_tools", "available_tools"]);
+        server.exclude = self.read_tool_names(&["excludeTools", "disabled_tools", "disabledTools"]);
     }
 
     /// Keys that nothing was made of.
-    pub(super) fn unused(&self) -> Vec<String> {
+    pub(super) fn unused_keys(&self) -> Vec<String> {
         let says_something = |value: &Json| match value {
             Json::Null => false,
             Json::Array(items) => !items.is_empty(),
@@ -188,23 +197,23 @@ impl<'a> EntryFields<'a> {
     }
 
     /// What it says about its transport.
-    fn word(&self) -> Option<&str> {
+    fn declared_transport(&self) -> Option<&str> {
         let word = |key: &str| self.entry.get(key).and_then(Json::as_str);
         word("type").or_else(|| word("transport")).or_else(|| word("transportType"))
     }
 
-    fn first(&self, keys: &[&str]) -> Option<&Json> {
+    fn first_value(&self, keys: &[&str]) -> Option<&Json> {
         keys.iter().find_map(|key| self.entry.get(*key))
     }
 
     fn is_sse(&self, url: &str) -> bool {
         let path = url.split(['?', '#']).next().unwrap_or_default();
-        match (self.word(), self.scope.dialect) {
+        match (self.declared_transport(), self.scope.dialect) {
             (Some("sse"), _) => true,
-            (Some(word), _) if is_streamable(word) => false,
+            (Some(word), _) if is_streamable_http(word) => false,
             // Their other transport has a key or a type of its own.
-            (None, Dialect::Qwen) if !self.entry.contains_key("httpUrl") => true,
-            (None, Dialect::Cline) => true,
+            (None, ClientDialect::Qwen) if !self.entry.contains_key("httpUrl") => true,
+            (None, ClientDialect::Cline) => true,
             // Clients that find out by trying end up there as well.
             _ => path.trim_end_matches('/').ends_with("/sse"),
         }
@@ -241,15 +250,23 @@ impl<'a> EntryFields<'a> {
     }
 
     /// The variables that goose has for one address.
-    fn own_variables(&mut self, server: &mut Server) -> Result<Vec<(String, String)>, String> {
-        if self.scope.dialect != Dialect::Goose {
+    fn own_variables(
+        &mut self,
+        server: &mut ImportedServer,
+    ) -> Result<Vec<(String, String)>, String> {
+        if self.scope.dialect != ClientDialect::Goose {
             return Ok(Vec::new());
         }
         self.used.extend(["envs", "env_keys"]);
-        self.table("envs", self.entry.get("envs"), &mut server.notes, Scope::translate)
+        self.read_text_table(
+            "envs",
+            self.entry.get("envs"),
+            &mut server.notes,
+            VariableScope::translate_text,
+        )
     }
 
-    fn seconds(&mut self, key: &'static str, per_second: f64) -> Option<f64> {
+    fn read_seconds(&mut self, key: &'static str, per_second: f64) -> Option<f64> {
         let seconds = self.entry.get(key)?.as_f64()? / per_second;
         let fits = seconds > 0.0 && seconds <= MAX_TIMEOUT_SECS;
         if fits {
@@ -259,7 +276,7 @@ impl<'a> EntryFields<'a> {
     }
 
     /// Tools by their names; a pattern would be read differently by each.
-    fn tools(&mut self, keys: &[&'static str]) -> Vec<String> {
+    fn read_tool_names(&mut self, keys: &[&'static str]) -> Vec<String> {
         for key in keys {
             let Some(Json::Array(tools)) = self.entry.get(*key) else { continue };
             let is_name = |name: &&str| !name.is_empty() && !name.contains(['*', '(', ':']);
@@ -275,10 +292,10 @@ impl<'a> EntryFields<'a> {
     fn read_env_file(
         &self,
         file: &str,
-        server: &mut Server,
-        read_file: ReadFile<'_>,
+        server: &mut ImportedServer,
+        read_file: ReadFileFn<'_>,
     ) -> Result<(), String> {
-        let path = self.in_project(&self.scope.translate(file)?);
+        let path = self.resolve_in_project(&self.scope.translate_text(file)?);
         let Some(text) = read_file(Path::new(&path)) else {
             // What it will hold is read when the server starts.
             server.env_file = Some(path);
@@ -290,7 +307,7 @@ impl<'a> EntryFields<'a> {
     }
 
     /// A relative path is meant from the project, wherever our file will be.
-    fn in_project(&self, path: &str) -> String {
+    fn resolve_in_project(&self, path: &str) -> String {
         match &self.scope.project {
             Some(project) if !path.starts_with("${") => project.join(path).display().to_string(),
             _ => path.to_owned(),
@@ -298,7 +315,7 @@ impl<'a> EntryFields<'a> {
     }
 
     /// Clients start servers in the project. That matters if a path begins there.
-    fn cwd_for(&self, server: &Server) -> Option<String> {
+    fn cwd_for(&self, server: &ImportedServer) -> Option<String> {
         let project = self.scope.project.as_ref()?;
         let relative =
             |text: &String| text == "." || text.starts_with("./") || text.starts_with("../");
@@ -306,22 +323,22 @@ impl<'a> EntryFields<'a> {
         texts.any(relative).then(|| project.display().to_string())
     }
 
-    fn list(&self, items: Option<&Json>) -> Result<Vec<String>, String> {
+    fn read_arguments(&self, items: Option<&Json>) -> Result<Vec<String>, String> {
         let items = match items {
             None | Some(Json::Null) => return Ok(Vec::new()),
             Some(Json::Array(items)) => items,
             Some(_) => return Err("its args are not a list".to_owned()),
         };
-        let texts = items.iter().map(|item| plain(item).ok_or("its args are not all texts"));
-        texts.map(|text| self.scope.translate(&text?)).collect()
+        let texts = items.iter().map(|item| scalar_text(item).ok_or("its args are not all texts"));
+        texts.map(|text| self.scope.translate_text(&text?)).collect()
     }
 
-    fn table(
+    fn read_text_table(
         &self,
         key: &str,
         table: Option<&Json>,
         notes: &mut Vec<String>,
-        translate: fn(&Scope<'a>, &str) -> Result<String, String>,
+        translate: fn(&VariableScope<'a>, &str) -> Result<String, String>,
     ) -> Result<Vec<(String, String)>, String> {
         let table = match table {
             None | Some(Json::Null) => return Ok(Vec::new()),
@@ -330,7 +347,7 @@ impl<'a> EntryFields<'a> {
         };
         let mut texts = Vec::new();
         for (name, value) in table {
-            match plain(value) {
+            match scalar_text(value) {
                 Some(text) => texts.push((name.clone(), translate(self.scope, &text)?)),
                 None => notes.push(format!("{key}.{name}")),
             }
@@ -344,12 +361,12 @@ const COMMAND_KEYS: [&str; 2] = ["command", "cmd"];
 /// Where there are two, clients take the first of these.
 const URL_KEYS: [&str; 4] = ["httpUrl", "serverUrl", "url", "uri"];
 
-fn is_streamable(word: &str) -> bool {
+fn is_streamable_http(word: &str) -> bool {
     matches!(word, "streamable-http" | "streamable_http" | "streamableHttp")
 }
 
 /// `text` with the values of `variables` that it names.
-fn fill_in(text: &str, variables: &[(String, String)]) -> String {
+fn fill_variables(text: &str, variables: &[(String, String)]) -> String {
     let fill = |text: String, (name, value): &(String, String)| {
         text.replace(&format!("${{{name}}}"), value)
     };
@@ -357,7 +374,7 @@ fn fill_in(text: &str, variables: &[(String, String)]) -> String {
 }
 
 /// Some write numbers and true without quotes.
-fn plain(value: &Json) -> Option<String> {
+fn scalar_text(value: &Json) -> Option<String> {
     match value {
         Json::String(text) => Some(text.clone()),
         Json::Number(number) => Some(number.to_string()),

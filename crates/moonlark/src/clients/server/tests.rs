@@ -7,17 +7,18 @@ fn check(document: Json, expected: &[&str]) {
     check_for(None, document, expected);
 }
 
-fn check_for(client: Option<Client>, document: Json, expected: &[&str]) {
+fn check_for(client: Option<ClientApp>, document: Json, expected: &[&str]) {
     let read_file = |path: &Path| {
         (path == Path::new("/w/.env")).then(|| "# x\nexport A=1\nB='two words'\n\n".to_owned())
     };
-    let origin = FileOrigin { client, project: Some(Path::new("/w")), home: Path::new("/home/a") };
-    let entries = all(&document, origin, &read_file).unwrap();
+    let origin =
+        ClientFileOrigin { client, project: Some(Path::new("/w")), home: Path::new("/home/a") };
+    let entries = read_entries(&document, origin, &read_file).unwrap();
     let lines: Vec<String> = entries.iter().map(line).collect();
     assert_eq!(lines, expected);
 }
 
-fn line(entry: &Entry) -> String {
+fn line(entry: &ImportedEntry) -> String {
     let server = match &entry.server {
         Ok(server) => server,
         Err(reason) => return format!("{}: {reason}", entry.name),
@@ -195,11 +196,11 @@ fn gemini_and_qwen_have_a_key_for_each_transport() {
     };
     // One of them finds out by trying.
     check_for(
-        Some(Client::Gemini),
+        Some(ClientApp::Gemini),
         document.clone(),
         &expected("url = https://example.com/events"),
     );
-    check_for(Some(Client::Qwen), document, &expected("url = https://example.com/events (sse)"));
+    check_for(Some(ClientApp::Qwen), document, &expected("url = https://example.com/events (sse)"));
 }
 
 #[test]
@@ -220,7 +221,7 @@ fn opencode_has_command_and_arguments_in_one_list() {
     ];
     check(json!({"$schema": "https://opencode.ai/config.json", "mcp": servers}), &expected);
     check(json!({"mcp": {"servers": servers}}), &expected);
-    check_for(Some(Client::Opencode), json!({"mcp": {}}), &[]);
+    check_for(Some(ClientApp::Opencode), json!({"mcp": {}}), &[]);
 }
 
 #[test]
@@ -250,7 +251,7 @@ fn windsurf_and_cline_have_their_own_words() {
         &["w = https://example.com/mcp A=${B} not x"],
     );
     check_for(
-        Some(Client::Cline),
+        Some(ClientApp::Cline),
         json!({"mcpServers": {
             "plain": {"url": "https://example.com/mcp"},
             "http": {"type": "streamableHttp", "url": "https://example.com/mcp", "timeout": 120, "autoApprove": []},
@@ -299,7 +300,7 @@ fn goose_has_extensions_that_are_no_servers() {
 #[test]
 fn other_documents_are_not_taken_for_one() {
     for document in [json!({}), json!([]), json!({"name": "x", "dependencies": {}}), json!(1)] {
-        let origin = FileOrigin { client: None, project: None, home: Path::new("/") };
-        assert!(all(&document, origin, &|_| None).is_none(), "{document}");
+        let origin = ClientFileOrigin { client: None, project: None, home: Path::new("/") };
+        assert!(read_entries(&document, origin, &|_| None).is_none(), "{document}");
     }
 }

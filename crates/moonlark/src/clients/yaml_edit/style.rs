@@ -2,8 +2,8 @@
 
 use serde_json::Value as Json;
 
-use crate::clients::edit_check::is_nothing;
-use crate::clients::yaml_text::plain_scalar;
+use crate::clients::edit_check::is_empty_json;
+use crate::clients::yaml_text::parse_plain_scalar;
 
 /// How a text is laid out.
 pub(super) struct YamlStyle {
@@ -13,7 +13,7 @@ pub(super) struct YamlStyle {
 }
 
 impl YamlStyle {
-    pub(super) fn of(text: &str) -> YamlStyle {
+    pub(super) fn from_text(text: &str) -> YamlStyle {
         let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
         let is_content = |line: &&str| !line.trim().is_empty() && !line.trim().starts_with('#');
         let spaces = |line: &str| line.len() - line.trim_start_matches(' ').len();
@@ -27,63 +27,65 @@ impl YamlStyle {
     }
 
     /// The lines of a value, each with its end.
-    pub(super) fn block(&self, value: &Json, column: usize) -> String {
+    pub(super) fn render_block(&self, value: &Json, column: usize) -> String {
         match value {
             Json::Object(members) => {
-                members.iter().map(|(key, value)| self.member(key, value, column)).collect()
+                members.iter().map(|(key, value)| self.render_member(key, value, column)).collect()
             }
-            Json::Array(items) => items.iter().map(|item| self.item(item, column)).collect(),
-            value => format!("{}{}{}", " ".repeat(column), scalar(value), self.newline),
+            Json::Array(items) => items.iter().map(|item| self.render_item(item, column)).collect(),
+            value => format!("{}{}{}", " ".repeat(column), render_scalar(value), self.newline),
         }
     }
 
-    pub(super) fn member(&self, key: &str, value: &Json, column: usize) -> String {
-        let (indent, key) = (" ".repeat(column), quoted(key));
+    pub(super) fn render_member(&self, key: &str, value: &Json, column: usize) -> String {
+        let (indent, key) = (" ".repeat(column), quote_string(key));
         match value {
-            Json::Object(_) | Json::Array(_) if !is_nothing(value) => {
-                let inner = self.block(value, column + self.unit);
+            Json::Object(_) | Json::Array(_) if !is_empty_json(value) => {
+                let inner = self.render_block(value, column + self.unit);
                 format!("{indent}{key}:{}{inner}", self.newline)
             }
-            value => format!("{indent}{key}: {}{}", line(value), self.newline),
+            value => format!("{indent}{key}: {}{}", render_flow(value), self.newline),
         }
     }
 
-    pub(super) fn item(&self, value: &Json, column: usize) -> String {
+    pub(super) fn render_item(&self, value: &Json, column: usize) -> String {
         let indent = " ".repeat(column);
-        let inner = self.block(value, column + 2);
+        let inner = self.render_block(value, column + 2);
         format!("{indent}- {}", inner.trim_start_matches(' '))
     }
 }
 
 /// A value on one line: JSON, which is YAML too.
-pub(crate) fn line(value: &Json) -> String {
+pub(crate) fn render_flow(value: &Json) -> String {
     match value {
         Json::Array(items) => {
-            format!("[{}]", items.iter().map(line).collect::<Vec<_>>().join(", "))
+            format!("[{}]", items.iter().map(render_flow).collect::<Vec<_>>().join(", "))
         }
         Json::Object(members) => {
-            let member =
-                |(key, value): (&String, &Json)| format!("{}: {}", quoted(key), line(value));
+            let member = |(key, value): (&String, &Json)| {
+                format!("{}: {}", quote_string(key), render_flow(value))
+            };
             format!("{{{}}}", members.iter().map(member).collect::<Vec<_>>().join(", "))
         }
-        value => scalar(value),
+        value => render_scalar(value),
     }
 }
 
-pub(super) fn scalar(value: &Json) -> String {
+pub(super) fn render_scalar(value: &Json) -> String {
     match value {
-        Json::String(text) => quoted(text),
+        Json::String(text) => quote_string(text),
         other => other.to_string(),
     }
 }
 
 /// Words that some version of YAML takes for something else.
-const WORDS: [&str; 8] = ["yes", "no", "on", "off", "y", "n", "true", "false"];
+const RESERVED_WORDS: [&str; 8] = ["yes", "no", "on", "off", "y", "n", "true", "false"];
 
-pub(super) fn quoted(text: &str) -> String {
+pub(super) fn quote_string(text: &str) -> String {
     let begins = text.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '/');
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./".contains(letter);
-    let is_text = plain_scalar(text).is_string() && !WORDS.contains(&text.to_lowercase().as_str());
+    let is_text = parse_plain_scalar(text).is_string()
+        && !RESERVED_WORDS.contains(&text.to_lowercase().as_str());
     if begins && is_text && text.chars().all(plain) {
         return text.to_owned();
     }

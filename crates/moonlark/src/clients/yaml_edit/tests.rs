@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::clients::edit_check::{put_into, same};
+use crate::clients::edit_check::{is_same_json, put_json};
 
 const PATH: [&str; 2] = ["m", "x"];
 
@@ -10,16 +10,16 @@ fn entry() -> Json {
 }
 
 fn check_put(text: &str, expected: &str) -> String {
-    let new = put(text, &PATH, &entry()).unwrap_or_else(|fault| panic!("{text}\n{fault:?}"));
+    let new = put_value(text, &PATH, &entry()).unwrap_or_else(|fault| panic!("{text}\n{fault:?}"));
     assert_eq!(new, expected);
-    assert_eq!(put(&new, &PATH, &entry()).unwrap(), new, "a second time changes nothing");
+    assert_eq!(put_value(&new, &PATH, &entry()).unwrap(), new, "a second time changes nothing");
     new
 }
 
 /// Putting it in and taking it out again leaves what was there.
 fn check(text: &str, expected: &str) {
     let new = check_put(text, expected);
-    assert_eq!(remove(&new, &PATH).unwrap(), text);
+    assert_eq!(remove_value(&new, &PATH).unwrap(), text);
 }
 
 #[test]
@@ -40,9 +40,9 @@ fn a_new_member_goes_in_as_the_text_is_laid_out() {
     // A list of servers, each with its name.
     let item = json!({"name": "x", "cmd": "c"});
     let text = "m:\n  - name: a\n    b: c\n\n  # two\n  - name: d\nz: 1\n";
-    let new = put(text, &PATH, &item).unwrap();
+    let new = put_value(text, &PATH, &item).unwrap();
     assert_eq!(new, text.replace("d\nz", "d\n  - name: x\n    cmd: c\nz"));
-    assert_eq!(remove(&new, &PATH).unwrap(), text);
+    assert_eq!(remove_value(&new, &PATH).unwrap(), text);
 }
 
 #[test]
@@ -57,9 +57,9 @@ fn mappings_on_the_way_are_made() {
     check_put("m: {}\n", whole);
     check_put("m: {} # mine\n", &whole.replace("m:\n", "m: # mine\n"));
     check_put("m: null\nz: 1\n", &format!("{whole}z: 1\n"));
-    assert_eq!(put("a: {m: {}}\n", &["a", "m", "x"], &json!(1)).unwrap(), "a: {m: {x: 1}}\n");
+    assert_eq!(put_value("a: {m: {}}\n", &["a", "m", "x"], &json!(1)).unwrap(), "a: {m: {x: 1}}\n");
     assert_eq!(
-        put("m: []\n", &["m"], &json!([{"name": "x", "on": 1}])).unwrap(),
+        put_value("m: []\n", &["m"], &json!([{"name": "x", "on": 1}])).unwrap(),
         "m:\n  - name: x\n    \"on\": 1\n"
     );
     check_put("---\na: 1\n", &format!("---\na: 1\n{whole}"));
@@ -89,7 +89,7 @@ fn a_value_that_is_there_is_replaced_where_it_is() {
             "m:\n  x:\n    cmd: c\n    z: 1\n",
         ),
     ] {
-        let new = put(text, &["m", "x", key], &value).unwrap();
+        let new = put_value(text, &["m", "x", key], &value).unwrap();
         assert_eq!(new, expected);
     }
 }
@@ -104,19 +104,19 @@ fn the_last_one_leaves_an_empty_mapping_or_list() {
         ("m:\n  y: 1\n", "m:\n  y: 1\n"),
         ("", ""),
     ] {
-        assert_eq!(remove(text, &PATH).unwrap(), expected);
+        assert_eq!(remove_value(text, &PATH).unwrap(), expected);
     }
-    assert_eq!(remove("# c\nm:\n  x: 1\n", &["m"]).unwrap(), "# c\n");
+    assert_eq!(remove_value("# c\nm:\n  x: 1\n", &["m"]).unwrap(), "# c\n");
 }
 
 #[test]
 fn what_was_there_before_comes_back_as_it_was_written() {
     let copy = "m:\n  x:\n    cmd: 'a' # mine\n    b: {c: d}\n";
     let now = "# new\nm:\n  x:\n    cmd: b\n    args: []\nz: 1\n";
-    assert_eq!(restore(now, &PATH, copy).unwrap(), format!("# new\n{copy}z: 1\n"));
+    assert_eq!(restore_value(now, &PATH, copy).unwrap(), format!("# new\n{copy}z: 1\n"));
     let deeper = "m:\n    x:\n        cmd: b\n";
     assert_eq!(
-        restore(deeper, &PATH, copy).unwrap(),
+        restore_value(deeper, &PATH, copy).unwrap(),
         "m:\n    x:\n        cmd: a\n        b:\n            c: d\n"
     );
 }
@@ -124,18 +124,18 @@ fn what_was_there_before_comes_back_as_it_was_written() {
 #[test]
 fn what_cannot_be_changed_alone_is_refused() {
     let base = "base: &b\n  y: 1\nm: *b\n";
-    let fault = put(base, &PATH, &entry()).unwrap_err();
+    let fault = put_value(base, &PATH, &entry()).unwrap_err();
     assert_eq!(fault.message, "m should be a mapping here");
     // The anchor would change with it.
     let shared = "m: &b\n  y: 1\nz: *b\n";
-    let fault = put(shared, &PATH, &entry()).unwrap_err();
+    let fault = put_value(shared, &PATH, &entry()).unwrap_err();
     assert!(fault.is_about_edit, "{fault:?}");
     for (text, message) in [
         ("[]\n", "the whole file should be a mapping here"),
         ("text\n", "the whole file should be a mapping here"),
         ("m: text\n", "m should be a mapping here"),
     ] {
-        let fault = put(text, &PATH, &entry()).unwrap_err();
+        let fault = put_value(text, &PATH, &entry()).unwrap_err();
         assert_eq!(fault.message, message, "{text}");
     }
 }
@@ -159,13 +159,14 @@ fn no_layout_is_broken_and_no_comment_lost() {
                 for tail in tails {
                     let text = format!("{head}{open}{first}{tail}");
                     let json = |text: &str| parse(text).unwrap().unwrap().to_json();
-                    let new =
-                        put(&text, &PATH, &entry()).unwrap_or_else(|it| panic!("{text}\n{it:?}"));
+                    let new = put_value(&text, &PATH, &entry())
+                        .unwrap_or_else(|it| panic!("{text}\n{it:?}"));
                     let mut expected = json(&text);
-                    put_into(&mut expected, &PATH, &entry());
+                    put_json(&mut expected, &PATH, &entry());
                     assert_eq!(json(&new), expected, "{text}\n{new}");
-                    let back = remove(&new, &PATH).unwrap_or_else(|it| panic!("{new}\n{it:?}"));
-                    assert!(same(&json(&back), &json(&text)), "{text}\n{new}\n{back}");
+                    let back =
+                        remove_value(&new, &PATH).unwrap_or_else(|it| panic!("{new}\n{it:?}"));
+                    assert!(is_same_json(&json(&back), &json(&text)), "{text}\n{new}\n{back}");
                     for line in text.lines().filter(|line| line.contains('#')) {
                         let comment = &line[line.find('#').unwrap()..];
                         assert!(

@@ -5,17 +5,17 @@
 
 use std::borrow::Cow;
 
-use moonlark_core::nearest::nearest;
-use moonlark_core::policy::Rate;
+use moonlark_core::nearest::nearest_name;
+use moonlark_core::policy::CallRate;
 use moonlark_core::problem::Problem;
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Finding, Walk, words};
+use super::{ConfigFinding, DocumentChecker, words};
 
-impl Walk<'_> {
-    pub(super) fn warn_of_near_miss(
+impl DocumentChecker<'_> {
+    pub(super) fn warn_about_near_miss(
         &mut self,
         schema: &Value,
         table: &DeTable<'_>,
@@ -23,39 +23,44 @@ impl Walk<'_> {
         value: &Spanned<DeValue<'_>>,
     ) {
         let takes_any = schema.get("additionalProperties") != Some(&Value::Bool(false));
-        let is_script = self.path.depth() == 3 && self.path.names().nth(1) == Some("script");
+        let is_script = self.path.depth() == 3 && self.path.key_names().nth(1) == Some("script");
         let start = key.span().start;
         let in_quotes = self.text.get(start..).is_some_and(|text| text.starts_with(['"', '\'']));
         if !takes_any || !is_script || in_quotes {
             return;
         }
         let own = key.get_ref().as_ref();
-        let unset = words::properties(schema).map(|(name, _)| name.as_str());
+        let unset = words::schema_properties(schema).map(|(name, _)| name.as_str());
         let unset = unset.filter(|name| !table.contains_key(*name));
-        let Some(near) = nearest(own, unset) else { return };
-        if !self.would_take(&schema["properties"][near], near, value) {
+        let Some(near) = nearest_name(own, unset) else { return };
+        if !self.would_accept_value(&schema["properties"][near], near, value) {
             return;
         }
-        let (table, own) = (&self.path, self.path.with(own).last());
+        let (table, own) = (&self.path, self.path.with_key(own).last_segment());
         let message = format!("{own} in [{table}] is the script's own key, and looks like {near}");
         let hint = format!(
             "did you mean {near}? If it is the script's own, write it in quotes: {:?} = …",
             key.get_ref()
         );
-        let problem = Problem::bad_config(message).hint(hint);
-        self.checked.warnings.push(Finding::at(start, problem));
+        let problem = Problem::bad_config(message).with_hint(hint);
+        self.checked.warnings.push(ConfigFinding::at_offset(start, problem));
     }
 
     /// Whether the value would be right for the key `name`.
-    fn would_take(&mut self, schema: &Value, name: &str, value: &Spanned<DeValue<'_>>) -> bool {
-        let mut aside = Walk {
+    fn would_accept_value(
+        &mut self,
+        schema: &Value,
+        name: &str,
+        value: &Spanned<DeValue<'_>>,
+    ) -> bool {
+        let mut aside = DocumentChecker {
             values: self.values,
             text: self.text,
-            path: self.path.with(name),
-            checked: super::Checked::default(),
+            path: self.path.with_key(name),
+            checked: super::CheckedDocument::default(),
         };
-        let taken = aside.value(schema, value);
-        let is_rate = |text: &str| text.parse::<Rate>().is_ok();
+        let taken = aside.check_value(schema, value);
+        let is_rate = |text: &str| text.parse::<CallRate>().is_ok();
         taken.is_some_and(|it| name != "rate" || it.as_str().is_some_and(is_rate))
             && aside.checked.findings.is_empty()
     }

@@ -3,14 +3,14 @@
 use serde_json::Value;
 use toml::de::DeValue;
 
-use super::super::expand::Fault;
-use super::super::key_path::KeyPath;
-use crate::config::{Size, Span};
+use super::super::expand::ExpansionFault;
+use super::super::key_path::ConfigKeyPath;
+use crate::config::{ByteSize, HumanDuration};
 use crate::secrets_file;
 
 /// Whether a value of this TOML type can fit at all.
-pub(super) fn accepts(schema: &Value, value: &DeValue<'_>) -> bool {
-    let mut types = types(schema).peekable();
+pub(super) fn accepts_toml_type(schema: &Value, value: &DeValue<'_>) -> bool {
+    let mut types = schema_types(schema).peekable();
     if types.peek().is_none() {
         return true;
     }
@@ -26,14 +26,14 @@ pub(super) fn accepts(schema: &Value, value: &DeValue<'_>) -> bool {
 }
 
 /// "an integer", "a size".
-pub(super) fn expected(schema: &Value) -> &'static str {
-    if schema["format"] == Size::FORMAT {
+pub(super) fn expected_type_phrase(schema: &Value) -> &'static str {
+    if schema["format"] == ByteSize::SCHEMA_FORMAT {
         return "a size";
     }
-    if schema["format"] == Span::FORMAT {
+    if schema["format"] == HumanDuration::SCHEMA_FORMAT {
         return "a time";
     }
-    match types(schema).next() {
+    match schema_types(schema).next() {
         Some("string") => "a string",
         Some("integer") => "an integer",
         Some("number") => "a number",
@@ -45,14 +45,14 @@ pub(super) fn expected(schema: &Value) -> &'static str {
 }
 
 /// How to write it right.
-pub(super) fn hint(schema: &Value, path: &KeyPath) -> String {
-    if let Some(example) = example(schema) {
-        return format!("for example: {} = {example}", path.last());
+pub(super) fn correction_hint(schema: &Value, path: &ConfigKeyPath) -> String {
+    if let Some(example) = example_value(schema) {
+        return format!("for example: {} = {example}", path.last_segment());
     }
     if let Some(word) = schema["enum"].get(0) {
-        return format!("for example: {} = {word}", path.last());
+        return format!("for example: {} = {word}", path.last_segment());
     }
-    match types(schema).next() {
+    match schema_types(schema).next() {
         Some("object") => format!("write it as a table: [{path}]"),
         Some("string") => "write it in quotes".to_owned(),
         _ => "write it as a string, or leave it out".to_owned(),
@@ -60,29 +60,29 @@ pub(super) fn hint(schema: &Value, path: &KeyPath) -> String {
 }
 
 /// The default where it says something, else the example, as TOML.
-pub(super) fn example(schema: &Value) -> Option<String> {
+pub(super) fn example_value(schema: &Value) -> Option<String> {
     let default = schema.get("default").filter(|default| *default != &Value::Array(Vec::new()));
     default.or_else(|| schema.get("examples")?.get(0)).map(Value::to_string)
 }
 
 /// How to write the key at `path` right, going by what the whole schema says of it.
-pub(in super::super) fn hint_at(schema: &Value, path: &KeyPath) -> Option<String> {
+pub(in super::super) fn hint_for_path(schema: &Value, path: &ConfigKeyPath) -> Option<String> {
     let below = |schema: &'_ Value, key: &str| match schema["properties"].get(key) {
         Some(known) => known.clone(),
         None if schema.get("items").is_some() => schema["items"]["properties"][key].clone(),
         None => schema["additionalProperties"].clone(),
     };
-    let found = path.names().fold(schema.clone(), |schema, key| below(&schema, key));
-    let key = path.names().last()?;
-    example(&found).map(|example| format!("for example: {key} = {example}"))
+    let found = path.key_names().fold(schema.clone(), |schema, key| below(&schema, key));
+    let key = path.key_names().last()?;
+    example_value(&found).map(|example| format!("for example: {key} = {example}"))
 }
 
 /// What takes the place of a value that has to be there and is not.
-pub(super) fn stand_in(schema: &Value) -> Value {
+pub(super) fn placeholder_value(schema: &Value) -> Value {
     if let Some(first) = schema["enum"].get(0) {
         return first.clone();
     }
-    match types(schema).next() {
+    match schema_types(schema).next() {
         Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or_else(|| 1.into()),
         Some("boolean") => Value::Bool(false),
         Some("array") => Value::Array(Vec::new()),
@@ -92,25 +92,25 @@ pub(super) fn stand_in(schema: &Value) -> Value {
 }
 
 /// Why a string has no value, and what to do about it. Reads on from the key.
-pub(super) fn not_expanded(fault: Fault) -> (String, String) {
+pub(super) fn describe_expansion_fault(fault: ExpansionFault) -> (String, String) {
     let literal = "write \"${NAME}\" for a variable, or \"$${\" for a literal \"${\"";
     match fault {
-        Fault::Missing(name) => (
+        ExpansionFault::Missing(name) => (
             format!("needs the environment variable {name}, which is not set"),
             format!(
                 "set {name}, or add a line {name}=… to {}, or write a default: \"${{{name}:-default}}\"",
-                secrets_file::shown_path()
+                secrets_file::secrets_file_display_path()
             ),
         ),
-        Fault::UnreadableFile { path, why } => (
+        ExpansionFault::UnreadableFile { path, why } => (
             format!("needs the file {path}: {why}"),
             "the path is seen from the folder of the configuration file; the file holds the value and nothing else".to_owned(),
         ),
-        Fault::Unterminated => ("has a \"${\" without a \"}\"".to_owned(), literal.to_owned()),
-        Fault::NotAName => {
+        ExpansionFault::Unterminated => ("has a \"${\" without a \"}\"".to_owned(), literal.to_owned()),
+        ExpansionFault::NotAName => {
             ("has a \"${…}\" that names no variable".to_owned(), literal.to_owned())
         }
-        Fault::NestedDefault(name) => (
+        ExpansionFault::NestedDefault(name) => (
             format!("has a \"${{\" inside the default of {name}"),
             "a default is plain text; leave the inner variable out".to_owned(),
         ),
@@ -118,7 +118,7 @@ pub(super) fn not_expanded(fault: Fault) -> (String, String) {
 }
 
 /// What the number must be, when it is not.
-pub(super) fn outside(schema: &Value, number: f64) -> Option<String> {
+pub(super) fn range_violation(schema: &Value, number: f64) -> Option<String> {
     let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_f64);
     let (minimum, above, maximum) = (bound("minimum"), bound("exclusiveMinimum"), bound("maximum"));
 
@@ -137,11 +137,11 @@ pub(super) fn outside(schema: &Value, number: f64) -> Option<String> {
 }
 
 /// The keys of a table that may be set.
-pub(super) fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
+pub(super) fn schema_properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
     schema["properties"].as_object().into_iter().flatten()
 }
 
-fn types(schema: &Value) -> impl Iterator<Item = &str> {
+fn schema_types(schema: &Value) -> impl Iterator<Item = &str> {
     let (one, many) = (schema["type"].as_str(), schema["type"].as_array());
     one.into_iter().chain(many.into_iter().flatten().filter_map(Value::as_str))
 }
@@ -149,7 +149,7 @@ fn types(schema: &Value) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::schema;
+    use crate::config::config_json_schema;
 
     /// Constraints are checked here or in `check`; the rest only describes.
     const CHECKED: [&str; 12] = [
@@ -182,7 +182,7 @@ mod tests {
                 }
                 ("items" | "additionalProperties", value) => check_keywords(value),
                 ("minLength", value) => assert_eq!(value, 1),
-                ("pattern", _) => assert_eq!(object["format"], Size::FORMAT),
+                ("pattern", _) => assert_eq!(object["format"], ByteSize::SCHEMA_FORMAT),
                 _ => {}
             }
         }
@@ -193,6 +193,6 @@ mod tests {
 
     #[test]
     fn the_checker_knows_every_keyword_that_the_structs_produce() {
-        check_keywords(&schema());
+        check_keywords(&config_json_schema());
     }
 }

@@ -35,7 +35,7 @@ key = "${file:keys/wiki}"
 "#;
 
 fn names(problems: &[Problem]) -> Vec<String> {
-    problems.iter().map(Problem::line).collect()
+    problems.iter().map(Problem::to_line).collect()
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn what_is_not_there_puts_one_source_out_of_order_and_no_other() {
             missing("6:9", "tools.script.oncall.token", "ONCALL_TOKEN"),
         ]
     );
-    assert_eq!(oncall.expose, moonlark_core::tool::Expose::default());
+    assert_eq!(oncall.expose, moonlark_core::tool::ToolExposure::default());
     assert_eq!(config.tools.script["fine"].config.outage, []);
     assert_eq!(
         names(&config.extensions.script["git"].config.outage),
@@ -96,19 +96,19 @@ fn other_mistakes_of_such_a_source_are_reported_all_the_same() {
 fn a_check_needs_no_value() {
     let text = format!("{SIX_SOURCES}\n[server.auth.tokens]\nci = \"${{CI}}\"\n");
     let dir = TempDir::new().unwrap();
-    fs::write(dir.path().join(FILE_NAME), &text).unwrap();
-    let problems = load(None, dir.path(), &env).unwrap_err().errors;
+    fs::write(dir.path().join(CONFIG_FILE_NAME), &text).unwrap();
+    let problems = load_config(None, dir.path(), &env).unwrap_err().errors;
     assert_eq!(
         names(&problems),
         [
             "moonlark.toml:32:6: server.auth.tokens.ci needs the environment variable CI, which is not set"
         ]
     );
-    let loaded = load_for(ValuesNeeded::Never, None, dir.path(), &env).unwrap();
+    let loaded = load_config_with(ValueRequirement::Never, None, dir.path(), &env).unwrap();
     assert_eq!(loaded.unset.len(), 11);
     assert_eq!(loaded.config.tools.script["oncall"].config.outage, []);
     // What is shown means the same.
-    let shown = show(&loaded);
+    let shown = render_redacted_config(&loaded);
     assert!(shown.contains("base_url = \"${SHOP_URL}\""), "{shown}");
 }
 
@@ -130,22 +130,22 @@ fn the_environment_comes_first_then_the_secrets_file() {
     let dir = TempDir::new().unwrap();
     let text =
         "[tools.script.jira]\npath = 'x'\na = '${B}'\nb = '${KEPT}'\n[server]\nhost = '${HOST}'";
-    fs::write(dir.path().join(FILE_NAME), text).unwrap();
+    fs::write(dir.path().join(CONFIG_FILE_NAME), text).unwrap();
     fs::create_dir(dir.path().join(".moonlark")).unwrap();
     let secrets = "B=not this\nKEPT='kept secret'\nHOST=localhost\nodd\n";
     fs::write(dir.path().join(".moonlark/secrets.env"), secrets).unwrap();
-    let loaded = load(None, dir.path(), &env).unwrap();
+    let loaded = load_config(None, dir.path(), &env).unwrap();
     let own = &loaded.config.tools.script["jira"].config;
     assert_eq!((&own.values["a"], &own.values["b"]), (&json!("bee"), &json!("kept secret")));
     assert_eq!(loaded.config.server.host, "localhost");
     assert_eq!(
         own.secrets,
-        [Secret::new("a", "bee", false), Secret::new("b", "kept secret", true)]
+        [ConfigSecret::new("a", "bee", false), ConfigSecret::new("b", "kept secret", true)]
     );
     assert_eq!(names(&loaded.warnings), [".moonlark/secrets.env:4: the line is no variable"]);
     assert_eq!(loaded.value_files, [dir.path().join(".moonlark/secrets.env")]);
     assert!(!format!("{loaded:?}").contains("kept secret"));
-    assert!(!show(&loaded).contains("kept secret"));
+    assert!(!render_redacted_config(&loaded).contains("kept secret"));
 }
 
 #[test]
@@ -153,13 +153,14 @@ fn a_secret_may_be_in_a_file_of_its_own() {
     let dir = TempDir::new().unwrap();
     let text =
         "[tools.script.jira]\npath = 'x'\na = 'Bearer ${file:keys/jira}'\nb = '${file:none:-}'\n";
-    fs::write(dir.path().join(FILE_NAME), text).unwrap();
+    fs::write(dir.path().join(CONFIG_FILE_NAME), text).unwrap();
     fs::create_dir(dir.path().join("keys")).unwrap();
     fs::write(dir.path().join("keys/jira"), "s3cret\r\n\n").unwrap();
-    let loaded = load(None, dir.path(), &env).unwrap();
+    let loaded = load_config(None, dir.path(), &env).unwrap();
     let own = &loaded.config.tools.script["jira"].config;
     assert_eq!((&own.values["a"], &own.values["b"]), (&json!("Bearer s3cret"), &json!("")));
-    let secrets = [Secret::new("a", "Bearer s3cret", true), Secret::new("a", "s3cret", true)];
+    let secrets =
+        [ConfigSecret::new("a", "Bearer s3cret", true), ConfigSecret::new("a", "s3cret", true)];
     assert_eq!(own.secrets, secrets);
     let files: Vec<_> =
         loaded.value_files.iter().map(|it| it.strip_prefix(dir.path()).unwrap()).collect();
@@ -183,8 +184,8 @@ fn only_a_small_regular_text_file_is_a_value() {
         ("bytes", "it is not UTF-8 text"),
     ] {
         let text = format!("[apis.a]\nspec = 'x'\nauth = '${{file:{file}}}'");
-        fs::write(dir.path().join(FILE_NAME), text).unwrap();
-        let loaded = load(None, dir.path(), &env).unwrap();
+        fs::write(dir.path().join(CONFIG_FILE_NAME), text).unwrap();
+        let loaded = load_config(None, dir.path(), &env).unwrap();
         let said = format!("moonlark.toml:3:8: apis.a.auth needs the file {file}: {why}");
         assert_eq!(names(&loaded.config.apis["a"].outage), [said]);
     }
@@ -194,14 +195,14 @@ fn only_a_small_regular_text_file_is_a_value() {
 fn a_file_of_variables_joins_those_of_a_server() {
     let dir = TempDir::new().unwrap();
     let text = "[mcp_servers.a]\ncommand = 'x'\nenv_file = '.env'\nenv = { A = 'own' }\n[mcp_servers.b]\ncommand = 'x'\nenv_file = 'none'\n";
-    fs::write(dir.path().join(FILE_NAME), text).unwrap();
+    fs::write(dir.path().join(CONFIG_FILE_NAME), text).unwrap();
     fs::write(dir.path().join(".env"), "A=file\nPLAIN=hunter2\n").unwrap();
-    let loaded = load(None, dir.path(), &env).unwrap();
+    let loaded = load_config(None, dir.path(), &env).unwrap();
     let server = &loaded.config.mcp_servers["a"];
     let values: Vec<(&str, &str)> =
         server.env.iter().map(|(name, value)| (name.as_str(), value.0.as_str())).collect();
     assert_eq!(values, [("A", "own"), ("PLAIN", "hunter2")]);
-    assert!(server.secrets.iter().any(|it| it.expose() == "hunter2" && it.by_name));
+    assert!(server.secrets.iter().any(|it| it.expose_secret() == "hunter2" && it.by_name));
     assert_eq!(
         names(&loaded.config.mcp_servers["b"].outage),
         ["moonlark.toml:7:1: mcp_servers.b.env_file cannot be used: there is no such file"]

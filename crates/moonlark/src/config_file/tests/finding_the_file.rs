@@ -14,7 +14,7 @@ fn put(dir: &TempDir, path: &str, port: u16) -> PathBuf {
     path
 }
 
-fn check_found(loaded: Loaded, port: u16, path: &Path) {
+fn check_found(loaded: LoadedConfig, port: u16, path: &Path) {
     assert_eq!(loaded.config.server.port, port);
     assert_eq!(loaded.path.as_deref(), Some(path));
     assert_eq!(loaded.root, path.parent().unwrap());
@@ -23,8 +23,8 @@ fn check_found(loaded: Loaded, port: u16, path: &Path) {
 #[test]
 fn without_a_file_the_defaults_hold() {
     let dir = TempDir::new().unwrap();
-    let loaded = load(None, dir.path(), &nothing).unwrap();
-    assert_eq!(loaded, Loaded::new(Config::default(), None, dir.path()));
+    let loaded = load_config(None, dir.path(), &nothing).unwrap();
+    assert_eq!(loaded, LoadedConfig::new(ProjectConfig::default(), None, dir.path()));
     assert!(!loaded.is_project());
     fs::create_dir(dir.path().join("tools")).unwrap();
     assert!(loaded.is_project());
@@ -36,13 +36,13 @@ fn a_file_of_a_folder_above_is_found_and_the_nearest_counts() {
     let deep = dir.path().join("project/tools/more");
     fs::create_dir_all(&deep).unwrap();
     let outer = put(&dir, "moonlark.toml", 1);
-    check_found(load(None, &deep, &nothing).unwrap(), 1, &outer);
+    check_found(load_config(None, &deep, &nothing).unwrap(), 1, &outer);
     let nearer = put(&dir, "project/moonlark.toml", 2);
-    check_found(load(None, &deep, &nothing).unwrap(), 2, &nearer);
+    check_found(load_config(None, &deep, &nothing).unwrap(), 2, &nearer);
     // Paths in messages are seen from where the user is.
     fs::write(&nearer, "x = 1").unwrap();
-    let problems = load(None, &deep, &nothing).unwrap_err().errors;
-    assert_eq!(problems[0].line(), "../../moonlark.toml:1:1: unknown key x");
+    let problems = load_config(None, &deep, &nothing).unwrap_err().errors;
+    assert_eq!(problems[0].to_line(), "../../moonlark.toml:1:1: unknown key x");
 }
 
 #[test]
@@ -53,9 +53,9 @@ fn the_search_ends_at_the_home_folder() {
     let deep = dir.path().join("home/project/tools");
     fs::create_dir_all(&deep).unwrap();
     put(&dir, "moonlark.toml", 1);
-    assert_eq!(load(None, &deep, &env).unwrap().path, None);
+    assert_eq!(load_config(None, &deep, &env).unwrap().path, None);
     let own = put(&dir, "home/moonlark.toml", 2);
-    check_found(load(None, &deep, &env).unwrap(), 2, &own);
+    check_found(load_config(None, &deep, &env).unwrap(), 2, &own);
 }
 
 #[test]
@@ -75,21 +75,21 @@ fn the_explicit_file_comes_first_then_the_local_then_the_users() {
     };
 
     let home_file = put(&dir, "home/.config/moonlark/moonlark.toml", 1);
-    check_found(load(None, dir.path(), &only_home).unwrap(), 1, &home_file);
-    check_found(load(None, dir.path(), &relative).unwrap(), 1, &home_file);
+    check_found(load_config(None, dir.path(), &only_home).unwrap(), 1, &home_file);
+    check_found(load_config(None, dir.path(), &relative).unwrap(), 1, &home_file);
     let xdg_file = put(&dir, "xdg/moonlark/moonlark.toml", 2);
-    check_found(load(None, dir.path(), &both).unwrap(), 2, &xdg_file);
+    check_found(load_config(None, dir.path(), &both).unwrap(), 2, &xdg_file);
     let local = put(&dir, "moonlark.toml", 3);
-    check_found(load(None, dir.path(), &both).unwrap(), 3, &local);
+    check_found(load_config(None, dir.path(), &both).unwrap(), 3, &local);
     let explicit = put(&dir, "conf/other.toml", 4);
     let relative = Some(Path::new("conf/other.toml"));
-    check_found(load(relative, dir.path(), &both).unwrap(), 4, &explicit);
-    check_found(load(Some(&explicit), dir.path(), &both).unwrap(), 4, &explicit);
+    check_found(load_config(relative, dir.path(), &both).unwrap(), 4, &explicit);
+    check_found(load_config(Some(&explicit), dir.path(), &both).unwrap(), 4, &explicit);
 }
 
 #[track_caller]
 fn check_unreadable(explicit: Option<&str>, dir: &TempDir, expected: &str) {
-    let problems = load(explicit.map(Path::new), dir.path(), &nothing).unwrap_err().errors;
+    let problems = load_config(explicit.map(Path::new), dir.path(), &nothing).unwrap_err().errors;
     let shown: Vec<String> = problems.iter().map(Problem::to_string).collect();
     assert_eq!(shown, [expected]);
 }
@@ -106,8 +106,8 @@ fn an_explicit_file_must_be_there() {
 #[test]
 fn a_directory_is_no_file() {
     let dir = TempDir::new().unwrap();
-    fs::create_dir(dir.path().join(FILE_NAME)).unwrap();
-    for explicit in [None, Some(FILE_NAME)] {
+    fs::create_dir(dir.path().join(CONFIG_FILE_NAME)).unwrap();
+    for explicit in [None, Some(CONFIG_FILE_NAME)] {
         check_unreadable(
             explicit,
             &dir,
@@ -120,7 +120,7 @@ fn a_directory_is_no_file() {
 #[test]
 fn a_dangling_link_is_not_passed_over() {
     let dir = TempDir::new().unwrap();
-    std::os::unix::fs::symlink("nowhere", dir.path().join(FILE_NAME)).unwrap();
+    std::os::unix::fs::symlink("nowhere", dir.path().join(CONFIG_FILE_NAME)).unwrap();
     check_unreadable(
         None,
         &dir,

@@ -24,17 +24,17 @@ fn a_value_is_secret_by_its_key_its_variable_or_its_origin() {
     assert_eq!(
         script(JIRA).config.secrets,
         [
-            Secret::new("url", "https://jira.example.com/api", false),
-            Secret::new("url", "jira.example.com", false),
-            Secret::new("password", "hunter2", true),
-            Secret::new("header", "Bearer s3cret-token", true),
-            Secret::new("header", "s3cret-token", true),
-            Secret::new("plain", "s3cret-token", true),
-            Secret::new("fallback", "standard", false),
-            Secret::new("auth.user", "bob", true),
-            Secret::new("auth.ports[0]", "80", true),
-            Secret::new("auth.ports[1]", "81", true),
-            Secret::new("list[0].api_key", "k-1", true),
+            ConfigSecret::new("url", "https://jira.example.com/api", false),
+            ConfigSecret::new("url", "jira.example.com", false),
+            ConfigSecret::new("password", "hunter2", true),
+            ConfigSecret::new("header", "Bearer s3cret-token", true),
+            ConfigSecret::new("header", "s3cret-token", true),
+            ConfigSecret::new("plain", "s3cret-token", true),
+            ConfigSecret::new("fallback", "standard", false),
+            ConfigSecret::new("auth.user", "bob", true),
+            ConfigSecret::new("auth.ports[0]", "80", true),
+            ConfigSecret::new("auth.ports[1]", "81", true),
+            ConfigSecret::new("list[0].api_key", "k-1", true),
         ]
     );
 }
@@ -55,7 +55,7 @@ fn nothing_of_a_script_is_printed_by_debug() {
 
 #[test]
 fn what_is_shown_has_all_defaults_and_no_secret() {
-    let shown = show(&load_bytes(JIRA.as_bytes()).unwrap());
+    let shown = render_redacted_config(&load_bytes(JIRA.as_bytes()).unwrap());
     assert_eq!(
         shown,
         r#"[server]
@@ -182,11 +182,11 @@ fn what_is_shown_reads_back_as_the_same() {
             "#;
     for content in ["", JIRA, limits, odd] {
         let loaded = load_bytes(content.as_bytes()).unwrap();
-        let shown = show(&loaded);
+        let shown = render_redacted_config(&loaded);
         let again = load_bytes(shown.as_bytes()).unwrap();
         assert_eq!(again.config.server, loaded.config.server);
         assert_eq!(again.config.limits, loaded.config.limits);
         assert_eq!(again.config == loaded.config, content != JIRA);
-        assert_eq!(show(&again), shown);
+        assert_eq!(render_redacted_config(&again), shown);
     }
 }

@@ -93,9 +93,9 @@ hint: for example: rate = \"10/min\"",
 fn what_is_odd_is_said_beside_what_is_wrong() {
     let dir = TempDir::new().unwrap();
     let text = "[server]\nprot = 1\n[tools.script.a]\npath = 'x'\nalow = []\nkey = '${NOT_SET}'\n";
-    fs::write(dir.path().join(FILE_NAME), text).unwrap();
-    let rejected = load_for(ValuesNeeded::Never, None, dir.path(), &env).unwrap_err();
-    let lines = |problems: &[Problem]| problems.iter().map(Problem::line).collect::<Vec<_>>();
+    fs::write(dir.path().join(CONFIG_FILE_NAME), text).unwrap();
+    let rejected = load_config_with(ValueRequirement::Never, None, dir.path(), &env).unwrap_err();
+    let lines = |problems: &[Problem]| problems.iter().map(Problem::to_line).collect::<Vec<_>>();
     assert_eq!(lines(&rejected.errors), ["moonlark.toml:2:1: unknown key server.prot"]);
     assert_eq!(
         lines(&rejected.warnings),
@@ -105,7 +105,7 @@ fn what_is_odd_is_said_beside_what_is_wrong() {
     );
     assert_eq!(rejected.unset.len(), 1, "{rejected:?}");
     // To run, what is not there costs the script that needs it, and is said there.
-    let rejected = load(None, dir.path(), &env).unwrap_err();
+    let rejected = load_config(None, dir.path(), &env).unwrap_err();
     assert_eq!((rejected.errors.len(), rejected.warnings.len(), rejected.unset.len()), (1, 1, 0));
 }
 

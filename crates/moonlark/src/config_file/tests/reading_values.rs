@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn an_empty_file_is_all_defaults() {
     for content in ["", "\n", "# nothing\r\n", "\u{feff}", "[server]\n[limits]\n[tools]"] {
-        assert_eq!(config(content), Config::default(), "{content:?}");
+        assert_eq!(config(content), ProjectConfig::default(), "{content:?}");
     }
 }
 
@@ -161,7 +161,10 @@ fn strings_of_all_tables_expand() {
     )
     .server;
     let allowed_hosts = ["x-bee", "dflt", "${B}"].map(str::to_owned).into();
-    assert_eq!(server, Server { host: "bee".to_owned(), allowed_hosts, ..Server::default() });
+    assert_eq!(
+        server,
+        ServerConfig { host: "bee".to_owned(), allowed_hosts, ..ServerConfig::default() }
+    );
 }
 
 #[test]

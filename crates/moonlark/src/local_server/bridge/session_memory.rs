@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 /// Requests that change nothing, or nothing but what the server tells the client:
 /// they can be made again when nobody knows whether they were answered.
-const REPEATABLE: [&str; 15] = [
+const REPEATABLE_METHODS: [&str; 15] = [
     "completion/complete",
     "initialize",
     "logging/setLevel",
@@ -26,11 +26,11 @@ const REPEATABLE: [&str; 15] = [
 ];
 
 #[derive(Default)]
-pub(super) struct SessionMemory {
+pub(super) struct BridgedSession {
     /// How many servers there were before this one.
     generation: u32,
     /// Requests of the client without an answer, by their ids, in order.
-    open: BTreeMap<u64, OpenRequest>,
+    open: BTreeMap<u64, UnansweredRequest>,
     order: HashMap<String, u64>,
     next: u64,
     /// What an old client began its session with, once that was answered.
@@ -49,68 +49,68 @@ pub(super) struct SessionMemory {
     questions: Vec<String>,
 }
 
-struct OpenRequest {
+struct UnansweredRequest {
     id: Json,
     method: String,
     message: Vec<u8>,
 }
 
 /// Whom a message of the server is for.
-pub(super) enum FromServer {
+pub(super) enum ServerMessageRoute {
     ForClient(Vec<u8>),
     ForUs,
 }
 
 /// What is looked at of every message.
 #[derive(Deserialize)]
-struct Outline {
+struct JsonRpcOutline {
     id: Option<Json>,
     method: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct WithParams {
-    params: Params,
+struct JsonRpcWithParams {
+    params: TrackedParams,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Params {
+struct TrackedParams {
     request_id: Option<Json>,
     uri: Option<String>,
 }
 
-impl SessionMemory {
+impl BridgedSession {
     /// Whether the client waits for nothing.
     pub(super) fn has_no_open_requests(&self) -> bool {
         self.open.is_empty()
     }
 
     /// The message as the server gets it; none if it is not for this server.
-    pub(super) fn note_from_client(&mut self, message: Vec<u8>) -> Option<Vec<u8>> {
-        let Ok(outline) = serde_json::from_slice::<Outline>(&message) else {
+    pub(super) fn track_client_message(&mut self, message: Vec<u8>) -> Option<Vec<u8>> {
+        let Ok(outline) = serde_json::from_slice::<JsonRpcOutline>(&message) else {
             // The server says what is wrong with it.
             return Some(message);
         };
         match (outline.id, outline.method) {
-            (Some(id), Some(method)) => self.note_request(id, method, &message),
+            (Some(id), Some(method)) => self.track_request(id, method, &message),
             (None, Some(method)) => match method.as_str() {
                 "notifications/initialized" => self.initialized = Some(message.clone()),
                 "notifications/cancelled" => {
-                    if let Some(id) = params(&message).and_then(|it| it.request_id) {
-                        self.close(&id);
+                    if let Some(id) = parse_params(&message).and_then(|it| it.request_id) {
+                        self.close_request(&id);
                     }
                 }
                 _ => {}
             },
-            (Some(id), None) => return self.answer_of_client(&id, message),
+            (Some(id), None) => return self.route_client_answer(&id, message),
             (None, None) => {}
         }
         Some(message)
     }
 
-    fn note_request(&mut self, id: Json, method: String, message: &[u8]) {
-        let uri = || params(message).and_then(|it| it.uri);
+    fn track_request(&mut self, id: Json, method: String, message: &[u8]) {
+        let uri = || parse_params(message).and_then(|it| it.uri);
         match method.as_str() {
             "logging/setLevel" => self.log_level = Some(message.to_vec()),
             "resources/subscribe" => {
@@ -122,46 +122,46 @@ impl SessionMemory {
             _ => {}
         }
         // Calls are not made again, so that they need not be kept.
-        let message = match REPEATABLE.contains(&method.as_str()) {
+        let message = match REPEATABLE_METHODS.contains(&method.as_str()) {
             true => message.to_vec(),
             false => Vec::new(),
         };
         self.next += 1;
         self.order.insert(id.to_string(), self.next);
-        self.open.insert(self.next, OpenRequest { id, method, message });
+        self.open.insert(self.next, UnansweredRequest { id, method, message });
     }
 
     /// An answer to a question of this server, or of one that is gone.
-    fn answer_of_client(&mut self, id: &Json, message: Vec<u8>) -> Option<Vec<u8>> {
+    fn route_client_answer(&mut self, id: &Json, message: Vec<u8>) -> Option<Vec<u8>> {
         let id_text = id.to_string();
         let before = self.questions.iter().position(|open| *open == id_text)?;
         self.questions.swap_remove(before);
         if self.generation == 0 {
             return Some(message);
         }
-        let text = id.as_str()?.strip_prefix(&self.mark())?;
-        with_id(&message, serde_json::from_str(text).ok()?)
+        let text = id.as_str()?.strip_prefix(&self.request_id_prefix())?;
+        with_message_id(&message, serde_json::from_str(text).ok()?)
     }
 
     /// Whom the message is for, and as what.
-    pub(super) fn note_from_server(&mut self, message: Vec<u8>) -> FromServer {
-        let Ok(outline) = serde_json::from_slice::<Outline>(&message) else {
-            return FromServer::ForClient(message);
+    pub(super) fn track_server_message(&mut self, message: Vec<u8>) -> ServerMessageRoute {
+        let Ok(outline) = serde_json::from_slice::<JsonRpcOutline>(&message) else {
+            return ServerMessageRoute::ForClient(message);
         };
         match (outline.id, outline.method) {
-            (Some(id), None) => self.note_answer(&id, message),
-            (Some(id), Some(_)) => self.note_question(&id, message),
-            (None, _) => FromServer::ForClient(message),
+            (Some(id), None) => self.track_answer(&id, message),
+            (Some(id), Some(_)) => self.track_server_request(&id, message),
+            (None, _) => ServerMessageRoute::ForClient(message),
         }
     }
 
-    fn note_answer(&mut self, id: &Json, message: Vec<u8>) -> FromServer {
+    fn track_answer(&mut self, id: &Json, message: Vec<u8>) -> ServerMessageRoute {
         let text = id.to_string();
         if let Some(index) = self.repeated.iter().position(|it| *it == text) {
             self.repeated.swap_remove(index);
-            return FromServer::ForUs;
+            return ServerMessageRoute::ForUs;
         }
-        if let Some(request) = self.close(id)
+        if let Some(request) = self.close_request(id)
             && request.method == "initialize"
             && let Ok(mut answer) = serde_json::from_slice::<Json>(&message)
         {
@@ -169,34 +169,34 @@ impl SessionMemory {
             self.capabilities = said.map(Json::take).unwrap_or_default();
             self.initialize = Some(request.message);
         }
-        FromServer::ForClient(message)
+        ServerMessageRoute::ForClient(message)
     }
 
     /// Ids of two servers may be the same: those of all but the first get a mark.
-    fn note_question(&mut self, id: &Json, message: Vec<u8>) -> FromServer {
+    fn track_server_request(&mut self, id: &Json, message: Vec<u8>) -> ServerMessageRoute {
         if self.generation == 0 {
             self.questions.push(id.to_string());
-            return FromServer::ForClient(message);
+            return ServerMessageRoute::ForClient(message);
         }
-        let marked = Json::String(format!("{}{id}", self.mark()));
+        let marked = Json::String(format!("{}{id}", self.request_id_prefix()));
         self.questions.push(marked.to_string());
-        match with_id(&message, marked) {
-            Some(message) => FromServer::ForClient(message),
-            None => FromServer::ForUs,
+        match with_message_id(&message, marked) {
+            Some(message) => ServerMessageRoute::ForClient(message),
+            None => ServerMessageRoute::ForUs,
         }
     }
 
-    fn mark(&self) -> String {
+    fn request_id_prefix(&self) -> String {
         format!("moonlark-{}:", self.generation)
     }
 
-    fn close(&mut self, id: &Json) -> Option<OpenRequest> {
+    fn close_request(&mut self, id: &Json) -> Option<UnansweredRequest> {
         let place = self.order.remove(&id.to_string())?;
         self.open.remove(&place)
     }
 
     /// The server is gone: what the client is told at once.
-    pub(super) fn lose_server(&mut self) -> Vec<String> {
+    pub(super) fn end_server_generation(&mut self) -> Vec<String> {
         let mut told = Vec::new();
         for question in std::mem::take(&mut self.questions) {
             let id: Json = serde_json::from_str(&question).unwrap_or_default();
@@ -224,7 +224,7 @@ impl SessionMemory {
     }
 
     /// What the next server is told first, for the session to be as it was.
-    pub(super) fn begin_again(&mut self) -> Vec<String> {
+    pub(super) fn session_restart_messages(&mut self) -> Vec<String> {
         let mut messages: Vec<&Vec<u8>> = Vec::new();
         messages.extend(&self.initialize);
         messages.extend(self.initialize.as_ref().and(self.initialized.as_ref()));
@@ -235,14 +235,14 @@ impl SessionMemory {
         messages.retain(|message| !is_open(message));
         let ids = messages
             .iter()
-            .filter_map(|message| serde_json::from_slice::<Outline>(message).ok()?.id);
+            .filter_map(|message| serde_json::from_slice::<JsonRpcOutline>(message).ok()?.id);
         self.repeated = ids.map(|id| id.to_string()).collect();
         messages.extend(self.open.values().map(|request| &request.message));
         messages.into_iter().map(|message| String::from_utf8_lossy(message).into_owned()).collect()
     }
 
     /// What an old client is told when there is another server: its lists may differ.
-    pub(super) fn what_may_have_changed(&self) -> Vec<String> {
+    pub(super) fn list_changed_notifications(&self) -> Vec<String> {
         if self.initialized.is_none() {
             return Vec::new();
         }
@@ -253,12 +253,12 @@ impl SessionMemory {
     }
 }
 
-fn params(message: &[u8]) -> Option<Params> {
-    serde_json::from_slice::<WithParams>(message).ok().map(|it| it.params)
+fn parse_params(message: &[u8]) -> Option<TrackedParams> {
+    serde_json::from_slice::<JsonRpcWithParams>(message).ok().map(|it| it.params)
 }
 
 /// The same message under another id.
-fn with_id(message: &[u8], id: Json) -> Option<Vec<u8>> {
+fn with_message_id(message: &[u8], id: Json) -> Option<Vec<u8>> {
     let mut message: Json = serde_json::from_slice(message).ok()?;
     *message.get_mut("id")? = id;
     serde_json::to_vec(&message).ok()

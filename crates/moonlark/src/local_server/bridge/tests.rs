@@ -39,17 +39,17 @@ impl End {
 /// A client at a bridge with as many servers, one after the other.
 fn scene(servers: usize) -> (End, Vec<End>, tokio::task::JoinHandle<Result<()>>) {
     let (client, stdio) = duplex(1 << 16);
-    let (ends, backends): (Vec<End>, VecDeque<Backend>) = (0..servers)
+    let (ends, backends): (Vec<End>, VecDeque<BridgeBackend>) = (0..servers)
         .map(|_| {
             let (ours, theirs) = duplex(1 << 16);
             let (read, write) = split(theirs);
-            (End::new(ours), Backend::new(read, write))
+            (End::new(ours), BridgeBackend::new(read, write))
         })
         .unzip();
     let mut backends = backends;
     let first = backends.pop_front().unwrap();
     let (read, write) = split(stdio);
-    let task = tokio::spawn(bridge(read, write, first, async move || {
+    let task = tokio::spawn(bridge_client(read, write, first, async move || {
         backends.pop_front().ok_or_else(|| moonlark_core::Problem::unavailable("no server is left"))
     }));
     (End::new(client), ends, task)

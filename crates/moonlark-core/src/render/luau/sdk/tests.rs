@@ -5,15 +5,15 @@ use serde_json::json;
 use super::*;
 use crate::schema::Schema;
 use crate::sdk::Sdk;
-use crate::tool::{Body, Source, SourceKind, Tool};
+use crate::tool::{Source, SourceKind, Tool, ToolBody};
 use crate::value::Value;
 
 fn sdk(tools: &[(&str, Json, Option<Json>)]) -> Sdk {
     let tool = |(name, input, output): &(&str, Json, Option<Json>)| {
         let (source, _) = name.split_once('.').unwrap();
         let source = Arc::new(Source { kind: SourceKind::Upstream, name: source.to_owned() });
-        let schema = |json: &Json| Schema::described(json.as_object().unwrap().clone());
-        let body = Body::now(|_, _| Ok(Value::Null));
+        let schema = |json: &Json| Schema::description_only(json.as_object().unwrap().clone());
+        let body = ToolBody::from_fn(|_, _| Ok(Value::Null));
         let mut tool = Tool::new(*name, source, schema(input), body);
         tool.description = "What it does.\n\nAnd more.".to_owned();
         tool.output = output.as_ref().map(schema);
@@ -22,10 +22,10 @@ fn sdk(tools: &[(&str, Json, Option<Json>)]) -> Sdk {
     Sdk::new(&tools.iter().map(tool).collect::<Vec<_>>())
 }
 
-fn docs(input: Json, output: Option<Json>) -> Docs {
+fn docs(input: Json, output: Option<Json>) -> SdkFunctionDocs {
     let sdk = sdk(&[("s.f", input, output)]);
     let source = &sdk.sources()[0];
-    signature(source, &source.functions[0], None)
+    sdk_function_docs(source, &source.functions[0], None)
 }
 
 #[track_caller]
@@ -95,7 +95,7 @@ fn definitions_become_named_types_with_all_they_refer_to() {
         Some(json!({"type": "object", "properties": {"items": {"type": "array", "items": {"$ref": "#/definitions/Pet"}}},
             "definitions": {"Pet": {"type": "object", "properties": {"id": {"type": "number"}}}}})),
     )
-    .text();
+    .to_text();
     assert_eq!(
         text,
         "\
@@ -146,20 +146,21 @@ fn one_name_with_two_meanings_is_two_types() {
         ("s.fourth", json!({"type": "object"}), Some(of("string"))),
     ]);
     let source = &sdk.sources()[0];
-    let entries: Vec<Entry<'_>> = source.functions.iter().map(|it| (source, it, None)).collect();
-    let names = together(&entries).iter().map(|docs| docs.types.len()).collect::<Vec<_>>();
+    let entries: Vec<SdkDocsEntry<'_>> =
+        source.functions.iter().map(|it| (source, it, None)).collect();
+    let names = docs_for_page(&entries).iter().map(|docs| docs.types.len()).collect::<Vec<_>>();
     assert_eq!(names, [1, 1, 0, 0]);
-    assert_eq!(together(&entries)[1].types[0].0, "SecondItem");
+    assert_eq!(docs_for_page(&entries)[1].types[0].0, "SecondItem");
 }
 
 #[test]
 fn a_learned_result_says_so() {
     let sdk = sdk(&[("s.f", json!({"type": "object", "properties": {}}), None)]);
     let source = &sdk.sources()[0];
-    let learned = Observed { schema: json!({"type": "string"}), calls: 3 };
-    let docs = signature(source, &source.functions[0], Some(&learned));
+    let learned = ObservedResult { schema: json!({"type": "string"}), calls: 3 };
+    let docs = sdk_function_docs(source, &source.functions[0], Some(&learned));
     assert_eq!(
-        docs.text(),
+        docs.to_text(),
         "-- What it does.\n--\n-- And more.\n-- result learned from 3 calls\nfunction sdk.s.f(): string\n"
     );
 }
